@@ -1,0 +1,17 @@
+#include "utils/compute/core/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace official {
+
+CheckFailure::CheckFailure(const char* file, int line, const char* condition) {
+  message_ << file << ":" << line << ": check failed: " << condition << " ";
+}
+
+CheckFailure::~CheckFailure() {
+  std::fprintf(stderr, "%s\n", message_.str().c_str());
+  std::abort();
+}
+
+}  // namespace official

@@ -1,0 +1,87 @@
+#include "utils/compute/core/tensor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace official::compute {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+std::shared_ptr<void> AllocateZeros(int64_t bytes) {
+  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = std::aligned_alloc(kAlignment, rounded);
+  OFFICIAL_CHECK(data != nullptr) << "out of memory: " << rounded << " bytes";
+  std::memset(data, 0, rounded);
+  return std::shared_ptr<void>(data, std::free);
+}
+
+// Calls f with a value of the C++ type of `dtype`.
+template <typename F>
+void WithType(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(float());
+    case DType::kFloat64: return f(double());
+    case DType::kBFloat16: return f(BFloat16());
+    case DType::kInt32: return f(int32_t());
+    case DType::kInt64: return f(int64_t());
+    case DType::kUInt8: return f(uint8_t());
+    case DType::kBool: return f(bool());
+    case DType::kFloat16: break;
+  }
+  OFFICIAL_CHECK(false) << "no host arithmetic for " << DTypeName(dtype);
+}
+
+template <typename From, typename To>
+To Convert(From value) {
+  if constexpr (std::is_same_v<From, BFloat16>) {
+    return Convert<float, To>(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return BFloat16(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+std::string TensorType::ToString() const { return absl::StrCat(DTypeName(dtype), shape.ToString()); }
+
+Tensor::Tensor() : Tensor(DType::kFloat32, Shape()) {}
+
+Tensor::Tensor(DType dtype, Shape shape)
+    : type_{dtype, std::move(shape)}, data_(AllocateZeros(type_.num_bytes())) {}
+
+Tensor::Tensor(TensorType type, void* data, std::shared_ptr<void> owner)
+    : type_(std::move(type)), data_(std::shared_ptr<void>(std::move(owner), data)) {}
+
+Tensor Tensor::Clone() const {
+  Tensor copy(type_);
+  std::memcpy(copy.raw_data(), raw_data(), num_bytes());
+  return copy;
+}
+
+Tensor Tensor::Reshaped(Shape shape) const {
+  OFFICIAL_CHECK(shape.num_elements() == num_elements()) << type_.ToString() << " as " << shape;
+  Tensor result = *this;
+  result.type_.shape = std::move(shape);
+  return result;
+}
+
+Tensor Tensor::CastTo(DType dtype) const {
+  Tensor result(dtype, shape());
+  WithType(type_.dtype, [&]<typename From>(From) {
+    WithType(dtype, [&]<typename To>(To) {
+      const absl::Span<const From> from = flat<From>();
+      std::transform(from.begin(), from.end(), result.data<To>(), Convert<From, To>);
+    });
+  });
+  return result;
+}
+
+}  // namespace official::compute
