@@ -1,0 +1,257 @@
+#include "utils/files/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
+
+namespace official::files {
+namespace {
+
+constexpr size_t kBufferBytes = 1 << 16;
+
+absl::StatusCode CodeOf(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+      return absl::StatusCode::kPermissionDenied;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
+    case EROFS:
+    case ENOTEMPTY:
+      return absl::StatusCode::kFailedPrecondition;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return absl::StatusCode::kResourceExhausted;
+    default:
+      return absl::StatusCode::kAborted;
+  }
+}
+
+// For names that are to be made: a parent that is missing or no directory is then not missing input, but a place where
+// nothing can be created.
+absl::Status CreateStatus(int error_number, absl::string_view action, absl::string_view path) {
+  const absl::Status status = ErrnoStatus(error_number, action, path);
+  return absl::IsNotFound(status) ? absl::FailedPreconditionError(status.message()) : status;
+}
+
+template <typename Call>
+auto RetryInterrupted(Call call) {
+  while (true) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+}  // namespace
+
+absl::Status ErrnoStatus(int error_number, absl::string_view action, absl::string_view path) {
+  std::string message = absl::StrCat("cannot ", action, " ", path, ": ", std::generic_category().message(error_number));
+  struct statvfs disk;
+  if (error_number == ENOSPC && statvfs(DirectoryOf(std::string(path)).c_str(), &disk) == 0) {
+    absl::StrAppend(&message, " (", static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize, " bytes and ", disk.f_favail,
+                    " files are free there)");
+  }
+  return absl::Status(CodeOf(error_number), message);
+}
+
+absl::StatusOr<std::unique_ptr<FileWriter>> FileWriter::Open(const std::string& path, Mode mode) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::kCreateNew ? O_EXCL : O_TRUNC);
+  const int fd = RetryInterrupted([&] { return open(path.c_str(), flags, 0666); });
+  if (fd < 0) return CreateStatus(errno, "create", path);
+  return std::unique_ptr<FileWriter>(new FileWriter(path, fd));
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status FileWriter::WriteFully(absl::string_view data) {
+  OFFICIAL_CHECK(fd_ >= 0) << path_ << " is closed";
+  while (!data.empty()) {
+    const ssize_t written = RetryInterrupted([&] { return write(fd_, data.data(), data.size()); });
+    if (written < 0) return ErrnoStatus(errno, absl::StrCat("write ", data.size(), " bytes to"), path_);
+    data.remove_prefix(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FileWriter::Append(absl::string_view data) {
+  size_ += data.size();
+  if (buffer_.size() + data.size() < kBufferBytes) {
+    buffer_.append(data.data(), data.size());
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Flush());
+  return WriteFully(data);
+}
+
+absl::Status FileWriter::Flush() {
+  const absl::Status status = WriteFully(buffer_);
+  buffer_.clear();
+  return status;
+}
+
+absl::Status FileWriter::Sync() {
+  RETURN_IF_ERROR(Flush());
+  if (RetryInterrupted([&] { return fsync(fd_); }) != 0) return ErrnoStatus(errno, "sync", path_);
+  return absl::OkStatus();
+}
+
+absl::Status FileWriter::Close() {
+  RETURN_IF_ERROR(Flush());
+  // Not retried when interrupted: Linux has released the descriptor by then.
+  if (close(std::exchange(fd_, -1)) != 0 && errno != EINTR) return ErrnoStatus(errno, "close", path_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<FileWriter> writer, FileWriter::Open(absl::StrCat(path, kTemporarySuffix)));
+  return std::unique_ptr<AtomicFile>(new AtomicFile(path, std::move(writer)));
+}
+
+AtomicFile::~AtomicFile() {
+  if (!published_) unlink(writer_->path().c_str());
+}
+
+absl::Status AtomicFile::Finish() {
+  RETURN_IF_ERROR(writer_->Sync());
+  return writer_->Close();
+}
+
+absl::Status AtomicFile::Publish() {
+  RETURN_IF_ERROR(Rename(writer_->path(), path_));
+  published_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path));
+  RETURN_IF_ERROR(file->Append(contents));
+  RETURN_IF_ERROR(file->Finish());
+  RETURN_IF_ERROR(file->Publish());
+  return SyncDirectory(DirectoryOf(path));
+}
+
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> RandomAccessFile::Open(const std::string& path) {
+  // O_NONBLOCK: opening a pipe must not wait for somebody to write into it.
+  const int fd = RetryInterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (fd < 0) return ErrnoStatus(errno, "read", path);
+  struct stat info;
+  const int stat_error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (stat_error == 0 && S_ISREG(info.st_mode)) {
+    return std::unique_ptr<RandomAccessFile>(new RandomAccessFile(path, fd, info.st_size));
+  }
+  close(fd);
+  if (stat_error != 0) return ErrnoStatus(stat_error, "read", path);
+  return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ",
+                                          S_ISDIR(info.st_mode) ? "it is a directory" : "it is not a regular file"));
+}
+
+RandomAccessFile::~RandomAccessFile() { close(fd_); }
+
+absl::StatusOr<int64_t> RandomAccessFile::ReadSome(int64_t offset, int64_t size, void* destination) const {
+  const ssize_t got = RetryInterrupted([&] { return pread(fd_, destination, size, offset); });
+  if (got < 0) return ErrnoStatus(errno, absl::StrCat("read ", size, " bytes at offset ", offset, " of"), path_);
+  return got;
+}
+
+absl::Status RandomAccessFile::Read(int64_t offset, int64_t size, void* destination) const {
+  int64_t done = 0;
+  while (done < size) {
+    ASSIGN_OR_RETURN(const int64_t got, ReadSome(offset + done, size - done, static_cast<char*>(destination) + done));
+    if (got == 0) {
+      return absl::DataLossError(absl::StrCat(path_, ": ends at byte ", offset + done, ", but ", size,
+                                              " bytes were expected at offset ", offset));
+    }
+    done += got;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, RandomAccessFile::Open(path));
+  if (file->size() > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": holds ", file->size(), " bytes; at most ", max_bytes, " are expected in such a file"));
+  }
+  std::string contents(file->size(), '\0');
+  RETURN_IF_ERROR(file->Read(0, contents.size(), contents.data()));
+  return contents;
+}
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+absl::Status MakeDirectories(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) return CreateStatus(error.value(), "create directory", path);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) return ErrnoStatus(error.value(), "list directory", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status Rename(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) return CreateStatus(errno, absl::StrCat("rename ", from, " to"), to);
+  return absl::OkStatus();
+}
+
+absl::Status RemoveFile(const std::string& path) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "remove", path);
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const int fd = RetryInterrupted([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd < 0) return ErrnoStatus(errno, "sync directory", path);
+  const int error = RetryInterrupted([&] { return fsync(fd); }) == 0 ? 0 : errno;
+  close(fd);
+  // Some file systems cannot sync a directory and say so with EINVAL; there is nothing more to be done there.
+  if (error != 0 && error != EINVAL) return ErrnoStatus(error, "sync directory", path);
+  return absl::OkStatus();
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string JoinPath(const std::string& directory, absl::string_view name) {
+  if (!name.empty() && name[0] == '/') return std::string(name);
+  return absl::StrCat(directory, !directory.empty() && directory.back() == '/' ? "" : "/", name);
+}
+
+}  // namespace official::files

@@ -1,0 +1,124 @@
+// Files on a local file system: whole and atomic writes, bounded reads, and the one place where errno becomes a Status.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace official::files {
+
+// What AtomicFile appends to the final name while it writes. Readers ignore such names.
+inline constexpr absl::string_view kTemporarySuffix = ".incomplete";
+
+// "cannot <action> <path>: <reason>", for a disk that is full with the bytes left on it. The code says what went wrong:
+// NotFound (no such file), PermissionDenied, FailedPrecondition (cannot be created there), ResourceExhausted (disk
+// full, too many files), Aborted (any other input or output error).
+absl::Status ErrnoStatus(int error_number, absl::string_view action, absl::string_view path);
+
+// Appends to a file that it creates, through a buffer. Not synchronized: one thread at a time.
+class FileWriter {
+ public:
+  enum class Mode { kReplace, kCreateNew };  // kCreateNew: AlreadyExists if there is such a file
+  static absl::StatusOr<std::unique_ptr<FileWriter>> Open(const std::string& path, Mode mode = Mode::kReplace);
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter();  // closes; bytes not flushed are lost
+
+  absl::Status Append(absl::string_view data);
+  // Hands the buffer to the system, so that other processes see it.
+  absl::Status Flush();
+  // Flush, and waits until the bytes are on the disk.
+  absl::Status Sync();
+  // Flush and close. Nothing may be appended afterwards.
+  absl::Status Close();
+
+  const std::string& path() const { return path_; }
+  // Bytes appended so far.
+  int64_t size() const { return size_; }
+
+ private:
+  FileWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  absl::Status WriteFully(absl::string_view data);
+
+  std::string path_;
+  int fd_;
+  std::string buffer_;
+  int64_t size_ = 0;
+};
+
+// A file that appears under its name only when it is complete. It is written to path + kTemporarySuffix, which the
+// destructor removes if the file was not published.
+class AtomicFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);
+  ~AtomicFile();
+
+  absl::Status Append(absl::string_view data) { return writer_->Append(data); }
+  // Puts the bytes on the disk, still under the temporary name.
+  absl::Status Finish();
+  // Gives the finished file its name, in place of any file that has it. Durable after SyncDirectory().
+  absl::Status Publish();
+
+  int64_t size() const { return writer_->size(); }
+
+ private:
+  AtomicFile(std::string path, std::unique_ptr<FileWriter> writer)
+      : path_(std::move(path)), writer_(std::move(writer)) {}
+
+  std::string path_;
+  std::unique_ptr<FileWriter> writer_;
+  bool published_ = false;
+};
+
+// Replaces or creates the file in one durable step: a crash leaves the old contents or the new.
+absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents);
+
+// Reads anywhere in a regular file. Other kinds (directories, pipes, devices) are refused with NotFound.
+class RandomAccessFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(const std::string& path);
+  RandomAccessFile(const RandomAccessFile&) = delete;
+  RandomAccessFile& operator=(const RandomAccessFile&) = delete;
+  ~RandomAccessFile();
+
+  // Exactly `size` bytes from `offset` on; DataLoss if the file ends before.
+  absl::Status Read(int64_t offset, int64_t size, void* destination) const;
+  // Up to `size` bytes from `offset` on; how many there were, 0 at the end of the file.
+  absl::StatusOr<int64_t> ReadSome(int64_t offset, int64_t size, void* destination) const;
+
+  const std::string& path() const { return path_; }
+  // Bytes in the file when it was opened.
+  int64_t size() const { return size_; }
+
+ private:
+  RandomAccessFile(std::string path, int fd, int64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+
+  std::string path_;
+  int fd_;
+  int64_t size_;
+};
+
+// All bytes of a file; ResourceExhausted, before anything is allocated, if there are more than `max_bytes`.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
+
+bool Exists(const std::string& path);
+// The directory and its missing parents. No error if it exists.
+absl::Status MakeDirectories(const std::string& path);
+// Names (without the directory) of everything in a directory, sorted.
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
+absl::Status Rename(const std::string& from, const std::string& to);
+// No error if there is no such file.
+absl::Status RemoveFile(const std::string& path);
+// Makes renames and new names in a directory durable.
+absl::Status SyncDirectory(const std::string& path);
+// "a/b" of "a/b/c", "." of "c", "/" of "/c".
+std::string DirectoryOf(const std::string& path);
+// `name` itself if it is absolute, else directory + "/" + name.
+std::string JoinPath(const std::string& directory, absl::string_view name);
+
+}  // namespace official::files
