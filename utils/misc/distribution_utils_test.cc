@@ -1,0 +1,85 @@
+#include "utils/misc/distribution_utils.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+namespace official::misc {
+namespace {
+
+using Catch::Matchers::Contains;
+
+std::function<VisibleGpus()> Machine(int gpus) {
+  return [gpus] { return VisibleGpus{gpus, gpus == 0 ? "no NVIDIA driver is loaded" : ""}; };
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+TEST_CASE("GetNumGpus takes what is asked for and there") {
+  CHECK(GetNumGpus(std::nullopt, Machine(0)).value() == 0);
+  CHECK(GetNumGpus(std::nullopt, Machine(8)).value() == 1);
+  CHECK(GetNumGpus(-1, Machine(0)).value() == 0);
+  CHECK(GetNumGpus(-1, Machine(8)).value() == 8);
+  CHECK(GetNumGpus(8, Machine(8)).value() == 8);
+  CHECK(GetNumGpus(2, Machine(8)).value() == 2);
+}
+
+TEST_CASE("A run on the CPU does not wake the GPU driver") {
+  bool asked = false;
+  const auto count = [&asked] {
+    asked = true;
+    return VisibleGpus{4, ""};
+  };
+  CHECK(GetNumGpus(0, count).value() == 0);
+  CHECK_FALSE(asked);
+}
+
+TEST_CASE("More GPUs than there are is a flag error that says what is there") {
+  const absl::Status none = GetNumGpus(4, Machine(0)).status();
+  CHECK(absl::IsInvalidArgument(none));
+  CHECK_THAT(Message(none),
+             Contains("--num_gpus=4") && Contains("no NVIDIA driver is loaded") && Contains("--num_gpus=0"));
+  const absl::Status few = GetNumGpus(4, Machine(1)).status();
+  CHECK(absl::IsInvalidArgument(few));
+  CHECK_THAT(Message(few), Contains("--num_gpus=4") && Contains("1 GPU;"));
+  CHECK(absl::IsInvalidArgument(GetNumGpus(-2, Machine(1)).status()));
+}
+
+// The values are those of TensorFlow's distribution_utils_test and of a run of it with (128, 3).
+TEST_CASE("PerDeviceBatchSize splits evenly or says what would work") {
+  CHECK(PerDeviceBatchSize(147, 0).value() == 147);
+  CHECK(PerDeviceBatchSize(147, 1).value() == 147);
+  CHECK(PerDeviceBatchSize(147, 7).value() == 21);
+  const absl::Status status = PerDeviceBatchSize(147, 5).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(Message(PerDeviceBatchSize(128, 3).status()) ==
+        "When running with multiple GPUs, batch size must be a multiple of the number of available GPUs. "
+        "Found 3 GPUs with a batch size of 128; try --batch_size=126 or --batch_size=129 instead.");
+}
+
+TEST_CASE("PerDeviceBatchSize proposes no empty batch and does not overflow") {
+  CHECK_THAT(Message(PerDeviceBatchSize(3, 8).status()), Contains("try --batch_size=8 instead"));
+  CHECK_THAT(Message(PerDeviceBatchSize(std::numeric_limits<int>::max(), 4).status()),
+             Contains("--batch_size=2147483644 or --batch_size=2147483648"));
+}
+
+TEST_CASE("float16 is for GPUs") {
+  CHECK(CheckDtype(compute::DType::kFloat16, 1).ok());
+  CHECK(CheckDtype(compute::DType::kFloat32, 0).ok());
+  CHECK(CheckDtype(compute::DType::kBFloat16, 0).ok());
+  const absl::Status status = CheckDtype(compute::DType::kFloat16, 0);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(Message(status), Contains("--dtype=fp16") && Contains("bf16"));
+}
+
+TEST_CASE("One device up to one GPU, then mirrored") {
+  CHECK(GetDistributionPlan(0).devices == std::vector<std::string>{"device:CPU:0"});
+  CHECK(GetDistributionPlan(1).devices == std::vector<std::string>{"device:GPU:0"});
+  CHECK(GetDistributionPlan(1).strategy == "one_device");
+  const DistributionPlan mirrored = GetDistributionPlan(5);
+  CHECK(mirrored.strategy == "mirrored");
+  CHECK(mirrored.devices ==
+        std::vector<std::string>{"device:GPU:0", "device:GPU:1", "device:GPU:2", "device:GPU:3", "device:GPU:4"});
+}
+
+}  // namespace
+}  // namespace official::misc

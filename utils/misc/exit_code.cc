@@ -1,0 +1,30 @@
+#include "utils/misc/exit_code.h"
+
+namespace official::misc {
+
+int ExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kInvalidArgument:
+      return kExitBadFlags;
+    case absl::StatusCode::kDataLoss:
+      return kExitBadData;
+    case absl::StatusCode::kNotFound:
+      return kExitNoInput;
+    case absl::StatusCode::kUnavailable:
+      return kExitUnavailable;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitCannotCreate;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+      return kExitIoError;
+    case absl::StatusCode::kPermissionDenied:
+      return kExitNoPermission;
+    default:
+      return kExitFailed;
+  }
+}
+
+}  // namespace official::misc

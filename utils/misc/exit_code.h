@@ -1,0 +1,23 @@
+// What a process tells its parent: 0 done, 1 failed, 2 bad flags or configuration, and the numbers of sysexits.h for
+// what a script may want to tell apart. All are below 128, so that no cluster operator takes them for a reason to
+// retry.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace official::misc {
+
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitBadFlags = 2;
+inline constexpr int kExitBadData = 65;       // EX_DATAERR
+inline constexpr int kExitNoInput = 66;       // EX_NOINPUT
+inline constexpr int kExitUnavailable = 69;   // EX_UNAVAILABLE
+inline constexpr int kExitCannotCreate = 73;  // EX_CANTCREAT
+inline constexpr int kExitIoError = 74;       // EX_IOERR
+inline constexpr int kExitNoPermission = 77;  // EX_NOPERM
+
+// OK 0, InvalidArgument 2, DataLoss 65, NotFound 66, Unavailable 69, AlreadyExists and FailedPrecondition 73,
+// ResourceExhausted and Aborted 74, PermissionDenied 77, every other code 1.
+int ExitCode(const absl::Status& status);
+
+}  // namespace official::misc

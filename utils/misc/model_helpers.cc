@@ -1,0 +1,90 @@
+#include "utils/misc/model_helpers.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace official::misc {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status FileError(absl::string_view what, const fs::path& path, const std::error_code& error) {
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("--clean: cannot ", what, " ", path.string()));
+}
+
+absl::Status Refusal(const std::string& model_dir, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--clean would delete what is in --model_dir=", model_dir, ", but ", why, "; nothing was deleted"));
+}
+
+// Both are absolute, without links or dots.
+bool IsSameOrInside(const fs::path& path, const fs::path& directory) {
+  return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
+}
+
+bool IsWrittenByTraining(const std::string& file_name) {
+  for (const absl::string_view name :
+       {"checkpoint", "flags.txt", "run.lock", "metric.log", "benchmark_run.log", "graph.pbtxt"}) {
+    if (file_name == name) return true;
+  }
+  return absl::StartsWith(file_name, "model.ckpt") || absl::StartsWith(file_name, "events.out.tfevents.") ||
+         absl::StartsWith(file_name, "timeline-");
+}
+
+}  // namespace
+
+bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric) {
+  return stop_threshold.has_value() && eval_metric >= *stop_threshold;
+}
+
+absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep) {
+  std::error_code error;
+  const fs::file_status status = fs::status(model_dir, error);
+  if (status.type() == fs::file_type::not_found) return false;
+  if (!fs::status_known(status)) return FileError("look at", model_dir, error);
+  if (!fs::is_directory(status)) return Refusal(model_dir, "that is not a directory");
+  const fs::path directory = fs::canonical(model_dir, error);
+  if (error) return FileError("resolve", model_dir, error);
+
+  if (directory == directory.root_path()) return Refusal(model_dir, "that is the root of the file system");
+  if ((fs::status(directory, error).permissions() & fs::perms::sticky_bit) != fs::perms::none) {
+    return Refusal(model_dir, "that directory is shared by all users");  // /tmp, /var/tmp, /dev/shm
+  }
+  const auto holds = [&directory](const fs::path& path) {
+    std::error_code ignored;
+    const fs::path resolved = fs::canonical(path, ignored);
+    return !ignored && IsSameOrInside(resolved, directory);
+  };
+  if (const char* home = std::getenv("HOME"); home != nullptr && holds(home)) {
+    return Refusal(model_dir, "your home directory is there");
+  }
+  if (holds(fs::current_path(error))) return Refusal(model_dir, "the working directory is there");
+  for (const std::string& other : keep) {
+    if (holds(other)) return Refusal(model_dir, absl::StrCat(other, ", which this run uses too, is there"));
+  }
+
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    entries.push_back(it->path());
+  }
+  if (error) return FileError("list", directory, error);
+  if (entries.empty()) return false;
+  if (std::none_of(entries.begin(), entries.end(),
+                   [](const fs::path& path) { return IsWrittenByTraining(path.filename().string()); })) {
+    return Refusal(model_dir, absl::StrCat("nothing there looks like a training run (the first of ", entries.size(),
+                                           " entries is ", entries.front().filename().string(),
+                                           "); delete it by hand or choose another directory"));
+  }
+  for (const fs::path& entry : entries) {
+    fs::remove_all(entry, error);
+    if (error) return FileError("delete", entry, error);
+  }
+  return true;
+}
+
+}  // namespace official::misc
