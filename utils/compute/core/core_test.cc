@@ -19,8 +19,8 @@ TEST_CASE("Philox4x32-10 gives the known answers of Random123") {
 
 TEST_CASE("BFloat16 rounds to nearest even and keeps NaN and infinity") {
   CHECK(static_cast<float>(BFloat16(1.0f)) == 1.0f);
-  CHECK(static_cast<float>(BFloat16(1.00390625f)) == 1.0f);        // a tie goes to the even neighbour below
-  CHECK(static_cast<float>(BFloat16(1.01171875f)) == 1.015625f);   // and above
+  CHECK(static_cast<float>(BFloat16(1.00390625f)) == 1.0f);       // a tie goes to the even neighbour below
+  CHECK(static_cast<float>(BFloat16(1.01171875f)) == 1.015625f);  // and above
   CHECK(std::isnan(static_cast<float>(BFloat16(std::numeric_limits<float>::quiet_NaN()))));
   CHECK(std::isinf(static_cast<float>(BFloat16(std::numeric_limits<float>::infinity()))));
 }

@@ -10,10 +10,10 @@
 #define OFFICIAL_CONCAT(a, b) OFFICIAL_CONCAT_INNER(a, b)
 
 // Returns from the calling function if `expression`, an absl::Status, is not OK.
-#define RETURN_IF_ERROR(expression)                                      \
-  do {                                                                   \
-    absl::Status official_status = (expression);                         \
-    if (!official_status.ok()) return official_status;                   \
+#define RETURN_IF_ERROR(expression)                    \
+  do {                                                 \
+    absl::Status official_status = (expression);       \
+    if (!official_status.ok()) return official_status; \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto x, F()): x is the value of the absl::StatusOr that F returns, or the caller returns its status.

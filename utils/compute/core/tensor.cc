@@ -25,14 +25,22 @@ std::shared_ptr<void> AllocateZeros(int64_t bytes) {
 template <typename F>
 void WithType(DType dtype, F f) {
   switch (dtype) {
-    case DType::kFloat32: return f(float());
-    case DType::kFloat64: return f(double());
-    case DType::kBFloat16: return f(BFloat16());
-    case DType::kInt32: return f(int32_t());
-    case DType::kInt64: return f(int64_t());
-    case DType::kUInt8: return f(uint8_t());
-    case DType::kBool: return f(bool());
-    case DType::kFloat16: break;
+    case DType::kFloat32:
+      return f(float());
+    case DType::kFloat64:
+      return f(double());
+    case DType::kBFloat16:
+      return f(BFloat16());
+    case DType::kInt32:
+      return f(int32_t());
+    case DType::kInt64:
+      return f(int64_t());
+    case DType::kUInt8:
+      return f(uint8_t());
+    case DType::kBool:
+      return f(bool());
+    case DType::kFloat16:
+      break;
   }
   OFFICIAL_CHECK(false) << "no host arithmetic for " << DTypeName(dtype);
 }
@@ -54,8 +62,7 @@ std::string TensorType::ToString() const { return absl::StrCat(DTypeName(dtype),
 
 Tensor::Tensor() : Tensor(DType::kFloat32, Shape()) {}
 
-Tensor::Tensor(DType dtype, Shape shape)
-    : type_{dtype, std::move(shape)}, data_(AllocateZeros(type_.num_bytes())) {}
+Tensor::Tensor(DType dtype, Shape shape) : type_{dtype, std::move(shape)}, data_(AllocateZeros(type_.num_bytes())) {}
 
 Tensor::Tensor(TensorType type, void* data, std::shared_ptr<void> owner)
     : type_(std::move(type)), data_(std::shared_ptr<void>(std::move(owner), data)) {}

@@ -1,0 +1,66 @@
+// The CPU as a device: host memory, a number of threads.
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/runtime/device.h"
+
+namespace official::compute {
+namespace {
+
+class CpuDevice : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options)
+      : name_(absl::StrCat("cpu:", options.index)),
+        num_threads_(options.num_threads > 0 ? options.num_threads : NumThreads()) {}
+
+  absl::string_view kind() const override { return "cpu"; }
+  absl::string_view name() const override { return name_; }
+  std::string Description() const override {
+    return absl::StrCat(name_, " (", num_threads_, num_threads_ == 1 ? " thread, " : " threads, ",
+                        HasAvx512() ? "AVX-512" : "AVX2", ")");
+  }
+
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    // Large blocks on huge pages: a training step touches all of its arena, and page faults and TLB misses cost more
+    // than the memory left over at the end.
+    constexpr int64_t kHugePage = int64_t{2} << 20;
+    const int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
+    const int64_t size = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+    void* data = std::aligned_alloc(alignment, size);
+    if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("out of memory: ", bytes, " bytes wanted"));
+    if (alignment == kHugePage) madvise(data, size, MADV_HUGEPAGE);
+    std::memset(data, 0, size);
+    return std::shared_ptr<void>(data, std::free);
+  }
+
+  bool uses_host_memory() const override { return true; }
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, bytes);
+    return absl::OkStatus();
+  }
+  void MakeCurrent() override { SetNumThreads(num_threads_); }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  std::string name_;
+  int num_threads_;
+};
+
+const bool registered =
+    RegisterDeviceKind("cpu", [](const DeviceOptions& options) -> absl::StatusOr<std::unique_ptr<Device>> {
+      return std::make_unique<CpuDevice>(options);
+    });
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,43 @@
+// One pool of threads for everything: OpenMP's, which oneDNN uses too, so that its threads and ours never compete.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace official::compute {
+
+// Threads that a parallel loop started by this thread uses, this one included. Starts as the number of cores.
+int NumThreads();
+// Sets it for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
+void SetNumThreads(int n);
+
+// Calls run(context, part) for part in [0, parts), each part on a thread of its own. Returns when all have finished.
+void ParallelRun(int parts, void (*run)(void* context, int part), void* context);
+
+// Calls f(begin, end) on ranges that cover [0, n) once, in parallel, each of at least `grain` items (but the last).
+// The ranges depend on n, grain and NumThreads() only, so sums made per range are reproducible.
+template <typename F>
+void ParallelFor(int64_t n, int64_t grain, F&& f) {
+  const int64_t most = grain > 0 ? (n + grain - 1) / grain : n;
+  const int parts = static_cast<int>(std::min<int64_t>(NumThreads(), most));
+  if (n <= 0) return;
+  if (parts <= 1) {
+    f(int64_t{0}, n);
+    return;
+  }
+  struct Context {
+    F& f;
+    int64_t n;
+    int parts;
+  } context{f, n, parts};
+  ParallelRun(
+      parts,
+      [](void* opaque, int part) {
+        const Context& c = *static_cast<Context*>(opaque);
+        const int64_t begin = c.n * part / c.parts, end = c.n * (part + 1) / c.parts;
+        if (begin < end) c.f(begin, end);
+      },
+      &context);
+}
+
+}  // namespace official::compute

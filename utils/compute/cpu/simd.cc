@@ -1,0 +1,19 @@
+#include "utils/compute/cpu/simd.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace official::compute {
+
+bool HasAvx512() {
+  static const bool result = [] {
+    const char* limit = std::getenv("OFFICIAL_MAX_ISA");
+    if (limit != nullptr && std::strcmp(limit, "avx2") == 0) return false;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512cd");
+  }();
+  return result;
+}
+
+}  // namespace official::compute

@@ -1,0 +1,48 @@
+// Attributes of a node: what an op needs to know besides its inputs (an axis, strides, a rate).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/tensor.h"
+
+namespace official::compute {
+
+using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, DType, Tensor>;
+
+class Attrs {
+ public:
+  Attrs() = default;
+  // Attrs{{"axis", int64_t{1}}, {"keep_dims", true}}. Give integers as int64_t and text as std::string.
+  Attrs(std::initializer_list<std::pair<const std::string, AttrValue>> values) : values_(values) {}
+
+  void Set(absl::string_view name, AttrValue value) { values_.insert_or_assign(std::string(name), std::move(value)); }
+  bool Has(absl::string_view name) const { return values_.count(std::string(name)) > 0; }
+  // The value of an attribute that must be there with this type.
+  template <typename T>
+  const T& Get(absl::string_view name) const {
+    const auto it = values_.find(std::string(name));
+    OFFICIAL_CHECK(it != values_.end()) << "no attribute " << name;
+    const T* value = std::get_if<T>(&it->second);
+    OFFICIAL_CHECK(value != nullptr) << "attribute " << name << " has another type";
+    return *value;
+  }
+  int64_t GetInt(absl::string_view name) const { return Get<int64_t>(name); }
+  double GetFloat(absl::string_view name) const { return Get<double>(name); }
+  bool GetBool(absl::string_view name) const { return Get<bool>(name); }
+  const std::vector<int64_t>& GetInts(absl::string_view name) const { return Get<std::vector<int64_t>>(name); }
+
+  const std::map<std::string, AttrValue>& values() const { return values_; }
+  // A text in which equal attributes are equal: part of the key of cached algorithm choices.
+  std::string ToString() const;
+
+ private:
+  std::map<std::string, AttrValue> values_;
+};
+
+}  // namespace official::compute

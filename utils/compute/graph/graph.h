@@ -1,0 +1,136 @@
+// Graph: what a model function builds. A Value is one output of a Node; its dtype and shape are known as soon as it
+// exists, and no number flows while building.
+//
+// Errors stick: the first op whose inputs do not fit leaves its message in Graph::status(), and every Value made from
+// it is invalid, so that model functions compose ops without checking each. Compiling a failed graph returns its
+// status.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/compute/graph/attrs.h"
+#include "utils/compute/graph/initializer.h"
+
+namespace official::compute {
+
+class Graph;
+class Node;
+struct OpDef;
+
+class Value {
+ public:
+  Value() = default;
+  Value(Node* node, int index) : node_(node), index_(index) {}
+
+  // False for the result of an op that failed.
+  explicit operator bool() const { return node_ != nullptr; }
+  Node* node() const { return node_; }
+  int index() const { return index_; }
+  Graph* graph() const;
+  // dtype and shape; a float32 scalar for an invalid value.
+  const TensorType& type() const;
+  DType dtype() const { return type().dtype; }
+  const Shape& shape() const { return type().shape; }
+
+  friend bool operator==(const Value& a, const Value& b) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Value& v) {
+    return H::combine(std::move(h), v.node_, v.index_);
+  }
+
+ private:
+  Node* node_ = nullptr;
+  int index_ = 0;
+};
+
+class Node {
+ public:
+  // Position in the order of construction, which is the order of execution.
+  int id() const { return id_; }
+  const OpDef& op() const { return *op_; }
+  // True if this is the op called `name`.
+  bool Is(absl::string_view name) const;
+  // Unique in the graph; of an Input or Variable the name it was given.
+  const std::string& name() const { return name_; }
+  absl::Span<const Value> inputs() const { return inputs_; }
+  const Value& input(int i) const { return inputs_[i]; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  absl::Span<const TensorType> output_types() const { return output_types_; }
+  int num_outputs() const { return static_cast<int>(output_types_.size()); }
+  Value output(int i) const { return Value(const_cast<Node*>(this), i); }
+  const Attrs& attrs() const { return attrs_; }
+  Graph& graph() const { return *graph_; }
+
+ private:
+  friend class Graph;
+  int id_ = 0;
+  const OpDef* op_ = nullptr;
+  Graph* graph_ = nullptr;
+  std::string name_;
+  std::vector<Value> inputs_;
+  std::vector<TensorType> output_types_;
+  Attrs attrs_;
+};
+
+// A variable as the model declares it. Its value lives in a VariableStore (utils/compute/runtime).
+struct VariableSpec {
+  std::string name;  // TensorFlow's, for example "conv2d/kernel"
+  TensorType type;
+  Initializer initializer;
+  bool trainable = true;
+};
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  // A value that the caller hands to every run.
+  Value Input(absl::string_view name, TensorType type);
+  // A value that outlives runs; ops that write it (optimizers, moving averages) do so in place. The same name gives
+  // the same variable; its type must not differ.
+  Value Variable(VariableSpec spec);
+  Value Constant(Tensor value);
+
+  // Adds a node of the registered op `op`; nullptr (and status()) if the op is unknown, an input is invalid or the
+  // inputs do not fit the op.
+  Node* AddNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {}, absl::string_view name = "");
+
+  const absl::Status& status() const { return status_; }
+  // Records an error from code that composes ops (a layer given a wrong rank); the first one is kept.
+  void Fail(absl::Status status);
+
+  const std::deque<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  const std::vector<VariableSpec>& variables() const { return variables_; }
+  // The spec of a variable's node.
+  const VariableSpec& variable(const Node& node) const;
+
+ private:
+  std::string UniqueName(absl::string_view base);
+
+  std::deque<std::unique_ptr<Node>> nodes_;
+  std::vector<VariableSpec> variables_;
+  absl::flat_hash_map<std::string, Value> variable_values_;
+  absl::flat_hash_map<std::string, int> variable_index_;
+  absl::flat_hash_map<std::string, int> name_counts_;
+  absl::Status status_;
+};
+
+// For the functions that are an op's C++ face (Value Relu(Value x)): adds the node to the graph of the inputs. Invalid
+// inputs give an invalid result.
+Node* ApplyNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
+// Output 0 of ApplyNode.
+Value Apply(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
+// Output `i` of a node that may be nullptr.
+inline Value OutputOf(Node* node, int i) { return node == nullptr ? Value() : node->output(i); }
+
+}  // namespace official::compute

@@ -1,0 +1,52 @@
+// Device: where programs run and variables live. A backend registers a factory for its kind ("cpu"; "cuda" is loaded
+// at run time), so a new kind of device edits no existing file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace official::compute {
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  // "cpu" or "cuda": which kernels run here.
+  virtual absl::string_view kind() const = 0;
+  // TensorFlow's short name, "cpu:0" or "gpu:1".
+  virtual absl::string_view name() const = 0;
+  // What the first log line says: "cpu:0 (2 threads, AVX-512)".
+  virtual std::string Description() const = 0;
+  // Zeroed memory, aligned to at least 64 bytes. ResourceExhausted with the number of bytes if there is not enough.
+  virtual absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) = 0;
+  // True if the device computes in host memory, so that host tensors can be used as they are.
+  virtual bool uses_host_memory() const = 0;
+  // Copies that are ordered after all work given to the device before.
+  virtual absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) = 0;
+  virtual absl::Status CopyToHost(void* host, const void* device, int64_t bytes) = 0;
+  // Called on the thread that is about to run kernels here.
+  virtual void MakeCurrent() = 0;
+  // Waits for the work given so far; its first error, if any.
+  virtual absl::Status Synchronize() = 0;
+};
+
+struct DeviceOptions {
+  int index = 0;
+  int num_threads = 0;  // of a CPU device; 0: all cores
+};
+
+using DeviceFactory = std::function<absl::StatusOr<std::unique_ptr<Device>>(const DeviceOptions&)>;
+bool RegisterDeviceKind(absl::string_view kind, DeviceFactory factory);
+
+// The device `index` of a kind. NotFound names the kinds there are.
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(absl::string_view kind, const DeviceOptions& options = {});
+// The kinds of device that can be used in this process.
+std::vector<std::string> DeviceKinds();
+
+}  // namespace official::compute

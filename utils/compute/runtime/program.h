@@ -1,0 +1,60 @@
+// Program: a graph compiled for one device and one set of shapes. Compiling removes dead nodes, folds constants, fuses,
+// chooses layouts and kernels, and gives every intermediate value a place in one arena; running allocates nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/graph/rewrite.h"
+#include "utils/compute/runtime/device.h"
+#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/runtime/variable_store.h"
+
+namespace official::compute {
+
+struct CompileOptions {
+  // Off: every node runs as it was built (tests compare the two).
+  bool fuse = true;
+};
+
+// When one kernel ran, for a profile.
+struct KernelTiming {
+  std::string name, op;
+  int64_t start_ns, duration_ns;  // start: nanoseconds of the monotonic clock
+};
+
+class Program {
+ public:
+  // Compiles what `roots` need of `graph`. The variables must exist in `variables`, which, like the device, must
+  // outlive the program. Unimplemented if the device lacks a kernel; else the graph's own error.
+  static absl::StatusOr<std::unique_ptr<Program>> Compile(const Graph& graph, const GraphRoots& roots, Device& device,
+                                                          VariableStore& variables, const CompileOptions& options = {});
+  ~Program();
+
+  // Runs once with one tensor per feed, in the order of roots.feeds and of their types. With `timings`, appends one
+  // entry per kernel.
+  absl::Status Run(absl::Span<const Tensor> feeds, std::vector<KernelTiming>* timings = nullptr);
+  // The value of roots.fetches[i] after the last run. On the CPU a view that the next run overwrites.
+  absl::StatusOr<Tensor> Fetch(int i) const;
+
+  // Bytes of intermediate values.
+  int64_t arena_bytes() const;
+  // One line per kernel, in order: op, name, types, layouts. For tests and for people.
+  std::string DebugString() const;
+
+ private:
+  struct Plan;
+  explicit Program(std::unique_ptr<Plan> plan);
+  std::unique_ptr<Plan> plan_;
+};
+
+// Computes fetches without variables on a fresh CPU program: for tests and constant folding. Feeds in order of `roots`.
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const GraphRoots& roots,
+                                             absl::Span<const Tensor> feeds, Device& device,
+                                             const CompileOptions& options = {});
+
+}  // namespace official::compute

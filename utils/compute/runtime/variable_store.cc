@@ -1,0 +1,59 @@
+#include "utils/compute/runtime/variable_store.h"
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::compute {
+
+absl::Status VariableStore::Create(const Graph& graph, uint64_t seed) {
+  for (const VariableSpec& spec : graph.variables()) {
+    if (const auto it = entries_.find(spec.name); it != entries_.end()) {
+      if (it->second.spec.type == spec.type) continue;
+      return absl::InvalidArgumentError(absl::StrCat("variable ", spec.name, " exists as ",
+                                                     it->second.spec.type.ToString(), ", the graph has it as ",
+                                                     spec.type.ToString()));
+    }
+    ASSIGN_OR_RETURN(std::shared_ptr<void> data, device_.Allocate(spec.type.num_bytes()));
+    const Tensor initial = InitialValue(spec.initializer, spec.type, spec.name, seed);
+    RETURN_IF_ERROR(device_.CopyToDevice(data.get(), initial.raw_data(), initial.num_bytes()));
+    entries_[spec.name] = {spec, std::move(data)};
+  }
+  return absl::OkStatus();
+}
+
+bool VariableStore::Has(absl::string_view name) const { return entries_.count(std::string(name)) > 0; }
+
+absl::StatusOr<const VariableStore::Entry*> VariableStore::Find(absl::string_view name) const {
+  const auto it = entries_.find(std::string(name));
+  if (it == entries_.end()) return absl::NotFoundError(absl::StrCat("there is no variable ", name));
+  return &it->second;
+}
+
+absl::StatusOr<Tensor> VariableStore::Read(absl::string_view name) const {
+  ASSIGN_OR_RETURN(const Entry* entry, Find(name));
+  Tensor copy(entry->spec.type);
+  RETURN_IF_ERROR(device_.CopyToHost(copy.raw_data(), entry->data.get(), copy.num_bytes()));
+  return copy;
+}
+
+absl::Status VariableStore::Write(absl::string_view name, const Tensor& value) {
+  ASSIGN_OR_RETURN(const Entry* entry, Find(name));
+  if (entry->spec.type != value.type()) {
+    return absl::InvalidArgumentError(absl::StrCat("variable ", name, " is ", entry->spec.type.ToString(),
+                                                   ", the value given ", value.type().ToString()));
+  }
+  return device_.CopyToDevice(entry->data.get(), value.raw_data(), value.num_bytes());
+}
+
+std::vector<VariableSpec> VariableStore::specs() const {
+  std::vector<VariableSpec> specs;
+  for (const auto& [name, entry] : entries_) specs.push_back(entry.spec);
+  return specs;
+}
+
+void* VariableStore::data(absl::string_view name) const {
+  const auto it = entries_.find(std::string(name));
+  return it == entries_.end() ? nullptr : it->second.data.get();
+}
+
+}  // namespace official::compute

@@ -1,0 +1,46 @@
+// The variables of a model on one device: model weights, optimizer slots, step counters. Programs bind them by address,
+// so a store outlives the programs compiled against it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/runtime/device.h"
+
+namespace official::compute {
+
+class VariableStore {
+ public:
+  explicit VariableStore(Device& device) : device_(device) {}
+  VariableStore(const VariableStore&) = delete;
+  VariableStore& operator=(const VariableStore&) = delete;
+
+  // Makes the variables of `graph` that the store does not have yet, with their initial values under `seed`.
+  // InvalidArgument if one exists with another type.
+  absl::Status Create(const Graph& graph, uint64_t seed);
+  bool Has(absl::string_view name) const;
+  // A copy in host memory. NotFound if there is no such variable.
+  absl::StatusOr<Tensor> Read(absl::string_view name) const;
+  // Overwrites a variable. InvalidArgument if the type differs.
+  absl::Status Write(absl::string_view name, const Tensor& value);
+  // In the order of names.
+  std::vector<VariableSpec> specs() const;
+  // Address on the device; nullptr if there is no such variable.
+  void* data(absl::string_view name) const;
+
+ private:
+  struct Entry {
+    VariableSpec spec;
+    std::shared_ptr<void> data;
+  };
+  absl::StatusOr<const Entry*> Find(absl::string_view name) const;
+
+  Device& device_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace official::compute

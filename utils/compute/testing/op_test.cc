@@ -1,0 +1,221 @@
+#include "utils/compute/testing/op_test.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/random.h"
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/graph/op_def.h"
+
+namespace official::compute::testing {
+namespace {
+
+struct Target {
+  std::string device_kind;
+  DType dtype;
+};
+
+// Where the case runs: the kernel's key type is the case's floating type if input 0 is floating, else fixed.
+std::vector<Target> TargetsOf(const OpCase& test) {
+  std::vector<Target> targets;
+  const bool floating_key = !test.inputs.empty() && IsFloating(test.inputs[0].dtype());
+  for (const std::string& kind : DeviceKinds()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      const DType key = floating_key ? dtype : test.inputs[0].dtype();
+      if (KernelRegistry::Global().Find(test.op, kind, key) == nullptr) continue;
+      targets.push_back({kind, dtype});
+      if (!floating_key) break;
+    }
+  }
+  return targets;
+}
+
+// Inputs as the target gets them.
+std::vector<Tensor> InputsFor(const OpCase& test, DType dtype) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& t : test.inputs) inputs.push_back(IsFloating(t.dtype()) ? t.CastTo(dtype) : t);
+  return inputs;
+}
+
+std::vector<Doubles> AllToDoubles(const std::vector<Tensor>& tensors) {
+  std::vector<Doubles> result;
+  for (const Tensor& t : tensors) result.push_back(ToDoubles(t));
+  return result;
+}
+
+double ToleranceOf(const OpCase& test, DType dtype) {
+  const OpDef* def = FindOp(test.op);
+  REQUIRE(def != nullptr);
+  return dtype == DType::kFloat32 ? def->tolerance.float32 : def->tolerance.bfloat16;
+}
+
+void CheckClose(const Doubles& got, const Doubles& want, double tolerance) {
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const bool close = std::abs(got[i] - want[i]) <= tolerance * std::max(1.0, std::abs(want[i])) ||
+                       (std::isnan(got[i]) && std::isnan(want[i])) || got[i] == want[i];
+    if (!close) {
+      CAPTURE(i, got[i], want[i], tolerance);
+      CHECK(close);
+      return;
+    }
+  }
+}
+
+Value AddInput(Graph& graph, const Tensor& tensor, size_t i) {
+  return graph.Input(absl::StrCat("input", i), tensor.type());
+}
+
+std::vector<Tensor> RunGraph(const Graph& graph, const GraphRoots& roots, const std::vector<Tensor>& feeds,
+                             Device& device, const CompileOptions& options) {
+  const absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph, roots, feeds, device, options);
+  INFO(results.status().ToString());
+  REQUIRE(results.ok());
+  return *results;
+}
+
+}  // namespace
+
+Doubles ToDoubles(const Tensor& tensor) {
+  const Tensor doubles = tensor.CastTo(DType::kFloat64);
+  const absl::Span<double> values = doubles.flat<double>();
+  return Doubles(values.begin(), values.end());
+}
+
+Tensor RandomTensor(Shape shape, uint64_t seed, double low, double high) {
+  Tensor result(DType::kFloat32, std::move(shape));
+  for (int64_t i = 0; i < result.num_elements(); ++i) {
+    result.data<float>()[i] = static_cast<float>(low + (high - low) * UniformFloat(Philox(seed, 0, i)[0]));
+  }
+  return result;
+}
+
+Tensor RandomInts(Shape shape, uint64_t seed, int n) {
+  Tensor result(DType::kInt32, std::move(shape));
+  for (int64_t i = 0; i < result.num_elements(); ++i) {
+    result.data<int32_t>()[i] = static_cast<int32_t>(Philox(seed, 1, i)[0] % n);
+  }
+  return result;
+}
+
+void CheckForward(const OpCase& test) {
+  const std::vector<Target> targets = TargetsOf(test);
+  REQUIRE(!targets.empty());
+  for (const Target& target : targets) {
+    const std::vector<Tensor> inputs = InputsFor(test, target.dtype);
+    Graph graph;
+    GraphRoots roots;
+    for (size_t i = 0; i < inputs.size(); ++i) roots.feeds.push_back(AddInput(graph, inputs[i], i));
+    roots.fetches = test.build(roots.feeds);
+    INFO(test.op << " on " << target.device_kind << " in " << DTypeName(target.dtype) << ": " << graph.status());
+    REQUIRE(graph.status().ok());
+    const std::vector<Doubles> want = test.reference(AllToDoubles(inputs));
+    REQUIRE(want.size() == roots.fetches.size());
+    const std::unique_ptr<Device> device = MakeDevice(target.device_kind).value();
+    for (const bool fuse : {true, false}) {
+      const std::vector<Tensor> got = RunGraph(graph, roots, inputs, *device, {.fuse = fuse});
+      for (size_t k = 0; k < got.size(); ++k) {
+        INFO("output " << k << (fuse ? ", fused" : ", not fused"));
+        CheckClose(ToDoubles(got[k]), want[k], ToleranceOf(test, target.dtype));
+      }
+    }
+  }
+}
+
+void CheckGradients(const OpCase& test) {
+  const std::vector<Target> targets = TargetsOf(test);
+  REQUIRE(!targets.empty());
+  for (const Target& target : targets) {
+    const std::vector<Tensor> inputs = InputsFor(test, target.dtype);
+    Graph graph;
+    GraphRoots roots;
+    std::vector<Tensor> feeds = inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) roots.feeds.push_back(AddInput(graph, inputs[i], i));
+    std::vector<Value> xs;
+    std::vector<size_t> x_index;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!IsFloating(inputs[i].dtype())) continue;
+      xs.push_back(roots.feeds[i]);
+      x_index.push_back(i);
+    }
+    std::vector<Value> ys, seeds;
+    std::vector<Doubles> seed_values;
+    const std::vector<Value> outputs = test.build(roots.feeds);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      INFO(test.op << ": " << graph.status());
+      REQUIRE(outputs[k]);
+      if (!IsFloating(outputs[k].dtype())) {
+        seed_values.emplace_back();
+        continue;
+      }
+      const Tensor seed = RandomTensor(outputs[k].shape(), 77 + k).CastTo(outputs[k].dtype());
+      seeds.push_back(graph.Input(absl::StrCat("seed", k), seed.type()));
+      roots.feeds.push_back(seeds.back());
+      feeds.push_back(seed);
+      ys.push_back(outputs[k]);
+      seed_values.push_back(ToDoubles(seed));
+    }
+    roots.fetches = Gradients(ys, seeds, xs);
+    INFO(test.op << " gradient on " << target.device_kind << " in " << DTypeName(target.dtype) << ": "
+                 << graph.status());
+    REQUIRE(graph.status().ok());
+    for (const Value& gradient : roots.fetches) REQUIRE(gradient);
+
+    // sum over k of <reference output k, seed k>
+    const auto objective = [&](const std::vector<Doubles>& at) {
+      const std::vector<Doubles> y = test.reference(at);
+      double sum = 0;
+      for (size_t k = 0; k < y.size(); ++k) {
+        for (size_t i = 0; i < seed_values[k].size(); ++i) sum += y[k][i] * seed_values[k][i];
+      }
+      return sum;
+    };
+    const std::vector<Doubles> at = AllToDoubles(inputs);
+    const std::unique_ptr<Device> device = MakeDevice(target.device_kind).value();
+    for (const bool fuse : {true, false}) {
+      const std::vector<Tensor> got = RunGraph(graph, roots, feeds, *device, {.fuse = fuse});
+      for (size_t g = 0; g < got.size(); ++g) {
+        Doubles want;
+        std::vector<Doubles> moved = at;
+        for (double& x : moved[x_index[g]]) {
+          constexpr double kStep = 1e-5;
+          const double center = x;
+          x = center + kStep;
+          const double above = objective(moved);
+          x = center - kStep;
+          const double below = objective(moved);
+          x = center;
+          want.push_back((above - below) / (2 * kStep));
+        }
+        INFO("input " << x_index[g] << (fuse ? ", fused" : ", not fused"));
+        CheckClose(ToDoubles(got[g]), want, ToleranceOf(test, target.dtype));
+      }
+    }
+  }
+}
+
+std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
+                             const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
+                             const CompileOptions& options) {
+  Graph graph;
+  GraphRoots roots;
+  for (size_t i = 0; i < inputs.size(); ++i) roots.feeds.push_back(AddInput(graph, inputs[i], i));
+  roots.fetches = build(roots.feeds);
+  INFO(graph.status());
+  REQUIRE(graph.status().ok());
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  return RunGraph(graph, roots, inputs, *device, options);
+}
+
+absl::Status BuildStatus(const std::vector<TensorType>& inputs,
+                         const std::function<std::vector<Value>(absl::Span<const Value>)>& build) {
+  Graph graph;
+  std::vector<Value> values;
+  for (size_t i = 0; i < inputs.size(); ++i) values.push_back(graph.Input(absl::StrCat("input", i), inputs[i]));
+  build(values);
+  return graph.status();
+}
+
+}  // namespace official::compute::testing

@@ -1,0 +1,48 @@
+// What op tests share: one case runs on every device present and in every type the op has a kernel for, against a plain
+// float64 reference written in the test; the kernels' gradients against finite differences of that reference.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/runtime/program.h"
+
+namespace official::compute::testing {
+
+// The elements of a tensor as doubles, whatever its type.
+using Doubles = std::vector<double>;
+Doubles ToDoubles(const Tensor& tensor);
+
+// Uniform numbers in [low, high), a function of the seed.
+Tensor RandomTensor(Shape shape, uint64_t seed, double low = -1, double high = 1);
+// Uniform integers in [0, n).
+Tensor RandomInts(Shape shape, uint64_t seed, int n);
+
+struct OpCase {
+  // The op under test: its registered kernels say where the case runs, its OpDef how exact it must be.
+  std::string op;
+  // Floating inputs are given as float32 and cast to the type under test; others are taken as they are.
+  std::vector<Tensor> inputs;
+  // Adds the op to the graph; returns the values to compare.
+  std::function<std::vector<Value>(absl::Span<const Value> inputs)> build;
+  // The same values computed plainly in float64.
+  std::function<std::vector<Doubles>(const std::vector<Doubles>& inputs)> reference;
+};
+
+// Compares all outputs with the reference, in float32 and, where there is a kernel, bfloat16; with fusion on and off.
+void CheckForward(const OpCase& test);
+// Compares the gradient of every floating input, under random output gradients, with central differences of the
+// reference. Choose inputs at which the function is smooth within 1e-4.
+void CheckGradients(const OpCase& test);
+
+// Runs `build` on the inputs on the CPU and returns the results.
+std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
+                             const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
+                             const CompileOptions& options = {});
+// The status left by building `build` on inputs of these types.
+absl::Status BuildStatus(const std::vector<TensorType>& inputs,
+                         const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
+
+}  // namespace official::compute::testing
