@@ -1,0 +1,393 @@
+#include "utils/flags/command_line.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "absl/flags/reflection.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/base.h"
+#include "utils/flags/benchmark.h"
+#include "utils/flags/device.h"
+#include "utils/flags/flag_file.h"
+#include "utils/flags/image.h"
+#include "utils/flags/performance.h"
+#include "utils/flags/text.h"
+
+namespace official::flags {
+namespace {
+
+enum class Kind { kBoolean, kInteger, kNumber, kList, kString };
+
+template <typename T>
+bool Holds(const absl::CommandLineFlag& flag) {
+  return flag.IsOfType<T>() || flag.IsOfType<std::optional<T>>();
+}
+
+Kind KindOf(const absl::CommandLineFlag& flag) {
+  if (flag.IsOfType<bool>()) return Kind::kBoolean;
+  if (Holds<int>(flag) || Holds<int64_t>(flag) || Holds<uint64_t>(flag)) return Kind::kInteger;
+  if (Holds<double>(flag)) return Kind::kNumber;
+  if (flag.IsOfType<std::vector<std::string>>()) return Kind::kList;
+  OFFICIAL_CHECK(Holds<std::string>(flag))
+      << "--" << flag.Name() << " is of a type that the command line does not know";
+  return Kind::kString;
+}
+
+std::vector<std::string> ListItems(absl::string_view text) {
+  std::vector<std::string> items;
+  if (absl::StripAsciiWhitespace(text).empty()) return items;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    items.emplace_back(absl::StripAsciiWhitespace(item));
+  }
+  return items;
+}
+
+bool IsChoice(const FlagSpec& spec, absl::string_view value) {
+  return std::find(spec.choices.begin(), spec.choices.end(), value) != spec.choices.end();
+}
+
+// The spelling that the program uses for a value written in another case.
+std::string ProgramSpelling(const FlagSpec& spec, absl::string_view value) {
+  if (spec.any_case) {
+    for (const absl::string_view choice : spec.choices) {
+      if (absl::EqualsIgnoreCase(choice, value)) return std::string(choice);
+    }
+  }
+  return std::string(value);
+}
+
+absl::Status AtPlace(const std::string& where, const absl::Status& status) {
+  if (status.ok() || where.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
+}
+
+std::string Choices(const FlagSpec& spec) { return absl::StrCat("<", absl::StrJoin(spec.choices, "|"), ">"); }
+
+}  // namespace
+
+bool IsBoolean(const CommandLine::Flag& flag) { return KindOf(*flag.flag) == Kind::kBoolean; }
+
+std::string DescribeValues(const CommandLine::Flag& flag) {
+  const FlagSpec& spec = flag.spec;
+  const std::string range = spec.range.ToString();
+  const std::string comma_range = range.empty() ? "" : absl::StrCat(", ", range);
+  switch (KindOf(*flag.flag)) {
+    case Kind::kBoolean:
+      return "a boolean";
+    case Kind::kInteger:
+      return absl::StrCat("an integer", comma_range);
+    case Kind::kNumber:
+      return absl::StrCat("a number", comma_range);
+    case Kind::kList:
+      return absl::StrCat("a comma separated list", spec.choices.empty() ? "" : absl::StrCat(" of ", Choices(spec)));
+    case Kind::kString:
+      return spec.choices.empty() ? "a string" : absl::StrCat("one of ", Choices(spec));
+  }
+  return "";
+}
+
+bool CommandLine::given(absl::string_view name) const {
+  const auto found = index_.find(name);
+  OFFICIAL_CHECK(found != index_.end()) << "no flag named " << name << " in the groups of this program";
+  return groups_[found->second.first].flags[found->second.second].given;
+}
+
+std::string CommandLine::AllFlagsText() const {
+  std::string text;
+  for (const Group& group : groups_) {
+    for (const Flag& flag : group.flags) {
+      absl::StrAppend(&text, "--", flag.spec.name, "=", flag.flag->CurrentValue(), "\n");
+    }
+  }
+  return text;
+}
+
+class CommandLineParser {
+ public:
+  explicit CommandLineParser(const Program& program) : program_(program) {
+    for (const FlagGroup& group :
+         {program.flags, BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
+      AddGroup(group);
+    }
+    for (const auto& [name, value] : program.defaults) {
+      Flag* flag = Find(name);
+      OFFICIAL_CHECK(flag != nullptr) << program.name << " has a default for --" << name << ", which does not exist";
+      const absl::Status status = Set(*flag, value);
+      OFFICIAL_CHECK(status.ok()) << status;
+      flag->default_value = flag->flag->CurrentValue();
+    }
+  }
+
+  absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {
+    RETURN_IF_ERROR(ParseArguments(arguments));
+    if (result_.request_ != CommandLine::Request::kRun) return std::move(result_);
+    for (const UnknownFlag& unknown : unknown_) {
+      const bool excused = undefok_.contains(unknown.name) ||
+                           (absl::StartsWith(unknown.name, "no") && undefok_.contains(unknown.name.substr(2)));
+      if (!excused) return AtPlace(unknown.where, UnknownError(unknown.name));
+    }
+    if (program_.words.empty() && !result_.words_.empty()) return WordError();
+    for (const CommandLine::Group& group : result_.groups_) {
+      for (const Flag& flag : group.flags) RETURN_IF_ERROR(AtPlace(flag.where, Check(flag)));
+    }
+    for (const Validator& validator : validators_) RETURN_IF_ERROR(validator(result_));
+    return std::move(result_);
+  }
+
+ private:
+  using Flag = CommandLine::Flag;
+
+  struct UnknownFlag {
+    std::string name;
+    std::string where;
+  };
+
+  void AddGroup(const FlagGroup& group) {
+    CommandLine::Group added{group.name, {}};
+    const int group_index = static_cast<int>(result_.groups_.size());
+    for (const FlagSpec& spec : group.flags) {
+      absl::CommandLineFlag* flag = absl::FindCommandLineFlag(spec.name);
+      OFFICIAL_CHECK(flag != nullptr) << "--" << spec.name << " has no ABSL_FLAG";
+      std::string error;
+      OFFICIAL_CHECK(flag->ParseFrom(flag->DefaultValue(), &error)) << "default of --" << spec.name << ": " << error;
+      for (const absl::string_view name : {spec.name, spec.short_name}) {
+        if (name.empty()) continue;
+        const std::pair<int, int> place(group_index, static_cast<int>(added.flags.size()));
+        OFFICIAL_CHECK(result_.index_.emplace(name, place).second) << "two flags are called --" << name;
+      }
+      added.flags.push_back({spec, flag, flag->DefaultValue()});
+    }
+    if (!added.flags.empty()) result_.groups_.push_back(std::move(added));
+    validators_.insert(validators_.end(), group.validators.begin(), group.validators.end());
+  }
+
+  Flag* Find(absl::string_view name) {
+    const auto found = result_.index_.find(name);
+    if (found == result_.index_.end()) return nullptr;
+    return &result_.groups_[found->second.first].flags[found->second.second];
+  }
+
+  absl::Status ParseArguments(const std::vector<std::string>& arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i] == "--") {
+        result_.words_.insert(result_.words_.end(), arguments.begin() + i + 1, arguments.end());
+        break;
+      }
+      if (!absl::StartsWith(arguments[i], "-") || arguments[i] == "-") {
+        result_.words_.push_back(arguments[i]);
+        continue;
+      }
+      const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
+      bool took_next = false;
+      RETURN_IF_ERROR(ParseFlag(arguments[i], next, &took_next, {}));
+      if (result_.request_ != CommandLine::Request::kRun) return absl::OkStatus();
+      if (took_next) ++i;
+    }
+    return absl::OkStatus();
+  }
+
+  // A file that is open on the way to the present line; `where` is that line, empty on the command line.
+  struct Place {
+    std::vector<std::filesystem::path> open_files;
+    std::string where;
+  };
+
+  // One word that begins with a dash. `next` is the word after it, null if there is none that could be its value.
+  absl::Status ParseFlag(absl::string_view word, const std::string* next, bool* took_next, const Place& place) {
+    if (!absl::ConsumePrefix(&word, "--")) absl::ConsumePrefix(&word, "-");
+    const size_t equals = word.find('=');
+    const absl::string_view name = word.substr(0, equals);
+    std::optional<absl::string_view> value;
+    if (equals != absl::string_view::npos) value = word.substr(equals + 1);
+
+    if (const auto request = RequestOf(name); request.has_value()) {
+      result_.request_ = *request;
+      return absl::OkStatus();
+    }
+    Flag* flag = Find(name);
+    if (flag != nullptr && IsBoolean(*flag)) return AtPlace(place.where, Give(*flag, value.value_or("true"), place));
+    if (flag == nullptr && absl::StartsWith(name, "no")) {
+      if (Flag* positive = Find(name.substr(2)); positive != nullptr) {
+        if (IsBoolean(*positive) && !value.has_value()) return Give(*positive, "false", place);
+        return AtPlace(place.where, NegationError(*positive, name));
+      }
+    }
+    const bool is_list_of_names = name == "undefok";
+    const bool is_flag_file = name == "flagfile";
+    if (flag == nullptr && !is_list_of_names && !is_flag_file) {
+      unknown_.push_back({std::string(name), place.where});
+      return absl::OkStatus();
+    }
+    if (!value.has_value()) {
+      if (next == nullptr || *next == "--" || IsFlag(*next)) {
+        return AtPlace(place.where, NoValueError(name, flag, next));
+      }
+      value = *next;
+      *took_next = true;
+    }
+    if (is_flag_file) return AtPlace(place.where, ParseFlagFile(std::string(*value), place));
+    if (is_list_of_names) {
+      for (const std::string& undefined : ListItems(*value)) undefok_.insert(undefined);
+      return absl::OkStatus();
+    }
+    return AtPlace(place.where, Give(*flag, *value, place));
+  }
+
+  absl::Status ParseFlagFile(const std::string& path, Place place) {
+    std::error_code error;
+    const std::filesystem::path resolved = std::filesystem::weakly_canonical(path, error);
+    std::vector<std::filesystem::path>& open_files = place.open_files;
+    if (std::find(open_files.begin(), open_files.end(), resolved) != open_files.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --flagfile=", Printable(path), ": the file includes itself"));
+    }
+    open_files.push_back(resolved);
+    ASSIGN_OR_RETURN(const std::vector<FlagFileLine> lines, ReadFlagFile(path));
+    for (const FlagFileLine& line : lines) {
+      place.where = line.where;
+      bool took_next = false;
+      RETURN_IF_ERROR(ParseFlag(line.text, nullptr, &took_next, place));
+    }
+    return absl::OkStatus();
+  }
+
+  // Sets a flag for the user.
+  absl::Status Give(Flag& flag, absl::string_view value, const Place& place) {
+    RETURN_IF_ERROR(Set(flag, value));
+    flag.where = place.where;
+    if (place.open_files.empty() || flag.flag->CurrentValue() != flag.default_value) flag.given = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Set(Flag& flag, absl::string_view value) {
+    const auto refuse = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(absl::StrCat("flag --", flag.spec.name, "=", Printable(value), ": ", why));
+    };
+    // Values end up in messages, logs and flag files, one per line.
+    if (std::any_of(value.begin(), value.end(), absl::ascii_iscntrl))
+      return refuse("control characters are not allowed");
+    const Kind kind = KindOf(*flag.flag);
+    std::vector<std::string> items =
+        kind == Kind::kList ? ListItems(value) : std::vector<std::string>{std::string(value)};
+    for (std::string& item : items) item = ProgramSpelling(flag.spec, item);
+    std::string error;
+    if (flag.flag->ParseFrom(absl::StrJoin(items, ","), &error)) return absl::OkStatus();
+    // Abseil's own text does not say what would be right.
+    double number = 0;
+    const bool too_large = kind == Kind::kInteger && absl::SimpleAtod(value, &number) && std::abs(number) > INT32_MAX;
+    return refuse(absl::StrCat("wants ", DescribeValues(flag), too_large ? ", and not that large" : ""));
+  }
+
+  absl::Status Check(const Flag& flag) const {
+    const FlagSpec& spec = flag.spec;
+    const std::string value = flag.flag->CurrentValue();
+    if (spec.required && value.empty()) return FlagError(spec.name, absl::StrCat("wants ", DescribeValues(flag)));
+    switch (KindOf(*flag.flag)) {
+      case Kind::kInteger:
+      case Kind::kNumber: {
+        double number = 0;
+        const bool unset = value.empty();
+        if (unset || (absl::SimpleAtod(value, &number) && spec.range.Contains(number))) break;
+        return FlagError(spec.name, absl::StrCat("wants ", DescribeValues(flag)));
+      }
+      case Kind::kString: {
+        const bool unset = value.empty() && !flag.flag->IsOfType<std::string>();
+        if (unset || spec.choices.empty() || IsChoice(spec, value)) break;
+        return FlagError(spec.name, absl::StrCat("wants ", DescribeValues(flag)));
+      }
+      case Kind::kList:
+        for (const std::string& item : ListItems(value)) {
+          if (spec.choices.empty() || IsChoice(spec, item)) continue;
+          return FlagError(spec.name,
+                           absl::StrCat("wants ", DescribeValues(flag), "; '", Printable(item), "' is none"));
+        }
+        break;
+      case Kind::kBoolean:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+  static std::optional<CommandLine::Request> RequestOf(absl::string_view name) {
+    if (name == "help" || name == "h" || name == "?" || name == "helpshort") return CommandLine::Request::kHelp;
+    if (name == "helpfull") return CommandLine::Request::kHelpFull;
+    if (name == "version") return CommandLine::Request::kVersion;
+    return std::nullopt;
+  }
+
+  // Whether a word is one of this program's flags, so that it cannot be the value of the one before.
+  bool IsFlag(absl::string_view word) {
+    if (!absl::ConsumePrefix(&word, "-")) return false;
+    absl::ConsumePrefix(&word, "-");
+    const absl::string_view name = word.substr(0, word.find('='));
+    if (Find(name) != nullptr || RequestOf(name).has_value() || name == "flagfile" || name == "undefok") return true;
+    if (!absl::StartsWith(name, "no")) return false;
+    const Flag* positive = Find(name.substr(2));
+    return positive != nullptr && IsBoolean(*positive);
+  }
+
+  absl::Status NoValueError(absl::string_view name, const Flag* flag, const std::string* next) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --", name, ": needs a value", flag == nullptr ? "" : absl::StrCat(", ", DescribeValues(*flag)),
+        next == nullptr ? absl::StrCat(" (--", name, "=...)")
+                        : absl::StrCat("; ", Printable(*next), " is the next flag")));
+  }
+
+  absl::Status NegationError(const Flag& flag, absl::string_view name) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "flag --", name, ": ",
+        IsBoolean(flag) ? absl::StrCat("takes no value; write --", name, " or --", flag.spec.name, "=false")
+                        : absl::StrCat("--", flag.spec.name, " is no boolean, it wants ", DescribeValues(flag))));
+  }
+
+  absl::Status UnknownError(const std::string& name) const {
+    std::vector<std::string> known = {"help", "helpfull", "version", "flagfile", "undefok"};
+    for (const CommandLine::Group& group : result_.groups_) {
+      for (const Flag& flag : group.flags) {
+        known.emplace_back(flag.spec.name);
+        if (!flag.spec.short_name.empty()) known.emplace_back(flag.spec.short_name);
+        if (IsBoolean(flag) && absl::StartsWith(name, "no")) known.push_back(absl::StrCat("no", flag.spec.name));
+      }
+    }
+    std::vector<std::string> nearest = NearestNames(name, known);
+    for (std::string& candidate : nearest) candidate.insert(0, "--");
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown flag --", Printable(name),
+                     nearest.empty() ? "" : absl::StrCat("; did you mean ", absl::StrJoin(nearest, " or "), "?")));
+  }
+
+  absl::Status WordError() const {
+    const std::string& word = result_.words_.front();
+    bool boolean = false;
+    for (const absl::string_view value : {"true", "false", "t", "f", "1", "0"}) {
+      boolean |= absl::EqualsIgnoreCase(value, word);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("the word '", Printable(word), "' belongs to no flag; ",
+                     boolean ? "a boolean takes its value after =, as in --clean=true" : "flags begin with - or --"));
+  }
+
+  const Program& program_;
+  CommandLine result_;
+  std::vector<Validator> validators_;
+  std::set<std::string, std::less<>> undefok_;
+  std::vector<UnknownFlag> unknown_;
+};
+
+absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std::vector<std::string>& arguments) {
+  return CommandLineParser(program).Parse(arguments);
+}
+
+}  // namespace official::flags

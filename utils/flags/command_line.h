@@ -1,0 +1,93 @@
+// The command line of a program: Abseil flags in groups, under the grammar of TensorFlow's official models.
+//   --name=value, --name value, -name ... alike; short names are full aliases (-bs 100, --bs=100)
+//   --flag, --noflag, --flag=true|t|1|false|f|0 for a boolean, which never takes the next word
+//   a list is separated by commas, blanks around its items are dropped, the empty string is the empty list
+//   the empty value unsets an optional flag; the last of several values holds
+//   --flagfile=PATH reads flags from a file (flag_file.h), which may name further files
+//   --undefok=a,b lets unknown flags of these names pass; -- ends the flags
+//   --help (-h, -?, --helpshort), --helpfull, --version
+// Beyond TensorFlow: an unknown flag is answered with the nearest name, words that are no flags are refused, numbers
+// have ranges, and the exit status of a bad flag is 2.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/status/statusor.h"
+#include "utils/flags/flag_group.h"
+
+namespace official::flags {
+
+struct Example {
+  std::string command;  // as typed, e.g. "mnist_main --train_epochs=5"
+  std::string what;     // what it does, one sentence
+};
+
+// A program as its command line presents it. Every program has the five shared groups, and its own.
+struct Program {
+  std::string name;
+  std::string description;
+  std::vector<Example> examples;
+  std::vector<std::pair<std::string, std::string>> defaults;  // of shared flags: name and value, e.g. {"te", "40"}
+  FlagGroup flags;                                            // its own
+  std::string words = "";  // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
+};
+
+// The result of parsing. The values themselves are in the Abseil flags: read them with absl::GetFlag.
+class CommandLine {
+ public:
+  enum class Request { kRun, kHelp, kHelpFull, kVersion };
+
+  struct Flag {
+    FlagSpec spec;
+    absl::CommandLineFlag* flag;  // the Abseil flag: type, help text, present value
+    std::string default_value;    // the program's
+    bool given = false;
+    std::string where = "";  // "path:line" if the value is from a file
+  };
+  struct Group {
+    std::string name;
+    std::vector<Flag> flags;
+  };
+
+  // Sets every flag to the program's default, then to what `arguments` (argv without the program's name) say, then
+  // checks all values: each flag's range and choices first, then the validators of the groups. InvalidArgument, in one
+  // line that names flag, value and what would be right, if something is wrong; help and version requests win over what
+  // comes after them.
+  static absl::StatusOr<CommandLine> Parse(const Program& program, const std::vector<std::string>& arguments);
+
+  Request request() const { return request_; }
+
+  // Whether the user chose the value of a flag (by its long name): the flag is on the command line, or in a flag file
+  // with another value than the default. So AllFlagsText of a run, read back, gives the same answers.
+  bool given(absl::string_view name) const;
+
+  // The words that are no flags, if the program takes any.
+  const std::vector<std::string>& words() const { return words_; }
+
+  // Every flag with its present value as a line --name=value, in the order of the help. --flagfile reads it back.
+  std::string AllFlagsText() const;
+
+  // For the help: the program's own group first.
+  const std::vector<Group>& groups() const { return groups_; }
+
+ private:
+  friend class CommandLineParser;
+  CommandLine() = default;
+
+  Request request_ = Request::kRun;
+  std::vector<Group> groups_;
+  std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
+  std::vector<std::string> words_;
+};
+
+bool IsBoolean(const CommandLine::Flag& flag);
+
+// "an integer, at least 1", "<fp16|bf16|fp32>", "a comma separated list", ...
+std::string DescribeValues(const CommandLine::Flag& flag);
+
+}  // namespace official::flags

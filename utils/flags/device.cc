@@ -1,0 +1,34 @@
+#include "utils/flags/device.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/flags/flag.h"
+
+ABSL_FLAG(std::optional<std::string>, tpu, std::nullopt, "TPUs are not supported: leave this unset.");
+ABSL_FLAG(std::optional<std::string>, tpu_zone, std::nullopt, "For TPUs: not used.");
+ABSL_FLAG(std::optional<std::string>, tpu_gcp_project, std::nullopt, "For TPUs: not used.");
+ABSL_FLAG(int, num_tpu_shards, 8, "For TPUs: not used.");
+
+namespace official::flags {
+namespace {
+
+absl::Status NoTpu(const CommandLine&) {
+  if (!absl::GetFlag(FLAGS_tpu).has_value()) return absl::OkStatus();
+  return FlagError("tpu", "TPUs are not supported; leave --tpu out and use --num_gpus, or --num_gpus=0 for the CPU");
+}
+
+}  // namespace
+
+FlagGroup DeviceFlags() {
+  return {
+      .name = "device",
+      .flags = {{.name = "tpu", .key = true},
+                {.name = "tpu_zone"},
+                {.name = "tpu_gcp_project"},
+                {.name = "num_tpu_shards"}},
+      .validators = {NoTpu},
+  };
+}
+
+}  // namespace official::flags

@@ -1,0 +1,55 @@
+// What the command line and the help know about a flag beyond its ABSL_FLAG definition (type, default, help text).
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace official::flags {
+
+class CommandLine;
+
+// The values that a number may take. NaN and infinity never are in a range.
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool without_min = false;  // min itself is not in the range
+  bool without_max = false;
+
+  bool Contains(double value) const;
+  std::string ToString() const;  // "at least 1", "more than 0", "at least 0 and less than 1"; "" if there is no bound
+};
+
+constexpr Range AtLeast(double min) { return {.min = min}; }
+constexpr Range MoreThan(double min) { return {.min = min, .without_min = true}; }
+// The half-open interval [0, 1) of dropout rates and momenta.
+constexpr Range Fraction() { return {.min = 0, .max = 1, .without_max = true}; }
+
+struct FlagSpec {
+  absl::string_view name;                       // of an ABSL_FLAG
+  absl::string_view short_name = "";            // a full alias, e.g. "bs"
+  bool key = false;                             // shown by --help
+  Range range = {};                             // for a number
+  std::vector<absl::string_view> choices = {};  // for a string or the items of a list: the only values
+  bool any_case = false;                        // choices match without regard to case; the flag gets our spelling
+  bool required = false;                        // the empty value is refused
+  absl::string_view unset_means = "";           // for an optional flag without a value, e.g. "all of them"
+};
+
+// Looks at several flags at once, after the whole command line is parsed: FlagError or OK.
+using Validator = std::function<absl::Status(const CommandLine&)>;
+
+struct FlagGroup {
+  std::string name;  // the heading in the help
+  std::vector<FlagSpec> flags;
+  std::vector<Validator> validators = {};
+};
+
+// InvalidArgument "flag --name=value: why", with the flag's present value; "flag --name: why" if it is unset.
+absl::Status FlagError(absl::string_view name, absl::string_view why);
+
+}  // namespace official::flags

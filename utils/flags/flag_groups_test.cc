@@ -1,0 +1,169 @@
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "utils/flags/base.h"
+#include "utils/flags/benchmark.h"
+#include "utils/flags/command_line.h"
+#include "utils/flags/image.h"
+#include "utils/flags/performance.h"
+
+namespace official::flags {
+namespace {
+
+using Catch::Matchers::Contains;
+using Words = std::vector<std::string>;
+
+const Program kProgram = {.name = "test_main", .description = "Tests.", .examples = {}, .defaults = {}, .flags = {}};
+
+absl::StatusOr<CommandLine> Parse(const Words& words) { return CommandLine::Parse(kProgram, words); }
+
+std::string Error(const Words& words) {
+  const absl::Status status = Parse(words).status();
+  CHECK(absl::IsInvalidArgument(status));
+  return std::string(status.message());
+}
+
+TEST_CASE("Defaults of the base group") {
+  const BaseConfig base = BaseFromFlags(Parse({}).value());
+  CHECK(base.data_dir == "/tmp");
+  CHECK_FALSE(base.data_dir_given);
+  CHECK(base.model_dir == "/tmp");
+  CHECK_FALSE(base.clean);
+  CHECK(base.train_epochs == 1);
+  CHECK(base.epochs_between_evals == 1);
+  CHECK_FALSE(base.stop_threshold.has_value());
+  CHECK(base.batch_size == 32);
+  CHECK_FALSE(base.num_gpus.has_value());
+  CHECK(base.hooks == Words{"LoggingTensorHook"});
+  CHECK_FALSE(base.export_dir.has_value());
+  CHECK(base.seed == 1);
+  CHECK(base.shuffle);
+  CHECK(base.augment);
+  CHECK_FALSE(base.save_checkpoints_steps.has_value());
+  CHECK(base.save_checkpoints_secs == 600);
+  CHECK(base.keep_checkpoint_max == 5);
+  CHECK(base.log_every_n_steps == 100);
+  CHECK(base.log_format == "auto");
+  CHECK(base.output == "text");
+}
+
+TEST_CASE("Defaults of the other groups") {
+  REQUIRE(Parse({}).ok());
+  const PerformanceConfig performance = PerformanceFromFlags();
+  CHECK(performance.num_parallel_calls == static_cast<int>(std::thread::hardware_concurrency()));
+  CHECK(performance.inter_op_parallelism_threads == 0);
+  CHECK(performance.intra_op_parallelism_threads == 0);
+  CHECK_FALSE(performance.use_synthetic_data);
+  CHECK_FALSE(performance.max_train_steps.has_value());
+  CHECK(performance.dtype == compute::DType::kFloat32);
+  CHECK(performance.loss_scale == 1);
+  CHECK_FALSE(performance.all_reduce_alg.has_value());
+  CHECK_FALSE(ImageFromFlags().data_format.has_value());
+  const BenchmarkConfig benchmark = BenchmarkFromFlags();
+  CHECK(benchmark.benchmark_logger_type == "BaseBenchmarkLogger");
+  CHECK_FALSE(benchmark.benchmark_test_id.has_value());
+  CHECK_FALSE(benchmark.benchmark_log_dir.has_value());
+}
+
+// The table of short names in TensorFlow's flag groups.
+TEST_CASE("Every short name sets its flag") {
+  const std::vector<std::vector<std::string>> table = {
+      {"dd", "data_dir", "/d"},
+      {"md", "model_dir", "/m"},
+      {"te", "train_epochs", "534"},
+      {"ebe", "epochs_between_evals", "15"},
+      {"st", "stop_threshold", "0.5"},
+      {"bs", "batch_size", "256"},
+      {"ng", "num_gpus", "4"},
+      {"hk", "hooks", "LoggingMetricHook"},
+      {"ed", "export_dir", "/e"},
+      {"npc", "num_parallel_calls", "18"},
+      {"inter", "inter_op_parallelism_threads", "5"},
+      {"intra", "intra_op_parallelism_threads", "10"},
+      {"synth", "use_synthetic_data", "true"},
+      {"mts", "max_train_steps", "100"},
+      {"dt", "dtype", "bf16"},
+      {"ls", "loss_scale", "5"},
+      {"ara", "all_reduce_alg", "hierarchical_copy"},
+      {"df", "data_format", "channels_first"},
+      {"bti", "benchmark_test_id", "a test"},
+      {"bld", "benchmark_log_dir", "/b"},
+      {"gp", "gcp_project", "p"},
+      {"bds", "bigquery_data_set", "s"},
+      {"brt", "bigquery_run_table", "r"},
+      {"brst", "bigquery_run_status_table", "t"},
+      {"bmt", "bigquery_metric_table", "m"},
+  };
+  for (const auto& row : table) {
+    const auto command_line = Parse({"-" + row[0] + "=" + row[2]});
+    REQUIRE(command_line.ok());
+    CHECK_THAT(command_line->AllFlagsText(), Contains("--" + row[1] + "=" + row[2] + "\n"));
+  }
+  for (const char* flag :
+       {"--tpu_zone=z", "--tpu_gcp_project=p", "--num_tpu_shards=4", "--benchmark_logger_type=BaseBenchmarkLogger"}) {
+    CHECK(Parse({flag}).ok());
+  }
+}
+
+TEST_CASE("The loss scale follows the type unless it is given") {
+  struct Case {
+    Words words;
+    compute::DType dtype;
+    int loss_scale;
+  };
+  for (const Case& c : std::vector<Case>{{{"--dtype=fp16"}, compute::DType::kFloat16, 128},
+                                         {{"--dtype=fp32"}, compute::DType::kFloat32, 1},
+                                         {{"--dtype=bf16"}, compute::DType::kBFloat16, 1},
+                                         {{"--dtype=fp16", "--loss_scale", "5"}, compute::DType::kFloat16, 5},
+                                         {{"--dtype=fp32", "--loss_scale", "5"}, compute::DType::kFloat32, 5}}) {
+    REQUIRE(Parse(c.words).ok());
+    CHECK(PerformanceFromFlags().dtype == c.dtype);
+    CHECK(PerformanceFromFlags().loss_scale == c.loss_scale);
+  }
+}
+
+TEST_CASE("A bare boolean is true") {
+  REQUIRE(Parse({"--use_synthetic_data"}).ok());
+  CHECK(PerformanceFromFlags().use_synthetic_data);
+}
+
+TEST_CASE("Ranges and choices of the groups") {
+  CHECK_THAT(Error({"--loss_scale", "0"}), Contains("--loss_scale=0") && Contains("at least 1"));
+  CHECK_THAT(Error({"--all_reduce_alg=ring"}),
+             Contains("--all_reduce_alg=ring") && Contains("<nccl|hierarchical_copy|reduction_to_one_device>"));
+  CHECK_THAT(Error({"--data_format=NHWC"}), Contains("<channels_first|channels_last>"));
+  CHECK_THAT(Error({"--max_train_steps=0"}), Contains("at least 1"));
+  CHECK_THAT(Error({"--num_parallel_calls=0"}), Contains("at least 1"));
+  CHECK_THAT(Error({"--intra_op_parallelism_threads=-1"}), Contains("at least 0"));
+  CHECK_THAT(Error({"--epochs_between_evals=0"}), Contains("at least 1"));
+  CHECK_THAT(Error({"--keep_checkpoint_max=-1"}), Contains("at least 0"));
+  CHECK_THAT(Error({"--save_checkpoints_steps=0"}), Contains("at least 1"));
+  CHECK_THAT(Error({"--log_every_n_steps=0"}), Contains("at least 1"));
+  CHECK_THAT(Error({"--log_format=xml"}), Contains("<auto|bar|simple|json|none>"));
+  CHECK_THAT(Error({"--output=xml"}), Contains("<text|json>"));
+}
+
+TEST_CASE("The file logger needs its directory, BigQuery is refused") {
+  CHECK_THAT(Error({"--benchmark_logger_type", "BenchmarkFileLogger"}),
+             Contains("--benchmark_logger_type=BenchmarkFileLogger") && Contains("--benchmark_log_dir"));
+  CHECK(Parse({"--benchmark_logger_type=BenchmarkFileLogger", "-bld", "/b"}).ok());
+  CHECK(Parse({"-bld", "/b", "--benchmark_logger_type=BenchmarkFileLogger"}).ok());
+  CHECK_THAT(Error({"--benchmark_logger_type=BenchmarkBigQueryLogger", "-bld", "/b"}), Contains("not supported"));
+  CHECK_THAT(Error({"--benchmark_logger_type=FileLogger"}), Contains("<BaseBenchmarkLogger|"));
+}
+
+TEST_CASE("One of the two checkpoint intervals") {
+  CHECK_THAT(Error({"--save_checkpoints_steps=10", "--save_checkpoints_secs=60"}), Contains("give one of them"));
+  CHECK(BaseFromFlags(Parse({"--save_checkpoints_steps=10"}).value()).save_checkpoints_steps == 10);
+  CHECK(
+      BaseFromFlags(Parse({"--save_checkpoints_steps=", "--save_checkpoints_secs=60"}).value()).save_checkpoints_secs ==
+      60);
+}
+
+TEST_CASE("TPUs are refused by name") {
+  CHECK_THAT(Error({"--tpu=local"}), Contains("--tpu=local") && Contains("not supported") && Contains("--num_gpus"));
+  CHECK(Parse({"--tpu="}).ok());
+}
+
+}  // namespace
+}  // namespace official::flags

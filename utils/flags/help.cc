@@ -1,0 +1,70 @@
+#include "utils/flags/help.h"
+
+#include "absl/strings/str_cat.h"
+#include "utils/flags/text.h"
+#include "utils/misc/version.h"
+
+namespace official::flags {
+namespace {
+
+constexpr int kWidth = 80;
+constexpr int kNameIndent = 2;
+constexpr int kTextIndent = 6;
+
+//   -bs, --batch_size
+//       Examples in one step, over all GPUs.
+//       (an integer, at least 1; default: '32')
+std::string FlagHelp(const CommandLine::Flag& flag) {
+  const FlagSpec& spec = flag.spec;
+  const absl::string_view no = IsBoolean(flag) ? "[no]" : "";
+  const std::string names =
+      absl::StrCat(spec.short_name.empty() ? "" : absl::StrCat("-", no, spec.short_name, ", "), "--", no, spec.name);
+  std::string default_text = absl::StrCat("default: '", flag.default_value, "'");
+  if (flag.default_value.empty()) {
+    default_text = spec.unset_means.empty() ? "default: unset" : absl::StrCat("default: ", spec.unset_means);
+  }
+  return absl::StrCat(std::string(kNameIndent, ' '), names, "\n", Wrap(flag.flag->Help(), kTextIndent, kWidth),
+                      Wrap(absl::StrCat("(", DescribeValues(flag), "; ", default_text, ")"), kTextIndent, kWidth));
+}
+
+constexpr char kGeneralFlags[] = R"(
+general:
+  -h, --help
+      The common flags.
+  --helpfull
+      All flags.
+  --version
+      The version of the program.
+  --flagfile=PATH
+      Read flags from a file: a line is --name=value, or a comment after #.
+  --undefok=NAMES
+      Let flags of these names pass, even if the program does not have them.
+)";
+
+}  // namespace
+
+std::string HelpText(const Program& program, const CommandLine& command_line, bool full) {
+  std::string text = Wrap(absl::StrCat(program.name, ": ", program.description), 0, kWidth);
+  if (!program.examples.empty()) absl::StrAppend(&text, "\nExamples:\n");
+  for (const Example& example : program.examples) {
+    absl::StrAppend(&text, std::string(kNameIndent, ' '), example.command, "\n",
+                    Wrap(example.what, kTextIndent, kWidth));
+  }
+  absl::StrAppend(&text, "\nUsage: ", program.name, " [--flag=value]...",
+                  program.words.empty() ? "" : absl::StrCat(" ", program.words), "\n");
+  for (const CommandLine::Group& group : command_line.groups()) {
+    const bool own = group.name == program.flags.name;
+    std::string flags;
+    for (const CommandLine::Flag& flag : group.flags) {
+      if (full || own || flag.spec.key) absl::StrAppend(&flags, FlagHelp(flag));
+    }
+    if (!flags.empty()) absl::StrAppend(&text, "\n", group.name, ":\n", flags);
+  }
+  return absl::StrCat(text, full ? kGeneralFlags : "\nTry --helpfull for all flags.\n");
+}
+
+std::string VersionText(const Program& program) {
+  return absl::StrCat(program.name, " ", misc::kVersion, " (GCC ", __VERSION__, ")\n");
+}
+
+}  // namespace official::flags

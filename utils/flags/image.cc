@@ -1,0 +1,25 @@
+#include "utils/flags/image.h"
+
+#include "absl/flags/flag.h"
+
+ABSL_FLAG(
+    std::optional<std::string>, data_format, std::nullopt,
+    "Order of an image's dimensions in the model. Decides the shapes in checkpoints and exports, not the layout in "
+    "memory.");
+
+namespace official::flags {
+
+FlagGroup ImageFlags() {
+  return {
+      .name = "image",
+      .flags = {{.name = "data_format",
+                 .short_name = "df",
+                 .key = true,
+                 .choices = {"channels_first", "channels_last"},
+                 .unset_means = "channels_first on GPUs, else channels_last"}},
+  };
+}
+
+ImageConfig ImageFromFlags() { return {.data_format = absl::GetFlag(FLAGS_data_format)}; }
+
+}  // namespace official::flags

@@ -1,0 +1,18 @@
+// The flag of models on images.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "utils/flags/flag_group.h"
+
+namespace official::flags {
+
+struct ImageConfig {
+  std::optional<std::string> data_format;  // channels_first or channels_last; unset: the best of the device
+};
+
+FlagGroup ImageFlags();
+ImageConfig ImageFromFlags();
+
+}  // namespace official::flags

@@ -1,0 +1,66 @@
+#include "utils/flags/main.h"
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "utils/flags/help.h"
+#include "utils/misc/exit_code.h"
+
+namespace official::flags {
+namespace {
+
+absl::Status RunBody(const Body& body, const CommandLine& command_line) {
+  try {
+    return body(command_line);
+  } catch (const std::bad_alloc&) {
+    return absl::InternalError("out of memory");
+  } catch (const std::exception& exception) {
+    return absl::InternalError(absl::StrCat("internal error: ", exception.what()));
+  }
+}
+
+}  // namespace
+
+int Run(const std::vector<std::string>& arguments, const Program& program, const Body& body, std::ostream& out,
+        std::ostream& err) {
+  const absl::StatusOr<CommandLine> command_line = CommandLine::Parse(program, arguments);
+  if (!command_line.ok()) {
+    err << "FATAL Flags parsing error: " << command_line.status().message() << "\n"
+        << "Try " << program.name << " --help for the common flags, --helpfull for all.\n";
+    return misc::ExitCode(command_line.status());
+  }
+  absl::Status status;
+  switch (command_line->request()) {
+    case CommandLine::Request::kHelp:
+      out << HelpText(program, *command_line, /*full=*/false);
+      break;
+    case CommandLine::Request::kHelpFull:
+      out << HelpText(program, *command_line, /*full=*/true);
+      break;
+    case CommandLine::Request::kVersion:
+      out << VersionText(program);
+      break;
+    case CommandLine::Request::kRun:
+      status = RunBody(body, *command_line);
+      break;
+  }
+  if (!out.flush() && status.ok()) status = absl::AbortedError("cannot write to standard output");
+  if (!status.ok()) err << program.name << ": " << status.message() << "\n";
+  return misc::ExitCode(status);
+}
+
+int RunMain(int argc, char** argv, const Program& program, const Body& body) {
+  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+  const int exit_code = Run(arguments, program, body, std::cout, std::cerr);
+  // What a body wrote with printf.
+  if (exit_code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    std::cerr << program.name << ": cannot write to standard output\n";
+    return misc::kExitIoError;
+  }
+  return exit_code;
+}
+
+}  // namespace official::flags

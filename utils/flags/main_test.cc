@@ -1,0 +1,121 @@
+#include "utils/flags/main.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_split.h"
+
+ABSL_FLAG(double, learning_rate, 1e-4, "Step size of the optimizer.");
+
+namespace official::flags {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+struct Outcome {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+Outcome RunWith(const std::vector<std::string>& arguments, const Body& body) {
+  const Program program = {
+      .name = "test_main",
+      .description = "Trains a model on data, in as many words as are needed to fill more than one line of the help.",
+      .examples = {{"test_main --train_epochs=5", "Five epochs."}},
+      .defaults = {{"batch_size", "100"}},
+      .flags = {.name = "test", .flags = {{.name = "learning_rate", .range = MoreThan(0)}}},
+  };
+  std::ostringstream out;
+  std::ostringstream err;
+  const int exit_code = Run(arguments, program, body, out, err);
+  return {exit_code, out.str(), err.str()};
+}
+
+absl::Status Never(const CommandLine&) {
+  FAIL("the body ran");
+  return absl::OkStatus();
+}
+
+TEST_CASE("A bad flag ends before any work, in one line and a hint") {
+  const Outcome outcome = RunWith({"--batch_size=0"}, Never);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.out == "");
+  CHECK_THAT(outcome.err, StartsWith("FATAL Flags parsing error: flag --batch_size=0: ") && Contains("--helpfull"));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 2);
+}
+
+TEST_CASE("The body's status is the program's") {
+  const auto ending = [](const absl::Status& status) {
+    return RunWith({}, [&](const CommandLine&) { return status; });
+  };
+  const Outcome data = ending(absl::DataLossError("train.gz: cut off at byte 7"));
+  CHECK(data.exit_code == 65);
+  CHECK(data.err == "test_main: train.gz: cut off at byte 7\n");
+  CHECK(ending(absl::InvalidArgumentError("x")).exit_code == 2);
+  CHECK(ending(absl::NotFoundError("x")).exit_code == 66);
+  const Outcome ok = ending(absl::OkStatus());
+  CHECK(ok.exit_code == 0);
+  CHECK(ok.err == "");
+}
+
+TEST_CASE("An exception is an error, not a crash") {
+  const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status { throw std::runtime_error("no dice"); });
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err == "test_main: internal error: no dice\n");
+}
+
+TEST_CASE("The body sees the command line") {
+  const Outcome outcome = RunWith({"-bs", "5"}, [](const CommandLine& command_line) {
+    CHECK(command_line.given("batch_size"));
+    return absl::OkStatus();
+  });
+  CHECK(outcome.exit_code == 0);
+}
+
+TEST_CASE("Output that cannot be written is an error") {
+  std::ostringstream out;
+  out.setstate(std::ios::badbit);
+  std::ostringstream err;
+  const Program program = {.name = "test_main", .description = "", .examples = {}, .defaults = {}, .flags = {}};
+  CHECK(Run({"--help"}, program, Never, out, err) == 74);
+  CHECK_THAT(err.str(), Contains("standard output"));
+}
+
+TEST_CASE("--help shows description, examples, own and key flags") {
+  const Outcome outcome = RunWith({"--help"}, Never);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err == "");
+  CHECK_THAT(outcome.out,
+             StartsWith("test_main: Trains a model") && Contains("Examples:\n  test_main --train_epochs=5\n") &&
+                 Contains("\ntest:\n  --learning_rate\n") && Contains("Step size of the optimizer.") &&
+                 Contains("(a number, more than 0; default: '0.0001')") && Contains("\n  -bs, --batch_size\n") &&
+                 Contains("(an integer, at least 1; default: '100')") && Contains("--[no]clean") &&
+                 Contains("--helpfull"));
+  CHECK_THAT(outcome.out, !Contains("--num_gpus\n") && !Contains("performance:"));
+  CHECK(outcome.out.find("\ntest:") < outcome.out.find("\nbase:"));
+}
+
+TEST_CASE("--helpfull shows every flag of every group in 80 columns") {
+  const Outcome outcome = RunWith({"--helpfull"}, Never);
+  CHECK(outcome.exit_code == 0);
+  for (const char* text : {"\ntest:", "\nbase:", "\nperformance:", "\nimage:", "\nbenchmark:", "\ndevice:",
+                           "\ngeneral:", "-ng, --num_gpus", "default: 1 if there is a GPU, else 0",
+                           "one of <fp16|bf16|fp32>; default: 'fp32'", "--flagfile", "--num_tpu_shards"}) {
+    CHECK_THAT(outcome.out, Contains(text));
+  }
+  for (const absl::string_view line : absl::StrSplit(outcome.out, '\n')) CHECK(line.size() <= 80);
+}
+
+TEST_CASE("--version names program and version") {
+  const Outcome outcome = RunWith({"--version"}, Never);
+  CHECK(outcome.exit_code == 0);
+  CHECK_THAT(outcome.out, StartsWith("test_main 0."));
+}
+
+}  // namespace
+}  // namespace official::flags

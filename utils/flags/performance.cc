@@ -1,0 +1,73 @@
+#include "utils/flags/performance.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "absl/flags/flag.h"
+
+ABSL_FLAG(std::optional<int>, num_parallel_calls, std::nullopt, "Records that the input pipeline works on at a time.");
+ABSL_FLAG(int, inter_op_parallelism_threads, 0, "Operations that run at a time; 0 lets the program decide.");
+ABSL_FLAG(int, intra_op_parallelism_threads, 0, "Threads within one operation; 0 lets the program decide.");
+ABSL_FLAG(bool, use_synthetic_data, false, "Train on one constant batch in place of a data set, to measure speed.");
+ABSL_FLAG(
+    std::optional<int64_t>, max_train_steps, std::nullopt,
+    "Stop when the global step, that of earlier runs in --model_dir included, reaches this number. Also bounds the "
+    "steps of an evaluation.");
+ABSL_FLAG(std::string, dtype, "fp32", "Type of the computation; weights stay fp32. fp16 is for GPUs.");
+ABSL_FLAG(std::optional<int>, loss_scale, std::nullopt,
+          "Factor on the loss and its inverse on the gradients, so that small gradients do not vanish in fp16.");
+ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several GPUs.");
+
+namespace official::flags {
+namespace {
+
+compute::DType DTypeFromFlag() {
+  const std::string name = absl::GetFlag(FLAGS_dtype);
+  if (name == "fp16") return compute::DType::kFloat16;
+  return name == "bf16" ? compute::DType::kBFloat16 : compute::DType::kFloat32;
+}
+
+}  // namespace
+
+FlagGroup PerformanceFlags() {
+  return {
+      .name = "performance",
+      .flags =
+          {
+              {.name = "num_parallel_calls",
+               .short_name = "npc",
+               .range = AtLeast(1),
+               .unset_means = "the number of logical CPUs"},
+              {.name = "inter_op_parallelism_threads", .short_name = "inter", .range = AtLeast(0)},
+              {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = AtLeast(0)},
+              {.name = "use_synthetic_data", .short_name = "synth"},
+              {.name = "max_train_steps", .short_name = "mts", .range = AtLeast(1), .unset_means = "no limit"},
+              {.name = "dtype", .short_name = "dt", .choices = {"fp16", "bf16", "fp32"}},
+              {.name = "loss_scale",
+               .short_name = "ls",
+               .range = AtLeast(1),
+               .unset_means = "128 with --dtype=fp16, else 1"},
+              {.name = "all_reduce_alg",
+               .short_name = "ara",
+               .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
+               .unset_means = "chosen by the GPUs' connection"},
+          },
+  };
+}
+
+PerformanceConfig PerformanceFromFlags() {
+  const int logical_cpus = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const compute::DType dtype = DTypeFromFlag();
+  return {
+      .num_parallel_calls = absl::GetFlag(FLAGS_num_parallel_calls).value_or(logical_cpus),
+      .inter_op_parallelism_threads = absl::GetFlag(FLAGS_inter_op_parallelism_threads),
+      .intra_op_parallelism_threads = absl::GetFlag(FLAGS_intra_op_parallelism_threads),
+      .use_synthetic_data = absl::GetFlag(FLAGS_use_synthetic_data),
+      .max_train_steps = absl::GetFlag(FLAGS_max_train_steps),
+      .dtype = dtype,
+      .loss_scale = absl::GetFlag(FLAGS_loss_scale).value_or(dtype == compute::DType::kFloat16 ? 128 : 1),
+      .all_reduce_alg = absl::GetFlag(FLAGS_all_reduce_alg),
+  };
+}
+
+}  // namespace official::flags

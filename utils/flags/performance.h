@@ -1,0 +1,27 @@
+// The flags that decide how fast and how exactly a run computes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "utils/compute/core/dtype.h"
+#include "utils/flags/flag_group.h"
+
+namespace official::flags {
+
+struct PerformanceConfig {
+  int num_parallel_calls = 0;            // at least 1
+  int inter_op_parallelism_threads = 0;  // 0: the program decides
+  int intra_op_parallelism_threads = 0;  // 0: the program decides
+  bool use_synthetic_data = false;
+  std::optional<int64_t> max_train_steps;           // the total of all runs in model_dir; also bounds an evaluation
+  compute::DType dtype = compute::DType::kFloat32;  // of the computation; variables stay float32
+  int loss_scale = 1;                               // the flag if set, else 128 for float16 and 1 for the others
+  std::optional<std::string> all_reduce_alg;        // nccl, hierarchical_copy, reduction_to_one_device
+};
+
+FlagGroup PerformanceFlags();
+PerformanceConfig PerformanceFromFlags();
+
+}  // namespace official::flags

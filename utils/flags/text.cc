@@ -1,0 +1,84 @@
+#include "utils/flags/text.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace official::flags {
+namespace {
+
+constexpr size_t kMaxPrintable = 200;
+constexpr size_t kMaxSuggestions = 3;
+
+// Edit distance in which deleting, inserting, replacing and swapping two neighbouring letters each cost one (the
+// "optimal string alignment" distance).
+int EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<int> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+    before_last.swap(last);
+    last.swap(row);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string Printable(absl::string_view value) {
+  const std::string escaped = absl::Utf8SafeCEscape(value);
+  if (escaped.size() <= kMaxPrintable) return escaped;
+  const size_t half = kMaxPrintable / 2;
+  return absl::StrCat(escaped.substr(0, half), "...", escaped.substr(escaped.size() - half));
+}
+
+std::vector<std::string> NearestNames(absl::string_view name, const std::vector<std::string>& known) {
+  const std::string wanted = absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"-", "_"}});
+  // The distance table of an absurd word would be slow, and no flag is like it.
+  if (wanted.empty() || wanted.size() > 100) return {};
+  std::vector<std::string> nearest;
+  int smallest = std::max<int>(1, static_cast<int>(wanted.size()) / 3);
+  for (const std::string& candidate : known) {
+    const int distance = EditDistance(wanted, candidate);
+    if (distance > smallest) continue;
+    if (distance < smallest) nearest.clear();
+    smallest = distance;
+    nearest.push_back(candidate);
+  }
+  if (nearest.empty() && wanted.size() >= 3) {
+    for (const std::string& candidate : known) {
+      if (absl::StrContains(candidate, wanted)) nearest.push_back(candidate);
+    }
+    std::stable_partition(nearest.begin(), nearest.end(),
+                          [&](const std::string& candidate) { return absl::StartsWith(candidate, wanted); });
+  }
+  if (nearest.size() > kMaxSuggestions) nearest.resize(kMaxSuggestions);
+  return nearest;
+}
+
+std::string Wrap(absl::string_view text, int indent, int width) {
+  const std::string margin(indent, ' ');
+  std::string wrapped;
+  std::string line;
+  for (const absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
+    if (!line.empty() && indent + line.size() + 1 + word.size() > static_cast<size_t>(width)) {
+      absl::StrAppend(&wrapped, margin, line, "\n");
+      line.clear();
+    }
+    absl::StrAppend(&line, line.empty() ? "" : " ", word);
+  }
+  if (!line.empty()) absl::StrAppend(&wrapped, margin, line, "\n");
+  return wrapped;
+}
+
+}  // namespace official::flags
