@@ -1,0 +1,119 @@
+// TensorBundle: TensorFlow's checkpoint format. A bundle of prefix P is P.index, a sorted table from tensor names to
+// types, places and checksums, and P.data-00000-of-00001 (or several shards), the bytes of the tensors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/files/files.h"
+
+namespace official::train {
+
+// Writes a bundle of one shard, byte for byte as TensorFlow's Saver does if the tensors are added in the order of their
+// names. Both files appear, complete and durable, in Finish(); a writer destroyed before leaves nothing behind.
+// Errors are those of the file system (utils/files).
+class BundleWriter {
+ public:
+  static absl::StatusOr<std::unique_ptr<BundleWriter>> Create(const std::string& prefix);
+  ~BundleWriter();
+
+  // Names must be unique and not empty. The bytes are written, not kept.
+  absl::Status Add(const std::string& name, const compute::Tensor& tensor);
+  // A tensor of strings, as many as `shape` has elements.
+  absl::Status AddStrings(const std::string& name, const compute::Shape& shape, absl::Span<const std::string> values);
+  absl::Status Finish();
+
+ private:
+  BundleWriter(std::string prefix, std::unique_ptr<files::AtomicFile> data);
+  // Records that the tensor `name` lies in the data file from `offset` to its present end.
+  void AddEntry(const std::string& name, int data_type, const compute::Shape& shape, int64_t offset, uint32_t crc);
+
+  std::string prefix_;
+  std::unique_ptr<files::AtomicFile> data_;
+  std::map<std::string, std::string> entries_;  // name to serialized BundleEntryProto
+};
+
+// What a bundle says of one tensor.
+struct BundleTensor {
+  std::string name;
+  std::optional<compute::DType> dtype;  // nothing for strings and other types that no compute::Tensor has
+  std::string dtype_name;               // TensorFlow's name of the type, also of those
+  compute::Shape shape;
+};
+
+// Reads bundles of any writer: several shards, variables saved in slices, strings. Files are not trusted: Open() finds
+// every size, place and slice that does not fit the files, and nothing is allocated that the files do not hold.
+// Damage is DataLoss, a missing file NotFound; messages name file and tensor.
+class BundleReader {
+ public:
+  static absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& prefix);
+
+  // In the order of the names. A variable saved in slices is one tensor.
+  std::vector<BundleTensor> ListTensors() const;
+  // Nothing if there is no such tensor.
+  std::optional<BundleTensor> Find(const std::string& name) const;
+
+  // The tensor, its checksum verified. NotFound if there is none; Unimplemented if its type is none of compute::DType.
+  // The size is the file's: compare Find() with what is expected before reading files of unknown origin.
+  absl::StatusOr<compute::Tensor> Read(const std::string& name) const;
+  // The elements of a string tensor, row-major.
+  absl::StatusOr<std::vector<std::string>> ReadStrings(const std::string& name) const;
+
+  // Reads every byte once and compares all checksums, in little memory.
+  absl::Status VerifyChecksums() const;
+
+ private:
+  // The part of a dimension that a slice covers.
+  struct Extent {
+    int64_t start;
+    int64_t length;  // -1: the whole dimension
+  };
+  using Slice = std::vector<Extent>;
+
+  struct Entry {
+    int data_type;  // tensorflow::DataType
+    compute::Shape shape;
+    int shard;
+    int64_t offset;
+    int64_t size;
+    uint32_t crc;               // masked
+    std::vector<Slice> slices;  // if there are any, the bytes are in the entries of the slices
+  };
+
+  struct Shard {
+    std::unique_ptr<files::RandomAccessFile> file;
+    int64_t bytes_left;  // not claimed by a tensor yet: no two share bytes, or a small file could hold endless ones
+  };
+
+  explicit BundleReader(std::string prefix) : prefix_(std::move(prefix)) {}
+  absl::Status ReadHeader(absl::string_view value);
+  absl::Status AddEntry(absl::string_view key, absl::string_view value);
+  absl::Status CheckExtent(absl::string_view key, const Entry& entry);
+  absl::Status CheckSlices(const std::string& name, const Entry& entry) const;
+  absl::Status Damaged(absl::string_view key, absl::string_view what) const;
+  absl::Status WrongChecksum(absl::string_view key, uint32_t stored, uint32_t computed) const;
+
+  absl::Status ReadBytes(absl::string_view key, const Entry& entry, void* destination) const;
+  absl::Status ReadSlices(const std::string& name, const Entry& entry, const compute::Tensor& tensor) const;
+  absl::StatusOr<std::string> ReadStringBytes(absl::string_view key, const Entry& entry) const;
+  absl::Status VerifyBytes(absl::string_view key, const Entry& entry) const;
+
+  static std::string SliceKey(absl::string_view name, const Slice& slice);
+
+  std::string prefix_;
+  int num_shards_ = 0;
+  // Open from the start: a checkpoint that is deleted while it is being read stays readable.
+  std::map<int, Shard> shards_;
+  std::map<std::string, Entry> entries_;  // by key: names, and keys of slices, which begin with a zero byte
+};
+
+}  // namespace official::train
