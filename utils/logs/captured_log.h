@@ -1,0 +1,31 @@
+// For tests: what is logged, as text.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "utils/logs/log.h"
+
+namespace official::logs {
+
+// Sends the log into a file of its own while it lives.
+class CapturedLog {
+ public:
+  explicit CapturedLog(LogFormat format, bool color = false) { InitLogging({format, color}, fileno(file_)); }
+  ~CapturedLog() {
+    InitLogging({});
+    std::fclose(file_);
+  }
+
+  std::string Text() {
+    std::rewind(file_);
+    std::string text(1 << 20, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), file_));
+    return text;
+  }
+
+ private:
+  std::FILE* const file_ = std::tmpfile();
+};
+
+}  // namespace official::logs

@@ -1,0 +1,64 @@
+// What a training loop calls around its steps. The loop owns the hooks, asks each before a step what it wants to see of
+// it, and fetches only that: a step that nobody looks at copies nothing back from the device.
+//
+//   hook.Begin(...)                                 a train call starts (there may be several, with evaluations
+//   between) hook.BeforeStep(...), step, hook.AfterStep(...) hook.End(...)                                   it ended;
+//   not called after an error
+//
+// All calls come from the training thread, with times that never go back.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "utils/logs/chrome_trace.h"
+
+namespace official::logs {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+using Seconds = std::chrono::duration<double>;
+
+struct TrainStart {
+  int64_t global_step = 0;                       // updates done so far
+  absl::Span<const std::string> tensor_names{};  // what StepInfo::tensors can hold
+  TimePoint time{};
+};
+
+// What a hook wants to see of the next step.
+struct StepRequest {
+  bool loss = false;
+  bool tensors = false;
+  bool trace = false;
+};
+
+struct StepInfo {
+  int64_t global_step = 0;  // updates done, this step's among them
+  int64_t epoch = 0;        // of this step's batch, the first is 1
+  int64_t examples = 0;     // in this step's global batch
+  Seconds data_wait{0};     // time that the step waited for its batch
+  TimePoint time{};         // when the step was done
+  // The rest is there if any hook asked for it.
+  std::optional<double> loss{};                                // total loss of this step's batch, before its update
+  absl::Span<const std::pair<std::string, double>> tensors{};  // float32, widened; e.g. cross_entropy, learning_rate
+  absl::Span<const DeviceTrace> trace{};
+};
+
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  // InvalidArgument if the hook needs a tensor that this model does not have.
+  virtual absl::Status Begin(const TrainStart& start) { return absl::OkStatus(); }
+  // `next_step` is the global step that the next update leads to.
+  virtual StepRequest BeforeStep(int64_t next_step, TimePoint now) { return {}; }
+  // An error (of a file that could not be written) ends the training.
+  virtual absl::Status AfterStep(const StepInfo& step) { return absl::OkStatus(); }
+  // `last` is what AfterStep saw last; in a train call without steps only its global_step and time are set.
+  virtual absl::Status End(const StepInfo& last) { return absl::OkStatus(); }
+};
+
+}  // namespace official::logs

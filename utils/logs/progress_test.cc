@@ -1,0 +1,202 @@
+#include "utils/logs/progress.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "utils/logs/captured_log.h"
+
+namespace official::logs {
+namespace {
+
+using Catch::Matchers::Contains;
+using std::chrono::milliseconds;
+
+// A training loop with a clock of its own: steps of 100 examples.
+class Loop {
+ public:
+  explicit Loop(Progress& progress) : progress_(progress) {}
+
+  void Begin() { CHECK(progress_.Begin({.global_step = last_.global_step, .time = now_}).ok()); }
+
+  // One step that takes `duration`, of which it waits `data_wait` for its batch. Whether its loss was asked for.
+  bool Step(milliseconds duration, double loss = 0.5, milliseconds data_wait = {}) {
+    const StepRequest request = progress_.BeforeStep(last_.global_step + 1, now_);
+    now_ += duration;
+    last_ = {.global_step = last_.global_step + 1,
+             .epoch = 2,
+             .examples = 100,
+             .data_wait = data_wait,
+             .time = now_,
+             .loss = request.loss ? std::optional(loss) : std::nullopt};
+    CHECK(progress_.AfterStep(last_).ok());
+    return request.loss;
+  }
+
+  void End() { CHECK(progress_.End(last_).ok()); }
+  void Evaluate(milliseconds duration) { now_ += duration; }
+
+ private:
+  Progress& progress_;
+  TimePoint now_;
+  StepInfo last_;
+};
+
+// The log's lines without level and time.
+std::string Messages(const std::string& log) {
+  std::string messages;
+  for (size_t at = 0; at < log.size();) {
+    const size_t end = log.find('\n', at);
+    messages += log.substr(at + 15, end - at - 14);
+    at = end + 1;
+  }
+  return messages;
+}
+
+TEST_CASE("Throughput is examples over wall time after the warm-up") {
+  CapturedLog log(LogFormat::kNone);
+  Progress progress({.format = LogFormat::kNone, .warmup_steps = 2});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(5000));
+  loop.Step(milliseconds(1000));
+  CHECK_FALSE(progress.ExamplesPerSecond().has_value());
+  CHECK(progress.Summary() == "no throughput: 2 steps are not more than the 2 warm-up steps");
+  loop.Step(milliseconds(100));
+  loop.Step(milliseconds(300));
+  // 200 examples in 0.4 s. The mean of the rates of the two steps, 667, would be wrong.
+  CHECK(*progress.ExamplesPerSecond() == Approx(500));
+  CHECK(progress.Summary() == "500.0 examples/s (after 2 warm-up steps)");
+}
+
+TEST_CASE("Evaluations between train calls are no part of the throughput, and there is one warm-up") {
+  CapturedLog log(LogFormat::kNone);
+  Progress progress({.format = LogFormat::kNone, .warmup_steps = 1});
+  Loop loop(progress);
+  for (int call = 0; call < 2; ++call) {
+    loop.Begin();
+    loop.Step(milliseconds(200));
+    loop.Step(milliseconds(200));
+    loop.End();
+    loop.Evaluate(milliseconds(60000));
+  }
+  CHECK(*progress.ExamplesPerSecond() == Approx(500));
+}
+
+TEST_CASE("simple: a line at every multiple of log_every_n_steps, and at the end") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.total_steps = 7, .total_epochs = 3, .log_every_n_steps = 2, .warmup_steps = 3});
+  Loop loop(progress);
+  loop.Begin();
+  for (int step = 1; step <= 5; ++step) {
+    CHECK(loop.Step(milliseconds(100), /*loss=*/2.0 / step, /*data_wait=*/milliseconds(5)) == (step % 2 == 0));
+  }
+  loop.End();
+  CHECK(Messages(log.Text()) ==
+        "epoch 2/3, step 2/7, loss 1, warm-up\n"
+        "epoch 2/3, step 4/7, loss 0.5, 1000.0 examples/s (after 3 warm-up steps), ETA 0:01, data-wait 5.0%\n"
+        "epoch 2/3, step 5/7, 1000.0 examples/s (after 3 warm-up steps), ETA 0:01, data-wait 5.0%\n");
+}
+
+TEST_CASE("simple: the last step has one line, with its loss") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.total_steps = 3, .log_every_n_steps = 100, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  for (int step = 1; step <= 3; ++step) CHECK(loop.Step(milliseconds(50), 0.25) == (step == 3));
+  loop.End();
+  CHECK(Messages(log.Text()) ==
+        "epoch 2, step 3/3, loss 0.25, 2000.0 examples/s (after 0 warm-up steps), ETA 0:00, data-wait 0.0%\n");
+}
+
+TEST_CASE("The time left is that of the steps left, in hours if need be") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.total_steps = 3661, .log_every_n_steps = 1, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(1000));
+  CHECK_THAT(log.Text(), Contains("ETA 1:01:00,"));
+}
+
+TEST_CASE("No total, no time left") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.log_every_n_steps = 1, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(1000));
+  CHECK(Messages(log.Text()) ==
+        "epoch 2, step 1, loss 0.5, 100.0 examples/s (after 0 warm-up steps), data-wait 0.0%\n");
+}
+
+TEST_CASE("A train call without steps logs nothing") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.total_steps = 3});
+  Loop loop(progress);
+  loop.Begin();
+  loop.End();
+  CHECK(log.Text().empty());
+}
+
+TEST_CASE("bar: drawn at most ten times a second, its loss fetched only then") {
+  CapturedLog log(LogFormat::kBar);
+  Progress progress({.format = LogFormat::kBar, .total_steps = 1000, .total_epochs = 4, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  int drawn = 0;
+  for (int step = 0; step < 100; ++step) drawn += loop.Step(milliseconds(10));
+  CHECK(drawn == 10);
+  CHECK_THAT(log.Text(),
+             Contains("\r\x1b[Kepoch 2/4, step 11/1000, loss 0.5, 10000.0 examples/s, ETA 0:10, data-wait 0.0%\r"));
+}
+
+TEST_CASE("bar: long steps are drawn each, with their loss") {
+  CapturedLog log(LogFormat::kBar);
+  Progress progress({.format = LogFormat::kBar, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  for (int step = 0; step < 5; ++step) CHECK(loop.Step(milliseconds(4000)));
+}
+
+TEST_CASE("bar: the end of a train call leaves a line of its own in place of the live one") {
+  CapturedLog log(LogFormat::kBar);
+  {
+    Progress progress({.format = LogFormat::kBar, .total_steps = 1, .warmup_steps = 0});
+    Loop loop(progress);
+    loop.Begin();
+    loop.Step(milliseconds(100));
+    loop.End();
+  }
+  CHECK_THAT(log.Text(), Catch::Matchers::Matches(
+                             "\r\x1b\\[Kepoch 2, step 1/1, loss 0\\.5, 1000\\.0 examples/s, ETA 0:00, data-wait 0\\.0%"
+                             "\r\x1b\\[K"
+                             "I [^ ]* epoch 2, step 1/1, loss 0\\.5, 1000\\.0 examples/s \\(after 0 warm-up steps\\), "
+                             "ETA 0:00, data-wait 0\\.0%\n"));
+}
+
+TEST_CASE("json: numbers in fields, null for what is not known or not finite") {
+  CapturedLog log(LogFormat::kJson);
+  Progress progress({.format = LogFormat::kJson, .total_steps = 12, .log_every_n_steps = 1, .warmup_steps = 1});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(100), std::nan(""));
+  loop.Step(milliseconds(100), 0.25, milliseconds(25));
+  CHECK_THAT(log.Text(),
+             Contains(R"(, "epoch": 2, "total_epochs": null, "global_step": 1, "total_steps": 12, "loss": null, )"
+                      R"("examples_per_sec": null, "warmup_steps": 1, "eta_sec": null, )"
+                      R"("data_wait_fraction": null})"));
+  CHECK_THAT(log.Text(), Contains(R"("global_step": 2, "total_steps": 12, "loss": 0.25, "examples_per_sec": 1000.0, )"
+                                  R"("warmup_steps": 1, "eta_sec": 1.0, "data_wait_fraction": 0.25})"));
+}
+
+TEST_CASE("none: no loss is fetched") {
+  CapturedLog log(LogFormat::kNone);
+  Progress progress({.format = LogFormat::kNone, .total_steps = 2, .log_every_n_steps = 1});
+  Loop loop(progress);
+  loop.Begin();
+  CHECK_FALSE(loop.Step(milliseconds(100)));
+  CHECK_FALSE(loop.Step(milliseconds(100)));
+  loop.End();
+  CHECK(log.Text().empty());
+}
+
+}  // namespace
+}  // namespace official::logs
