@@ -57,6 +57,7 @@ FlagGroup BaseFlags() {
               {.name = "batch_size", .short_name = "bs", .key = true, .range = AtLeast(1)},
               {.name = "num_gpus",
                .short_name = "ng",
+               .key = true,
                .range = AtLeast(-1),
                .unset_means = "1 if there is a GPU, else 0"},
               {.name = "hooks",

@@ -23,10 +23,7 @@ absl::Status NoTpu(const CommandLine&) {
 FlagGroup DeviceFlags() {
   return {
       .name = "device",
-      .flags = {{.name = "tpu", .key = true},
-                {.name = "tpu_zone"},
-                {.name = "tpu_gcp_project"},
-                {.name = "num_tpu_shards"}},
+      .flags = {{.name = "tpu"}, {.name = "tpu_zone"}, {.name = "tpu_gcp_project"}, {.name = "num_tpu_shards"}},
       .validators = {NoTpu},
   };
 }

@@ -2,10 +2,7 @@
 
 #include "absl/flags/flag.h"
 
-ABSL_FLAG(
-    std::optional<std::string>, data_format, std::nullopt,
-    "Order of an image's dimensions in the model. Decides the shapes in checkpoints and exports, not the layout in "
-    "memory.");
+ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt, "Order of an image's dimensions in the model.");
 
 namespace official::flags {
 

@@ -96,7 +96,7 @@ TEST_CASE("--help shows description, examples, own and key flags") {
                  Contains("(a number, more than 0; default: '0.0001')") && Contains("\n  -bs, --batch_size\n") &&
                  Contains("(an integer, at least 1; default: '100')") && Contains("--[no]clean") &&
                  Contains("--helpfull"));
-  CHECK_THAT(outcome.out, !Contains("--num_gpus\n") && !Contains("performance:"));
+  CHECK_THAT(outcome.out, !Contains("--stop_threshold\n") && !Contains("performance:"));
   CHECK(outcome.out.find("\ntest:") < outcome.out.find("\nbase:"));
 }
 
