@@ -1,0 +1,53 @@
+#include "utils/data/worker_pool.h"
+
+#include "utils/compute/core/check.h"
+
+namespace official::data {
+
+WorkerPool::WorkerPool(int num_threads) {
+  OFFICIAL_CHECK(num_threads >= 1) << num_threads << " threads";
+  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this] { WorkerLoop(); });
+}
+
+WorkerPool::~WorkerPool() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerPool::ForEach(int64_t n, absl::FunctionRef<void(int64_t)> fn) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    fn_ = &fn;
+    end_ = n;
+    next_ = 0;
+    num_busy_ = static_cast<int>(threads_.size());
+    ++loop_;
+  }
+  work_.notify_all();
+  TakeAll();
+  std::unique_lock<std::mutex> lock(mutex_);
+  done_.wait(lock, [this] { return num_busy_ == 0; });
+}
+
+void WorkerPool::TakeAll() {
+  for (int64_t i = next_++; i < end_; i = next_++) (*fn_)(i);
+}
+
+void WorkerPool::WorkerLoop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (int64_t seen = 0;;) {
+    work_.wait(lock, [&] { return stop_ || loop_ != seen; });
+    if (stop_) return;
+    seen = loop_;
+    lock.unlock();
+    TakeAll();
+    lock.lock();
+    if (--num_busy_ == 0) done_.notify_one();
+  }
+}
+
+}  // namespace official::data
