@@ -1,0 +1,253 @@
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/protos/bundle.pb.h"
+
+namespace official::train {
+namespace {
+
+constexpr absl::string_view kStateFile = "checkpoint";
+constexpr absl::string_view kPrefix = "model.ckpt-";
+constexpr absl::string_view kDataSuffix = ".data-00000-of-00001";
+constexpr int64_t kMaxStateFileBytes = 1 << 20;
+
+// The step of "model.ckpt-<step>"; nothing for other names.
+std::optional<int64_t> StepOf(absl::string_view name) {
+  int64_t step;
+  if (!absl::ConsumePrefix(&name, kPrefix) || name.empty() || name.find_first_not_of("0123456789") != name.npos ||
+      !absl::SimpleAtoi(name, &step)) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// The steps that have an index in the directory, ascending.
+absl::StatusOr<std::set<int64_t>> StepsInDirectory(const std::string& model_dir) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(model_dir));
+  std::set<int64_t> steps;
+  for (absl::string_view name : names) {
+    if (!absl::ConsumeSuffix(&name, ".index")) continue;
+    if (const std::optional<int64_t> step = StepOf(name)) steps.insert(*step);
+  }
+  return steps;
+}
+
+class SilentErrors : public google::protobuf::io::ErrorCollector {
+  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+};
+
+// NotFound if there is no state file, DataLoss if it says nothing that can be understood.
+absl::StatusOr<tensorflow::CheckpointState> ReadStateFile(const std::string& model_dir) {
+  const std::string path = files::JoinPath(model_dir, kStateFile);
+  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path, kMaxStateFileBytes));
+  tensorflow::CheckpointState state;
+  SilentErrors errors;
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.AllowUnknownField(true);
+  parser.SetRecursionLimit(8);
+  if (!parser.ParseFromString(text, &state) || state.model_checkpoint_path().empty()) {
+    return absl::DataLossError(absl::StrCat(path, ": ", text.empty() ? "is empty" : "is damaged or cut off"));
+  }
+  return state;
+}
+
+absl::StatusOr<std::unique_ptr<BundleReader>> OpenVerified(const std::string& prefix) {
+  ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> reader, BundleReader::Open(prefix));
+  RETURN_IF_ERROR(reader->VerifyChecksums());
+  return reader;
+}
+
+// The file itself is missing or damaged, as opposed to a disk or rights that keep it from being read now.
+bool IsDamage(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsDataLoss(status); }
+
+}  // namespace
+
+absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir) {
+  if (!files::Exists(model_dir)) return LatestCheckpoint();
+  std::vector<std::string> problems;
+  std::set<std::string> tried;
+  const auto try_prefix = [&](const std::string& prefix) -> absl::StatusOr<LatestCheckpoint> {
+    tried.insert(prefix);
+    absl::StatusOr<std::unique_ptr<BundleReader>> reader = OpenVerified(prefix);
+    if (!reader.ok()) {
+      if (!IsDamage(reader.status())) return reader.status();
+      problems.emplace_back(reader.status().message());
+      return LatestCheckpoint();
+    }
+    std::string note;
+    if (!problems.empty()) {
+      note = absl::StrCat("using ", prefix, ", the latest checkpoint that is whole: ", absl::StrJoin(problems, "; "));
+    }
+    return LatestCheckpoint{prefix, *std::move(reader), std::move(note)};
+  };
+
+  const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
+  if (state.ok()) {
+    ASSIGN_OR_RETURN(LatestCheckpoint latest, try_prefix(files::JoinPath(model_dir, state->model_checkpoint_path())));
+    if (latest.reader != nullptr) return latest;
+  } else if (!IsDamage(state.status())) {
+    return state.status();
+  } else {
+    problems.emplace_back(state.status().message());
+  }
+
+  // From here on the order is that of the steps: a lost state file has taken the order of saving with it.
+  std::map<int64_t, std::string> prefixes;
+  ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
+  for (const int64_t step : steps) prefixes[step] = files::JoinPath(model_dir, absl::StrCat(kPrefix, step));
+  if (state.ok()) {
+    for (const std::string& path : state->all_model_checkpoint_paths()) {
+      if (const auto step = StepOf(BaseName(path))) prefixes.emplace(*step, files::JoinPath(model_dir, path));
+    }
+  }
+  for (auto it = prefixes.rbegin(); it != prefixes.rend(); ++it) {
+    if (tried.count(it->second) > 0) continue;
+    ASSIGN_OR_RETURN(LatestCheckpoint latest, try_prefix(it->second));
+    if (latest.reader != nullptr) return latest;
+  }
+  if (tried.empty()) {
+    // Nothing was ever saved here. An empty state file may be left of a first save that lost its power.
+    return LatestCheckpoint{"", nullptr, absl::IsNotFound(state.status()) ? "" : problems[0]};
+  }
+  return absl::DataLossError(absl::StrCat("no checkpoint in ", model_dir, " is whole: ", absl::StrJoin(problems, "; "),
+                                          ". Restore one of them, or remove the directory to start anew"));
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std::string& model_dir, int keep_max) {
+  OFFICIAL_CHECK(keep_max >= 0) << keep_max;
+  RETURN_IF_ERROR(files::MakeDirectories(model_dir));
+  // A directory in which nothing can be saved is better found now than after an hour of training.
+  RETURN_IF_ERROR(files::AtomicFile::Create(files::JoinPath(model_dir, kStateFile)).status());
+  std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(model_dir, keep_max));
+  RETURN_IF_ERROR(saver->FinishInterruptedSaves());
+  const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
+  if (state.ok()) {
+    const auto& paths = state->all_model_checkpoint_paths();
+    saver->kept_.assign(paths.begin(), paths.end());
+    // As TensorFlow does, whose list may lack the latest.
+    if (saver->kept_.empty() || saver->kept_.back() != state->model_checkpoint_path()) {
+      saver->kept_.push_back(state->model_checkpoint_path());
+    }
+  } else {
+    if (!IsDamage(state.status())) return state.status();
+    ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
+    for (const int64_t step : steps) saver->kept_.push_back(absl::StrCat(kPrefix, step));
+  }
+  return saver;
+}
+
+// Removes the temporary files of a save that was cut short. If its data file has got its name already, the index, which
+// was complete by then, gets its own too: another index of the same name would belong to data that is gone.
+absl::Status CheckpointSaver::FinishInterruptedSaves() {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files::ListDirectory(model_dir_));
+  const std::set<std::string> present(names.begin(), names.end());
+  // Backwards, so that an index goes before its data: killed in between, the next start must not take the data for
+  // named.
+  std::reverse(names.begin(), names.end());
+  for (const std::string& name : names) {
+    absl::string_view final_name = name;
+    if (!absl::ConsumeSuffix(&final_name, files::kTemporarySuffix)) continue;
+    absl::string_view base = final_name;
+    const bool is_index = absl::ConsumeSuffix(&base, ".index");
+    const bool is_data = !is_index && absl::ConsumeSuffix(&base, kDataSuffix);
+    const bool is_ours = final_name == kStateFile || ((is_index || is_data) && StepOf(base).has_value());
+    if (!is_ours) continue;
+    const std::string path = files::JoinPath(model_dir_, name);
+    if (is_index && present.count(absl::StrCat(base, kDataSuffix, files::kTemporarySuffix)) == 0) {
+      RETURN_IF_ERROR(files::Rename(path, files::JoinPath(model_dir_, final_name)));
+    } else {
+      RETURN_IF_ERROR(files::RemoveFile(path));
+    }
+  }
+  return files::SyncDirectory(model_dir_);
+}
+
+absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
+                                   const std::map<std::string, std::string>& strings) {
+  const std::string name = absl::StrCat(kPrefix, step);
+  const auto write = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto bundle, BundleWriter::Create(files::JoinPath(model_dir_, name)));
+    // All in the order of their names, tensors and strings alike, as TensorFlow's Saver does.
+    auto string = strings.begin();
+    const auto add_strings_before = [&](const std::string* bound) -> absl::Status {
+      for (; string != strings.end() && (bound == nullptr || string->first < *bound); ++string) {
+        RETURN_IF_ERROR(bundle->AddStrings(string->first, {}, {string->second}));
+      }
+      return absl::OkStatus();
+    };
+    for (const auto& [tensor_name, tensor] : tensors) {
+      RETURN_IF_ERROR(add_strings_before(&tensor_name));
+      RETURN_IF_ERROR(bundle->Add(tensor_name, tensor));
+    }
+    RETURN_IF_ERROR(add_strings_before(nullptr));
+    return bundle->Finish();
+  };
+  if (const absl::Status status = write(); !status.ok()) {
+    int64_t bytes = 0;
+    for (const auto& [tensor_name, tensor] : tensors) bytes += tensor.num_bytes();
+    return absl::Status(status.code(), absl::StrCat("the checkpoint of step ", step, ", which needs ", bytes,
+                                                    " bytes, was not saved: ", status.message()));
+  }
+
+  kept_.erase(
+      std::remove_if(kept_.begin(), kept_.end(), [&](const std::string& path) { return BaseName(path) == name; }),
+      kept_.end());
+  kept_.push_back(name);
+  // If all are kept, the list holds the last alone, as TensorFlow's does.
+  const size_t listed = std::min<size_t>(keep_max_ > 0 ? keep_max_ : 1, kept_.size());
+  const std::vector<std::string> surplus(kept_.begin(), kept_.end() - listed);
+  kept_.erase(kept_.begin(), kept_.end() - listed);
+  RETURN_IF_ERROR(WriteStateFile());
+  if (keep_max_ > 0) {
+    for (const std::string& path : surplus) RETURN_IF_ERROR(RemoveCheckpoint(path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::WriteStateFile() const {
+  tensorflow::CheckpointState state;
+  state.set_model_checkpoint_path(kept_.back());
+  for (const std::string& path : kept_) state.add_all_model_checkpoint_paths(path);
+  std::string text;
+  OFFICIAL_CHECK(google::protobuf::TextFormat::PrintToString(state, &text));
+  return files::WriteFileAtomically(files::JoinPath(model_dir_, kStateFile), text);
+}
+
+// Removes only what a saver in this directory has named: a state file that came from elsewhere may point anywhere.
+absl::Status CheckpointSaver::RemoveCheckpoint(const std::string& path) const {
+  const std::string name = BaseName(path);
+  std::error_code error;
+  const std::string directory = files::DirectoryOf(files::JoinPath(model_dir_, path));
+  if (!StepOf(name) || !std::filesystem::equivalent(directory, model_dir_, error)) return absl::OkStatus();
+  // The index first: without it there is no checkpoint, whatever else is left.
+  RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(model_dir_, name + ".index")));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(model_dir_));
+  for (const std::string& file : names) {
+    if (file == name + ".meta" || absl::StartsWith(file, name + ".data-")) {
+      RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(model_dir_, file)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace official::train

@@ -1,0 +1,55 @@
+// The checkpoints of a model directory, as TensorFlow's Saver and Estimator keep them:
+//   checkpoint                                the state file: text, names the latest checkpoint and all that are kept
+//   model.ckpt-<step>.index, .data-00000-of-00001    one checkpoint, a bundle
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/train/checkpoint/bundle.h"
+
+namespace official::train {
+
+struct LatestCheckpoint {
+  std::string prefix;                    // empty if the directory has no checkpoint
+  std::unique_ptr<BundleReader> reader;  // open, every checksum verified; null if there is none
+  std::string note;                      // for the user, if this is not simply the one that the state file names
+};
+
+// The checkpoint that the state file names. If the state file is missing, empty or cut, or that checkpoint is damaged,
+// the one with the highest step that is whole, and `note` says why. DataLoss if there are checkpoints but none is
+// whole: a run must not begin anew by accident. A directory that does not exist has no checkpoint.
+absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
+
+// Saves checkpoints so that a crash or a power cut at any moment leaves the new one or the one before, whole. One saver
+// at a time may work in a directory; its owner sees to that.
+class CheckpointSaver {
+ public:
+  // Makes the directory if need be, checks that files can be made in it, and cleans up after a saver that was killed.
+  // The `keep_max` latest checkpoints are kept, those of earlier runs in the directory included; 0 keeps all.
+  // Errors of the file system as in utils/files.
+  static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Open(const std::string& model_dir, int keep_max);
+
+  // Writes model.ckpt-<step>, then the state file, then removes checkpoints beyond `keep_max`, in the order of saving.
+  // Nothing of a failed save stays, and the checkpoints before stay. Names must be unique across tensors and strings.
+  absl::Status Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
+                    const std::map<std::string, std::string>& strings = {});
+
+ private:
+  CheckpointSaver(std::string model_dir, int keep_max) : model_dir_(std::move(model_dir)), keep_max_(keep_max) {}
+  absl::Status FinishInterruptedSaves();
+  absl::Status WriteStateFile() const;
+  absl::Status RemoveCheckpoint(const std::string& path) const;
+
+  std::string model_dir_;
+  int keep_max_;
+  std::vector<std::string> kept_;  // as in the state file, in the order of saving
+};
+
+}  // namespace official::train

@@ -1,0 +1,260 @@
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::Tensor;
+using Names = std::vector<std::string>;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// A model directory and what is done in it. Each checkpoint holds the step it was saved at, as tensor `global_step`.
+struct ModelDir {
+  ModelDir() {
+    static int counter = 0;
+    const char* directory = std::getenv("TEST_TMPDIR");
+    path = absl::StrCat(directory ? directory : "/tmp", "/model-", ++counter);
+    std::filesystem::remove_all(path);
+  }
+
+  std::unique_ptr<CheckpointSaver> Open(int keep_max = 5) const {
+    return CheckpointSaver::Open(path, keep_max).value();
+  }
+  void Save(const Names& steps, int keep_max = 5) const {
+    const auto saver = Open(keep_max);
+    for (const std::string& step : steps) REQUIRE(SaveStep(*saver, std::stoll(step)).ok());
+  }
+  static absl::Status SaveStep(CheckpointSaver& saver, int64_t step) {
+    return saver.Save(step, {{"global_step", Tensor::Scalar<int64_t>(step)}});
+  }
+
+  std::string File(const std::string& name) const { return path + "/" + name; }
+  void Write(const std::string& name, const std::string& contents) const {
+    REQUIRE(files::WriteFileAtomically(File(name), contents).ok());
+  }
+  std::string Read(const std::string& name) const { return files::ReadFile(File(name), 1 << 20).value(); }
+  Names Files() const { return files::ListDirectory(path).value(); }
+
+  // The step that the latest checkpoint holds; -1 if there is none.
+  int64_t LatestStep() const {
+    const LatestCheckpoint latest = FindLatestCheckpoint(path).value();
+    return latest.reader == nullptr ? -1 : latest.reader->Read("global_step").value().scalar<int64_t>();
+  }
+  std::string Note() const { return FindLatestCheckpoint(path).value().note; }
+
+  std::string path;
+};
+
+TEST_CASE("Checkpoints are kept in the order of saving, as TensorFlow's Saver does") {
+  // TensorFlow's Saver(max_to_keep=2), saving at steps 10, 2, 30, 10, keeps and lists 30 and 10.
+  const ModelDir dir;
+  dir.Save({"10", "2", "30", "10"}, /*keep_max=*/2);
+  CHECK(dir.Read("checkpoint") ==
+        "model_checkpoint_path: \"model.ckpt-10\"\n"
+        "all_model_checkpoint_paths: \"model.ckpt-30\"\n"
+        "all_model_checkpoint_paths: \"model.ckpt-10\"\n");
+  CHECK(dir.Files() == Names{"checkpoint", "model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index",
+                             "model.ckpt-30.data-00000-of-00001", "model.ckpt-30.index"});
+  CHECK(dir.LatestStep() == 10);
+  CHECK(dir.Note().empty());
+}
+
+TEST_CASE("Checkpoints of earlier runs count, and go with their graph") {
+  const ModelDir dir;
+  dir.Save({"1", "2"});
+  dir.Write("model.ckpt-1.meta", "graph");
+  dir.Write("model.ckpt-10.data-00000-of-00001", "of another step");
+  dir.Save({"3"}, /*keep_max=*/2);
+  CHECK(dir.Files() == Names{"checkpoint", "model.ckpt-10.data-00000-of-00001", "model.ckpt-2.data-00000-of-00001",
+                             "model.ckpt-2.index", "model.ckpt-3.data-00000-of-00001", "model.ckpt-3.index"});
+}
+
+TEST_CASE("keep_max 0 keeps all and lists the last") {
+  const ModelDir dir;
+  dir.Save({"1", "2"}, /*keep_max=*/0);
+  CHECK(dir.Files().size() == 5);
+  CHECK(dir.Read("checkpoint") ==
+        "model_checkpoint_path: \"model.ckpt-2\"\nall_model_checkpoint_paths: \"model.ckpt-2\"\n");
+}
+
+TEST_CASE("Only files of this directory that a saver has named are removed") {
+  const ModelDir other, dir;
+  other.Save({"1"});
+  REQUIRE(files::MakeDirectories(dir.path).ok());
+  dir.Write("precious.index", "");
+  dir.Write("checkpoint", absl::StrCat("model_checkpoint_path: \"", other.path, "/model.ckpt-1\"\n",
+                                       "all_model_checkpoint_paths: \"precious\"\n"));
+  dir.Save({"7"}, /*keep_max=*/1);
+  CHECK(other.Files().size() == 3);
+  CHECK(dir.Files() == Names{"checkpoint", "model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index", "precious.index"});
+}
+
+TEST_CASE("Tensors and strings are written in the order of their names") {
+  const ModelDir dir;
+  REQUIRE(dir.Open()
+              ->Save(3, {{"a", Tensor::Scalar<float>(1)}, {"c", Tensor::Scalar<float>(2)}},
+                     {{"_run/flags", "x"}, {"b", "y"}, {"d", "z"}})
+              .ok());
+  const LatestCheckpoint latest = FindLatestCheckpoint(dir.path).value();
+  CHECK(latest.prefix == dir.File("model.ckpt-3"));
+  CHECK(latest.reader->ReadStrings("_run/flags").value() == Names{"x"});
+  CHECK(latest.reader->Read("c").value().scalar<float>() == 2);
+  // Length, checksum and text of a string are 6 bytes: x at 0, a at 6, y at 10, c at 16, z at 20.
+  const std::string data = dir.Read("model.ckpt-3.data-00000-of-00001");
+  REQUIRE(data.size() == 26);
+  CHECK(data[5] == 'x');
+  CHECK(data[15] == 'y');
+  CHECK(data[25] == 'z');
+}
+
+TEST_CASE("A directory without checkpoints has none") {
+  const ModelDir dir;
+  CHECK(dir.LatestStep() == -1);
+  dir.Open();
+  CHECK(dir.LatestStep() == -1);
+  CHECK(dir.Note().empty());
+  CHECK(dir.Files().empty());
+}
+
+TEST_CASE("State files of TensorFlow are understood") {
+  const ModelDir dir;
+  dir.Save({"1", "2"});
+  // CheckpointManager writes timestamps; other writers absolute paths, escapes and fields that are new.
+  dir.Write("checkpoint",
+            "model_checkpoint_path: \"model\\056ckpt-\\x31\"\n"
+            "all_model_checkpoint_paths: \"model.ckpt-1\"\n"
+            "all_model_checkpoint_timestamps: 1700000000.25\n"
+            "last_preserved_timestamp: 1.5e9\nsomething_new: 3\n");
+  CHECK(dir.LatestStep() == 1);
+  dir.Write("checkpoint", absl::StrCat("model_checkpoint_path: \"", dir.path, "/model.ckpt-1\""));
+  CHECK(dir.LatestStep() == 1);
+  CHECK(dir.Note().empty());
+}
+
+TEST_CASE("Without a usable state file the highest whole step is taken, and it is said why") {
+  const ModelDir dir;
+  dir.Save({"9", "100", "20"});
+  CHECK(dir.LatestStep() == 20);
+  const auto with_state = [&](const std::string& text, const std::string& why) {
+    dir.Write("checkpoint", text);
+    CHECK(dir.LatestStep() == 100);
+    CHECK_THAT(dir.Note(), Contains("using " + dir.File("model.ckpt-100")) && Contains(why));
+  };
+  with_state("", "checkpoint: is empty");
+  with_state(std::string(80, '\0'), "is damaged or cut off");
+  with_state("model_checkpoint_path: \"model.ckpt-2", "is damaged or cut off");
+  with_state("all_model_checkpoint_paths: \"model.ckpt-20\"", "is damaged or cut off");
+  with_state("model_checkpoint_path: \"model.ckpt-50\"", "model.ckpt-50.index: No such file");
+  with_state("model_checkpoint_path: \"/elsewhere/model.ckpt-20\"", "/elsewhere/model.ckpt-20.index: No such file");
+  REQUIRE(files::RemoveFile(dir.File("checkpoint")).ok());
+  CHECK(dir.LatestStep() == 100);
+  CHECK_THAT(dir.Note(), Contains("checkpoint: No such file"));
+}
+
+TEST_CASE("Damaged checkpoints are passed over") {
+  const ModelDir dir;
+  dir.Save({"1", "2", "3", "4", "5"});
+  dir.Write("model.ckpt-5.data-00000-of-00001", "12345678");
+  REQUIRE(files::RemoveFile(dir.File("model.ckpt-4.data-00000-of-00001")).ok());
+  dir.Write("model.ckpt-3.index", "");
+  CHECK(dir.LatestStep() == 2);
+  CHECK_THAT(dir.Note(), Contains("model.ckpt-5: tensor \"global_step\": Checksum does not match") &&
+                             Contains("model.ckpt-4.data-00000-of-00001: No such file") &&
+                             Contains("model.ckpt-3.index: holds 0 bytes"));
+}
+
+TEST_CASE("If no checkpoint is whole, training does not begin anew by itself") {
+  const ModelDir dir;
+  dir.Save({"1"});
+  REQUIRE(files::RemoveFile(dir.File("model.ckpt-1.data-00000-of-00001")).ok());
+  const absl::Status status = FindLatestCheckpoint(dir.path).status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(Message(status), Contains("no checkpoint in " + dir.path) && Contains("model.ckpt-1.data-00000-of-00001"));
+
+  const ModelDir power_lost;
+  power_lost.Open();
+  for (const char* name : {"checkpoint", "model.ckpt-1.index", "model.ckpt-1.data-00000-of-00001"})
+    power_lost.Write(name, "");
+  CHECK(absl::IsDataLoss(FindLatestCheckpoint(power_lost.path).status()));
+}
+
+TEST_CASE("A save that was killed leaves the checkpoint before, and its rest is cleaned up") {
+  const ModelDir dir;
+  dir.Save({"1"});
+  dir.Write("model.ckpt-2.data-00000-of-00001.incomplete", "half");
+  dir.Write("model.ckpt-2.index.incomplete", "half");
+  dir.Write("checkpoint.incomplete", "half");
+  const Names not_ours = {"mine.incomplete", "model.ckpt-x.index.incomplete", "model.ckpt-2_temp_1/"};
+  for (const std::string& name : {not_ours[0], not_ours[1]}) dir.Write(name, "");
+  CHECK(dir.LatestStep() == 1);
+  dir.Open();
+  CHECK(dir.Files() == Names{"checkpoint", "mine.incomplete", "model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index",
+                             "model.ckpt-x.index.incomplete"});
+}
+
+TEST_CASE("A save of the same step that was killed between its two renames is finished") {
+  const ModelDir dir;
+  {
+    // The newer checkpoint of step 1, as the killed save had it.
+    REQUIRE(dir.Open()->Save(1, {{"global_step", Tensor::Scalar<int64_t>(1)}, {"new", Tensor::Scalar<float>(1)}}).ok());
+  }
+  const std::string new_index = dir.Read("model.ckpt-1.index");
+  const std::string new_data = dir.Read("model.ckpt-1.data-00000-of-00001");
+  dir.Save({"1"});
+  dir.Write("model.ckpt-1.data-00000-of-00001", new_data);
+  dir.Write("model.ckpt-1.index.incomplete", new_index);
+  dir.Open();
+  CHECK(dir.LatestStep() == 1);
+  CHECK(FindLatestCheckpoint(dir.path).value().reader->Find("new").has_value());
+  CHECK(dir.Files().size() == 3);
+}
+
+TEST_CASE("A full disk keeps the checkpoints before, and says what was needed") {
+  const ModelDir dir;
+  const auto saver = dir.Open();
+  REQUIRE(dir.SaveStep(*saver, 1).ok());
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small = {100000, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const absl::Status status = saver->Save(2, {{"large", Tensor(compute::DType::kFloat32, {1000, 1000})}});
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK_THAT(Message(status), Contains("the checkpoint of step 2, which needs 4000000 bytes, was not saved") &&
+                                  Contains(dir.File("model.ckpt-2.data-00000-of-00001")) && Contains("File too large"));
+  CHECK(dir.Files().size() == 3);
+  CHECK(dir.LatestStep() == 1);
+  REQUIRE(dir.SaveStep(*saver, 2).ok());
+  CHECK(dir.LatestStep() == 2);
+}
+
+TEST_CASE("A place where nothing can be saved is found when the saver is opened") {
+  const ModelDir dir;
+  REQUIRE(files::WriteFileAtomically(dir.path, "a file").ok());
+  CHECK(absl::IsFailedPrecondition(CheckpointSaver::Open(dir.path, 5).status()));
+  CHECK(absl::IsFailedPrecondition(CheckpointSaver::Open(dir.path + "/below", 5).status()));
+  CHECK_FALSE(CheckpointSaver::Open("/proc/sys", 5).ok());
+}
+
+TEST_CASE("A directory's name may hold anything") {
+  ModelDir dir;
+  dir.path += "/with space, \"quote\", \n newline and \xc3\xa4";
+  dir.Save({"1", "2"}, /*keep_max=*/1);
+  CHECK(dir.LatestStep() == 2);
+  CHECK(dir.Files().size() == 3);
+}
+
+}  // namespace
+}  // namespace official::train

@@ -1,0 +1,100 @@
+#include "utils/train/summary/event_writer.h"
+
+#include <unistd.h>
+
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/protos/event.pb.h"
+#include "utils/protos/tensor_conversion.h"
+
+namespace official::train {
+namespace {
+
+double SecondsSince1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Open(const std::string& directory) {
+  RETURN_IF_ERROR(files::MakeDirectories(directory));
+  const std::string path = files::JoinPath(
+      directory, absl::StrFormat("events.out.tfevents.%010d.%s", static_cast<int64_t>(SecondsSince1970()), HostName()));
+  auto records = data::TFRecordWriter::Open(path, data::Compression::kNone, files::FileWriter::Mode::kCreateNew);
+  // A second writer in the same second gets a name that sorts, and so is read, after the first.
+  for (int i = 1; absl::IsAlreadyExists(records.status()) && i < 1000; ++i) {
+    records = data::TFRecordWriter::Open(absl::StrFormat("%s.%03d", path, i), data::Compression::kNone,
+                                         files::FileWriter::Mode::kCreateNew);
+  }
+  RETURN_IF_ERROR(records.status());
+  std::unique_ptr<EventWriter> writer(new EventWriter(*std::move(records)));
+  tensorflow::Event event;
+  event.set_file_version("brain.Event:2");
+  RETURN_IF_ERROR(writer->Write(event));
+  RETURN_IF_ERROR(writer->Flush());
+  return writer;
+}
+
+absl::Status EventWriter::Write(tensorflow::Event& event) {
+  event.set_wall_time(SecondsSince1970());
+  return records_->Write(event.SerializeAsString());
+}
+
+absl::Status EventWriter::AddScalars(int64_t step, absl::Span<const Scalar> scalars) {
+  tensorflow::Event event;
+  event.set_step(step);
+  for (const auto& [tag, scalar] : scalars) {
+    tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
+    value->set_tag(tag);
+    value->set_simple_value(scalar);
+  }
+  return Write(event);
+}
+
+absl::Status EventWriter::AddText(int64_t step, absl::string_view tag, absl::string_view text) {
+  tensorflow::Event event;
+  event.set_step(step);
+  tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
+  value->set_tag(absl::StrCat(tag, "/text_summary"));  // TensorBoard takes the suffix off again
+  value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  *value->mutable_tensor() = StringTensorProto(text);
+  return Write(event);
+}
+
+absl::Status EventWriter::AddSessionLog(int64_t step, SessionStatus status, absl::string_view checkpoint_path) {
+  tensorflow::Event event;
+  event.set_step(step);
+  event.mutable_session_log()->set_status(status == SessionStatus::kStart ? tensorflow::SessionLog::START
+                                                                          : tensorflow::SessionLog::CHECKPOINT);
+  event.mutable_session_log()->set_checkpoint_path(std::string(checkpoint_path));
+  return Write(event);
+}
+
+absl::Status EventWriter::AddRunMetadata(int64_t step, absl::string_view tag, absl::string_view run_metadata) {
+  tensorflow::Event event;
+  event.set_step(step);
+  event.mutable_tagged_run_metadata()->set_tag(std::string(tag));
+  event.mutable_tagged_run_metadata()->set_run_metadata(run_metadata.data(), run_metadata.size());
+  return Write(event);
+}
+
+absl::Status EventWriter::AddGraphDef(absl::string_view graph_def) {
+  tensorflow::Event event;
+  event.set_graph_def(graph_def.data(), graph_def.size());
+  return Write(event);
+}
+
+absl::Status EventWriter::Flush() { return records_->Flush(); }
+
+absl::Status EventWriter::Close() { return records_->Close(); }
+
+}  // namespace official::train

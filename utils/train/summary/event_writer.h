@@ -1,0 +1,61 @@
+// Event files, which TensorBoard shows: events.out.tfevents.<seconds since 1970>.<host> in the directory of a run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/data/records/tf_record.h"
+
+namespace tensorflow {
+class Event;
+}
+
+namespace official::train {
+
+// Appends events to a file of its own. One thread at a time. Errors are those of the file system (utils/files).
+// What is not flushed yet is lost if the process dies; TensorBoard forgives a record that is cut.
+class EventWriter {
+ public:
+  using Scalar = std::pair<std::string, float>;  // tag, value; NaN and infinity are legal
+
+  enum class SessionStatus {
+    kStart,       // tells TensorBoard to forget this run's events of this step and later, from before a restart
+    kCheckpoint,  // a checkpoint was saved
+  };
+
+  // Makes the directory if need be. Each writer begins a new file.
+  static absl::StatusOr<std::unique_ptr<EventWriter>> Open(const std::string& directory);
+
+  // Tags with the same part before the first "/" are shown in one group.
+  absl::Status AddScalars(int64_t step, absl::Span<const Scalar> scalars);
+  // Markdown, shown under `tag`.
+  absl::Status AddText(int64_t step, absl::string_view tag, absl::string_view text);
+  // `checkpoint_path`: for kCheckpoint; TensorFlow gives the prefix without the step ("<model_dir>/model.ckpt").
+  absl::Status AddSessionLog(int64_t step, SessionStatus status, absl::string_view checkpoint_path = "");
+  // `run_metadata`: a serialized tensorflow.RunMetadata.
+  absl::Status AddRunMetadata(int64_t step, absl::string_view tag, absl::string_view run_metadata);
+  // `graph_def`: a serialized tensorflow.GraphDef.
+  absl::Status AddGraphDef(absl::string_view graph_def);
+
+  // Makes all events so far visible to TensorBoard.
+  absl::Status Flush();
+  // Flush, and the end of the file.
+  absl::Status Close();
+
+  const std::string& path() const { return records_->path(); }
+
+ private:
+  explicit EventWriter(std::unique_ptr<data::TFRecordWriter> records) : records_(std::move(records)) {}
+  // Stamps the event with the present time and appends it.
+  absl::Status Write(tensorflow::Event& event);
+
+  std::unique_ptr<data::TFRecordWriter> records_;
+};
+
+}  // namespace official::train

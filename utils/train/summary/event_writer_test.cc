@@ -1,0 +1,125 @@
+#include "utils/train/summary/event_writer.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
+#include "utils/protos/event.pb.h"
+
+namespace official::train {
+namespace {
+
+using SessionStatus = EventWriter::SessionStatus;
+
+std::string NewDirectory() {
+  static int counter = 0;
+  const char* directory = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(directory ? directory : "/tmp", "/events-", getpid(), "-", ++counter);
+}
+
+std::vector<tensorflow::Event> ReadEvents(const std::string& path) {
+  auto reader = data::TFRecordReader::Open(path).value();
+  std::vector<tensorflow::Event> events;
+  std::string record;
+  while (reader->Next(&record).value()) REQUIRE(events.emplace_back().ParseFromString(record));
+  return events;
+}
+
+// The events after the first, which each tests below has written through `add`.
+template <typename Add>
+std::vector<tensorflow::Event> Written(Add add) {
+  auto writer = EventWriter::Open(NewDirectory()).value();
+  REQUIRE(add(*writer).ok());
+  REQUIRE(writer->Close().ok());
+  std::vector<tensorflow::Event> events = ReadEvents(writer->path());
+  events.erase(events.begin());
+  return events;
+}
+
+TEST_CASE("A file has TensorFlow's name and first record, visible at once") {
+  const std::string directory = NewDirectory();
+  const double now = static_cast<double>(std::time(nullptr));
+  const auto writer = EventWriter::Open(directory).value();
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  const std::string name = files::ListDirectory(directory).value().at(0);
+  CHECK(writer->path() == directory + "/" + name);
+  REQUIRE(name.substr(0, 20) == "events.out.tfevents.");
+  CHECK(std::stod(name.substr(20, 10)) >= now);
+  CHECK(name.substr(30) == absl::StrCat(".", host));
+  const std::vector<tensorflow::Event> events = ReadEvents(writer->path());
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].file_version() == "brain.Event:2");
+  CHECK(events[0].wall_time() >= now);
+  CHECK(events[0].wall_time() < now + 100);
+}
+
+TEST_CASE("Two writers of one second do not share a file") {
+  const std::string directory = NewDirectory();
+  const auto first = EventWriter::Open(directory).value();
+  const auto second = EventWriter::Open(directory).value();
+  CHECK(first->path() < second->path());
+  CHECK(files::ListDirectory(directory).value().size() == 2);
+}
+
+TEST_CASE("Scalars of one step are one event") {
+  const auto events = Written([](EventWriter& writer) {
+    return writer.AddScalars(100, {{"loss", 0.5f}, {"accuracy", std::numeric_limits<float>::quiet_NaN()}});
+  });
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].step() == 100);
+  // Field 1 of Summary: tag (1) and simple_value (2), each by hand.
+  CHECK(absl::BytesToHexString(events[0].summary().value(0).SerializeAsString()) ==
+        "0a046c6f7373"
+        "150000003f");
+  CHECK(events[0].summary().value(1).tag() == "accuracy");
+  CHECK(std::isnan(events[0].summary().value(1).simple_value()));
+}
+
+TEST_CASE("Text is a string tensor of the text plugin") {
+  const auto events = Written([](EventWriter& writer) { return writer.AddText(0, "flags", "--batch_size=1"); });
+  REQUIRE(events.size() == 1);
+  const tensorflow::Summary::Value& value = events[0].summary().value(0);
+  CHECK(value.tag() == "flags/text_summary");
+  CHECK(value.metadata().plugin_data().plugin_name() == "text");
+  CHECK(value.tensor().dtype() == tensorflow::DT_STRING);
+  CHECK(value.tensor().string_val(0) == "--batch_size=1");
+}
+
+TEST_CASE("Session logs, run metadata and graphs are written") {
+  const auto events = Written([](EventWriter& writer) {
+    for (const absl::Status& status : {writer.AddSessionLog(7, SessionStatus::kStart),
+                                       writer.AddSessionLog(8, SessionStatus::kCheckpoint, "m/model.ckpt"),
+                                       writer.AddRunMetadata(9, "step_9", "metadata"), writer.AddGraphDef("graph")}) {
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+  REQUIRE(events.size() == 4);
+  // status (1) START = 1, CHECKPOINT = 3; checkpoint_path (2).
+  CHECK(events[0].step() == 7);
+  CHECK(absl::BytesToHexString(events[0].session_log().SerializeAsString()) == "0801");
+  CHECK(events[1].step() == 8);
+  CHECK(absl::BytesToHexString(events[1].session_log().SerializeAsString()) ==
+        "0803"
+        "120c6d2f6d6f64656c2e636b7074");
+  CHECK(events[2].step() == 9);
+  CHECK(events[2].tagged_run_metadata().tag() == "step_9");
+  CHECK(events[2].tagged_run_metadata().run_metadata() == "metadata");
+  CHECK(events[3].graph_def() == "graph");
+}
+
+TEST_CASE("A directory that cannot be made is told") {
+  CHECK(absl::IsFailedPrecondition(EventWriter::Open("/proc/none/eval").status()));
+}
+
+}  // namespace
+}  // namespace official::train
