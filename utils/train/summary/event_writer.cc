@@ -64,7 +64,7 @@ absl::Status EventWriter::AddText(int64_t step, absl::string_view tag, absl::str
   tensorflow::Event event;
   event.set_step(step);
   tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
-  value->set_tag(absl::StrCat(tag, "/text_summary"));  // TensorBoard takes the suffix off again
+  value->set_tag(absl::StrCat(tag, "/text_summary"));  // as TensorFlow 1.x names it
   value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
   *value->mutable_tensor() = StringTensorProto(text);
   return Write(event);

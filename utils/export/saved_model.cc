@@ -1,0 +1,180 @@
+#include "utils/export/saved_model.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/protos/saved_model.pb.h"
+#include "utils/protos/tensor_conversion.h"
+#include "utils/train/checkpoint/bundle.h"
+
+namespace official::exporting {
+namespace {
+
+using Variable = GraphDefBuilder::Variable;
+
+tensorflow::AttrValue TypesAttr(absl::Span<const Variable> variables) {
+  tensorflow::AttrValue attr;
+  attr.mutable_list();  // set even if it is empty
+  for (const Variable& variable : variables) attr.mutable_list()->add_type(ToDataType(variable.type.dtype));
+  return attr;
+}
+
+tensorflow::AttrValue StringTypeAttr() {
+  tensorflow::AttrValue attr;
+  attr.set_type(tensorflow::DT_STRING);
+  return attr;
+}
+
+// The nodes by which a loader fills the variables: it feeds the path of the bundle to save/Const and runs
+// save/restore_all. Saving again is declared too, since loaders expect a complete SaverDef.
+tensorflow::SaverDef AddSaver(GraphDefBuilder& graph) {
+  const std::vector<Variable> variables = graph.variables();
+  std::vector<std::string> names, reads;
+  for (const Variable& variable : variables) names.push_back(variable.name);
+  const std::vector<std::string> whole(variables.size());  // "": each variable is restored in one piece
+
+  const std::string path = graph.AddStringConst("save/Const", "model");
+  const std::string save_names = graph.AddStringsConst("save/SaveV2/tensor_names", names);
+  const std::string save_slices = graph.AddStringsConst("save/SaveV2/shape_and_slices", whole);
+  std::vector<std::string> save_inputs = {path, save_names, save_slices};
+  for (const Variable& variable : variables) {
+    save_inputs.push_back(graph.AddNode("ReadVariableOp", absl::StrCat("save/", variable.name, "/ReadVariableOp"),
+                                        {variable.name}, {{"dtype", TypeAttr(variable.type.dtype)}}));
+  }
+  const std::string save = graph.AddNode("SaveV2", "save/SaveV2", save_inputs, {{"dtypes", TypesAttr(variables)}});
+  const std::string saved =
+      graph.AddNode("Identity", "save/control_dependency", {path, absl::StrCat("^", save)}, {{"T", StringTypeAttr()}});
+
+  const std::string restore_names = graph.AddStringsConst("save/RestoreV2/tensor_names", names);
+  const std::string restore_slices = graph.AddStringsConst("save/RestoreV2/shape_and_slices", whole);
+  const std::string restore = graph.AddNode("RestoreV2", "save/RestoreV2", {path, restore_names, restore_slices},
+                                            {{"dtypes", TypesAttr(variables)}});
+  std::vector<std::string> assigned;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const std::string assign =
+        graph.AddNode("AssignVariableOp", "save/AssignVariableOp", {variables[i].name, absl::StrCat(restore, ":", i)},
+                      {{"dtype", TypeAttr(variables[i].type.dtype)}});
+    assigned.push_back(absl::StrCat("^", assign));
+  }
+  const std::string restore_all = graph.AddNode("NoOp", "save/restore_all", assigned, {});
+
+  tensorflow::SaverDef saver;
+  saver.set_filename_tensor_name(absl::StrCat(path, ":0"));
+  saver.set_save_tensor_name(absl::StrCat(saved, ":0"));
+  saver.set_restore_op_name(restore_all);
+  saver.set_max_to_keep(5);
+  saver.set_keep_checkpoint_every_n_hours(10000);
+  saver.set_version(tensorflow::SaverDef::V2);
+  return saver;
+}
+
+tensorflow::TensorInfo ToTensorInfo(const Signature::Tensor& tensor) {
+  tensorflow::TensorInfo info;
+  info.set_name(tensor.name.find(':') == std::string::npos ? absl::StrCat(tensor.name, ":0") : tensor.name);
+  info.set_dtype(ToDataType(tensor.dtype));
+  *info.mutable_tensor_shape() = ToShapeProto(tensor.dims);
+  return info;
+}
+
+tensorflow::SignatureDef ToSignatureDef(const Signature& signature) {
+  tensorflow::SignatureDef def;
+  for (const auto& [name, tensor] : signature.inputs) (*def.mutable_inputs())[name] = ToTensorInfo(tensor);
+  for (const auto& [name, tensor] : signature.outputs) (*def.mutable_outputs())[name] = ToTensorInfo(tensor);
+  def.set_method_name("tensorflow/serving/predict");
+  return def;
+}
+
+tensorflow::SavedModel BuildSavedModel(GraphDefBuilder graph, absl::Span<const Signature> signatures) {
+  tensorflow::SavedModel model;
+  model.set_saved_model_schema_version(1);
+  tensorflow::MetaGraphDef& meta_graph = *model.add_meta_graphs();
+  meta_graph.mutable_meta_info_def()->add_tags("serve");
+  // What TensorFlow 1.8 writes; every later version reads it.
+  meta_graph.mutable_meta_info_def()->set_tensorflow_version("1.8.0");
+  if (!graph.variables().empty()) *meta_graph.mutable_saver_def() = AddSaver(graph);
+  *meta_graph.mutable_graph_def() = graph.graph_def();
+  meta_graph.mutable_graph_def()->mutable_versions()->set_producer(26);
+  meta_graph.mutable_graph_def()->mutable_versions()->set_min_consumer(12);
+  auto& defs = *meta_graph.mutable_signature_def();
+  for (const Signature& signature : signatures) defs[signature.key] = ToSignatureDef(signature);
+  if (signatures.size() == 1) defs["serving_default"] = ToSignatureDef(signatures[0]);
+  return model;
+}
+
+// Serialized with maps in the order of their keys, so that equal models are equal files.
+std::string Serialize(const tensorflow::SavedModel& model) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream output(&stream);
+  output.SetSerializationDeterministic(true);
+  OFFICIAL_CHECK(model.SerializeToCodedStream(&output)) << "the graph has more than 2 GiB of constants";
+  output.Trim();
+  return bytes;
+}
+
+// A directory that is removed with all in it unless it is renamed.
+class TemporaryDirectory {
+ public:
+  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  absl::Status RenameTo(const std::string& path) {
+    RETURN_IF_ERROR(files::Rename(path_, path));
+    path_.clear();
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, GraphDefBuilder graph,
+                                            const std::map<std::string, compute::Tensor>& variables,
+                                            absl::Span<const Signature> signatures) {
+  RETURN_IF_ERROR(files::MakeDirectories(export_dir));
+  int64_t version =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto final_path = [&] { return files::JoinPath(export_dir, absl::StrCat(version)); };
+  const auto temporary_path = [&] { return files::JoinPath(export_dir, absl::StrCat("temp-", version)); };
+  while (files::Exists(final_path()) || files::Exists(temporary_path())) ++version;
+
+  TemporaryDirectory directory(temporary_path());
+  RETURN_IF_ERROR(files::MakeDirectories(directory.path()));
+  if (!graph.variables().empty()) {
+    std::map<std::string, compute::Tensor> values;  // in the order of their names, as TensorFlow writes them
+    for (const Variable& variable : graph.variables()) {
+      const auto value = variables.find(variable.name);
+      OFFICIAL_CHECK(value != variables.end() && value->second.type() == variable.type)
+          << variable.name << " needs a value of type " << variable.type.ToString();
+      values.insert(*value);
+    }
+    const std::string variables_dir = files::JoinPath(directory.path(), "variables");
+    RETURN_IF_ERROR(files::MakeDirectories(variables_dir));
+    ASSIGN_OR_RETURN(const auto bundle, train::BundleWriter::Create(files::JoinPath(variables_dir, "variables")));
+    for (const auto& [name, value] : values) RETURN_IF_ERROR(bundle->Add(name, value));
+    RETURN_IF_ERROR(bundle->Finish());
+  }
+  const std::string model = Serialize(BuildSavedModel(std::move(graph), signatures));
+  RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(directory.path(), "saved_model.pb"), model));
+  RETURN_IF_ERROR(directory.RenameTo(final_path()));
+  RETURN_IF_ERROR(files::SyncDirectory(export_dir));
+  return final_path();
+}
+
+}  // namespace official::exporting

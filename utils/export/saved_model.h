@@ -1,0 +1,38 @@
+// SavedModel: a TensorFlow graph with its variables and signatures, as TensorFlow, TensorFlow Serving and
+// saved_model_cli load it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/export/graph_def_builder.h"
+
+namespace official::exporting {
+
+// A function of the graph that clients can call.
+struct Signature {
+  struct Tensor {
+    std::string name;  // of a node, or of one of its outputs ("node:1")
+    compute::DType dtype;
+    std::vector<int64_t> dims;  // -1: any size
+  };
+  std::string key;                        // "classify", "predict", ...
+  std::map<std::string, Tensor> inputs;   // by the names that clients use
+  std::map<std::string, Tensor> outputs;  // likewise
+};
+
+// Writes `<export_dir>/<seconds since 1970>/`, with saved_model.pb and, if the graph has variables, variables/, and
+// returns its path. Tag `serve`; a single signature is also the default one (`serving_default`). The directory appears
+// complete or not at all; if the name is taken (two exports in one second), the next number is. `variables` holds the
+// values of the graph's variables, each of the variable's type; others are not written. Errors are those of the file
+// system (utils/files).
+absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, GraphDefBuilder graph,
+                                            const std::map<std::string, compute::Tensor>& variables,
+                                            absl::Span<const Signature> signatures);
+
+}  // namespace official::exporting

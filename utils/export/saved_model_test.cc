@@ -1,0 +1,201 @@
+#include "utils/export/saved_model.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
+#include "utils/protos/saved_model.pb.h"
+#include "utils/train/checkpoint/bundle.h"
+
+namespace official::exporting {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+using Names = std::vector<std::string>;
+
+std::string NewDirectory() {
+  static int counter = 0;
+  const char* directory = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(directory ? directory : "/tmp", "/export-", getpid(), "-", ++counter);
+}
+
+// y = softmax(x * kernel + bias), in a graph as an exporter would build it.
+struct DenseModel {
+  DenseModel() {
+    const std::string x = graph.AddPlaceholder("x", DType::kFloat32, {-1, 3});
+    const std::string kernel = graph.AddVariable("dense/kernel", {DType::kFloat32, {3, 2}});
+    const std::string bias = graph.AddVariable("dense/bias", {DType::kFloat32, {2}});
+    const GraphDefBuilder::Attrs type = {{"T", TypeAttr(DType::kFloat32)}};
+    const std::string product = graph.AddNode("MatMul", "dense/MatMul", {x, kernel}, type);
+    const std::string sum = graph.AddNode("BiasAdd", "dense/BiasAdd", {product, bias}, type);
+    const std::string y = graph.AddNode("Softmax", "softmax", {sum}, type);
+    signature = {
+        "predict", {{"input", {x, DType::kFloat32, {-1, 3}}}}, {{"probabilities", {y, DType::kFloat32, {-1, 2}}}}};
+  }
+
+  GraphDefBuilder graph;
+  Signature signature;
+  std::map<std::string, Tensor> values = {{"dense/kernel", Tensor::Of<float>({3, 2}, {1, 2, 3, 4, 5, 6})},
+                                          {"dense/bias", Tensor::Of<float>({2}, {0.5f, -0.5f})},
+                                          {"dense/kernel/Adam", Tensor::Of<float>({1}, {1})}};
+};
+
+tensorflow::MetaGraphDef Load(const std::string& path) {
+  tensorflow::SavedModel model;
+  REQUIRE(model.ParseFromString(files::ReadFile(path + "/saved_model.pb", 1 << 20).value()));
+  CHECK(model.saved_model_schema_version() == 1);
+  REQUIRE(model.meta_graphs_size() == 1);
+  return model.meta_graphs(0);
+}
+
+const tensorflow::NodeDef& Node(const tensorflow::MetaGraphDef& meta_graph, const std::string& name) {
+  for (const tensorflow::NodeDef& node : meta_graph.graph_def().node()) {
+    if (node.name() == name) return node;
+  }
+  FAIL("no node " << name);
+  std::abort();
+}
+
+Names Inputs(const tensorflow::NodeDef& node) { return Names(node.input().begin(), node.input().end()); }
+
+TEST_CASE("A model is written under the present time, with its variables and no others") {
+  const std::string export_dir = NewDirectory();
+  const DenseModel model;
+  const int64_t now = std::time(nullptr);
+  const std::string path = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  const Names versions = files::ListDirectory(export_dir).value();
+  REQUIRE(versions.size() == 1);
+  CHECK(path == export_dir + "/" + versions[0]);
+  CHECK(std::stoll(versions[0]) >= now);
+  CHECK(std::stoll(versions[0]) < now + 100);
+  CHECK(files::ListDirectory(path).value() == Names{"saved_model.pb", "variables"});
+  CHECK(files::ListDirectory(path + "/variables").value() == Names{"variables.data-00000-of-00001", "variables.index"});
+
+  const auto bundle = train::BundleReader::Open(path + "/variables/variables").value();
+  CHECK(bundle->ListTensors().size() == 2);
+  CHECK(bundle->Read("dense/kernel").value().data<float>()[5] == 6);
+}
+
+TEST_CASE("The signature is there under its key and as the default") {
+  const DenseModel model;
+  const auto meta_graph = Load(WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value());
+  CHECK(meta_graph.meta_info_def().tags(0) == "serve");
+  CHECK(meta_graph.graph_def().versions().producer() == 26);
+  for (const char* key : {"predict", "serving_default"}) {
+    REQUIRE(meta_graph.signature_def().count(key) == 1);
+    const tensorflow::SignatureDef& signature = meta_graph.signature_def().at(key);
+    CHECK(signature.method_name() == "tensorflow/serving/predict");
+    const tensorflow::TensorInfo& input = signature.inputs().at("input");
+    CHECK(input.name() == "x:0");
+    CHECK(input.dtype() == tensorflow::DT_FLOAT);
+    CHECK(input.tensor_shape().dim(0).size() == -1);
+    CHECK(input.tensor_shape().dim(1).size() == 3);
+    CHECK(signature.outputs().at("probabilities").name() == "softmax:0");
+  }
+
+  Signature second = model.signature;
+  second.key = "classify";
+  second.outputs["probabilities"].name = "softmax:1";
+  const auto two = Load(WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature, second}).value());
+  CHECK(two.signature_def().size() == 2);
+  CHECK(two.signature_def().at("classify").outputs().at("probabilities").name() == "softmax:1");
+}
+
+TEST_CASE("Loaders can restore the variables") {
+  const DenseModel model;
+  const auto meta_graph = Load(WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value());
+  CHECK(meta_graph.saver_def().filename_tensor_name() == "save/Const:0");
+  CHECK(meta_graph.saver_def().save_tensor_name() == "save/control_dependency:0");
+  CHECK(meta_graph.saver_def().restore_op_name() == "save/restore_all");
+  CHECK(meta_graph.saver_def().version() == tensorflow::SaverDef::V2);
+
+  const tensorflow::NodeDef& handle = Node(meta_graph, "dense/kernel");
+  CHECK(handle.op() == "VarHandleOp");
+  CHECK(handle.attr().at("shared_name").s() == "dense/kernel");
+  CHECK(handle.attr().at("shape").shape().dim(1).size() == 2);
+  CHECK(Inputs(Node(meta_graph, "dense/MatMul")) == Names{"x", "dense/kernel/Read/ReadVariableOp"});
+
+  CHECK(Inputs(Node(meta_graph, "save/restore_all")) == Names{"^save/AssignVariableOp", "^save/AssignVariableOp_1"});
+  CHECK(Inputs(Node(meta_graph, "save/AssignVariableOp")) == Names{"dense/kernel", "save/RestoreV2:0"});
+  CHECK(Inputs(Node(meta_graph, "save/AssignVariableOp_1")) == Names{"dense/bias", "save/RestoreV2:1"});
+  const tensorflow::NodeDef& restore = Node(meta_graph, "save/RestoreV2");
+  CHECK(Inputs(restore) == Names{"save/Const", "save/RestoreV2/tensor_names", "save/RestoreV2/shape_and_slices"});
+  CHECK(restore.attr().at("dtypes").list().type_size() == 2);
+  const tensorflow::TensorProto& names = Node(meta_graph, "save/RestoreV2/tensor_names").attr().at("value").tensor();
+  CHECK(names.string_val(0) == "dense/kernel");
+  CHECK(names.string_val(1) == "dense/bias");
+  CHECK(names.tensor_shape().dim(0).size() == 2);
+}
+
+TEST_CASE("A graph without variables needs no restoring") {
+  GraphDefBuilder graph;
+  const std::string x = graph.AddPlaceholder("x", DType::kFloat32, {2});
+  const std::string two = graph.AddConst("two", Tensor::Of<float>({2}, {2, 2}));
+  const std::string y = graph.AddNode("Mul", "y", {x, two}, {{"T", TypeAttr(DType::kFloat32)}});
+  const std::string path =
+      WriteSavedModel(NewDirectory(), graph, {},
+                      {{"double", {{"x", {x, DType::kFloat32, {2}}}}, {{"y", {y, DType::kFloat32, {2}}}}}})
+          .value();
+  CHECK(files::ListDirectory(path).value() == Names{"saved_model.pb"});
+  const auto meta_graph = Load(path);
+  CHECK_FALSE(meta_graph.has_saver_def());
+  CHECK(Node(meta_graph, "two").attr().at("value").tensor().tensor_content() == std::string("\0\0\0\x40\0\0\0\x40", 8));
+}
+
+TEST_CASE("Equal models are equal files, and two exports of one second are two versions") {
+  const std::string export_dir = NewDirectory();
+  const DenseModel model;
+  const std::string first = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  const std::string second = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  CHECK(first < second);
+  CHECK(files::ReadFile(first + "/saved_model.pb", 1 << 20).value() ==
+        files::ReadFile(second + "/saved_model.pb", 1 << 20).value());
+}
+
+TEST_CASE("Nodes get TensorFlow's names, and attributes their kinds") {
+  GraphDefBuilder graph;
+  CHECK(graph.AddNode("NoOp", "a", {}, {}) == "a");
+  CHECK(graph.AddNode("NoOp", "a", {}, {}) == "a_1");
+  CHECK(graph.AddNode("NoOp", "a", {"^a"},
+                      {{"i", IntAttr(0)},
+                       {"ints", IntsAttr({1, 2})},
+                       {"f", FloatAttr(0)},
+                       {"b", BoolAttr(false)},
+                       {"s", StringAttr("NHWC")}}) == "a_2");
+  const auto& attrs = graph.graph_def().node(2).attr();
+  CHECK(attrs.at("i").value_case() == tensorflow::AttrValue::kI);  // also those whose value is the default
+  CHECK(attrs.at("f").value_case() == tensorflow::AttrValue::kF);
+  CHECK(attrs.at("b").value_case() == tensorflow::AttrValue::kB);
+  CHECK(attrs.at("s").s() == "NHWC");
+  CHECK(attrs.at("ints").list().i(1) == 2);
+}
+
+TEST_CASE("A failed export says why and leaves nothing behind") {
+  const DenseModel model;
+  const std::string file = NewDirectory();
+  REQUIRE(files::WriteFileAtomically(file, "").ok());
+  CHECK(absl::IsFailedPrecondition(WriteSavedModel(file, model.graph, model.values, {}).status()));
+
+  const std::string export_dir = NewDirectory();
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small = {100, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const absl::Status status = WriteSavedModel(export_dir, model.graph, model.values, {}).status();
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK_THAT(std::string(status.message()), Contains(export_dir));
+  CHECK(files::ListDirectory(export_dir).value().empty());
+}
+
+}  // namespace
+}  // namespace official::exporting
