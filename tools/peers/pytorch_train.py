@@ -1,0 +1,57 @@
+"""Trains a model in PyTorch on constant random data and prints its speed."""
+
+import contextlib
+from collections.abc import Callable
+
+import timing
+import torch
+from torch import nn
+
+
+def mnist(batch_size: int) -> tuple[nn.Module, list[torch.Tensor], torch.optim.Optimizer]:
+    """The official CNN: the module, its batch (images NCHW, labels) and Adam."""
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 32, kernel_size=5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, kernel_size=5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Dropout(0.4), nn.Linear(1024, 10)),
+    )
+    batch = [torch.rand(batch_size, 1, 28, 28), torch.randint(10, (batch_size,))]
+    return model, batch, torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+
+
+MODELS: dict[str, Callable] = {"mnist": mnist}
+
+
+def main() -> None:
+    p = timing.parser()
+    p.add_argument("--compile", action="store_true", help="torch.compile the forward and backward pass")
+    p.add_argument("--channels_last", action="store_true")
+    args = p.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(1)
+
+    model, (inputs, labels), optimizer = MODELS[args.model](args.batch_size)
+    if args.channels_last:
+        model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
+    low_precision = torch.autocast("cpu", torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()
+
+    def loss_of(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        with low_precision:
+            logits = model(inputs)
+        return nn.functional.cross_entropy(logits.float(), labels)
+
+    forward = torch.compile(loss_of) if args.compile else loss_of
+
+    def step() -> torch.Tensor:
+        loss = forward(inputs, labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    timing.measure(step, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""How a peer is measured: one process, one configuration, one JSON line on stdout."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser()
+    p.add_argument("--model", required=True)
+    p.add_argument("--batch_size", type=int, required=True)
+    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of the computation; variables are float32")
+    p.add_argument("--threads", type=int, required=True)
+    p.add_argument("--warmup_steps", type=int, required=True)
+    p.add_argument("--steps", type=int, required=True)
+    return p
+
+
+def measure(step: Callable[[], Any], args: argparse.Namespace) -> None:
+    """Runs step(), which trains once and returns the loss as something float() reads, and prints what bench.py reads."""
+    loss = float(step())
+    # bench.py tells when it started this process, on the clock that all processes share.
+    first_step_ms = (time.monotonic_ns() - int(os.environ["BENCH_STARTED_NS"])) / 1e6
+    for _ in range(args.warmup_steps - 1):
+        loss = step()
+    float(loss)
+    start = time.perf_counter()
+    for _ in range(args.steps):
+        loss = step()
+    float(loss)
+    seconds = time.perf_counter() - start
+    print(json.dumps({"examples_per_sec": args.steps * args.batch_size / seconds, "first_step_ms": first_step_ms}))
