@@ -1,0 +1,13 @@
+// bfloat16 for machines whose libraries do not compute in it.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// The kernel that `make` gives for the same node with float32 in the place of bfloat16, between conversions of its
+// inputs and outputs through scratch memory.
+absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactory& make);
+
+}  // namespace official::compute

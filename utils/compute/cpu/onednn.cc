@@ -1,0 +1,103 @@
+#include "utils/compute/cpu/onednn.h"
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/cpu/simd.h"
+
+namespace official::compute {
+namespace {
+
+// Execution on the CPU is synchronous; a stream of its own per thread lets replicas run side by side.
+const dnnl::stream& Stream() {
+  thread_local const dnnl::stream stream(OnednnEngine());
+  return stream;
+}
+
+absl::Status ToStatus(dnnl_status_t status) {
+  switch (status) {
+    case dnnl_success:
+      return absl::OkStatus();
+    case dnnl_out_of_memory:
+      return absl::ResourceExhaustedError("oneDNN: out of memory");
+    case dnnl_unimplemented:
+      return absl::UnimplementedError("oneDNN: not implemented");
+    default:
+      return absl::InternalError(absl::StrCat("oneDNN: status ", static_cast<int>(status)));
+  }
+}
+
+}  // namespace
+
+const dnnl::engine& OnednnEngine() {
+  static const auto* engine = [] {
+    if (!HasAvx512()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return *engine;
+}
+
+bool OnednnHasBFloat16() { return HasAvx512(); }
+
+dnnl::memory::data_type OnednnType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return dnnl::memory::data_type::f32;
+    case DType::kBFloat16:
+      return dnnl::memory::data_type::bf16;
+    case DType::kUInt8:
+      return dnnl::memory::data_type::u8;
+    default:
+      OFFICIAL_CHECK(false) << "no oneDNN type for " << DTypeName(dtype);
+  }
+  return dnnl::memory::data_type::undef;
+}
+
+dnnl::memory::desc OnednnImages(const TensorType& type, Layout layout) {
+  const Shape& s = type.shape;
+  const auto tag =
+      layout == Layout::kChannelBlocked ? dnnl::memory::format_tag::nChw16c : dnnl::memory::format_tag::nhwc;
+  return dnnl::memory::desc({s.dim(0), s.dim(3), s.dim(1), s.dim(2)}, OnednnType(type.dtype), tag);
+}
+
+dnnl::memory::desc OnednnVector(const TensorType& type) {
+  return dnnl::memory::desc({type.shape.num_elements()}, OnednnType(type.dtype), dnnl::memory::format_tag::x);
+}
+
+dnnl::primitive_attr OnednnAttr() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+absl::Status OnednnError(absl::string_view what, const dnnl::error& error) {
+  const absl::Status status = ToStatus(error.status);
+  return absl::Status(status.ok() ? absl::StatusCode::kInternal : status.code(),
+                      absl::StrCat(what, ": oneDNN: ", error.what()));
+}
+
+OnednnPrimitive::OnednnPrimitive(dnnl::primitive primitive, const std::vector<Argument>& arguments)
+    : primitive_(std::move(primitive)) {
+  for (const Argument& argument : arguments) {
+    memories_.emplace_back(argument.desc, OnednnEngine(), nullptr);
+    arguments_.push_back({argument.id, memories_.back().get()});
+  }
+}
+
+absl::Status OnednnPrimitive::Run(absl::Span<const void* const> addresses) const {
+  OFFICIAL_CHECK(addresses.size() == arguments_.size());
+  dnnl_stream_t stream = Stream().get();
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    void* const address = const_cast<void*>(addresses[i]);
+    RETURN_IF_ERROR(ToStatus(dnnl_memory_set_data_handle_v2(arguments_[i].memory, address, stream)));
+  }
+  // The C interface: the C++ one builds a list of arguments at every call.
+  return ToStatus(
+      dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(arguments_.size()), arguments_.data()));
+}
+
+OnednnPrimitive OnednnReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+  const dnnl::reorder::primitive_desc pd(OnednnEngine(), from, OnednnEngine(), to, OnednnAttr());
+  OFFICIAL_CHECK(pd.scratchpad_desc().get_size() == 0);
+  return OnednnPrimitive(dnnl::reorder(pd), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+}  // namespace official::compute

@@ -1,0 +1,72 @@
+// oneDNN as the kernels use it: one engine, primitives that are created once and then only run, and exceptions turned
+// into absl::Status at this edge.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/compute/cpu/scratch.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// Also limits oneDNN to AVX2 where HasAvx512() is false.
+const dnnl::engine& OnednnEngine();
+
+// True if oneDNN computes in bfloat16 here, by instruction or emulated. It does not below AVX-512.
+bool OnednnHasBFloat16();
+
+dnnl::memory::data_type OnednnType(DType dtype);
+
+// The memory of NHWC images; oneDNN names its dimensions {N, C, H, W} whatever their order in memory.
+dnnl::memory::desc OnednnImages(const TensorType& type, Layout layout);
+// The memory of a vector.
+dnnl::memory::desc OnednnVector(const TensorType& type);
+
+// Attributes that every primitive gets: scratch memory comes from the caller.
+dnnl::primitive_attr OnednnAttr();
+
+// The Status for an exception of oneDNN: Unimplemented, ResourceExhausted or Internal, "<what>: <oneDNN's message>".
+absl::Status OnednnError(absl::string_view what, const dnnl::error& error);
+
+// f(), which creates primitives and returns an absl::StatusOr.
+template <typename F>
+auto CatchOnednn(absl::string_view what, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const dnnl::error& error) {
+    return OnednnError(what, error);
+  }
+}
+
+// A primitive and the memory objects of its arguments. Running it allocates nothing.
+class OnednnPrimitive {
+ public:
+  struct Argument {
+    int id;  // DNNL_ARG_SRC, ...
+    dnnl::memory::desc desc;
+  };
+  // Empty: only to be assigned to.
+  OnednnPrimitive() = default;
+  // Throws dnnl::error.
+  OnednnPrimitive(dnnl::primitive primitive, const std::vector<Argument>& arguments);
+
+  explicit operator bool() const { return !arguments_.empty(); }
+  // Runs with one address per argument, in the order of the constructor's.
+  absl::Status Run(absl::Span<const void* const> addresses) const;
+
+ private:
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// A copy from one memory format to another. Throws dnnl::error.
+OnednnPrimitive OnednnReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
+
+}  // namespace official::compute

@@ -1,0 +1,150 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/conv/geometry.h"
+
+namespace official::compute {
+namespace {
+
+using Types = absl::StatusOr<std::vector<TensorType>>;
+
+std::vector<int64_t> Dims(const Shape& shape) { return {shape.dims().begin(), shape.dims().end()}; }
+
+// A node's attributes with one more: how the backward ops know the shape of what they compute.
+Attrs With(Attrs attrs, absl::string_view name, const Shape& shape) {
+  attrs.Set(name, Dims(shape));
+  return attrs;
+}
+
+Attrs Without(const Attrs& attrs, absl::string_view name) {
+  Attrs result;
+  for (const auto& [key, value] : attrs.values()) {
+    if (key != name) result.Set(key, value);
+  }
+  return result;
+}
+
+// Conv2D(images, filters)
+Types InferForward(const InferContext& c) {
+  if (c.num_inputs() != 2) return c.Error("takes images and filters");
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(0), c.type(1)));
+  return std::vector<TensorType>{conv.output};
+}
+
+// FusedConv2D(images, filters, bias; activation "" or "Relu")
+Types InferFused(const InferContext& c) {
+  if (c.num_inputs() != 3) return c.Error("takes images, filters and bias");
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(0), c.type(1)));
+  if (c.type(2) != TensorType{conv.output.dtype, {conv.output.shape.dim(3)}}) {
+    return c.Error("the bias must have one number per filter");
+  }
+  return std::vector<TensorType>{conv.output};
+}
+
+// Conv2DBackpropInput(filters, output gradient; input_shape)
+Types InferBackpropInput(const InferContext& c) {
+  if (c.num_inputs() != 2) return c.Error("takes filters and the output's gradient");
+  const TensorType images{c.dtype(0), Shape(c.attrs.GetInts("input_shape"))};
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, images, c.type(0)));
+  if (c.type(1) != conv.output) return c.Error(absl::StrCat("the gradient must be ", conv.output.ToString()));
+  return std::vector<TensorType>{images};
+}
+
+absl::StatusOr<TensorType> FilterGradient(const InferContext& c) {
+  if (c.num_inputs() != 2) return c.Error("takes images and the output's gradient");
+  const TensorType filters{c.dtype(0), Shape(c.attrs.GetInts("filter_shape"))};
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(0), filters));
+  if (c.type(1) != conv.output) return c.Error(absl::StrCat("the gradient must be ", conv.output.ToString()));
+  return filters;
+}
+
+// Conv2DBackpropFilter(images, output gradient; filter_shape)
+Types InferBackpropFilter(const InferContext& c) {
+  ASSIGN_OR_RETURN(const TensorType filters, FilterGradient(c));
+  return std::vector<TensorType>{filters};
+}
+
+// FusedConv2DBackpropFilter(images, output gradient; filter_shape) -> gradients of filters and bias
+Types InferFusedBackpropFilter(const InferContext& c) {
+  ASSIGN_OR_RETURN(const TensorType filters, FilterGradient(c));
+  return std::vector<TensorType>{filters, {filters.dtype, {filters.shape.dim(3)}}};
+}
+
+// A convolution is linear in images and in filters, so each of the three ops is the gradient of the other two.
+Value BackpropInput(Value filters, Value dy, const Attrs& attrs, const Shape& input_shape) {
+  return Apply("Conv2DBackpropInput", {filters, dy}, With(attrs, "input_shape", input_shape));
+}
+Value BackpropFilter(Value images, Value dy, const Attrs& attrs, const Shape& filter_shape) {
+  return Apply("Conv2DBackpropFilter", {images, dy}, With(attrs, "filter_shape", filter_shape));
+}
+
+std::vector<Value> ForwardGradient(const Node& node, absl::Span<const Value> dy) {
+  const Value images = node.input(0), filters = node.input(1);
+  return {BackpropInput(filters, dy[0], node.attrs(), images.shape()),
+          BackpropFilter(images, dy[0], node.attrs(), filters.shape())};
+}
+
+std::vector<Value> BackpropInputGradient(const Node& node, absl::Span<const Value> d_result) {
+  const Value filters = node.input(0), dy = node.input(1);
+  const Attrs attrs = Without(node.attrs(), "input_shape");
+  return {BackpropFilter(d_result[0], dy, attrs, filters.shape()), Apply("Conv2D", {d_result[0], filters}, attrs)};
+}
+
+std::vector<Value> BackpropFilterGradient(const Node& node, absl::Span<const Value> d_result) {
+  const Value images = node.input(0), dy = node.input(1);
+  const Attrs attrs = Without(node.attrs(), "filter_shape");
+  return {BackpropInput(d_result[0], dy, attrs, images.shape()), Apply("Conv2D", {images, d_result[0]}, attrs)};
+}
+
+const bool registered[] = {
+    RegisterOp({.name = "Conv2D", .infer = InferForward, .gradient = ForwardGradient}),
+    RegisterOp({.name = "Conv2DBackpropInput", .infer = InferBackpropInput, .gradient = BackpropInputGradient}),
+    RegisterOp({.name = "Conv2DBackpropFilter", .infer = InferBackpropFilter, .gradient = BackpropFilterGradient}),
+    RegisterOp({.name = "FusedConv2D", .infer = InferFused}),
+    RegisterOp({.name = "FusedConv2DBackpropFilter", .infer = InferFusedBackpropFilter}),
+};
+
+}  // namespace
+
+absl::StatusOr<ConvGeometry> ResolveConv(const InferContext& c, const TensorType& images, const TensorType& filters) {
+  if (images.shape.rank() != 4) return c.Error("images must be [N, H, W, C]");
+  if (filters.shape.rank() != 4) return c.Error("filters must be [height, width, channels in, channels out]");
+  if (!IsFloating(images.dtype) || images.dtype != filters.dtype) {
+    return c.Error("images and filters must have one floating type");
+  }
+  if (images.shape.dim(3) != filters.shape.dim(2)) {
+    return c.Error(
+        absl::StrCat("images have ", images.shape.dim(3), " channels, the filters take ", filters.shape.dim(2)));
+  }
+  const absl::StatusOr<Window2D> window =
+      ResolveWindow(c.attrs, images.shape, {filters.shape.dim(0), filters.shape.dim(1)});
+  if (!window.ok()) return c.Error(window.status().message());
+  const TensorType output{images.dtype,
+                          {images.shape.dim(0), window->height.output, window->width.output, filters.shape.dim(3)}};
+  return ConvGeometry{images, filters, output, *window};
+}
+
+ConvGeometry ConvGeometryOf(const Node& node) {
+  TensorType images = node.input(0).type(), filters = node.input(1).type();
+  if (node.Is("Conv2DBackpropInput")) {
+    filters = images;
+    images = node.output_types()[0];
+  } else if (!node.Is("Conv2D") && !node.Is("FusedConv2D")) {
+    filters = node.output_types()[0];
+  }
+  // The node's own shape rule has accepted these.
+  return ResolveConv({node.op().name, node.inputs(), node.attrs()}, images, filters).value();
+}
+
+ConvAlgorithm ConvAlgorithmOf(const Attrs& attrs) {
+  return attrs.Has("algorithm") && attrs.Get<std::string>("algorithm") == "winograd" ? ConvAlgorithm::kWinograd
+                                                                                     : ConvAlgorithm::kDirect;
+}
+
+Value Conv2D(Value images, Value filters, const Conv2DParams& params) {
+  return Apply("Conv2D", {images, filters}, WindowAttrs(params));
+}
+
+}  // namespace official::compute

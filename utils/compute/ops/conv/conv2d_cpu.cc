@@ -1,0 +1,228 @@
+// CPU kernels of convolution on oneDNN. Filters are HWIO outside; oneDNN's own order of them is made in scratch memory
+// at each run, which costs little beside the convolution.
+//
+// Images stay row-major (NHWC), for which oneDNN is as fast as for its blocked format, unless they come blocked already
+// or the Winograd algorithm is asked for, which exists for blocked images only.
+
+#include <cstring>
+#include <utility>
+
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/compute_in_float.h"
+#include "utils/compute/cpu/onednn.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/conv/geometry.h"
+
+namespace official::compute {
+namespace {
+
+using dnnl::memory;
+
+// A convolution in oneDNN's terms.
+struct Problem {
+  ConvGeometry geometry;
+  dnnl::algorithm algorithm;
+  memory::dims strides, dilates, padding_before, padding_after;
+  memory::desc images, output;
+  memory::desc filters;      // in HWIO
+  memory::desc any_filters;  // in the order that the primitive likes best
+  memory::desc bias;
+};
+
+memory::desc FilterDesc(const TensorType& filters, memory::format_tag order) {
+  const Shape& s = filters.shape;
+  return memory::desc({s.dim(3), s.dim(2), s.dim(0), s.dim(1)}, OnednnType(filters.dtype), order);
+}
+
+Problem MakeProblem(const KernelSpec& spec, Layout images, Layout output) {
+  Problem p;
+  p.geometry = ConvGeometryOf(spec.node);
+  const WindowAxis &h = p.geometry.window.height, &w = p.geometry.window.width;
+  p.algorithm = ConvAlgorithmOf(spec.attrs()) == ConvAlgorithm::kWinograd ? dnnl::algorithm::convolution_winograd
+                                                                          : dnnl::algorithm::convolution_direct;
+  p.strides = {h.stride, w.stride};
+  p.dilates = {h.dilation - 1, w.dilation - 1};  // oneDNN counts the gaps
+  p.padding_before = {h.before, w.before};
+  p.padding_after = {h.after, w.after};
+  p.images = OnednnImages(p.geometry.images, images);
+  p.output = OnednnImages(p.geometry.output, output);
+  p.filters = FilterDesc(p.geometry.filters, memory::format_tag::hwio);
+  p.any_filters = FilterDesc(p.geometry.filters, memory::format_tag::any);
+  p.bias = memory::desc({p.geometry.filters.shape.dim(3)}, p.filters.data_type(), memory::format_tag::x);
+  return p;
+}
+
+dnnl::convolution_forward::primitive_desc ForwardDesc(const Problem& p, const dnnl::primitive_attr& attr,
+                                                      const memory::desc& bias = {}) {
+  return {{dnnl::prop_kind::forward_training, p.algorithm, p.images, p.any_filters, bias, p.output, p.strides,
+           p.dilates, p.padding_before, p.padding_after},
+          attr,
+          OnednnEngine()};
+}
+
+// Nothing to compute: a gradient of no images is zero.
+bool IsEmpty(const KernelSpec& spec) {
+  const ConvGeometry geometry = ConvGeometryOf(spec.node);
+  return geometry.images.shape.num_elements() == 0 || geometry.output.shape.num_elements() == 0;
+}
+Kernel ZeroKernel(const KernelSpec& spec) {
+  std::vector<int64_t> bytes;
+  for (const TensorType& type : spec.node.output_types()) bytes.push_back(type.num_bytes());
+  return {[bytes](const KernelArgs& args) {
+    for (size_t i = 0; i < bytes.size(); ++i) std::memset(args.outputs[i], 0, bytes[i]);
+    return absl::OkStatus();
+  }};
+}
+
+// Brings filters from HWIO into the order that a primitive wants.
+struct FilterReorder {
+  OnednnPrimitive reorder;  // empty if it wants HWIO
+  int64_t offset = 0;
+
+  FilterReorder(const Problem& p, const memory::desc& wanted, ScratchPlan& scratch) {
+    if (wanted == p.filters) return;
+    reorder = OnednnReorder(p.filters, wanted);
+    offset = scratch.Add(wanted.get_size());
+  }
+  absl::StatusOr<const void*> Run(const KernelArgs& args, const void* filters) const {
+    if (!reorder) return filters;
+    void* const result = ScratchAt(args, offset);
+    RETURN_IF_ERROR(reorder.Run({filters, result}));
+    return result;
+  }
+};
+
+// Conv2D and FusedConv2D.
+absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
+  if (IsEmpty(spec)) return ZeroKernel(spec);
+  const Problem p = MakeProblem(spec, spec.input_layouts[0], spec.output_layouts[0]);
+  const bool has_bias = spec.node.num_inputs() == 3;
+  dnnl::primitive_attr attr = OnednnAttr();
+  if (has_bias && spec.attrs().Get<std::string>("activation") == "Relu") {
+    dnnl::post_ops relu;
+    relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    attr.set_post_ops(relu);
+  }
+  const auto pd = ForwardDesc(p, attr, has_bias ? p.bias : memory::desc());
+  ScratchPlan scratch;
+  const FilterReorder filters(p, pd.weights_desc(), scratch);
+  const int64_t scratchpad = scratch.Add(pd.scratchpad_desc().get_size());
+  std::vector<OnednnPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
+                                                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                                   {DNNL_ARG_DST, pd.dst_desc()},
+                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
+  if (has_bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc()});
+  const OnednnPrimitive conv(dnnl::convolution_forward(pd), arguments);
+  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
+                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[1]));
+                  const void* const addresses[] = {args.inputs[0], weights, args.outputs[0],
+                                                   ScratchAt(args, scratchpad), has_bias ? args.inputs[2] : nullptr};
+                  return conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
+                },
+                .scratch_bytes = scratch.bytes()};
+}
+
+absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
+  if (IsEmpty(spec)) return ZeroKernel(spec);
+  const Problem p = MakeProblem(spec, spec.output_layouts[0], spec.input_layouts[1]);
+  const dnnl::convolution_backward_data::primitive_desc pd(
+      {p.algorithm, p.images, p.any_filters, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
+      OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr()));
+  ScratchPlan scratch;
+  const FilterReorder filters(p, pd.weights_desc(), scratch);
+  const int64_t scratchpad = scratch.Add(pd.scratchpad_desc().get_size());
+  const OnednnPrimitive conv(dnnl::convolution_backward_data(pd), {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
+                                                                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+                                                                   {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()},
+                                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
+                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[0]));
+                  return conv.Run({args.inputs[1], weights, args.outputs[0], ScratchAt(args, scratchpad)});
+                },
+                .scratch_bytes = scratch.bytes()};
+}
+
+// Conv2DBackpropFilter and FusedConv2DBackpropFilter.
+absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
+  if (IsEmpty(spec)) return ZeroKernel(spec);
+  const Problem p = MakeProblem(spec, spec.input_layouts[0], spec.input_layouts[1]);
+  const bool has_bias = spec.node.num_outputs() == 2;
+  const memory::desc bias = has_bias ? p.bias : memory::desc();
+  const dnnl::convolution_backward_weights::primitive_desc pd(
+      {p.algorithm, p.images, p.any_filters, bias, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
+      OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr(), bias));
+  ScratchPlan scratch;
+  const memory::desc gradient = pd.diff_weights_desc();
+  OnednnPrimitive reorder;
+  int64_t gradient_offset = 0;
+  if (gradient != p.filters) {
+    reorder = OnednnReorder(gradient, p.filters);
+    gradient_offset = scratch.Add(gradient.get_size());
+  }
+  const int64_t scratchpad = scratch.Add(pd.scratchpad_desc().get_size());
+  std::vector<OnednnPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
+                                                   {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
+                                                   {DNNL_ARG_DIFF_WEIGHTS, gradient},
+                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
+  if (has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, pd.diff_bias_desc()});
+  const OnednnPrimitive conv(dnnl::convolution_backward_weights(pd), arguments);
+  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
+                  void* const result = reorder ? ScratchAt(args, gradient_offset) : args.outputs[0];
+                  const void* const addresses[] = {args.inputs[0], args.inputs[1], result, ScratchAt(args, scratchpad),
+                                                   has_bias ? args.outputs[1] : nullptr};
+                  RETURN_IF_ERROR(conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4)));
+                  return reorder ? reorder.Run({result, args.outputs[0]}) : absl::OkStatus();
+                },
+                .scratch_bytes = scratch.bytes()};
+}
+
+// Which inputs are images, and whether output 0 is. The others (filters, biases) are row-major.
+struct ImageValues {
+  std::vector<int> inputs;
+  bool output;
+};
+ImageValues ImagesOf(const Node& node) {
+  if (node.Is("Conv2D") || node.Is("FusedConv2D")) return {{0}, true};
+  if (node.Is("Conv2DBackpropInput")) return {{1}, true};
+  return {{0, 1}, false};
+}
+
+LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout> current) {
+  LayoutChoice choice = AllRowMajor(node);
+  const ConvGeometry geometry = ConvGeometryOf(node);
+  const ImageValues images = ImagesOf(node);
+  bool blocked = ConvAlgorithmOf(node.attrs()) == ConvAlgorithm::kWinograd;
+  for (const int i : images.inputs) blocked |= current[i] == Layout::kChannelBlocked;
+  const auto can_block = [](const TensorType& type) { return type.shape.dim(3) % 16 == 0; };
+  if (!blocked || !HasAvx512() || !can_block(geometry.images) || !can_block(geometry.output)) return choice;
+  for (const int i : images.inputs) choice.inputs[i] = Layout::kChannelBlocked;
+  if (images.output) choice.outputs[0] = Layout::kChannelBlocked;
+  return choice;
+}
+
+bool RegisterConv(const char* op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {
+  const KernelFactory factory = [op, make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    return CatchOnednn(op, [&] { return make(spec); });
+  };
+  return RegisterKernel({
+      .op = op,
+      .device_kind = "cpu",
+      .dtypes = {DType::kFloat32, DType::kBFloat16},
+      .make = [factory](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+        if (spec.input(0).dtype == DType::kBFloat16 && !OnednnHasBFloat16()) return ComputeInFloat(spec, factory);
+        return factory(spec);
+      },
+      .layout = ConvLayouts,
+  });
+}
+
+const bool registered[] = {
+    RegisterConv("Conv2D", MakeForward),
+    RegisterConv("FusedConv2D", MakeForward),
+    RegisterConv("Conv2DBackpropInput", MakeBackpropInput),
+    RegisterConv("Conv2DBackpropFilter", MakeBackpropFilter),
+    RegisterConv("FusedConv2DBackpropFilter", MakeBackpropFilter),
+};
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,266 @@
+#include <catch2/catch.hpp>
+
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+
+// Images [n, h, w, c] and filters [kh, kw, c, o].
+struct Case {
+  int64_t n, h, w, c, kh, kw, o;
+  Conv2DParams params = {};
+};
+std::ostream& operator<<(std::ostream& os, const Case& s) {
+  return os << Shape{s.n, s.h, s.w, s.c} << " * " << Shape{s.kh, s.kw, s.c, s.o} << ", stride "
+            << s.params.stride.height << " " << s.params.stride.width;
+}
+
+struct Axis {
+  int64_t output, before;
+};
+// TensorFlow's rule, written down once more.
+Axis Resolve(int64_t input, int64_t window, int64_t stride, int64_t dilation, Padding padding, int64_t before,
+             int64_t after) {
+  const int64_t reach = (window - 1) * dilation + 1;
+  if (padding != Padding::kSame) return {(before + input + after - reach) / stride + 1, before};
+  const int64_t output = (input + stride - 1) / stride;
+  return {output, std::max<int64_t>((output - 1) * stride + reach - input, 0) / 2};
+}
+Axis Rows(const Case& s) {
+  const Conv2DParams& p = s.params;
+  return Resolve(s.h, s.kh, p.stride.height, p.dilation.height, p.padding, p.border.top, p.border.bottom);
+}
+Axis Columns(const Case& s) {
+  const Conv2DParams& p = s.params;
+  return Resolve(s.w, s.kw, p.stride.width, p.dilation.width, p.padding, p.border.left, p.border.right);
+}
+
+// Calls f(image index, filter index, output index) for every product that a convolution sums.
+template <typename F>
+void ForProducts(const Case& s, F&& f) {
+  const Axis rows = Rows(s), columns = Columns(s);
+  for (int64_t n = 0; n < s.n; ++n) {
+    for (int64_t oy = 0; oy < rows.output; ++oy) {
+      for (int64_t ox = 0; ox < columns.output; ++ox) {
+        for (int64_t k = 0; k < s.kh; ++k) {
+          for (int64_t l = 0; l < s.kw; ++l) {
+            const int64_t y = oy * s.params.stride.height - rows.before + k * s.params.dilation.height;
+            const int64_t x = ox * s.params.stride.width - columns.before + l * s.params.dilation.width;
+            if (y < 0 || y >= s.h || x < 0 || x >= s.w) continue;
+            for (int64_t c = 0; c < s.c; ++c) {
+              for (int64_t o = 0; o < s.o; ++o) {
+                f(((n * s.h + y) * s.w + x) * s.c + c, ((k * s.kw + l) * s.c + c) * s.o + o,
+                  ((n * rows.output + oy) * columns.output + ox) * s.o + o);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+Shape Images(const Case& s) { return {s.n, s.h, s.w, s.c}; }
+Shape Filters(const Case& s) { return {s.kh, s.kw, s.c, s.o}; }
+Shape Output(const Case& s) { return {s.n, Rows(s).output, Columns(s).output, s.o}; }
+
+Doubles Convolve(const Case& s, const Doubles& images, const Doubles& filters) {
+  Doubles y(Output(s).num_elements());
+  ForProducts(s, [&](int64_t i, int64_t f, int64_t o) { y[o] += images[i] * filters[f]; });
+  return y;
+}
+
+Value Blocked(Value x) { return Apply("Reorder", {x}, Attrs{{"from", int64_t{0}}, {"to", int64_t{1}}}); }
+
+testing::OpCase ForwardCase(const Case& s, bool blocked = false) {
+  return {
+      .op = "Conv2D",
+      .inputs = {testing::RandomTensor(Images(s), 1), testing::RandomTensor(Filters(s), 2)},
+      .build =
+          [=](absl::Span<const Value> in) {
+            return std::vector<Value>{Conv2D(blocked ? Blocked(in[0]) : in[0], in[1], s.params)};
+          },
+      .reference = [=](const std::vector<Doubles>& in) { return std::vector<Doubles>{Convolve(s, in[0], in[1])}; },
+  };
+}
+
+Attrs WithShape(const Case& s, absl::string_view name, const Shape& shape) {
+  Attrs attrs = WindowAttrs(s.params);
+  attrs.Set(name, std::vector<int64_t>(shape.dims().begin(), shape.dims().end()));
+  return attrs;
+}
+
+// The two gradients as ops of their own, against their definition.
+testing::OpCase InputGradientCase(const Case& s, bool blocked = false) {
+  return {
+      .op = "Conv2DBackpropInput",
+      .inputs = {testing::RandomTensor(Filters(s), 3), testing::RandomTensor(Output(s), 4)},
+      .build =
+          [=](absl::Span<const Value> in) {
+            return std::vector<Value>{Apply("Conv2DBackpropInput", {in[0], blocked ? Blocked(in[1]) : in[1]},
+                                            WithShape(s, "input_shape", Images(s)))};
+          },
+      .reference =
+          [=](const std::vector<Doubles>& in) {
+            Doubles dx(Images(s).num_elements());
+            ForProducts(s, [&](int64_t i, int64_t f, int64_t o) { dx[i] += in[0][f] * in[1][o]; });
+            return std::vector<Doubles>{dx};
+          },
+  };
+}
+
+testing::OpCase FilterGradientCase(const Case& s, bool with_bias, bool blocked = false) {
+  const std::string op = with_bias ? "FusedConv2DBackpropFilter" : "Conv2DBackpropFilter";
+  return {
+      .op = op,
+      .inputs = {testing::RandomTensor(Images(s), 5), testing::RandomTensor(Output(s), 6)},
+      .build =
+          [=](absl::Span<const Value> in) {
+            Node* const node =
+                ApplyNode(op, {blocked ? Blocked(in[0]) : in[0], in[1]}, WithShape(s, "filter_shape", Filters(s)));
+            std::vector<Value> outputs = {OutputOf(node, 0)};
+            if (with_bias) outputs.push_back(OutputOf(node, 1));
+            return outputs;
+          },
+      .reference =
+          [=](const std::vector<Doubles>& in) {
+            Doubles df(Filters(s).num_elements()), db(s.o);
+            ForProducts(s, [&](int64_t i, int64_t f, int64_t o) { df[f] += in[0][i] * in[1][o]; });
+            for (size_t o = 0; o < in[1].size(); ++o) db[o % s.o] += in[1][o];
+            return with_bias ? std::vector<Doubles>{df, db} : std::vector<Doubles>{df};
+          },
+  };
+}
+
+testing::OpCase FusedCase(const Case& s, const std::string& activation, bool blocked = false) {
+  testing::OpCase test = ForwardCase(s);
+  test.op = "FusedConv2D";
+  test.inputs.push_back(testing::RandomTensor({s.o}, 7));
+  test.build = [=](absl::Span<const Value> in) {
+    Attrs attrs = WindowAttrs(s.params);
+    attrs.Set("activation", activation);
+    return std::vector<Value>{Apply("FusedConv2D", {blocked ? Blocked(in[0]) : in[0], in[1], in[2]}, attrs)};
+  };
+  test.reference = [=](const std::vector<Doubles>& in) {
+    Doubles y = Convolve(s, in[0], in[1]);
+    for (size_t i = 0; i < y.size(); ++i) {
+      y[i] += in[2][i % s.o];
+      if (activation == "Relu") y[i] = std::max(y[i], 0.0);
+    }
+    return std::vector<Doubles>{y};
+  };
+  return test;
+}
+
+void CheckAll(const Case& s) {
+  CAPTURE(s);
+  testing::CheckForward(ForwardCase(s));
+  testing::CheckForward(InputGradientCase(s));
+  testing::CheckForward(FilterGradientCase(s, false));
+  testing::CheckForward(FilterGradientCase(s, true));
+  testing::CheckForward(FusedCase(s, ""));
+  testing::CheckForward(FusedCase(s, "Relu"));
+}
+
+constexpr Padding kValid = Padding::kValid;
+
+TEST_CASE("Convolution and its gradients over many shapes") {
+  CheckAll({1, 1, 1, 1, 1, 1, 1});
+  CheckAll({2, 6, 5, 1, 5, 5, 32});   // MNIST's first layer, small
+  CheckAll({1, 7, 7, 32, 5, 5, 16});  // and its second
+  CheckAll({2, 5, 6, 3, 3, 3, 16});   // CIFAR's first layer, small
+  CheckAll({2, 5, 4, 17, 3, 3, 20});
+  CheckAll({1, 9, 8, 20, 1, 1, 17});
+  CheckAll({1, 4, 17, 3, 3, 1, 5});
+  CheckAll({3, 7, 7, 16, 3, 3, 32, {.padding = kValid}});
+}
+
+TEST_CASE("Strides: SAME pads asymmetrically, explicit padding as given") {
+  // 8 rows, stride 2, window 3: one row of padding, after the image.
+  CheckAll({1, 8, 8, 3, 3, 3, 16, {.stride = {2, 2}}});
+  CheckAll({2, 7, 6, 16, 3, 3, 16, {.stride = {2, 1}}});
+  CheckAll({1, 9, 9, 16, 1, 1, 32, {.stride = {2, 2}}});
+  CheckAll({1, 9, 10, 3, 7, 7, 16, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {3, 3, 3, 3}}});
+  CheckAll({1, 8, 8, 16, 3, 3, 17, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {1, 1, 1, 1}}});
+  CheckAll({1, 8, 9, 4, 2, 2, 3, {.stride = {3, 3}, .padding = kValid}});  // pixels that no window reads
+  CheckAll({1, 4, 4, 2, 3, 3, 2, {.padding = Padding::kExplicit, .border = {2, 0, 1, 3}}});
+}
+
+TEST_CASE("Dilated windows") {
+  CheckAll({1, 9, 9, 3, 3, 3, 4, {.dilation = {2, 2}}});
+  CheckAll({1, 8, 9, 16, 3, 3, 16, {.dilation = {1, 2}, .padding = kValid}});
+}
+
+TEST_CASE("Gradients that the graph makes") {
+  for (const Case& s : {Case{1, 4, 3, 2, 3, 3, 2}, Case{2, 5, 4, 1, 2, 3, 3, {.stride = {2, 2}}}}) {
+    CAPTURE(s);
+    testing::CheckGradients(ForwardCase(s));
+    testing::CheckGradients(InputGradientCase(s));
+    testing::CheckGradients(FilterGradientCase(s, false));
+  }
+}
+
+TEST_CASE("Blocked images give the same") {
+  for (const Case& s : {Case{2, 7, 6, 16, 3, 3, 32}, Case{1, 8, 8, 32, 5, 5, 16, {.stride = {2, 2}}}}) {
+    CAPTURE(s);
+    testing::CheckForward(ForwardCase(s, true));
+    testing::CheckForward(InputGradientCase(s, true));
+    testing::CheckForward(FilterGradientCase(s, false, true));
+    testing::CheckForward(FilterGradientCase(s, true, true));
+    testing::CheckForward(FusedCase(s, "Relu", true));
+  }
+  // Channels that do not divide by 16 go back to row-major.
+  testing::CheckForward(ForwardCase({1, 5, 5, 16, 3, 3, 20}, true));
+}
+
+TEST_CASE("Winograd gives the same within its rounding") {
+  if (!HasAvx512()) return;
+  const Case s{2, 9, 10, 32, 3, 3, 48};
+  const auto check = [&](testing::OpCase test, const std::string& op, Attrs attrs) {
+    attrs.Set("algorithm", std::string("winograd"));
+    std::vector<Doubles> inputs;
+    for (const Tensor& t : test.inputs) inputs.push_back(testing::ToDoubles(t));
+    const Doubles want = test.reference(inputs)[0];
+    const Doubles got = testing::ToDoubles(testing::RunOnCpu(
+        test.inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{Apply(op, in, attrs)}; })[0]);
+    double largest = 0;
+    for (size_t i = 0; i < want.size(); ++i) largest = std::max(largest, std::abs(got[i] - want[i]));
+    CAPTURE(op);
+    CHECK(largest < 1e-3);
+    CHECK(largest > 0);
+  };
+  check(ForwardCase(s), "Conv2D", WindowAttrs(s.params));
+  check(InputGradientCase(s), "Conv2DBackpropInput", WithShape(s, "input_shape", Images(s)));
+  check(FilterGradientCase(s, false), "Conv2DBackpropFilter", WithShape(s, "filter_shape", Filters(s)));
+}
+
+TEST_CASE("An empty batch has no output and a zero filter gradient") {
+  const Case s{0, 4, 4, 3, 3, 3, 2};
+  CheckAll(s);
+}
+
+TEST_CASE("Convolutions that do not fit say so") {
+  const auto error = [](TensorType images, TensorType filters, const Conv2DParams& params = {}) {
+    return std::string(testing::BuildStatus({images, filters}, [&](absl::Span<const Value> in) {
+                         return std::vector<Value>{Conv2D(in[0], in[1], params)};
+                       }).message());
+  };
+  const DType f = DType::kFloat32;
+  CHECK_THAT(error({f, {1, 4, 4, 3}}, {f, {3, 3, 4, 8}}),
+             Catch::Contains("Conv2D: images have 3 channels, the filters take 4") &&
+                 Catch::Contains("float32[1,4,4,3], float32[3,3,4,8]"));
+  CHECK_THAT(error({f, {4, 4, 3}}, {f, {3, 3, 3, 8}}), Catch::Contains("[N, H, W, C]"));
+  CHECK_THAT(error({f, {1, 4, 4, 3}}, {f, {3, 3, 3}}), Catch::Contains("filters must be"));
+  CHECK_THAT(error({f, {1, 4, 4, 3}}, {DType::kBFloat16, {3, 3, 3, 8}}), Catch::Contains("one floating type"));
+  CHECK_THAT(error({f, {1, 4, 4, 3}}, {f, {5, 5, 3, 8}}, {.padding = kValid}),
+             Catch::Contains("reaches over 5 does not fit into 4"));
+  CHECK_THAT(error({f, {1, 4, 4, 3}}, {f, {5, 5, 3, 8}}, {.stride = {0, 1}}), Catch::Contains("stride 0"));
+}
+
+}  // namespace
+}  // namespace official::compute

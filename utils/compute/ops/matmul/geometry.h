@@ -1,0 +1,18 @@
+// What the nodes of the matrix multiplication family have in common.
+#pragma once
+
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+// result [batch, m, n] = a [batch, m, k] * b [batch, k, n]; a transposed matrix is stored with its last two dimensions
+// swapped.
+struct MatMulGeometry {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+};
+
+// Of a MatMul or FusedMatMul node.
+MatMulGeometry MatMulGeometryOf(const Node& node);
+
+}  // namespace official::compute

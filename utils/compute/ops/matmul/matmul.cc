@@ -1,0 +1,127 @@
+#include "utils/compute/ops/matmul/matmul.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/matmul/geometry.h"
+
+namespace official::compute {
+namespace {
+
+using Types = absl::StatusOr<std::vector<TensorType>>;
+
+absl::StatusOr<MatMulGeometry> Resolve(const InferContext& c) {
+  const Shape &a = c.shape(0), &b = c.shape(1);
+  const int rank = a.rank();
+  if (c.dtype(0) != c.dtype(1) || !IsFloating(c.dtype(0))) return c.Error("both matrices must have one floating type");
+  if (rank < 2 || rank > 4 || b.rank() != rank)
+    return c.Error("takes two matrices, or batches of them, of rank 2 to 4");
+  for (int i = 0; i < rank - 2; ++i) {
+    if (a.dim(i) != b.dim(i)) return c.Error(absl::StrCat("batch dimensions ", i, " differ"));
+  }
+  MatMulGeometry g;
+  g.transpose_a = c.attrs.GetBool("transpose_a");
+  g.transpose_b = c.attrs.GetBool("transpose_b");
+  g.batch = a.Product(0, rank - 2);
+  g.m = a.dim(g.transpose_a ? -1 : -2);
+  g.k = a.dim(g.transpose_a ? -2 : -1);
+  g.n = b.dim(g.transpose_b ? -2 : -1);
+  const int64_t k = b.dim(g.transpose_b ? -1 : -2);
+  if (k != g.k) return c.Error(absl::StrCat("a has ", g.k, " columns, b ", k, " rows"));
+  return g;
+}
+
+TensorType OutputType(const InferContext& c, const MatMulGeometry& g) {
+  TensorType type = c.type(0);
+  type.shape.set_dim(-2, g.m);
+  type.shape.set_dim(-1, g.n);
+  return type;
+}
+
+Types InferMatMul(const InferContext& c) {
+  if (c.num_inputs() != 2) return c.Error("takes two matrices");
+  ASSIGN_OR_RETURN(const MatMulGeometry g, Resolve(c));
+  return std::vector<TensorType>{OutputType(c, g)};
+}
+
+// FusedMatMul(a, b, bias; activation "" or "Relu"), of rank 2.
+Types InferFused(const InferContext& c) {
+  if (c.num_inputs() != 3) return c.Error("takes two matrices and a bias");
+  ASSIGN_OR_RETURN(const MatMulGeometry g, Resolve(c));
+  if (c.shape(0).rank() != 2 || c.type(2) != TensorType{c.dtype(0), {g.n}}) {
+    return c.Error("the bias must have one number per column");
+  }
+  return std::vector<TensorType>{OutputType(c, g)};
+}
+
+Value Apply(Value a, Value b, bool transpose_a, bool transpose_b) {
+  return compute::Apply("MatMul", {a, b}, Attrs{{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
+}
+
+std::vector<Value> Gradient(const Node& node, absl::Span<const Value> output_gradients) {
+  const Value a = node.input(0), b = node.input(1), dy = output_gradients[0];
+  const bool ta = node.attrs().GetBool("transpose_a"), tb = node.attrs().GetBool("transpose_b");
+  // y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy, transposed once more where op transposes.
+  return {ta ? Apply(b, dy, tb, true) : Apply(dy, b, false, !tb),
+          tb ? Apply(dy, a, true, ta) : Apply(a, dy, !ta, false)};
+}
+
+// Relu(BiasAdd(MatMul)) in two steps: the bias first, then the ReLU behind what that gave.
+std::optional<std::vector<Value>> FuseBiasRelu(const Node& node, RewriteContext& context) {
+  const bool is_bias = node.Is("BiasAdd"), is_relu = node.Is("Relu");
+  if (!is_bias && !is_relu) return std::nullopt;
+  const Value input = node.input(0);
+  if (input.shape().rank() != 2 || input.node()->num_inputs() == 0 || input.node()->input(0).shape().num_elements() == 0 ||
+      context.UseCount(input) != 1 ||
+      !context.DeviceHasKernel("FusedMatMul", input.dtype())) {
+    return std::nullopt;
+  }
+  const Node& producer = *context.Mapped(input).node();
+  std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
+  Attrs attrs = producer.attrs();
+  if (is_bias && producer.Is("MatMul")) {
+    inputs.push_back(context.Mapped(node.input(1)));
+    attrs.Set("activation", std::string());
+  } else if (is_relu && producer.Is("FusedMatMul") && attrs.Get<std::string>("activation").empty()) {
+    attrs.Set("activation", std::string("Relu"));
+  } else {
+    return std::nullopt;
+  }
+  return std::vector<Value>{OutputOf(context.graph().AddNode("FusedMatMul", inputs, attrs), 0)};
+}
+
+const bool registered[] = {
+    RegisterOp({.name = "MatMul", .infer = InferMatMul, .gradient = Gradient}),
+    RegisterOp({.name = "FusedMatMul", .infer = InferFused}),
+    RegisterFusion({.name = "MatMulBiasRelu", .rule = FuseBiasRelu}),
+};
+
+Value Reshape(Value x, std::vector<int64_t> shape) {
+  return compute::Apply("Reshape", {x}, Attrs{{"shape", std::move(shape)}});
+}
+
+}  // namespace
+
+MatMulGeometry MatMulGeometryOf(const Node& node) {
+  // The node's own shape rule has accepted these.
+  return Resolve({node.op().name, node.inputs(), node.attrs()}).value();
+}
+
+Value MatMul(Value a, Value b, const MatMulParams& params) {
+  const Shape &shape_a = a.shape(), &shape_b = b.shape();
+  if (shape_a.rank() <= 2 || shape_b.rank() != 2 || params.transpose_a) {
+    return Apply(a, b, params.transpose_a, params.transpose_b);
+  }
+  // One matrix for the whole batch: the rows of the batch lie below each other.
+  const int64_t k = shape_a.dim(-1);
+  const Value y = Apply(Reshape(a, {shape_a.Product(0, shape_a.rank() - 1), k}), b, false, params.transpose_b);
+  std::vector<int64_t> result(shape_a.dims().begin(), shape_a.dims().end());
+  result.back() = y.shape().dim(-1);
+  return Reshape(y, result);
+}
+
+}  // namespace official::compute

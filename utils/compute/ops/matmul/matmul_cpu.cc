@@ -1,0 +1,76 @@
+// CPU kernels of matrix multiplication on oneDNN.
+
+#include <cstring>
+#include <vector>
+
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/compute_in_float.h"
+#include "utils/compute/cpu/onednn.h"
+#include "utils/compute/ops/matmul/geometry.h"
+
+namespace official::compute {
+namespace {
+
+using dnnl::memory;
+
+// [batch, rows, columns], of rank 2 without a batch.
+memory::desc MatrixDesc(DType dtype, int64_t batch, int64_t rows, int64_t columns, bool transposed) {
+  const memory::dim row = transposed ? 1 : columns, column = transposed ? rows : 1;
+  if (batch == 1) return memory::desc({rows, columns}, OnednnType(dtype), memory::dims{row, column});
+  return memory::desc({batch, rows, columns}, OnednnType(dtype), memory::dims{rows * columns, row, column});
+}
+
+absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
+  const MatMulGeometry g = MatMulGeometryOf(spec.node);
+  const int64_t output_bytes = spec.output(0).num_bytes();
+  const bool has_bias = spec.node.num_inputs() == 3;
+  if (output_bytes == 0 || (g.k == 0 && !has_bias)) {
+    return Kernel{[output_bytes](const KernelArgs& args) {
+      std::memset(args.outputs[0], 0, output_bytes);
+      return absl::OkStatus();
+    }};
+  }
+  const DType dtype = spec.input(0).dtype;
+  const memory::desc a = MatrixDesc(dtype, g.batch, g.m, g.k, g.transpose_a);
+  const memory::desc b = MatrixDesc(dtype, g.batch, g.k, g.n, g.transpose_b);
+  const memory::desc y = MatrixDesc(dtype, g.batch, g.m, g.n, false);
+  const memory::desc bias =
+      has_bias ? memory::desc({1, g.n}, OnednnType(dtype), memory::format_tag::ab) : memory::desc();
+  dnnl::primitive_attr attr = OnednnAttr();
+  if (has_bias && spec.attrs().Get<std::string>("activation") == "Relu") {
+    dnnl::post_ops relu;
+    relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    attr.set_post_ops(relu);
+  }
+  const dnnl::matmul::primitive_desc pd({a, b, bias, y}, attr, OnednnEngine());
+  std::vector<OnednnPrimitive::Argument> arguments{
+      {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
+  if (has_bias) arguments.push_back({DNNL_ARG_BIAS, bias});
+  const OnednnPrimitive matmul(dnnl::matmul(pd), arguments);
+  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
+                  const void* const addresses[] = {args.inputs[0], args.inputs[1], args.outputs[0], args.scratch,
+                                                   has_bias ? args.inputs[2] : nullptr};
+                  return matmul.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
+                },
+                .scratch_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size())};
+}
+
+bool RegisterMatMul(const char* op) {
+  const KernelFactory factory = [op](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    return CatchOnednn(op, [&] { return MakeMatMul(spec); });
+  };
+  return RegisterKernel({
+      .op = op,
+      .device_kind = "cpu",
+      .dtypes = {DType::kFloat32, DType::kBFloat16},
+      .make = [factory](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+        if (spec.input(0).dtype == DType::kBFloat16 && !OnednnHasBFloat16()) return ComputeInFloat(spec, factory);
+        return factory(spec);
+      },
+  });
+}
+
+const bool registered[] = {RegisterMatMul("MatMul"), RegisterMatMul("FusedMatMul")};
+
+}  // namespace
+}  // namespace official::compute

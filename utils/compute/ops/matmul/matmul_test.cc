@@ -1,0 +1,127 @@
+#include "utils/compute/ops/matmul/matmul.h"
+
+#include <catch2/catch.hpp>
+
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+
+struct Case {
+  int64_t batch, m, k, n;
+};
+
+// The definition, for [batch, m, k] x [batch, k, n] as stored.
+Doubles Product(const Case& s, const MatMulParams& params, const Doubles& a, const Doubles& b) {
+  Doubles y;
+  for (int64_t i = 0; i < s.batch; ++i) {
+    for (int64_t row = 0; row < s.m; ++row) {
+      for (int64_t column = 0; column < s.n; ++column) {
+        double sum = 0;
+        for (int64_t j = 0; j < s.k; ++j) {
+          sum += a[i * s.m * s.k + (params.transpose_a ? j * s.m + row : row * s.k + j)] *
+                 b[i * s.k * s.n + (params.transpose_b ? column * s.k + j : j * s.n + column)];
+        }
+        y.push_back(sum);
+      }
+    }
+  }
+  return y;
+}
+
+Shape Stored(const Case& s, bool with_batch, int64_t rows, int64_t columns, bool transposed) {
+  if (transposed) std::swap(rows, columns);
+  return with_batch ? Shape{s.batch, rows, columns} : Shape{rows, columns};
+}
+
+testing::OpCase MakeCase(const Case& s, const MatMulParams& params) {
+  return {
+      .op = "MatMul",
+      .inputs = {testing::RandomTensor(Stored(s, s.batch > 1, s.m, s.k, params.transpose_a), 1),
+                 testing::RandomTensor(Stored(s, s.batch > 1, s.k, s.n, params.transpose_b), 2)},
+      .build = [=](absl::Span<const Value> in) { return std::vector<Value>{MatMul(in[0], in[1], params)}; },
+      .reference =
+          [=](const std::vector<Doubles>& in) { return std::vector<Doubles>{Product(s, params, in[0], in[1])}; },
+  };
+}
+
+TEST_CASE("MatMul and its gradient, transposed or not") {
+  for (const Case& s : std::vector<Case>{{1, 1, 1, 1}, {1, 5, 3, 17}, {1, 17, 16, 2}, {3, 4, 5, 6}}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        CAPTURE(s.batch, s.m, s.k, s.n, ta, tb);
+        const testing::OpCase test = MakeCase(s, {.transpose_a = ta, .transpose_b = tb});
+        testing::CheckForward(test);
+        testing::CheckGradients(test);
+      }
+    }
+  }
+}
+
+TEST_CASE("MatMul of sizes beyond one tile") {
+  // The sums of several hundred products need more than float32's 1e-4 only if they are made badly.
+  for (const Case& s : std::vector<Case>{{1, 100, 333, 70}, {1, 33, 128, 1001}, {2, 65, 64, 130}, {1, 1, 700, 600}}) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        CAPTURE(s.batch, s.m, s.k, s.n, ta, tb);
+        testing::CheckForward(MakeCase(s, {.transpose_a = ta, .transpose_b = tb}));
+      }
+    }
+  }
+}
+
+TEST_CASE("Batches may have two dimensions") {
+  const Case flat{6, 3, 4, 5};
+  testing::OpCase test = MakeCase(flat, {});
+  test.inputs = {test.inputs[0].Reshaped({2, 3, 3, 4}), test.inputs[1].Reshaped({2, 3, 4, 5})};
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("FusedMatMul adds the bias and cuts at zero") {
+  const Case s{1, 7, 20, 19};
+  for (const std::string activation : {"", "Relu"}) {
+    testing::OpCase test = MakeCase(s, {});
+    test.op = "FusedMatMul";
+    test.inputs.push_back(testing::RandomTensor({s.n}, 3));
+    test.build = [=](absl::Span<const Value> in) {
+      return std::vector<Value>{
+          Apply("FusedMatMul", in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
+    };
+    test.reference = [=](const std::vector<Doubles>& in) {
+      Doubles y = Product(s, {}, in[0], in[1]);
+      for (size_t i = 0; i < y.size(); ++i) {
+        y[i] += in[2][i % s.n];
+        if (!activation.empty()) y[i] = std::max(y[i], 0.0);
+      }
+      return std::vector<Doubles>{y};
+    };
+    testing::CheckForward(test);
+  }
+}
+
+TEST_CASE("A product over nothing is zero") {
+  const std::vector<Tensor> y =
+      testing::RunOnCpu({Tensor(DType::kFloat32, {2, 0}), Tensor(DType::kFloat32, {0, 3})},
+                        [](absl::Span<const Value> in) { return std::vector<Value>{MatMul(in[0], in[1])}; });
+  CHECK(testing::ToDoubles(y[0]) == Doubles(6, 0.0));
+}
+
+TEST_CASE("Matrices that do not fit say so") {
+  const auto error = [](TensorType a, TensorType b) {
+    return std::string(testing::BuildStatus({a, b}, [](absl::Span<const Value> in) {
+                         return std::vector<Value>{MatMul(in[0], in[1])};
+                       }).message());
+  };
+  const DType f = DType::kFloat32;
+  CHECK_THAT(error({f, {2, 3}}, {f, {4, 5}}),
+             Catch::Contains("a has 3 columns, b 4 rows") && Catch::Contains("float32[2,3], float32[4,5]"));
+  CHECK_THAT(error({f, {2, 3}}, {DType::kBFloat16, {3, 5}}), Catch::Contains("one floating type"));
+  CHECK_THAT(error({f, {2, 2, 3}}, {f, {3, 3, 5}}), Catch::Contains("batch dimension"));
+  CHECK_THAT(error({f, {3}}, {f, {3, 5}}), Catch::Contains("rank 2 to 4"));
+}
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,19 @@
+// What the nodes of the pooling family have in common.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/window/window.h"
+
+namespace official::compute {
+
+struct PoolGeometry {
+  TensorType images;  // [N, H, W, C]
+  TensorType output;  // [N, H', W', C]
+  Window2D window;
+};
+
+// Of a node of any op of the family.
+PoolGeometry PoolGeometryOf(const Node& node);
+
+}  // namespace official::compute

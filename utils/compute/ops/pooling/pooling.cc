@@ -1,0 +1,100 @@
+#include "utils/compute/ops/pooling/pooling.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/ops/pooling/geometry.h"
+
+namespace official::compute {
+namespace {
+
+using Types = absl::StatusOr<std::vector<TensorType>>;
+
+absl::StatusOr<PoolGeometry> Resolve(const InferContext& c, const TensorType& images) {
+  if (images.shape.rank() != 4 || !IsFloating(images.dtype)) return c.Error("images must be floats [N, H, W, C]");
+  const std::vector<int64_t>& size = c.attrs.GetInts("ksize");
+  const absl::StatusOr<Window2D> window = ResolveWindow(c.attrs, images.shape, {size[0], size[1]});
+  if (!window.ok()) return c.Error(window.status().message());
+  if (size[0] * size[1] > 256) return c.Error(absl::StrCat("window ", size[0], "x", size[1], " exceeds 256 positions"));
+  for (const WindowAxis& axis : {window->height, window->width}) {
+    if (axis.before >= axis.window || axis.after >= axis.window) {
+      return c.Error(
+          absl::StrCat("padding ", axis.before, " and ", axis.after, " must be below the window's ", axis.window));
+    }
+  }
+  const TensorType output{images.dtype,
+                          {images.shape.dim(0), window->height.output, window->width.output, images.shape.dim(3)}};
+  return PoolGeometry{images, output, *window};
+}
+
+// MaxPool(images) -> values, codes
+Types InferMaxPool(const InferContext& c) {
+  if (c.num_inputs() != 1) return c.Error("takes images");
+  ASSIGN_OR_RETURN(const PoolGeometry pool, Resolve(c, c.type(0)));
+  return std::vector<TensorType>{pool.output, {DType::kUInt8, pool.output.shape}};
+}
+
+Types InferAvgPool(const InferContext& c) {
+  if (c.num_inputs() != 1) return c.Error("takes images");
+  ASSIGN_OR_RETURN(const PoolGeometry pool, Resolve(c, c.type(0)));
+  return std::vector<TensorType>{pool.output};
+}
+
+// AvgPoolGrad(output gradient; input_shape) and MaxPoolGrad(output gradient, codes; input_shape)
+Types InferGradient(const InferContext& c) {
+  if (c.num_inputs() < 1) return c.Error("takes the output's gradient");
+  const TensorType images{c.dtype(0), Shape(c.attrs.GetInts("input_shape"))};
+  ASSIGN_OR_RETURN(const PoolGeometry pool, Resolve(c, images));
+  if (c.type(0) != pool.output) return c.Error(absl::StrCat("the gradient must be ", pool.output.ToString()));
+  return std::vector<TensorType>{images};
+}
+Types InferMaxPoolGrad(const InferContext& c) {
+  if (c.num_inputs() != 2 || c.type(1) != TensorType{DType::kUInt8, c.shape(0)}) {
+    return c.Error("takes the output's gradient and codes of its shape");
+  }
+  return InferGradient(c);
+}
+
+Attrs WithInputShape(const Node& node) {
+  Attrs attrs = node.attrs();
+  const absl::Span<const int64_t> dims = node.input(0).shape().dims();
+  attrs.Set("input_shape", std::vector<int64_t>(dims.begin(), dims.end()));
+  return attrs;
+}
+
+std::vector<Value> MaxPoolGradient(const Node& node, absl::Span<const Value> dy) {
+  if (!dy[0]) return {Value()};
+  return {Apply("MaxPoolGrad", {dy[0], node.output(1)}, WithInputShape(node))};
+}
+
+std::vector<Value> AvgPoolGradient(const Node& node, absl::Span<const Value> dy) {
+  return {Apply("AvgPoolGrad", {dy[0]}, WithInputShape(node))};
+}
+
+Attrs PoolAttrs(const PoolParams& params) {
+  Attrs attrs = WindowAttrs({.stride = params.stride, .padding = params.padding, .border = params.border});
+  attrs.Set("ksize", std::vector<int64_t>{params.window.height, params.window.width});
+  return attrs;
+}
+
+const bool registered[] = {
+    RegisterOp({.name = "MaxPool", .infer = InferMaxPool, .gradient = MaxPoolGradient}),
+    RegisterOp({.name = "MaxPoolGrad", .infer = InferMaxPoolGrad}),
+    RegisterOp({.name = "AvgPool", .infer = InferAvgPool, .gradient = AvgPoolGradient}),
+    RegisterOp({.name = "AvgPoolGrad", .infer = InferGradient}),
+};
+
+}  // namespace
+
+PoolGeometry PoolGeometryOf(const Node& node) {
+  const bool forward = node.Is("MaxPool") || node.Is("AvgPool");
+  const TensorType& images = forward ? node.input(0).type() : node.output_types()[0];
+  // The node's own shape rule has accepted these.
+  return Resolve({node.op().name, node.inputs(), node.attrs()}, images).value();
+}
+
+Value MaxPool(Value images, const PoolParams& params) { return Apply("MaxPool", {images}, PoolAttrs(params)); }
+Value AvgPool(Value images, const PoolParams& params) { return Apply("AvgPool", {images}, PoolAttrs(params)); }
+
+}  // namespace official::compute

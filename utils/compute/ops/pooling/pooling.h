@@ -1,0 +1,25 @@
+// Max and average pooling over images, as TensorFlow defines them.
+#pragma once
+
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/ops/window/window.h"
+
+namespace official::compute {
+
+struct PoolParams {
+  Size2D window = {2, 2};
+  Size2D stride = {2, 2};
+  Padding padding = Padding::kValid;
+  Border border = {};  // for Padding::kExplicit
+};
+
+// images [N, H, W, C] float -> [N, H', W', C]: the largest value in each window; padding counts as minus infinity.
+// The node's second output is uint8 of the same shape: where in the window (row * window width + column) the value was,
+// the first one of equals. The gradient needs nothing else. Fails if no window fits, if one could lie in the padding
+// alone, or if it has more than 256 positions.
+Value MaxPool(Value images, const PoolParams& params = {});
+
+// The mean over the positions of each window that lie inside the image.
+Value AvgPool(Value images, const PoolParams& params = {});
+
+}  // namespace official::compute
