@@ -1,0 +1,27 @@
+// How an input lies under the elements of the output that it is broadcast to.
+#pragma once
+
+#include <vector>
+
+#include "utils/compute/core/shape.h"
+
+namespace official::compute {
+
+// The output's elements in order as a few nested loops, neighbours merged where the input allows it.
+struct Broadcast {
+  struct Dim {
+    int64_t size;
+    int64_t stride;  // of the input, in elements; 0 where it is repeated
+  };
+  std::vector<Dim> dims;  // outermost first; at least one
+
+  // Every element is used once, in order.
+  bool is_identity() const { return dims.size() == 1 && dims[0].stride == 1; }
+  // The input repeats itself after so many elements of the output: 1 for a scalar, C for a row [C] under [N, C].
+  int64_t period() const;
+};
+
+// `input` must broadcast to `output` by NumPy's rule.
+Broadcast MakeBroadcast(const Shape& input, const Shape& output);
+
+}  // namespace official::compute

@@ -1,0 +1,128 @@
+#include "utils/compute/ops/elementwise/elementwise.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/elementwise/op_table.h"
+
+namespace official::compute {
+namespace {
+
+bool Contains(const std::vector<DType>& dtypes, DType dtype) {
+  return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
+}
+
+// The shape of all inputs broadcast together.
+absl::StatusOr<Shape> BroadcastInputs(const InferContext& c) {
+  Shape shape = c.shape(0);
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    absl::StatusOr<Shape> both = BroadcastShape(shape, c.shape(i));
+    if (!both.ok()) return c.Error(both.status().message());
+    shape = *std::move(both);
+  }
+  return shape;
+}
+
+absl::StatusOr<DType> OutputType(const InferContext& c, const ElementwiseOp& op) {
+  if (c.op == "Cast") {
+    const DType dtype = c.attrs.Get<DType>("dtype");
+    if (!Contains(op.key_types, dtype)) return c.Error(absl::StrCat("cannot cast to ", DTypeName(dtype)));
+    return dtype;
+  }
+  if (c.op == "Select") {
+    if (c.dtype(1) != c.dtype(2)) return c.Error("needs two alternatives of one type");
+    if (!Contains(FindElementwiseOp("Cast")->key_types, c.dtype(1))) {
+      return c.Error(absl::StrCat("takes no ", DTypeName(c.dtype(1))));
+    }
+    return c.dtype(1);
+  }
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    if (c.dtype(i) != c.dtype(0)) return c.Error("needs inputs of one type");
+  }
+  const bool compares = c.op == "Equal" || c.op == "NotEqual" || c.op == "Less" || c.op == "LessEqual" ||
+                        c.op == "Greater" || c.op == "GreaterEqual";
+  return compares ? DType::kBool : c.dtype(0);
+}
+
+absl::StatusOr<std::vector<TensorType>> InferElementwise(const InferContext& c) {
+  const ElementwiseOp& op = *FindElementwiseOp(c.op);
+  if (c.num_inputs() != op.num_inputs) {
+    return c.Error(absl::StrCat("needs ", op.num_inputs, op.num_inputs == 1 ? " input" : " inputs"));
+  }
+  if (!Contains(op.key_types, c.dtype(0))) return c.Error(absl::StrCat("takes no ", DTypeName(c.dtype(0))));
+  ASSIGN_OR_RETURN(const DType dtype, OutputType(c, op));
+  ASSIGN_OR_RETURN(Shape shape, BroadcastInputs(c));
+  if (c.op == "BroadcastTo") {
+    const Shape wanted(c.attrs.GetInts("shape"));
+    const absl::StatusOr<Shape> both = BroadcastShape(shape, wanted);
+    if (!both.ok() || *both != wanted) return c.Error(absl::StrCat("cannot broadcast to ", wanted.ToString()));
+    shape = wanted;
+  } else if (c.op == "BiasAdd") {
+    if (c.shape(0).rank() < 1 || c.shape(1) != Shape{c.shape(0).dim(-1)}) {
+      return c.Error("needs one bias for each element of the last dimension");
+    }
+  }
+  return std::vector<TensorType>{{dtype, std::move(shape)}};
+}
+
+// One rounding to the output's type, and for the functions 2 units in the last place.
+Tolerance ToleranceOf(absl::string_view op) { return op == "Pow" ? Tolerance{2e-6, 1e-2} : Tolerance{5e-7, 4e-3}; }
+
+const bool registered = [] {
+  for (const ElementwiseOp& op : ElementwiseOps()) {
+    OpDef def{.name = op.name, .infer = InferElementwise, .tolerance = ToleranceOf(op.name)};
+    if (HasElementwiseGradient(op.name)) def.gradient = ElementwiseGradient;
+    RegisterOp(std::move(def));
+  }
+  return true;
+}();
+
+}  // namespace
+
+Value Neg(Value x) { return Apply("Neg", {x}); }
+Value Abs(Value x) { return Apply("Abs", {x}); }
+Value Sign(Value x) { return Apply("Sign", {x}); }
+Value Square(Value x) { return Apply("Square", {x}); }
+Value Sqrt(Value x) { return Apply("Sqrt", {x}); }
+Value Rsqrt(Value x) { return Apply("Rsqrt", {x}); }
+Value Exp(Value x) { return Apply("Exp", {x}); }
+Value Log(Value x) { return Apply("Log", {x}); }
+Value Tanh(Value x) { return Apply("Tanh", {x}); }
+Value Sigmoid(Value x) { return Apply("Sigmoid", {x}); }
+Value Relu(Value x) { return Apply("Relu", {x}); }
+Value Sin(Value x) { return Apply("Sin", {x}); }
+Value Cos(Value x) { return Apply("Cos", {x}); }
+
+Value Add(Value a, Value b) { return Apply("Add", {a, b}); }
+Value Sub(Value a, Value b) { return Apply("Sub", {a, b}); }
+Value Mul(Value a, Value b) { return Apply("Mul", {a, b}); }
+Value Div(Value a, Value b) { return Apply("Div", {a, b}); }
+Value Pow(Value a, Value b) { return Apply("Pow", {a, b}); }
+Value SquaredDifference(Value a, Value b) { return Apply("SquaredDifference", {a, b}); }
+Value Maximum(Value a, Value b) { return Apply("Maximum", {a, b}); }
+Value Minimum(Value a, Value b) { return Apply("Minimum", {a, b}); }
+
+Value Equal(Value a, Value b) { return Apply("Equal", {a, b}); }
+Value NotEqual(Value a, Value b) { return Apply("NotEqual", {a, b}); }
+Value Less(Value a, Value b) { return Apply("Less", {a, b}); }
+Value LessEqual(Value a, Value b) { return Apply("LessEqual", {a, b}); }
+Value Greater(Value a, Value b) { return Apply("Greater", {a, b}); }
+Value GreaterEqual(Value a, Value b) { return Apply("GreaterEqual", {a, b}); }
+
+Value LogicalNot(Value x) { return Apply("LogicalNot", {x}); }
+Value LogicalAnd(Value a, Value b) { return Apply("LogicalAnd", {a, b}); }
+Value LogicalOr(Value a, Value b) { return Apply("LogicalOr", {a, b}); }
+
+Value Select(Value condition, Value if_true, Value if_false) { return Apply("Select", {condition, if_true, if_false}); }
+
+Value Cast(Value x, DType dtype) { return x && x.dtype() == dtype ? x : Apply("Cast", {x}, Attrs{{"dtype", dtype}}); }
+
+Value BroadcastTo(Value x, const Shape& shape) {
+  return Apply("BroadcastTo", {x}, Attrs{{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())}});
+}
+
+Value BiasAdd(Value x, Value bias) { return Apply("BiasAdd", {x, bias}); }
+
+}  // namespace official::compute

@@ -1,0 +1,62 @@
+// Elementwise ops, named and defined as TensorFlow's. Several inputs broadcast by NumPy's rule; gradients are summed
+// back to the shape of each input. Unless told otherwise inputs have one type, float32 or bfloat16 (computed in float),
+// or, where "integers" is said, int32 or int64 too, and the result has that type.
+//
+// A program merges chains of these ops into one node, FusedElementwise, which computes the same bits.
+#pragma once
+
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+Value Neg(Value x);     // integers
+Value Abs(Value x);     // integers
+Value Sign(Value x);    // integers
+Value Square(Value x);  // integers
+Value Sqrt(Value x);
+Value Rsqrt(Value x);
+Value Exp(Value x);
+Value Log(Value x);
+Value Tanh(Value x);
+Value Sigmoid(Value x);
+Value Relu(Value x);  // NaN stays NaN
+Value Sin(Value x);
+Value Cos(Value x);
+
+Value Add(Value a, Value b);  // integers
+Value Sub(Value a, Value b);  // integers
+Value Mul(Value a, Value b);  // integers
+Value Div(Value a, Value b);
+Value Pow(Value a, Value b);
+Value SquaredDifference(Value a, Value b);  // integers
+// NaN if one operand is. The gradient of equal operands goes to `a`.
+Value Maximum(Value a, Value b);  // integers
+Value Minimum(Value a, Value b);  // integers
+
+// Comparisons, bool results.
+Value Equal(Value a, Value b);         // integers
+Value NotEqual(Value a, Value b);      // integers
+Value Less(Value a, Value b);          // integers
+Value LessEqual(Value a, Value b);     // integers
+Value Greater(Value a, Value b);       // integers
+Value GreaterEqual(Value a, Value b);  // integers
+
+// bool operands and results.
+Value LogicalNot(Value x);
+Value LogicalAnd(Value a, Value b);
+Value LogicalOr(Value a, Value b);
+
+// if_true where `condition` (bool) holds, else if_false; these two have one type, of those that Cast knows.
+Value Select(Value condition, Value if_true, Value if_false);
+
+// x as float32, bfloat16, int32, int64, uint8 or bool: a float loses its fraction, bool is x != 0. The gradient flows
+// between floating types only.
+Value Cast(Value x, DType dtype);
+
+// x repeated along the dimensions that it lacks or in which its size is 1; any type that Cast knows.
+Value BroadcastTo(Value x, const Shape& shape);
+
+// x [..., C] + bias [C]. An op of its own so that convolutions and matrix products find it and add the bias themselves.
+Value BiasAdd(Value x, Value bias);
+
+}  // namespace official::compute

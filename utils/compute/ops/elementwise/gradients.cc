@@ -1,0 +1,139 @@
+// Gradients of the elementwise ops: dx from dy, the inputs and, where that saves keeping an input, the output.
+
+#include <functional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/elementwise/op_table.h"
+
+namespace official::compute {
+namespace {
+
+// dy summed over the dimensions along which a value of shape `shape` was repeated.
+Value SumToShape(Value dy, const Shape& shape) {
+  if (!dy || dy.shape() == shape) return dy;
+  const int added = dy.shape().rank() - shape.rank();
+  std::vector<int64_t> axes;
+  for (int i = 0; i < dy.shape().rank(); ++i) {
+    if (i < added || (shape.dim(i - added) == 1 && dy.shape().dim(i) != 1)) axes.push_back(i);
+  }
+  const Value sum = axes.empty() ? dy : Apply("Sum", {dy}, Attrs{{"axes", axes}, {"keep_dims", false}});
+  return Apply("Reshape", {sum}, Attrs{{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())}});
+}
+
+// A scalar of x's type.
+Value ScalarLike(Value x, float value) { return x.graph()->Constant(Tensor::Scalar<float>(value).CastTo(x.dtype())); }
+
+Value ZeroWhere(Value condition, Value dy) { return Select(condition, ScalarLike(dy, 0), dy); }
+Value ZeroUnless(Value condition, Value dy) { return Select(condition, dy, ScalarLike(dy, 0)); }
+
+struct Step {
+  Value dy, y, a, b;  // a and b: the first two inputs
+};
+using Rule = std::function<std::vector<Value>(const Step&)>;
+
+std::vector<Value> PowGradient(const Step& s) {
+  const Value da = Mul(Mul(s.dy, s.b), Pow(s.a, Sub(s.b, ScalarLike(s.b, 1))));
+  // log(a) counts where a is positive only, as in TensorFlow.
+  const Value log_a = ZeroUnless(Greater(s.a, ScalarLike(s.a, 0)), Log(s.a));
+  return {da, Mul(Mul(s.dy, s.y), log_a)};
+}
+
+std::vector<Value> SquaredDifferenceGradient(const Step& s) {
+  const Value difference = Sub(s.a, s.b);
+  const Value da = Mul(s.dy, Add(difference, difference));
+  return {da, Neg(da)};
+}
+
+std::vector<Value> CastGradient(const Step& s) {
+  if (!IsFloating(s.a.dtype()) || !IsFloating(s.y.dtype())) return {Value()};
+  return {Cast(s.dy, s.a.dtype())};
+}
+
+const absl::flat_hash_map<std::string, Rule>& Rules() {
+  using Values = std::vector<Value>;
+  static const auto* const rules = new absl::flat_hash_map<std::string, Rule>{
+      {"Neg", [](const Step& s) { return Values{Neg(s.dy)}; }},
+      {"Abs", [](const Step& s) { return Values{Mul(s.dy, Sign(s.a))}; }},
+      {"Square", [](const Step& s) { return Values{Mul(s.dy, Add(s.a, s.a))}; }},
+      {"Sqrt", [](const Step& s) { return Values{Div(Mul(s.dy, ScalarLike(s.dy, 0.5f)), s.y)}; }},
+      {"Rsqrt", [](const Step& s) { return Values{Mul(Mul(s.dy, ScalarLike(s.dy, -0.5f)), Mul(s.y, Square(s.y)))}; }},
+      {"Exp", [](const Step& s) { return Values{Mul(s.dy, s.y)}; }},
+      {"Log", [](const Step& s) { return Values{Div(s.dy, s.a)}; }},
+      {"Tanh",
+       [](const Step& s) {
+         return Values{Apply("TanhGrad", {s.y, s.dy})};
+       }},
+      {"Sigmoid",
+       [](const Step& s) {
+         return Values{Apply("SigmoidGrad", {s.y, s.dy})};
+       }},
+      // Of y rather than x, so that Relu may overwrite x.
+      {"Relu",
+       [](const Step& s) {
+         return Values{Apply("ReluGrad", {s.dy, s.y})};
+       }},
+      {"ReluGrad",
+       [](const Step& s) {
+         return Values{Apply("ReluGrad", {s.dy, s.b}), Value()};
+       }},
+      {"Sin", [](const Step& s) { return Values{Mul(s.dy, Cos(s.a))}; }},
+      {"Cos", [](const Step& s) { return Values{Neg(Mul(s.dy, Sin(s.a)))}; }},
+      {"Add",
+       [](const Step& s) {
+         return Values{s.dy, s.dy};
+       }},
+      {"Sub",
+       [](const Step& s) {
+         return Values{s.dy, Neg(s.dy)};
+       }},
+      {"Mul",
+       [](const Step& s) {
+         return Values{Mul(s.dy, s.b), Mul(s.dy, s.a)};
+       }},
+      {"Div",
+       [](const Step& s) {
+         return Values{Div(s.dy, s.b), Neg(Div(Mul(s.dy, s.y), s.b))};
+       }},
+      {"Pow", PowGradient},
+      {"SquaredDifference", SquaredDifferenceGradient},
+      {"Maximum",
+       [](const Step& s) {
+         const Value takes_a = GreaterEqual(s.a, s.b);
+         return Values{ZeroUnless(takes_a, s.dy), ZeroWhere(takes_a, s.dy)};
+       }},
+      {"Minimum",
+       [](const Step& s) {
+         const Value takes_a = LessEqual(s.a, s.b);
+         return Values{ZeroUnless(takes_a, s.dy), ZeroWhere(takes_a, s.dy)};
+       }},
+      {"Select",
+       [](const Step& s) {
+         return Values{Value(), ZeroUnless(s.a, s.dy), ZeroWhere(s.a, s.dy)};
+       }},
+      {"Cast", CastGradient},
+      {"BroadcastTo", [](const Step& s) { return Values{s.dy}; }},
+      {"BiasAdd",
+       [](const Step& s) {
+         return Values{s.dy, Apply("BiasAddGrad", {s.dy})};
+       }},
+  };
+  return *rules;
+}
+
+}  // namespace
+
+bool HasElementwiseGradient(absl::string_view op) { return Rules().contains(std::string(op)); }
+
+std::vector<Value> ElementwiseGradient(const Node& node, absl::Span<const Value> output_gradients) {
+  const Value y = node.output(0);
+  if (!IsFloating(y.dtype())) return std::vector<Value>(node.num_inputs());
+  std::vector<Value> gradients = Rules().at(node.op().name)(
+      {output_gradients[0], y, node.input(0), node.num_inputs() > 1 ? node.input(1) : Value()});
+  for (int i = 0; i < node.num_inputs(); ++i) gradients[i] = SumToShape(gradients[i], node.input(i).shape());
+  return gradients;
+}
+
+}  // namespace official::compute

@@ -1,0 +1,33 @@
+// What is common to the ops of this family: which functor of math.h each computes and of which types.
+#pragma once
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+struct ElementwiseOp {
+  const char* name;
+  const char* functor;  // "" if the op only converts or repeats its input
+  int num_inputs;
+  std::vector<DType> key_types;  // types of input 0 that the op takes
+};
+
+// All but FusedElementwise.
+const std::vector<ElementwiseOp>& ElementwiseOps();
+// nullptr if `name` is none of them.
+const ElementwiseOp* FindElementwiseOp(absl::string_view name);
+
+// The type in which kernels compute a node of this family, FusedElementwise included: int32, int64 or, for all else,
+// float32.
+DType ComputeType(const Node& node);
+
+// The gradients of the inputs of a node of one of these ops, given that of its output.
+std::vector<Value> ElementwiseGradient(const Node& node, absl::Span<const Value> output_gradients);
+// True if the op has a gradient.
+bool HasElementwiseGradient(absl::string_view op);
+
+}  // namespace official::compute
