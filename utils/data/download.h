@@ -1,0 +1,44 @@
+// Files from the network, under their name only once they are whole and right.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace official::data {
+
+struct RemoteFile {
+  std::string path;               // where it goes; missing directories are made
+  std::vector<std::string> urls;  // mirrors (http, https), in the order in which they are tried
+  int64_t num_bytes = 0;
+  std::string sha256;  // 64 hexadecimal digits, lower case
+};
+
+struct DownloadOptions {
+  std::chrono::milliseconds connect_timeout{5000};
+  // A transfer is given up when it is slower than this for this long.
+  int64_t min_bytes_per_second = 1000;
+  std::chrono::seconds low_speed_time{10};
+  // For one file, with all mirrors and retries, and for waiting on another process that downloads it.
+  std::chrono::seconds timeout{600};
+  // Attempts at each mirror when a transfer breaks off or the server says it is busy; each goes on where the last one
+  // stopped.
+  int attempts = 3;
+};
+
+// Downloads the files one after another and stops at the first that no mirror has. Says on stderr what it does. A
+// transfer goes to a temporary name beside the file; a broken one stays there and is resumed by the next call. Several
+// processes may ask for the same file at once: one downloads, the others wait. Unavailable, naming file, mirrors and
+// reasons, if the network or the servers fail or send something else; PermissionDenied, FailedPrecondition,
+// ResourceExhausted or Aborted if the file cannot be written.
+absl::Status DownloadFiles(absl::Span<const RemoteFile> files, const DownloadOptions& options = {});
+
+// SHA-256 of a file as 64 hexadecimal digits.
+absl::StatusOr<std::string> Sha256OfFile(const std::string& path);
+
+}  // namespace official::data
