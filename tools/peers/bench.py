@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -99,17 +100,17 @@ def run(contestant: Contestant, threads: int) -> Measurement:
         text = output.read()
     if process.returncode:
         sys.exit(f"{' '.join(command)}\n{text}tools/bench: {contestant.name} failed (exit status {process.returncode})")
-    record = last_record(text)
-    return Measurement(record["examples_per_sec"], record["first_step_ms"], usage.ru_maxrss / 1024)
+    return parse_output(text, usage.ru_maxrss / 1024)
 
 
-def last_record(text: str) -> dict[str, float]:
-    """What ours (--log_format=json) and the peers print alike: JSON lines, of which the last with a key counts."""
-    record: dict[str, float] = {}
-    for line in text.splitlines():
-        if line.startswith("{"):
-            record |= json.loads(line)
-    return record
+def parse_output(text: str, peak_mb: float) -> Measurement:
+    """Reads what ours (--log_format=json) and the peers print alike; of several rates the last is over all steps."""
+    first_step_ms = re.search(r"first training step done (\d+) ms after process start", text)
+    records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
+    if not first_step_ms or not rates:
+        sys.exit(f"{text}tools/bench: no speed in this output")
+    return Measurement(rates[-1], float(first_step_ms[1]), peak_mb)
 
 
 def best(runs: list[Measurement]) -> Measurement:

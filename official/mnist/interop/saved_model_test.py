@@ -16,7 +16,7 @@ class SavedModelTest(harness.InteropTest):
         idx.write_dataset(data_dir, "t10k", *idx.draw_examples(70, seed=2))
         flags = [f"--data_dir={data_dir}", f"--model_dir={model_dir}"]
         self.run_binary(*flags, "--train_epochs=3", f"--export_dir={export_dir}")
-        output = self.run_binary(*flags, f"--predict={data_dir}/t10k-images-idx3-ubyte", "--log_format=json")
+        output = self.run_binary(*flags, f"--predict={data_dir}/t10k-images-idx3-ubyte", "--output=json")
         ours = [json.loads(line) for line in output.splitlines()]
 
         (exported,) = export_dir.iterdir()
