@@ -1,0 +1,107 @@
+#include "utils/compute/ops/dropout/dropout.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+Tensor State(int64_t seed, int64_t step, int64_t first_example) {
+  return Tensor::Of<int64_t>({3}, {seed, step, first_example});
+}
+
+Tensor Drop(const Tensor& x, const Tensor& state, double rate = 0.4, const char* name = "dropout") {
+  return testing::RunOnCpu(
+      {x, state}, [&](absl::Span<const Value> in) { return std::vector<Value>{Dropout(in[0], rate, in[1], name)}; })[0];
+}
+
+Tensor OnesTensor(Shape shape) {
+  Tensor ones(DType::kFloat32, std::move(shape));
+  std::fill_n(ones.data<float>(), ones.num_elements(), 1.0f);
+  return ones;
+}
+
+std::vector<float> Values(const Tensor& t) { return {t.flat<float>().begin(), t.flat<float>().end()}; }
+
+TEST_CASE("Dropout keeps a share of 1 - rate and scales it by 1 / (1 - rate)") {
+  const std::vector<float> y = Values(Drop(OnesTensor({100, 1024}), State(1, 0, 0)));
+  const auto kept = std::count_if(y.begin(), y.end(), [](float v) { return v != 0; });
+  CHECK(kept / 102400.0 == Approx(0.6).margin(0.006));  // four standard deviations
+  CHECK(std::all_of(y.begin(), y.end(), [](float v) { return v == 0 || v == Approx(1 / 0.6); }));
+}
+
+TEST_CASE("The mask depends on seed, step and name") {
+  const Tensor x = OnesTensor({4, 33});
+  const std::vector<float> y = Values(Drop(x, State(1, 0, 0)));
+  CHECK(y == Values(Drop(x, State(1, 0, 0))));
+  CHECK(y != Values(Drop(x, State(2, 0, 0))));
+  CHECK(y != Values(Drop(x, State(1, 1, 0))));
+  CHECK(y != Values(Drop(x, State(1, 0, 0), 0.4, "other")));
+}
+
+TEST_CASE("Two half batches draw what the whole batch draws") {
+  const Tensor whole = OnesTensor({6, 77});
+  const std::vector<float> y = Values(Drop(whole, State(5, 9, 0)));
+  std::vector<float> halves = Values(Drop(OnesTensor({2, 77}), State(5, 9, 0)));
+  const std::vector<float> rest = Values(Drop(OnesTensor({4, 77}), State(5, 9, 2)));
+  halves.insert(halves.end(), rest.begin(), rest.end());
+  CHECK(y == halves);
+}
+
+TEST_CASE("The mask is the same for any number of threads") {
+  const Tensor x = OnesTensor({100, 1024});
+  const int threads = NumThreads();
+  const std::vector<float> y = Values(Drop(x, State(1, 0, 0)));
+  SetNumThreads(1);
+  CHECK(y == Values(Drop(x, State(1, 0, 0))));
+  SetNumThreads(threads);
+}
+
+// The mask, seen on an input of ones, is the factor of every input and every gradient, in all types.
+TEST_CASE("Dropout, values and gradients") {
+  const Tensor state = State(3, 4, 7);
+  const std::vector<float> mask = Values(Drop(OnesTensor({3, 5, 20}), state));
+  const testing::OpCase test{
+      .op = "Dropout",
+      .inputs = {testing::RandomTensor({3, 5, 20}, 1, -2, 2)},
+      .build =
+          [&](absl::Span<const Value> in) {
+            return std::vector<Value>{Dropout(in[0], 0.4, in[0].graph()->Constant(state), "dropout")};
+          },
+      .reference =
+          [&](const std::vector<testing::Doubles>& in) {
+            testing::Doubles y = in[0];
+            for (size_t i = 0; i < y.size(); ++i) y[i] *= mask[i];
+            return std::vector<testing::Doubles>{y};
+          },
+  };
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("The gradient has the mask of the forward pass") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {3, 50}});
+  const Value state = RandomState(graph);
+  const Value y = Dropout(x, 0.4, state, "dropout");
+  const Value dx = Gradients(y, {x})[0];
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::vector<Tensor> out =
+      Evaluate(graph, {{x, state}, {y, dx}, {}}, {OnesTensor({3, 50}), State(3, 4, 0)}, *device).value();
+  CHECK(Values(out[0]) == Values(out[1]));
+}
+
+TEST_CASE("Rate 0 is the input, a rate of 1 is refused") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {3, 5}});
+  CHECK(Dropout(x, 0, RandomState(graph), "d") == x);
+  CHECK(!Dropout(x, 1, RandomState(graph), "d"));
+  CHECK_THAT(std::string(graph.status().message()), Catch::Contains("rate in [0, 1), got 1"));
+}
+
+}  // namespace
+}  // namespace official::compute
