@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string
 }
 
 AtomicFile::~AtomicFile() {
-  if (!published_) unlink(writer_->path().c_str());
+  if (!keep_temporary_) unlink(writer_->path().c_str());
 }
 
 absl::Status AtomicFile::Finish() {
@@ -142,7 +142,7 @@ absl::Status AtomicFile::Finish() {
 
 absl::Status AtomicFile::Publish() {
   RETURN_IF_ERROR(Rename(writer_->path(), path_));
-  published_ = true;
+  KeepTemporary();  // there is none any more
   return absl::OkStatus();
 }
 

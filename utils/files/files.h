@@ -63,6 +63,8 @@ class AtomicFile {
   absl::Status Finish();
   // Gives the finished file its name, in place of any file that has it. Durable after SyncDirectory().
   absl::Status Publish();
+  // Lets the temporary file stay, for whoever repairs what has failed.
+  void KeepTemporary() { keep_temporary_ = true; }
 
   int64_t size() const { return writer_->size(); }
 
@@ -72,7 +74,7 @@ class AtomicFile {
 
   std::string path_;
   std::unique_ptr<FileWriter> writer_;
-  bool published_ = false;
+  bool keep_temporary_ = false;
 };
 
 // Replaces or creates the file in one durable step: a crash leaves the old contents or the new.

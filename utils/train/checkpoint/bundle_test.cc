@@ -197,6 +197,17 @@ TEST_CASE("A writer that does not finish leaves nothing behind") {
   CHECK(BundleReader::Open(prefix).value()->VerifyChecksums().ok());
 }
 
+TEST_CASE("If the index cannot get its name, it is kept beside its data") {
+  const std::string prefix = NewPrefix();
+  REQUIRE(files::MakeDirectories(prefix + ".index/in the way").ok());
+  auto writer = BundleWriter::Create(prefix).value();
+  REQUIRE(writer->Add("a", Tensor::Scalar<float>(1)).ok());
+  CHECK_FALSE(writer->Finish().ok());
+  writer.reset();
+  CHECK(files::Exists(prefix + ".index.incomplete"));
+  CHECK(files::Exists(DataPath(prefix)));
+}
+
 // ---- Slices ----
 
 // Partitioned `w` of shape [5, 2] in rows 0..2 and 3..4, keys and entry as TensorFlow 1.x writes them.

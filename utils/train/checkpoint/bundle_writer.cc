@@ -132,7 +132,11 @@ absl::Status BundleWriter::Finish() {
   RETURN_IF_ERROR(data_->Finish());
   RETURN_IF_ERROR(index->Finish());
   RETURN_IF_ERROR(data_->Publish());
-  RETURN_IF_ERROR(index->Publish());
+  if (const absl::Status status = index->Publish(); !status.ok()) {
+    // If there was an index of this name, it does not fit the data any more; CheckpointSaver::Open can finish this.
+    index->KeepTemporary();
+    return status;
+  }
   return files::SyncDirectory(files::DirectoryOf(prefix_));
 }
 

@@ -24,7 +24,8 @@ struct LatestCheckpoint {
 
 // The checkpoint that the state file names. If the state file is missing, empty or cut, or that checkpoint is damaged,
 // the one with the highest step that is whole, and `note` says why. DataLoss if there are checkpoints but none is
-// whole: a run must not begin anew by accident. A directory that does not exist has no checkpoint.
+// whole: a run must not begin anew by accident. A directory that does not exist has no checkpoint. Who is going to save
+// there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
 
 // Saves checkpoints so that a crash or a power cut at any moment leaves the new one or the one before, whole. One saver
