@@ -1,0 +1,145 @@
+#include "utils/compute/ops/softmax/softmax.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+using testing::OpCase;
+
+Doubles LogSoftmaxRows(const Doubles& x, int64_t n) {
+  Doubles y(x.size());
+  for (size_t r = 0; r < x.size(); r += n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(x[r + i]);
+    for (int64_t i = 0; i < n; ++i) y[r + i] = x[r + i] - std::log(sum);
+  }
+  return y;
+}
+
+TEST_CASE("Softmax and LogSoftmax, values and gradients") {
+  const int64_t n = GENERATE(1, 3, 17, 64);
+  const Shape shape = GENERATE_COPY(Shape{n}, Shape{5, n}, Shape{2, 3, n});
+  const Tensor x = testing::RandomTensor(shape, 3, -2, 2);
+  const auto log_softmax = [n](const std::vector<Doubles>& in) {
+    return std::vector<Doubles>{LogSoftmaxRows(in[0], n)};
+  };
+  const auto softmax = [n](const std::vector<Doubles>& in) {
+    Doubles y = LogSoftmaxRows(in[0], n);
+    for (double& v : y) v = std::exp(v);
+    return std::vector<Doubles>{y};
+  };
+  for (const OpCase& test :
+       {OpCase{"Softmax", {x}, [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; }, softmax},
+        OpCase{"LogSoftmax",
+               {x},
+               [](absl::Span<const Value> in) { return std::vector<Value>{LogSoftmax(in[0])}; },
+               log_softmax}}) {
+    testing::CheckForward(test);
+    testing::CheckGradients(test);
+  }
+}
+
+TEST_CASE("Cross entropy with label smoothing, values and gradients") {
+  const int64_t n = GENERATE(2, 10, 33);
+  const float smoothing = GENERATE(0.0f, 0.1f);
+  const OpCase test{
+      .op = "SparseSoftmaxCrossEntropy",
+      .inputs = {testing::RandomTensor({7, n}, 4, -3, 3), testing::RandomInts({7}, 5, static_cast<int>(n))},
+      .build =
+          [=](absl::Span<const Value> in) {
+            return std::vector<Value>{SparseSoftmaxCrossEntropy(in[0], in[1], smoothing)};
+          },
+      .reference =
+          [=](const std::vector<Doubles>& in) {
+            const Doubles log_p = LogSoftmaxRows(in[0], n);
+            Doubles loss(in[1].size());
+            for (size_t r = 0; r < loss.size(); ++r) {
+              for (int64_t c = 0; c < n; ++c) {
+                const double target = smoothing / n + (c == in[1][r] ? 1 - smoothing : 0);
+                loss[r] -= target * log_p[r * n + c];
+              }
+            }
+            return std::vector<Doubles>{loss};
+          },
+  };
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+Tensor CrossEntropy(const Tensor& logits, const Tensor& labels, float smoothing) {
+  return testing::RunOnCpu({logits, labels}, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{SparseSoftmaxCrossEntropy(in[0], in[1], smoothing)};
+  })[0];
+}
+
+// Seen in the official transformer's padded_cross_entropy_loss under TensorFlow 1.10.1. It takes the targets 0.9 and
+// 0.1 / 3 for a smoothing of 0.1 and subtracts their entropy.
+TEST_CASE("Cross entropy equals TensorFlow's") {
+  const Tensor logits = Tensor::Of<float>({2, 4}, {1, 2, 3, 0, 0, 0, 0, 0});
+  const Tensor labels = Tensor::Of<int32_t>({2}, {2, 1});
+  const Tensor loss = CrossEntropy(logits, labels, 0);
+  CHECK(loss.data<float>()[0] == Approx(0.4401897).epsilon(1e-6));
+  CHECK(loss.data<float>()[1] == Approx(1.3862944).epsilon(1e-6));
+  const double entropy = -(0.9 * std::log(0.9) + 0.1 * std::log(0.1 / 3));
+  const Tensor smooth = CrossEntropy(logits, labels, 0.1f * 4 / 3);
+  CHECK(smooth.data<float>()[0] - entropy == Approx(0.20524544).epsilon(2e-6));
+  CHECK(smooth.data<float>()[1] - entropy == Approx(0.9513501).epsilon(1e-6));
+}
+
+TEST_CASE("Cross entropy takes logits of any rank and labels of both types") {
+  const Tensor logits = testing::RandomTensor({2, 3, 5}, 1), labels = testing::RandomInts({2, 3}, 2, 5);
+  const Tensor flat = CrossEntropy(logits.Reshaped({6, 5}), labels.Reshaped({6}), 0);
+  const Tensor loss = CrossEntropy(logits, labels.CastTo(DType::kInt64), 0);
+  CHECK(loss.type().ToString() == "float32[2,3]");
+  for (int i = 0; i < 6; ++i) CHECK(loss.data<float>()[i] == flat.data<float>()[i]);
+}
+
+TEST_CASE("Large logits do not overflow") {
+  const Tensor y = testing::RunOnCpu({Tensor::Of<float>({1, 3}, {1e4f, 1e4f, -1e4f})},
+                                     [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; })[0];
+  CHECK(y.data<float>()[0] == Approx(0.5));
+  CHECK(y.data<float>()[2] == 0);
+}
+
+// By hand; -1e9 is how attention masks padding, -infinity how beam search bans a token.
+TEST_CASE("Masked logits get probability 0, and a NaN stays in its row") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Tensor y = testing::RunOnCpu({Tensor::Of<float>({3, 3}, {-1e9f, 2, 2, 1, -infinity, 1, 0, NAN, 0})},
+                                     [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; })[0];
+  const float want[] = {0, 0.5f, 0.5f, 0.5f, 0, 0.5f};
+  for (int i = 0; i < 6; ++i) CHECK(y.data<float>()[i] == want[i]);
+  for (int i = 6; i < 9; ++i) CHECK(std::isnan(y.data<float>()[i]));
+}
+
+TEST_CASE("A label outside the classes is an error that names it") {
+  Graph graph;
+  const Value logits = graph.Input("logits", {DType::kFloat32, {2, 3}});
+  const Value labels = graph.Input("labels", {DType::kInt32, {2}});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const Value loss = SparseSoftmaxCrossEntropy(logits, labels);
+  for (const int label : {3, -1}) {
+    const absl::Status status =
+        Evaluate(graph, {{logits, labels}, {loss}, {}},
+                 {Tensor(DType::kFloat32, {2, 3}), Tensor::Of<int32_t>({2}, {0, label})}, *device)
+            .status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()),
+               Catch::Contains("label " + std::to_string(label) + " of example 1 is outside [0, 3)"));
+  }
+}
+
+TEST_CASE("Labels that do not fit the logits are refused while building") {
+  const absl::Status status = testing::BuildStatus(
+      {{DType::kFloat32, {2, 3}}, {DType::kInt32, {3}}},
+      [](absl::Span<const Value> in) { return std::vector<Value>{SparseSoftmaxCrossEntropy(in[0], in[1])}; });
+  CHECK_THAT(std::string(status.message()), Catch::Contains("float32[2,3], int32[3]"));
+}
+
+}  // namespace
+}  // namespace official::compute
