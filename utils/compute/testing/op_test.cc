@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/random.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
@@ -207,6 +208,25 @@ std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
   REQUIRE(graph.status().ok());
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
   return RunGraph(graph, roots, inputs, *device, options);
+}
+
+std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
+                                     const std::function<std::vector<Value>(absl::Span<const Value>)>& build) {
+  Graph graph;
+  GraphRoots roots;
+  for (size_t i = 0; i < inputs.size(); ++i) roots.feeds.push_back(graph.Input(absl::StrCat("input", i), inputs[i]));
+  roots.fetches = build(roots.feeds);
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const absl::StatusOr<std::unique_ptr<Program>> program = Program::Compile(graph, roots, *device, variables);
+  INFO(program.status());
+  REQUIRE(program.ok());
+  // Each line starts "<op>(".
+  std::vector<std::string> ops;
+  for (const absl::string_view line : absl::StrSplit((*program)->DebugString(), '\n', absl::SkipEmpty())) {
+    ops.emplace_back(line.substr(0, line.find('(')));
+  }
+  return ops;
 }
 
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,

@@ -41,6 +41,9 @@ void CheckGradients(const OpCase& test);
 std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
                              const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
                              const CompileOptions& options = {});
+// The ops of the kernels that the CPU runs for `build`, fused, in order.
+std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
+                                     const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
 // The status left by building `build` on inputs of these types.
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,
                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build);

@@ -75,8 +75,8 @@ std::optional<std::vector<Value>> FuseBiasRelu(const Node& node, RewriteContext&
   const bool is_bias = node.Is("BiasAdd"), is_relu = node.Is("Relu");
   if (!is_bias && !is_relu) return std::nullopt;
   const Value input = node.input(0);
-  if (input.shape().rank() != 2 || input.node()->num_inputs() == 0 || input.node()->input(0).shape().num_elements() == 0 ||
-      context.UseCount(input) != 1 ||
+  if (input.shape().rank() != 2 || input.node()->num_inputs() == 0 ||
+      input.node()->input(0).shape().num_elements() == 0 || context.UseCount(input) != 1 ||
       !context.DeviceHasKernel("FusedMatMul", input.dtype())) {
     return std::nullopt;
   }

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -100,6 +101,27 @@ TEST_CASE("FusedMatMul adds the bias and cuts at zero") {
     };
     testing::CheckForward(test);
   }
+}
+
+TEST_CASE("One matrix multiplies a whole batch") {
+  const Case flat{1, 6, 4, 5};
+  testing::OpCase test = MakeCase(flat, {});
+  test.inputs[0] = test.inputs[0].Reshaped({2, 3, 4});
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("Bias and ReLU become part of the product") {
+  const std::vector<Tensor> inputs = {testing::RandomTensor({5, 7}, 1), testing::RandomTensor({7, 9}, 2),
+                                      testing::RandomTensor({9}, 3)};
+  const auto build = [](absl::Span<const Value> in) {
+    return std::vector<Value>{Relu(BiasAdd(MatMul(in[0], in[1]), in[2]))};
+  };
+  CHECK(testing::CompiledOps({inputs[0].type(), inputs[1].type(), inputs[2].type()}, build) ==
+        std::vector<std::string>{"FusedMatMul"});
+  const Doubles fused = testing::ToDoubles(testing::RunOnCpu(inputs, build)[0]);
+  const Doubles plain = testing::ToDoubles(testing::RunOnCpu(inputs, build, {.fuse = false})[0]);
+  for (size_t i = 0; i < fused.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
 }
 
 TEST_CASE("A product over nothing is zero") {

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/runtime/kernel.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -154,6 +156,31 @@ TEST_CASE("The first of equal maxima takes the gradient, as in TensorFlow") {
   const Tensor zeros(DType::kFloat32, {1, 2, 2, 1}), five = Tensor::Of<float>({1, 1, 1, 1}, {5});
   const std::vector<Tensor> y = testing::RunOnCpu({zeros, five}, build);
   CHECK(testing::ToDoubles(y[0]) == Doubles{5, 0, 0, 0});
+}
+
+TEST_CASE("The ReLU in front of a pool takes its gradient on the pooled images") {
+  const Shape images{2, 6, 7, 3};
+  for (const PoolParams& params : {PoolParams{}, PoolParams{.window = {3, 3}, .padding = Padding::kSame}}) {
+    const auto build = [&](absl::Span<const Value> in) {
+      const std::vector<Value> y = {MaxPool(Relu(in[0]), params)};
+      const std::vector<Value> seeds = {Square(Add(y[0], in[0].graph()->Constant(Tensor::Scalar(1.0f))))};
+      return Gradients(y, seeds, in);
+    };
+    const Tensor x = testing::RandomTensor(images, 8);
+    const std::vector<std::string> ops = testing::CompiledOps({x.type()}, build);
+    CHECK(ops.back() == "MaxPoolGrad");
+    CHECK(std::find(ops.begin(), ops.end(), "MaxPool") != ops.end());
+    // Nothing is rounded otherwise.
+    CHECK(testing::ToDoubles(testing::RunOnCpu({x}, build)[0]) ==
+          testing::ToDoubles(testing::RunOnCpu({x}, build, {.fuse = false})[0]));
+  }
+  // Another y than the one that was pooled: nothing may move.
+  const std::vector<std::string> ops =
+      testing::CompiledOps({{DType::kFloat32, images}, {DType::kFloat32, images}}, [](absl::Span<const Value> in) {
+        const std::vector<Value> y = {MaxPool(in[0])}, seeds = {y[0]}, xs = {in[0]};
+        return std::vector<Value>{Apply("ReluGrad", {Gradients(y, seeds, xs)[0], in[1]})};
+      });
+  CHECK(ops.back() == "ReluGrad");
 }
 
 TEST_CASE("Pools that cannot be say why") {

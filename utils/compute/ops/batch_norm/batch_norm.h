@@ -1,0 +1,23 @@
+// Batch normalization over all dimensions but the last (channels), as TensorFlow's FusedBatchNorm defines it.
+#pragma once
+
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+struct BatchNormResult {
+  Value y;         // the type of x
+  Value mean;      // float32 [C], of the batch
+  Value variance;  // float32 [C], of the batch with Bessel's correction n / (n - 1): what moving averages take
+};
+
+// x [..., C] float32 or bfloat16, gamma and beta float32 [C]:
+//   y = gamma * (x - mean) / sqrt(biased variance + epsilon) + beta
+// with the mean and variance of each channel over the batch, computed in float32. Gradients flow to x, gamma and beta.
+// A program merges a following Add of the same shape and ReLU into the normalization.
+BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon);
+
+// The same with a mean and a variance that are given, float32 [C]: for evaluation. No gradient flows through it.
+Value FusedBatchNormInference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon);
+
+}  // namespace official::compute

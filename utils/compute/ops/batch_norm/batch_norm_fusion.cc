@@ -1,0 +1,101 @@
+// Fusions of batch normalization with what follows it: an Add of the same shape (a residual connection), a ReLU, both;
+// and of its gradient with that of the ReLU.
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/graph/rewrite.h"
+
+namespace official::compute {
+namespace {
+
+using Outputs = std::optional<std::vector<Value>>;
+
+bool IsNorm(const Node& node) { return node.Is("FusedBatchNorm") || node.Is("FusedBatchNormInference"); }
+bool HasResidual(const Node& node) { return node.num_inputs() == (node.Is("FusedBatchNorm") ? 4 : 6); }
+bool HasRelu(const Node& node) { return node.attrs().Get<std::string>("activation") == "Relu"; }
+
+// The node that alone reads `v`, or nullptr.
+const Node* SoleReader(Value v, const RewriteContext& context) {
+  if (context.UseCount(v) != 1) return nullptr;
+  const auto& nodes = v.graph()->nodes();
+  const auto reads = [&](const std::unique_ptr<Node>& node) {
+    const absl::Span<const Value> inputs = node->inputs();
+    // Nodes that nothing reads are on their way out and do not count.
+    return std::find(inputs.begin(), inputs.end(), v) != inputs.end() && node->num_outputs() > 0 &&
+           context.UseCount(node->output(0)) > 0;
+  };
+  const auto it = std::find_if(nodes.begin() + v.node()->id() + 1, nodes.end(), reads);
+  return it == nodes.end() ? nullptr : it->get();
+}
+
+// The normalization looks ahead and becomes the fused node with all its outputs at once, of which others read the mean
+// and the variance; its y then is what the Add and the ReLU would give, and they vanish when they are visited.
+Outputs FuseNorm(const Node& node, RewriteContext& context) {
+  if (HasRelu(node)) return std::nullopt;
+  std::vector<Value> inputs;
+  for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
+  Attrs attrs = node.attrs();
+  const Node* reader = SoleReader(node.output(0), context);
+  bool fused = false;
+  if (reader != nullptr && reader->Is("Add") && !HasResidual(node)) {
+    const Value residual = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
+    if (residual.type() == node.output_types()[0] && residual.node()->id() < node.id()) {
+      inputs.push_back(context.Mapped(residual));
+      reader = SoleReader(reader->output(0), context);
+      fused = true;
+    }
+  }
+  if (reader != nullptr && reader->Is("Relu")) {
+    attrs.Set("activation", std::string("Relu"));
+    fused = true;
+  }
+  if (!fused) return std::nullopt;
+  Node* const result = context.graph().AddNode(node.op().name, inputs, attrs, node.name());
+  std::vector<Value> outputs;
+  for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(OutputOf(result, i));
+  return outputs;
+}
+
+Outputs FuseForward(const Node& node, RewriteContext& context) {
+  if (IsNorm(node)) return FuseNorm(node, context);
+  if (!node.Is("Add") && !node.Is("Relu")) return std::nullopt;
+  for (const Value& input : node.inputs()) {
+    const Value mapped = context.Mapped(input);
+    if (mapped.index() != 0 || !IsNorm(*mapped.node()) || context.UseCount(input) != 1) continue;
+    // What the old input already had was not merged in this pass.
+    const Node& old = *input.node();
+    const bool merged = node.Is("Add") ? IsNorm(old) && !HasResidual(old) && HasResidual(*mapped.node())
+                                       : HasRelu(*mapped.node()) && !(IsNorm(old) && HasRelu(old));
+    if (merged) return std::vector<Value>{mapped};
+  }
+  return std::nullopt;
+}
+
+// FusedBatchNormGrad(ReluGrad(dy, y), ...) with y the output of a normalization with ReLU and no residual.
+Outputs FuseGradient(const Node& node, RewriteContext& context) {
+  if (!node.Is("FusedBatchNormGrad") || node.num_inputs() != 5) return std::nullopt;
+  const Value relu_grad = node.input(0);
+  if (!relu_grad.node()->Is("ReluGrad") || context.UseCount(relu_grad) != 1) return std::nullopt;
+  const Value y = relu_grad.node()->input(1);
+  const Node& norm = *y.node();
+  if (!norm.Is("FusedBatchNorm") || !HasRelu(norm) || HasResidual(norm) || y != norm.output(0) ||
+      node.input(3) != norm.output(1)) {
+    return std::nullopt;
+  }
+  std::vector<Value> inputs = {context.Mapped(relu_grad.node()->input(0))};
+  for (int i = 1; i < 5; ++i) inputs.push_back(context.Mapped(node.input(i)));
+  inputs.push_back(context.Mapped(norm.input(2)));
+  Node* const result = context.graph().AddNode("FusedBatchNormGrad", inputs, node.attrs(), node.name());
+  return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
+}
+
+const bool registered[] = {
+    RegisterFusion({.name = "BatchNormAddRelu", .rule = FuseForward}),
+    RegisterFusion({.name = "BatchNormAddReluGradient", .rule = FuseGradient}),
+};
+
+}  // namespace
+}  // namespace official::compute

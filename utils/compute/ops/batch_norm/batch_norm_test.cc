@@ -1,0 +1,230 @@
+#include "utils/compute/ops/batch_norm/batch_norm.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+using Ops = std::vector<std::string>;
+
+constexpr double kEpsilon = 1e-3;
+
+struct Normalized {
+  Doubles y, mean, variance;  // the variance with Bessel's correction
+};
+
+// The definition.
+Normalized Normalize(const Doubles& x, const Doubles& gamma, const Doubles& beta) {
+  const size_t channels = gamma.size(), n = x.size() / channels;
+  Normalized result{Doubles(x.size()), Doubles(channels), Doubles(channels)};
+  for (size_t c = 0; c < channels; ++c) {
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; ++i) sum += x[i * channels + c];
+    const double mean = sum / n;
+    for (size_t i = 0; i < n; ++i) squares += (x[i * channels + c] - mean) * (x[i * channels + c] - mean);
+    for (size_t i = 0; i < n; ++i) {
+      result.y[i * channels + c] =
+          gamma[c] * (x[i * channels + c] - mean) / std::sqrt(squares / n + kEpsilon) + beta[c];
+    }
+    result.mean[c] = mean;
+    result.variance[c] = squares / std::max<size_t>(n - 1, 1);
+  }
+  return result;
+}
+
+Value Float(Value x) { return x.dtype() == DType::kFloat32 ? x : Cast(x, DType::kFloat32); }
+Value Blocked(Value x) { return Apply("Reorder", {x}, Attrs{{"from", int64_t{0}}, {"to", int64_t{1}}}); }
+
+// What follows the normalization.
+enum class After { kNothing, kRelu, kAdd, kAddRelu };
+
+// Inputs x, gamma, beta and, for kAdd and kAddRelu, what is added.
+std::vector<Tensor> Inputs(const Shape& shape, After after) {
+  std::vector<Tensor> inputs = {testing::RandomTensor(shape, 1, -2, 3),
+                                testing::RandomTensor({shape.dim(-1)}, 2, 0.5, 2),
+                                testing::RandomTensor({shape.dim(-1)}, 3)};
+  if (after == After::kAdd || after == After::kAddRelu) inputs.push_back(testing::RandomTensor(shape, 4));
+  return inputs;
+}
+
+Value Finish(Value y, absl::Span<const Value> in, After after) {
+  if (after == After::kAdd || after == After::kAddRelu) y = Add(y, in[3]);
+  return after == After::kRelu || after == After::kAddRelu ? Relu(y) : y;
+}
+Doubles Finish(Doubles y, const std::vector<Doubles>& in, After after) {
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (after == After::kAdd || after == After::kAddRelu) y[i] += in[3][i];
+    if (after == After::kRelu || after == After::kAddRelu) y[i] = std::max(y[i], 0.0);
+  }
+  return y;
+}
+
+testing::OpCase TrainingCase(const Shape& shape, After after, bool statistics, bool blocked = false) {
+  return {
+      .op = "FusedBatchNorm",
+      .inputs = Inputs(shape, after),
+      .build =
+          [=](absl::Span<const Value> in) {
+            const BatchNormResult norm =
+                FusedBatchNorm(blocked ? Blocked(in[0]) : in[0], Float(in[1]), Float(in[2]), kEpsilon);
+            const Value y = Finish(norm.y, in, after);
+            return statistics ? std::vector<Value>{y, norm.mean, norm.variance} : std::vector<Value>{y};
+          },
+      .reference =
+          [=](const std::vector<Doubles>& in) {
+            Normalized norm = Normalize(in[0], in[1], in[2]);
+            norm.y = Finish(norm.y, in, after);
+            return statistics ? std::vector<Doubles>{norm.y, norm.mean, norm.variance} : std::vector<Doubles>{norm.y};
+          },
+  };
+}
+
+testing::OpCase InferenceCase(const Shape& shape, After after, bool blocked = false) {
+  const int64_t channels = shape.dim(-1);
+  const Tensor mean = testing::RandomTensor({channels}, 5), variance = testing::RandomTensor({channels}, 6, 0.5, 2);
+  // In the type that the kernel reads them in, so that bfloat16 does not round them.
+  const auto constant = [](absl::Span<const Value> in, const Tensor& t) { return in[0].graph()->Constant(t); };
+  return {
+      .op = "FusedBatchNormInference",
+      .inputs = Inputs(shape, after),
+      .build =
+          [=](absl::Span<const Value> in) {
+            const Value y = FusedBatchNormInference(blocked ? Blocked(in[0]) : in[0], Float(in[1]), Float(in[2]),
+                                                    constant(in, mean), constant(in, variance), kEpsilon);
+            return std::vector<Value>{Finish(y, in, after)};
+          },
+      .reference =
+          [=](const std::vector<Doubles>& in) {
+            Doubles y(in[0].size());
+            for (size_t i = 0; i < y.size(); ++i) {
+              const size_t c = i % channels;
+              y[i] = in[1][c] * (in[0][i] - mean.data<float>()[c]) / std::sqrt(variance.data<float>()[c] + kEpsilon) +
+                     in[2][c];
+            }
+            return std::vector<Doubles>{Finish(y, in, after)};
+          },
+  };
+}
+
+constexpr After kAll[] = {After::kNothing, After::kRelu, After::kAdd, After::kAddRelu};
+
+TEST_CASE("Training normalizes with the batch's own mean and variance") {
+  for (const Shape& shape : std::vector<Shape>{{1, 1, 1, 1},
+                                               {4, 3},
+                                               {2, 5, 3, 3},
+                                               {3, 7, 5, 17},
+                                               {2, 9, 9, 16},
+                                               {5, 20},
+                                               {4, 40, 41, 16},
+                                               {2, 3, 5, 700}}) {
+    CAPTURE(shape);
+    for (const After after : kAll) testing::CheckForward(TrainingCase(shape, after, true));
+  }
+}
+
+TEST_CASE("Gradients of x, gamma, beta and what is added") {
+  for (const Shape& shape : std::vector<Shape>{{6, 2}, {2, 3, 2, 3}, {1, 2, 3, 17}}) {
+    CAPTURE(shape);
+    for (const After after : kAll) testing::CheckGradients(TrainingCase(shape, after, false));
+  }
+}
+
+TEST_CASE("Inference takes the mean and variance that it is given") {
+  for (const Shape& shape : std::vector<Shape>{{1, 1, 1, 1}, {3, 7, 5, 17}, {2, 9, 9, 16}, {2, 3, 5, 700}}) {
+    CAPTURE(shape);
+    for (const After after : kAll) testing::CheckForward(InferenceCase(shape, after));
+  }
+}
+
+TEST_CASE("Blocked images give the same") {
+  for (const After after : kAll) {
+    testing::CheckForward(TrainingCase({3, 7, 5, 32}, after, true, true));
+    testing::CheckForward(InferenceCase({3, 7, 5, 32}, after, true));
+  }
+  testing::CheckGradients(TrainingCase({2, 2, 1, 16}, After::kNothing, false, true));
+  testing::CheckGradients(TrainingCase({2, 2, 1, 16}, After::kRelu, false, true));
+}
+
+TEST_CASE("TensorFlow's moving averages of arange(24)") {
+  // One training step of batch normalization with momentum 0.997 from moving mean 0 and variance 1 in TensorFlow 1.10.
+  std::vector<float> numbers(24);
+  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  const std::vector<Tensor> y = testing::RunOnCpu(
+      {Tensor::Of<float>({2, 2, 2, 3}, numbers), Tensor::Of<float>({3}, {1, 1, 1}), Tensor(DType::kFloat32, {3})},
+      [](absl::Span<const Value> in) {
+        const BatchNormResult norm = FusedBatchNorm(in[0], in[1], in[2], 1e-5);
+        return std::vector<Value>{norm.mean, norm.variance};
+      });
+  const Doubles moving_mean = {0.0315, 0.0345, 0.0375};
+  for (int c = 0; c < 3; ++c) {
+    CHECK(0.003 * y[0].data<float>()[c] == Approx(moving_mean[c]));
+    CHECK(0.997 + 0.003 * y[1].data<float>()[c] == Approx(1.159));
+  }
+}
+
+TEST_CASE("A large mean does not drown the variance") {
+  const int64_t n = 5000;
+  Tensor x = testing::RandomTensor({n, 4}, 7);
+  double exact = 0;
+  for (int64_t i = 0; i < x.num_elements(); ++i) x.data<float>()[i] += 1000;
+  double mean = 0;
+  for (int64_t i = 0; i < n; ++i) mean += x.data<float>()[i * 4] / static_cast<double>(n);
+  for (int64_t i = 0; i < n; ++i) exact += std::pow(x.data<float>()[i * 4] - mean, 2) / static_cast<double>(n - 1);
+  const std::vector<Tensor> y = testing::RunOnCpu(
+      {x, Tensor::Of<float>({4}, {1, 1, 1, 1}), Tensor(DType::kFloat32, {4})}, [](absl::Span<const Value> in) {
+        return std::vector<Value>{FusedBatchNorm(in[0], in[1], in[2], kEpsilon).variance};
+      });
+  CHECK(y[0].data<float>()[0] == Approx(exact).epsilon(1e-5));
+}
+
+TEST_CASE("Add and ReLU vanish into the normalization, whose statistics stay") {
+  const std::vector<TensorType> types = {{DType::kFloat32, {2, 3, 3, 16}},
+                                         {DType::kFloat32, {16}},
+                                         {DType::kFloat32, {16}},
+                                         {DType::kFloat32, {2, 3, 3, 16}}};
+  for (const After after : {After::kRelu, After::kAdd, After::kAddRelu}) {
+    const std::vector<TensorType> given(types.begin(), types.begin() + (after == After::kRelu ? 3 : 4));
+    CHECK(testing::CompiledOps(given, TrainingCase({2, 3, 3, 16}, after, true).build) == Ops{"FusedBatchNorm"});
+    CHECK(testing::CompiledOps(given, InferenceCase({2, 3, 3, 16}, after).build) == Ops{"FusedBatchNormInference"});
+  }
+  // What others read too is computed as it is.
+  const Ops shared = testing::CompiledOps(types, [](absl::Span<const Value> in) {
+    const Value y = FusedBatchNorm(in[0], in[1], in[2], kEpsilon).y;
+    return std::vector<Value>{y, Relu(y)};
+  });
+  CHECK(shared == Ops{"FusedBatchNorm", "Relu"});
+}
+
+TEST_CASE("The gradient of a ReLU behind the normalization is part of the normalization's") {
+  const Shape shape{2, 3, 3, 16};
+  const testing::OpCase test = TrainingCase(shape, After::kRelu, false);
+  std::vector<TensorType> types;
+  for (const Tensor& t : test.inputs) types.push_back(t.type());
+  const Ops ops = testing::CompiledOps(types, [&](absl::Span<const Value> in) {
+    const std::vector<Value> y = test.build(in), seeds = {in[0]};
+    return Gradients(y, seeds, in);
+  });
+  CHECK(ops == Ops{"FusedBatchNorm", "FusedBatchNormGrad"});
+}
+
+TEST_CASE("Inputs that do not fit say so") {
+  const auto error = [](TensorType x, TensorType gamma) {
+    return std::string(testing::BuildStatus({x, gamma}, [](absl::Span<const Value> in) {
+                         return std::vector<Value>{FusedBatchNorm(in[0], in[1], in[1], kEpsilon).y};
+                       }).message());
+  };
+  CHECK_THAT(error({DType::kFloat32, {2, 3}}, {DType::kFloat32, {4}}),
+             Catch::Contains("FusedBatchNorm: input 1 must be float32[3]"));
+  CHECK_THAT(error({DType::kBFloat16, {2, 3}}, {DType::kBFloat16, {3}}), Catch::Contains("must be float32[3]"));
+  CHECK_THAT(error({DType::kFloat32, {3}}, {DType::kFloat32, {3}}), Catch::Contains("rank 2 or more"));
+}
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,72 @@
+#include <catch2/catch.hpp>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+using Build = std::function<std::vector<Value>(absl::Span<const Value>)>;
+
+const std::vector<Tensor> kInputs = {testing::RandomTensor({2, 6, 5, 3}, 1), testing::RandomTensor({3, 3, 3, 16}, 2),
+                                     testing::RandomTensor({16}, 3), testing::RandomTensor({2, 6, 5, 16}, 4)};
+
+// The ops that are left of the program, whose results must be those of the program without fusion.
+std::vector<std::string> Fused(const Build& build) {
+  std::vector<TensorType> types;
+  for (const Tensor& t : kInputs) types.push_back(t.type());
+  const std::vector<Tensor> fused = testing::RunOnCpu(kInputs, build);
+  const std::vector<Tensor> plain = testing::RunOnCpu(kInputs, build, {.fuse = false});
+  for (size_t i = 0; i < fused.size(); ++i) {
+    const Doubles a = testing::ToDoubles(fused[i]), b = testing::ToDoubles(plain[i]);
+    REQUIRE(a.size() == b.size());
+    double largest = 0;
+    for (size_t j = 0; j < a.size(); ++j) largest = std::max(largest, std::abs(a[j] - b[j]));
+    CHECK(largest < 1e-5);
+  }
+  return testing::CompiledOps(types, build);
+}
+
+using Ops = std::vector<std::string>;
+
+TEST_CASE("Bias and ReLU become part of the convolution") {
+  CHECK(Fused([](auto in) { return std::vector<Value>{BiasAdd(Conv2D(in[0], in[1]), in[2])}; }) == Ops{"FusedConv2D"});
+  CHECK(Fused([](auto in) { return std::vector<Value>{Relu(BiasAdd(Conv2D(in[0], in[1]), in[2]))}; }) ==
+        Ops{"FusedConv2D"});
+}
+
+TEST_CASE("A value that others read stays") {
+  const Ops ops = Fused([](auto in) {
+    const Value y = BiasAdd(Conv2D(in[0], in[1]), in[2]);
+    return std::vector<Value>{y, Relu(y)};
+  });
+  CHECK(ops == Ops{"FusedConv2D", "Relu"});
+  const Ops both = Fused([](auto in) {
+    const Value y = Conv2D(in[0], in[1]);
+    return std::vector<Value>{y, Relu(BiasAdd(y, in[2]))};
+  });
+  CHECK(both.front() == "Conv2D");
+}
+
+TEST_CASE("The gradients of filters and bias come from one kernel") {
+  const auto gradients = [](absl::Span<const Value> in, std::vector<Value> xs) {
+    const std::vector<Value> y = {Relu(BiasAdd(Conv2D(in[0], in[1]), in[2]))};
+    const std::vector<Value> seeds = {in[3]};
+    return Gradients(y, seeds, xs);
+  };
+  CHECK(Fused([=](auto in) {
+          return gradients(in, {in[0], in[1], in[2]});
+        }) == Ops{"FusedConv2D", "ReluGrad", "FusedConv2DBackpropFilter", "Conv2DBackpropInput"});
+  CHECK(Fused([=](auto in) {
+          return gradients(in, {in[1], in[2]});
+        }) == Ops{"FusedConv2D", "ReluGrad", "FusedConv2DBackpropFilter"});
+  // Without the bias's gradient there is nothing to fuse.
+  CHECK(Fused([=](auto in) { return gradients(in, {in[1]}); }) ==
+        Ops{"FusedConv2D", "ReluGrad", "Conv2DBackpropFilter"});
+}
+
+}  // namespace
+}  // namespace official::compute
