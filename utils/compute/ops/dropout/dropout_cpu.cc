@@ -1,6 +1,8 @@
-#include <algorithm>
+// CPU kernel of dropout.
 
-#include "utils/compute/core/random.h"
+#include <algorithm>
+#include <cstdint>
+
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/runtime/kernel.h"
@@ -8,25 +10,55 @@
 namespace official::compute {
 namespace {
 
+constexpr int64_t kDraws = 32;          // made together
+constexpr int64_t kBlock = 4 * kDraws;  // words, and elements, of as many draws
+
+// words[4 * d + k] = Philox(seed, {draw first + d, stream, step})[k] of core/random.h, d in [0, kDraws). Round by round
+// for all draws at once, since a loop over whole draws does not become vector code.
+inline void DrawBlock(uint64_t seed, uint64_t first, uint32_t stream, uint32_t step, uint32_t* words) {
+  uint32_t counter[4][kDraws];
+  for (int64_t d = 0; d < kDraws; ++d) {
+    counter[0][d] = static_cast<uint32_t>(first + d);
+    counter[1][d] = static_cast<uint32_t>((first + d) >> 32);
+    counter[2][d] = stream;
+    counter[3][d] = step;
+  }
+  auto k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+#pragma omp simd
+    for (int64_t d = 0; d < kDraws; ++d) {
+      const uint64_t p0 = uint64_t{0xD2511F53} * counter[0][d];
+      const uint64_t p1 = uint64_t{0xCD9E8D57} * counter[2][d];
+      counter[0][d] = static_cast<uint32_t>(p1 >> 32) ^ counter[1][d] ^ k0;
+      counter[1][d] = static_cast<uint32_t>(p1);
+      counter[2][d] = static_cast<uint32_t>(p0 >> 32) ^ counter[3][d] ^ k1;
+      counter[3][d] = static_cast<uint32_t>(p0);
+    }
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+#pragma GCC ivdep
+  for (int64_t d = 0; d < kDraws; ++d) {
+    for (int k = 0; k < 4; ++k) words[4 * d + k] = counter[k][d];
+  }
+}
+
 // Elements [begin, end) of the local batch; the first element of the batch is number `offset` of the global one.
 // Element number n takes word n % 4 of draw n / 4.
 template <typename T>
 inline void DropRange(const T* x, T* y, int64_t begin, int64_t end, int64_t offset, uint64_t seed, uint32_t step,
                       uint32_t stream, uint32_t threshold, float scale) {
-  constexpr int64_t kDraws = 64;  // a block of draws that vectorizes
-  uint32_t words[4][kDraws];
-  for (int64_t block = (begin + offset) / (4 * kDraws); block * 4 * kDraws < end + offset; ++block) {
-    for (int64_t d = 0; d < kDraws; ++d) {
-      const uint64_t draw = static_cast<uint64_t>(block * kDraws + d);
-      const Philox4 w = Philox(seed, {static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32), stream, step});
-      for (int k = 0; k < 4; ++k) words[k][d] = w[k];
+  uint32_t words[kBlock];
+  while (begin < end) {
+    const int64_t block = (begin + offset) / kBlock;
+    DrawBlock(seed, static_cast<uint64_t>(block * kDraws), stream, step, words);
+    const int64_t last = std::min(end, (block + 1) * kBlock - offset);
+    const uint32_t* word = words + (begin + offset - block * kBlock);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < last - begin; ++i) {
+      y[begin + i] = T(word[i] >= threshold ? static_cast<float>(x[begin + i]) * scale : 0.0f);
     }
-    const int64_t first = std::max(begin, block * 4 * kDraws - offset);
-    const int64_t last = std::min(end, (block + 1) * 4 * kDraws - offset);
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t n = i + offset - block * 4 * kDraws;
-      y[i] = words[n % 4][n / 4] >= threshold ? T(static_cast<float>(x[i]) * scale) : T(0.0f);
-    }
+    begin = last;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "utils/compute/core/random.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/testing/op_test.h"
@@ -32,6 +33,19 @@ TEST_CASE("Dropout keeps a share of 1 - rate and scales it by 1 / (1 - rate)") {
   const auto kept = std::count_if(y.begin(), y.end(), [](float v) { return v != 0; });
   CHECK(kept / 102400.0 == Approx(0.6).margin(0.006));  // four standard deviations
   CHECK(std::all_of(y.begin(), y.end(), [](float v) { return v == 0 || v == Approx(1 / 0.6); }));
+}
+
+// Element i of example e is number n = e * 77 + i; it is kept if word n % 4 of Philox draw n / 4 is at least 0.4 *
+// 2^32.
+TEST_CASE("The mask is Philox's") {
+  const int64_t first_example = int64_t{3} << 32;  // an epoch or more later: the draw's number has more than 32 bits
+  const std::vector<float> y = Values(Drop(OnesTensor({5, 77}), State(42, 9, first_example)));
+  const auto stream = static_cast<uint32_t>(StreamOf("dropout", 7));
+  for (int64_t i = 0; i < 5 * 77; ++i) {
+    const uint64_t n = static_cast<uint64_t>(first_example * 77 + i);
+    const Philox4 words = Philox(42, {static_cast<uint32_t>(n / 4), static_cast<uint32_t>(n / 4 >> 32), stream, 9});
+    CHECK((y[i] != 0) == (words[n % 4] >= 0.4 * 0x1p32));
+  }
 }
 
 TEST_CASE("The mask depends on seed, step and name") {
