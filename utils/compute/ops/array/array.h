@@ -1,5 +1,5 @@
 // Ops that move elements without computing, named and defined as TensorFlow's. Elements are of any type unless told
-// otherwise; gradients flow through floating ones.
+// otherwise; gradients flow through floating ones. Negative axes count from the end.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,33 @@ namespace official::compute {
 Value Reshape(Value x, std::vector<int64_t> shape);
 // With a new dimension of size 1 before dimension `axis`; -1 adds it last.
 Value ExpandDims(Value x, int axis);
-// Without the dimension `axis`, whose size must be 1; negative axes count from the end.
+// Without the dimension `axis`, whose size must be 1.
 Value Squeeze(Value x, int axis);
+
+// Dimension i of the result is dimension perm[i] of x.
+Value Transpose(Value x, std::vector<int64_t> perm);
+
+// Inputs of one type that differ in dimension `axis` only, one behind the other along it.
+Value Concat(absl::Span<const Value> inputs, int axis);
+// The box of x that starts at `begin` and has the shape `size`.
+Value Slice(Value x, std::vector<int64_t> begin, std::vector<int64_t> size);
+// x with paddings[2 * i] zeros before and paddings[2 * i + 1] behind it along dimension i.
+Value Pad(Value x, std::vector<int64_t> paddings);
+// Inputs of one type as the slices of a new dimension `axis`, and back.
+Value Stack(absl::Span<const Value> inputs, int axis);
+std::vector<Value> Unstack(Value x, int axis);
+
+// indices [...] int32 or int64 -> [..., depth]: 1 at the index, else 0; all 0 for an index outside [0, depth).
+Value OneHot(Value indices, int64_t depth, DType dtype = DType::kFloat32);
+
+// params [V, ...], indices [i...] int32 -> [i..., ...]: the rows of params at the indices. Running fails with
+// InvalidArgument if one is outside [0, V). The gradient of params is an IndexedSlices.
+Value Gather(Value params, Value indices);
+// The floating array [dense_shape] whose row v is the sum of the rows [n, ...] at which indices [n] int32 is v.
+// Running fails as Gather does.
+Value IndexedSlices(Value indices, Value rows, const Shape& dense_shape);
+
+// Zeros of x's type.
+Value ZerosLike(Value x);
 
 }  // namespace official::compute

@@ -1,0 +1,231 @@
+#include "utils/compute/ops/array/array.h"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+using testing::OpCase;
+using testing::RandomTensor;
+using testing::RunOnCpu;
+
+// 0, 1, 2, ...
+Tensor Numbered(Shape shape, DType dtype = DType::kFloat32) {
+  Tensor x(DType::kInt64, std::move(shape));
+  std::iota(x.data<int64_t>(), x.data<int64_t>() + x.num_elements(), 0);
+  return x.CastTo(dtype);
+}
+
+std::string BuildError(const std::vector<TensorType>& inputs,
+                       const std::function<Value(absl::Span<const Value>)>& build) {
+  return std::string(testing::BuildStatus(inputs, [&](absl::Span<const Value> in) {
+                       return std::vector<Value>{build(in)};
+                     }).message());
+}
+
+// An op that only moves elements: element i of the result is element source(i) of input 0, or 0 if that is negative.
+OpCase MoveCase(const char* op, const Shape& input, int64_t outputs, std::function<Value(Value)> build,
+                std::function<int64_t(int64_t)> source) {
+  return {.op = op,
+          .inputs = {RandomTensor(input, 3)},
+          .build = [=](absl::Span<const Value> in) { return std::vector<Value>{build(in[0])}; },
+          .reference =
+              [=](const std::vector<Doubles>& in) {
+                Doubles y;
+                for (int64_t i = 0; i < outputs; ++i) y.push_back(source(i) < 0 ? 0 : in[0][source(i)]);
+                return std::vector<Doubles>{y};
+              }};
+}
+
+TEST_CASE("Reshape, ExpandDims and Squeeze keep the elements") {
+  const Tensor x = Numbered({2, 3, 1});
+  const std::vector<Tensor> y = RunOnCpu({x}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{Reshape(in[0], {3, -1}), ExpandDims(in[0], -1), ExpandDims(in[0], 1),
+                              Squeeze(in[0], -1),      Reshape(in[0], {6}),   Gradients(Reshape(in[0], {6}), in)[0]};
+  });
+  CHECK(y[0].shape() == Shape{3, 2});
+  CHECK(y[1].shape() == Shape{2, 3, 1, 1});
+  CHECK(y[2].shape() == Shape{2, 1, 3, 1});
+  CHECK(y[3].shape() == Shape{2, 3});
+  CHECK(testing::ToDoubles(y[4]) == Doubles{0, 1, 2, 3, 4, 5});
+  CHECK(testing::ToDoubles(y[5]) == Doubles{1, 1, 1, 1, 1, 1});
+  CHECK(y[5].shape() == x.shape());
+  const TensorType f = {DType::kFloat32, {2, 3}};
+  CHECK(BuildError({f}, [](auto in) { return Reshape(in[0], {4}); }) ==
+        "Reshape: cannot give 6 elements the shape [4]; inputs are float32[2,3]");
+  CHECK(BuildError({f}, [](auto in) {
+          return Reshape(in[0], {4, -1});
+        }) == "Reshape: cannot give 6 elements the shape [4,-1]; inputs are float32[2,3]");
+  CHECK(BuildError({f}, [](auto in) {
+          return Reshape(in[0], {-1, -1});
+        }) == "Reshape: cannot give 6 elements the shape [-1,-1]; inputs are float32[2,3]");
+  CHECK(BuildError({f}, [](auto in) { return Squeeze(in[0], 1); }) ==
+        "Squeeze: dimension 1 of float32[2,3] is not of size 1");
+  CHECK(BuildError({f}, [](auto in) { return ExpandDims(in[0], 3); }) ==
+        "ExpandDims: no place 3 among the dimensions of float32[2,3]");
+}
+
+TEST_CASE("Transpose, values and gradients") {
+  struct Permutation {
+    Shape shape;
+    std::vector<int64_t> perm;
+  };
+  const Permutation test = GENERATE(values<Permutation>({
+      {{}, {}},
+      {{5}, {0}},
+      {{3, 5}, {1, 0}},
+      {{3, 5}, {0, 1}},
+      {{1, 5, 1}, {2, 1, 0}},
+      {{2, 3, 4}, {1, 0, 2}},
+      {{2, 3, 4}, {2, 1, 0}},
+      {{2, 3, 4, 5}, {0, 3, 1, 2}},
+      {{2, 3, 4, 5}, {0, 2, 3, 1}},
+      {{2, 3, 4, 5}, {3, 1, 2, 0}},
+      {{2, 3, 4, 5}, {2, 0, 3, 1}},
+      {{0, 3}, {1, 0}},
+  }));
+  const int rank = test.shape.rank();
+  std::vector<int64_t> dims;
+  for (const int64_t p : test.perm) dims.push_back(test.shape.dim(static_cast<int>(p)));
+  const Shape output(dims);
+  const OpCase c = MoveCase(
+      "Transpose", test.shape, output.num_elements(), [&](Value x) { return Transpose(x, test.perm); },
+      [&](int64_t i) {
+        int64_t source = 0;
+        for (int d = 0; d < rank; ++d) {
+          const int in = static_cast<int>(test.perm[d]);
+          source += i / output.Product(d + 1, rank) % output.dim(d) * test.shape.Product(in + 1, rank);
+        }
+        return source;
+      });
+  testing::CheckForward(c);
+  testing::CheckGradients(c);
+}
+
+TEST_CASE("Transpose of every element size, in several blocks") {
+  const DType dtype = GENERATE(DType::kUInt8, DType::kBFloat16, DType::kInt32, DType::kInt64);
+  const Tensor x = testing::RandomInts({3, 70, 45}, 4, 200).CastTo(dtype);
+  const Tensor y = RunOnCpu({x}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{Transpose(in[0], {0, 2, 1})};
+  })[0];
+  const Doubles from = testing::ToDoubles(x), to = testing::ToDoubles(y);
+  bool equal = true;
+  for (int n = 0; n < 3; ++n) {
+    for (int r = 0; r < 70; ++r) {
+      for (int c = 0; c < 45; ++c) equal &= to[(n * 45 + c) * 70 + r] == from[(n * 70 + r) * 45 + c];
+    }
+  }
+  CHECK(equal);
+}
+
+TEST_CASE("Slice and Pad, values and gradients") {
+  // Rows 1 and 2, columns 1 to 3 of [4, 5, 2]; and the same box put back.
+  const OpCase slice = MoveCase(
+      "Slice", {4, 5, 2}, 12,
+      [](Value x) {
+        return Slice(x, {1, 1, 0}, {2, 3, 2});
+      },
+      [](int64_t i) { return (1 + i / 6) * 10 + 2 + i % 6; });
+  testing::CheckForward(slice);
+  testing::CheckGradients(slice);
+  const OpCase pad = MoveCase(
+      "Pad", {2, 3, 2}, 40,
+      [](Value x) {
+        return Pad(x, {1, 1, 1, 1, 0, 0});
+      },
+      [](int64_t i) -> int64_t {
+        const int64_t row = i / 10 - 1, column = i / 2 % 5 - 1;
+        return row < 0 || row > 1 || column < 0 || column > 2 ? -1 : row * 6 + column * 2 + i % 2;
+      });
+  testing::CheckForward(pad);
+  testing::CheckGradients(pad);
+  const OpCase last = MoveCase(
+      "Slice", {300, 7}, 300,
+      [](Value x) {
+        return Slice(x, {0, 6}, {300, 1});
+      },
+      [](int64_t i) { return i * 7 + 6; });
+  testing::CheckForward(last);
+  const OpCase nothing = MoveCase(
+      "Slice", {4, 5}, 0,
+      [](Value x) {
+        return Slice(x, {4, 0}, {0, 5});
+      },
+      [](int64_t) { return 0; });
+  testing::CheckForward(nothing);
+  const TensorType f = {DType::kFloat32, {2, 3}};
+  CHECK(BuildError({f}, [](auto in) {
+          return Slice(in[0], {0, 2}, {2, 2});
+        }) == "Slice: begin 2 and size 2 are outside dimension 1; inputs are float32[2,3]");
+  CHECK(BuildError({f}, [](auto in) { return Slice(in[0], {0}, {2}); }) ==
+        "Slice: needs a begin and a size for each dimension; inputs are float32[2,3]");
+  CHECK(BuildError({f}, [](auto in) {
+          return Pad(in[0], {1, 1, -1, 0});
+        }) == "Pad: needs two paddings of at least 0 for each dimension; inputs are float32[2,3]");
+}
+
+TEST_CASE("Concat, values and gradients") {
+  const int axis = GENERATE(0, 1, -1);
+  const Shape a = axis == 0 ? Shape{2, 3, 4} : axis == 1 ? Shape{2, 1, 4} : Shape{2, 3, 1};
+  const Shape b = {2, 3, 4}, c = axis == 0 ? Shape{0, 3, 4} : axis == 1 ? Shape{2, 5, 4} : Shape{2, 3, 17};
+  const OpCase test{.op = "Concat",
+                    .inputs = {RandomTensor(a, 1), RandomTensor(b, 2), RandomTensor(c, 3)},
+                    .build = [=](absl::Span<const Value> in) { return std::vector<Value>{Concat(in, axis)}; },
+                    .reference =
+                        [=](const std::vector<Doubles>& in) {
+                          const int at = axis < 0 ? 2 : axis;
+                          Doubles y;
+                          for (int64_t outer = 0; outer < b.Product(0, at); ++outer) {
+                            const Shape shapes[] = {a, b, c};
+                            for (int k = 0; k < 3; ++k) {
+                              const int64_t run = shapes[k].Product(at, 3);
+                              y.insert(y.end(), in[k].begin() + outer * run, in[k].begin() + (outer + 1) * run);
+                            }
+                          }
+                          return std::vector<Doubles>{y};
+                        }};
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("Concat refuses inputs that do not fit") {
+  const TensorType f = {DType::kFloat32, {2, 3}}, g = {DType::kFloat32, {2, 4}}, i = {DType::kInt32, {2, 3}};
+  CHECK(BuildError({f, g}, [](auto in) { return Concat(in, 0); }) ==
+        "Concat: needs inputs that differ in dimension 0 only; inputs are float32[2,3], float32[2,4]");
+  CHECK(BuildError({f, i}, [](auto in) { return Concat(in, 0); }) ==
+        "Concat: needs inputs of one type; inputs are float32[2,3], int32[2,3]");
+  CHECK(BuildError({f, f}, [](auto in) { return Concat(in, 2); }) ==
+        "Concat: has no axis 2; inputs are float32[2,3], float32[2,3]");
+}
+
+TEST_CASE("Stack and Unstack are inverse") {
+  const Tensor x = Numbered({2, 3});
+  const std::vector<Tensor> y = RunOnCpu({x}, [](absl::Span<const Value> in) {
+    const std::vector<Value> columns = Unstack(in[0], 1);
+    return std::vector<Value>{columns[2], Stack(columns, 1), Stack(columns, 0)};
+  });
+  CHECK(testing::ToDoubles(y[0]) == Doubles{2, 5});
+  CHECK(y[1].shape() == Shape{2, 3});
+  CHECK(testing::ToDoubles(y[1]) == testing::ToDoubles(x));
+  CHECK(y[2].shape() == Shape{3, 2});
+  CHECK(testing::ToDoubles(y[2]) == Doubles{0, 3, 1, 4, 2, 5});
+  CHECK(BuildError({{DType::kFloat32, {2}}}, [](auto in) {
+          Unstack(in[0], 1);
+          return Value();
+        }) == "Unstack: float32[2] has no axis 1");
+}
+
+TEST_CASE("ZerosLike") {
+  const Tensor y = RunOnCpu({Numbered({2, 3}, DType::kInt64)},
+                            [](absl::Span<const Value> in) { return std::vector<Value>{ZerosLike(in[0])}; })[0];
+  CHECK(y.type() == TensorType{DType::kInt64, {2, 3}});
+  CHECK(testing::ToDoubles(y) == Doubles(6, 0));
+}
+
+}  // namespace
+}  // namespace official::compute

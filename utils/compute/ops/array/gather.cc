@@ -1,0 +1,87 @@
+// Gather, its gradient IndexedSlices, and OneHot.
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+
+namespace official::compute {
+namespace {
+
+absl::StatusOr<std::vector<TensorType>> InferGather(const InferContext& c) {
+  if (c.num_inputs() != 2 || c.shape(0).rank() < 1) return c.Error("needs params of rank 1 or more and indices");
+  if (c.dtype(1) != DType::kInt32) return c.Error("needs int32 indices");
+  std::vector<int64_t> dims(c.shape(1).dims().begin(), c.shape(1).dims().end());
+  const absl::Span<const int64_t> row = c.shape(0).dims().subspan(1);
+  dims.insert(dims.end(), row.begin(), row.end());
+  return std::vector<TensorType>{{c.dtype(0), Shape(dims)}};
+}
+
+std::vector<Value> GatherGradient(const Node& node, absl::Span<const Value> dy) {
+  const Value params = node.input(0), indices = node.input(1);
+  if (!IsFloating(params.dtype())) return {Value(), Value()};
+  const int64_t n = indices.shape().num_elements();
+  std::vector<int64_t> rows(params.shape().dims().begin(), params.shape().dims().end());
+  rows[0] = n;
+  return {IndexedSlices(Reshape(indices, {n}), Reshape(dy[0], std::move(rows)), params.shape()), Value()};
+}
+
+absl::StatusOr<std::vector<TensorType>> InferIndexedSlices(const InferContext& c) {
+  const Shape dense(c.attrs.GetInts("shape"));
+  if (c.num_inputs() != 2 || c.dtype(0) != DType::kInt32 || c.shape(0).rank() != 1) {
+    return c.Error("needs int32 indices [n] and rows");
+  }
+  Shape rows = dense;
+  if (dense.rank() >= 1) rows.set_dim(0, c.shape(0).dim(0));
+  if (dense.rank() < 1 || c.shape(1) != rows || (c.dtype(1) != DType::kFloat32 && c.dtype(1) != DType::kBFloat16)) {
+    return c.Error(absl::StrCat("needs one float32 or bfloat16 row of ", dense.ToString(), " for each index"));
+  }
+  return std::vector<TensorType>{{c.dtype(1), dense}};
+}
+
+absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
+  if (c.num_inputs() != 1 || (c.dtype(0) != DType::kInt32 && c.dtype(0) != DType::kInt64)) {
+    return c.Error("needs int32 or int64 indices");
+  }
+  const int64_t depth = c.attrs.GetInt("depth");
+  if (depth < 0) return c.Error(absl::StrCat("needs a depth of at least 0, got ", depth));
+  const DType dtype = c.attrs.Get<DType>("dtype");
+  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return c.Error("makes float32 or bfloat16");
+  std::vector<int64_t> dims(c.shape(0).dims().begin(), c.shape(0).dims().end());
+  dims.push_back(depth);
+  return std::vector<TensorType>{{dtype, Shape(dims)}};
+}
+
+const bool registered = [] {
+  RegisterOp({.name = "Gather", .infer = InferGather, .gradient = GatherGradient});
+  RegisterOp({.name = "IndexedSlices",
+              .infer = InferIndexedSlices,
+              .gradient =
+                  [](const Node& node, absl::Span<const Value> dy) {
+                    return std::vector<Value>{Value(), Gather(dy[0], node.input(0))};
+                  },
+              .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = "OneHot", .infer = InferOneHot});
+  return true;
+}();
+
+}  // namespace
+
+Value Gather(Value params, Value indices) { return Apply("Gather", {params, indices}); }
+
+Value IndexedSlices(Value indices, Value rows, const Shape& dense_shape) {
+  return Apply("IndexedSlices", {indices, rows},
+               Attrs{{"shape", std::vector<int64_t>(dense_shape.dims().begin(), dense_shape.dims().end())}});
+}
+
+Value OneHot(Value indices, int64_t depth, DType dtype) {
+  return Apply("OneHot", {indices}, Attrs{{"depth", depth}, {"dtype", dtype}});
+}
+
+Value ZerosLike(Value x) {
+  if (!x) return x;
+  const absl::Span<const int64_t> dims = x.shape().dims();
+  return Apply("BroadcastTo", {x.graph()->Constant(Tensor(x.dtype(), {}))},
+               Attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+}
+
+}  // namespace official::compute

@@ -1,0 +1,138 @@
+// CPU kernels of Gather, IndexedSlices and OneHot.
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/array/all_types.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+namespace {
+
+constexpr int64_t kGrainBytes = 65536;
+
+int64_t Grain(int64_t row_bytes) { return std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, row_bytes)); }
+
+absl::Status CheckIndices(const int32_t* indices, int64_t n, int64_t limit) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (indices[i] >= 0 && indices[i] < limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("index ", indices[i], " at position ", i, " is outside [0, ", limit, ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
+  const TensorType& params = spec.input(0);
+  const int64_t limit = params.shape.dim(0), n = spec.input(1).shape.num_elements();
+  const int64_t row_bytes = params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
+  return Kernel{[=](const KernelArgs& args) {
+    const int32_t* indices = args.input<int32_t>(1);
+    RETURN_IF_ERROR(CheckIndices(indices, n, limit));
+    ParallelFor(n, Grain(row_bytes), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::memcpy(args.output<char>(0) + i * row_bytes, args.input<char>(0) + indices[i] * row_bytes, row_bytes);
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+// The positions of each index, in ascending order, as linked lists: first[v] is the first position of index v and
+// next[i] the position behind position i; -1 ends a list.
+void LinkPositions(const int32_t* indices, int32_t n, int32_t* first, int64_t limit, int32_t* next) {
+  std::fill_n(first, limit, -1);
+  for (int32_t i = n; i-- > 0;) {
+    next[i] = first[indices[i]];
+    first[indices[i]] = i;
+  }
+}
+
+// y = the sum of the rows [..., width] on the list that starts at `position`, in float, whatever T.
+template <typename T>
+void SumRows(const T* rows, int64_t width, const int32_t* next, int32_t position, T* y) {
+  constexpr int64_t kTile = 1024;
+  for (int64_t begin = 0; begin < width; begin += kTile) {
+    const int64_t n = std::min(kTile, width - begin);
+    WithSimd([=] {
+      float sum[kTile];
+      std::fill_n(sum, n, 0.0f);
+      for (int32_t p = position; p >= 0; p = next[p]) {
+        const T* row = rows + p * width + begin;
+        for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<float>(row[j]);
+      }
+      for (int64_t j = 0; j < n; ++j) y[begin + j] = T(sum[j]);
+    });
+  }
+}
+
+// Every row of the result is written once, by one thread, and summed in the order of positions: the same bits on any
+// number of threads.
+template <typename T>
+Kernel MakeIndexedSlicesOf(const KernelSpec& spec) {
+  const Shape& dense = spec.output(0).shape;
+  const int64_t limit = dense.dim(0), width = dense.Product(1, dense.rank());
+  const auto n = static_cast<int32_t>(spec.input(0).shape.num_elements());
+  const auto run = [=](const KernelArgs& args) {
+    const int32_t* indices = args.input<int32_t>(0);
+    RETURN_IF_ERROR(CheckIndices(indices, n, limit));
+    int32_t* const first = static_cast<int32_t*>(args.scratch);
+    int32_t* const next = first + limit;
+    LinkPositions(indices, n, first, limit, next);
+    ParallelFor(limit, Grain(width * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
+      for (int64_t v = begin; v < end; ++v) {
+        T* const row = args.output<T>(0) + v * width;
+        if (first[v] < 0) {
+          std::memset(static_cast<void*>(row), 0, width * sizeof(T));
+        } else {
+          SumRows(args.input<T>(1), width, next, first[v], row);
+        }
+      }
+    });
+    return absl::OkStatus();
+  };
+  return {.run = run, .scratch_bytes = (limit + n) * static_cast<int64_t>(sizeof(int32_t))};
+}
+
+absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
+  return spec.input(1).dtype == DType::kFloat32 ? MakeIndexedSlicesOf<float>(spec)
+                                                : MakeIndexedSlicesOf<BFloat16>(spec);
+}
+
+template <typename Index, typename T>
+Kernel MakeOneHotOf(const KernelSpec& spec) {
+  const int64_t n = spec.input(0).shape.num_elements(), depth = spec.output(0).shape.dim(-1);
+  return {[=](const KernelArgs& args) {
+    ParallelFor(n, Grain(depth * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
+      T* const y = args.output<T>(0);
+      std::fill(y + begin * depth, y + end * depth, T(0.0f));
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t index = args.input<Index>(0)[i];
+        if (index >= 0 && index < depth) y[i * depth + index] = T(1.0f);
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
+  const bool narrow = spec.output(0).dtype == DType::kBFloat16;
+  if (spec.input(0).dtype == DType::kInt32) {
+    return narrow ? MakeOneHotOf<int32_t, BFloat16>(spec) : MakeOneHotOf<int32_t, float>(spec);
+  }
+  return narrow ? MakeOneHotOf<int64_t, BFloat16>(spec) : MakeOneHotOf<int64_t, float>(spec);
+}
+
+const bool registered = [] {
+  RegisterKernel({.op = "Gather", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeGather});
+  RegisterKernel({.op = "IndexedSlices", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  RegisterKernel({.op = "OneHot", .device_kind = "cpu", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
+  return true;
+}();
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,164 @@
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+using testing::OpCase;
+using testing::RandomInts;
+using testing::RandomTensor;
+using testing::RunOnCpu;
+
+TEST_CASE("Gather, values and gradients") {
+  const int64_t width = GENERATE(1, 5, 64);
+  const OpCase test{.op = "Gather",
+                    .inputs = {RandomTensor({6, width}, 1), RandomInts({3, 4}, 2, 6)},
+                    .build = [](absl::Span<const Value> in) { return std::vector<Value>{Gather(in[0], in[1])}; },
+                    .reference =
+                        [=](const std::vector<Doubles>& in) {
+                          Doubles y;
+                          for (const double index : in[1]) {
+                            for (int64_t j = 0; j < width; ++j)
+                              y.push_back(in[0][static_cast<int64_t>(index) * width + j]);
+                          }
+                          return std::vector<Doubles>{y};
+                        }};
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("Gather of scalars, of integers and of nothing") {
+  const std::vector<Tensor> y =
+      RunOnCpu({Tensor::Of<int64_t>({3}, {10, 20, 30}), Tensor::Of<int32_t>({}, {2}), Tensor(DType::kInt32, {0})},
+               [](absl::Span<const Value> in) {
+                 return std::vector<Value>{Gather(in[0], in[1]), Gather(in[0], in[2])};
+               });
+  CHECK(y[0].scalar<int64_t>() == 30);
+  CHECK(y[1].shape() == Shape{0});
+}
+
+OpCase IndexedSlicesCase(int64_t n, int64_t rows, int64_t width) {
+  return {.op = "IndexedSlices",
+          .inputs = {RandomInts({n}, 3, static_cast<int>(rows)), RandomTensor({n, width}, 4)},
+          .build =
+              [=](absl::Span<const Value> in) {
+                return std::vector<Value>{IndexedSlices(in[0], in[1], {rows, width})};
+              },
+          .reference =
+              [=](const std::vector<Doubles>& in) {
+                Doubles dense(rows * width, 0);
+                for (int64_t i = 0; i < n * width; ++i) {
+                  dense[static_cast<int64_t>(in[0][i / width]) * width + i % width] += in[1][i];
+                }
+                return std::vector<Doubles>{dense};
+              }};
+}
+
+TEST_CASE("IndexedSlices, values and gradients") {
+  testing::CheckForward(IndexedSlicesCase(9, 4, 3));
+  testing::CheckGradients(IndexedSlicesCase(9, 4, 3));
+  testing::CheckForward(IndexedSlicesCase(200, 300, 1500));
+  testing::CheckForward(IndexedSlicesCase(1, 1, 1));
+}
+
+// 1 + 1/256 is lost in bfloat16; a sum kept in bfloat16 would stay at 1.
+TEST_CASE("IndexedSlices sums bfloat16 rows in float") {
+  const Tensor rows =
+      Tensor::Of<float>({5, 1}, {1, 1.0f / 256, 1.0f / 256, 1.0f / 256, 1.0f / 256}).CastTo(DType::kBFloat16);
+  const Tensor y = RunOnCpu({Tensor(DType::kInt32, {5}), rows}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{IndexedSlices(in[0], in[1], {2, 1})};
+  })[0];
+  CHECK(testing::ToDoubles(y) == Doubles{1 + 1.0 / 64, 0});
+}
+
+TEST_CASE("IndexedSlices does not depend on the number of threads") {
+  const OpCase test = IndexedSlicesCase(3000, 50, 40);
+  const auto run = [&](int num_threads) {
+    Graph graph;
+    const Value indices = graph.Input("indices", test.inputs[0].type()),
+                rows = graph.Input("rows", test.inputs[1].type());
+    const auto device = MakeDevice("cpu", {.num_threads = num_threads}).value();
+    return Evaluate(graph, {{indices, rows}, {IndexedSlices(indices, rows, {50, 40})}, {}}, test.inputs, *device)
+        .value()[0];
+  };
+  const Tensor one = run(1), three = run(3);
+  CHECK(std::memcmp(one.raw_data(), three.raw_data(), one.num_bytes()) == 0);
+}
+
+TEST_CASE("The gradients of several lookups in one table are one IndexedSlices") {
+  Graph graph;
+  const Value table = graph.Input("table", {DType::kFloat32, {4, 2}});
+  const Value a = graph.Constant(Tensor::Of<int32_t>({2}, {1, 1})),
+              b = graph.Constant(Tensor::Of<int32_t>({1, 2}, {3, 1}));
+  const Value both = Concat({Gather(table, a), Reshape(Gather(table, b), {2, 2})}, 0);
+  const Value gradient = Gradients(both, {table})[0];
+  CHECK(gradient.node()->Is("IndexedSlices"));
+  CHECK(gradient.node()->input(0).shape() == Shape{4});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const Tensor dense = Evaluate(graph, {{table}, {gradient}, {}}, {RandomTensor({4, 2}, 1)}, *device).value()[0];
+  CHECK(testing::ToDoubles(dense) == Doubles{0, 0, 3, 3, 0, 0, 1, 1});
+}
+
+absl::Status RunStatus(const std::vector<Tensor>& inputs, const std::function<Value(absl::Span<const Value>)>& build) {
+  Graph graph;
+  GraphRoots roots;
+  for (const Tensor& t : inputs) roots.feeds.push_back(graph.Input("x", t.type()));
+  roots.fetches = {build(roots.feeds)};
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  return Evaluate(graph, roots, inputs, *device).status();
+}
+
+TEST_CASE("An index outside the table is an error that names it") {
+  const int32_t bad = GENERATE(-1, 5, 70000);
+  const Tensor table(DType::kFloat32, {5, 2}), indices = Tensor::Of<int32_t>({3}, {0, bad, 4});
+  const std::string text = "index " + std::to_string(bad) + " at position 1 is outside [0, 5)";
+  const absl::Status gather = RunStatus({table, indices}, [](auto in) { return Gather(in[0], in[1]); });
+  CHECK(absl::IsInvalidArgument(gather));
+  CHECK(gather.message() == "Gather: " + text);
+  const absl::Status slices = RunStatus({indices, Tensor(DType::kFloat32, {3, 2})}, [](auto in) {
+    return IndexedSlices(in[0], in[1], {5, 2});
+  });
+  CHECK(slices.message() == "IndexedSlices: " + text);
+}
+
+// As TensorFlow 2.15 gives.
+TEST_CASE("OneHot") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const Tensor y = RunOnCpu({Tensor::Of<int32_t>({2, 2}, {0, 5, -1, 2})},
+                            [&](absl::Span<const Value> in) { return std::vector<Value>{OneHot(in[0], 3, dtype)}; })[0];
+  CHECK(y.type() == TensorType{dtype, {2, 2, 3}});
+  CHECK(testing::ToDoubles(y) == Doubles{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1});
+  const Tensor wide = RunOnCpu({Tensor::Of<int64_t>({2}, {1, int64_t{1} << 32})}, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{OneHot(in[0], 2, dtype)};
+  })[0];
+  CHECK(testing::ToDoubles(wide) == Doubles{0, 1, 0, 0});
+}
+
+TEST_CASE("What does not fit is refused while building") {
+  const auto message = [](const std::vector<TensorType>& inputs,
+                          const std::function<Value(absl::Span<const Value>)>& f) {
+    return std::string(
+        testing::BuildStatus(inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{f(in)}; }).message());
+  };
+  const TensorType f = {DType::kFloat32, {5, 2}}, i = {DType::kInt32, {3}}, l = {DType::kInt64, {3}};
+  CHECK(message({f, l}, [](auto in) { return Gather(in[0], in[1]); }) ==
+        "Gather: needs int32 indices; inputs are float32[5,2], int64[3]");
+  CHECK(message({i, f},
+                [](auto in) {
+                  return IndexedSlices(in[0], in[1], {9, 2});
+                }) ==
+        "IndexedSlices: needs one float32 or bfloat16 row of [9,2] for each index; inputs are int32[3], float32[5,2]");
+  CHECK(message({f}, [](auto in) { return OneHot(in[0], 2); }) ==
+        "OneHot: needs int32 or int64 indices; inputs are float32[5,2]");
+  CHECK(message({i}, [](auto in) { return OneHot(in[0], 2, DType::kInt32); }) ==
+        "OneHot: makes float32 or bfloat16; inputs are int32[3]");
+}
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,139 @@
+// CPU kernel of Transpose. Dimensions that stay neighbours are merged. What is left is copied in runs if the innermost
+// dimension stays innermost, else in square blocks, so that both sides use whole cache lines.
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/ops/array/all_types.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+namespace {
+
+constexpr int64_t kBlock = 32;
+constexpr int64_t kGrainBytes = 65536;
+
+struct Dim {
+  int64_t size;
+  int64_t from, to;  // strides in elements
+};
+
+// The dimensions of the output, outermost first, without those of size 1; at least one.
+std::vector<Dim> MergedDims(const Shape& input, const std::vector<int64_t>& perm) {
+  std::vector<Dim> dims;
+  for (const int64_t p : perm) {
+    const int d = static_cast<int>(p);
+    const Dim dim{input.dim(d), input.Product(d + 1, input.rank()), 0};
+    if (dim.size == 1) continue;
+    if (!dims.empty() && dims.back().from == dim.size * dim.from) {
+      dims.back().size *= dim.size;
+      dims.back().from = dim.from;
+    } else {
+      dims.push_back(dim);
+    }
+  }
+  if (dims.empty()) dims.push_back({1, 1, 1});
+  int64_t stride = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    dims[i].to = stride;
+    stride *= dims[i].size;
+  }
+  return dims;
+}
+
+// Elements by which the copy number `index` over `dims` starts behind the first one.
+struct Offsets {
+  int64_t from = 0, to = 0;
+};
+Offsets OffsetsOf(const std::vector<Dim>& dims, int64_t index) {
+  Offsets offsets;
+  for (size_t i = dims.size(); i-- > 0;) {
+    offsets.from += index % dims[i].size * dims[i].from;
+    offsets.to += index % dims[i].size * dims[i].to;
+    index /= dims[i].size;
+  }
+  return offsets;
+}
+
+int64_t CountOf(const std::vector<Dim>& dims) {
+  int64_t count = 1;
+  for (const Dim& d : dims) count *= d.size;
+  return count;
+}
+
+// The innermost dimension stays innermost.
+template <typename T>
+void CopyRuns(const T* from, T* to, const std::vector<Dim>& outer, int64_t run) {
+  const int64_t run_bytes = run * static_cast<int64_t>(sizeof(T));
+  ParallelFor(CountOf(outer), std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, run_bytes)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const Offsets at = OffsetsOf(outer, i);
+                  std::memcpy(to + at.to, from + at.from, run_bytes);
+                }
+              });
+}
+
+// `row` is innermost in the input, `column` in the output.
+template <typename T>
+void CopyBlocks(const T* from, T* to, const std::vector<Dim>& outer, const Dim& row, const Dim& column) {
+  const int64_t row_blocks = (row.size + kBlock - 1) / kBlock, column_blocks = (column.size + kBlock - 1) / kBlock;
+  constexpr int64_t kBlockBytes = kBlock * kBlock * static_cast<int64_t>(sizeof(T));
+  ParallelFor(CountOf(outer) * row_blocks * column_blocks, kGrainBytes / kBlockBytes, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Offsets at = OffsetsOf(outer, i / column_blocks / row_blocks);
+      const int64_t first_row = i / column_blocks % row_blocks * kBlock, first_column = i % column_blocks * kBlock;
+      const int64_t last_row = std::min(row.size, first_row + kBlock);
+      const int64_t last_column = std::min(column.size, first_column + kBlock);
+      for (int64_t r = first_row; r < last_row; ++r) {
+        for (int64_t c = first_column; c < last_column; ++c) {
+          to[at.to + r * row.to + c] = from[at.from + r + c * column.from];
+        }
+      }
+    }
+  });
+}
+
+template <typename T>
+Kernel MakeTyped(std::vector<Dim> dims) {
+  const Dim column = dims.back();
+  dims.pop_back();
+  if (column.from == 1) {
+    return {[dims, column](const KernelArgs& args) {
+      CopyRuns(args.input<T>(0), args.output<T>(0), dims, column.size);
+      return absl::OkStatus();
+    }};
+  }
+  const auto innermost = std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return d.from == 1; });
+  const Dim row = *innermost;
+  dims.erase(innermost);
+  return {[dims, row, column](const KernelArgs& args) {
+    CopyBlocks(args.input<T>(0), args.output<T>(0), dims, row, column);
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<Kernel> MakeTranspose(const KernelSpec& spec) {
+  if (spec.input(0).shape.num_elements() == 0) {
+    return Kernel{[](const KernelArgs&) { return absl::OkStatus(); }};
+  }
+  const std::vector<Dim> dims = MergedDims(spec.input(0).shape, spec.attrs().GetInts("perm"));
+  switch (SizeOf(spec.input(0).dtype)) {
+    case 1:
+      return MakeTyped<uint8_t>(dims);
+    case 2:
+      return MakeTyped<uint16_t>(dims);
+    case 4:
+      return MakeTyped<uint32_t>(dims);
+    default:
+      return MakeTyped<uint64_t>(dims);
+  }
+}
+
+const bool registered =
+    RegisterKernel({.op = "Transpose", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeTranspose});
+
+}  // namespace
+}  // namespace official::compute
