@@ -1,0 +1,236 @@
+// The whole of mnist_main but for its command line, on a small data set.
+
+#include "official/mnist/mnist_run.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/random.h"
+#include "utils/files/files.h"
+#include "utils/train/checkpoint/bundle.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+namespace official::mnist {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+
+std::string NewDirectory(const std::string& name) {
+  static int counter = 0;
+  const char* root = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(root ? root : "/tmp", "/", name, "-", getpid(), "-", ++counter);
+}
+
+std::string BigEndian(uint32_t v) {
+  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8), static_cast<char>(v)};
+}
+
+// IDX files of n images: a bright bar whose column is the label's, in noise.
+void WriteDigits(const std::string& directory, const std::string& prefix, int n) {
+  std::filesystem::create_directories(directory);
+  std::ofstream images(absl::StrCat(directory, "/", prefix, "-images-idx3-ubyte"), std::ios::binary);
+  std::ofstream labels(absl::StrCat(directory, "/", prefix, "-labels-idx1-ubyte"), std::ios::binary);
+  images << BigEndian(0x803) << BigEndian(n) << BigEndian(28) << BigEndian(28);
+  labels << BigEndian(0x801) << BigEndian(n);
+  for (int i = 0; i < n; ++i) {
+    const int label = i % 10;
+    labels.put(static_cast<char>(label));
+    for (int p = 0; p < 28 * 28; ++p) {
+      const bool bar = (p % 28) / 2 == label + 1;
+      const uint32_t noise = compute::Philox(7, i, p)[0] % 64;
+      images.put(static_cast<char>(bar ? 255 - noise : noise));
+    }
+  }
+}
+
+MnistConfig SmallConfig(int train_examples = 250, int test_examples = 60) {
+  MnistConfig config;
+  config.base.data_dir = NewDirectory("data");
+  config.base.data_dir_given = true;
+  config.base.model_dir = NewDirectory("model");
+  config.base.train_epochs = 1;
+  config.base.epochs_between_evals = 1;
+  config.base.batch_size = 100;
+  config.base.num_gpus = 0;
+  config.base.hooks = {"LoggingTensorHook"};
+  config.base.seed = 1;
+  config.base.shuffle = true;
+  config.base.save_checkpoints_secs = 600;
+  config.base.keep_checkpoint_max = 5;
+  config.base.log_every_n_steps = 100;
+  config.base.log_format = "simple";
+  config.base.output = "json";
+  config.performance.num_parallel_calls = 1;
+  WriteDigits(config.base.data_dir, "train", train_examples);
+  WriteDigits(config.base.data_dir, "t10k", test_examples);
+  return config;
+}
+
+std::string Run(const MnistConfig& config) {
+  std::ostringstream out;
+  const absl::Status status = RunMnist(config, out);
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  return out.str();
+}
+
+absl::Status RunStatus(const MnistConfig& config) {
+  std::ostringstream out;
+  return RunMnist(config, out);
+}
+
+std::unique_ptr<train::BundleReader> Checkpoint(const MnistConfig& config) {
+  return train::FindLatestCheckpoint(config.base.model_dir).value().reader;
+}
+
+bool SameBytes(const Tensor& a, const Tensor& b) {
+  return a.type() == b.type() && std::memcmp(a.raw_data(), b.raw_data(), a.num_bytes()) == 0;
+}
+
+TEST_CASE("Training learns, evaluates and leaves TensorFlow's files") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 8;
+  config.base.epochs_between_evals = 3;  // 3, 3 and the 2 that are left
+  config.model.learning_rate = 1e-3;
+  const std::string out = Run(config);
+  CHECK(std::count(out.begin(), out.end(), '\n') == 3);
+  CHECK_THAT(out, Contains("\"global_step\": 24"));  // 250 examples are 3 batches
+  CHECK_THAT(out.substr(out.rfind("{")), Contains("\"accuracy\": 1.0"));
+
+  const auto checkpoint = Checkpoint(config);
+  CHECK(checkpoint->Read("global_step")->scalar<int64_t>() == 24);
+  for (const char* name :
+       {"conv2d/kernel", "conv2d_1/bias", "dense/kernel/Adam", "dense_1/bias/Adam_1", "beta1_power"}) {
+    CHECK(checkpoint->Find(name).has_value());
+  }
+  CHECK(checkpoint->Find("conv2d_1/kernel")->shape == compute::Shape({5, 5, 32, 64}));
+  CHECK(checkpoint->Find("dense/kernel")->shape == compute::Shape({3136, 1024}));
+  for (const char* file : {"metric.log", "benchmark_run.log", "checkpoint", "eval"}) {
+    CHECK(files::Exists(config.base.model_dir + "/" + file));
+  }
+}
+
+TEST_CASE("A run in two parts ends with the bits of one run, and a finished one has nothing to do") {
+  MnistConfig whole = SmallConfig();
+  whole.base.train_epochs = 3;
+  Run(whole);
+  MnistConfig parts = whole;
+  parts.base.model_dir = NewDirectory("model");
+  parts.performance.max_train_steps = 4;  // in the middle of the second epoch
+  Run(parts);
+  parts.performance.max_train_steps.reset();
+  Run(parts);
+  const auto a = Checkpoint(whole), b = Checkpoint(parts);
+  for (const train::BundleTensor& tensor : a->ListTensors()) {
+    if (!tensor.dtype) continue;
+    INFO(tensor.name);
+    CHECK(SameBytes(a->Read(tensor.name).value(), b->Read(tensor.name).value()));
+  }
+  CHECK(Run(parts).empty());
+}
+
+TEST_CASE("bfloat16 trains too") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 8;
+  config.base.epochs_between_evals = 8;
+  config.model.learning_rate = 1e-3;
+  config.performance.dtype = DType::kBFloat16;
+  CHECK_THAT(Run(config), Contains("\"accuracy\": 1.0"));
+  CHECK(Checkpoint(config)->Find("dense/kernel")->dtype == DType::kFloat32);
+}
+
+// By the spec: every label is 0, so training is right at once.
+TEST_CASE("Synthetic data") {
+  MnistConfig config = SmallConfig();
+  config.performance.use_synthetic_data = true;
+  config.performance.max_train_steps = 20;
+  config.model.learning_rate = 1e-3;
+  CHECK_THAT(Run(config), Contains("\"accuracy\": 1.0"));
+}
+
+TEST_CASE("Prediction and export need a trained model, and give classes and probabilities") {
+  MnistConfig config = SmallConfig();
+  const std::string images = config.base.data_dir + "/t10k-images-idx3-ubyte";
+  MnistConfig predict = config;
+  predict.predict = {images};
+  CHECK(absl::IsNotFound(RunStatus(predict)));
+
+  config.base.train_epochs = 8;
+  config.base.epochs_between_evals = 8;
+  config.model.learning_rate = 1e-3;
+  config.base.export_dir = NewDirectory("export");
+  Run(config);
+  const std::string out = Run(predict);
+  CHECK(std::count(out.begin(), out.end(), '\n') == 60);
+  CHECK_THAT(out, Contains("\"index\": 7, \"class\": 7, \"probabilities\": ["));
+  CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
+}
+
+TEST_CASE("Bad input is one clear error") {
+  MnistConfig config = SmallConfig();
+  SECTION("a batch that no machine holds: what would fit") {
+    config.base.batch_size = 1000000000;
+    const absl::Status status = RunStatus(config);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Contains("--batch_size=1000000000 needs") && Contains("would fit"));
+    CHECK(!files::Exists(config.base.model_dir + "/metric.log"));
+  }
+  SECTION("more GPUs than there are") {
+    config.base.num_gpus = 4;
+    const absl::Status status = RunStatus(config);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(!files::Exists(config.base.model_dir));
+  }
+  SECTION("float16 on the CPU") {
+    config.performance.dtype = DType::kFloat16;
+    CHECK(absl::IsInvalidArgument(RunStatus(config)));
+  }
+  SECTION("a model_dir of another data set") {
+    Run(config);
+    config.performance.use_synthetic_data = true;
+    const absl::Status status = RunStatus(config);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Contains("holds a run on MNIST"));
+  }
+  SECTION("a checkpoint of another model") {
+    std::filesystem::create_directories(config.base.model_dir);
+    auto saver = train::CheckpointSaver::Open(config.base.model_dir, 5).value();
+    REQUIRE(saver
+                ->Save(3, {{"resnet_model/conv2d/kernel", Tensor(DType::kFloat32, {3, 3, 3, 16})},
+                           {"dense/bias", Tensor(DType::kFloat32, {7})},
+                           {"global_step", Tensor::Scalar<int64_t>(3)}})
+                .ok());
+    const absl::Status status = RunStatus(config);
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()), Contains("lacks") && Contains("conv2d/kernel") &&
+                                                  Contains("dense/bias (float32[7]") && Contains("more"));
+  }
+  SECTION("a damaged checkpoint, and no other") {
+    Run(config);
+    for (const auto& entry : std::filesystem::directory_iterator(config.base.model_dir)) {
+      if (entry.path().extension() == ".index") std::filesystem::resize_file(entry.path(), 20);
+    }
+    CHECK(absl::IsDataLoss(RunStatus(config)));
+  }
+  SECTION("a model_dir that is a file") {
+    std::ofstream(config.base.model_dir) << "x";
+    CHECK(!RunStatus(config).ok());
+  }
+  SECTION("images and labels that differ in number") {
+    std::filesystem::copy_file(config.base.data_dir + "/t10k-labels-idx1-ubyte",
+                               config.base.data_dir + "/train-labels-idx1-ubyte",
+                               std::filesystem::copy_options::overwrite_existing);
+    CHECK(absl::IsDataLoss(RunStatus(config)));
+  }
+}
+
+}  // namespace
+}  // namespace official::mnist

@@ -1,0 +1,284 @@
+#include "utils/train/estimator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/logs/log.h"
+
+namespace official::train {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+
+// Our own state in a checkpoint. TensorFlow's Saver ignores it; a checkpoint without it is TensorFlow's.
+constexpr char kSeed[] = "_run/seed";
+constexpr char kEpoch[] = "_run/epoch";
+constexpr char kIndex[] = "_run/index";
+constexpr char kDataset[] = "_run/dataset";
+constexpr char kRunPrefix[] = "_run/";
+
+bool HasPrefix(absl::string_view name, absl::string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
+
+bool IsSaved(absl::string_view name) { return !HasPrefix(name, kLocalPrefix); }
+
+// The scalar int64 `name` of a bundle, or `missing` if it has none.
+absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& name, int64_t missing) {
+  const std::optional<BundleTensor> found = bundle.Find(name);
+  if (!found) return missing;
+  if (found->dtype != DType::kInt64 || found->shape.rank() != 0) {
+    return absl::DataLossError(absl::StrCat(name, " in the checkpoint is ", found->dtype_name, found->shape.ToString(),
+                                            " instead of int64[]"));
+  }
+  ASSIGN_OR_RETURN(const Tensor tensor, bundle.Read(name));
+  return tensor.scalar<int64_t>();
+}
+
+// At most ten names, and how many more there are.
+std::string Shorten(const std::vector<std::string>& names) {
+  const size_t shown = std::min<size_t>(names.size(), 10);
+  std::string text = absl::StrJoin(names.begin(), names.begin() + shown, ", ");
+  if (names.size() > shown) absl::StrAppend(&text, " and ", names.size() - shown, " more");
+  return text;
+}
+
+// Bytes of memory that can be had without swapping; -1 if the system does not tell.
+int64_t AvailableMemory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  int64_t kilobytes;
+  while (meminfo >> key >> kilobytes) {
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") return kilobytes * 1024;
+  }
+  return -1;
+}
+
+std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
+
+}  // namespace
+
+Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<compute::Device> device)
+    : model_(std::move(model)), config_(std::move(config)), device_(std::move(device)), variables_(*device_) {}
+
+Estimator::~Estimator() = default;
+
+absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, EstimatorConfig config,
+                                                             std::unique_ptr<compute::Device> device) {
+  std::unique_ptr<Estimator> estimator(new Estimator(std::move(model), std::move(config), std::move(device)));
+  RETURN_IF_ERROR(estimator->OpenModelDir());
+  return estimator;
+}
+
+absl::Status Estimator::OpenModelDir() {
+  if (config_.write_model_dir) {
+    ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
+                     CheckpointSaver::Open(config_.model_dir, config_.keep_checkpoint_max));
+    saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
+  }
+  ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(config_.model_dir));
+  if (!latest.note.empty()) {
+    LOG(WARNING) << latest.note;
+  }
+  restored_ = std::move(latest.reader);
+  if (restored_ == nullptr) return absl::OkStatus();
+  if (restored_->Find(kDataset)) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, restored_->ReadStrings(kDataset));
+    if (names.size() == 1 && !config_.dataset.empty() && names[0] != config_.dataset) {
+      return absl::InvalidArgumentError(absl::StrCat("--model_dir=", config_.model_dir, " holds a run on ", names[0],
+                                                     " and this run is on ", config_.dataset,
+                                                     "; choose another --model_dir, or --clean to start afresh there"));
+    }
+  }
+  ASSIGN_OR_RETURN(global_step_, ReadInt(*restored_, kGlobalStep, 0));
+  ASSIGN_OR_RETURN(position_.epoch, ReadInt(*restored_, kEpoch, 0));
+  ASSIGN_OR_RETURN(position_.index, ReadInt(*restored_, kIndex, 0));
+  ASSIGN_OR_RETURN(const int64_t seed, ReadInt(*restored_, kSeed, static_cast<int64_t>(config_.seed)));
+  config_.seed = static_cast<uint64_t>(seed);
+  saved_step_ = global_step_;
+  origin_ = absl::StrCat("resumed from ", latest.prefix);
+  if (!restored_->Find(kEpoch)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
+  return absl::OkStatus();
+}
+
+absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
+  std::vector<compute::VariableSpec> added;
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    if (!variables_.Has(spec.name)) added.push_back(spec);
+  }
+  RETURN_IF_ERROR(variables_.Create(graph, config_.seed));
+  if (restored_ == nullptr) return absl::OkStatus();
+  std::vector<std::string> missing, unlike;
+  for (const compute::VariableSpec& spec : added) {
+    if (!IsSaved(spec.name)) continue;
+    const std::optional<BundleTensor> found = restored_->Find(spec.name);
+    if (!found) {
+      missing.push_back(spec.name);
+    } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
+      unlike.push_back(absl::StrCat(spec.name, " (", found->dtype_name, found->shape.ToString(), ", the model has ",
+                                    spec.type.ToString(), ")"));
+    }
+  }
+  if (!missing.empty() || !unlike.empty()) {
+    std::vector<std::string> surplus;
+    for (const BundleTensor& tensor : restored_->ListTensors()) {
+      if (!variables_.Has(tensor.name) && !HasPrefix(tensor.name, kRunPrefix)) surplus.push_back(tensor.name);
+    }
+    std::string message =
+        absl::StrCat("the checkpoint in ", config_.model_dir, " is not of this model (", model_.name, ")");
+    if (!missing.empty()) absl::StrAppend(&message, "; it lacks ", Shorten(missing));
+    if (!unlike.empty()) absl::StrAppend(&message, "; of other type or shape: ", Shorten(unlike));
+    if (!surplus.empty()) absl::StrAppend(&message, "; it has besides ", Shorten(surplus));
+    absl::StrAppend(&message, "; choose another --model_dir");
+    return absl::DataLossError(message);
+  }
+  for (const compute::VariableSpec& spec : added) {
+    if (!IsSaved(spec.name)) continue;
+    ASSIGN_OR_RETURN(const Tensor value, restored_->Read(spec.name));
+    RETURN_IF_ERROR(variables_.Write(spec.name, value));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Estimator::Compiled*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec,
+                                                           int64_t batch_size) {
+  if (mode == Mode::kPredict && restored_ == nullptr && global_step_ == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
+  }
+  Compiled& compiled = programs_[{mode, batch_size}];
+  if (compiled.program != nullptr) return &compiled;
+  ASSIGN_OR_RETURN(compiled.model, BuildModel(model_, mode, config_.dtype, spec, batch_size));
+  RETURN_IF_ERROR(PrepareVariables(*compiled.model.graph));
+  ASSIGN_OR_RETURN(compiled.program,
+                   compute::Program::Compile(*compiled.model.graph, compiled.model.roots, *device_, variables_));
+  return &compiled;
+}
+
+absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size) {
+  // Below this the answer is always yes, and the question costs start-up time.
+  constexpr int64_t kSmall = 4096;
+  const int64_t available = AvailableMemory();
+  if (batch_size <= kSmall || available < 0) return absl::OkStatus();
+  // The arena of a program grows with the batch; two small programs tell by how much. Variables do not.
+  int64_t bytes[2];
+  const int64_t sizes[2] = {16, 32};
+  for (int i = 0; i < 2; ++i) {
+    ASSIGN_OR_RETURN(const BuiltModel built, BuildModel(model_, Mode::kTrain, config_.dtype, spec, sizes[i]));
+    compute::VariableStore scratch(*device_);
+    RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
+    ASSIGN_OR_RETURN(const auto program, compute::Program::Compile(*built.graph, built.roots, *device_, scratch));
+    bytes[i] = program->arena_bytes();
+  }
+  double input_bytes = 0;
+  for (const auto* leaves : {&spec.features, &spec.labels}) {
+    for (const data::Leaf& leaf : *leaves) input_bytes += static_cast<double>(leaf.type.num_bytes());
+  }
+  // The input pipeline holds a few batches: one in use, the others read ahead.
+  const double per_example = static_cast<double>(bytes[1] - bytes[0]) / (sizes[1] - sizes[0]) + 4 * input_bytes;
+  const double fixed = static_cast<double>(bytes[0]) - sizes[0] * (per_example - 4 * input_bytes);
+  const double needed = fixed + per_example * static_cast<double>(batch_size);
+  if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();
+  const auto fits = static_cast<int64_t>((0.9 * static_cast<double>(available) - fixed) / per_example);
+  return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed),
+                                                 " of memory and ", Gigabytes(static_cast<double>(available)),
+                                                 " are free; at most --batch_size=", fits, " would fit"));
+}
+
+absl::Status Estimator::ResetMetrics(const Compiled& compiled) {
+  for (const compute::VariableSpec& spec : compiled.model.graph->variables()) {
+    if (!IsSaved(spec.name)) RETURN_IF_ERROR(variables_.Write(spec.name, Tensor(spec.type)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EventWriter*> Estimator::TrainEvents() {
+  if (train_events_ == nullptr) {
+    ASSIGN_OR_RETURN(train_events_, EventWriter::Open(config_.model_dir));
+    if (!config_.flags_text.empty()) {
+      // Indented lines are Markdown for text that stays as it is.
+      const std::string text = absl::StrCat("    ", absl::StrReplaceAll(config_.flags_text, {{"\n", "\n    "}}));
+      RETURN_IF_ERROR(train_events_->AddText(global_step_, "flags", text));
+    }
+  }
+  return train_events_.get();
+}
+
+absl::Status Estimator::SaveCheckpoint() {
+  if (saved_step_ == global_step_) return absl::OkStatus();
+  CheckpointContent content;
+  for (const compute::VariableSpec& spec : variables_.specs()) {
+    if (!IsSaved(spec.name)) continue;
+    ASSIGN_OR_RETURN(content.tensors[spec.name], variables_.Read(spec.name));
+  }
+  content.tensors[kSeed] = Tensor::Scalar(static_cast<int64_t>(config_.seed));
+  content.tensors[kEpoch] = Tensor::Scalar(position_.epoch);
+  content.tensors[kIndex] = Tensor::Scalar(position_.index);
+  content.strings[kDataset] = config_.dataset;
+  RETURN_IF_ERROR(saver_->Save(global_step_, std::move(content)));
+  saved_step_ = global_step_;
+  ASSIGN_OR_RETURN(EventWriter* const events, TrainEvents());
+  return events->AddSessionLog(global_step_, EventWriter::SessionStatus::kCheckpoint,
+                               files::JoinPath(config_.model_dir, "model.ckpt"));
+}
+
+absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
+  ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
+  double loss_sum = 0;
+  int64_t batches = 0;
+  Compiled* compiled = nullptr;
+  while (!max_steps || batches < *max_steps) {
+    ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
+    if (!batch) break;
+    const bool first = compiled == nullptr;
+    ASSIGN_OR_RETURN(compiled, ProgramFor(Mode::kEval, source->spec(), batch->num_examples));
+    if (first) RETURN_IF_ERROR(ResetMetrics(*compiled));
+    std::vector<Tensor> feeds(batch->features.begin(), batch->features.end());
+    feeds.insert(feeds.end(), batch->labels.begin(), batch->labels.end());
+    RETURN_IF_ERROR(compiled->program->Run(feeds));
+    ASSIGN_OR_RETURN(const Tensor loss, compiled->program->Fetch(0));
+    loss_sum += loss.scalar<float>();
+    ++batches;
+  }
+  if (compiled == nullptr) return absl::DataLossError("there is nothing to evaluate on: the data set is empty");
+
+  EvalResults results = {{"loss", static_cast<float>(loss_sum / batches)}};
+  for (const auto& metric : compiled->model.metrics) {
+    ASSIGN_OR_RETURN(const double value, MetricValue(*compiled->program, metric));
+    results.emplace_back(metric.name, static_cast<float>(value));
+  }
+  std::sort(results.begin(), results.end());
+  if (eval_events_ == nullptr) {
+    ASSIGN_OR_RETURN(eval_events_, EventWriter::Open(files::JoinPath(config_.model_dir, "eval")));
+  }
+  RETURN_IF_ERROR(
+      eval_events_->AddScalars(global_step_, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
+  RETURN_IF_ERROR(eval_events_->Flush());
+  results.emplace_back("global_step", global_step_);
+  std::sort(results.begin(), results.end());
+  LOG(INFO) << "Saving dict for global step " << global_step_ << ": "
+            << absl::StrJoin(results, ", ",
+                             [](std::string* out, const auto& r) { absl::StrAppend(out, r.first, " = ", r.second); });
+  return results;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(const data::ElementSpec& spec,
+                                                                               const data::Tensors& features) {
+  ASSIGN_OR_RETURN(Compiled* const compiled, ProgramFor(Mode::kPredict, spec, features[0].shape().dim(0)));
+  RETURN_IF_ERROR(compiled->program->Run(std::vector<Tensor>(features.begin(), features.end())));
+  std::vector<std::pair<std::string, Tensor>> results;
+  for (size_t i = 0; i < compiled->model.fetch_names.size(); ++i) {
+    ASSIGN_OR_RETURN(const Tensor value, compiled->program->Fetch(static_cast<int>(i)));
+    results.emplace_back(compiled->model.fetch_names[i], value.Clone());
+  }
+  return results;
+}
+
+}  // namespace official::train

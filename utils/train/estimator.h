@@ -1,0 +1,116 @@
+// Estimator: trains, evaluates, predicts with and exports one model in one model_dir, as tf.estimator.Estimator does.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/runtime/program.h"
+#include "utils/data/batch.h"
+#include "utils/logs/hook.h"
+#include "utils/train/background_saver.h"
+#include "utils/train/model.h"
+#include "utils/train/program_builder.h"
+#include "utils/train/summary/event_writer.h"
+
+namespace official::train {
+
+struct EstimatorConfig {
+  std::string model_dir;
+  std::string dataset;  // "MNIST": a model_dir is for one data set
+  uint64_t seed = 1;
+  compute::DType dtype = compute::DType::kFloat32;
+  std::optional<int64_t> save_checkpoints_steps;  // if set, save_checkpoints_secs does not count
+  int save_checkpoints_secs = 600;
+  int keep_checkpoint_max = 5;   // 0 keeps all
+  int save_summary_steps = 100;  // events and the loss of metric.log
+  std::string flags_text;        // shown by TensorBoard
+  bool write_model_dir = true;   // false: nothing is written (prediction, export)
+};
+
+// Reads a data set from `start` on; what Estimator::Train wants for one train call.
+using InputFn = std::function<absl::StatusOr<data::BatchSourcePtr>(data::Position start)>;
+
+// Name and value of each metric, sorted by name; loss and global_step among them.
+using EvalResults = std::vector<std::pair<std::string, double>>;
+
+class Estimator {
+ public:
+  // Opens model_dir and finds its latest checkpoint. Errors: the directory cannot be made or written
+  // (FailedPrecondition, PermissionDenied), it holds a run on another data set (InvalidArgument), the checkpoint is
+  // damaged (DataLoss).
+  static absl::StatusOr<std::unique_ptr<Estimator>> Create(Model model, EstimatorConfig config,
+                                                           std::unique_ptr<compute::Device> device);
+  ~Estimator();
+
+  // Updates done so far, and where the data goes on.
+  int64_t global_step() const { return global_step_; }
+  data::Position position() const { return position_; }
+  // The seed of this run: of the checkpoint if there is one.
+  uint64_t seed() const { return config_.seed; }
+  // "fresh" or "resumed from model.ckpt-600".
+  const std::string& origin() const { return origin_; }
+  const compute::Device& device() const { return *device_; }
+
+  // InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory than the
+  // machine has. Allocates nothing of that size.
+  absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
+
+  // Trains on batches from position() on, until the source ends or global_step() reaches max_steps. Saves a checkpoint
+  // at the start of a new run, as configured in between, and at the end.
+  absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
+                     absl::Span<const std::unique_ptr<logs::Hook>> hooks);
+
+  // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
+  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
+
+  // Predictions for one batch of features, by name in the order of the model. NotFound if nothing was trained.
+  absl::StatusOr<std::vector<std::pair<std::string, compute::Tensor>>> Predict(const data::ElementSpec& spec,
+                                                                               const data::Tensors& features);
+
+  // Makes the variables of prediction ready to be read, for export. NotFound if nothing was trained.
+  absl::Status RestoreForPrediction(const data::ElementSpec& spec) {
+    return ProgramFor(Mode::kPredict, spec, /*batch_size=*/1).status();
+  }
+  // The trained value of a variable.
+  absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return variables_.Read(name); }
+
+ private:
+  struct Compiled {
+    BuiltModel model;
+    std::unique_ptr<compute::Program> program;
+  };
+
+  // What the steps of one train call share (train_call.cc).
+  class TrainCall;
+
+  Estimator(Model model, EstimatorConfig config, std::unique_ptr<compute::Device> device);
+  absl::Status OpenModelDir();
+  absl::StatusOr<Compiled*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);
+  // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
+  absl::Status PrepareVariables(const compute::Graph& graph);
+  absl::Status ResetMetrics(const Compiled& compiled);
+  absl::Status SaveCheckpoint();
+  absl::StatusOr<EventWriter*> TrainEvents();
+
+  const Model model_;
+  EstimatorConfig config_;
+  std::unique_ptr<compute::Device> device_;
+  compute::VariableStore variables_;
+  std::map<std::pair<Mode, int64_t>, Compiled> programs_;
+  std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
+  std::string origin_ = "fresh";
+  int64_t global_step_ = 0;
+  data::Position position_;
+  std::optional<int64_t> saved_step_;  // the step of the newest checkpoint
+  std::unique_ptr<BackgroundSaver> saver_;
+  std::unique_ptr<EventWriter> train_events_, eval_events_;
+};
+
+}  // namespace official::train

@@ -1,0 +1,62 @@
+// What a model tells the Estimator: a function that builds its graph in one of three modes.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+
+namespace official::train {
+
+enum class Mode { kTrain, kEval, kPredict };
+
+struct ModelInputs {
+  compute::Graph& graph;
+  Mode mode;
+  compute::DType dtype;                  // of the computation; variables stay float32
+  std::vector<compute::Value> features;  // as the data set has them, with a batch dimension in front
+  std::vector<compute::Value> labels;    // empty in kPredict
+  compute::Value random_state;           // for Dropout; kTrain only
+};
+
+struct NamedValue {
+  std::string name;
+  compute::Value value;
+};
+
+// A mean over all examples since a train call or an evaluation began: the sum of `total` over the batches, divided by
+// that of `count`. Both are float32 scalars of one batch.
+struct MeanMetric {
+  std::string name;
+  compute::Value total;
+  compute::Value count;
+  std::string summary_tag = "";  // in event files; empty: the name
+};
+
+struct ModelSpec {
+  compute::Value loss;                  // kTrain, kEval: float32 scalar, the mean over the batch
+  std::vector<NamedValue> predictions;  // kPredict: [batch, ...]
+  std::vector<MeanMetric> metrics;      // kTrain, kEval
+  std::vector<NamedValue> logged;       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
+};
+
+using ModelFn = std::function<absl::StatusOr<ModelSpec>(const ModelInputs&)>;
+
+// Adds the nodes of one update of all trainable variables.
+using OptimizerFn = std::function<std::vector<compute::Node*>(compute::Value learning_rate,
+                                                              absl::Span<const compute::VariableGradient> variables)>;
+
+// Learning rate of the update that follows `step` finished ones.
+using LearningRateFn = std::function<double(int64_t step)>;
+
+struct Model {
+  std::string name;  // "mnist"
+  ModelFn model_fn;
+  OptimizerFn optimizer;
+  LearningRateFn learning_rate;
+};
+
+}  // namespace official::train
