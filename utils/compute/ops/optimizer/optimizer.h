@@ -1,0 +1,49 @@
+// Optimizers as TensorFlow 1.x defines them, each one fused pass over all variables. Their slots are variables with
+// TensorFlow's names, so that checkpoints carry over.
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+// A float32 variable and its gradient, of the same shape.
+struct VariableGradient {
+  Value variable;
+  Value gradient;
+};
+
+struct MomentumParams {
+  double momentum = 0.9;
+  bool nesterov = false;
+};
+
+struct AdamParams {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  // tf.contrib.opt.LazyAdamOptimizer: a gradient that is an IndexedSlices updates the rows it names and their moments
+  // only. Off: every gradient is dense.
+  bool lazy = false;
+};
+
+// Each function adds the nodes that do one update and returns them: they are targets of the training program.
+// `learning_rate` is a float32 scalar.
+
+// v -= lr * g
+std::vector<Node*> GradientDescent(Value learning_rate, absl::Span<const VariableGradient> variables);
+
+// a = momentum * a + g; v -= lr * a; with Nesterov v -= lr * (g + momentum * a). Slot <variable>/Momentum holds a.
+std::vector<Node*> Momentum(Value learning_rate, absl::Span<const VariableGradient> variables,
+                            const MomentumParams& params);
+
+// m += (g - m) * (1 - beta1); s += (g * g - s) * (1 - beta2);
+// v -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(s) + epsilon), t the number of this update from 1.
+// Slots <variable>/Adam (m) and <variable>/Adam_1 (s); beta1_power and beta2_power hold beta^t.
+// Source: Kingma and Ba 2015, the form before section 2.1 (epsilon outside the bias correction).
+std::vector<Node*> Adam(Value learning_rate, absl::Span<const VariableGradient> variables, const AdamParams& params);
+
+// variable += delta, a scalar of the variable's type (int64 or float32): counters such as global_step.
+Node* AssignAdd(Value variable, Value delta);
+
+}  // namespace official::compute

@@ -1,0 +1,184 @@
+// CPU kernels of the optimizers. The variables of one update are one long row of elements, cut evenly among threads,
+// so that many small variables cost what one large one does.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+namespace {
+
+// Where each variable starts in the row of all elements; one more entry for its end.
+std::vector<int64_t> Starts(const KernelSpec& spec, int scalars, int group) {
+  std::vector<int64_t> starts = {0};
+  for (int i = scalars; i < spec.node.num_inputs(); i += group) {
+    starts.push_back(starts.back() + spec.input(i).shape.num_elements());
+  }
+  return starts;
+}
+
+// Calls update(variable number, begin, end) for all elements, in parallel, with WithSimd around each call.
+template <typename F>
+void ForAllElements(const std::vector<int64_t>& starts, F update) {
+  ParallelFor(starts.back(), 16384, [&](int64_t begin, int64_t end) {
+    size_t k = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
+    for (; begin < end; ++k) {
+      const int64_t stop = std::min(end, starts[k + 1]);
+      if (begin < stop) WithSimd([&] { update(static_cast<int>(k), begin - starts[k], stop - starts[k]); });
+      begin = std::max(begin, stop);
+    }
+  });
+}
+
+absl::StatusOr<Kernel> MakeGradientDescent(const KernelSpec& spec) {
+  return Kernel{[starts = Starts(spec, 1, 2)](const KernelArgs& args) {
+    const float lr = *args.input<float>(0);
+    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(1 + 2 * k);
+      const float* __restrict g = args.input<float>(2 + 2 * k);
+      for (int64_t i = begin; i < end; ++i) v[i] -= lr * g[i];
+    });
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<Kernel> MakeMomentum(const KernelSpec& spec) {
+  const auto momentum = static_cast<float>(spec.attrs().GetFloat("momentum"));
+  const bool nesterov = spec.attrs().GetBool("nesterov");
+  return Kernel{[starts = Starts(spec, 1, 3), momentum, nesterov](const KernelArgs& args) {
+    const float lr = *args.input<float>(0);
+    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(1 + 3 * k);
+      float* __restrict a = args.variable<float>(2 + 3 * k);
+      const float* __restrict g = args.input<float>(3 + 3 * k);
+      if (nesterov) {
+        for (int64_t i = begin; i < end; ++i) {
+          a[i] = a[i] * momentum + g[i];
+          v[i] -= g[i] * lr + a[i] * momentum * lr;
+        }
+      } else {
+        for (int64_t i = begin; i < end; ++i) {
+          a[i] = a[i] * momentum + g[i];
+          v[i] -= a[i] * lr;
+        }
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+struct AdamStep {
+  float alpha;  // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
+  float one_minus_beta1, one_minus_beta2, epsilon;
+
+  // In TensorFlow's order of operations.
+  void operator()(float& variable, float& m, float& v, float g) const {
+    m += (g - m) * one_minus_beta1;
+    v += (g * g - v) * one_minus_beta2;
+    variable -= (m * alpha) / (std::sqrt(v) + epsilon);
+  }
+};
+
+// Reads learning rate and beta powers at each run.
+auto AdamStepOf(const KernelSpec& spec) {
+  const auto beta1 = static_cast<float>(spec.attrs().GetFloat("beta1"));
+  const auto beta2 = static_cast<float>(spec.attrs().GetFloat("beta2"));
+  const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
+  return [=](const KernelArgs& args) {
+    const float lr = *args.input<float>(0), beta1_power = *args.input<float>(1), beta2_power = *args.input<float>(2);
+    return AdamStep{lr * std::sqrt(1 - beta2_power) / (1 - beta1_power), 1 - beta1, 1 - beta2, epsilon};
+  };
+}
+
+absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
+  return Kernel{[starts = Starts(spec, 3, 4), step_of = AdamStepOf(spec)](const KernelArgs& args) {
+    const AdamStep step = step_of(args);
+    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
+      float* __restrict variable = args.variable<float>(3 + 4 * k);
+      float* __restrict m = args.variable<float>(4 + 4 * k);
+      float* __restrict v = args.variable<float>(5 + 4 * k);
+      const float* __restrict g = args.input<float>(6 + 4 * k);
+      for (int64_t i = begin; i < end; ++i) step(variable[i], m[i], v[i], g[i]);
+    });
+    return absl::OkStatus();
+  }};
+}
+
+// Rows named more than once are summed first, in the order of their positions, whatever the number of threads.
+absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
+  const int64_t count = spec.input(6).shape.num_elements();
+  const int64_t row = spec.input(3).shape.num_elements() / std::max<int64_t>(1, spec.input(3).shape.dim(0));
+  const int64_t num_rows = spec.input(3).shape.dim(0);
+  Kernel kernel;
+  kernel.scratch_bytes = count * sizeof(int32_t);
+  kernel.run = [=, step_of = AdamStepOf(spec)](const KernelArgs& args) -> absl::Status {
+    const AdamStep step = step_of(args);
+    const int32_t* indices = args.input<int32_t>(6);
+    const float* rows = args.input<float>(7);
+    for (int64_t i = 0; i < count; ++i) {
+      if (indices[i] < 0 || indices[i] >= num_rows) {
+        return absl::InvalidArgumentError("row " + std::to_string(indices[i]) + " is outside [0, " +
+                                          std::to_string(num_rows) + ")");
+      }
+    }
+    auto* order = static_cast<int32_t*>(args.scratch);
+    std::iota(order, order + count, 0);
+    std::sort(order, order + count,
+              [&](int32_t a, int32_t b) { return indices[a] != indices[b] ? indices[a] < indices[b] : a < b; });
+    // A thread takes the rows whose first occurrence lies in its range.
+    ParallelFor(count, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int32_t index = indices[order[i]];
+        if (i > 0 && indices[order[i - 1]] == index) continue;
+        float* variable = args.variable<float>(3) + index * row;
+        float* m = args.variable<float>(4) + index * row;
+        float* v = args.variable<float>(5) + index * row;
+        for (int64_t c = 0; c < row; ++c) {
+          float g = 0;
+          for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
+          step(variable[c], m[c], v[c], g);
+        }
+      }
+    });
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
+  const bool is_int64 = spec.input(0).dtype == DType::kInt64;
+  return Kernel{[is_int64](const KernelArgs& args) {
+    if (is_int64) {
+      *args.variable<int64_t>(0) += *args.input<int64_t>(1);
+    } else {
+      *args.variable<float>(0) += *args.input<float>(1);
+    }
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
+  const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
+  return Kernel{[factor](const KernelArgs& args) {
+    *args.variable<float>(0) *= factor;
+    return absl::OkStatus();
+  }};
+}
+
+bool Register(const char* op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
+  return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = std::move(dtypes), .make = std::move(make)});
+}
+
+const bool registered =
+    Register("ApplyGradientDescent", MakeGradientDescent) && Register("ApplyMomentum", MakeMomentum) &&
+    Register("ApplyAdam", MakeAdam) && Register("ApplyLazyAdam", MakeLazyAdam) &&
+    Register("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32}) && Register("AssignScale", MakeAssignScale);
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,214 @@
+#include "utils/compute/ops/optimizer/optimizer.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using Update = std::function<std::vector<Node*>(Value lr, absl::Span<const VariableGradient>)>;
+
+// Minimizes sum(v * v) from v = [1, 2] for `steps` updates and returns v after each.
+std::vector<std::vector<float>> Minimize(const Update& update, float lr, int steps) {
+  Graph graph;
+  const Value rate = graph.Input("learning_rate", {DType::kFloat32, {}});
+  const Value v = graph.Variable({"v", {DType::kFloat32, {2}}, Initializer::Ones()});
+  const Value gradient = Gradients(Mul(v, v), {v})[0];
+  const std::vector<Node*> targets = update(rate, {{v, gradient}});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  REQUIRE(variables.Write("v", Tensor::Of<float>({2}, {1, 2})).ok());
+  const auto program = Program::Compile(graph, {{rate}, {}, targets}, *device, variables).value();
+  std::vector<std::vector<float>> trace;
+  for (int i = 0; i < steps; ++i) {
+    REQUIRE(program->Run({Tensor::Scalar(lr)}).ok());
+    const Tensor now = variables.Read("v").value();
+    trace.push_back({now.flat<float>().begin(), now.flat<float>().end()});
+  }
+  return trace;
+}
+
+void CheckTrace(const std::vector<std::vector<float>>& got, const std::vector<std::vector<double>>& want) {
+  REQUIRE(got.size() == want.size());
+  for (size_t s = 0; s < got.size(); ++s) {
+    CHECK(got[s][0] == Approx(want[s][0]).epsilon(1e-6));
+    CHECK(got[s][1] == Approx(want[s][1]).epsilon(1e-6));
+  }
+}
+
+// Seen in TensorFlow 1.10.1 on v = [1, 2], loss sum(v^2).
+TEST_CASE("Momentum(0.1, 0.9) follows TensorFlow") {
+  CheckTrace(Minimize([](Value lr, absl::Span<const VariableGradient> v) { return Momentum(lr, v, {}); }, 0.1f, 3),
+             {{.8, 1.6}, {.46, .92}, {.062, .124}});
+}
+
+TEST_CASE("Adam moves by the learning rate at first, as in TensorFlow") {
+  CheckTrace(Minimize([](Value lr, absl::Span<const VariableGradient> v) { return Adam(lr, v, {}); }, 1e-4f, 3),
+             {{1 - 1e-4, 2 - 1e-4}, {1 - 2e-4, 2 - 2e-4}, {1 - 3e-4, 2 - 3e-4}});
+}
+
+// Seen in TensorFlow 2.15.1's tf.compat.v1.train.AdamOptimizer, with the betas and epsilon of the official transformer.
+TEST_CASE("Adam follows TensorFlow") {
+  CheckTrace(Minimize(
+                 [](Value lr, absl::Span<const VariableGradient> v) {
+                   return Adam(lr, v, {.beta1 = 0.9, .beta2 = 0.98, .epsilon = 1e-9});
+                 },
+                 0.1f, 4),
+             {{.9, 1.9}, {.80036199, 1.80014193}, {.70139706, 1.70053196}, {.60348129, 1.60128570}});
+}
+
+// By hand: a = 2, v = 1 - .1 * (2 + .9 * 2) = .62; a = 1.8 + 1.24 = 3.04, v = .62 - .1 * (1.24 + .9 * 3.04) = .2224.
+TEST_CASE("Nesterov momentum looks ahead") {
+  CheckTrace(Minimize(
+                 [](Value lr, absl::Span<const VariableGradient> v) {
+                   return Momentum(lr, v, {0.9, true});
+                 },
+                 0.1f, 2),
+             {{.62, 1.24}, {.2224, .4448}});
+}
+
+TEST_CASE("Gradient descent") { CheckTrace(Minimize(GradientDescent, 0.1f, 2), {{.8, 1.6}, {.64, 1.28}}); }
+
+// Sizes around the ranges of elements that threads take, and one without elements.
+TEST_CASE("Many variables in one update get what each gets alone") {
+  const auto [name, update] =
+      GENERATE(std::pair<const char*, Update>{"GradientDescent", GradientDescent},
+               std::pair<const char*, Update>{
+                   "Momentum", [](Value lr, absl::Span<const VariableGradient> v) { return Momentum(lr, v, {}); }},
+               std::pair<const char*, Update>{
+                   "Adam", [](Value lr, absl::Span<const VariableGradient> v) { return Adam(lr, v, {}); }});
+  INFO(name);
+  const std::vector<int64_t> sizes = {1, 20000, 0, 7, 50000, 16};
+  // The variables after two updates, made by one node or by one per variable.
+  const auto train = [&, &update = update](bool together) {
+    Graph graph;
+    const Value rate = graph.Constant(Tensor::Scalar(0.01f));
+    std::vector<VariableGradient> all;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const TensorType type{DType::kFloat32, {sizes[i]}};
+      const Value v = graph.Variable({"v" + std::to_string(i), type, Initializer::Normal(1)});
+      all.push_back({v, graph.Constant(testing::RandomTensor(type.shape, i))});
+    }
+    std::vector<std::vector<Node*>> groups;
+    if (together) {
+      groups.push_back(update(rate, all));
+    } else {
+      for (const VariableGradient& one : all) groups.push_back(update(rate, {one}));
+    }
+    // Adam's powers of beta belong to all variables: they advance once.
+    std::vector<Node*> targets;
+    for (size_t k = 0; k < groups.size(); ++k) {
+      for (Node* node : groups[k]) {
+        if (k + 1 == groups.size() || !node->Is("AssignScale")) targets.push_back(node);
+      }
+    }
+    const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+    VariableStore variables(*device);
+    REQUIRE(variables.Create(graph, 1).ok());
+    const auto program = Program::Compile(graph, {{}, {}, targets}, *device, variables).value();
+    for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
+    std::vector<float> values;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Tensor now = variables.Read("v" + std::to_string(i)).value();
+      values.insert(values.end(), now.flat<float>().begin(), now.flat<float>().end());
+    }
+    return values;
+  };
+  CHECK(train(true) == train(false));
+}
+
+// A table of 5 rows of 3, read at rows 1, 3, 1; the loss is the sum of squares of what is read.
+struct Embedding {
+  Graph graph;
+  Value rate = graph.Input("learning_rate", {DType::kFloat32, {}});
+  Value ids = graph.Input("ids", {DType::kInt32, {3}});
+  Value table = graph.Variable({"table", {DType::kFloat32, {5, 3}}, Initializer::Ones()});
+  Value read = Gather(table, ids);
+  Value gradient = Gradients(Mul(read, read), {table})[0];
+  std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables{*device};
+
+  // Ids {1, 3, 1}, then {4, 3, 4}.
+  std::vector<float> Train(bool lazy) {
+    const std::vector<Node*> targets = Adam(rate, {{table, gradient}}, {.lazy = lazy});
+    REQUIRE(variables.Create(graph, 1).ok());
+    const auto program = Program::Compile(graph, {{rate, ids}, {}, targets}, *device, variables).value();
+    REQUIRE(program->Run({Tensor::Scalar(0.1f), Tensor::Of<int32_t>({3}, {1, 3, 1})}).ok());
+    REQUIRE(program->Run({Tensor::Scalar(0.1f), Tensor::Of<int32_t>({3}, {4, 3, 4})}).ok());
+    const Tensor now = variables.Read("table").value();
+    return {now.flat<float>().begin(), now.flat<float>().end()};
+  }
+};
+
+TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam goes on moving them") {
+  const std::vector<float> lazy = Embedding().Train(true), dense = Embedding().Train(false);
+  CHECK(lazy[0] == 1);                               // row 0 was never read
+  CHECK(lazy[3] == Approx(0.9).epsilon(1e-5));       // row 1: one update of the learning rate
+  CHECK(dense[3] < lazy[3] - 0.05f);                 // dense: its momentum moves it in the second step as well
+  CHECK(lazy[9] == Approx(dense[9]).epsilon(1e-6));  // row 3, read in both steps
+  CHECK(dense[0] == 1);
+  // Row 4, read twice in step 2 only: gradients 2 + 2 summed before squaring. m = .4, v = .016,
+  // alpha = .1 * sqrt(1 - .998001) / (1 - .81); by hand 1 - alpha * .4 / sqrt(.016).
+  CHECK(lazy[12] == Approx(1 - 0.1 * std::sqrt(1 - 0.998001) / 0.19 * 0.4 / std::sqrt(0.016)).epsilon(1e-5));
+}
+
+TEST_CASE("Lazy Adam refuses a row outside the table and leaves the table alone") {
+  Graph graph;
+  const Value rate = graph.Constant(Tensor::Scalar(0.1f));
+  const Value ids = graph.Input("ids", {DType::kInt32, {2}});
+  const Value table = graph.Variable({"table", {DType::kFloat32, {5, 3}}, Initializer::Ones()});
+  const Value rows = graph.Constant(testing::RandomTensor({2, 3}, 1));
+  const std::vector<Node*> targets = Adam(rate, {{table, IndexedSlices(ids, rows, table.shape())}}, {.lazy = true});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{ids}, {}, targets}, *device, variables).value();
+  for (const int row : {5, -1}) {
+    const absl::Status status = program->Run({Tensor::Of<int32_t>({2}, {0, row})});
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("row " + std::to_string(row) + " is outside [0, 5)"));
+  }
+  const Tensor now = variables.Read("table").value();
+  for (const float value : now.flat<float>()) CHECK(value == 1);
+}
+
+TEST_CASE("AssignAdd counts steps") {
+  Graph graph;
+  const Value step = graph.Variable({"global_step", {DType::kInt64, {}}, Initializer::Zeros(), false});
+  Node* add = AssignAdd(step, graph.Constant(Tensor::Scalar<int64_t>(1)));
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{}, {step}, {add}}, *device, variables).value();
+  for (int i = 0; i < 3; ++i) REQUIRE(program->Run({}).ok());
+  CHECK(program->Fetch(0)->scalar<int64_t>() == 3);
+}
+
+TEST_CASE("A variable that the loss does not depend on is refused by name") {
+  Graph graph;
+  const Value v = graph.Variable({"v", {DType::kFloat32, {2}}, Initializer::Ones()});
+  const Value unused = graph.Variable({"unused", {DType::kFloat32, {2}}, Initializer::Ones()});
+  const Value gradient = Gradients(Mul(v, v), {unused})[0];
+  CHECK(Momentum(graph.Constant(Tensor::Scalar(0.1f)), {{unused, gradient}}, {}).empty());
+  CHECK(absl::IsInvalidArgument(graph.status()));
+  CHECK_THAT(std::string(graph.status().message()), Catch::Contains("variable unused has no gradient"));
+}
+
+TEST_CASE("Shapes that do not fit are refused") {
+  const absl::Status status = testing::BuildStatus(
+      {{DType::kFloat32, {}}, {DType::kFloat32, {2}}, {DType::kFloat32, {3}}}, [](absl::Span<const Value> in) {
+        GradientDescent(in[0], {{in[1], in[2]}});
+        return std::vector<Value>{};
+      });
+  CHECK_THAT(std::string(status.message()), Catch::Contains("in one shape; inputs are float32[], float32[2]"));
+}
+
+}  // namespace
+}  // namespace official::compute
