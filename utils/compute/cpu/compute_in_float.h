@@ -1,4 +1,4 @@
-// bfloat16 for machines whose libraries do not compute in it.
+// bfloat16 for machines without instructions for it.
 #pragma once
 
 #include "absl/status/statusor.h"

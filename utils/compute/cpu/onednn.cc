@@ -35,7 +35,7 @@ const dnnl::engine& OnednnEngine() {
   return *engine;
 }
 
-bool OnednnHasBFloat16() { return HasAvx512(); }
+bool OnednnHasBFloat16() { return HasAvx512() && __builtin_cpu_supports("avx512bf16"); }
 
 dnnl::memory::data_type OnednnType(DType dtype) {
   switch (dtype) {

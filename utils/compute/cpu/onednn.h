@@ -18,7 +18,8 @@ namespace official::compute {
 // Also limits oneDNN to AVX2 where HasAvx512() is false.
 const dnnl::engine& OnednnEngine();
 
-// True if oneDNN computes in bfloat16 here, by instruction or emulated. It does not below AVX-512.
+// True if the machine multiplies bfloat16 matrices. Elsewhere oneDNN refuses bfloat16 or emulates it, several times
+// slower than float32 (see ComputeInFloat).
 bool OnednnHasBFloat16();
 
 dnnl::memory::data_type OnednnType(DType dtype);

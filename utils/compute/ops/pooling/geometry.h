@@ -7,6 +7,9 @@
 
 namespace official::compute {
 
+// The largest window: its positions must fit into a uint8.
+constexpr int64_t kMaxPositions = 256;
+
 struct PoolGeometry {
   TensorType images;  // [N, H, W, C]
   TensorType output;  // [N, H', W', C]

@@ -16,7 +16,9 @@ absl::StatusOr<PoolGeometry> Resolve(const InferContext& c, const TensorType& im
   const std::vector<int64_t>& size = c.attrs.GetInts("ksize");
   const absl::StatusOr<Window2D> window = ResolveWindow(c.attrs, images.shape, {size[0], size[1]});
   if (!window.ok()) return c.Error(window.status().message());
-  if (size[0] * size[1] > 256) return c.Error(absl::StrCat("window ", size[0], "x", size[1], " exceeds 256 positions"));
+  if (size[0] * size[1] > kMaxPositions) {
+    return c.Error(absl::StrCat("window ", size[0], "x", size[1], " exceeds ", kMaxPositions, " positions"));
+  }
   for (const WindowAxis& axis : {window->height, window->width}) {
     if (axis.before >= axis.window || axis.after >= axis.window) {
       return c.Error(

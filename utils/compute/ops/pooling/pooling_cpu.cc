@@ -5,16 +5,40 @@
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/pooling/geometry.h"
+#include "utils/compute/ops/pooling/lanes.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {
 
+// The windows [first, last) of an axis that read one position.
+struct Covering {
+  int64_t first, last;
+};
+std::vector<Covering> CoveringsOf(const WindowAxis& axis) {
+  std::vector<Covering> coverings;
+  for (int64_t i = 0; i < axis.input; ++i) {
+    const int64_t last_start = i + axis.before, first_start = last_start - axis.window + 1;
+    coverings.push_back({first_start <= 0 ? 0 : (first_start + axis.stride - 1) / axis.stride,
+                         std::min(last_start / axis.stride + 1, axis.output)});
+  }
+  return coverings;
+}
+
+std::vector<float> SharesOf(const WindowAxis& axis) {
+  std::vector<float> shares;
+  for (int64_t o = 0; o < axis.output; ++o) {
+    shares.push_back(1.0f / static_cast<float>(axis.LastInside(o) - axis.FirstInside(o)));
+  }
+  return shares;
+}
+
 struct View {
   int64_t images, channels;
   WindowAxis height, width;
+  std::vector<Covering> rows, columns;         // which windows read each input row and column
+  std::vector<float> row_share, column_share;  // of each window: 1 / its rows or columns inside the image
 
   int64_t PixelIn(int64_t image, int64_t y, int64_t x) const {
     return ((image * height.input + y) * width.input + x) * channels;
@@ -26,213 +50,163 @@ struct View {
 
 View ViewOf(const KernelSpec& spec, Layout layout) {
   const PoolGeometry g = PoolGeometryOf(spec.node);
-  const int64_t n = g.images.shape.dim(0), channels = g.images.shape.dim(3);
-  const int64_t split = layout == Layout::kChannelBlocked ? channels / 16 : 1;
-  return {n * split, channels / std::max<int64_t>(split, 1), g.window.height, g.window.width};
+  const WindowAxis &height = g.window.height, &width = g.window.width;
+  int64_t images = g.images.shape.dim(0), channels = g.images.shape.dim(3);
+  if (layout == Layout::kChannelBlocked) {
+    images *= channels / 16;
+    channels = 16;
+  }
+  return {images, channels, height, width, CoveringsOf(height), CoveringsOf(width), SharesOf(height), SharesOf(width)};
 }
 
-// Calls f(image, row) for every row of `height`, in parallel, with the widest vectors.
+// Calls f(image, row) for every row of `height`, in parallel.
 template <typename F>
 void ForRows(const View& v, int64_t height, F&& f) {
   constexpr int64_t kGrainElements = 1 << 14;
   const int64_t row = std::max<int64_t>(v.channels * std::max(v.width.input, v.width.output), 1);
   ParallelFor(v.images * height, std::max<int64_t>(kGrainElements / row, 1), [&](int64_t begin, int64_t end) {
-    WithSimd([&] {
-      for (int64_t i = begin; i < end; ++i) f(i / height, i % height);
-    });
+    for (int64_t i = begin; i < end; ++i) f(i / height, i % height);
   });
 }
 
-// The windows [first, last) of an axis that read position `i`.
-struct Covering {
-  int64_t first, last;
-};
-inline Covering WindowsOver(const WindowAxis& axis, int64_t i) {
-  const int64_t last_start = i + axis.before, first_start = last_start - axis.window + 1;
-  return {first_start <= 0 ? 0 : (first_start + axis.stride - 1) / axis.stride,
-          std::min(last_start / axis.stride + 1, axis.output)};
-}
+// The part of a window that lies inside the image: positions [k0, k1) x [l0, l1) of it, whose first one is at `corner`,
+// an offset of the input.
+struct Inside {
+  int64_t k0, k1, l0, l1, corner;
 
-// kChannels: their number if known, so that loops over blocked channels unroll; else 0.
-template <typename T, int kChannels>
-void MaxPoolRows(const View& v, const T* __restrict x, T* __restrict y, uint8_t* __restrict codes) {
+  Inside(const View& v, int64_t image, int64_t oy, int64_t ox)
+      : k0(v.height.FirstInside(oy)),
+        k1(v.height.LastInside(oy)),
+        l0(v.width.FirstInside(ox)),
+        l1(v.width.LastInside(ox)),
+        corner(v.PixelIn(image, v.height.Position(oy, k0), v.width.Position(ox, l0))) {}
+};
+
+template <typename T>
+void MaxPoolRows(const View& v, const T* x, T* y, uint8_t* codes) {
   ForRows(v, v.height.output, [&](int64_t image, int64_t oy) {
-    const int64_t channels = kChannels > 0 ? kChannels : v.channels;
-    const int64_t k0 = v.height.FirstInside(oy), k1 = v.height.LastInside(oy);
     for (int64_t ox = 0; ox < v.width.output; ++ox) {
-      const int64_t l0 = v.width.FirstInside(ox), l1 = v.width.LastInside(ox);
-      T* const out = y + v.PixelOut(image, oy, ox);
-      uint8_t* const code = codes + v.PixelOut(image, oy, ox);
-      const T* const corner = x + v.PixelIn(image, v.height.Position(oy, k0), v.width.Position(ox, l0));
-      const int first = static_cast<int>(k0 * v.width.window + l0);
-      if (k1 - k0 == 2 && l1 - l0 == 2) {
-        const int64_t row = v.width.input * channels;
-        const int below = first + static_cast<int>(v.width.window);
-        for (int64_t c = 0; c < channels; ++c) {
-          float best = static_cast<float>(corner[c]);
-          int where = first;
-          const float right = static_cast<float>(corner[channels + c]);
-          where = right > best ? first + 1 : where;
-          best = right > best ? right : best;
-          const float down = static_cast<float>(corner[row + c]);
-          where = down > best ? below : where;
-          best = down > best ? down : best;
-          const float diagonal = static_cast<float>(corner[row + channels + c]);
-          where = diagonal > best ? below + 1 : where;
-          best = diagonal > best ? diagonal : best;
-          out[c] = static_cast<T>(best);
-          code[c] = static_cast<uint8_t>(where);
-        }
-        continue;
-      }
-      for (int64_t c = 0; c < channels; ++c) {
-        out[c] = corner[c];
-        code[c] = static_cast<uint8_t>(first);
-      }
-      for (int64_t k = k0; k < k1; ++k) {
-        for (int64_t l = l0; l < l1; ++l) {
-          const T* const in = corner + ((k - k0) * v.width.input + (l - l0)) * channels;
-          const uint8_t here = static_cast<uint8_t>(k * v.width.window + l);
-          for (int64_t c = 0; c < channels; ++c) {
-            const bool larger = static_cast<float>(in[c]) > static_cast<float>(out[c]);
-            out[c] = larger ? in[c] : out[c];
-            code[c] = larger ? here : code[c];
+      const Inside in(v, image, oy, ox);
+      const int64_t out = v.PixelOut(image, oy, ox), below = v.width.input * v.channels;
+      ForLanes(v.channels, [&]<typename L>(L, int64_t c) {
+        const T* row = x + in.corner + c;
+        auto best = L::Load(row);
+        typename L::Ints code = {};
+        code += static_cast<int>(in.k0 * v.width.window + in.l0);
+        for (int64_t k = in.k0; k < in.k1; ++k, row += below) {
+          typename L::Ints here = {};
+          here += static_cast<int>(k * v.width.window + in.l0);
+          for (int64_t l = 0; l < in.l1 - in.l0; ++l, here += 1) {
+            const auto value = L::Load(row + l * v.channels);
+            const auto larger = value > best;  // the first of equals stays
+            code = larger ? here : code;
+            best = larger ? value : best;
           }
         }
-      }
+        L::Store(best, y + out + c);
+        L::Store(code, codes + out + c);
+      });
     }
   });
 }
+
+template <typename T>
+void AvgPoolRows(const View& v, const T* x, T* y) {
+  ForRows(v, v.height.output, [&](int64_t image, int64_t oy) {
+    for (int64_t ox = 0; ox < v.width.output; ++ox) {
+      const Inside in(v, image, oy, ox);
+      const float scale = v.row_share[oy] * v.column_share[ox];
+      ForLanes(v.channels, [&]<typename L>(L, int64_t c) {
+        const T* row = x + in.corner + c;
+        typename L::Floats sum = {};
+        for (int64_t k = in.k0; k < in.k1; ++k, row += v.width.input * v.channels) {
+          for (int64_t l = 0; l < in.l1 - in.l0; ++l) sum += L::Load(row + l * v.channels);
+        }
+        L::Store(sum * scale, y + v.PixelOut(image, oy, ox) + c);
+      });
+    }
+  });
+}
+
+// A window that reads some input pixel: its offset in the output, the pixel's position in it, and 1 / its pixels inside
+// the image.
+struct Reader {
+  int64_t output;
+  int32_t code;
+  float share;
+};
 
 // Each input pixel gathers from the windows that read it, so that it is written once and its sum is made in float.
-// part(image, oy, ox, code) is a function of the channel: what window (oy, ox) gives to the pixel at position `code` in
-// it.
-template <typename T, int kChannels, typename Part>
-void GatherRows(const View& v, T* __restrict dx, Part&& part) {
+// part(lanes, reader, c) is what a window gives to the pixel's channels from c on.
+template <typename T, typename Part>
+void GatherRows(const View& v, T* dx, Part&& part) {
   ForRows(v, v.height.input, [&](int64_t image, int64_t iy) {
-    const int64_t channels = kChannels > 0 ? kChannels : v.channels;
-    const Covering rows = WindowsOver(v.height, iy);
+    const Covering rows = v.rows[iy];
+    Reader readers[kMaxPositions];
     for (int64_t ix = 0; ix < v.width.input; ++ix) {
-      const Covering columns = WindowsOver(v.width, ix);
-      T* const d = dx + v.PixelIn(image, iy, ix);
-      const auto part_of = [&](int64_t oy, int64_t ox) {
-        const int64_t code = (iy - v.height.Position(oy, 0)) * v.width.window + ix - v.width.Position(ox, 0);
-        return part(image, oy, ox, static_cast<int>(code));
-      };
-      if (rows.last - rows.first == 1 && columns.last - columns.first == 1) {
-        const auto value = part_of(rows.first, columns.first);
-        for (int64_t c = 0; c < channels; ++c) d[c] = static_cast<T>(value(c));
-        continue;
-      }
-      constexpr int64_t kChunk = 64;
-      for (int64_t begin = 0; begin < channels; begin += kChunk) {
-        const int64_t n = std::min(kChunk, channels - begin);
-        float sum[kChunk] = {};
-        for (int64_t oy = rows.first; oy < rows.last; ++oy) {
-          for (int64_t ox = columns.first; ox < columns.last; ++ox) {
-            const auto value = part_of(oy, ox);
-            for (int64_t c = 0; c < n; ++c) sum[c] += value(begin + c);
-          }
+      const Covering columns = v.columns[ix];
+      int n = 0;
+      for (int64_t oy = rows.first; oy < rows.last; ++oy) {
+        const int64_t code = (iy - v.height.Position(oy, 0)) * v.width.window + ix;
+        for (int64_t ox = columns.first; ox < columns.last; ++ox) {
+          readers[n++] = {v.PixelOut(image, oy, ox), static_cast<int32_t>(code - v.width.Position(ox, 0)),
+                          v.row_share[oy] * v.column_share[ox]};
         }
-        for (int64_t c = 0; c < n; ++c) d[begin + c] = static_cast<T>(sum[c]);
       }
+      T* const to = dx + v.PixelIn(image, iy, ix);
+      ForLanes(v.channels, [&, n]<typename L>(L lanes, int64_t c) {
+        typename L::Floats sum = {};
+        for (int i = 0; i < n; ++i) sum += part(lanes, readers[i], c);
+        L::Store(sum, to + c);
+      });
     }
   });
 }
 
-template <typename T, int kChannels>
-void MaxPoolGradRows(const View& v, const T* __restrict dy, const uint8_t* __restrict codes, T* __restrict dx) {
-  GatherRows<T, kChannels>(v, dx, [=, &v](int64_t image, int64_t oy, int64_t ox, int code) {
-    const int64_t out = v.PixelOut(image, oy, ox);
-    return [=](int64_t c) { return codes[out + c] == code ? static_cast<float>(dy[out + c]) : 0.0f; };
+template <typename T>
+void MaxPoolGradRows(const View& v, const T* dy, const uint8_t* codes, T* dx) {
+  GatherRows(v, dx, [=]<typename L>(L, const Reader& reader, int64_t c) {
+    const auto d = L::Load(dy + reader.output + c);
+    const typename L::Floats zero = {};
+    return L::Load(codes + reader.output + c) == reader.code ? d : zero;
   });
 }
 
-inline float InverseCount(const View& v, int64_t oy, int64_t ox) {
-  return 1.0f / static_cast<float>((v.height.LastInside(oy) - v.height.FirstInside(oy)) *
-                                   (v.width.LastInside(ox) - v.width.FirstInside(ox)));
-}
-
-template <typename T, int kChannels>
-void AvgPoolRows(const View& v, const T* __restrict x, T* __restrict y) {
-  ForRows(v, v.height.output, [&](int64_t image, int64_t oy) {
-    const int64_t channels = kChannels > 0 ? kChannels : v.channels;
-    for (int64_t ox = 0; ox < v.width.output; ++ox) {
-      T* const out = y + v.PixelOut(image, oy, ox);
-      const float scale = InverseCount(v, oy, ox);
-      constexpr int64_t kChunk = 64;
-      for (int64_t begin = 0; begin < channels; begin += kChunk) {
-        const int64_t n = std::min(kChunk, channels - begin);
-        float sum[kChunk] = {};
-        for (int64_t k = v.height.FirstInside(oy); k < v.height.LastInside(oy); ++k) {
-          for (int64_t l = v.width.FirstInside(ox); l < v.width.LastInside(ox); ++l) {
-            const T* const in = x + v.PixelIn(image, v.height.Position(oy, k), v.width.Position(ox, l)) + begin;
-            for (int64_t c = 0; c < n; ++c) sum[c] += static_cast<float>(in[c]);
-          }
-        }
-        for (int64_t c = 0; c < n; ++c) out[begin + c] = static_cast<T>(sum[c] * scale);
-      }
-    }
+template <typename T>
+void AvgPoolGradRows(const View& v, const T* dy, T* dx) {
+  GatherRows(v, dx, [=]<typename L>(L, const Reader& reader, int64_t c) {
+    return L::Load(dy + reader.output + c) * reader.share;
   });
 }
 
-template <typename T, int kChannels>
-void AvgPoolGradRows(const View& v, const T* __restrict dy, T* __restrict dx) {
-  GatherRows<T, kChannels>(v, dx, [=, &v](int64_t image, int64_t oy, int64_t ox, int) {
-    const T* const d = dy + v.PixelOut(image, oy, ox);
-    const float scale = InverseCount(v, oy, ox);
-    return [=](int64_t c) { return static_cast<float>(d[c]) * scale; };
-  });
-}
-
-// Calls f<T, channels>() for the type and channels at hand.
-template <typename F>
-void Dispatch(DType dtype, int64_t channels, F&& f) {
-  const auto with_type = [&]<typename T>(T) {
-    if (channels == 16) {
-      f.template operator()<T, 16>();
-    } else {
-      f.template operator()<T, 0>();
-    }
-  };
-  if (dtype == DType::kFloat32) {
-    with_type(float());
-  } else {
-    with_type(BFloat16());
-  }
-}
-
+template <typename T>
 absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
-  return Kernel{[v = ViewOf(spec, spec.input_layouts[0]), dtype = spec.input(0).dtype](const KernelArgs& args) {
-    Dispatch(dtype, v.channels, [&]<typename T, int kChannels>() {
-      MaxPoolRows<T, kChannels>(v, args.input<T>(0), args.output<T>(0), args.output<uint8_t>(1));
-    });
+  return Kernel{[v = ViewOf(spec, spec.input_layouts[0])](const KernelArgs& args) {
+    MaxPoolRows(v, args.input<T>(0), args.output<T>(0), args.output<uint8_t>(1));
     return absl::OkStatus();
   }};
 }
 
+template <typename T>
 absl::StatusOr<Kernel> MakeMaxPoolGrad(const KernelSpec& spec) {
-  return Kernel{[v = ViewOf(spec, spec.input_layouts[0]), dtype = spec.input(0).dtype](const KernelArgs& args) {
-    Dispatch(dtype, v.channels, [&]<typename T, int kChannels>() {
-      MaxPoolGradRows<T, kChannels>(v, args.input<T>(0), args.input<uint8_t>(1), args.output<T>(0));
-    });
+  return Kernel{[v = ViewOf(spec, spec.input_layouts[0])](const KernelArgs& args) {
+    MaxPoolGradRows(v, args.input<T>(0), args.input<uint8_t>(1), args.output<T>(0));
     return absl::OkStatus();
   }};
 }
 
+template <typename T>
 absl::StatusOr<Kernel> MakeAvgPool(const KernelSpec& spec) {
-  return Kernel{[v = ViewOf(spec, spec.input_layouts[0]), dtype = spec.input(0).dtype](const KernelArgs& args) {
-    Dispatch(dtype, v.channels,
-             [&]<typename T, int kChannels>() { AvgPoolRows<T, kChannels>(v, args.input<T>(0), args.output<T>(0)); });
+  return Kernel{[v = ViewOf(spec, spec.input_layouts[0])](const KernelArgs& args) {
+    AvgPoolRows(v, args.input<T>(0), args.output<T>(0));
     return absl::OkStatus();
   }};
 }
 
+template <typename T>
 absl::StatusOr<Kernel> MakeAvgPoolGrad(const KernelSpec& spec) {
-  return Kernel{[v = ViewOf(spec, spec.input_layouts[0]), dtype = spec.input(0).dtype](const KernelArgs& args) {
-    Dispatch(dtype, v.channels, [&]<typename T, int kChannels>() {
-      AvgPoolGradRows<T, kChannels>(v, args.input<T>(0), args.output<T>(0));
-    });
+  return Kernel{[v = ViewOf(spec, spec.input_layouts[0])](const KernelArgs& args) {
+    AvgPoolGradRows(v, args.input<T>(0), args.output<T>(0));
     return absl::OkStatus();
   }};
 }
@@ -243,21 +217,24 @@ LayoutChoice PoolLayouts(const Node& node, absl::Span<const Layout> current) {
   return {std::vector<Layout>(node.num_inputs(), layout), std::vector<Layout>(node.num_outputs(), layout)};
 }
 
-bool RegisterPool(const char* op, KernelFactory make) {
+bool RegisterPool(const char* op, KernelFactory for_float, KernelFactory for_bfloat16) {
+  const auto make = [=](const KernelSpec& spec) {
+    return spec.input(0).dtype == DType::kFloat32 ? for_float(spec) : for_bfloat16(spec);
+  };
   return RegisterKernel({
       .op = op,
       .device_kind = "cpu",
       .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = std::move(make),
+      .make = make,
       .layout = PoolLayouts,
   });
 }
 
 const bool registered[] = {
-    RegisterPool("MaxPool", MakeMaxPool),
-    RegisterPool("MaxPoolGrad", MakeMaxPoolGrad),
-    RegisterPool("AvgPool", MakeAvgPool),
-    RegisterPool("AvgPoolGrad", MakeAvgPoolGrad),
+    RegisterPool("MaxPool", MakeMaxPool<float>, MakeMaxPool<BFloat16>),
+    RegisterPool("MaxPoolGrad", MakeMaxPoolGrad<float>, MakeMaxPoolGrad<BFloat16>),
+    RegisterPool("AvgPool", MakeAvgPool<float>, MakeAvgPool<BFloat16>),
+    RegisterPool("AvgPoolGrad", MakeAvgPoolGrad<float>, MakeAvgPoolGrad<BFloat16>),
 };
 
 }  // namespace
