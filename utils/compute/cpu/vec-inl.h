@@ -1,0 +1,61 @@
+// The vector instructions that kernels use, for one instruction set: kLanes floats in a Vec. Included by files that
+// foreach_isa.h compiles (through tile_multiply-inl.h or directly), so without a guard and without includes; those need
+// <immintrin.h>.
+
+#define OFFICIAL_VEC_INLINE inline __attribute__((always_inline))
+
+#if OFFICIAL_ISA_AVX512
+using Vec = __m512;
+using IntVec = __m512i;
+using Mask = __mmask16;
+constexpr int kLanes = 16;
+constexpr int kRegisters = 32;
+
+OFFICIAL_VEC_INLINE Vec Zero() { return _mm512_setzero_ps(); }
+OFFICIAL_VEC_INLINE Vec Load(const float* p) { return _mm512_loadu_ps(p); }
+OFFICIAL_VEC_INLINE void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+OFFICIAL_VEC_INLINE Vec Broadcast(float x) { return _mm512_set1_ps(x); }
+OFFICIAL_VEC_INLINE Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a * b + c
+OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm512_maskz_mov_ps(m, a); }
+OFFICIAL_VEC_INLINE Vec Select(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
+OFFICIAL_VEC_INLINE IntVec Select(Mask m, IntVec yes, IntVec no) { return _mm512_mask_blend_epi32(m, no, yes); }
+OFFICIAL_VEC_INLINE IntVec BroadcastInt(int x) { return _mm512_set1_epi32(x); }
+OFFICIAL_VEC_INLINE Mask LessInt(IntVec a, IntVec b) { return _mm512_cmplt_epi32_mask(a, b); }
+// The low byte of each lane, kLanes bytes in memory.
+OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+}
+OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+#else
+using Vec = __m256;
+using IntVec = __m256i;
+using Mask = __m256;
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
+
+OFFICIAL_VEC_INLINE Vec Zero() { return _mm256_setzero_ps(); }
+OFFICIAL_VEC_INLINE Vec Load(const float* p) { return _mm256_loadu_ps(p); }
+OFFICIAL_VEC_INLINE void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
+OFFICIAL_VEC_INLINE Vec Broadcast(float x) { return _mm256_set1_ps(x); }
+OFFICIAL_VEC_INLINE Vec Add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a * b + c
+OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm256_and_ps(m, a); }
+OFFICIAL_VEC_INLINE Vec Select(Mask m, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, m); }
+OFFICIAL_VEC_INLINE IntVec Select(Mask m, IntVec yes, IntVec no) {
+  return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(m));
+}
+OFFICIAL_VEC_INLINE IntVec BroadcastInt(int x) { return _mm256_set1_epi32(x); }
+OFFICIAL_VEC_INLINE Mask LessInt(IntVec a, IntVec b) { return _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a)); }
+OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
+  const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+}
+OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+#endif

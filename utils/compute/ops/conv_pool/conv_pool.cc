@@ -1,0 +1,97 @@
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/conv_pool/geometry.h"
+
+namespace official::compute {
+namespace {
+
+using Types = absl::StatusOr<std::vector<TensorType>>;
+
+absl::StatusOr<ConvPoolGeometry> Resolve(const InferContext& c, const Shape& images, const Shape& filters) {
+  if (images.rank() != 4 || filters.rank() != 4 || c.dtype(0) != DType::kFloat32 || images.dim(3) != filters.dim(2)) {
+    return c.Error("takes float32 images [N, H, W, C] and filters [K, K, C, O]");
+  }
+  const ConvPoolGeometry g = ConvPoolGeometryOf(images, filters);
+  if (!ConvPoolSupports(g)) {
+    return c.Error(absl::StrCat("does not support images ", images.ToString(), " with filters ", filters.ToString()));
+  }
+  return g;
+}
+
+Shape PooledShape(const ConvPoolGeometry& g) { return {g.batch, g.pooled_height(), g.pooled_width(), g.out_channels}; }
+
+Types InferForward(const InferContext& c) {
+  if (c.num_inputs() != 3) return c.Error("takes images, filters and bias");
+  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(0), c.shape(1)));
+  if (c.type(1).dtype != DType::kFloat32 || c.type(2) != TensorType{DType::kFloat32, {g.out_channels}}) {
+    return c.Error("the bias must have one number per filter");
+  }
+  return std::vector<TensorType>{{DType::kFloat32, PooledShape(g)}, {DType::kUInt8, PooledShape(g)}};
+}
+
+// Inputs 1 and 2 of the backward ops.
+absl::Status CheckPooled(const InferContext& c, const Shape& pooled) {
+  if (c.type(1) == TensorType{DType::kUInt8, pooled} && c.type(2) == TensorType{DType::kFloat32, pooled}) {
+    return absl::OkStatus();
+  }
+  return c.Error(absl::StrCat("codes and gradient must have the shape ", pooled.ToString()));
+}
+
+Types InferBackpropFilter(const InferContext& c) {
+  if (c.num_inputs() != 3) return c.Error("takes images, codes and the output's gradient");
+  const Shape filters(c.attrs.GetInts("filter_shape"));
+  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(0), filters));
+  RETURN_IF_ERROR(CheckPooled(c, PooledShape(g)));
+  return std::vector<TensorType>{{DType::kFloat32, filters}, {DType::kFloat32, {g.out_channels}}};
+}
+
+// The images' shape, from filters and pooled images.
+Shape ImagesBefore(const Shape& filters, const Shape& pooled) {
+  return {pooled.dim(0), 2 * pooled.dim(1), 2 * pooled.dim(2), filters.dim(2)};
+}
+
+Types InferBackpropInput(const InferContext& c) {
+  if (c.num_inputs() != 3) return c.Error("takes filters, codes and the output's gradient");
+  if (c.shape(0).rank() != 4 || c.shape(1).rank() != 4) return c.Error("filters and codes must have rank 4");
+  const Shape images = ImagesBefore(c.shape(0), c.shape(1));
+  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, images, c.shape(0)));
+  // A vector of one channel would be mostly empty.
+  if (g.in_channels == 1) return c.Error("needs images of more than one channel");
+  RETURN_IF_ERROR(CheckPooled(c, PooledShape(g)));
+  return std::vector<TensorType>{{DType::kFloat32, images}};
+}
+
+const bool registered[] = {
+    RegisterOp({.name = "FusedConv2DReluMaxPool", .infer = InferForward}),
+    RegisterOp({.name = "FusedConv2DReluMaxPoolBackpropFilter", .infer = InferBackpropFilter}),
+    RegisterOp({.name = "FusedConv2DReluMaxPoolBackpropInput", .infer = InferBackpropInput}),
+};
+
+}  // namespace
+
+bool ConvPoolSupports(const ConvPoolGeometry& g) {
+  constexpr int64_t kMaxFloats = 1 << 18;
+  return g.batch > 0 && g.height > 0 && g.width > 0 && g.height % 2 == 0 && g.width % 2 == 0 &&
+         (g.in_channels == 1 || (g.in_channels > 0 && g.in_channels % 16 == 0)) && g.out_channels > 0 &&
+         g.out_channels % 16 == 0 && (g.kernel == 3 || g.kernel == 5) && g.padded_size() <= kMaxFloats &&
+         g.filter_size() <= kMaxFloats;
+}
+
+ConvPoolGeometry ConvPoolGeometryOf(const Shape& images, const Shape& filters) {
+  return {.batch = images.dim(0),
+          .height = images.dim(1),
+          .width = images.dim(2),
+          .in_channels = images.dim(3),
+          .out_channels = filters.dim(3),
+          .kernel = filters.dim(0) == filters.dim(1) ? filters.dim(0) : 0};
+}
+
+ConvPoolGeometry ConvPoolGeometryOf(const Node& node) {
+  const Shape& first = node.input(0).shape();
+  if (node.Is("FusedConv2DReluMaxPool")) return ConvPoolGeometryOf(first, node.input(1).shape());
+  if (node.Is("FusedConv2DReluMaxPoolBackpropInput")) return ConvPoolGeometryOf(node.output_types()[0].shape, first);
+  return ConvPoolGeometryOf(first, node.output_types()[0].shape);
+}
+
+}  // namespace official::compute

@@ -1,0 +1,108 @@
+// MaxPool(Relu(BiasAdd(Conv2D))) and its gradient become the ops of geometry.h. The rules see the graph as others leave
+// it: the three first nodes are a FusedConv2D already, the ReLU's gradient is taken behind the pool's
+// (MaxPoolGrad(ReluGrad(dy, pooled), codes)), and the gradients of filters and bias are one node.
+
+#include <optional>
+#include <vector>
+
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/conv_pool/geometry.h"
+#include "utils/compute/ops/window/window.h"
+
+namespace official::compute {
+namespace {
+
+using Outputs = std::optional<std::vector<Value>>;
+
+// The windows of `window` that the attributes of a convolution or pool slide over `images` have this stride, keep the
+// image's size relative to it, and lie centred.
+bool SlidesBy(int64_t stride, const Attrs& attrs, const Shape& images, Size2D window) {
+  const absl::StatusOr<Window2D> resolved = ResolveWindow(attrs, images, window);
+  if (!resolved.ok()) return false;
+  for (const WindowAxis& axis : {resolved->height, resolved->width}) {
+    if (axis.stride != stride || axis.dilation != 1 || axis.output * stride != axis.input ||
+        axis.before != (axis.window - stride) / 2) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// `pool` is a MaxPool and `conv` a FusedConv2D that one kernel can compute together.
+bool Fits(const Node& conv, const Node& pool) {
+  const Shape &images = conv.input(0).shape(), &filters = conv.input(1).shape();
+  const std::vector<int64_t>& window = pool.attrs().GetInts("ksize");
+  return conv.Is("FusedConv2D") && conv.attrs().Get<std::string>("activation") == "Relu" &&
+         conv.input(0).dtype() == DType::kFloat32 && ConvPoolSupports(ConvPoolGeometryOf(images, filters)) &&
+         SlidesBy(1, conv.attrs(), images, {filters.dim(0), filters.dim(1)}) && window == std::vector<int64_t>{2, 2} &&
+         SlidesBy(2, pool.attrs(), pool.input(0).shape(), {2, 2});
+}
+
+// `gradient` is MaxPoolGrad(ReluGrad(dy, values of the pool), codes of the pool).
+bool IsMaskedGradient(const Node& gradient, const Node& pool) {
+  if (!gradient.Is("MaxPoolGrad") || gradient.input(1) != pool.output(1)) return false;
+  const Node& masked = *gradient.input(0).node();
+  return masked.Is("ReluGrad") && masked.input(1) == pool.output(0);
+}
+
+// Nothing reads the codes but masked gradients, to which it is the same whether a cut value has kDeadWindow as its
+// code.
+bool OnlyMaskedGradientsReadCodes(const Node& pool, const RewriteContext& context) {
+  int readers = 0;
+  const auto& nodes = pool.graph().nodes();
+  for (auto node = nodes.begin() + pool.id(); node != nodes.end(); ++node) {
+    if (IsMaskedGradient(**node, pool) && context.UseCount((*node)->output(0)) > 0) ++readers;
+  }
+  return readers == context.UseCount(pool.output(1));
+}
+
+Outputs FuseForward(const Node& pool, RewriteContext& context) {
+  const Node& conv = *pool.input(0).node();
+  if (context.UseCount(pool.input(0)) != 1 ||
+      !context.DeviceHasKernel("FusedConv2DReluMaxPool", pool.input(0).dtype())) {
+    return std::nullopt;
+  }
+  if (!Fits(conv, pool) || !OnlyMaskedGradientsReadCodes(pool, context)) return std::nullopt;
+  const Node* const fused = context.graph().AddNode(
+      "FusedConv2DReluMaxPool",
+      {context.Mapped(conv.input(0)), context.Mapped(conv.input(1)), context.Mapped(conv.input(2))});
+  return std::vector<Value>{fused->output(0), fused->output(1)};
+}
+
+// A gradient op of the convolution whose output gradient came through a pool that FuseForward has fused.
+Outputs FuseBackward(const Node& node, bool is_filter, RewriteContext& context) {
+  const absl::string_view fused_op =
+      is_filter ? "FusedConv2DReluMaxPoolBackpropFilter" : "FusedConv2DReluMaxPoolBackpropInput";
+  const Node& gradient = *node.input(1).node();
+  if (!gradient.Is("MaxPoolGrad") || !context.DeviceHasKernel(fused_op, node.input(0).dtype())) return std::nullopt;
+  const Value codes = context.Mapped(gradient.input(1));
+  if (!codes.node()->Is("FusedConv2DReluMaxPool")) return std::nullopt;
+  const Shape images = is_filter ? node.input(0).shape() : node.output_types()[0].shape;
+  const Shape filters = is_filter ? node.output_types()[0].shape : node.input(0).shape();
+  if (!ConvPoolSupports(ConvPoolGeometryOf(images, filters)) || (!is_filter && images.dim(3) == 1) ||
+      !SlidesBy(1, node.attrs(), images, {filters.dim(0), filters.dim(1)})) {
+    return std::nullopt;
+  }
+  const Value dy = gradient.input(0).node()->input(0);
+  Attrs attrs;
+  if (is_filter) attrs.Set("filter_shape", node.attrs().GetInts("filter_shape"));
+  const Node* const fused =
+      context.graph().AddNode(fused_op, {context.Mapped(node.input(0)), codes, context.Mapped(dy)}, attrs);
+  std::vector<Value> outputs;  // of both or, where nobody wanted the bias's gradient, of the filters alone
+  for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(fused->output(i));
+  return outputs;
+}
+
+Outputs Fuse(const Node& node, RewriteContext& context) {
+  if (node.Is("MaxPool")) return FuseForward(node, context);
+  const bool is_filter = node.Is("Conv2DBackpropFilter") || node.Is("FusedConv2DBackpropFilter");
+  if (is_filter || node.Is("Conv2DBackpropInput")) return FuseBackward(node, is_filter, context);
+  return std::nullopt;
+}
+
+// Behind "Conv2DBiasRelu" and "Conv2DFilterGradientBias".
+const bool registered = RegisterFusion({.name = "Conv2DReluMaxPool", .rule = Fuse});
+
+}  // namespace
+}  // namespace official::compute
