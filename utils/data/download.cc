@@ -18,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/curl.h"
+#include "utils/data/gzip.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 
@@ -42,8 +43,8 @@ std::string Megabytes(int64_t bytes) { return absl::StrFormat("%.1f MB", bytes /
 class PartialFile {
  public:
   // Waits for other processes that hold it, until `deadline`.
-  static absl::StatusOr<std::unique_ptr<PartialFile>> Open(const std::string& final_path, Clock::time_point deadline) {
-    const std::string path = absl::StrCat(final_path, files::kTemporarySuffix);
+  static absl::StatusOr<std::unique_ptr<PartialFile>> Open(const RemoteFile& remote, Clock::time_point deadline) {
+    const std::string path = absl::StrCat(remote.path, remote.inflated_bytes > 0 ? ".gz" : "", files::kTemporarySuffix);
     bool said = false;
     for (;;) {
       std::unique_ptr<PartialFile> file(new PartialFile(path));
@@ -58,11 +59,11 @@ class PartialFile {
       }
       if (errno != EWOULDBLOCK) return files::ErrnoStatus(errno, "lock", path);
       if (!std::exchange(said, true)) {
-        LOG(INFO) << "waiting for another process that downloads " << final_path;
+        LOG(INFO) << "waiting for another process that downloads " << remote.path;
       }
       if (Clock::now() > deadline) {
         return absl::UnavailableError(
-            absl::StrCat("another process has been downloading ", final_path, " all the time"));
+            absl::StrCat("another process has been downloading ", remote.path, " all the time"));
       }
       std::this_thread::sleep_for(kLockPoll);
     }
@@ -98,12 +99,17 @@ class PartialFile {
     }
     return absl::OkStatus();
   }
-  // Makes the contents durable and gives the file its name.
-  absl::Status Publish(const std::string& final_path) {
-    if (fdatasync(fd_) != 0) return files::ErrnoStatus(errno, "write", path_);
-    RETURN_IF_ERROR(files::Rename(path_, final_path));
+  // Puts the contents, durably, where they belong.
+  absl::Status Publish(const RemoteFile& remote) {
+    if (remote.inflated_bytes > 0) {
+      RETURN_IF_ERROR(Gunzip(path_, remote.path, remote.inflated_bytes));
+      RETURN_IF_ERROR(files::RemoveFile(path_));
+    } else {
+      if (fdatasync(fd_) != 0) return files::ErrnoStatus(errno, "write", path_);
+      RETURN_IF_ERROR(files::Rename(path_, remote.path));
+    }
     path_.clear();
-    return files::SyncDirectory(files::DirectoryOf(final_path));
+    return files::SyncDirectory(files::DirectoryOf(remote.path));
   }
 
  private:
@@ -122,14 +128,14 @@ class Downloader {
   absl::Status Download(const RemoteFile& remote) {
     deadline_ = Clock::now() + options_.timeout;
     RETURN_IF_ERROR(files::MakeDirectories(files::DirectoryOf(remote.path)));
-    ASSIGN_OR_RETURN(const std::unique_ptr<PartialFile> file, PartialFile::Open(remote.path, deadline_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<PartialFile> file, PartialFile::Open(remote, deadline_));
     // Somebody else may have finished it while we waited. Only right files get this name.
     if (files::Exists(remote.path)) return absl::OkStatus();
     std::string reasons;
     for (const std::string& url : remote.urls) {
       absl::StatusOr<std::string> reason = TryMirror(url, remote, *file);
       if (!reason.ok()) return reason.status();
-      if (reason->empty()) return file->Publish(remote.path);
+      if (reason->empty()) return file->Publish(remote);
       absl::StrAppend(&reasons, reasons.empty() ? "" : "; ", url, ": ", *reason);
     }
     return absl::UnavailableError(absl::StrCat("cannot download ", remote.path, ": ", reasons));

@@ -15,8 +15,10 @@ namespace official::data {
 struct RemoteFile {
   std::string path;               // where it goes; missing directories are made
   std::vector<std::string> urls;  // mirrors (http, https), in the order in which they are tried
-  int64_t num_bytes = 0;
-  std::string sha256;  // 64 hexadecimal digits, lower case
+  int64_t num_bytes = 0;          // as sent
+  std::string sha256;             // of what is sent; 64 hexadecimal digits, lower case
+  // 0: `path` is what is sent. Else that is a gzip file, and `path` what it inflates to, this many bytes.
+  int64_t inflated_bytes = 0;
 };
 
 struct DownloadOptions {
@@ -32,7 +34,7 @@ struct DownloadOptions {
 };
 
 // Downloads the files one after another and stops at the first that no mirror has. Says on stderr what it does. A
-// transfer goes to a temporary name beside the file; a broken one stays there and is resumed by the next call. Several
+// transfer goes to a temporary name beside `path`; a broken one stays there and is resumed by the next call. Several
 // processes may ask for the same file at once: one downloads, the others wait. Unavailable, naming file, mirrors and
 // reasons, if the network or the servers fail or send something else; PermissionDenied, FailedPrecondition,
 // ResourceExhausted or Aborted if the file cannot be written.

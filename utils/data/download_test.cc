@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -316,6 +317,20 @@ TEST_CASE_METHOD(Fixture, "Two that want the same file download it once") {
   CheckWhole(first);
   CheckWhole(second);
   CHECK(server.num_requests() == 1);
+}
+
+TEST_CASE_METHOD(Fixture, "A gzip file is stored inflated") {
+  // printf abc | gzip -n | xxd -p; its checksum by sha256sum.
+  const std::string gzipped = absl::HexStringToBytes("1f8b08000000000000034b4c4a0600c241243503000000");
+  RemoteFile file = File({});
+  file.num_bytes = static_cast<int64_t>(gzipped.size());
+  file.sha256 = "a058a4f3405f909f3a49df0cb75d96198d371ae7913e5ef6b8114a382746ee5a";
+  file.inflated_bytes = 3;
+  Server server([&](const Server::Request&) { return Server::Answer{Ok(gzipped)}; });
+  file.urls = {server.Url("/file.gz")};
+  REQUIRE(DownloadFiles({file}, options_).ok());
+  CHECK(files::ReadFile(path(), 100).value() == "abc");
+  CHECK(files::ListDirectory(directory_ + "/sub").value() == std::vector<std::string>{"file"});
 }
 
 TEST_CASE_METHOD(Fixture, "A place that cannot be written to is its own error") {
