@@ -49,7 +49,10 @@ class CpuDevice : public Device {
     std::memcpy(host, device, bytes);
     return absl::OkStatus();
   }
-  void MakeCurrent() override { SetNumThreads(num_threads_); }
+  void MakeCurrent() override {
+    SetNumThreads(num_threads_);
+    FlushDenormals();  // also for kernels that are too small for a parallel loop
+  }
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:

@@ -19,15 +19,11 @@ void __tsan_release(void* address);
 #endif
 
 namespace official::compute {
-namespace {
 
-// Denormal results are slow and TensorFlow flushes them too.
 void FlushDenormals() {
   _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
   _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);
 }
-
-}  // namespace
 
 int NumThreads() { return omp_get_max_threads(); }
 

@@ -11,6 +11,10 @@ int NumThreads();
 // Sets it for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
 void SetNumThreads(int n);
 
+// Denormal numbers count as zero in the float arithmetic of this thread from now on: they are slow, and TensorFlow
+// flushes them too. The threads of a parallel loop do so by themselves.
+void FlushDenormals();
+
 // Calls run(context, part) for part in [0, parts), each part on a thread of its own. Returns when all have finished.
 void ParallelRun(int parts, void (*run)(void* context, int part), void* context);
 

@@ -10,6 +10,21 @@ int64_t Broadcast::period() const {
   return std::max<int64_t>(1, period);  // there may be no elements
 }
 
+int64_t Broadcast::Offset(int64_t i) const {
+  int64_t offset = 0;
+  for (size_t d = dims.size(); d-- > 0;) {
+    offset += i % dims[d].size * dims[d].stride;
+    i /= dims[d].size;
+  }
+  return offset;
+}
+
+int64_t Broadcast::RepeatedTogether(int64_t i) const {
+  if (dims.size() == 1) return 1;
+  const Dim& outer = dims[dims.size() - 2];
+  return outer.size - i / dims.back().size % outer.size;
+}
+
 Broadcast MakeBroadcast(const Shape& input, const Shape& output) {
   Broadcast result;
   int64_t stride = 1;

@@ -19,6 +19,10 @@ struct Broadcast {
   bool is_identity() const { return dims.size() == 1 && dims[0].stride == 1; }
   // The input repeats itself after so many elements of the output: 1 for a scalar, C for a row [C] under [N, C].
   int64_t period() const;
+  // The input's element under element `i` of the output.
+  int64_t Offset(int64_t i) const;
+  // If the innermost dimension is repeated: how many of the input's elements lie together from that under `i` on.
+  int64_t RepeatedTogether(int64_t i) const;
 };
 
 // `input` must broadcast to `output` by NumPy's rule.

@@ -18,7 +18,8 @@ namespace official::compute {
 namespace {
 
 constexpr int64_t kTileBytes = 4096;
-constexpr int64_t kGrain = 8192;  // elements worth a thread
+constexpr int64_t kGrain = 16384;  // elements worth a thread
+constexpr int64_t kBatch = 64;     // repeated elements loaded at a time
 constexpr int kMaxValues = FusedProgram::kMaxInputs + FusedProgram::kMaxInstructions;
 
 struct Input {
@@ -47,7 +48,7 @@ class TileKernel {
  private:
   void PlaceInputs(const KernelSpec& spec);
   void PlaceInstructions(const FusedProgram& program);
-  // Elements [begin, begin + n) of the output's range, taken from `input` at `base`.
+  // What lies under elements [begin, begin + n) of the output in `input`, whose elements begin at `base`.
   void LoadInput(const Input& input, const void* base, int64_t begin, int64_t n, T* to) const;
   void RunTiles(const void* const* bases, void* output, int64_t first_tile, int64_t last_tile) const;
 
@@ -84,7 +85,7 @@ void TileKernel<T>::PlaceInputs(const KernelSpec& spec) {
     if (repeats && input.broadcast.period() <= largest_tile) period = std::max(period, input.broadcast.period());
     // An input of as many bytes as the output may lie under it; unless it is read in step with the writing, it must be
     // saved first.
-    if (repeats && input.num_bytes == output.num_bytes()) {
+    if (repeats && input.num_bytes == output.num_bytes() && count_ > 0) {
       input.copy_offset = scratch_bytes_;
       scratch_bytes_ += (input.num_bytes + 63) / 64 * 64;
     }
@@ -134,26 +135,26 @@ void TileKernel<T>::PlaceInstructions(const FusedProgram& program) {
 template <typename T>
 void TileKernel<T>::LoadInput(const Input& input, const void* base, int64_t begin, int64_t n, T* to) const {
   const TileLoad<T> load = loads_[input.index];
-  const std::vector<Broadcast::Dim>& dims = input.broadcast.dims;
-  const Broadcast::Dim& inner = dims.back();
+  const Broadcast::Dim& inner = input.broadcast.dims.back();
   for (int64_t done = 0; done < n;) {
-    int64_t outer = begin + done;
-    const int64_t at = outer % inner.size;
-    outer /= inner.size;
-    int64_t offset = at * inner.stride;
-    for (int d = static_cast<int>(dims.size()) - 2; d >= 0; --d) {
-      offset += outer % dims[d].size * dims[d].stride;
-      outer /= dims[d].size;
-    }
-    const int64_t run = std::min(n - done, inner.size - at);
+    const int64_t offset = input.broadcast.Offset(begin + done), rest = n - done;
+    const int64_t at = (begin + done) % inner.size;
     if (inner.stride != 0) {
+      const int64_t run = std::min(rest, inner.size - at);
       load(base, offset, to + done, run);
-    } else {
-      T element;
-      load(base, offset, &element, 1);
-      std::fill_n(to + done, run, element);
+      done += run;
+      continue;
     }
-    done += run;
+    // A few elements, each to be repeated inner.size times (the first one only so often as it is still to come).
+    T elements[kBatch];
+    const int64_t batch =
+        std::min({kBatch, input.broadcast.RepeatedTogether(begin + done), (at + rest + inner.size - 1) / inner.size});
+    load(base, offset, elements, batch);
+    for (int64_t k = 0; k < batch; ++k) {
+      const int64_t run = std::min(n - done, inner.size - (k == 0 ? at : 0));
+      std::fill_n(to + done, run, elements[k]);
+      done += run;
+    }
   }
 }
 

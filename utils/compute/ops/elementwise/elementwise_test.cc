@@ -1,8 +1,10 @@
 #include "utils/compute/ops/elementwise/elementwise.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/testing/op_test.h"
@@ -313,6 +315,24 @@ TEST_CASE("NaN goes through Relu, Maximum and Minimum as in TensorFlow") {
     CHECK(std::isnan(out[2].data<float>()[at]));
   }
   CHECK(testing::ToDoubles(out[3]) == Doubles{0, 1, 1});
+}
+
+TEST_CASE("Denormal results are zero on any number of threads") {
+  const int num_threads = GENERATE(1, 2);
+  const int64_t n = GENERATE(1, 100000);
+  Tensor result;
+  // A fresh thread, whose settings no earlier test has touched.
+  std::thread([&] {
+    const auto device = MakeDevice("cpu", {.num_threads = num_threads}).value();
+    Graph graph;
+    const Value x = graph.Input("x", {DType::kFloat32, {n}});
+    const Value y = Mul(x, graph.Constant(Tensor::Scalar(1e-30f)));
+    Tensor feed(DType::kFloat32, {n});
+    std::fill_n(feed.data<float>(), n, 1e-10f);
+    result = Evaluate(graph, {{x}, {y}, {}}, {feed}, *device).value()[0];
+  }).join();
+  const absl::Span<const float> y = result.flat<float>();
+  CHECK(std::count(y.begin(), y.end(), 0.0f) == n);
 }
 
 // A row of 4 float32 has as many bytes as the 16 bools it is compared with, so they may share memory.

@@ -92,7 +92,8 @@ struct Log {
     // x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)]. A denormal x is scaled up first.
     const bool tiny = x < std::numeric_limits<float>::min();
     const float scaled = tiny ? x * 0x1p23f : x;
-    const int32_t above = BitsOf(scaled) - 0x3f3504f3;  // bits of sqrt(1/2)
+    // Less the bits of sqrt(1/2); as unsigned numbers, since those of -0 would overflow.
+    const auto above = static_cast<int32_t>(static_cast<uint32_t>(BitsOf(scaled)) - 0x3f3504f3u);
     const int32_t exponent = above >> 23;
     const float n = static_cast<float>(exponent) - (tiny ? 23.0f : 0.0f);
     const float f = FloatOf((above & 0x7fffff) + 0x3f3504f3) - 1.0f;
@@ -214,14 +215,16 @@ struct Div {
 struct Maximum {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
-    return a < b || b != b ? b : a;
+    const T larger = a < b ? b : a;  // `a` if either is NaN
+    return b == b ? larger : b;
   }
 };
 
 struct Minimum {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
-    return b < a || b != b ? b : a;
+    const T smaller = b < a ? b : a;
+    return b == b ? smaller : b;
   }
 };
 
