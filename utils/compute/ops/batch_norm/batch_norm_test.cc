@@ -184,6 +184,16 @@ TEST_CASE("A large mean does not drown the variance") {
   CHECK(y[0].data<float>()[0] == Approx(exact).epsilon(1e-5));
 }
 
+TEST_CASE("An empty batch has mean and variance zero") {
+  const std::vector<Tensor> y = testing::RunOnCpu(
+      {Tensor(DType::kFloat32, {0, 2, 2, 3}), Tensor::Of<float>({3}, {1, 1, 1}), Tensor(DType::kFloat32, {3})},
+      [](absl::Span<const Value> in) {
+        const BatchNormResult norm = FusedBatchNorm(in[0], in[1], in[2], kEpsilon);
+        return std::vector<Value>{norm.mean, norm.variance};
+      });
+  for (const Tensor& statistic : y) CHECK(testing::ToDoubles(statistic) == Doubles(3, 0.0));
+}
+
 TEST_CASE("Add and ReLU vanish into the normalization, whose statistics stay") {
   const std::vector<TensorType> types = {{DType::kFloat32, {2, 3, 3, 16}},
                                          {DType::kFloat32, {16}},

@@ -115,6 +115,7 @@ const std::vector<Case> kCases = {
     {{1, 5, 5, 3}, {.window = {3, 3}, .padding = Padding::kExplicit, .border = {1, 1, 1, 1}}},
     {{1, 7, 7, 1}, {.window = {2, 2}, .stride = {3, 3}}},  // gaps between windows
     {{1, 1, 1, 17}, {.window = {2, 2}, .padding = Padding::kSame}},
+    {{0, 4, 4, 3}, {}},  // no images, no output
 };
 
 TEST_CASE("MaxPool gives the largest value, where it was, and its gradient there") {
