@@ -338,14 +338,14 @@ TEST_CASE("Denormal results are zero on any number of threads") {
 // A row of 3000 float32 has as many bytes as the 4 rows of bools it is compared in, so they may share memory.
 TEST_CASE("A broadcast input survives the writing of the output") {
   Tensor row(DType::kFloat32, {3000});
-  for (int i = 0; i < 3000; ++i) row.data<float>()[i] = static_cast<float>(i);
+  for (int i = 0; i < 3000; ++i) row.data<float>()[i] = 2999.5f - static_cast<float>(i);
   const Tensor column = Tensor::Of<float>({4, 1}, {0, 1000, 2000, 3000});
   const Tensor y = RunOnCpu(
       {row, column}, [](absl::Span<const Value> in) { return std::vector<Value>{Less(Neg(Neg(in[0])), in[1])}; })[0];
   for (int r = 0; r < 4; ++r) {
     const absl::Span<bool> less = y.flat<bool>().subspan(r * 3000, 3000);
-    CHECK(std::count(less.begin(), less.begin() + r * 1000, true) == r * 1000);
-    CHECK(std::count(less.begin() + r * 1000, less.end(), true) == 0);
+    CHECK(std::count(less.begin(), less.end() - r * 1000, true) == 0);
+    CHECK(std::count(less.end() - r * 1000, less.end(), true) == r * 1000);
   }
 }
 
