@@ -1,4 +1,4 @@
-// CPU kernels of matrix multiplication on oneDNN.
+// CPU kernels of matrix multiplication: on oneDNN, but for the layers of dense.h.
 
 #include <cstring>
 #include <vector>
@@ -6,6 +6,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/compute_in_float.h"
 #include "utils/compute/cpu/onednn.h"
+#include "utils/compute/ops/matmul/dense.h"
 #include "utils/compute/ops/matmul/geometry.h"
 
 namespace official::compute {
@@ -30,6 +31,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
       return absl::OkStatus();
     }};
   }
+  if (std::optional<Kernel> dense = MakeDenseForward(spec, g)) return *std::move(dense);
   const DType dtype = spec.input(0).dtype;
   const memory::desc a = MatrixDesc(dtype, g.batch, g.m, g.k, g.transpose_a);
   const memory::desc b = MatrixDesc(dtype, g.batch, g.k, g.n, g.transpose_b);

@@ -1,0 +1,17 @@
+// Our own float32 product for a fully connected layer with a small batch, y = x * weights + bias, where the weights are
+// larger than the caches. Each line of them travels from memory once, fetched during the arithmetic on those before,
+// and the whole batch uses it while it is near. oneDNN's product of that shape first makes a copy of the weights: 9.7
+// ms against 3.9 for a batch of 100 on [3136, 1024]. The two gradients of the layer are better with oneDNN.
+#pragma once
+
+#include <optional>
+
+#include "utils/compute/ops/matmul/geometry.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// The kernel of a MatMul or FusedMatMul node, or nullopt if it is not of this kind.
+std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeometry& geometry);
+
+}  // namespace official::compute

@@ -1,0 +1,107 @@
+#include "utils/compute/ops/matmul/dense.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "utils/compute/ops/matmul/matmul.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+
+struct Layer {
+  int64_t batch, in, out;
+};
+
+Tensor Small(Shape shape, uint64_t seed) { return testing::RandomTensor(std::move(shape), seed, -0.1, 0.1); }
+
+std::vector<Tensor> InputsOf(const Layer& s) {
+  return {Small({s.batch, s.in}, 1), Small({s.in, s.out}, 2), Small({s.out}, 3)};
+}
+
+std::vector<Value> Fused(absl::Span<const Value> in, const char* activation) {
+  return {Apply("FusedMatMul", in,
+                Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", std::string(activation)}})};
+}
+
+bool IsTaken(const TensorType& a, const TensorType& b, const MatMulParams& params = {}) {
+  Graph graph;
+  const Value y = MatMul(graph.Input("a", a), graph.Input("b", b), params);
+  REQUIRE(graph.status().ok());
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::vector<Layout> layouts(2, Layout::kRowMajor);
+  return MakeDenseForward({*y.node(), *device, layouts, layouts}, MatMulGeometryOf(*y.node())).has_value();
+}
+
+// Batches below, at and beyond a tile's rows; depths that do and do not end with a whole panel; panels that do not
+// divide evenly among threads.
+const std::vector<Layer> kLayers = {{1, 3072, 512}, {3, 1552, 1056}, {14, 3136, 1024}, {37, 2064, 800}};
+
+TEST_CASE("Products with large weights are what loops compute") {
+  for (const Layer& s : kLayers) {
+    CAPTURE(s.batch, s.in, s.out);
+    REQUIRE(IsTaken({DType::kFloat32, {s.batch, s.in}}, {DType::kFloat32, {s.in, s.out}}));
+    const std::vector<Tensor> inputs = InputsOf(s);
+    const Doubles x = testing::ToDoubles(inputs[0]), w = testing::ToDoubles(inputs[1]),
+                  bias = testing::ToDoubles(inputs[2]);
+    Doubles product(s.batch * s.out);
+    for (int64_t n = 0; n < s.batch; ++n) {
+      for (int64_t i = 0; i < s.in; ++i) {
+        for (int64_t j = 0; j < s.out; ++j) product[n * s.out + j] += x[n * s.in + i] * w[i * s.out + j];
+      }
+    }
+    const std::vector<Tensor> got = testing::RunOnCpu(inputs, [](absl::Span<const Value> in) {
+      return std::vector<Value>{MatMul(in[0], in[1]), Fused(in, "")[0], Fused(in, "Relu")[0]};
+    });
+    for (int k = 0; k < 3; ++k) {
+      const Doubles y = testing::ToDoubles(got[k]);
+      double largest = 0;
+      for (int64_t i = 0; i < s.batch * s.out; ++i) {
+        const double sum = product[i] + (k > 0 ? bias[i % s.out] : 0);
+        largest = std::max(largest, std::abs(y[i] - (k == 2 ? std::max(sum, 0.0) : sum)));
+      }
+      CAPTURE(k);
+      CHECK(largest < 4e-6);  // of sums up to 2
+    }
+  }
+}
+
+TEST_CASE("Other products are left to oneDNN") {
+  const DType f = DType::kFloat32;
+  CHECK(IsTaken({f, {100, 3136}}, {f, {3136, 1024}}));
+  CHECK_FALSE(IsTaken({f, {100, 1024}}, {f, {1024, 1024}}));                                // small weights
+  CHECK_FALSE(IsTaken({f, {1024, 3136}}, {f, {3136, 1024}}));                               // a large batch
+  CHECK_FALSE(IsTaken({f, {100, 3137}}, {f, {3137, 1024}}));                                // sizes that do not divide
+  CHECK_FALSE(IsTaken({f, {100, 3136}}, {f, {3136, 1000}}));                                //
+  CHECK_FALSE(IsTaken({f, {100, 1024}}, {f, {3136, 1024}}, {.transpose_b = true}));         // gradients
+  CHECK_FALSE(IsTaken({f, {3136, 100}}, {f, {3136, 1024}}, {.transpose_a = true}));         //
+  CHECK_FALSE(IsTaken({f, {2, 100, 2048}}, {f, {2, 2048, 1024}}));                          // several matrices
+  CHECK_FALSE(IsTaken({DType::kBFloat16, {100, 3136}}, {DType::kBFloat16, {3136, 1024}}));  // another type
+}
+
+TEST_CASE("What is not finite comes out, also through zeros and ReLU") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const Layer s{3, 3072, 512};
+  const auto run = [](const std::vector<Tensor>& inputs) {
+    return testing::ToDoubles(
+        testing::RunOnCpu(inputs, [](absl::Span<const Value> in) { return Fused(in, "Relu"); })[0]);
+  };
+  std::vector<Tensor> inputs = InputsOf(s);
+  inputs[0].data<float>()[s.in + 1000] = nan;
+  Doubles y = run(inputs);
+  for (int64_t i = 0; i < s.batch * s.out; ++i) CHECK(std::isnan(y[i]) == (i / s.out == 1));
+
+  for (const float bad : {nan, infinity, -infinity}) {
+    inputs = InputsOf(s);
+    std::fill_n(inputs[0].data<float>(), s.batch * s.in, 0.0f);
+    inputs[1].data<float>()[2000 * s.out + 77] = bad;  // times zero
+    y = run(inputs);
+    for (int64_t i = 0; i < s.batch * s.out; ++i) CHECK(std::isnan(y[i]) == (i % s.out == 77));
+  }
+}
+
+}  // namespace
+}  // namespace official::compute
