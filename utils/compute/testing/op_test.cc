@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,12 +71,49 @@ Value AddInput(Graph& graph, const Tensor& tensor, size_t i) {
   return graph.Input(absl::StrCat("input", i), tensor.type());
 }
 
+void Record(absl::string_view op, absl::string_view device_kind, absl::string_view type, absl::string_view what,
+            double tolerance) {
+  const char* path = std::getenv("OP_TEST_RECORD");
+  if (path == nullptr) return;
+  std::ofstream file(path, std::ios::app);
+  file << absl::StrCat(op, " ", device_kind, " ", type, " ", what, " ", tolerance, "\n") << std::flush;
+  REQUIRE(file.good());
+}
+
+// What the kernels of a program are recorded as: "forward" those of `op`, `others` the rest.
+struct RecordAs {
+  std::string op = "";
+  std::string others = "part";
+  double tolerance = 0;
+};
+
+void RecordProgram(const Program& program, absl::string_view device_kind, const RecordAs& as) {
+  const std::string text = program.DebugString();
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    // "Op(name:0 float32[2,3], ...) -> name:0 float32[2]": the key type is that of the first input, or else output.
+    const absl::string_view op = line.substr(0, line.find('('));
+    const bool has_inputs = line[op.size() + 1] != ')';
+    const absl::string_view rest = line.substr(has_inputs ? op.size() : line.find("-> ") + 3);
+    const absl::string_view type = rest.substr(rest.find(' ') + 1);
+    Record(op, device_kind, type.substr(0, type.find('[')), op == as.op ? "forward" : as.others, as.tolerance);
+  }
+}
+
 std::vector<Tensor> RunGraph(const Graph& graph, const GraphRoots& roots, const std::vector<Tensor>& feeds,
-                             Device& device, const CompileOptions& options) {
-  const absl::StatusOr<std::vector<Tensor>> results = Evaluate(graph, roots, feeds, device, options);
-  INFO(results.status().ToString());
-  REQUIRE(results.ok());
-  return *results;
+                             Device& device, const CompileOptions& options, const RecordAs& record_as) {
+  VariableStore variables(device);
+  const absl::StatusOr<std::unique_ptr<Program>> program = Program::Compile(graph, roots, device, variables, options);
+  INFO(program.status());
+  REQUIRE(program.ok());
+  const absl::Status status = (*program)->Run(feeds);
+  INFO(status);
+  REQUIRE(status.ok());
+  RecordProgram(**program, device.kind(), record_as);
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < roots.fetches.size(); ++i) {
+    results.push_back((*program)->Fetch(static_cast<int>(i)).value().Clone());
+  }
+  return results;
 }
 
 }  // namespace
@@ -116,7 +155,8 @@ void CheckForward(const OpCase& test) {
     REQUIRE(want.size() == roots.fetches.size());
     const std::unique_ptr<Device> device = MakeDevice(target.device_kind).value();
     for (const bool fuse : {true, false}) {
-      const std::vector<Tensor> got = RunGraph(graph, roots, inputs, *device, {.fuse = fuse});
+      const std::vector<Tensor> got = RunGraph(graph, roots, inputs, *device, {.fuse = fuse},
+                                               {.op = test.op, .tolerance = ToleranceOf(test, target.dtype)});
       for (size_t k = 0; k < got.size(); ++k) {
         INFO("output " << k << (fuse ? ", fused" : ", not fused"));
         CheckClose(ToDoubles(got[k]), want[k], ToleranceOf(test, target.dtype));
@@ -173,10 +213,12 @@ void CheckGradients(const OpCase& test) {
       }
       return sum;
     };
+    Record(test.op, target.device_kind, DTypeName(inputs[0].dtype()), "gradient", ToleranceOf(test, target.dtype));
     const std::vector<Doubles> at = AllToDoubles(inputs);
     const std::unique_ptr<Device> device = MakeDevice(target.device_kind).value();
     for (const bool fuse : {true, false}) {
-      const std::vector<Tensor> got = RunGraph(graph, roots, feeds, *device, {.fuse = fuse});
+      const std::vector<Tensor> got =
+          RunGraph(graph, roots, feeds, *device, {.fuse = fuse}, {.tolerance = ToleranceOf(test, target.dtype)});
       for (size_t g = 0; g < got.size(); ++g) {
         Doubles want;
         std::vector<Doubles> moved = at;
@@ -207,7 +249,7 @@ std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
   INFO(graph.status());
   REQUIRE(graph.status().ok());
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
-  return RunGraph(graph, roots, inputs, *device, options);
+  return RunGraph(graph, roots, inputs, *device, options, {.others = "run"});
 }
 
 std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
@@ -227,6 +269,10 @@ std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
     ops.emplace_back(line.substr(0, line.find('(')));
   }
   return ops;
+}
+
+void RecordKernels(const Program& program, absl::string_view device_kind) {
+  RecordProgram(program, device_kind, {.others = "run"});
 }
 
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,

@@ -48,4 +48,13 @@ std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,
                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
 
+// What was tested, for the op table: with OP_TEST_RECORD=FILE in the environment, the functions above append to FILE a
+// line "<op> <device> <type> <what> <tolerance>" for each kernel that they ran, the type being the kernel's key type:
+//   forward   the kernel's results were compared with the reference
+//   gradient  so was its gradient
+//   part      it ran where other values or gradients were compared
+//   run       it ran, and the test knows what to expect (tolerance 0)
+// A test that compiles its own program calls this to add it, as "run".
+void RecordKernels(const Program& program, absl::string_view device_kind);
+
 }  // namespace official::compute::testing

@@ -1,6 +1,7 @@
 #include "utils/compute/ops/array/array.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <numeric>
 
 #include "utils/compute/graph/gradients.h"
@@ -218,6 +219,32 @@ TEST_CASE("Stack and Unstack are inverse") {
           Unstack(in[0], 1);
           return Value();
         }) == "Unstack: float32[2] has no axis 1");
+}
+
+// An array of 4-byte elements is one of bytes with a dimension of size 4 more.
+TEST_CASE("Elements of every type move as their bytes do") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt32,
+                               DType::kInt64, DType::kUInt8, DType::kBool);
+  const int64_t size = SizeOf(dtype);
+  const Tensor bytes = testing::RandomInts({3, 4, size}, 1, 2).CastTo(DType::kUInt8);
+  const Tensor elements({dtype, {3, 4}}, bytes.raw_data());
+  const auto moves = [&](absl::Span<const Value> in) {
+    // What is said of the dimension of the bytes.
+    const auto with = [&](std::vector<int64_t> dims, std::vector<int64_t> more) {
+      if (in[0].shape().rank() == 3) dims.insert(dims.end(), more.begin(), more.end());
+      return dims;
+    };
+    const Value rows = in[0].graph()->Constant(Tensor::Of<int32_t>({2}, {2, 0}));
+    return std::vector<Value>{Transpose(in[0], with({1, 0}, {2})),
+                              Slice(in[0], with({1, 1}, {0}), with({2, 3}, {size})),
+                              Pad(in[0], with({1, 0, 0, 2}, {0, 0})), Concat({in[0], in[0]}, 1), Gather(in[0], rows)};
+  };
+  const std::vector<Tensor> got = RunOnCpu({elements}, moves), want = RunOnCpu({bytes}, moves);
+  for (size_t i = 0; i < got.size(); ++i) {
+    INFO(DTypeName(dtype) << ", move " << i);
+    REQUIRE(got[i].num_bytes() == want[i].num_bytes());
+    CHECK(std::memcmp(got[i].raw_data(), want[i].raw_data(), got[i].num_bytes()) == 0);
+  }
 }
 
 TEST_CASE("ZerosLike") {

@@ -224,6 +224,48 @@ TEST_CASE("Logic") {
   CHECK(testing::ToDoubles(y[2]) == Doubles{1, 1, 0, 0});
 }
 
+void CheckValues(const char* op, const Tensor& x, const std::function<Value(Value)>& build,
+                 const std::function<double(double)>& exact) {
+  testing::CheckForward({.op = op,
+                         .inputs = {x},
+                         .build = [&](absl::Span<const Value> in) { return std::vector<Value>{build(in[0])}; },
+                         .reference =
+                             [&](const std::vector<Doubles>& in) {
+                               Doubles y;
+                               for (const double v : in[0]) y.push_back(exact(v));
+                               return std::vector<Doubles>{y};
+                             }});
+}
+
+// Whole numbers from -4 to 4.
+Tensor WholeNumbers(const Shape& shape, uint64_t seed, DType dtype) {
+  const Tensor x = RandomInts(shape, seed, 9);
+  for (int32_t& v : x.flat<int32_t>()) v -= 4;
+  return x.CastTo(dtype);
+}
+
+TEST_CASE("Functions of integers") {
+  const DType dtype = GENERATE(DType::kInt32, DType::kInt64);
+  const Tensor a = WholeNumbers({40, 30}, 1, dtype), b = WholeNumbers({40, 30}, 2, dtype);
+  for (const Unary& f : kUnary) {
+    if (KernelRegistry::Global().Find(f.op, "cpu", dtype) != nullptr) CheckValues(f.op, a, f.build, f.exact);
+  }
+  CheckValues("Sign", a, Sign, [](double x) { return static_cast<double>((x > 0) - (x < 0)); });
+  for (const Binary& f : kBinary) {
+    if (KernelRegistry::Global().Find(f.op, "cpu", dtype) == nullptr) continue;
+    testing::CheckForward(
+        {.op = f.op,
+         .inputs = {a, b},
+         .build = [&](absl::Span<const Value> in) { return std::vector<Value>{f.build(in[0], in[1])}; },
+         .reference =
+             [&](const std::vector<Doubles>& in) {
+               Doubles y;
+               for (size_t i = 0; i < in[0].size(); ++i) y.push_back(f.exact(in[0][i], in[1][i]));
+               return std::vector<Doubles>{y};
+             }});
+  }
+}
+
 TEST_CASE("Integers are computed exactly") {
   // Above 2^24 a float would lose units, above 2^32 an int32.
   const Tensor a = Tensor::Of<int64_t>({3}, {(int64_t{1} << 40) + 1, -7, 16777217});
@@ -250,6 +292,46 @@ TEST_CASE("Integers are computed exactly") {
 
 Tensor CastOnCpu(const Tensor& x, DType dtype) {
   return RunOnCpu({x}, [&](absl::Span<const Value> in) { return std::vector<Value>{Cast(in[0], dtype)}; })[0];
+}
+
+TEST_CASE("Chains that start with any type, and BroadcastTo of any type") {
+  const DType dtype = GENERATE(DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool);
+  const Tensor x = RandomInts({7, 30}, 1, 2).CastTo(dtype);
+  CheckValues(
+      "Cast", x, [](Value v) { return Exp(Cast(v, DType::kFloat32)); }, [](double v) { return std::exp(v); });
+  CheckValues(
+      "BroadcastTo", x,
+      [](Value v) {
+        return BroadcastTo(v, {1, 7, 30});
+      },
+      [](double v) { return v; });
+}
+
+TEST_CASE("Gradients flow through Cast, and through ReluGrad for second derivatives") {
+  testing::CheckGradients(
+      {.op = "Cast",
+       .inputs = {RandomTensor({3, 4}, 1)},
+       .build = [](absl::Span<const Value> in) { return std::vector<Value>{Square(Cast(in[0], DType::kFloat32))}; },
+       .reference =
+           [](const std::vector<Doubles>& in) {
+             Doubles y;
+             for (const double x : in[0]) y.push_back(x * x);
+             return std::vector<Doubles>{y};
+           }});
+  const Tensor y = RandomTensor({3, 4}, 2);
+  testing::CheckGradients({.op = "ReluGrad",
+                           .inputs = {RandomTensor({3, 4}, 1)},
+                           .build =
+                               [&](absl::Span<const Value> in) {
+                                 const Value at = in[0].graph()->Constant(y.CastTo(in[0].dtype()));
+                                 return std::vector<Value>{Apply("ReluGrad", {in[0], at})};
+                               },
+                           .reference =
+                               [&](const std::vector<Doubles>& in) {
+                                 Doubles dx = in[0];
+                                 for (size_t i = 0; i < dx.size(); ++i) dx[i] *= y.data<float>()[i] > 0 ? 1 : 0;
+                                 return std::vector<Doubles>{dx};
+                               }});
 }
 
 TEST_CASE("Casts") {

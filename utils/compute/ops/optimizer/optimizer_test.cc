@@ -26,6 +26,7 @@ std::vector<std::vector<float>> Minimize(const Update& update, float lr, int ste
   REQUIRE(variables.Create(graph, 1).ok());
   REQUIRE(variables.Write("v", Tensor::Of<float>({2}, {1, 2})).ok());
   const auto program = Program::Compile(graph, {{rate}, {}, targets}, *device, variables).value();
+  testing::RecordKernels(*program, "cpu");
   std::vector<std::vector<float>> trace;
   for (int i = 0; i < steps; ++i) {
     REQUIRE(program->Run({Tensor::Scalar(lr)}).ok());
@@ -113,6 +114,7 @@ TEST_CASE("Many variables in one update get what each gets alone") {
     VariableStore variables(*device);
     REQUIRE(variables.Create(graph, 1).ok());
     const auto program = Program::Compile(graph, {{}, {}, targets}, *device, variables).value();
+    testing::RecordKernels(*program, "cpu");
     for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
     std::vector<float> values;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -140,6 +142,7 @@ struct Embedding {
     const std::vector<Node*> targets = Adam(rate, {{table, gradient}}, {.lazy = lazy});
     REQUIRE(variables.Create(graph, 1).ok());
     const auto program = Program::Compile(graph, {{rate, ids}, {}, targets}, *device, variables).value();
+    testing::RecordKernels(*program, "cpu");
     REQUIRE(program->Run({Tensor::Scalar(0.1f), Tensor::Of<int32_t>({3}, {1, 3, 1})}).ok());
     REQUIRE(program->Run({Tensor::Scalar(0.1f), Tensor::Of<int32_t>({3}, {4, 3, 4})}).ok());
     const Tensor now = variables.Read("table").value();
@@ -170,6 +173,7 @@ TEST_CASE("Lazy Adam refuses a row outside the table and leaves the table alone"
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   const auto program = Program::Compile(graph, {{ids}, {}, targets}, *device, variables).value();
+  testing::RecordKernels(*program, "cpu");
   for (const int row : {5, -1}) {
     const absl::Status status = program->Run({Tensor::Of<int32_t>({2}, {0, row})});
     CHECK(absl::IsInvalidArgument(status));
@@ -187,8 +191,22 @@ TEST_CASE("AssignAdd counts steps") {
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   const auto program = Program::Compile(graph, {{}, {step}, {add}}, *device, variables).value();
+  testing::RecordKernels(*program, "cpu");
   for (int i = 0; i < 3; ++i) REQUIRE(program->Run({}).ok());
   CHECK(program->Fetch(0)->scalar<int64_t>() == 3);
+}
+
+TEST_CASE("AssignAdd of a float") {
+  Graph graph;
+  const Value total = graph.Variable({"total", {DType::kFloat32, {}}, Initializer::Constant(1), false});
+  Node* add = AssignAdd(total, graph.Constant(Tensor::Scalar(0.25f)));
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{}, {total}, {add}}, *device, variables).value();
+  testing::RecordKernels(*program, "cpu");
+  for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
+  CHECK(program->Fetch(0)->scalar<float>() == 1.5f);
 }
 
 TEST_CASE("A variable that the loss does not depend on is refused by name") {

@@ -29,6 +29,20 @@ TEST_CASE("Images come back as they went through the blocked layout") {
   }
 }
 
+TEST_CASE("Seen from outside, values and gradients pass as they are") {
+  const testing::OpCase test{
+      .op = "Reorder",
+      .inputs = {testing::RandomTensor({2, 3, 4, 16}, 1)},
+      .build =
+          [](absl::Span<const Value> in) {
+            return std::vector<Value>{Reorder(in[0], Layout::kRowMajor, Layout::kChannelBlocked)};
+          },
+      .reference = [](const std::vector<testing::Doubles>& in) { return in; },
+  };
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
 TEST_CASE("The blocked layout keeps 16 channels of a pixel together") {
   constexpr int64_t kHeight = 3, kWidth = 4, kChannels = 32;
   const Tensor x = testing::RandomTensor({2, kHeight, kWidth, kChannels}, 3);
