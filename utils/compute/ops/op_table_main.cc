@@ -1,0 +1,122 @@
+// op_table RECORD: prints docs/ops.md, the table of all registered ops and kernels and of how they are tested. RECORD
+// is what the op tests wrote (OP_TEST_RECORD in utils/compute/testing/op_test.h). Exits with 1 if a kernel that
+// computes, or a gradient, is tested nowhere; standard error names it.
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+namespace {
+
+constexpr char kHeader[] =
+    R"(# Ops
+
+Every op, the devices that have kernels for it, and the types of its first input, which choose the kernel. A number is
+the tolerance that tests hold the kernel to: the largest difference from a plain float64 reference, relative to max(1,
+|reference|). It is the op's own, or, where the kernel only runs as part of other ops' tests (most gradients), the
+smallest of theirs. "=" stands for tests with expected values of their own. The last column tells in which types the
+op's gradient is compared with central differences of the reference. Every kernel and every gradient is tested; a test
+fails where one is not.
+
+Made from the registered ops and kernels and from what the op tests ran, by `bazel run
+//utils/compute/ops:update_op_table`.
+
+)";
+
+// What the tests did with the kernel of one type.
+struct Tested {
+  std::optional<double> forward, part;  // smallest tolerance
+  bool run = false, gradient = false;
+};
+
+using Key = std::tuple<std::string, std::string, std::string>;  // op, device kind, type
+
+std::map<Key, Tested> ReadRecord(std::istream& record) {
+  std::map<Key, Tested> all;
+  std::string op, device, type, what;
+  double tolerance;
+  const auto lower = [&](std::optional<double>& smallest) {
+    smallest = std::min(tolerance, smallest.value_or(tolerance));
+  };
+  while (record >> op >> device >> type >> what >> tolerance) {
+    Tested& tested = all[{op, device, type}];
+    if (what == "forward") lower(tested.forward);
+    if (what == "part") lower(tested.part);
+    (what == "gradient" ? tested.gradient : tested.run) = true;
+  }
+  return all;
+}
+
+std::string Cell(const Tested& tested) {
+  if (tested.forward) return absl::StrCat(*tested.forward);
+  if (tested.part) return absl::StrCat(*tested.part);
+  return tested.run ? "=" : "untested";
+}
+
+int PrintTable(std::istream& record) {
+  std::map<Key, Tested> tested = ReadRecord(record);
+  // Of each op and device, the types with kernels.
+  std::map<std::pair<std::string, std::string>, std::set<DType>> rows;
+  std::set<DType> types;
+  for (const KernelDef* kernel : KernelRegistry::Global().All()) {
+    rows[{kernel->op, kernel->device_kind}].insert(kernel->dtypes.begin(), kernel->dtypes.end());
+    types.insert(kernel->dtypes.begin(), kernel->dtypes.end());
+  }
+  std::vector<std::string> missing;
+
+  std::cout << kHeader << "| op | device |";
+  for (const DType type : types) std::cout << " " << DTypeName(type) << " |";
+  std::cout << " gradient |\n| --- | --- |";
+  for (size_t i = 0; i < types.size(); ++i) std::cout << " --- |";
+  std::cout << " --- |\n";
+  for (const auto& [row, row_types] : rows) {
+    const auto& [op, device] = row;
+    std::cout << "| " << op << " | " << device << " |";
+    std::vector<std::string> gradients;
+    for (const DType type : types) {
+      std::cout << " ";
+      if (row_types.count(type) > 0) {
+        const std::string name(DTypeName(type));
+        const Tested& cell = tested[{op, device, name}];
+        std::cout << Cell(cell) << " ";
+        if (cell.gradient) gradients.push_back(name);
+        if (!cell.run) missing.push_back(absl::StrCat(op, " on ", device, " in ", name));
+      }
+      std::cout << "|";
+    }
+    std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "|\n" : " |\n");
+    if (FindOp(op)->gradient && gradients.empty()) missing.push_back(absl::StrCat("the gradient of ", op));
+  }
+  std::vector<std::string> without_kernel;
+  for (const OpDef* op : AllOps()) {
+    const auto row = rows.lower_bound({op->name, ""});
+    if (row == rows.end() || row->first.first != op->name) without_kernel.push_back(op->name);
+  }
+  std::cout << "\nNo kernels, since they compute nothing: " << absl::StrJoin(without_kernel, ", ") << ".\n";
+  for (const std::string& what : missing) std::cerr << "no test runs " << what << "\n";
+  return missing.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace official::compute
+
+int main(int argc, char** argv) {
+  std::ifstream record(argc == 2 ? argv[1] : "");
+  if (!record) {
+    std::cerr << "usage: op_table RECORD, a file that op tests wrote\n";
+    return 2;
+  }
+  return official::compute::PrintTable(record);
+}
