@@ -1,0 +1,122 @@
+#include "utils/compute/graph/graph.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::Doubles;
+
+TEST_CASE("Types are known while building, and names are unique") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2, 1}});
+  const Value y = graph.Input("y", {DType::kFloat32, {3}});
+  CHECK(Add(x, y).type() == TensorType{DType::kFloat32, {2, 3}});
+  CHECK(Add(x, y).node()->name() != Add(x, y).node()->name());
+}
+
+TEST_CASE("The first error sticks; what is made from it is invalid") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2}});
+  const Value bad = Add(x, graph.Input("y", {DType::kFloat32, {3}}));
+  CHECK(!bad);
+  CHECK(!Relu(bad));
+  CHECK_THAT(std::string(graph.status().message()), Contains("float32[2]") && Contains("float32[3]"));
+}
+
+TEST_CASE("A variable is declared once; again with another type is an error") {
+  Graph graph;
+  const VariableSpec spec{"v", {DType::kFloat32, {2}}, Initializer::Zeros()};
+  CHECK(graph.Variable(spec) == graph.Variable(spec));
+  CHECK(graph.variables().size() == 1);
+  CHECK(!graph.Variable({"v", {DType::kFloat32, {3}}, Initializer::Zeros()}));
+  CHECK_THAT(std::string(graph.status().message()), Contains("float32[2]") && Contains("declared again"));
+}
+
+// y = x * x + x, so dy/dx = 2 x + 1: contributions of several uses are summed.
+TEST_CASE("A value used more than once gets the sum of its gradients") {
+  const testing::OpCase test{
+      .op = "Mul",
+      .inputs = {testing::RandomTensor({7}, 3)},
+      .build = [](absl::Span<const Value> in) { return std::vector<Value>{Add(Mul(in[0], in[0]), in[0])}; },
+      .reference =
+          [](const std::vector<Doubles>& in) {
+            Doubles y;
+            for (const double x : in[0]) y.push_back(x * x + x);
+            return std::vector<Doubles>{y};
+          },
+  };
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("There is no gradient where there is no path") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2}});
+  const Value y = graph.Input("y", {DType::kFloat32, {2}});
+  const std::vector<Value> gradients = Gradients(Relu(x), {x, y});
+  CHECK(gradients[0]);
+  CHECK(!gradients[1]);
+}
+
+TEST_CASE("The gradient of a table that is read twice stays sparse") {
+  Graph graph;
+  const Value table = graph.Variable({"table", {DType::kFloat32, {5, 2}}, Initializer::Ones()});
+  const Value a = Gather(table, graph.Input("a", {DType::kInt32, {3}}));
+  const Value b = Gather(table, graph.Input("b", {DType::kInt32, {4}}));
+  const std::vector<Value> gradients =
+      Gradients({a, b}, {graph.Input("da", a.type()), graph.Input("db", b.type())}, {table});
+  REQUIRE(gradients[0].node()->Is("IndexedSlices"));
+  CHECK(gradients[0].type() == table.type());
+  CHECK(gradients[0].node()->input(0).shape() == Shape({7}));
+  CHECK(gradients[0].node()->input(1).shape() == Shape({7, 2}));
+}
+
+TEST_CASE("Broadcasting follows NumPy") {
+  CHECK(BroadcastShape({2, 1, 3}, {4, 1}).value() == Shape({2, 4, 3}));
+  CHECK(BroadcastShape({}, {4}).value() == Shape({4}));
+  CHECK(BroadcastShape({0, 3}, {1, 3}).value() == Shape({0, 3}));
+  CHECK_FALSE(BroadcastShape({2}, {3}).ok());
+}
+
+// Glorot and Bengio: uniform in +-sqrt(6 / (fan_in + fan_out)), whose variance is a third of its square.
+TEST_CASE("Initial values have the distribution, and depend on seed and name only") {
+  const TensorType type{DType::kFloat32, {5, 5, 32, 64}};
+  const Tensor kernel = InitialValue(Initializer::GlorotUniform(type.shape), type, "conv2d_1/kernel", 1);
+  const double limit = std::sqrt(6.0 / (25 * 32 + 25 * 64));
+  double sum = 0, squares = 0, largest = 0;
+  for (const double v : testing::ToDoubles(kernel)) {
+    sum += v;
+    squares += v * v;
+    largest = std::max(largest, std::abs(v));
+  }
+  const double n = static_cast<double>(kernel.num_elements());
+  CHECK(sum / n == Approx(0).margin(4 * limit / std::sqrt(3 * n)));
+  CHECK(squares / n == Approx(limit * limit / 3).epsilon(0.02));
+  CHECK(largest <= limit);
+  CHECK(largest > 0.99 * limit);
+  CHECK(testing::ToDoubles(kernel) ==
+        testing::ToDoubles(InitialValue(Initializer::GlorotUniform(type.shape), type, "conv2d_1/kernel", 1)));
+  CHECK(testing::ToDoubles(kernel) !=
+        testing::ToDoubles(InitialValue(Initializer::GlorotUniform(type.shape), type, "conv2d_1/kernel", 2)));
+  CHECK(testing::ToDoubles(kernel) !=
+        testing::ToDoubles(InitialValue(Initializer::GlorotUniform(type.shape), type, "conv2d/kernel", 1)));
+}
+
+TEST_CASE("Truncated normal numbers stay within two standard deviations") {
+  const TensorType type{DType::kFloat32, {100, 50}};
+  for (const double v : testing::ToDoubles(InitialValue(Initializer::VarianceScaling(type.shape), type, "w", 1))) {
+    REQUIRE(std::abs(v) <= 2 * 0.1 + 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace official::compute
