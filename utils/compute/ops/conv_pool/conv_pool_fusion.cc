@@ -29,12 +29,13 @@ bool SlidesBy(int64_t stride, const Attrs& attrs, const Shape& images, Size2D wi
   return true;
 }
 
-// `pool` is a MaxPool and `conv` a FusedConv2D that one kernel can compute together.
+// `pool` is a MaxPool; true if `conv` is a FusedConv2D that one kernel can compute with it.
 bool Fits(const Node& conv, const Node& pool) {
+  if (!conv.Is("FusedConv2D")) return false;
   const Shape &images = conv.input(0).shape(), &filters = conv.input(1).shape();
   const std::vector<int64_t>& window = pool.attrs().GetInts("ksize");
-  return conv.Is("FusedConv2D") && conv.attrs().Get<std::string>("activation") == "Relu" &&
-         conv.input(0).dtype() == DType::kFloat32 && ConvPoolSupports(ConvPoolGeometryOf(images, filters)) &&
+  return conv.attrs().Get<std::string>("activation") == "Relu" && conv.input(0).dtype() == DType::kFloat32 &&
+         ConvPoolSupports(ConvPoolGeometryOf(images, filters)) &&
          SlidesBy(1, conv.attrs(), images, {filters.dim(0), filters.dim(1)}) && window == std::vector<int64_t>{2, 2} &&
          SlidesBy(2, pool.attrs(), pool.input(0).shape(), {2, 2});
 }

@@ -309,6 +309,13 @@ TEST_CASE("bfloat16 stays as it is") {
   CHECK(ops == Ops{"FusedConv2D", "MaxPool"});
 }
 
+TEST_CASE("A pool of what is no convolution stays as it is") {
+  const std::vector<TensorType> images = {{DType::kFloat32, {1, 8, 8, 16}}};
+  CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(in[0])}; }) == Ops{"MaxPool"});
+  CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(Abs(in[0]))}; }) ==
+        Ops{"Abs", "MaxPool"});
+}
+
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
 
 // One image; a filter that copies channel 0 of it to all outputs.
