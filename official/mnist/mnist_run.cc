@@ -12,6 +12,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/synthetic.h"
+#include "utils/distribute/strategy.h"
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
@@ -20,8 +21,10 @@
 #include "utils/logs/progress.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/misc/model_helpers.h"
+#include "utils/misc/stop_signals.h"
 #include "utils/misc/version.h"
 #include "utils/train/estimator.h"
+#include "utils/train/run_lock.h"
 #include "utils/train/train_hooks.h"
 
 namespace official::mnist {
@@ -109,10 +112,22 @@ double Result(const train::EvalResults& results, absl::string_view name) {
   return it->second;
 }
 
-absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const MnistConfig& config, const std::string& dataset,
-                                                                bool write_model_dir) {
-  ASSIGN_OR_RETURN(std::unique_ptr<compute::Device> device,
-                   compute::MakeDevice("cpu", {.num_threads = config.performance.intra_op_parallelism_threads}));
+train::Interruption AskSignals() {
+  if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
+  return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
+}
+
+train::Resume ResumeFromFlag(const std::string& flag) {
+  if (flag == "never") return train::Resume::kNever;
+  return flag == "must" ? train::Resume::kMust : train::Resume::kAuto;
+}
+
+absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const MnistConfig& config, int num_replicas,
+                                                                const std::string& dataset, bool write_model_dir) {
+  ASSIGN_OR_RETURN(auto strategy,
+                   distribute::Strategy::Create({.num_replicas = num_replicas,
+                                                 .num_threads = config.performance.intra_op_parallelism_threads,
+                                                 .all_reduce_alg = config.performance.all_reduce_alg}));
   return train::Estimator::Create(MnistModel(config.model),
                                   {.model_dir = config.base.model_dir,
                                    .dataset = dataset,
@@ -122,9 +137,12 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const MnistConfi
                                    .save_checkpoints_secs = config.base.save_checkpoints_secs,
                                    .keep_checkpoint_max = config.base.keep_checkpoint_max,
                                    .save_summary_steps = config.base.log_every_n_steps,
+                                   .check_replicas_steps = config.performance.check_replicas_steps,
                                    .flags_text = config.flags_text,
-                                   .write_model_dir = write_model_dir},
-                                  std::move(device));
+                                   .write_model_dir = write_model_dir,
+                                   .resume = ResumeFromFlag(config.base.resume),
+                                   .interruption = AskSignals},
+                                  std::move(strategy));
 }
 
 logs::RunInfo RunRecord(const MnistConfig& config, const Input& input) {
@@ -194,12 +212,15 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
                      return misc::VisibleGpus{.count = 0, .why_none = "this build has no CUDA backend"};
                    }));
   RETURN_IF_ERROR(misc::CheckDtype(config.performance.dtype, num_gpus));
-  ASSIGN_OR_RETURN(const int replica_batch, misc::PerDeviceBatchSize(base.batch_size, num_gpus));
+  const int num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
+  ASSIGN_OR_RETURN(const int replica_batch,
+                   misc::PerDeviceBatchSize(base.batch_size, num_replicas, num_gpus > 0 ? "GPUs" : "CPU devices"));
 
   if (!config.predict.empty()) {
-    ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, "", /*write_model_dir=*/false));
+    ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, /*num_replicas=*/1, "", /*write_model_dir=*/false));
     return PredictFiles(*estimator, config.predict, base.output == "json", results);
   }
+  ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(base.model_dir));
   if (base.clean) {
     ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(base.model_dir, {base.data_dir}));
     if (cleaned) {
@@ -207,13 +228,12 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     }
   }
   ASSIGN_OR_RETURN(const Input input, LoadInput(config));
-  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, input.name, /*write_model_dir=*/true));
+  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, num_replicas, input.name, /*write_model_dir=*/true));
   RETURN_IF_ERROR(estimator->CheckBatchFits(MnistSpec(), base.batch_size));
 
-  LOG(INFO) << "device " << estimator->device().Description() << ", strategy "
-            << misc::GetDistributionPlan(num_gpus).strategy << ", precision "
-            << compute::DTypeName(config.performance.dtype) << ", batch " << base.batch_size << " (" << replica_batch
-            << " per replica), data " << input.name << ", " << estimator->origin();
+  LOG(INFO) << "device " << estimator->strategy().Description() << ", strategy " << estimator->strategy().name()
+            << ", precision " << compute::DTypeName(config.performance.dtype) << ", batch " << base.batch_size << " ("
+            << replica_batch << " per replica), data " << input.name << ", " << estimator->origin();
   if (estimator->seed() != base.seed) {
     LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
   }
@@ -227,6 +247,8 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     ASSIGN_OR_RETURN(const auto logger,
                      logs::CreateBenchmarkLogger("BenchmarkFileLogger",
                                                  config.benchmark.benchmark_log_dir.value_or(base.model_dir)));
+    // Until here there was nothing to save, and a signal has ended the process.
+    const misc::StopSignals signals;
     RETURN_IF_ERROR(logs::RunWithBenchmarkLogger(
         *logger, [&] { return TrainAndEvaluate(config, input, *estimator, *logger, results); }));
   }

@@ -209,6 +209,11 @@ TEST_CASE("Nothing is allocated per batch after warm-up") {
   const int depth = GENERATE(0, 2);
   const BatchSourcePtr source =
       Open(Augmented(100), {.batch_size = 10, .end_epoch = kEndless, .num_threads = 2}, depth);
+  {
+    // As many batches at a time as reader and consumer can ever have: one each, and those read ahead.
+    std::vector<Batch> held;
+    for (int i = 0; i < depth + 2; ++i) held.push_back(**source->Next());
+  }
   for (int i = 0; i < 50; ++i) REQUIRE(source->Next().ok());
   const int64_t before = allocations;
   bool all_ok = true;

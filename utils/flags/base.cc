@@ -6,6 +6,10 @@ ABSL_FLAG(std::string, data_dir, "/tmp", "Directory of the input data.");
 ABSL_FLAG(std::string, model_dir, "/tmp",
           "Directory of the run: checkpoints, event files, logs. A run that finds a checkpoint there goes on from it.");
 ABSL_FLAG(bool, clean, false, "Delete what an earlier run left in --model_dir and start afresh.");
+ABSL_FLAG(
+    std::string, resume, "auto",
+    "Whether to go on from a checkpoint in --model_dir: auto does if there is one, never refuses to if there is one, "
+    "must refuses to start without one.");
 ABSL_FLAG(int, train_epochs, 1, "Epochs to train in all, those of earlier runs in --model_dir included.");
 ABSL_FLAG(int, epochs_between_evals, 1, "Epochs to train between two evaluations.");
 ABSL_FLAG(std::optional<double>, stop_threshold, std::nullopt,
@@ -51,6 +55,7 @@ FlagGroup BaseFlags() {
               {.name = "data_dir", .short_name = "dd", .key = true, .required = true},
               {.name = "model_dir", .short_name = "md", .key = true, .required = true},
               {.name = "clean", .key = true},
+              {.name = "resume", .choices = {"auto", "never", "must"}},
               {.name = "train_epochs", .short_name = "te", .key = true, .range = AtLeast(0)},
               {.name = "epochs_between_evals", .short_name = "ebe", .key = true, .range = AtLeast(1)},
               {.name = "stop_threshold", .short_name = "st"},
@@ -86,6 +91,7 @@ BaseConfig BaseFromFlags(const CommandLine& command_line) {
       .data_dir_given = command_line.given("data_dir"),
       .model_dir = absl::GetFlag(FLAGS_model_dir),
       .clean = absl::GetFlag(FLAGS_clean),
+      .resume = absl::GetFlag(FLAGS_resume),
       .train_epochs = absl::GetFlag(FLAGS_train_epochs),
       .epochs_between_evals = absl::GetFlag(FLAGS_epochs_between_evals),
       .stop_threshold = absl::GetFlag(FLAGS_stop_threshold),

@@ -15,6 +15,7 @@ struct BaseConfig {
   bool data_dir_given = false;  // chosen by the user, not the program's default
   std::string model_dir;
   bool clean = false;
+  std::string resume;    // auto, never, must
   int train_epochs = 0;  // the total of all runs in model_dir
   int epochs_between_evals = 0;
   std::optional<double> stop_threshold;

@@ -1,13 +1,17 @@
 #include "utils/flags/main.h"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
 
+#include "absl/debugging/failure_signal_handler.h"
+#include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
 #include "utils/flags/help.h"
 #include "utils/misc/exit_code.h"
+#include "utils/misc/stop_signals.h"
 
 namespace official::flags {
 namespace {
@@ -53,8 +57,14 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
 }
 
 int RunMain(int argc, char** argv, const Program& program, const Body& body) {
+  // A crash says where; a reader that has gone is an error of the write, not the end of a training.
+  absl::InitializeSymbolizer(argv[0]);
+  absl::InstallFailureSignalHandler({});
+  std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   const int exit_code = Run(arguments, program, body, std::cout, std::cerr);
+  const int stop_signal = misc::StopSignalReceived();
+  if (exit_code == misc::kExitResumeMe && stop_signal != 0) misc::DieOfSignal(stop_signal);
   // What a body wrote with printf.
   if (exit_code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
     std::cerr << program.name << ": cannot write to standard output\n";

@@ -15,8 +15,9 @@ using Body = std::function<absl::Status(const CommandLine&)>;
 
 // `return RunMain(argc, argv, program, body);` is all of a main function. Results and help go to stdout. An error is
 // one line on stderr: "FATAL Flags parsing error: ..." and a hint to --help for the command line, "<program>: ..." for
-// what `body` returns. The exit status is that of misc::ExitCode, 74 if stdout cannot be written. A C++ exception that
-// leaves `body` is reported as an internal error, status 1, and not a crash that a cluster would answer with a restart.
+// what `body` returns. The exit status is that of misc::ExitCode, 74 if stdout cannot be written; a body that returns
+// Cancelled because of a signal (misc::StopSignals) ends the process by that signal. A C++ exception that leaves `body`
+// is reported as an internal error, status 1, and not a crash that a cluster would answer with a restart.
 int RunMain(int argc, char** argv, const Program& program, const Body& body);
 
 // The same with the streams in the caller's hands; `arguments` is argv without the program's name.

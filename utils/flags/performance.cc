@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <thread>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "utils/flags/command_line.h"
+
+ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 
 ABSL_FLAG(std::optional<int>, num_parallel_calls, std::nullopt, "Records that the input pipeline works on at a time.");
 ABSL_FLAG(int, inter_op_parallelism_threads, 0, "Operations that run at a time; 0 lets the program decide.");
@@ -16,7 +21,11 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, dtype, "fp32", "Type of the computation; weights stay fp32. fp16 is for GPUs.");
 ABSL_FLAG(std::optional<int>, loss_scale, std::nullopt,
           "Factor on the loss and its inverse on the gradients, so that small gradients do not vanish in fp16.");
-ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several GPUs.");
+ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several devices.");
+ABSL_FLAG(int, num_cpu_devices, 1,
+          "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
+ABSL_FLAG(int, check_replicas_steps, 100,
+          "With several devices: steps between two checks that all hold the same weights.");
 
 namespace official::flags {
 namespace {
@@ -25,6 +34,13 @@ compute::DType DTypeFromFlag() {
   const std::string name = absl::GetFlag(FLAGS_dtype);
   if (name == "fp16") return compute::DType::kFloat16;
   return name == "bf16" ? compute::DType::kBFloat16 : compute::DType::kFloat32;
+}
+
+absl::Status OneKindOfDevice(const CommandLine& command_line) {
+  const std::optional<int> num_gpus = absl::GetFlag(FLAGS_num_gpus);
+  if (absl::GetFlag(FLAGS_num_cpu_devices) == 1 || num_gpus.value_or(0) == 0) return absl::OkStatus();
+  return FlagError("num_cpu_devices",
+                   absl::StrCat("cannot be combined with --num_gpus=", *num_gpus, "; give one of them"));
 }
 
 }  // namespace
@@ -50,8 +66,11 @@ FlagGroup PerformanceFlags() {
               {.name = "all_reduce_alg",
                .short_name = "ara",
                .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
-               .unset_means = "chosen by the GPUs' connection"},
+               .unset_means = "chosen by the devices"},
+              {.name = "num_cpu_devices", .range = {.min = 1, .max = 1024}},
+              {.name = "check_replicas_steps", .range = AtLeast(1)},
           },
+      .validators = {OneKindOfDevice},
   };
 }
 
@@ -66,6 +85,8 @@ PerformanceConfig PerformanceFromFlags() {
       .max_train_steps = absl::GetFlag(FLAGS_max_train_steps),
       .dtype = dtype,
       .loss_scale = absl::GetFlag(FLAGS_loss_scale).value_or(dtype == compute::DType::kFloat16 ? 128 : 1),
+      .num_cpu_devices = absl::GetFlag(FLAGS_num_cpu_devices),
+      .check_replicas_steps = absl::GetFlag(FLAGS_check_replicas_steps),
       .all_reduce_alg = absl::GetFlag(FLAGS_all_reduce_alg),
   };
 }

@@ -18,7 +18,9 @@ struct PerformanceConfig {
   std::optional<int64_t> max_train_steps;           // the total of all runs in model_dir; also bounds an evaluation
   compute::DType dtype = compute::DType::kFloat32;  // of the computation; variables stay float32
   int loss_scale = 1;                               // the flag if set, else 128 for float16 and 1 for the others
-  std::optional<std::string> all_reduce_alg;        // nccl, hierarchical_copy, reduction_to_one_device
+  int num_cpu_devices = 1;                          // logical devices that share the cores, if no GPU is used
+  int check_replicas_steps = 100;
+  std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
 };
 
 FlagGroup PerformanceFlags();

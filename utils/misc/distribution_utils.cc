@@ -1,5 +1,7 @@
 #include "utils/misc/distribution_utils.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -25,29 +27,23 @@ absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<
                       *num_gpus, gpus.count, gpus.count == 1 ? "" : "s"));
 }
 
-absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_gpus) {
-  if (num_gpus <= 1) return batch_size;
-  const int remainder = batch_size % num_gpus;
-  if (remainder == 0) return batch_size / num_gpus;
+absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices) {
+  if (num_devices <= 1) return batch_size;
+  const int remainder = batch_size % num_devices;
+  if (remainder == 0) return batch_size / num_devices;
   const int below = batch_size - remainder;
-  const std::string above = absl::StrCat("--batch_size=", int64_t{below} + num_gpus);
+  const std::string above = absl::StrCat("--batch_size=", int64_t{below} + num_devices);
   return absl::InvalidArgumentError(
-      absl::StrFormat("When running with multiple GPUs, batch size must be a multiple of the number of available GPUs. "
-                      "Found %d GPUs with a batch size of %d; try %s instead.",
-                      num_gpus, batch_size, below > 0 ? absl::StrCat("--batch_size=", below, " or ", above) : above));
+      absl::StrFormat("When running with multiple %s, batch size must be a multiple of the number of available %s. "
+                      "Found %d %s with a batch size of %d; try %s instead.",
+                      devices, devices, num_devices, devices, batch_size,
+                      below > 0 ? absl::StrCat("--batch_size=", below, " or ", above) : above));
 }
 
 absl::Status CheckDtype(compute::DType dtype, int num_gpus) {
   if (dtype != compute::DType::kFloat16 || num_gpus > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--dtype=fp16 needs a GPU, and this run is on the CPU, which computes in fp32 or bf16; use one of these");
-}
-
-DistributionPlan GetDistributionPlan(int num_gpus) {
-  if (num_gpus <= 0) return {"one_device", {"device:CPU:0"}};
-  DistributionPlan plan{num_gpus == 1 ? "one_device" : "mirrored", {}};
-  for (int i = 0; i < num_gpus; ++i) plan.devices.push_back(absl::StrCat("device:GPU:", i));
-  return plan;
 }
 
 }  // namespace official::misc

@@ -4,11 +4,10 @@
 
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/misc/gpu_count.h"
 
@@ -20,18 +19,11 @@ namespace official::misc {
 absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<VisibleGpus()>& count_gpus);
 
 // The share of one replica in a global batch. InvalidArgument, with the nearest sizes that would do, if `batch_size`
-// does not divide evenly by `num_gpus`. No GPU and one GPU both mean one replica.
-absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_gpus);
+// does not divide evenly by `num_devices`. No GPU and one GPU both mean one replica. `devices` is what the message
+// calls them.
+absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
 
 // InvalidArgument for a compute type that the devices lack: float16 is for GPUs only.
 absl::Status CheckDtype(compute::DType dtype, int num_gpus);
-
-struct DistributionPlan {
-  std::string strategy;              // "one_device" or "mirrored"
-  std::vector<std::string> devices;  // one per replica: "device:CPU:0", "device:GPU:0", "device:GPU:1", ...
-};
-
-// 0 is one CPU, 1 one GPU, more are mirrored GPUs. Does not look at the machine.
-DistributionPlan GetDistributionPlan(int num_gpus);
 
 }  // namespace official::misc

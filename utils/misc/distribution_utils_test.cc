@@ -54,6 +54,7 @@ TEST_CASE("PerDeviceBatchSize splits evenly or says what would work") {
   CHECK(Message(PerDeviceBatchSize(128, 3).status()) ==
         "When running with multiple GPUs, batch size must be a multiple of the number of available GPUs. "
         "Found 3 GPUs with a batch size of 128; try --batch_size=126 or --batch_size=129 instead.");
+  CHECK_THAT(Message(PerDeviceBatchSize(128, 3, "CPU devices").status()), Contains("Found 3 CPU devices with"));
 }
 
 TEST_CASE("PerDeviceBatchSize proposes no empty batch and does not overflow") {
@@ -69,16 +70,6 @@ TEST_CASE("float16 is for GPUs") {
   const absl::Status status = CheckDtype(compute::DType::kFloat16, 0);
   CHECK(absl::IsInvalidArgument(status));
   CHECK_THAT(Message(status), Contains("--dtype=fp16") && Contains("bf16"));
-}
-
-TEST_CASE("One device up to one GPU, then mirrored") {
-  CHECK(GetDistributionPlan(0).devices == std::vector<std::string>{"device:CPU:0"});
-  CHECK(GetDistributionPlan(1).devices == std::vector<std::string>{"device:GPU:0"});
-  CHECK(GetDistributionPlan(1).strategy == "one_device");
-  const DistributionPlan mirrored = GetDistributionPlan(5);
-  CHECK(mirrored.strategy == "mirrored");
-  CHECK(mirrored.devices ==
-        std::vector<std::string>{"device:GPU:0", "device:GPU:1", "device:GPU:2", "device:GPU:3", "device:GPU:4"});
 }
 
 }  // namespace

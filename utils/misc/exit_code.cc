@@ -22,6 +22,8 @@ int ExitCode(const absl::Status& status) {
       return kExitIoError;
     case absl::StatusCode::kPermissionDenied:
       return kExitNoPermission;
+    case absl::StatusCode::kCancelled:
+      return kExitResumeMe;
     default:
       return kExitFailed;
   }

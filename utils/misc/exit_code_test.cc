@@ -18,6 +18,7 @@ TEST_CASE("Exit codes are those of sysexits.h") {
   CHECK(ExitCode(absl::ResourceExhaustedError("")) == EX_IOERR);
   CHECK(ExitCode(absl::AbortedError("")) == EX_IOERR);
   CHECK(ExitCode(absl::PermissionDeniedError("")) == EX_NOPERM);
+  CHECK(ExitCode(absl::CancelledError("")) == 138);
   CHECK(ExitCode(absl::InternalError("")) == 1);
   CHECK(ExitCode(absl::OutOfRangeError("")) == 1);
 }

@@ -70,7 +70,7 @@ absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<
 
   std::vector<fs::path> entries;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    entries.push_back(it->path());
+    if (it->path().filename() != "run.lock") entries.push_back(it->path());
   }
   if (error) return FileError("list", directory, error);
   if (entries.empty()) return false;

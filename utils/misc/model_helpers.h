@@ -13,8 +13,8 @@ namespace official::misc {
 bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric);
 
 // --clean: empties `model_dir`, so that the run starts afresh. The directory itself stays (it may be a link or a mount
-// point); links inside are removed, not followed. Returns whether there was anything to delete; a missing directory is
-// fine. InvalidArgument, and nothing is deleted, if `model_dir`
+// point), and so does run.lock, which the caller holds; links inside are removed, not followed. Returns whether there
+// was anything to delete; a missing directory is fine. InvalidArgument, and nothing is deleted, if `model_dir`
 //   - is a file, the root, a directory shared by all users (as /tmp), or holds the user's home or the working
 //   directory,
 //   - is or holds one of `keep` (the run's other directories; those that do not exist are ignored),

@@ -23,7 +23,8 @@ class BackgroundSaver {
   explicit BackgroundSaver(std::unique_ptr<CheckpointSaver> saver) : saver_(std::move(saver)) {}
   ~BackgroundSaver();  // waits for the checkpoint that is being written
 
-  // Starts writing model.ckpt-<step>, after the one before is finished. Returns that one's error.
+  // Starts writing model.ckpt-<step>, after the one before is finished. Returns that one's error. A tensor that is not
+  // finite is never written: that is an error of this save.
   absl::Status Save(int64_t step, CheckpointContent content);
   // Waits for the checkpoint that is being written; its error.
   absl::Status Wait();

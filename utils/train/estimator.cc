@@ -5,9 +5,11 @@
 #include <fstream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
@@ -65,14 +67,17 @@ std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8
 
 }  // namespace
 
-Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<compute::Device> device)
-    : model_(std::move(model)), config_(std::move(config)), device_(std::move(device)), variables_(*device_) {}
+Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy)
+    : model_(std::move(model)),
+      config_(std::move(config)),
+      strategy_(std::move(strategy)),
+      replicas_(model_, config_.dtype, *strategy_) {}
 
 Estimator::~Estimator() = default;
 
 absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, EstimatorConfig config,
-                                                             std::unique_ptr<compute::Device> device) {
-  std::unique_ptr<Estimator> estimator(new Estimator(std::move(model), std::move(config), std::move(device)));
+                                                             std::unique_ptr<distribute::Strategy> strategy) {
+  std::unique_ptr<Estimator> estimator(new Estimator(std::move(model), std::move(config), std::move(strategy)));
   RETURN_IF_ERROR(estimator->OpenModelDir());
   return estimator;
 }
@@ -88,7 +93,14 @@ absl::Status Estimator::OpenModelDir() {
     LOG(WARNING) << latest.note;
   }
   restored_ = std::move(latest.reader);
-  if (restored_ == nullptr) return absl::OkStatus();
+  if (restored_ == nullptr) {
+    if (config_.resume != Resume::kMust) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("--resume=must: there is no checkpoint in ", config_.model_dir));
+  }
+  if (config_.resume == Resume::kNever) {
+    return absl::FailedPreconditionError(absl::StrCat("--resume=never, but there is the checkpoint ", latest.prefix,
+                                                      "; give --clean, another --model_dir, or --resume=auto"));
+  }
   if (restored_->Find(kDataset)) {
     ASSIGN_OR_RETURN(const std::vector<std::string> names, restored_->ReadStrings(kDataset));
     if (names.size() == 1 && !config_.dataset.empty() && names[0] != config_.dataset) {
@@ -111,9 +123,9 @@ absl::Status Estimator::OpenModelDir() {
 absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
   std::vector<compute::VariableSpec> added;
   for (const compute::VariableSpec& spec : graph.variables()) {
-    if (!variables_.Has(spec.name)) added.push_back(spec);
+    if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
   }
-  RETURN_IF_ERROR(variables_.Create(graph, config_.seed));
+  RETURN_IF_ERROR(replicas_.CreateVariables(graph, config_.seed));
   if (restored_ == nullptr) return absl::OkStatus();
   std::vector<std::string> missing, unlike;
   for (const compute::VariableSpec& spec : added) {
@@ -129,7 +141,7 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
   if (!missing.empty() || !unlike.empty()) {
     std::vector<std::string> surplus;
     for (const BundleTensor& tensor : restored_->ListTensors()) {
-      if (!variables_.Has(tensor.name) && !HasPrefix(tensor.name, kRunPrefix)) surplus.push_back(tensor.name);
+      if (!replicas_.HasVariable(tensor.name) && !HasPrefix(tensor.name, kRunPrefix)) surplus.push_back(tensor.name);
     }
     std::string message =
         absl::StrCat("the checkpoint in ", config_.model_dir, " is not of this model (", model_.name, ")");
@@ -142,24 +154,18 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
     ASSIGN_OR_RETURN(const Tensor value, restored_->Read(spec.name));
-    RETURN_IF_ERROR(variables_.Write(spec.name, value));
+    RETURN_IF_ERROR(replicas_.Write(spec.name, value));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Estimator::Compiled*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec,
-                                                           int64_t batch_size) {
+absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size) {
   if (mode == Mode::kPredict && restored_ == nullptr && global_step_ == 0) {
     return absl::NotFoundError(
         absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
   }
-  Compiled& compiled = programs_[{mode, batch_size}];
-  if (compiled.program != nullptr) return &compiled;
-  ASSIGN_OR_RETURN(compiled.model, BuildModel(model_, mode, config_.dtype, spec, batch_size));
-  RETURN_IF_ERROR(PrepareVariables(*compiled.model.graph));
-  ASSIGN_OR_RETURN(compiled.program,
-                   compute::Program::Compile(*compiled.model.graph, compiled.model.roots, *device_, variables_));
-  return &compiled;
+  return replicas_.ProgramFor(mode, spec, batch_size,
+                              [this](const compute::Graph& graph) { return PrepareVariables(graph); });
 }
 
 absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size) {
@@ -171,10 +177,11 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   int64_t bytes[2];
   const int64_t sizes[2] = {16, 32};
   for (int i = 0; i < 2; ++i) {
-    ASSIGN_OR_RETURN(const BuiltModel built, BuildModel(model_, Mode::kTrain, config_.dtype, spec, sizes[i]));
-    compute::VariableStore scratch(*device_);
+    ASSIGN_OR_RETURN(const BuiltModel built, BuildModel(model_, Mode::kTrain, config_.dtype, spec, sizes[i], 1));
+    compute::VariableStore scratch(strategy_->device(0));
     RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
-    ASSIGN_OR_RETURN(const auto program, compute::Program::Compile(*built.graph, built.roots, *device_, scratch));
+    ASSIGN_OR_RETURN(const auto program,
+                     compute::Program::Compile(*built.graph, built.roots, strategy_->device(0), scratch));
     bytes[i] = program->arena_bytes();
   }
   double input_bytes = 0;
@@ -192,11 +199,26 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
                                                  " are free; at most --batch_size=", fits, " would fit"));
 }
 
-absl::Status Estimator::ResetMetrics(const Compiled& compiled) {
-  for (const compute::VariableSpec& spec : compiled.model.graph->variables()) {
-    if (!IsSaved(spec.name)) RETURN_IF_ERROR(variables_.Write(spec.name, Tensor(spec.type)));
+// Says which flags differ from those of the run so far, and keeps the present ones.
+absl::Status Estimator::KeepFlags() const {
+  if (config_.flags_text.empty()) return absl::OkStatus();
+  const std::string path = files::JoinPath(config_.model_dir, "flags.txt");
+  const absl::StatusOr<std::string> before = files::ReadFile(path, 1 << 20);
+  if (before.ok() && global_step_ > 0) {
+    const std::vector<absl::string_view> old_lines = absl::StrSplit(*before, '\n');
+    std::vector<std::string> changes;
+    for (const absl::string_view line : absl::StrSplit(config_.flags_text, '\n')) {
+      if (std::find(old_lines.begin(), old_lines.end(), line) != old_lines.end()) continue;
+      const absl::string_view name = line.substr(0, line.find('=') + 1);
+      const auto old = std::find_if(old_lines.begin(), old_lines.end(),
+                                    [&](absl::string_view l) { return !name.empty() && absl::StartsWith(l, name); });
+      if (old != old_lines.end()) changes.push_back(absl::StrCat(line, " (was ", old->substr(name.size()), ")"));
+    }
+    if (!changes.empty()) {
+      LOG(INFO) << "flags that differ from this run's last: " << absl::StrJoin(changes, ", ");
+    }
   }
-  return absl::OkStatus();
+  return files::WriteFileAtomically(path, config_.flags_text);
 }
 
 absl::StatusOr<EventWriter*> Estimator::TrainEvents() {
@@ -213,10 +235,11 @@ absl::StatusOr<EventWriter*> Estimator::TrainEvents() {
 
 absl::Status Estimator::SaveCheckpoint() {
   if (saved_step_ == global_step_) return absl::OkStatus();
+  RETURN_IF_ERROR(replicas_.CheckEqual());
   CheckpointContent content;
-  for (const compute::VariableSpec& spec : variables_.specs()) {
+  for (const compute::VariableSpec& spec : replicas_.variables()) {
     if (!IsSaved(spec.name)) continue;
-    ASSIGN_OR_RETURN(content.tensors[spec.name], variables_.Read(spec.name));
+    ASSIGN_OR_RETURN(content.tensors[spec.name], replicas_.Read(spec.name));
   }
   content.tensors[kSeed] = Tensor::Scalar(static_cast<int64_t>(config_.seed));
   content.tensors[kEpoch] = Tensor::Scalar(position_.epoch);
@@ -233,25 +256,33 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
   double loss_sum = 0;
   int64_t batches = 0;
-  Compiled* compiled = nullptr;
+  ReplicatedProgram* program = nullptr;
   while (!max_steps || batches < *max_steps) {
+    if (config_.interruption() == Interruption::kStop) {
+      return absl::CancelledError(
+          absl::StrCat("stopped in the evaluation at step ", global_step_, ", whose checkpoint is saved"));
+    }
     ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
     if (!batch) break;
-    const bool first = compiled == nullptr;
-    ASSIGN_OR_RETURN(compiled, ProgramFor(Mode::kEval, source->spec(), batch->num_examples));
-    if (first) RETURN_IF_ERROR(ResetMetrics(*compiled));
-    std::vector<Tensor> feeds(batch->features.begin(), batch->features.end());
-    feeds.insert(feeds.end(), batch->labels.begin(), batch->labels.end());
-    RETURN_IF_ERROR(compiled->program->Run(feeds));
-    ASSIGN_OR_RETURN(const Tensor loss, compiled->program->Fetch(0));
-    loss_sum += loss.scalar<float>();
+    const bool first = program == nullptr;
+    ASSIGN_OR_RETURN(program, ProgramFor(Mode::kEval, source->spec(), batch->num_examples));
+    if (first) RETURN_IF_ERROR(replicas_.ResetMetrics());
+    RETURN_IF_ERROR(strategy_->Run([&](int r) -> absl::Status {
+      const ReplicatedProgram::Replica& replica = program->replicas[r];
+      if (replica.program == nullptr) return absl::OkStatus();
+      std::vector<Tensor> feeds;
+      AppendRows(*batch, replica.share, feeds);
+      return replica.program->Run(feeds);
+    }));
+    ASSIGN_OR_RETURN(const double loss, program->MeanFetch(0));
+    loss_sum += loss;
     ++batches;
   }
-  if (compiled == nullptr) return absl::DataLossError("there is nothing to evaluate on: the data set is empty");
+  if (program == nullptr) return absl::DataLossError("there is nothing to evaluate on: the data set is empty");
 
   EvalResults results = {{"loss", static_cast<float>(loss_sum / batches)}};
-  for (const auto& metric : compiled->model.metrics) {
-    ASSIGN_OR_RETURN(const double value, MetricValue(*compiled->program, metric));
+  for (const auto& metric : program->model().metrics) {
+    ASSIGN_OR_RETURN(const double value, replicas_.MetricValue(metric));
     results.emplace_back(metric.name, static_cast<float>(value));
   }
   std::sort(results.begin(), results.end());
@@ -271,12 +302,13 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
 
 absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(const data::ElementSpec& spec,
                                                                                const data::Tensors& features) {
-  ASSIGN_OR_RETURN(Compiled* const compiled, ProgramFor(Mode::kPredict, spec, features[0].shape().dim(0)));
-  RETURN_IF_ERROR(compiled->program->Run(std::vector<Tensor>(features.begin(), features.end())));
+  ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kPredict, spec, features[0].shape().dim(0)));
+  compute::Program& first = *program->replicas[0].program;
+  RETURN_IF_ERROR(first.Run(std::vector<Tensor>(features.begin(), features.end())));
   std::vector<std::pair<std::string, Tensor>> results;
-  for (size_t i = 0; i < compiled->model.fetch_names.size(); ++i) {
-    ASSIGN_OR_RETURN(const Tensor value, compiled->program->Fetch(static_cast<int>(i)));
-    results.emplace_back(compiled->model.fetch_names[i], value.Clone());
+  for (size_t i = 0; i < program->model().fetch_names.size(); ++i) {
+    ASSIGN_OR_RETURN(const Tensor value, first.Fetch(static_cast<int>(i)));
+    results.emplace_back(program->model().fetch_names[i], value.Clone());
   }
   return results;
 }

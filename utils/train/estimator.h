@@ -1,7 +1,7 @@
 // Estimator: trains, evaluates, predicts with and exports one model in one model_dir, as tf.estimator.Estimator does.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,15 +11,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "utils/compute/runtime/program.h"
 #include "utils/data/batch.h"
+#include "utils/distribute/strategy.h"
 #include "utils/logs/hook.h"
 #include "utils/train/background_saver.h"
 #include "utils/train/model.h"
-#include "utils/train/program_builder.h"
+#include "utils/train/replicas.h"
 #include "utils/train/summary/event_writer.h"
 
 namespace official::train {
+
+// What somebody outside (a signal) wants of a run, asked after each step.
+enum class Interruption { kNone, kSave, kStop };
+
+// Whether a run goes on from a checkpoint in model_dir.
+enum class Resume { kAuto, kNever, kMust };
 
 struct EstimatorConfig {
   std::string model_dir;
@@ -28,10 +34,13 @@ struct EstimatorConfig {
   compute::DType dtype = compute::DType::kFloat32;
   std::optional<int64_t> save_checkpoints_steps;  // if set, save_checkpoints_secs does not count
   int save_checkpoints_secs = 600;
-  int keep_checkpoint_max = 5;   // 0 keeps all
-  int save_summary_steps = 100;  // events and the loss of metric.log
-  std::string flags_text;        // shown by TensorBoard
-  bool write_model_dir = true;   // false: nothing is written (prediction, export)
+  int keep_checkpoint_max = 5;     // 0 keeps all
+  int save_summary_steps = 100;    // events and the loss of metric.log
+  int check_replicas_steps = 100;  // steps between two comparisons of the replicas' variables
+  std::string flags_text;          // shown by TensorBoard and kept in flags.txt
+  bool write_model_dir = true;     // false: nothing is written (prediction, export)
+  Resume resume = Resume::kAuto;
+  std::function<Interruption()> interruption = [] { return Interruption::kNone; };
 };
 
 // Reads a data set from `start` on; what Estimator::Train wants for one train call.
@@ -42,11 +51,12 @@ using EvalResults = std::vector<std::pair<std::string, double>>;
 
 class Estimator {
  public:
-  // Opens model_dir and finds its latest checkpoint. Errors: the directory cannot be made or written
-  // (FailedPrecondition, PermissionDenied), it holds a run on another data set (InvalidArgument), the checkpoint is
-  // damaged (DataLoss).
+  // Opens model_dir and finds its latest checkpoint. Who writes there holds its RunLock. Errors: the directory cannot
+  // be made or written (FailedPrecondition, PermissionDenied), it holds a run on another data set (InvalidArgument),
+  // the checkpoint is damaged (DataLoss), there is one and Resume::kNever (FailedPrecondition), or none and
+  // Resume::kMust (NotFound).
   static absl::StatusOr<std::unique_ptr<Estimator>> Create(Model model, EstimatorConfig config,
-                                                           std::unique_ptr<compute::Device> device);
+                                                           std::unique_ptr<distribute::Strategy> strategy);
   ~Estimator();
 
   // Updates done so far, and where the data goes on.
@@ -56,18 +66,20 @@ class Estimator {
   uint64_t seed() const { return config_.seed; }
   // "fresh" or "resumed from model.ckpt-600".
   const std::string& origin() const { return origin_; }
-  const compute::Device& device() const { return *device_; }
+  const distribute::Strategy& strategy() const { return *strategy_; }
 
   // InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory than the
   // machine has. Allocates nothing of that size.
   absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
 
   // Trains on batches from position() on, until the source ends or global_step() reaches max_steps. Saves a checkpoint
-  // at the start of a new run, as configured in between, and at the end.
+  // at the start of a new run, as configured in between, and at the end. Cancelled, after saving, if it was
+  // interrupted.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
                      absl::Span<const std::unique_ptr<logs::Hook>> hooks);
 
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
+  // Cancelled if it was interrupted.
   absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
 
   // Predictions for one batch of features, by name in the order of the model. NotFound if nothing was trained.
@@ -79,31 +91,25 @@ class Estimator {
     return ProgramFor(Mode::kPredict, spec, /*batch_size=*/1).status();
   }
   // The trained value of a variable.
-  absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return variables_.Read(name); }
+  absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return replicas_.Read(name); }
 
  private:
-  struct Compiled {
-    BuiltModel model;
-    std::unique_ptr<compute::Program> program;
-  };
-
   // What the steps of one train call share (train_call.cc).
   class TrainCall;
 
-  Estimator(Model model, EstimatorConfig config, std::unique_ptr<compute::Device> device);
+  Estimator(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy);
   absl::Status OpenModelDir();
-  absl::StatusOr<Compiled*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);
+  absl::Status KeepFlags() const;
+  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
-  absl::Status ResetMetrics(const Compiled& compiled);
   absl::Status SaveCheckpoint();
   absl::StatusOr<EventWriter*> TrainEvents();
 
   const Model model_;
   EstimatorConfig config_;
-  std::unique_ptr<compute::Device> device_;
-  compute::VariableStore variables_;
-  std::map<std::pair<Mode, int64_t>, Compiled> programs_;
+  std::unique_ptr<distribute::Strategy> strategy_;
+  Replicas replicas_;
   std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
   std::string origin_ = "fresh";
   int64_t global_step_ = 0;

@@ -1,8 +1,13 @@
 #include "utils/train/program_builder.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/check_numerics/check_numerics.h"
+#include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/dropout/dropout.h"
 
 namespace official::train {
@@ -12,6 +17,7 @@ using compute::DType;
 using compute::Graph;
 using compute::Node;
 using compute::Shape;
+using compute::Tensor;
 using compute::TensorType;
 using compute::Value;
 
@@ -31,82 +37,102 @@ std::vector<Value> AddInputs(Graph& graph, absl::string_view prefix, const std::
   return inputs;
 }
 
-// A float32 scalar that sums `value` over the batches; the fetch gives the sum so far.
-Value Accumulate(Graph& graph, absl::string_view name, Value value, std::vector<Node*>& targets) {
-  const Value sum = graph.Variable({absl::StrCat(kLocalPrefix, name),
-                                    {DType::kFloat32, {}},
-                                    compute::Initializer::Zeros(),
-                                    /*trainable=*/false});
-  targets.push_back(compute::AssignAdd(sum, value));
-  return sum;
+// A float32 scalar that sums `value` over the batches; without examples there is nothing to add. Its name.
+std::string Accumulate(BuiltModel& built, absl::string_view name, Value value) {
+  const Value sum = built.graph->Variable({absl::StrCat(kLocalPrefix, name),
+                                           {DType::kFloat32, {}},
+                                           compute::Initializer::Zeros(),
+                                           /*trainable=*/false});
+  if (built.has_examples) built.roots.targets.push_back(compute::AssignAdd(sum, value));
+  return sum.node()->name();
 }
 
-void AddTraining(const Model& model, const ModelSpec& spec, BuiltModel& built) {
+// Zeros in the place of gradients, in the order in which these are computed: the order in which the other replicas sum.
+std::vector<Value> Zeros(Graph& graph, const std::vector<Value>& gradients) {
+  std::vector<size_t> order(gradients.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return gradients[a].node()->id() < gradients[b].node()->id(); });
+  std::vector<Value> zeros(gradients.size());
+  for (const size_t i : order) zeros[i] = graph.Constant(Tensor(gradients[i].type()));
+  return zeros;
+}
+
+void AddTraining(const Model& model, Value loss, BuiltModel& built, int num_replicas) {
   Graph& graph = *built.graph;
   const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
+  Value weight;
+  if (num_replicas > 1) {
+    weight = graph.Input("replica_weight", {DType::kFloat32, {}});
+    if (built.has_examples) built.roots.feeds.push_back(weight);
+  }
   std::vector<Value> variables;
   for (const auto& node : graph.nodes()) {
     if (node->Is("Variable") && graph.variable(*node).trainable) variables.push_back(node->output(0));
   }
-  const std::vector<Value> gradients = compute::Gradients(spec.loss, variables);
+  const std::vector<Value> all =
+      num_replicas > 1 ? compute::Gradients({loss}, {weight}, variables) : compute::Gradients(loss, variables);
   std::vector<compute::VariableGradient> pairs;
+  std::vector<Value> gradients;
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (gradients[i]) pairs.push_back({variables[i], gradients[i]});
+    if (!all[i]) continue;
+    pairs.push_back({variables[i], all[i]});
+    gradients.push_back(all[i]);
+  }
+  if (!graph.status().ok()) return;
+  if (num_replicas > 1) {
+    if (!built.has_examples) gradients = Zeros(graph, gradients);
+    gradients = compute::AllReduce(gradients, num_replicas);
+    for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = gradients[i];
   }
   for (Node* node : model.optimizer(learning_rate, pairs)) built.roots.targets.push_back(node);
   const Value step =
       graph.Variable({kGlobalStep, {DType::kInt64, {}}, compute::Initializer::Zeros(), /*trainable=*/false});
-  built.roots.targets.push_back(compute::AssignAdd(step, graph.Constant(compute::Tensor::Scalar<int64_t>(1))));
+  built.roots.targets.push_back(compute::AssignAdd(step, graph.Constant(Tensor::Scalar<int64_t>(1))));
 }
 
 }  // namespace
 
-absl::StatusOr<double> MetricValue(const compute::Program& program, const BuiltModel::MetricFetch& metric) {
-  ASSIGN_OR_RETURN(const compute::Tensor total, program.Fetch(metric.total));
-  ASSIGN_OR_RETURN(const compute::Tensor count, program.Fetch(metric.count));
-  return static_cast<double>(total.scalar<float>()) / static_cast<double>(count.scalar<float>());
-}
-
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const data::ElementSpec& spec,
-                                      int64_t batch_size) {
+                                      int64_t batch_size, int num_replicas) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
+  built.has_examples = batch_size > 0;
   Graph& graph = *built.graph;
-  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", spec.features, batch_size), {}, Value()};
-  built.roots.feeds = inputs.features;
-  if (mode != Mode::kPredict) {
-    inputs.labels = AddInputs(graph, "labels", spec.labels, batch_size);
-    built.roots.feeds.insert(built.roots.feeds.end(), inputs.labels.begin(), inputs.labels.end());
-  }
-  if (mode == Mode::kTrain) {
-    inputs.random_state = compute::RandomState(graph);
-    built.roots.feeds.push_back(inputs.random_state);
+  std::vector<Value>& feeds = built.roots.feeds;
+  // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
+  const int64_t built_size = std::max<int64_t>(1, batch_size);
+  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", spec.features, built_size), {}, Value()};
+  if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", spec.labels, built_size);
+  if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
+  if (built.has_examples) {
+    feeds = inputs.features;
+    feeds.insert(feeds.end(), inputs.labels.begin(), inputs.labels.end());
+    if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
   }
   ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
 
   const auto fetch = [&](absl::string_view name, Value value) {
     built.fetch_names.emplace_back(name);
-    built.roots.fetches.push_back(value);
-    return static_cast<int>(built.roots.fetches.size()) - 1;
+    built.roots.fetches.push_back(built.has_examples ? value : graph.Constant(Tensor(value.type())));
   };
   if (mode == Mode::kPredict) {
     for (const NamedValue& p : model_spec.predictions) fetch(p.name, p.value);
     return built;
   }
-  fetch("loss", model_spec.loss);
+  // A loss that is not finite ends a training step before it changes anything.
+  const Value loss = mode == Mode::kTrain ? compute::CheckNumerics(model_spec.loss) : model_spec.loss;
+  fetch("loss", loss);
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v.name, v.value);
-    built.num_logged = static_cast<int>(model_spec.logged.size());
-    AddTraining(model, model_spec, built);
+    AddTraining(model, loss, built, num_replicas);
   }
   for (const MeanMetric& metric : model_spec.metrics) {
-    const Value total = Accumulate(graph, absl::StrCat(metric.name, "/total"), metric.total, built.roots.targets);
-    const Value count = Accumulate(graph, absl::StrCat(metric.name, "/count"), metric.count, built.roots.targets);
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,
-                             fetch(absl::StrCat(metric.name, "/total"), total),
-                             fetch(absl::StrCat(metric.name, "/count"), count)});
+                             Accumulate(built, absl::StrCat(metric.name, "/total"), metric.total),
+                             Accumulate(built, absl::StrCat(metric.name, "/count"), metric.count)});
   }
   RETURN_IF_ERROR(graph.status());
   return built;

@@ -16,26 +16,28 @@ namespace official::train {
 inline constexpr char kGlobalStep[] = "global_step";
 inline constexpr char kLocalPrefix[] = "_local/";
 
-// A mode of a model for one batch size, built but not compiled. Feeds: the features, then for training and evaluation
-// the labels, then for training the random state and the learning rate.
+// A mode of a model for the examples of one replica, built but not compiled.
 struct BuiltModel {
   std::unique_ptr<compute::Graph> graph;
+  // Feeds: if has_examples the features, for training and evaluation the labels, for training the random state; then
+  // for training the learning rate; then, if has_examples and there are several replicas, the replica's weight.
   compute::GraphRoots roots;
-  // Names of the fetches. Train: "loss", the logged values, then total and count of each metric. Evaluation: "loss",
-  // then the metrics likewise. Prediction: the predictions.
-  struct MetricFetch {
-    std::string name, summary_tag;
-    int total, count;  // indices of fetches
-  };
+  // Names of the fetches. Train: "loss" and the logged values; evaluation: "loss"; prediction: the predictions.
   std::vector<std::string> fetch_names;
-  std::vector<MetricFetch> metrics;
-  int num_logged = 0;  // kTrain: fetches [1, 1 + num_logged) are the logged values
+  struct Metric {
+    std::string name, summary_tag;
+    std::string total, count;  // float32 scalar variables: sums of this replica
+  };
+  std::vector<Metric> metrics;
+  // False for a replica without a share in the batch: it adds zeros to the gradients and updates its variables with the
+  // sums of the others.
+  bool has_examples = true;
 };
 
-// Total divided by count, as fetched from the last run; NaN where nothing was counted.
-absl::StatusOr<double> MetricValue(const compute::Program& program, const BuiltModel::MetricFetch& metric);
-
+// With several replicas the gradients are those of the mean loss over the global batch: each replica's are multiplied
+// by its weight, its share of the examples, and summed over all of them, in `num_replicas` packs.
+// `batch_size` 0 is for training on several replicas only.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
-                                      const data::ElementSpec& spec, int64_t batch_size);
+                                      const data::ElementSpec& spec, int64_t batch_size, int num_replicas);
 
 }  // namespace official::train

@@ -36,47 +36,59 @@ logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int
 class Estimator::TrainCall {
  public:
   TrainCall(Estimator& estimator, absl::Span<const std::unique_ptr<logs::Hook>> hooks)
-      : e_(estimator), hooks_(hooks), summary_step_(estimator.global_step_) {}
+      : e_(estimator),
+        hooks_(hooks),
+        feeds_(estimator.strategy_->num_replicas()),
+        summary_step_(estimator.global_step_) {}
 
   // Before the first step, when its program is known.
-  absl::Status Begin(const Compiled& compiled);
-  absl::Status Step(const data::Batch& batch, Compiled& compiled, Clock::time_point wait_start);
+  absl::Status Begin(const ReplicatedProgram& program);
+  absl::Status Step(const data::Batch& batch, ReplicatedProgram& program, Clock::time_point wait_start);
   absl::Status End();
   bool begun() const { return begun_; }
+  bool stopped() const { return stopped_; }
 
  private:
   using Scalars = std::vector<std::pair<std::string, double>>;
+  struct ReplicaFeeds {
+    Tensor random_state{DType::kInt64, {3}};
+    Tensor learning_rate{DType::kFloat32, {}};
+    Tensor weight{DType::kFloat32, {}};
+    std::vector<Tensor> tensors;
+  };
 
   logs::StepRequest AskHooks(Clock::time_point now);
   // learning_rate, the model's logged values and its metrics.
-  absl::StatusOr<Scalars> Shown(const Compiled& compiled, float learning_rate);
-  absl::Status WriteSummary(const Compiled& compiled, double loss);
+  absl::StatusOr<Scalars> Shown(const ReplicatedProgram& program, float learning_rate);
+  absl::Status WriteSummary(const ReplicatedProgram& program, double loss);
+  void SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r, float learning_rate);
+  absl::Status FindBadTensor(ReplicatedProgram& program, const absl::Status& error);
 
   Estimator& e_;
   const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
-  const Tensor random_state_{DType::kInt64, {3}};
-  const Tensor learning_rate_{DType::kFloat32, {}};
-  std::vector<Tensor> feeds_;
+  std::vector<ReplicaFeeds> feeds_;  // by replica
   std::vector<compute::KernelTiming> timings_;
   Scalars shown_;
   logs::StepInfo info_;  // of the last step
-  bool begun_ = false;
+  bool begun_ = false, stopped_ = false;
   Clock::time_point save_time_ = Clock::now(), summary_time_ = save_time_;
   int64_t summary_step_;
 };
 
-absl::Status Estimator::TrainCall::Begin(const Compiled& compiled) {
+absl::Status Estimator::TrainCall::Begin(const ReplicatedProgram& program) {
   begun_ = true;
   std::vector<std::string> names = {"learning_rate"};
-  for (int i = 1; i <= compiled.model.num_logged; ++i) names.push_back(compiled.model.fetch_names[i]);
-  for (const auto& metric : compiled.model.metrics) names.push_back(metric.name);
+  const BuiltModel& model = program.model();
+  names.insert(names.end(), model.fetch_names.begin() + 1, model.fetch_names.end());
+  for (const auto& metric : model.metrics) names.push_back(metric.name);
   for (const auto& hook : hooks_) {
     RETURN_IF_ERROR(hook->Begin({.global_step = e_.global_step_, .tensor_names = names, .time = Clock::now()}));
   }
-  RETURN_IF_ERROR(e_.ResetMetrics(compiled));
+  RETURN_IF_ERROR(e_.replicas_.ResetMetrics());
   if (e_.train_events_ == nullptr) {
     ASSIGN_OR_RETURN(EventWriter* const events, e_.TrainEvents());
     RETURN_IF_ERROR(events->AddSessionLog(e_.global_step_, EventWriter::SessionStatus::kStart));
+    RETURN_IF_ERROR(e_.KeepFlags());
   }
   return e_.SaveCheckpoint();
 }
@@ -92,27 +104,28 @@ logs::StepRequest Estimator::TrainCall::AskHooks(Clock::time_point now) {
   return request;
 }
 
-absl::StatusOr<Estimator::TrainCall::Scalars> Estimator::TrainCall::Shown(const Compiled& compiled,
+absl::StatusOr<Estimator::TrainCall::Scalars> Estimator::TrainCall::Shown(const ReplicatedProgram& program,
                                                                           float learning_rate) {
   Scalars shown = {{"learning_rate", learning_rate}};
-  for (int i = 1; i <= compiled.model.num_logged; ++i) {
-    ASSIGN_OR_RETURN(const Tensor value, compiled.program->Fetch(i));
-    shown.emplace_back(compiled.model.fetch_names[i], value.scalar<float>());
+  const BuiltModel& model = program.model();
+  for (size_t i = 1; i < model.fetch_names.size(); ++i) {
+    ASSIGN_OR_RETURN(const double value, program.MeanFetch(static_cast<int>(i)));
+    shown.emplace_back(model.fetch_names[i], value);
   }
-  for (const auto& metric : compiled.model.metrics) {
-    ASSIGN_OR_RETURN(const double value, MetricValue(*compiled.program, metric));
+  for (const auto& metric : model.metrics) {
+    ASSIGN_OR_RETURN(const double value, e_.replicas_.MetricValue(metric));
     shown.emplace_back(metric.name, value);
   }
   return shown;
 }
 
-absl::Status Estimator::TrainCall::WriteSummary(const Compiled& compiled, double loss) {
+absl::Status Estimator::TrainCall::WriteSummary(const ReplicatedProgram& program, double loss) {
   std::vector<EventWriter::Scalar> scalars = {{"loss", static_cast<float>(loss)}};
+  const auto& metrics = program.model().metrics;
   for (const auto& [name, value] : shown_) {
-    const auto metric = std::find_if(compiled.model.metrics.begin(), compiled.model.metrics.end(),
-                                     [&n = name](const auto& m) { return m.name == n; });
-    scalars.emplace_back(metric == compiled.model.metrics.end() ? name : metric->summary_tag,
-                         static_cast<float>(value));
+    const auto metric =
+        std::find_if(metrics.begin(), metrics.end(), [&n = name](const auto& m) { return m.name == n; });
+    scalars.emplace_back(metric == metrics.end() ? name : metric->summary_tag, static_cast<float>(value));
   }
   if (summary_step_ > 0) {
     const std::chrono::duration<double> elapsed = info_.time - summary_time_;
@@ -124,31 +137,60 @@ absl::Status Estimator::TrainCall::WriteSummary(const Compiled& compiled, double
   return e_.train_events_->AddScalars(e_.global_step_, scalars);
 }
 
-absl::Status Estimator::TrainCall::Step(const data::Batch& batch, Compiled& compiled, Clock::time_point wait_start) {
+// What replica `r` feeds: see BuiltModel::roots.
+void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r,
+                                    float learning_rate) {
+  const ReplicatedProgram::Replica& replica = program.replicas[r];
+  ReplicaFeeds& feeds = feeds_[r];
+  feeds.tensors.clear();
+  if (replica.model->has_examples) {
+    AppendRows(batch, replica.share, feeds.tensors);
+    int64_t* const random = feeds.random_state.data<int64_t>();
+    random[0] = static_cast<int64_t>(e_.config_.seed);
+    random[1] = e_.global_step_;
+    random[2] = replica.share.begin;
+    feeds.tensors.push_back(feeds.random_state);
+  }
+  *feeds.learning_rate.data<float>() = learning_rate;
+  feeds.tensors.push_back(feeds.learning_rate);
+  if (replica.model->has_examples && program.replicas.size() > 1) {
+    *feeds.weight.data<float>() = static_cast<float>(program.Weight(replica));
+    feeds.tensors.push_back(feeds.weight);
+  }
+}
+
+// The step again, slowly, on the same variables: it failed before it changed any.
+absl::Status Estimator::TrainCall::FindBadTensor(ReplicatedProgram& program, const absl::Status& error) {
+  absl::Status found = error;
+  for (size_t r = 0; r < program.replicas.size() && found == error; ++r) {
+    const ReplicatedProgram::Replica& replica = program.replicas[r];
+    if (!replica.model->has_examples) continue;
+    const absl::Status status = e_.strategy_->Run([&](int running) {
+      return running == static_cast<int>(r) ? replica.program->Run(feeds_[r].tensors, {.check_numerics = true})
+                                            : absl::OkStatus();
+    });
+    if (absl::IsOutOfRange(status)) found = status;
+  }
+  return absl::InternalError(absl::StrCat("step ", e_.global_step_ + 1, ": ", found.message(),
+                                          ". Training stops before that reaches a checkpoint (the last ",
+                                          "one is of step ", e_.saved_step_.value_or(0),
+                                          "). Try a lower --learning_rate"));
+}
+
+absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProgram& program,
+                                        Clock::time_point wait_start) {
   const Clock::time_point start = Clock::now();
   const logs::StepRequest request = AskHooks(start);
   const auto learning_rate = static_cast<float>(e_.model_.learning_rate(e_.global_step_));
-  int64_t* const random = random_state_.data<int64_t>();
-  random[0] = static_cast<int64_t>(e_.config_.seed);
-  random[1] = e_.global_step_;
-  random[2] = 0;  // one replica holds the whole batch
-  *learning_rate_.data<float>() = learning_rate;
-  feeds_.assign(batch.features.begin(), batch.features.end());
-  feeds_.insert(feeds_.end(), batch.labels.begin(), batch.labels.end());
-  feeds_.push_back(random_state_);
-  feeds_.push_back(learning_rate_);
-
   timings_.clear();
   const int64_t trace_start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
-  RETURN_IF_ERROR(compiled.program->Run(feeds_, request.trace ? &timings_ : nullptr));
-  ASSIGN_OR_RETURN(const Tensor loss_tensor, compiled.program->Fetch(0));
-  const double loss = loss_tensor.scalar<float>();
-  if (!std::isfinite(loss)) {
-    return absl::InternalError(
-        absl::StrCat("the loss is ", loss, " at step ", e_.global_step_ + 1,
-                     "; training stops before that reaches a checkpoint (the last one is of step ",
-                     e_.saved_step_.value_or(0), "). Try a lower --learning_rate"));
-  }
+  const absl::Status status = e_.strategy_->Run([&](int r) {
+    SetFeeds(batch, program, r, learning_rate);
+    return program.replicas[r].program->Run(feeds_[r].tensors,
+                                            {.timings = request.trace && r == 0 ? &timings_ : nullptr});
+  });
+  if (absl::IsOutOfRange(status)) return FindBadTensor(program, status);
+  RETURN_IF_ERROR(status);
   ++e_.global_step_;
   e_.position_ = batch.next;
 
@@ -158,31 +200,44 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, Compiled& comp
            .data_wait = start - wait_start,
            .time = Clock::now()};
   const bool summary = e_.global_step_ % e_.config_.save_summary_steps == 0 || e_.global_step_ == 1;
+  double loss = 0;
+  if (request.loss || summary) {
+    ASSIGN_OR_RETURN(loss, program.MeanFetch(0));
+  }
   if (request.loss) info_.loss = loss;
   if (request.tensors || summary) {
-    ASSIGN_OR_RETURN(shown_, Shown(compiled, learning_rate));
+    ASSIGN_OR_RETURN(shown_, Shown(program, learning_rate));
     info_.tensors = shown_;
   }
   const logs::DeviceTrace trace = TraceOf(timings_, trace_start_us);
   if (request.trace) info_.trace = absl::MakeConstSpan(&trace, 1);
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info_));
   info_.trace = {};
-  if (summary) RETURN_IF_ERROR(WriteSummary(compiled, loss));
+  if (summary) RETURN_IF_ERROR(WriteSummary(program, loss));
 
-  const bool save = e_.config_.save_checkpoints_steps
-                        ? e_.global_step_ % *e_.config_.save_checkpoints_steps == 0
-                        : info_.time - save_time_ >= std::chrono::seconds(e_.config_.save_checkpoints_secs);
-  if (!save) return absl::OkStatus();
+  if (e_.global_step_ % e_.config_.check_replicas_steps == 0) RETURN_IF_ERROR(e_.replicas_.CheckEqual());
+  const Interruption interruption = e_.config_.interruption();
+  stopped_ = interruption == Interruption::kStop;
+  bool save = interruption == Interruption::kSave;
+  save |= e_.config_.save_checkpoints_steps
+              ? e_.global_step_ % *e_.config_.save_checkpoints_steps == 0
+              : info_.time - save_time_ >= std::chrono::seconds(e_.config_.save_checkpoints_secs);
+  if (!save || stopped_) return absl::OkStatus();
   save_time_ = info_.time;
   return e_.SaveCheckpoint();
 }
 
 absl::Status Estimator::TrainCall::End() {
+  const Clock::time_point start = Clock::now();
   RETURN_IF_ERROR(e_.SaveCheckpoint());
   RETURN_IF_ERROR(e_.saver_->Wait());
   info_.time = Clock::now();
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(info_));
-  return e_.train_events_->Flush();
+  RETURN_IF_ERROR(e_.train_events_->Flush());
+  if (!stopped_) return absl::OkStatus();
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(info_.time - start);
+  return absl::CancelledError(absl::StrCat("stopped at step ", e_.global_step_, "; its checkpoint was saved in ",
+                                           elapsed.count(), " ms, and the same command goes on from it"));
 }
 
 absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
@@ -193,13 +248,13 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
   }
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(position_));
   TrainCall call(*this, hooks);
-  while (!max_steps || global_step_ < *max_steps) {
+  while (!call.stopped() && (!max_steps || global_step_ < *max_steps)) {
     const Clock::time_point wait_start = Clock::now();
     ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
     if (!batch) break;
-    ASSIGN_OR_RETURN(Compiled* const compiled, ProgramFor(Mode::kTrain, source->spec(), batch->num_examples));
-    if (!call.begun()) RETURN_IF_ERROR(call.Begin(*compiled));
-    RETURN_IF_ERROR(call.Step(*batch, *compiled, wait_start));
+    ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, source->spec(), batch->num_examples));
+    if (!call.begun()) RETURN_IF_ERROR(call.Begin(*program));
+    RETURN_IF_ERROR(call.Step(*batch, *program, wait_start));
   }
   return call.begun() ? call.End() : absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "utils/compute/core/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -89,6 +90,29 @@ Tensor Tensor::CastTo(DType dtype) const {
     });
   });
   return result;
+}
+
+std::optional<int64_t> FindNonFinite(const Tensor& tensor) {
+  std::optional<int64_t> found;
+  if (!IsFloating(tensor.dtype())) return found;
+  WithType(tensor.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* const x = static_cast<const T*>(tensor.raw_data());
+    const int64_t n = tensor.num_elements();
+    // A product with zero is zero for finite numbers and NaN for the others: a sum per block, without branches.
+    constexpr int64_t kBlock = 4096;
+    for (int64_t begin = 0; begin < n && !found; begin += kBlock) {
+      const int64_t end = std::min(n, begin + kBlock);
+      float zeros = 0;
+#pragma omp simd reduction(+ : zeros)
+      for (int64_t i = begin; i < end; ++i) zeros += static_cast<float>(x[i]) * 0.0f;
+      if (zeros == 0) continue;
+      for (int64_t i = begin; i < end && !found; ++i) {
+        if (!std::isfinite(static_cast<float>(x[i]))) found = i;
+      }
+    }
+  });
+  return found;
 }
 
 }  // namespace official::compute

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,10 @@ class Tensor {
   TensorType type_;
   std::shared_ptr<void> data_;
 };
+
+// The index, in row-major order, of the first element that is NaN or infinite; nothing if all are finite, and for types
+// that are always.
+std::optional<int64_t> FindNonFinite(const Tensor& tensor);
 
 template <typename T>
 Tensor Tensor::Of(Shape shape, absl::Span<const T> values) {

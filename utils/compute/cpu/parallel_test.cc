@@ -29,9 +29,9 @@ TEST_CASE("ParallelFor covers the range once, whatever the number of threads") {
 // Under the thread sanitizer this also shows that the hand-over to the threads and back is understood.
 TEST_CASE("What was written before a loop is seen in it, and what it writes afterwards") {
   SetNumThreads(2);
-  std::vector<int> values(64, 0);
+  std::vector<unsigned> values(64, 0);
   for (int round = 0; round < 100; ++round) {
-    for (int& v : values) v += 1;
+    for (unsigned& v : values) v += 1;
     ParallelFor(64, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) values[i] *= 2;
     });

@@ -43,6 +43,8 @@ struct OpDef {
   bool is_view = false;
   // Writes into input buffers (variables): never removed as dead, never reordered.
   bool has_side_effect = false;
+  // Runs as soon as its inputs exist, before what was built in between: for work that goes on while others run.
+  bool runs_early = false;
   // Depends on more than inputs and attributes, so it must not be folded.
   bool is_source = false;
   Tolerance tolerance = {};

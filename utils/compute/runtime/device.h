@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "utils/compute/runtime/communicator.h"
 
 namespace official::compute {
 
@@ -34,6 +35,13 @@ class Device {
   virtual void MakeCurrent() = 0;
   // Waits for the work given so far; its first error, if any.
   virtual absl::Status Synchronize() = 0;
+
+  // The group that this device trains in; nullptr alone. Must outlive the programs that use it.
+  Communicator* communicator() const { return communicator_; }
+  void set_communicator(Communicator* communicator) { communicator_ = communicator; }
+
+ private:
+  Communicator* communicator_ = nullptr;
 };
 
 struct DeviceOptions {

@@ -79,6 +79,8 @@ struct KernelDef {
   KernelFactory make;
   // {output, input}: the output may take the input's buffer if nothing reads the input afterwards.
   std::vector<std::pair<int, int>> in_place = {};
+  // The same for {0, 0}, {1, 1}, ... of a node with as many outputs as inputs.
+  bool each_in_place = false;
   // Absent: everything row-major.
   LayoutRule layout = nullptr;
 };

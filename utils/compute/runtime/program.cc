@@ -38,6 +38,20 @@ struct Step {
   void* scratch = nullptr;
 };
 
+// Moves the steps that run early to right after the last one that makes an input of theirs.
+void MoveEarly(std::vector<Step>& steps) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (!steps[s].node->op().runs_early) continue;
+    const auto makes_input = [&](const Step& other) {
+      const auto inputs = steps[s].node->inputs();
+      return std::any_of(inputs.begin(), inputs.end(), [&](const Value& v) { return Base(v).node() == other.node; });
+    };
+    size_t first = s;
+    while (first > 0 && !steps[first - 1].node->op().runs_early && !makes_input(steps[first - 1])) --first;
+    std::rotate(steps.begin() + first, steps.begin() + s, steps.begin() + s + 1);
+  }
+}
+
 // A place of a step's inputs that takes a feed's address before a run.
 struct FeedSlot {
   int feed, step, input;
@@ -62,6 +76,9 @@ struct Program::Plan {
   absl::Status Place(VariableStore& variables);
   absl::Status PlaceFixed(VariableStore& variables);
   const void* AddressOf(Value v) const;
+  // OutOfRange, naming `v` and the op that made it, if an element is not finite.
+  absl::Status CheckNumerics(Value v, absl::string_view op);
+  absl::Status CheckVariables();  // and the feeds
 };
 
 // Gives inputs, variables and constants their addresses.
@@ -115,7 +132,9 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
       const int last = used == last_use.end() ? s : used->second;
       // In place: the input's buffer lives on as the output.
       bool shared = false;
-      for (const auto& [out, in] : steps[s].def->in_place) {
+      std::vector<std::pair<int, int>> pairs = steps[s].def->in_place;
+      if (steps[s].def->each_in_place) pairs = {{i, i}};
+      for (const auto& [out, in] : pairs) {
         if (out != i || in >= node.num_inputs()) continue;
         const auto it = request_of.find(Base(node.input(in)));
         if (it == request_of.end() || last_use[it->first] != s || it->first.type().num_bytes() != bytes) continue;
@@ -157,6 +176,24 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
     }
     for (int i = 0; i < step.node->num_outputs(); ++i) step.outputs.push_back(addresses[step.node->output(i)]);
     if (scratch_request[s] >= 0) step.scratch = begin + plan.offsets[scratch_request[s]];
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Plan::CheckNumerics(Value v, absl::string_view op) {
+  if (!IsFloating(v.dtype()) || v.shape().num_elements() == 0) return absl::OkStatus();
+  Tensor copy(v.type());
+  RETURN_IF_ERROR(device->CopyToHost(copy.raw_data(), AddressOf(v), copy.num_bytes()));
+  const std::optional<int64_t> found = FindNonFinite(copy);
+  if (!found) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("the first tensor that is not finite is ", v.node()->name(), " (", op, ", ",
+                                            v.type().ToString(), "): its element ", *found, " is ",
+                                            copy.CastTo(DType::kFloat64).data<double>()[*found]));
+}
+
+absl::Status Program::Plan::CheckVariables() {
+  for (const auto& node : compiled.graph->nodes()) {
+    if (node->Is("Variable") || node->Is("Input")) RETURN_IF_ERROR(CheckNumerics(node->output(0), node->op().name));
   }
   return absl::OkStatus();
 }
@@ -205,11 +242,12 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     ASSIGN_OR_RETURN(Kernel kernel, def->make(KernelSpec{*node, device, input_layouts, output_layouts}));
     plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
   }
+  MoveEarly(plan->steps);
   RETURN_IF_ERROR(plan->Place(variables));
   return std::unique_ptr<Program>(new Program(std::move(plan)));
 }
 
-absl::Status Program::Run(absl::Span<const Tensor> feeds, std::vector<KernelTiming>* timings) {
+absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& options) {
   Plan& plan = *plan_;
   const std::vector<Value>& expected = plan.compiled.roots.feeds;
   OFFICIAL_CHECK(feeds.size() == expected.size()) << feeds.size() << " feeds, " << expected.size() << " expected";
@@ -224,11 +262,18 @@ absl::Status Program::Run(absl::Span<const Tensor> feeds, std::vector<KernelTimi
     RETURN_IF_ERROR(plan.device->CopyToDevice(plan.feed_buffers[i], feeds[i].raw_data(), feeds[i].num_bytes()));
   }
   for (const FeedSlot& slot : plan.feed_slots) plan.steps[slot.step].inputs[slot.input] = plan.lent_feeds[slot.feed];
+  if (options.check_numerics) RETURN_IF_ERROR(plan.CheckVariables());
+  std::vector<KernelTiming>* const timings = options.timings;
   for (Step& step : plan.steps) {
     const int64_t start = timings == nullptr ? 0 : NowNs();
     const absl::Status status =
         step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
+    if (options.check_numerics) {
+      for (int i = 0; i < step.node->num_outputs(); ++i) {
+        RETURN_IF_ERROR(plan.CheckNumerics(step.node->output(i), step.node->op().name));
+      }
+    }
     if (timings == nullptr) continue;
     RETURN_IF_ERROR(plan.device->Synchronize());
     timings->push_back({step.node->name(), step.node->op().name, start, NowNs() - start});

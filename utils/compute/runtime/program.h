@@ -27,6 +27,12 @@ struct KernelTiming {
   int64_t start_ns, duration_ns;  // start: nanoseconds of the monotonic clock
 };
 
+struct RunOptions {
+  std::vector<KernelTiming>* timings = nullptr;  // one entry per kernel is appended
+  // Looks, at the cost of time, at every feed, variable and result: OutOfRange names the first that is not finite.
+  bool check_numerics = false;
+};
+
 class Program {
  public:
   // Compiles what `roots` need of `graph`. The variables must exist in `variables`, which, like the device, must
@@ -35,9 +41,8 @@ class Program {
                                                           VariableStore& variables, const CompileOptions& options = {});
   ~Program();
 
-  // Runs once with one tensor per feed, in the order of roots.feeds and of their types. With `timings`, appends one
-  // entry per kernel.
-  absl::Status Run(absl::Span<const Tensor> feeds, std::vector<KernelTiming>* timings = nullptr);
+  // Runs once with one tensor per feed, in the order of roots.feeds and of their types.
+  absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options = {});
   // The value of roots.fetches[i] after the last run. On the CPU a view that the next run overwrites.
   absl::StatusOr<Tensor> Fetch(int i) const;
 

@@ -1,0 +1,11 @@
+// tf.debugging.check_numerics: a value that is not finite ends the run of the program.
+#pragma once
+
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+// x itself. Running it fails with OutOfRange, before anything that was built later, if an element is NaN or infinite.
+Value CheckNumerics(Value x);
+
+}  // namespace official::compute

@@ -1,0 +1,116 @@
+#include "utils/distribute/strategy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/parallel.h"
+
+namespace official::distribute {
+namespace {
+
+absl::StatusOr<SumOrder> OrderOf(const StrategyOptions& options) {
+  const std::string alg = options.all_reduce_alg.value_or("reduction_to_one_device");
+  if (alg == "reduction_to_one_device") return SumOrder::kReductionToOneDevice;
+  if (alg == "hierarchical_copy") return SumOrder::kHierarchicalCopy;
+  return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for ", options.device_kind,
+                                                 " devices; use hierarchical_copy or reduction_to_one_device"));
+}
+
+}  // namespace
+
+// A thread that runs one function at a time.
+class Strategy::Worker {
+ public:
+  Worker() : thread_([this] { Loop(); }) {}
+  ~Worker() {
+    Give(nullptr);
+    thread_.join();
+  }
+
+  // `work` must live until Wait returns; nullptr ends the thread.
+  void Give(const std::function<void()>* work) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    work_ = work;
+    busy_ = true;
+    changed_.notify_all();
+  }
+  void Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return !busy_; });
+  }
+
+ private:
+  void Loop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return busy_; });
+      if (work_ == nullptr) return;
+      lock.unlock();
+      (*work_)();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void()>* work_ = nullptr;
+  bool busy_ = false;
+  std::thread thread_;  // last: starts when all else is there
+};
+
+absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions& options) {
+  std::unique_ptr<Strategy> strategy(new Strategy);
+  const int n = options.num_replicas;
+  const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
+  for (int i = 0; i < n; ++i) {
+    const int share = std::max<int>(1, ShareOf(threads, i, n).size());
+    ASSIGN_OR_RETURN(auto device, compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share}));
+    strategy->devices_.push_back(std::move(device));
+  }
+  if (n == 1) return strategy;
+  ASSIGN_OR_RETURN(const SumOrder order, OrderOf(options));
+  strategy->group_ = std::make_unique<InProcessGroup>(n, order);
+  for (int i = 0; i < n; ++i) {
+    strategy->devices_[i]->set_communicator(&strategy->group_->communicator(i));
+    if (i > 0) strategy->workers_.push_back(std::make_unique<Worker>());
+  }
+  return strategy;
+}
+
+Strategy::~Strategy() = default;
+
+std::string Strategy::Description() const {
+  return absl::StrJoin(devices_, ", ",
+                       [](std::string* out, const auto& device) { absl::StrAppend(out, device->Description()); });
+}
+
+void Strategy::Report(const absl::Status& status) {
+  if (status.ok()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!first_error_.ok()) return;
+    first_error_ = status;
+  }
+  group_->Abort();
+}
+
+absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
+  if (workers_.empty()) return f(0);
+  std::vector<std::function<void()>> work;
+  for (int replica = 0; replica < num_replicas(); ++replica) {
+    work.push_back([this, &f, replica] { Report(f(replica)); });
+  }
+  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->Give(&work[i + 1]);
+  work[0]();
+  for (const auto& worker : workers_) worker->Wait();
+  if (first_error_.ok()) return absl::OkStatus();
+  group_->Reset();
+  return std::exchange(first_error_, absl::OkStatus());
+}
+
+}  // namespace official::distribute

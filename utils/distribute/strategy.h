@@ -1,0 +1,70 @@
+// Strategy: the devices on which a model trains, as tf.distribute has it. OneDevice is one device; Mirrored keeps a
+// copy of the variables on each of several devices, gives each its share of every batch and sums the gradients.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/runtime/device.h"
+#include "utils/distribute/in_process_group.h"
+
+namespace official::distribute {
+
+struct StrategyOptions {
+  std::string device_kind = "cpu";
+  int num_replicas = 1;
+  int num_threads = 0;                             // of all CPU devices together; 0: all cores
+  std::optional<std::string> all_reduce_alg = {};  // hierarchical_copy, reduction_to_one_device; unset: chosen
+};
+
+class Strategy {
+ public:
+  // InvalidArgument for an algorithm that the devices lack, else the device's own error.
+  static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
+  ~Strategy();
+
+  // "one_device" or "mirrored".
+  absl::string_view name() const { return num_replicas() == 1 ? "one_device" : "mirrored"; }
+  int num_replicas() const { return static_cast<int>(devices_.size()); }
+  compute::Device& device(int replica) const { return *devices_[replica]; }
+  // "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)"
+  std::string Description() const;
+
+  // Calls f(replica) for every replica at the same time, each always on the same thread, that of replica 0 the
+  // caller's. Returns when all have returned; the error of the one that failed first. The failure of one ends the
+  // waiting of the others for its gradients.
+  absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f);
+
+ private:
+  class Worker;
+
+  Strategy() = default;
+  void Report(const absl::Status& status);
+
+  std::unique_ptr<InProcessGroup> group_;  // of several devices
+  std::vector<std::unique_ptr<compute::Device>> devices_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // of replicas 1, 2, ...
+  std::mutex mutex_;
+  absl::Status first_error_;
+};
+
+// The examples [begin, end) of a batch of n that replica `replica` of `num_replicas` takes: shares that differ by at
+// most one, the first replica's is never smaller than another's.
+struct Share {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+constexpr Share ShareOf(int64_t n, int replica, int num_replicas) {
+  const auto begin_of = [=](int64_t r) { return (n * r + num_replicas - 1) / num_replicas; };
+  return {begin_of(replica), begin_of(replica + 1)};
+}
+
+}  // namespace official::distribute

@@ -1,0 +1,170 @@
+#include "utils/distribute/strategy.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+
+#include "utils/compute/ops/collective/collective.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/runtime/program.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::distribute {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Graph;
+using compute::Program;
+using compute::Tensor;
+using compute::Value;
+
+std::unique_ptr<Strategy> Mirrored(int n, const std::string& alg = "reduction_to_one_device") {
+  return Strategy::Create({.num_replicas = n, .num_threads = 2, .all_reduce_alg = alg}).value();
+}
+
+// Sums x [1000], 2 x and y [300000] over the devices in `num_packs` packs, and gives x back unsummed as well.
+struct Sums {
+  Graph graph;
+  compute::GraphRoots roots;
+  explicit Sums(int num_packs) {
+    const Value x = graph.Input("x", {DType::kFloat32, {1000}}), y = graph.Input("y", {DType::kFloat32, {300000}});
+    const Value doubled = Add(x, x), moved = Add(y, y);
+    roots.feeds = {x, y};
+    roots.fetches = compute::AllReduce({moved, doubled, x}, num_packs);
+    roots.fetches.push_back(x);
+    REQUIRE(graph.status().ok());
+  }
+};
+
+TEST_CASE("AllReduce sums over the devices, in every order and packing") {
+  const int n = GENERATE(2, 3, 4), num_packs = GENERATE(1, 2, 4);
+  const std::string alg = GENERATE("reduction_to_one_device", "hierarchical_copy");
+  CAPTURE(n, num_packs, alg);
+  const auto strategy = Mirrored(n, alg);
+  const Sums sums(num_packs);
+  std::vector<std::vector<Tensor>> feeds(n), results(n);
+  std::vector<double> want_x(1000), want_y(300000);
+  for (int r = 0; r < n; ++r) {
+    feeds[r] = {compute::testing::RandomTensor({1000}, r), compute::testing::RandomTensor({300000}, 10 + r)};
+    for (int i = 0; i < 1000; ++i) want_x[i] += feeds[r][0].data<float>()[i];
+    for (int i = 0; i < 300000; ++i) want_y[i] += 2.0 * feeds[r][1].data<float>()[i];
+  }
+  std::vector<std::unique_ptr<compute::VariableStore>> variables;
+  for (int r = 0; r < n; ++r) variables.push_back(std::make_unique<compute::VariableStore>(strategy->device(r)));
+  std::vector<std::unique_ptr<Program>> programs(n);
+  REQUIRE(strategy
+              ->Run([&](int r) -> absl::Status {
+                programs[r] = Program::Compile(sums.graph, sums.roots, strategy->device(r), *variables[r]).value();
+                return absl::OkStatus();
+              })
+              .ok());
+  compute::testing::RecordKernels(*programs[0], "cpu");
+  for (int step = 0; step < 3; ++step) {
+    REQUIRE(strategy->Run([&](int r) { return programs[r]->Run(feeds[r]); }).ok());
+  }
+  for (int r = 0; r < n; ++r) {
+    const Tensor y = programs[r]->Fetch(0).value(), doubled = programs[r]->Fetch(1).value();
+    const Tensor x = programs[r]->Fetch(2).value(), own = programs[r]->Fetch(3).value();
+    double error = 0;
+    for (int i = 0; i < 1000; ++i) error = std::max<double>(error, std::abs(x.data<float>()[i] - want_x[i]));
+    for (int i = 0; i < 1000; ++i) error = std::max<double>(error, std::abs(doubled.data<float>()[i] - 2 * want_x[i]));
+    for (int i = 0; i < 300000; ++i) error = std::max<double>(error, std::abs(y.data<float>()[i] - want_y[i]));
+    CHECK(error < 2e-6);
+    // What was summed is read elsewhere too, and stays.
+    CHECK(std::equal(own.data<float>(), own.data<float>() + 1000, feeds[r][0].data<float>()));
+    // Every device holds the same bits.
+    const Tensor first = programs[0]->Fetch(0).value();
+    CHECK(std::memcmp(y.raw_data(), first.raw_data(), y.num_bytes()) == 0);
+  }
+}
+
+TEST_CASE("A pack is given away before what was built after its values") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {8}});
+  const Value early = Exp(x), late = Tanh(Tanh(early));
+  const auto strategy = Mirrored(2);
+  compute::VariableStore variables(strategy->device(0));
+  const auto program =
+      Program::Compile(graph, {{x}, compute::AllReduce({late, early}, 2), {}}, strategy->device(0), variables).value();
+  const std::string text = program->DebugString();
+  CHECK(text.find("AllReduceStart") < text.find("Tanh"));
+  CHECK(text.rfind("AllReduceStart") > text.rfind("Tanh"));
+}
+
+TEST_CASE("The orders of summation are TensorFlow's") {
+  // Numbers whose sum depends on the order: 1, 2^-24 and 2^-24 make 1 in one order and 1 + 2^-23 in the other.
+  const float tiny = 0x1p-24f;
+  const auto sum_of = [&](SumOrder order, std::vector<float> values, int packs_before) {
+    const int n = static_cast<int>(values.size());
+    InProcessGroup group(n, order);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n; ++r) {
+      threads.emplace_back([&, r] {
+        float unused = 0;
+        for (int i = 0; i < packs_before; ++i) CHECK(group.communicator(r).Start({{&unused, 1}}).ok());
+        CHECK(group.communicator(r).Start({{&values[r], 1}}).ok());
+        CHECK(group.communicator(r).Finish().ok());
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    return values;
+  };
+  CHECK(sum_of(SumOrder::kReductionToOneDevice, {1, tiny, tiny}, 0) == std::vector<float>(3, 1));
+  CHECK(sum_of(SumOrder::kReductionToOneDevice, {tiny, tiny, 1}, 0) == std::vector<float>(3, 1 + 2 * tiny));
+  // (1) + (tiny + tiny), also for three devices.
+  CHECK(sum_of(SumOrder::kHierarchicalCopy, {1, tiny, tiny}, 0) == std::vector<float>(3, 1 + 2 * tiny));
+  CHECK(sum_of(SumOrder::kHierarchicalCopy, {1, tiny, tiny, tiny}, 1) == std::vector<float>(4, 1 + 2 * tiny));
+}
+
+TEST_CASE("The error of one replica ends the others' waiting and comes out") {
+  const auto strategy = Mirrored(3);
+  const Sums sums(1);
+  std::vector<Tensor> feeds = {Tensor(DType::kFloat32, {1000}), Tensor(DType::kFloat32, {300000})};
+  std::vector<std::unique_ptr<compute::VariableStore>> variables;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (int r = 0; r < 3; ++r) {
+    variables.push_back(std::make_unique<compute::VariableStore>(strategy->device(r)));
+    programs.push_back(Program::Compile(sums.graph, sums.roots, strategy->device(r), *variables[r]).value());
+  }
+  const absl::Status status =
+      strategy->Run([&](int r) { return r == 1 ? absl::DataLossError("replica 1 is ill") : programs[r]->Run(feeds); });
+  CHECK(status == absl::DataLossError("replica 1 is ill"));
+  CHECK(strategy->Run([&](int r) { return programs[r]->Run(feeds); }).ok());
+}
+
+TEST_CASE("A device that never comes is named when the deadline has passed") {
+  InProcessGroup group(3, SumOrder::kReductionToOneDevice, std::chrono::seconds(1));
+  float x = 1;
+  REQUIRE(group.communicator(0).Start({{&x, 1}}).ok());
+  REQUIRE(group.communicator(1).Start({{&x, 1}}).ok());
+  const absl::Status status = group.communicator(0).Finish();
+  CHECK(absl::IsDeadlineExceeded(status));
+  CHECK_THAT(std::string(status.message()), Contains("replica 0 has waited 1 s") && Contains("replica 2"));
+}
+
+TEST_CASE("Shares of a batch cover it and differ by one at most") {
+  for (const int64_t n : {0, 1, 3, 100, 101}) {
+    for (const int replicas : {1, 2, 3, 4}) {
+      int64_t next = 0;
+      for (int r = 0; r < replicas; ++r) {
+        const Share share = ShareOf(n, r, replicas);
+        CHECK(share.begin == next);
+        CHECK(share.size() <= ShareOf(n, 0, replicas).size());
+        CHECK((share.size() == n / replicas || share.size() == n / replicas + 1));
+        next = share.end;
+      }
+      CHECK(next == n);
+    }
+  }
+}
+
+TEST_CASE("Bad choices") {
+  CHECK(absl::IsInvalidArgument(Strategy::Create({.num_replicas = 2, .all_reduce_alg = "nccl"}).status()));
+  CHECK(absl::IsNotFound(Strategy::Create({.device_kind = "abacus"}).status()));
+  CHECK(Mirrored(2)->name() == "mirrored");
+  CHECK(Mirrored(1)->name() == "one_device");
+  CHECK_THAT(Mirrored(2)->Description(), Contains("cpu:0 (1 thread") && Contains("cpu:1 (1 thread"));
+}
+
+}  // namespace
+}  // namespace official::distribute

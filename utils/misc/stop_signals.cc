@@ -1,0 +1,64 @@
+#include "utils/misc/stop_signals.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <iterator>
+
+#include "utils/compute/core/check.h"
+
+namespace official::misc {
+namespace {
+
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+
+std::atomic<int> stop_signal{0};
+std::atomic<bool> save_requested{false};
+std::atomic<bool> installed{false};
+struct sigaction previous[std::size(kSignals)];
+
+// Only what is allowed in a signal handler: atomics without locks, and system calls.
+void Handle(int signal) {
+  if (signal == SIGUSR2) {
+    save_requested = true;
+  } else if (stop_signal.exchange(signal) == SIGINT && signal == SIGINT) {
+    DieOfSignal(signal);
+  }
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  OFFICIAL_CHECK(!installed.exchange(true));
+  stop_signal = 0;
+  save_requested = false;
+  struct sigaction action = {};
+  action.sa_handler = Handle;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &previous[i]);
+}
+
+StopSignals::~StopSignals() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous[i], nullptr);
+  installed = false;
+}
+
+bool TakeSaveRequest() { return save_requested.exchange(false); }
+
+int StopSignalReceived() { return stop_signal; }
+
+void DieOfSignal(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(signal, &action, nullptr);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);  // it is blocked while its handler runs
+  _exit(128 + signal);
+}
+
+}  // namespace official::misc

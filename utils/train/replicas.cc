@@ -1,0 +1,141 @@
+#include "utils/train/replicas.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/data/records/crc32c.h"
+
+namespace official::train {
+
+using compute::Tensor;
+
+namespace {
+
+// Rows [begin, end) of the first dimension: a view.
+Tensor Rows(const Tensor& tensor, const distribute::Share& share) {
+  compute::TensorType type = tensor.type();
+  const int64_t row_bytes = type.num_bytes() / std::max<int64_t>(1, type.shape.dim(0));
+  std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
+  dims[0] = share.size();
+  type.shape = compute::Shape(dims);
+  return Tensor(type, static_cast<char*>(tensor.raw_data()) + share.begin * row_bytes);
+}
+
+bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.name, kLocalPrefix); }
+
+}  // namespace
+
+double ReplicatedProgram::Weight(const Replica& replica) const {
+  return static_cast<double>(replica.share.size()) / static_cast<double>(replicas.back().share.end);
+}
+
+absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
+  double mean = 0;
+  for (const Replica& replica : replicas) {
+    if (replica.share.size() == 0) continue;
+    ASSIGN_OR_RETURN(const Tensor value, replica.program->Fetch(i));
+    mean += Weight(replica) * value.scalar<float>();
+  }
+  return mean;
+}
+
+void AppendRows(const data::Batch& batch, const distribute::Share& share, std::vector<Tensor>& feeds) {
+  const bool all = share.size() == batch.num_examples;
+  for (const auto* tensors : {&batch.features, &batch.labels}) {
+    for (const Tensor& tensor : *tensors) feeds.push_back(all ? tensor : Rows(tensor, share));
+  }
+}
+
+Replicas::Replicas(const Model& model, compute::DType dtype, distribute::Strategy& strategy)
+    : model_(model), dtype_(dtype), strategy_(strategy) {
+  for (int r = 0; r < strategy.num_replicas(); ++r) {
+    stores_.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
+  }
+}
+
+absl::StatusOr<const BuiltModel*> Replicas::BuiltFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
+                                                     const PrepareFn& prepare) {
+  BuiltModel& built = models_[{mode, batch_size}];
+  if (built.graph == nullptr) {
+    ASSIGN_OR_RETURN(BuiltModel made, BuildModel(model_, mode, dtype_, spec, batch_size, strategy_.num_replicas()));
+    RETURN_IF_ERROR(prepare(*made.graph));
+    built = std::move(made);
+  }
+  return &built;
+}
+
+absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
+                                                        const PrepareFn& prepare) {
+  const auto found = programs_.find({mode, batch_size});
+  if (found != programs_.end()) return &found->second;
+  ReplicatedProgram program;
+  const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
+  for (int r = 0; r < num_replicas; ++r) {
+    const distribute::Share share = distribute::ShareOf(batch_size, r, num_replicas);
+    ASSIGN_OR_RETURN(const BuiltModel* const model, BuiltFor(mode, spec, share.size(), prepare));
+    program.replicas.push_back({model, nullptr, share});
+  }
+  RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
+    if (r >= num_replicas) return absl::OkStatus();
+    ReplicatedProgram::Replica& replica = program.replicas[r];
+    if (mode == Mode::kEval && !replica.model->has_examples) return absl::OkStatus();
+    ASSIGN_OR_RETURN(replica.program, compute::Program::Compile(*replica.model->graph, replica.model->roots,
+                                                                strategy_.device(r), *stores_[r]));
+    return absl::OkStatus();
+  }));
+  return &(programs_[{mode, batch_size}] = std::move(program));
+}
+
+absl::Status Replicas::CreateVariables(const compute::Graph& graph, uint64_t seed) {
+  return strategy_.Run([&](int r) { return stores_[r]->Create(graph, seed); });
+}
+
+absl::Status Replicas::Write(absl::string_view name, const Tensor& value) {
+  for (const auto& store : stores_) RETURN_IF_ERROR(store->Write(name, value));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> Replicas::MetricValue(const BuiltModel::Metric& metric) const {
+  double total = 0, count = 0;
+  for (const auto& store : stores_) {
+    ASSIGN_OR_RETURN(const Tensor t, store->Read(metric.total));
+    ASSIGN_OR_RETURN(const Tensor c, store->Read(metric.count));
+    total += t.scalar<float>();
+    count += c.scalar<float>();
+  }
+  return total / count;
+}
+
+absl::Status Replicas::ResetMetrics() {
+  for (const compute::VariableSpec& spec : variables()) {
+    if (IsLocal(spec)) RETURN_IF_ERROR(Write(spec.name, Tensor(spec.type)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replicas::CheckEqual() {
+  if (stores_.size() == 1) return absl::OkStatus();
+  const std::vector<compute::VariableSpec> specs = variables();
+  std::vector<std::vector<uint32_t>> crcs(stores_.size(), std::vector<uint32_t>(specs.size()));
+  RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (IsLocal(specs[i])) continue;
+      ASSIGN_OR_RETURN(const Tensor value, stores_[r]->Read(specs[i].name));
+      crcs[r][i] = data::Crc32c({static_cast<const char*>(value.raw_data()), static_cast<size_t>(value.num_bytes())});
+    }
+    return absl::OkStatus();
+  }));
+  for (size_t r = 1; r < crcs.size(); ++r) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (crcs[r][i] == crcs[0][i]) continue;
+      return absl::InternalError(
+          absl::StrCat("variable ", specs[i].name, " is no longer the same on replica 0 and replica ", r,
+                       "; the last checkpoint is from before. Memory or a device may be faulty"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace official::train

@@ -1,0 +1,82 @@
+// A model on the devices of a strategy: a copy of its variables on each, and its programs by the size of the batch.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/runtime/program.h"
+#include "utils/data/batch.h"
+#include "utils/distribute/strategy.h"
+#include "utils/train/model.h"
+#include "utils/train/program_builder.h"
+
+namespace official::train {
+
+// The programs that together work on a batch of one size.
+struct ReplicatedProgram {
+  struct Replica {
+    const BuiltModel* model = nullptr;
+    std::unique_ptr<compute::Program> program;  // null: no share in the batch, and nothing to do without one
+    distribute::Share share{};                  // of the examples
+  };
+  std::vector<Replica> replicas;
+
+  // Of the first replica, which always has a program.
+  const BuiltModel& model() const { return *replicas[0].model; }
+  // The mean over the examples of fetch i of the last run, a float32 scalar that is a mean over each replica's.
+  absl::StatusOr<double> MeanFetch(int i) const;
+  // The share of a replica in the examples of the batch, in [0, 1].
+  double Weight(const Replica& replica) const;
+};
+
+// Appends the rows of a replica's share of all features and labels of a batch, in this order: views.
+void AppendRows(const data::Batch& batch, const distribute::Share& share, std::vector<compute::Tensor>& feeds);
+
+class Replicas {
+ public:
+  // Called with every new graph before it is compiled, to make its variables.
+  using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
+
+  Replicas(const Model& model, compute::DType dtype, distribute::Strategy& strategy);
+
+  distribute::Strategy& strategy() const { return strategy_; }
+
+  // The programs of a mode for batches of `batch_size` examples; built and compiled at the first call.
+  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
+                                                const PrepareFn& prepare);
+
+  // Makes the variables of `graph` that are new, with the same initial values everywhere.
+  absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
+  bool HasVariable(absl::string_view name) const { return stores_[0]->Has(name); }
+  std::vector<compute::VariableSpec> variables() const { return stores_[0]->specs(); }
+  // Of the first replica, which stands for all.
+  absl::StatusOr<compute::Tensor> Read(absl::string_view name) const { return stores_[0]->Read(name); }
+  // To all replicas.
+  absl::Status Write(absl::string_view name, const compute::Tensor& value);
+
+  // Total divided by count, both summed over the replicas; NaN where nothing was counted.
+  absl::StatusOr<double> MetricValue(const BuiltModel::Metric& metric) const;
+  absl::Status ResetMetrics();
+
+  // Internal, naming the first variable and two replicas, if a variable that must be the same on all replicas is not.
+  absl::Status CheckEqual();
+
+ private:
+  absl::StatusOr<const BuiltModel*> BuiltFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
+                                             const PrepareFn& prepare);
+
+  const Model& model_;
+  const compute::DType dtype_;
+  distribute::Strategy& strategy_;
+  std::vector<std::unique_ptr<compute::VariableStore>> stores_;     // by replica
+  std::map<std::pair<Mode, int64_t>, BuiltModel> models_;           // by the examples of a replica
+  std::map<std::pair<Mode, int64_t>, ReplicatedProgram> programs_;  // by the examples of a batch
+};
+
+}  // namespace official::train

@@ -1,0 +1,30 @@
+// One run at a time writes in a model_dir.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace official::train {
+
+// The name of the lock file in model_dir. It holds the process id, host and start time of the run that has the lock,
+// and stays, empty, when that run ends. What counts is the lock on the file, which ends with the process that holds it,
+// however that ends.
+inline constexpr char kRunLockFile[] = "run.lock";
+
+class RunLock {
+ public:
+  // Makes the directory if need be. AlreadyExists names the process that has the lock; else an error of the file
+  // system.
+  static absl::StatusOr<std::unique_ptr<RunLock>> Acquire(const std::string& model_dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  explicit RunLock(int fd) : fd_(fd) {}
+  const int fd_;
+};
+
+}  // namespace official::train

@@ -1,0 +1,60 @@
+#include "utils/train/run_lock.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+
+std::string NewDirectory() {
+  static int counter = 0;
+  const char* root = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(root ? root : "/tmp", "/lock-", getpid(), "-", ++counter, "/deeper");
+}
+
+TEST_CASE("A second run is refused, and told who has the lock; a third may begin when the first has ended") {
+  const std::string directory = NewDirectory();
+  auto first = RunLock::Acquire(directory);
+  REQUIRE(first.ok());
+  const absl::Status second = RunLock::Acquire(directory).status();
+  CHECK(absl::IsAlreadyExists(second));
+  CHECK_THAT(std::string(second.message()),
+             Contains(directory) && Contains(absl::StrCat("process ", getpid(), " on ")));
+  CHECK(absl::IsAlreadyExists(RunLock::Acquire(directory).status()));  // the failed attempt has changed nothing
+  first->reset();
+  CHECK(RunLock::Acquire(directory).ok());
+}
+
+TEST_CASE("The lock of a process that was killed is free") {
+  const std::string directory = NewDirectory();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lock = RunLock::Acquire(directory);
+    if (lock.ok()) kill(getpid(), SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK_THAT(*files::ReadFile(files::JoinPath(directory, kRunLockFile), 1000), Contains(absl::StrCat(child)));
+  CHECK(RunLock::Acquire(directory).ok());
+}
+
+TEST_CASE("A directory that cannot be made") {
+  const std::string file = NewDirectory();
+  REQUIRE(files::MakeDirectories(files::DirectoryOf(file)).ok());
+  std::ofstream(file) << "x";
+  CHECK_FALSE(RunLock::Acquire(file).ok());
+}
+
+}  // namespace
+}  // namespace official::train
