@@ -36,7 +36,8 @@ class Program {
   ~Program();
 
   // Runs once with one tensor per feed, in the order of roots.feeds and of their types. With `timings`, appends one
-  // entry per kernel.
+  // entry per kernel. A device with memory of its own may still be at work on return; an error that only the data tell
+  // then comes out of the next Fetch or VariableStore::Read.
   absl::Status Run(absl::Span<const Tensor> feeds, std::vector<KernelTiming>* timings = nullptr);
   // The value of roots.fetches[i] after the last run. On the CPU a view that the next run overwrites.
   absl::StatusOr<Tensor> Fetch(int i) const;
