@@ -143,25 +143,39 @@ __device__ void Store(const Elements<T>& from, void* output, Index begin, int n)
   }
 }
 
-// The functor's number is the same for all threads: no divergence.
 template <typename T>
+constexpr int NumFunctors() {
+  int n = 0;
+  math::ForEachFunctor<T>([&](const char*, auto, auto) { ++n; });
+  return n;
+}
+
+// Applies functor number `functor`, which is in [kFirst, kLast). It is found by bisection (a loop over all would become
+// a chain of comparisons), and is the same for all threads: no divergence.
+template <typename T, int kFirst = 0, int kLast = NumFunctors<T>()>
 __device__ Elements<T> Apply(int functor, const Elements<T>& a, const Elements<T>& b, const Elements<T>& c) {
-  Elements<T> y = a;
-  int number = 0;
-  math::ForEachFunctor<T>([&]<typename F, int kArity>(const char*, F f, std::integral_constant<int, kArity>) {
-    if (number++ != functor) return;
+  if constexpr (kLast - kFirst > 1) {
+    constexpr int kMiddle = (kFirst + kLast) / 2;
+    if (functor < kMiddle) return Apply<T, kFirst, kMiddle>(functor, a, b, c);
+    return Apply<T, kMiddle, kLast>(functor, a, b, c);
+  } else {
+    Elements<T> y;
+    int number = 0;
+    math::ForEachFunctor<T>([&]<typename F, int kArity>(const char*, F f, std::integral_constant<int, kArity>) {
+      if (number++ != kFirst) return;
 #pragma unroll
-    for (int k = 0; k < kElements; ++k) {
-      if constexpr (kArity == 1) {
-        y.at[k] = f(a.at[k]);
-      } else if constexpr (kArity == 2) {
-        y.at[k] = f(a.at[k], b.at[k]);
-      } else {
-        y.at[k] = f(a.at[k], b.at[k], c.at[k]);
+      for (int k = 0; k < kElements; ++k) {
+        if constexpr (kArity == 1) {
+          y.at[k] = f(a.at[k]);
+        } else if constexpr (kArity == 2) {
+          y.at[k] = f(a.at[k], b.at[k]);
+        } else {
+          y.at[k] = f(a.at[k], b.at[k], c.at[k]);
+        }
       }
-    }
-  });
-  return y;
+    });
+    return y;
+  }
 }
 
 // Index: uint32_t where all offsets fit, since its divisions are fast.
