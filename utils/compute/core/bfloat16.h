@@ -1,4 +1,5 @@
-// bfloat16: the upper half of a float. A storage type; arithmetic happens in float.
+// bfloat16: the upper half of a float. A storage type; arithmetic happens in float. constexpr, so that CUDA code can
+// call it.
 #pragma once
 
 #include <bit>
@@ -11,13 +12,13 @@ struct BFloat16 {
 
   BFloat16() = default;
   // Rounds to nearest, ties to even; NaN stays a (quiet) NaN.
-  explicit BFloat16(float value) {
+  constexpr explicit BFloat16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
     const bool is_nan = (u & 0x7fffffff) > 0x7f800000;
     bits = static_cast<uint16_t>(is_nan ? ((u >> 16) | 0x40) : rounded);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 static_assert(sizeof(BFloat16) == 2);
 

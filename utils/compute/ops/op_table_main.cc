@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "utils/compute/cuda/cuda_backend.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/runtime/kernel.h"
 
@@ -28,7 +29,7 @@ the tolerance that tests hold the kernel to: the largest difference from a plain
 |reference|). It is the op's own, or, where the kernel only runs as part of other ops' tests (most gradients), the
 smallest of theirs. "=" stands for tests with expected values of their own. The last column tells in which types the
 op's gradient is compared with central differences of the reference. Every kernel and every gradient is tested; a test
-fails where one is not.
+fails where one is not. "+" is a kernel for CUDA: where there is a GPU the same tests hold it to the same tolerances.
 
 Made from the registered ops and kernels and from what the op tests ran, by `bazel run
 //utils/compute/ops:update_op_table`.
@@ -65,14 +66,43 @@ std::string Cell(const Tested& tested) {
   return tested.run ? "=" : "untested";
 }
 
+using Row = std::pair<std::string, std::string>;  // op, device kind
+
+// The table is the same with and without a GPU: of CUDA kernels it says only that they exist. What the tests ran there
+// counts in `missing`, the descriptions of what no test ran.
+void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<DType>& types,
+              std::map<Key, Tested>& tested, bool tested_here, std::vector<std::string>& missing) {
+  const auto& [op, device] = row;
+  std::cout << "| " << op << " | " << device << " |";
+  std::vector<std::string> gradients;
+  for (const DType type : types) {
+    std::cout << " ";
+    if (row_types.count(type) > 0) {
+      const std::string name(DTypeName(type));
+      const Tested& cell = tested[{op, device, name}];
+      std::cout << (device == "cpu" ? Cell(cell) : "+") << " ";
+      if (cell.gradient) gradients.push_back(name);
+      if (tested_here && !cell.run) missing.push_back(absl::StrCat(op, " on ", device, " in ", name));
+    }
+    std::cout << "|";
+  }
+  if (tested_here && FindOp(op)->gradient && gradients.empty()) {
+    missing.push_back(absl::StrCat("the gradient of ", op, " on ", device));
+  }
+  if (device != "cpu") gradients.clear();
+  std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "|\n" : " |\n");
+}
+
 int PrintTable(std::istream& record) {
   std::map<Key, Tested> tested = ReadRecord(record);
+  std::set<std::string> tested_devices;
+  for (const auto& [key, what] : tested) tested_devices.insert(std::get<1>(key));
   // Of each op and device, the types with kernels.
-  std::map<std::pair<std::string, std::string>, std::set<DType>> rows;
+  std::map<Row, std::set<DType>> rows;
   std::set<DType> types;
   for (const KernelDef* kernel : KernelRegistry::Global().All()) {
     rows[{kernel->op, kernel->device_kind}].insert(kernel->dtypes.begin(), kernel->dtypes.end());
-    types.insert(kernel->dtypes.begin(), kernel->dtypes.end());
+    if (kernel->device_kind == "cpu") types.insert(kernel->dtypes.begin(), kernel->dtypes.end());
   }
   std::vector<std::string> missing;
 
@@ -82,29 +112,16 @@ int PrintTable(std::istream& record) {
   for (size_t i = 0; i < types.size(); ++i) std::cout << " --- |";
   std::cout << " --- |\n";
   for (const auto& [row, row_types] : rows) {
-    const auto& [op, device] = row;
-    std::cout << "| " << op << " | " << device << " |";
-    std::vector<std::string> gradients;
-    for (const DType type : types) {
-      std::cout << " ";
-      if (row_types.count(type) > 0) {
-        const std::string name(DTypeName(type));
-        const Tested& cell = tested[{op, device, name}];
-        std::cout << Cell(cell) << " ";
-        if (cell.gradient) gradients.push_back(name);
-        if (!cell.run) missing.push_back(absl::StrCat(op, " on ", device, " in ", name));
-      }
-      std::cout << "|";
-    }
-    std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "|\n" : " |\n");
-    if (FindOp(op)->gradient && gradients.empty()) missing.push_back(absl::StrCat("the gradient of ", op));
+    PrintRow(row, row_types, types, tested, tested_devices.count(row.second) > 0, missing);
   }
-  std::vector<std::string> without_kernel;
+  std::vector<std::string> without_kernel, without_cuda;
   for (const OpDef* op : AllOps()) {
-    const auto row = rows.lower_bound({op->name, ""});
-    if (row == rows.end() || row->first.first != op->name) without_kernel.push_back(op->name);
+    const bool cpu = rows.count({op->name, "cpu"}) > 0, cuda = rows.count({op->name, "cuda"}) > 0;
+    if (!cpu && !cuda) without_kernel.push_back(op->name);
+    if (cpu && !cuda) without_cuda.push_back(op->name);
   }
   std::cout << "\nNo kernels, since they compute nothing: " << absl::StrJoin(without_kernel, ", ") << ".\n";
+  if (!without_cuda.empty()) std::cout << "\nOn the CPU only: " << absl::StrJoin(without_cuda, ", ") << ".\n";
   for (const std::string& what : missing) std::cerr << "no test runs " << what << "\n";
   return missing.empty() ? 0 : 1;
 }
@@ -118,5 +135,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: op_table RECORD, a file that op tests wrote\n";
     return 2;
   }
+  // Fails where the CUDA toolkit was absent: the table then has no row for CUDA.
+  (void)official::compute::LoadCudaKernels();
   return official::compute::PrintTable(record);
 }

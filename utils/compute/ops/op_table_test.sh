@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # op_table_test.sh TABLE DOCUMENT TEST...: runs the op tests TEST..., makes the table of ops from what they ran with the
-# program TABLE, and compares it with DOCUMENT. Under `bazel run` it overwrites DOCUMENT in the workspace instead.
+# program TABLE, and compares it with DOCUMENT. Under `bazel run` it overwrites DOCUMENT in the workspace instead. Where
+# the CUDA backend was not built, for want of a toolkit, only what DOCUMENT says about the CPU is compared.
 set -euo pipefail
 table=$1 document=$2
 shift 2
@@ -18,9 +19,19 @@ done
 
 status=0
 "$table" "$OP_TEST_RECORD" >"$scratch/ops.md" || status=$?
+cp "$document" "$scratch/expected.md"
+if ! grep -q '| cuda |' "$scratch/ops.md"; then
+  if [[ -n ${BUILD_WORKSPACE_DIRECTORY-} ]]; then
+    echo "$document also lists the CUDA kernels: update it where the CUDA toolkit is installed"
+    exit 1
+  fi
+  for file in expected.md ops.md; do
+    sed -i -e '/| cuda |/d' -e '/^On the CPU only: /d' -e '$ { /^$/d }' "$scratch/$file"
+  done
+fi
 if [[ -n ${BUILD_WORKSPACE_DIRECTORY-} ]]; then
   cp "$scratch/ops.md" "$BUILD_WORKSPACE_DIRECTORY/$document"
-elif ! diff -u "$document" "$scratch/ops.md"; then
+elif ! diff -u "$scratch/expected.md" "$scratch/ops.md"; then
   echo "$document is out of date: bazel run //utils/compute/ops:update_op_table"
   status=1
 fi

@@ -8,12 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/compute/runtime/communicator.h"
 
 namespace official::compute {
+
+// A sequence of kernels that a device has taken down.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // Gives the device the same work again, on the same addresses.
+  virtual absl::Status Replay() = 0;
+};
 
 class Device {
  public:
@@ -35,6 +44,9 @@ class Device {
   virtual void MakeCurrent() = 0;
   // Waits for the work given so far; its first error, if any.
   virtual absl::Status Synchronize() = 0;
+  // Takes down the kernels that `run` gives the device, without running them. nullptr, `run` not called, if the device
+  // gains nothing by it.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) { return nullptr; }
 
   // The group that this device trains in; nullptr alone. Must outlive the programs that use it.
   Communicator* communicator() const { return communicator_; }

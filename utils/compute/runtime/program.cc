@@ -72,6 +72,8 @@ struct Program::Plan {
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
   std::vector<const void*> lent_feeds;          // addresses of the last run
   absl::flat_hash_map<const Node*, int> feed_index;
+  bool has_run = false, has_recorded = false;
+  std::unique_ptr<Recording> recording;  // of all steps, if the device makes recordings
 
   absl::Status Place(VariableStore& variables);
   absl::Status PlaceFixed(VariableStore& variables);
@@ -79,6 +81,7 @@ struct Program::Plan {
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
   absl::Status CheckNumerics(Value v, absl::string_view op);
   absl::Status CheckVariables();  // and the feeds
+  absl::Status RunSteps(const RunOptions& options);
 };
 
 // Gives inputs, variables and constants their addresses.
@@ -204,6 +207,26 @@ const void* Program::Plan::AddressOf(Value v) const {
   return lent_feeds[feed_index.at(base.node())];
 }
 
+absl::Status Program::Plan::RunSteps(const RunOptions& options) {
+  if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
+  std::vector<KernelTiming>* const timings = options.timings;
+  for (Step& step : steps) {
+    const int64_t start = timings == nullptr ? 0 : NowNs();
+    const absl::Status status =
+        step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
+    if (options.check_numerics) {
+      for (int i = 0; i < step.node->num_outputs(); ++i) {
+        RETURN_IF_ERROR(CheckNumerics(step.node->output(i), step.node->op().name));
+      }
+    }
+    if (timings == nullptr) continue;
+    RETURN_IF_ERROR(device->Synchronize());
+    timings->push_back({step.node->name(), step.node->op().name, start, NowNs() - start});
+  }
+  return absl::OkStatus();
+}
+
 Program::Program(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
 Program::~Program() = default;
 
@@ -262,23 +285,13 @@ absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& opti
     RETURN_IF_ERROR(plan.device->CopyToDevice(plan.feed_buffers[i], feeds[i].raw_data(), feeds[i].num_bytes()));
   }
   for (const FeedSlot& slot : plan.feed_slots) plan.steps[slot.step].inputs[slot.input] = plan.lent_feeds[slot.feed];
-  if (options.check_numerics) RETURN_IF_ERROR(plan.CheckVariables());
-  std::vector<KernelTiming>* const timings = options.timings;
-  for (Step& step : plan.steps) {
-    const int64_t start = timings == nullptr ? 0 : NowNs();
-    const absl::Status status =
-        step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
-    if (options.check_numerics) {
-      for (int i = 0; i < step.node->num_outputs(); ++i) {
-        RETURN_IF_ERROR(plan.CheckNumerics(step.node->output(i), step.node->op().name));
-      }
-    }
-    if (timings == nullptr) continue;
-    RETURN_IF_ERROR(plan.device->Synchronize());
-    timings->push_back({step.node->name(), step.node->op().name, start, NowNs() - start});
+  // The first run is never recorded: libraries may set themselves up in it.
+  const bool plain = options.timings == nullptr && !options.check_numerics;
+  if (!plain || !std::exchange(plan.has_run, true)) return plan.RunSteps(options);
+  if (!std::exchange(plan.has_recorded, true)) {
+    ASSIGN_OR_RETURN(plan.recording, plan.device->Record([&] { return plan.RunSteps(options); }));
   }
-  return absl::OkStatus();
+  return plan.recording == nullptr ? plan.RunSteps(options) : plan.recording->Replay();
 }
 
 absl::StatusOr<Tensor> Program::Fetch(int i) const {

@@ -1,6 +1,8 @@
 #include "utils/compute/runtime/program.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
 
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
@@ -114,6 +116,82 @@ TEST_CASE("Variables keep their values between runs and targets run for their ef
   REQUIRE(program->Run({feed}).ok());
   CHECK(variables.Read("v")->data<float>()[1] == 5);
   CHECK(absl::IsNotFound(variables.Read("w").status()));
+}
+
+// A device with memory of its own that takes recordings; its kernels work at once or, while it records, are kept.
+class Recorder : public Device {
+ public:
+  absl::string_view kind() const override { return "recorder"; }
+  absl::string_view name() const override { return "recorder:0"; }
+  std::string Description() const override { return "recorder:0"; }
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    return std::shared_ptr<void>(std::calloc(1, bytes + 1), std::free);
+  }
+  bool uses_host_memory() const override { return false; }
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, bytes);
+    return absl::OkStatus();
+  }
+  void MakeCurrent() override {}
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override {
+    auto recording = std::make_unique<Kept>();
+    recording_ = &recording->work;
+    const absl::Status status = run();
+    recording_ = nullptr;
+    if (!status.ok()) return status;
+    return recording;
+  }
+
+  void Do(std::function<void()> work) {
+    ++calls;
+    recording_ == nullptr ? work() : recording_->push_back(std::move(work));
+  }
+  int calls = 0;
+
+ private:
+  struct Kept : Recording {
+    std::vector<std::function<void()>> work;
+    absl::Status Replay() override {
+      for (const auto& f : work) f();
+      return absl::OkStatus();
+    }
+  };
+  std::vector<std::function<void()>>* recording_ = nullptr;
+};
+
+const bool recorder_kernel = RegisterKernel({
+    .op = "TestAccumulate",
+    .device_kind = "recorder",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return Kernel{[&device = static_cast<Recorder&>(spec.device)](const KernelArgs& args) {
+        device.Do([to = args.variable<float>(0), from = args.input<float>(1)] { *to += *from; });
+        return absl::OkStatus();
+      }};
+    },
+});
+
+TEST_CASE("The second run is recorded, and replayed from then on with new feeds") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {}});
+  const Value v = graph.Variable({"v", {DType::kFloat32, {}}, Initializer::Zeros()});
+  Node* update = ApplyNode("TestAccumulate", {v, x});
+  Recorder device;
+  VariableStore variables(device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{x}, {}, {update}}, device, variables).value();
+  for (const float feed : {1.0f, 2.0f, 4.0f, 8.0f}) REQUIRE(program->Run({Tensor::Scalar(feed)}).ok());
+  CHECK(variables.Read("v")->scalar<float>() == 15);
+  CHECK(device.calls == 2);  // run and recorded; no kernel is called for a replay
+  std::vector<KernelTiming> timings;
+  REQUIRE(program->Run({Tensor::Scalar(16.0f)}, {.timings = &timings}).ok());
+  CHECK(timings.size() == 1);
+  CHECK(variables.Read("v")->scalar<float>() == 31);
 }
 
 TEST_CASE("A failed graph does not compile and says why") {

@@ -11,6 +11,12 @@
 
 namespace official::compute::testing {
 
+// The kinds of device that this machine has: "cpu", and "cuda" where the CUDA backend was built and there is a GPU.
+std::vector<std::string> KindsUnderTest();
+
+// Program::Run, then the first error of the run or of the device's work.
+absl::Status RunAndWait(Program& program, absl::Span<const Tensor> feeds, Device& device);
+
 // The elements of a tensor as doubles, whatever its type.
 using Doubles = std::vector<double>;
 Doubles ToDoubles(const Tensor& tensor);

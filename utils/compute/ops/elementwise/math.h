@@ -323,7 +323,7 @@ using Arity = std::integral_constant<int, n>;
 // Calls f(name, functor, arity) for each functor that is defined for T: all for float, fewer for integers. Every device
 // makes its table of instructions of this list.
 template <typename T, typename F>
-void ForEachFunctor(F&& f) {
+constexpr void ForEachFunctor(F&& f) {
   f("Neg", Neg(), Arity<1>());
   f("Abs", Abs(), Arity<1>());
   f("Sign", Sign(), Arity<1>());

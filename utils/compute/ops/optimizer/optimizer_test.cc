@@ -14,19 +14,24 @@ namespace {
 
 using Update = std::function<std::vector<Node*>(Value lr, absl::Span<const VariableGradient>)>;
 
+// A test case calls it once and runs once for each kind of device.
+std::string EachKind() { return GENERATE(from_range(testing::KindsUnderTest())); }
+
 // Minimizes sum(v * v) from v = [1, 2] for `steps` updates and returns v after each.
 std::vector<std::vector<float>> Minimize(const Update& update, float lr, int steps) {
+  const std::string kind = EachKind();
+  INFO(kind);
   Graph graph;
   const Value rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   const Value v = graph.Variable({"v", {DType::kFloat32, {2}}, Initializer::Ones()});
   const Value gradient = Gradients(Mul(v, v), {v})[0];
   const std::vector<Node*> targets = update(rate, {{v, gradient}});
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   REQUIRE(variables.Write("v", Tensor::Of<float>({2}, {1, 2})).ok());
   const auto program = Program::Compile(graph, {{rate}, {}, targets}, *device, variables).value();
-  testing::RecordKernels(*program, "cpu");
+  testing::RecordKernels(*program, kind);
   std::vector<std::vector<float>> trace;
   for (int i = 0; i < steps; ++i) {
     REQUIRE(program->Run({Tensor::Scalar(lr)}).ok());
@@ -85,7 +90,8 @@ TEST_CASE("Many variables in one update get what each gets alone") {
                    "Momentum", [](Value lr, absl::Span<const VariableGradient> v) { return Momentum(lr, v, {}); }},
                std::pair<const char*, Update>{
                    "Adam", [](Value lr, absl::Span<const VariableGradient> v) { return Adam(lr, v, {}); }});
-  INFO(name);
+  const std::string kind = EachKind();
+  INFO(name << " on " << kind);
   const std::vector<int64_t> sizes = {1, 20000, 0, 7, 50000, 16};
   // The variables after two updates, made by one node or by one per variable.
   const auto train = [&, &update = update](bool together) {
@@ -110,11 +116,11 @@ TEST_CASE("Many variables in one update get what each gets alone") {
         if (k + 1 == groups.size() || !node->Is("AssignScale")) targets.push_back(node);
       }
     }
-    const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+    const std::unique_ptr<Device> device = MakeDevice(kind).value();
     VariableStore variables(*device);
     REQUIRE(variables.Create(graph, 1).ok());
     const auto program = Program::Compile(graph, {{}, {}, targets}, *device, variables).value();
-    testing::RecordKernels(*program, "cpu");
+    testing::RecordKernels(*program, kind);
     for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
     std::vector<float> values;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -128,13 +134,16 @@ TEST_CASE("Many variables in one update get what each gets alone") {
 
 // A table of 5 rows of 3, read at rows 1, 3, 1; the loss is the sum of squares of what is read.
 struct Embedding {
+  explicit Embedding(std::string device_kind) : kind(std::move(device_kind)) {}
+
+  std::string kind;
   Graph graph;
   Value rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   Value ids = graph.Input("ids", {DType::kInt32, {3}});
   Value table = graph.Variable({"table", {DType::kFloat32, {5, 3}}, Initializer::Ones()});
   Value read = Gather(table, ids);
   Value gradient = Gradients(Mul(read, read), {table})[0];
-  std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables{*device};
 
   // Ids {1, 3, 1}, then {4, 3, 4}.
@@ -142,7 +151,7 @@ struct Embedding {
     const std::vector<Node*> targets = Adam(rate, {{table, gradient}}, {.lazy = lazy});
     REQUIRE(variables.Create(graph, 1).ok());
     const auto program = Program::Compile(graph, {{rate, ids}, {}, targets}, *device, variables).value();
-    testing::RecordKernels(*program, "cpu");
+    testing::RecordKernels(*program, kind);
     REQUIRE(program->Run({Tensor::Scalar(0.1f), Tensor::Of<int32_t>({3}, {1, 3, 1})}).ok());
     REQUIRE(program->Run({Tensor::Scalar(0.1f), Tensor::Of<int32_t>({3}, {4, 3, 4})}).ok());
     const Tensor now = variables.Read("table").value();
@@ -151,7 +160,9 @@ struct Embedding {
 };
 
 TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam goes on moving them") {
-  const std::vector<float> lazy = Embedding().Train(true), dense = Embedding().Train(false);
+  const std::string kind = EachKind();
+  INFO(kind);
+  const std::vector<float> lazy = Embedding(kind).Train(true), dense = Embedding(kind).Train(false);
   CHECK(lazy[0] == 1);                               // row 0 was never read
   CHECK(lazy[3] == Approx(0.9).epsilon(1e-5));       // row 1: one update of the learning rate
   CHECK(dense[3] < lazy[3] - 0.05f);                 // dense: its momentum moves it in the second step as well
@@ -163,19 +174,21 @@ TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam goes on moving them
 }
 
 TEST_CASE("Lazy Adam refuses a row outside the table and leaves the table alone") {
+  const std::string kind = EachKind();
+  INFO(kind);
   Graph graph;
   const Value rate = graph.Constant(Tensor::Scalar(0.1f));
   const Value ids = graph.Input("ids", {DType::kInt32, {2}});
   const Value table = graph.Variable({"table", {DType::kFloat32, {5, 3}}, Initializer::Ones()});
   const Value rows = graph.Constant(testing::RandomTensor({2, 3}, 1));
   const std::vector<Node*> targets = Adam(rate, {{table, IndexedSlices(ids, rows, table.shape())}}, {.lazy = true});
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   const auto program = Program::Compile(graph, {{ids}, {}, targets}, *device, variables).value();
-  testing::RecordKernels(*program, "cpu");
+  testing::RecordKernels(*program, kind);
   for (const int row : {5, -1}) {
-    const absl::Status status = program->Run({Tensor::Of<int32_t>({2}, {0, row})});
+    const absl::Status status = testing::RunAndWait(*program, {Tensor::Of<int32_t>({2}, {0, row})}, *device);
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()), Catch::Contains("row " + std::to_string(row) + " is outside [0, 5)"));
   }
@@ -184,27 +197,31 @@ TEST_CASE("Lazy Adam refuses a row outside the table and leaves the table alone"
 }
 
 TEST_CASE("AssignAdd counts steps") {
+  const std::string kind = EachKind();
+  INFO(kind);
   Graph graph;
   const Value step = graph.Variable({"global_step", {DType::kInt64, {}}, Initializer::Zeros(), false});
   Node* add = AssignAdd(step, graph.Constant(Tensor::Scalar<int64_t>(1)));
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   const auto program = Program::Compile(graph, {{}, {step}, {add}}, *device, variables).value();
-  testing::RecordKernels(*program, "cpu");
+  testing::RecordKernels(*program, kind);
   for (int i = 0; i < 3; ++i) REQUIRE(program->Run({}).ok());
   CHECK(program->Fetch(0)->scalar<int64_t>() == 3);
 }
 
 TEST_CASE("AssignAdd of a float") {
+  const std::string kind = EachKind();
+  INFO(kind);
   Graph graph;
   const Value total = graph.Variable({"total", {DType::kFloat32, {}}, Initializer::Constant(1), false});
   Node* add = AssignAdd(total, graph.Constant(Tensor::Scalar(0.25f)));
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   const auto program = Program::Compile(graph, {{}, {total}, {add}}, *device, variables).value();
-  testing::RecordKernels(*program, "cpu");
+  testing::RecordKernels(*program, kind);
   for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
   CHECK(program->Fetch(0)->scalar<float>() == 1.5f);
 }

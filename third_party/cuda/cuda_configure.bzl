@@ -1,0 +1,58 @@
+"""Finds the CUDA toolkit: $CUDA_HOME, else /usr/local/cuda. Makes the repository @cuda, also where there is none."""
+
+_DEFS = """HAS_CUDA = {has_cuda}
+
+CUDA_HOME = "{home}"
+"""
+
+# Linked into the backend's shared object only. The runtime is static: its calls are few, and the driver library behind
+# it is opened when the first one is made. cuDNN, cuBLAS and NCCL stay shared: they are hundreds of megabytes.
+_BUILD = """package(default_visibility = ["//visibility:public"])
+
+exports_files(["toolkit.txt"])
+
+cc_library(
+    name = "cudart",
+    linkopts = ["-L{home}/lib64", "-lcudart_static", "-ldl", "-lrt", "-lpthread"],
+)
+
+cc_library(
+    name = "cublas",
+    linkopts = ["-L{home}/lib64", "-lcublas", "-lcublasLt"],
+)
+
+cc_library(
+    name = "cudnn",
+    linkopts = ["-L{home}/lib64", "-lcudnn"],
+)
+
+cc_library(
+    name = "nccl",
+    linkopts = ["-L{home}/lib64", "-lnccl"],
+)
+"""
+
+def _cuda_configure_impl(ctx):
+    home = ctx.os.environ.get("CUDA_HOME", "") or "/usr/local/cuda"
+    wanted = ["bin/nvcc", "include/cudnn.h", "include/cublasLt.h", "include/nccl.h", "lib64/libcudart_static.a"]
+    missing = [path for path in wanted if not ctx.path(home + "/" + path).exists]
+    if missing:
+        if "CUDA_HOME" in ctx.os.environ:
+            # buildifier: disable=print
+            print("CUDA_HOME=%s has no %s: the CUDA backend is not built" % (home, ", ".join(missing)))
+        ctx.file("BUILD", 'exports_files(["toolkit.txt"])\n')
+        ctx.file("toolkit.txt", "none\n")
+    else:
+        version = ctx.execute([home + "/bin/nvcc", "--version"]).stdout
+        cudnn = ctx.read(home + "/include/cudnn_version.h")
+        ctx.file("BUILD", _BUILD.format(home = home))
+
+        # An input of every compilation: the headers of the toolkit are not declared one by one.
+        ctx.file("toolkit.txt", home + "\n" + version + cudnn)
+    ctx.file("defs.bzl", _DEFS.format(has_cuda = not missing, home = home if not missing else ""))
+
+cuda_configure = repository_rule(
+    implementation = _cuda_configure_impl,
+    environ = ["CUDA_HOME"],
+    local = True,
+)

@@ -1,0 +1,113 @@
+"""cuda_library and cuda_shared_object: what is built with nvcc. Without a toolkit both are empty."""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("@cuda//:defs.bzl", "CUDA_HOME", "HAS_CUDA")
+
+# Division and square root round as IEEE asks and denormals are kept (nvcc's defaults), so that kernels give what the
+# CPU's give. Functions that are constexpr are device functions too: the host's headers stay free of CUDA.
+_NVCC_FLAGS = [
+    "-x=cu",
+    "-std=c++20",
+    "-O3",
+    "--expt-relaxed-constexpr",
+    "--expt-extended-lambda",
+    "-gencode=arch=compute_90,code=sm_90",
+    "-gencode=arch=compute_90,code=compute_90",
+    "-Xcompiler=-fPIC,-march=x86-64-v3,-fvisibility=hidden,-Wall,-Wno-sign-compare,-Wno-unused-parameter",
+]
+
+def _compile(ctx, cc_toolchain, context, src):
+    object = ctx.actions.declare_file("_objs/%s/%s.pic.o" % (ctx.label.name, src.basename[:-len(".cc")]))
+    args = ctx.actions.args()
+    args.add_all(_NVCC_FLAGS)
+    args.add("-ccbin", cc_toolchain.compiler_executable)
+    includes = depset(transitive = [context.quote_includes, context.includes, context.system_includes])
+    args.add_all(includes, before_each = "-I")
+    args.add_all(context.defines, before_each = "-D")
+    args.add_all(["-c", src, "-o", object])
+    ctx.actions.run(
+        executable = CUDA_HOME + "/bin/nvcc",
+        arguments = [args],
+        inputs = depset(
+            [src, ctx.file._toolkit],
+            transitive = [context.headers, cc_toolchain.all_files],
+        ),
+        outputs = [object],
+        use_default_shell_env = True,
+        mnemonic = "CudaCompile",
+        progress_message = "Compiling %s with nvcc" % src.short_path,
+    )
+    return object
+
+def _cuda_library_impl(ctx):
+    cc_toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(ctx = ctx, cc_toolchain = cc_toolchain)
+    own = CcInfo(compilation_context = cc_common.create_compilation_context(headers = depset(ctx.files.hdrs)))
+    merged = cc_common.merge_cc_infos(cc_infos = [own] + [dep[CcInfo] for dep in ctx.attr.deps])
+    objects = depset([_compile(ctx, cc_toolchain, merged.compilation_context, src) for src in ctx.files.srcs])
+    linking_context, _ = cc_common.create_linking_context_from_compilation_outputs(
+        actions = ctx.actions,
+        name = ctx.label.name,
+        feature_configuration = features,
+        cc_toolchain = cc_toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = objects),
+        linking_contexts = [merged.linking_context],
+        disallow_dynamic_library = True,
+    )
+    return [
+        DefaultInfo(files = objects),
+        CcInfo(compilation_context = merged.compilation_context, linking_context = linking_context),
+    ]
+
+_cuda_library = rule(
+    implementation = _cuda_library_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu.cc"]),
+        "hdrs": attr.label_list(allow_files = [".h"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "_toolkit": attr.label(default = "@cuda//:toolkit.txt", allow_single_file = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def cuda_library(name, srcs = [], hdrs = [], deps = [], **kwargs):
+    """Compiles .cu.cc files with nvcc; like a cc_library to those that link it. `hdrs` and headers among `srcs` may
+    include CUDA's, so only other cuda_library targets can include them. Toolkit libraries come from cuda_libraries()."""
+    if not HAS_CUDA:
+        native.cc_library(name = name, **kwargs)
+        return
+    _cuda_library(
+        name = name,
+        srcs = [src for src in srcs if src.endswith(".cu.cc")],
+        hdrs = hdrs + [src for src in srcs if not src.endswith(".cu.cc")],
+        deps = deps,
+        **kwargs
+    )
+
+def cuda_libraries(names):
+    """The labels of toolkit libraries ("cudart", "cublas", "cudnn", "nccl"); none without a toolkit."""
+    return ["@cuda//:" + name for name in names] if HAS_CUDA else []
+
+def cuda_shared_object(name, export, version_script, deps, **kwargs):
+    """lib<...>.so of the cuda_library targets that the function `export` needs; an empty filegroup without a toolkit.
+
+    The toolkit's libraries are looked for in LD_LIBRARY_PATH, beside the shared object and where they were at build time.
+    """
+    if not HAS_CUDA:
+        native.filegroup(name = name, **kwargs)
+        return
+    native.cc_binary(
+        name = name,
+        linkshared = True,
+        linkopts = [
+            "-Wl,--version-script=$(location %s)" % version_script,
+            "-Wl,--undefined=%s" % export,
+            "-Wl,-z,defs",
+            "-Wl,-rpath,$$ORIGIN",
+            "-Wl,-rpath,%s/lib64" % CUDA_HOME,
+        ],
+        deps = deps + [version_script],
+        **kwargs
+    )

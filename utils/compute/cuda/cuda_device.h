@@ -1,0 +1,81 @@
+// One GPU: "gpu:0" of kind "cuda". All work goes to one stream, in order: kernels, and copies in and out.
+//
+// Kernels must only give work to stream(): no waiting, no allocation, no copy from or to memory of the host. So a
+// program's kernels can be recorded into one CUDA graph, which replays them with the addresses of the recorded run.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <cudnn.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "utils/compute/cuda/data_error.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+class CudaDevice : public Device {
+ public:
+  // The GPU `options.index`. FailedPrecondition if it cannot be used.
+  static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options);
+  ~CudaDevice() override;
+
+  absl::string_view kind() const override { return "cuda"; }
+  absl::string_view name() const override { return name_; }
+  std::string Description() const override;
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override;
+  bool uses_host_memory() const override { return false; }
+  // Returns when `host` has been read; the copy itself may still be under way.
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override;
+  // Waits; an error of the work before comes out here too, InvalidArgument if the data were at fault.
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override;
+  void MakeCurrent() override;
+  absl::Status Synchronize() override;
+  absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override;
+
+  cudaStream_t stream() const { return stream_; }
+  const cudaDeviceProp& properties() const { return properties_; }
+  // Made at the first call; work goes to stream().
+  absl::StatusOr<cudnnHandle_t> cudnn();
+  absl::StatusOr<cublasLtHandle_t> cublas_lt();
+
+  // For a kernel that `node` is computed by: what it may report, and the message for a reported value. Of several
+  // reports the one of the kernel made first is kept.
+  DataError AddDataError(const Node& node, std::function<std::string(int32_t value)> message);
+  // For HasDataError.
+  const unsigned long long* data_error_word() const { return data_error_; }
+
+ private:
+  // A piece of pinned memory that input copies go through.
+  struct Staging {
+    void* data = nullptr;
+    cudaEvent_t copied = nullptr;
+  };
+  static constexpr int kNumStaging = 8;
+  static constexpr int64_t kStagingBytes = int64_t{4} << 20;
+
+  explicit CudaDevice(int index);
+  absl::Status Init();
+  absl::Status ReadDataError();
+
+  const int index_;
+  const std::string name_;
+  cudaDeviceProp properties_ = {};
+  cudaStream_t stream_ = nullptr;
+  cudnnHandle_t cudnn_ = nullptr;
+  cublasLtHandle_t cublas_lt_ = nullptr;
+  Staging staging_[kNumStaging];
+  int next_staging_ = 0;
+  unsigned long long* data_error_ = nullptr;       // device memory
+  unsigned long long* host_data_error_ = nullptr;  // pinned: a copy of it
+  std::vector<std::function<std::string(int32_t)>> data_error_messages_;
+};
+
+// The device of a kernel of kind "cuda".
+inline CudaDevice& CudaDeviceOf(const KernelSpec& spec) { return static_cast<CudaDevice&>(spec.device); }
+
+}  // namespace official::compute

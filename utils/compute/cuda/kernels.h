@@ -1,0 +1,18 @@
+// All op families with CUDA kernels. A new one is a declaration here, a call in RegisterCudaKernels and a line in
+// CUDA_KERNELS of the BUILD file.
+#pragma once
+
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// In utils/compute/ops/<family>/<family>.cu.cc:
+void RegisterElementwiseCuda(KernelRegistry& kernels);
+void RegisterOptimizerCuda(KernelRegistry& kernels);
+
+inline void RegisterCudaKernels(KernelRegistry& kernels) {
+  RegisterElementwiseCuda(kernels);
+  RegisterOptimizerCuda(kernels);
+}
+
+}  // namespace official::compute
