@@ -89,6 +89,7 @@ absl::Status OnednnPrimitive::Run(absl::Span<const void* const> addresses) const
     void* const address = const_cast<void*>(addresses[i]);
     RETURN_IF_ERROR(ToStatus(dnnl_memory_set_data_handle_v2(arguments_[i].memory, address, stream)));
   }
+  const OneThreadUnderTsan guard;
   // The C interface: the C++ one builds a list of arguments at every call.
   return ToStatus(
       dnnl_primitive_execute(primitive_.get(), stream, static_cast<int>(arguments_.size()), arguments_.data()));

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/core/tensor.h"
+#include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/runtime/kernel.h"
 
@@ -38,6 +39,7 @@ absl::Status OnednnError(absl::string_view what, const dnnl::error& error);
 // f(), which creates primitives and returns an absl::StatusOr.
 template <typename F>
 auto CatchOnednn(absl::string_view what, F&& f) -> decltype(f()) {
+  const OneThreadUnderTsan guard;  // a primitive is divided among the threads when it is created
   try {
     return f();
   } catch (const dnnl::error& error) {

@@ -11,6 +11,23 @@ int NumThreads();
 // Sets it for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
 void SetNumThreads(int n);
 
+// For calls of a library that is not instrumented: the thread sanitizer does not see how OpenMP hands its work over to
+// the threads, and what it hands them would be reported as races. One thread while this lives, in builds with that
+// sanitizer; no effect in others.
+class OneThreadUnderTsan {
+#ifdef __SANITIZE_THREAD__
+ public:
+  OneThreadUnderTsan() : before_(NumThreads()) { SetNumThreads(1); }
+  ~OneThreadUnderTsan() { SetNumThreads(before_); }
+
+ private:
+  const int before_;
+#else
+ public:
+  ~OneThreadUnderTsan() {}
+#endif
+};
+
 // Denormal numbers count as zero in the float arithmetic of this thread from now on: they are slow, and TensorFlow
 // flushes them too. The threads of a parallel loop do so by themselves.
 void FlushDenormals();
