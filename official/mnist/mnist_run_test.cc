@@ -2,19 +2,14 @@
 
 #include "official/mnist/mnist_run.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "utils/compute/core/random.h"
+#include "official/mnist/small_run.h"
 #include "utils/files/files.h"
-#include "utils/train/checkpoint/bundle.h"
-#include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/run_lock.h"
 
 namespace official::mnist {
 namespace {
@@ -22,78 +17,6 @@ namespace {
 using Catch::Matchers::Contains;
 using compute::DType;
 using compute::Tensor;
-
-std::string NewDirectory(const std::string& name) {
-  static int counter = 0;
-  const char* root = std::getenv("TEST_TMPDIR");
-  return absl::StrCat(root ? root : "/tmp", "/", name, "-", getpid(), "-", ++counter);
-}
-
-std::string BigEndian(uint32_t v) {
-  return {static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8), static_cast<char>(v)};
-}
-
-// IDX files of n images: a bright bar whose column is the label's, in noise.
-void WriteDigits(const std::string& directory, const std::string& prefix, int n) {
-  std::filesystem::create_directories(directory);
-  std::ofstream images(absl::StrCat(directory, "/", prefix, "-images-idx3-ubyte"), std::ios::binary);
-  std::ofstream labels(absl::StrCat(directory, "/", prefix, "-labels-idx1-ubyte"), std::ios::binary);
-  images << BigEndian(0x803) << BigEndian(n) << BigEndian(28) << BigEndian(28);
-  labels << BigEndian(0x801) << BigEndian(n);
-  for (int i = 0; i < n; ++i) {
-    const int label = i % 10;
-    labels.put(static_cast<char>(label));
-    for (int p = 0; p < 28 * 28; ++p) {
-      const bool bar = (p % 28) / 2 == label + 1;
-      const uint32_t noise = compute::Philox(7, i, p)[0] % 64;
-      images.put(static_cast<char>(bar ? 255 - noise : noise));
-    }
-  }
-}
-
-MnistConfig SmallConfig(int train_examples = 250, int test_examples = 60) {
-  MnistConfig config;
-  config.base.data_dir = NewDirectory("data");
-  config.base.data_dir_given = true;
-  config.base.model_dir = NewDirectory("model");
-  config.base.train_epochs = 1;
-  config.base.epochs_between_evals = 1;
-  config.base.batch_size = 100;
-  config.base.num_gpus = 0;
-  config.base.hooks = {"LoggingTensorHook"};
-  config.base.seed = 1;
-  config.base.shuffle = true;
-  config.base.save_checkpoints_secs = 600;
-  config.base.keep_checkpoint_max = 5;
-  config.base.log_every_n_steps = 100;
-  config.base.log_format = "simple";
-  config.base.output = "json";
-  config.performance.num_parallel_calls = 1;
-  WriteDigits(config.base.data_dir, "train", train_examples);
-  WriteDigits(config.base.data_dir, "t10k", test_examples);
-  return config;
-}
-
-std::string Run(const MnistConfig& config) {
-  std::ostringstream out;
-  const absl::Status status = RunMnist(config, out);
-  INFO(status.ToString());
-  REQUIRE(status.ok());
-  return out.str();
-}
-
-absl::Status RunStatus(const MnistConfig& config) {
-  std::ostringstream out;
-  return RunMnist(config, out);
-}
-
-std::unique_ptr<train::BundleReader> Checkpoint(const MnistConfig& config) {
-  return train::FindLatestCheckpoint(config.base.model_dir).value().reader;
-}
-
-bool SameBytes(const Tensor& a, const Tensor& b) {
-  return a.type() == b.type() && std::memcmp(a.raw_data(), b.raw_data(), a.num_bytes()) == 0;
-}
 
 TEST_CASE("Training learns, evaluates and leaves TensorFlow's files") {
   MnistConfig config = SmallConfig();
@@ -128,12 +51,7 @@ TEST_CASE("A run in two parts ends with the bits of one run, and a finished one 
   Run(parts);
   parts.performance.max_train_steps.reset();
   Run(parts);
-  const auto a = Checkpoint(whole), b = Checkpoint(parts);
-  for (const train::BundleTensor& tensor : a->ListTensors()) {
-    if (!tensor.dtype) continue;
-    INFO(tensor.name);
-    CHECK(SameBytes(a->Read(tensor.name).value(), b->Read(tensor.name).value()));
-  }
+  CheckSameBits(whole, parts);
   CHECK(Run(parts).empty());
 }
 
@@ -172,6 +90,59 @@ TEST_CASE("Prediction and export need a trained model, and give classes and prob
   CHECK(std::count(out.begin(), out.end(), '\n') == 60);
   CHECK_THAT(out, Contains("\"index\": 7, \"class\": 7, \"probabilities\": ["));
   CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
+}
+
+TEST_CASE("A number that is not finite stops the run before it is saved, and is named") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 20;
+  config.base.save_checkpoints_steps = 1;
+  SECTION("in the loss") {
+    config.model.learning_rate = 1e18;
+    const absl::Status status = RunStatus(config);
+    CHECK(status.code() == absl::StatusCode::kInternal);
+    CHECK_THAT(std::string(status.message()), Contains("the first tensor that is not finite is") &&
+                                                  Contains("the last one is of step") && Contains("--learning_rate"));
+  }
+  SECTION("in a weight") {
+    config.model.learning_rate = 1e39;  // infinite as a float
+    const absl::Status status = RunStatus(config);
+    CHECK(status.code() == absl::StatusCode::kInternal);
+    CHECK_THAT(std::string(status.message()), Contains("kernel") || Contains("bias"));
+  }
+  const auto checkpoint = Checkpoint(config);
+  for (const train::BundleTensor& tensor : checkpoint->ListTensors()) {
+    if (tensor.dtype) CHECK_FALSE(compute::FindNonFinite(checkpoint->Read(tensor.name).value()));
+  }
+}
+
+TEST_CASE("--resume") {
+  MnistConfig config = SmallConfig();
+  config.base.resume = "must";
+  CHECK(absl::IsNotFound(RunStatus(config)));
+  config.base.resume = "never";
+  Run(config);
+  const absl::Status again = RunStatus(config);
+  CHECK(absl::IsFailedPrecondition(again));
+  CHECK_THAT(std::string(again.message()), Contains("--resume=never") && Contains("model.ckpt-3"));
+  config.base.resume = "must";
+  config.base.train_epochs = 2;
+  Run(config);
+  CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == 6);
+}
+
+TEST_CASE("One run per model_dir, --clean included") {
+  MnistConfig config = SmallConfig();
+  Run(config);
+  auto other = train::RunLock::Acquire(config.base.model_dir).value();
+  config.base.clean = true;
+  const absl::Status status = RunStatus(config);
+  CHECK(absl::IsAlreadyExists(status));
+  CHECK_THAT(std::string(status.message()), Contains("is in use by process"));
+  CHECK(Checkpoint(config) != nullptr);
+  other.reset();
+  config.base.train_epochs = 2;
+  Run(config);
+  CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == 6);
 }
 
 TEST_CASE("Bad input is one clear error") {

@@ -86,7 +86,7 @@ void GatherGrads(const ConvPoolGeometry& g, const uint8_t* codes, const float* d
   for (int64_t oc = 0; oc < g.out_channels; oc += kLanes) {
     int32_t ends[kLanes];  // of each channel's list, in grads
     for (int l = 0; l < kLanes; ++l) ends[l] = static_cast<int32_t>((oc + l) * windows);
-    Vec sum = Load(d_bias + oc);
+    Vec sum = Zero();
 #if OFFICIAL_ISA_AVX512
     __m512i end = _mm512_loadu_si512(ends);
     const __m512i offsets = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(pixel_offset)));
@@ -120,12 +120,14 @@ void GatherGrads(const ConvPoolGeometry& g, const uint8_t* codes, const float* d
     _mm512_storeu_si512(ends, end);
 #endif
     for (int l = 0; l < kLanes; ++l) counts[oc + l] = ends[l] - static_cast<int32_t>((oc + l) * windows);
-    Store(d_bias + oc, sum);
+    Store(d_bias + oc, Add(Load(d_bias + oc), sum));
   }
 }
 
 // Weight gradient for kHeight rows of the kernel and one block of 16 input channels, d_filter [kHeight][kWidth][16],
-// from one image and one output channel: adds gradient * patch for every value of `grads`. The sums stay in registers.
+// from one image and one output channel: adds the sum of gradient * patch over all of `grads`, which is made in
+// registers. An image's sum is the same bits whichever images are summed before it, so that training on several devices
+// stays close to training on one.
 template <int kHeight, int kWidth>
 void AddPatches(const SparseGrad* grads, int64_t count, const float* padded, int64_t y_stride, float* d_filter) {
   for (int lane = 0; lane < 16; lane += kLanes) {
@@ -133,7 +135,7 @@ void AddPatches(const SparseGrad* grads, int64_t count, const float* padded, int
 #pragma GCC unroll 8
     for (int y = 0; y < kHeight; ++y) {
 #pragma GCC unroll 8
-      for (int x = 0; x < kWidth; ++x) sum[y][x] = Load(d_filter + (y * kWidth + x) * 16 + lane);
+      for (int x = 0; x < kWidth; ++x) sum[y][x] = Zero();
     }
     for (int64_t i = 0; i < count; ++i) {
       const float* patch = padded + grads[i].offset + lane;
@@ -147,7 +149,10 @@ void AddPatches(const SparseGrad* grads, int64_t count, const float* padded, int
 #pragma GCC unroll 8
     for (int y = 0; y < kHeight; ++y) {
 #pragma GCC unroll 8
-      for (int x = 0; x < kWidth; ++x) Store(d_filter + (y * kWidth + x) * 16 + lane, sum[y][x]);
+      for (int x = 0; x < kWidth; ++x) {
+        float* d = d_filter + (y * kWidth + x) * 16 + lane;
+        Store(d, Add(Load(d), sum[y][x]));
+      }
     }
   }
 }
