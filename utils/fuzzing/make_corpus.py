@@ -1,0 +1,343 @@
+"""Writes the first inputs of the fuzz targets: valid files, and those that once broke some reader of the format.
+
+Usage: python3 utils/fuzzing/make_corpus.py, in the repository root. Inputs that the fuzzers found lie beside them, under
+names of their own, and are not touched.
+"""
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+HUGE = [2**64 - 5, 2**64 - 4, 2**64 - 2, 2**63, 40 << 30]
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc(data: bytes) -> int:
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+# ---- TFRecord ----
+
+
+def record(data: bytes, length: int | None = None) -> bytes:
+    header = struct.pack("<Q", len(data) if length is None else length)
+    return header + struct.pack("<I", masked_crc(header)) + data + struct.pack("<I", masked_crc(data))
+
+
+def tf_records() -> dict[str, bytes]:
+    two = record(b"") + record(b"hello")
+    return {
+        "two": two,
+        "gzip": gzip.compress(two, mtime=0),
+        "zlib": zlib.compress(two),
+        "two_members": gzip.compress(record(b"a"), mtime=0) + gzip.compress(record(b"b"), mtime=0),
+        "cut_header": two[:-20],
+        "cut_data": two[:-6],
+        "cut_trailer": two[:-2],
+        "wrong_checksum": two[:-1] + b"\0",
+        "wrong_length_checksum": two[:8] + b"\0" + two[9:],
+        "long_bomb": gzip.compress(record(bytes(1 << 20)), mtime=0),
+        **{f"length_{length:x}": record(b"x", length) for length in HUGE},
+        "gzip_length": gzip.compress(record(b"x", 2**29), mtime=0),
+    }
+
+
+# ---- IDX and gzip ----
+
+
+def idx(dims: list[int], data: bytes) -> bytes:
+    return struct.pack(f">I{len(dims)}I", 0x800 + len(dims), *dims) + data
+
+
+def idx_files() -> dict[str, bytes]:
+    images = idx([2, 3, 3], bytes(range(18)))
+    most = 2**32 - 1
+    plain = {
+        "images": images,
+        "labels": idx([4], b"\1\2\3\4"),
+        "empty": b"",
+        "no_examples": idx([0, 28, 28], b""),
+        "cut": images[:-1],
+        "left_over": images + b"x",
+        "cut_header": images[:9],
+        "floats": b"\0\0\x0d\1" + struct.pack(">If", 1, 1.0),
+        "overflow": idx([most, most, most], b"x"),
+        "overflow_by_zero": idx([most, most, most, 0], b""),
+        "rank_255": idx([1] * 255, b"x"),
+        "rank_0": struct.pack(">I", 0x800) + b"x",
+        "large": idx([60000, 28, 28], b"x"),
+    }
+    packed = {f"{name}_gz": gzip.compress(data, mtime=0) for name, data in plain.items() if len(data) < 300}
+    bomb = gzip.compress(idx([1, 1024, 1024], bytes(1 << 20)), mtime=0)
+    return {**plain, **packed, "bomb_gz": bomb, "liar_gz": bomb[:-4] + struct.pack("<I", 16)}
+
+
+def gzip_files() -> dict[str, bytes]:
+    text = gzip.compress(b"hello hello hello", mtime=0)
+    named = b"\x1f\x8b\x08\x1f" + bytes(6) + struct.pack("<H", 3) + b"xyz" + b"name\0comment\0" + b"\0\0" + text[10:]
+    files = {
+        "text": text,
+        "members": text + text,
+        "named": named,
+        "empty": gzip.compress(b"", mtime=0),
+        "cut": text[:-9],
+        "wrong_checksum": text[:-8] + bytes(8),
+        "garbage_after": text + b"garbage",
+        "zeros": gzip.compress(bytes(1 << 18), mtime=0),
+        "long_extra": b"\x1f\x8b\x08\x04" + bytes(6) + b"\xff\xff" + b"x",
+    }
+    # The first byte chooses how much is read at a time.
+    return {name: bytes([8]) + data for name, data in files.items()}
+
+
+# ---- PNG ----
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(width: int, height: int, depth: int, color: int, rows: bytes, extra: bytes = b"", interlace: int = 0) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlace)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + extra
+        + chunk(b"IDAT", zlib.compress(rows, 9))
+        + chunk(b"IEND", b"")
+    )
+
+
+def png_files() -> dict[str, bytes]:
+    grey = png(2, 2, 8, 0, b"\0\1\2\0\3\4")
+    palette = chunk(b"PLTE", b"\1\2\3\4\5\6")
+    most = 2**31 - 1
+    return {
+        "grey": grey,
+        "rgba": png(1, 1, 8, 6, b"\0\1\2\3\4"),
+        "palette": png(2, 1, 1, 3, b"\0\x40", palette + chunk(b"tRNS", b"\x80")),
+        "palette_missing": png(2, 1, 1, 3, b"\0\x40"),
+        "sixteen_bits": png(1, 1, 16, 2, b"\0" + bytes(range(6))),
+        "interlaced": png(2, 2, 8, 0, b"\0\1\0\2\0\3\4", interlace=1),
+        "filtered": png(2, 2, 8, 0, b"\4\1\2\3\3\4"),
+        "cut": grey[:-20],
+        "signature": grey[:8],
+        "wrong_crc": grey[:29] + b"\0\0\0\0" + grey[33:],
+        "no_pixels": png(0, 0, 8, 0, b""),
+        "claims_8192": png(8192, 8192, 8, 6, b"\0"),
+        "claims_16": png(8192, 8192, 16, 6, b"\0"),
+        "claims_most": png(most, most, 16, 6, b"\0"),
+        "claims_narrow": png(1, most, 1, 0, b"\0"),
+        "text_bomb": png(1, 1, 8, 0, b"\0\1", chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(1 << 20), 9))),
+    }
+
+
+# ---- Checkpoints ----
+
+
+def entry(shared: int, suffix: bytes, value: bytes) -> bytes:
+    return varint(shared) + varint(len(suffix)) + varint(len(value)) + suffix + value
+
+
+def contents(entries: bytes, restarts: int = 1) -> bytes:
+    return entries + bytes(4) * restarts + struct.pack("<I", restarts)
+
+
+def seal(block: bytes, kind: int = 0) -> bytes:
+    block += bytes([kind])
+    return block + struct.pack("<I", masked_crc(block))
+
+
+def handle(offset: int, size: int) -> bytes:
+    return varint(offset) + varint(size)
+
+
+def footer(index: bytes) -> bytes:
+    return (handle(0, 0) + index).ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
+
+
+def table(blocks: bytes, index_entries: bytes) -> bytes:
+    index = seal(contents(index_entries))
+    return blocks + index + footer(handle(len(blocks), len(index) - 5))
+
+
+def one_block(block: bytes) -> bytes:
+    return table(block, entry(0, b"z", handle(0, len(block) - 5)))
+
+
+def tables() -> dict[str, bytes]:
+    block = contents(entry(0, b"", b"header") + entry(0, b"dense/bias", b"b") + entry(6, b"kernel", b"k"))
+    files = {
+        "table": one_block(seal(block)),
+        "block": block,
+        "handles": contents(entry(0, b"z", handle(0, 9))),
+        "compressed": one_block(seal(block, kind=1)),
+        "restarts": contents(b"")[:-4] + b"\xff" * 4,
+        "overlap": table(seal(block), entry(0, b"a", handle(0, len(block))) + entry(0, b"b", handle(0, len(block)))),
+        "keys_without_end": contents(
+            entry(0, b"k" * 4000, b"") + b"".join(entry(3999, bytes([ord("k") + i]), b"") for i in range(1, 100))
+        ),
+        "footer_only": footer(handle(0, 0)),
+    }
+    for size in HUGE:
+        # LevelDB's own reader crashes on these.
+        files[f"footer_size_{size:x}"] = seal(block) + footer(handle(0, size))
+        files[f"footer_offset_{size:x}"] = seal(block) + footer(handle(size, 8))
+        files[f"block_size_{size:x}"] = table(seal(block), entry(0, b"z", handle(0, size)))
+        files[f"entry_size_{size:x}"] = contents(varint(0) + varint(1) + varint(size) + b"k")
+    return files
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    return varint(number << 3) + varint(value % 2**64)
+
+
+def shape(*dims: int) -> bytes:
+    return b"".join(field(2, field(1, dim)) for dim in dims)
+
+
+def bundle_entry(dtype: int, dims: bytes, offset: int, data: bytes, size: int | None = None, shard: int = 0) -> bytes:
+    size = len(data) if size is None else size
+    return (
+        field(1, dtype)
+        + field(2, dims)
+        + field(3, shard)
+        + field(4, offset)
+        + field(5, size)
+        + b"\x35"
+        + struct.pack("<I", masked_crc(data))
+    )
+
+
+def slice_entry(dims: bytes, *extents: list[tuple[int, int]]) -> bytes:
+    slices = b"".join(field(7, b"".join(field(1, field(1, s) + field(2, n)) for s, n in slice)) for slice in extents)
+    return field(1, 1) + field(2, dims) + slices
+
+
+HEADER = field(1, 1) + field(3, field(1, 1))
+FLOAT, STRING, INT64, BOOL, VARIANT = 1, 7, 9, 10, 21
+
+
+def bundles() -> dict[str, bytes]:
+    floats = struct.pack("<4f", 1, 2, 3, 4)
+    # Lengths, their checksum (over 4 bytes each), texts; the tensor's checksum takes the lengths as 4 bytes too.
+    lengths_crc = struct.pack("<I", masked_crc(struct.pack("<II", 1, 2)))
+    strings = b"\1\2" + lengths_crc + b"abb"
+    row_0, row_1 = (bytes.fromhex(f"00 77 0001 0102 {key} 80 82") for key in ("80 81", "81 81"))
+    sliced = {
+        b"w": slice_entry(shape(2, 2), [(0, 1), (0, 2)], [(1, 1), (0, 2)]),
+        row_0: bundle_entry(FLOAT, shape(1, 2), 0, floats[:8]),
+        row_1: bundle_entry(FLOAT, shape(1, 2), 8, floats[8:]),
+    }
+    cases = {
+        "float": ({b"w": bundle_entry(FLOAT, shape(2, 2), 0, floats)}, floats),
+        "scalar": ({b"global_step": bundle_entry(INT64, b"", 0, bytes(8))}, bytes(8)),
+        "two": (
+            {b"a": bundle_entry(FLOAT, shape(2), 0, floats[:8]), b"b": bundle_entry(FLOAT, shape(2), 8, floats[8:])},
+            floats,
+        ),
+        "strings": ({b"s": bundle_entry(STRING, shape(2), 0, strings)}, strings),
+        "strings_long": ({b"s": bundle_entry(STRING, shape(1 << 40), 0, strings)}, strings),
+        "bool": ({b"b": bundle_entry(BOOL, shape(2), 0, b"\1\2")}, b"\1\2"),
+        "variant": ({b"v": bundle_entry(VARIANT, shape(2), 0, b"xx")}, b"xx"),
+        "sliced": (sliced, floats),
+        "slice_missing": ({b"w": sliced[b"w"]}, floats),
+        "slices_overlap": ({**sliced, b"w": slice_entry(shape(2, 2), [(0, 1), (0, 2)], [(0, 1), (0, 2)])}, floats),
+        "slice_beyond": ({**sliced, b"w": slice_entry(shape(2, 2), [(2**62, 2**62), (0, 2)])}, floats),
+        "slice_of_itself": ({b"w": slice_entry(shape(2), [(0, -1)])}, floats),
+        "absurd_shape": ({b"w": bundle_entry(FLOAT, shape(1 << 31, 1 << 31, 4), 0, floats)}, floats),
+        "overflow": ({b"w": bundle_entry(FLOAT, shape(1 << 62, 16), 0, b"")}, b""),
+        "overflow_by_zero": ({b"w": bundle_entry(FLOAT, shape(1 << 62, 1 << 62, 0), 0, b"")}, b""),
+        "negative_shape": ({b"w": bundle_entry(FLOAT, shape(-2, -2), 0, floats)}, floats),
+        "negative_offset": ({b"w": bundle_entry(FLOAT, shape(4), -16, floats)}, floats),
+        "beyond_end": ({b"w": bundle_entry(FLOAT, shape(4), 2**63 - 1, floats)}, floats),
+        "shared_bytes": ({name: bundle_entry(FLOAT, shape(4), 0, floats) for name in (b"a", b"b")}, floats),
+        "other_shard": ({b"w": bundle_entry(FLOAT, shape(4), 0, floats, shard=2**31 - 1)}, floats),
+        "rank_100": ({b"w": bundle_entry(FLOAT, shape(*[1] * 50), 0, floats[:4])}, floats),
+        "string_dtype_absurd_shape": ({b"w": bundle_entry(STRING, shape(1 << 29, 1 << 29), 0, b"")}, b""),
+    }
+    files = {}
+    for name, (entries, data) in cases.items():
+        entries = {b"": HEADER, **entries}
+        ordered = sorted(entries.items())
+        block = b"".join(entry(0, key, value) for key, value in ordered)
+        index = one_block(seal(contents(block)))
+        files[f"{name}_index"] = struct.pack("<H", len(index)) + index + data
+        # The second form of the input, in which the target computes the checksums.
+        listed = b"".join(bytes([len(key), len(value)]) + key + value for key, value in ordered)
+        files[name] = listed + b"\xff\xff" + data
+    return files
+
+
+def state_files() -> dict[str, bytes]:
+    texts = {
+        "ours": 'model_checkpoint_path: "model.ckpt-1"\nall_model_checkpoint_paths: "model.ckpt-1"\n',
+        "times": 'model_checkpoint_path: "model.ckpt-1"\nall_model_checkpoint_timestamps: 1.5e9\nnew_field: 3\n',
+        "escapes": 'model_checkpoint_path: "model\\056ckpt-\\x31"\n',
+        "elsewhere": 'model_checkpoint_path: "../model.ckpt-1"\nall_model_checkpoint_paths: "../model.ckpt-1"\n',
+        "precious": 'model_checkpoint_path: "precious"\nall_model_checkpoint_paths: "precious"\n',
+        "dots": 'all_model_checkpoint_paths: "./x/../model.ckpt-1" model_checkpoint_path: "./model.ckpt-1"\n',
+        "absolute": 'model_checkpoint_path: "/proc/self/mem"\nall_model_checkpoint_paths: "/"\n',
+        "empty": "",
+        "zeros": "\0" * 80,
+        "cut": 'model_checkpoint_path: "model.ckpt-',
+        "nested": "a {" * 100,
+        "large_step": 'model_checkpoint_path: "model.ckpt-99999999999999999999"\n',
+        "long": f'model_checkpoint_path: "{"x" * 300}"\n',
+    }
+    return {name: text.encode("latin-1") for name, text in texts.items()}
+
+
+def command_lines() -> dict[str, bytes]:
+    texts = {
+        "usual": "--batch_size=64\n--model_dir\n/tmp/x\n-te 3\n--noshuffle\n--hooks=profilerhook, loggingtensorhook",
+        "file": "# comment\n// comment\n\n--batch_size=64\n--clean=false\n",
+        "odd": "--\n-\n---\n--=\n=\n--no\n-no=\n--nonoclean\n--batch_size\n--batch_size=",
+        "numbers": "--batch_size=99999999999999999999\n--batch_size=0x10\n--stop_threshold=nan\n--seed=-1",
+        "lists": "--hooks=,,\n--hooks= , a\n--undefok=x,y\n--x=1\n--noy",
+        "bytes": "--model_dir=\x00\x01\x7f\xff\n--data_dir=\x1b[31m",
+        "requests": "--help\n--helpfull\n--version\n-h\n-?",
+        "long": "--model_dir=" + "x" * 2000,
+    }
+    return {name: text.encode("latin-1") for name, text in texts.items()}
+
+
+def main() -> None:
+    for target, files in {
+        "utils/data/records/corpus/tf_record_fuzz": tf_records(),
+        "utils/data/corpus/idx_fuzz": idx_files(),
+        "utils/data/corpus/gzip_fuzz": gzip_files(),
+        "utils/data/corpus/png_fuzz": png_files(),
+        "utils/train/checkpoint/corpus/table_reader_fuzz": tables(),
+        "utils/train/checkpoint/corpus/bundle_fuzz": bundles(),
+        "utils/train/checkpoint/corpus/checkpoint_dir_fuzz": state_files(),
+        "utils/flags/corpus/command_line_fuzz": command_lines(),
+    }.items():
+        folder = Path(target)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
