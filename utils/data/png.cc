@@ -21,9 +21,12 @@ using compute::Tensor;
 constexpr int64_t kMaxBytes = 64 << 20;
 constexpr int64_t kMaxPixels = 1 << 26;
 constexpr int kSignatureBytes = 8;
+// Deflate cannot shrink data by more than this factor (258 bytes from 2 bits, zlib's technical notes).
+constexpr int64_t kMaxDeflateRatio = 1032;
 
 struct Image {
   int64_t height = 0, width = 0, channels = 0;
+  int64_t inflated_bytes = 0;  // at least so many are compressed in the file
 };
 
 class PngReader {
@@ -44,11 +47,13 @@ class PngReader {
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, this, OnRead);
     png_read_info(png_, info_);
+    const int64_t height = png_get_image_height(png_, info_), width = png_get_image_width(png_, info_);
+    const int64_t inflated_bytes = height * static_cast<int64_t>(png_get_rowbytes(png_, info_));
     png_set_expand(png_);
     png_set_scale_16(png_);
     png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
-    *image = {png_get_image_height(png_, info_), png_get_image_width(png_, info_), png_get_channels(png_, info_)};
+    *image = {height, width, png_get_channels(png_, info_), inflated_bytes};
     return true;
   }
 
@@ -92,6 +97,10 @@ absl::StatusOr<Tensor> ReadPng(const std::string& path) {
   if (image.height * image.width > kMaxPixels) {
     return absl::ResourceExhaustedError(absl::StrFormat("%s: %d x %d pixels are more than the limit of %d", path,
                                                         image.width, image.height, kMaxPixels));
+  }
+  if (image.inflated_bytes / kMaxDeflateRatio > static_cast<int64_t>(bytes.size())) {
+    return absl::DataLossError(absl::StrFormat("%s: %d x %d pixels are more than its %d bytes can hold", path,
+                                               image.width, image.height, bytes.size()));
   }
   const Tensor pixels(compute::DType::kUInt8, {image.height, image.width, image.channels});
   std::vector<png_bytep> rows(image.height);

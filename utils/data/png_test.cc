@@ -113,6 +113,13 @@ TEST_CASE("Sizes beyond the limit are refused before memory is taken") {
   CHECK(absl::IsResourceExhausted(status));
   CHECK_THAT(std::string(status.message()), Contains("60000 x 60000"));
   CHECK(absl::IsDataLoss(Error(Png({0, 1, 8, 0}, {0}))));
+  const absl::Status empty = Error(Png({8000, 8000, 8, 6}, {0}));
+  CHECK(absl::IsDataLoss(empty));
+  CHECK_THAT(std::string(empty.message()), Contains("8000 x 8000 pixels are more than its") && Contains("can hold"));
+}
+
+TEST_CASE("An image that compresses as well as any is read") {
+  CHECK(Read(Png({4000, 4000, 8, 0}, Bytes(4001 * 4000, '\0'))).num_elements() == 16000000);
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ absl::Status ErrnoStatus(int error_number, absl::string_view action, absl::strin
 }
 
 absl::StatusOr<std::unique_ptr<FileWriter>> FileWriter::Open(const std::string& path, Mode mode) {
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::kCreateNew ? O_EXCL : O_TRUNC);
+  const int how = mode == Mode::kCreateNew ? O_EXCL : mode == Mode::kAppend ? O_APPEND : O_TRUNC;
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | how;
   const int fd = RetryInterrupted([&] { return open(path.c_str(), flags, 0666); });
   if (fd < 0) return CreateStatus(errno, "create", path);
   return std::unique_ptr<FileWriter>(new FileWriter(path, fd));

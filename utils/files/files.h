@@ -23,7 +23,8 @@ absl::Status ErrnoStatus(int error_number, absl::string_view action, absl::strin
 // Appends to a file that it creates, through a buffer. Not synchronized: one thread at a time.
 class FileWriter {
  public:
-  enum class Mode { kReplace, kCreateNew };  // kCreateNew: AlreadyExists if there is such a file
+  // kCreateNew: AlreadyExists if there is such a file. kAppend: what is in the file stays before what is written.
+  enum class Mode { kReplace, kCreateNew, kAppend };
   static absl::StatusOr<std::unique_ptr<FileWriter>> Open(const std::string& path, Mode mode = Mode::kReplace);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;

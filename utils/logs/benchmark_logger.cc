@@ -1,39 +1,23 @@
 #include "utils/logs/benchmark_logger.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/files.h"
 #include "utils/logs/log.h"
 
 namespace official::logs {
 namespace {
 
-absl::Status WriteError(const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-}
-
-absl::Status WriteFully(int fd, absl::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return WriteError(path);
-    text.remove_prefix(written);
-  }
-  return absl::OkStatus();
-}
-
-// Whether the file holds something that does not end in a newline.
-bool EndsInsideLine(int fd) {
-  const off_t size = lseek(fd, 0, SEEK_END);
+// Whether there is a file that holds something which does not end in a newline.
+bool EndsInsideLine(const std::string& path) {
+  const auto file = files::RandomAccessFile::Open(path);
   char last = '\n';
-  return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+  return file.ok() && (*file)->size() > 0 && (*file)->Read((*file)->size() - 1, 1, &last).ok() && last != '\n';
 }
 
 }  // namespace
@@ -76,48 +60,34 @@ absl::Status BaseBenchmarkLogger::WriteRun(const Json& record) {
 
 absl::StatusOr<std::unique_ptr<BenchmarkFileLogger>> BenchmarkFileLogger::Create(const std::string& directory,
                                                                                  Clock clock) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot make the benchmark log directory ", directory));
-  }
-  if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write to the benchmark log directory ", directory));
-  }
+  RETURN_IF_ERROR(files::MakeDirectories(directory));
+  if (access(directory.c_str(), W_OK | X_OK) != 0) return files::ErrnoStatus(errno, "write to directory", directory);
   return std::unique_ptr<BenchmarkFileLogger>(new BenchmarkFileLogger(directory, std::move(clock)));
 }
 
 BenchmarkFileLogger::BenchmarkFileLogger(std::string directory, Clock clock)
     : BaseBenchmarkLogger(std::move(clock)), directory_(std::move(directory)) {}
 
-BenchmarkFileLogger::~BenchmarkFileLogger() {
-  if (metric_fd_ >= 0) close(metric_fd_);
-}
-
 absl::Status BenchmarkFileLogger::WriteMetric(const Json& record) {
-  const std::string path = directory_ + "/metric.log";
   std::string line = DumpJson(record) + "\n";
-  if (metric_fd_ < 0) {
-    metric_fd_ = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (metric_fd_ < 0) return WriteError(path);
-    if (EndsInsideLine(metric_fd_)) line.insert(line.begin(), '\n');
+  if (metrics_ == nullptr) {
+    const std::string path = files::JoinPath(directory_, "metric.log");
+    if (EndsInsideLine(path)) line.insert(line.begin(), '\n');
+    ASSIGN_OR_RETURN(metrics_, files::FileWriter::Open(path, files::FileWriter::Mode::kAppend));
   }
-  return WriteFully(metric_fd_, line, path);
+  RETURN_IF_ERROR(metrics_->Append(line));
+  return metrics_->Flush();
 }
 
 absl::Status BenchmarkFileLogger::WriteRun(const Json& record) {
-  const std::string path = directory_ + "/benchmark_run.log";
-  const int fd = open(path.c_str(), O_WRONLY | O_TRUNC | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return WriteError(path);
-  const absl::Status status = WriteFully(fd, DumpJson(record) + "\n", path);
-  close(fd);
-  return status;
+  ASSIGN_OR_RETURN(const auto file, files::FileWriter::Open(files::JoinPath(directory_, "benchmark_run.log")));
+  RETURN_IF_ERROR(file->Append(DumpJson(record) + "\n"));
+  return file->Close();
 }
 
 absl::Status BenchmarkFileLogger::OnFinish(const absl::Status& run) {
-  if (metric_fd_ < 0) return absl::OkStatus();
-  const int result = close(std::exchange(metric_fd_, -1));
-  return result == 0 ? absl::OkStatus() : WriteError(directory_ + "/metric.log");
+  const std::unique_ptr<files::FileWriter> metrics = std::move(metrics_);
+  return metrics == nullptr ? absl::OkStatus() : metrics->Close();
 }
 
 absl::StatusOr<std::unique_ptr<BaseBenchmarkLogger>> CreateBenchmarkLogger(absl::string_view type,

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
+#include "utils/files/files.h"
 #include "utils/logs/json.h"
 #include "utils/logs/run_info.h"
 
@@ -62,7 +63,6 @@ class BenchmarkFileLogger : public BaseBenchmarkLogger {
   // Makes the directory. Errors name it and carry the system's reason: not allowed, not a directory, disk full.
   static absl::StatusOr<std::unique_ptr<BenchmarkFileLogger>> Create(const std::string& directory,
                                                                      Clock clock = absl::Now);
-  ~BenchmarkFileLogger() override;
 
   absl::Status OnFinish(const absl::Status& run) override;
 
@@ -74,7 +74,7 @@ class BenchmarkFileLogger : public BaseBenchmarkLogger {
   BenchmarkFileLogger(std::string directory, Clock clock);
 
   const std::string directory_;
-  int metric_fd_ = -1;
+  std::unique_ptr<files::FileWriter> metrics_;  // of metric.log; null before its first record
 };
 
 // The logger that --benchmark_logger_type names: BaseBenchmarkLogger or BenchmarkFileLogger, whose files go to

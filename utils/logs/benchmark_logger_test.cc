@@ -158,17 +158,16 @@ TEST_CASE("A directory that cannot be made, and a log that cannot be written, ar
   const std::string file = NewDirectory("a_file");
   std::ofstream(file) << "x";
   const absl::Status not_a_directory = BenchmarkFileLogger::Create(file + "/logs").status();
-  CHECK_THAT(std::string(not_a_directory.message()),
-             Contains("cannot make the benchmark log directory " + file + "/logs"));
+  CHECK_THAT(std::string(not_a_directory.message()), Contains("cannot create directory " + file + "/logs"));
 
   const std::string directory = NewDirectory("in_the_way");
   const auto logger = FileLogger(directory);
   std::filesystem::create_directory(directory + "/metric.log");
   std::filesystem::create_directory(directory + "/benchmark_run.log");
   CHECK_THAT(std::string(logger->LogMetric({.name = "a", .value = 1}).message()),
-             Contains("cannot write " + directory + "/metric.log"));
+             Contains("cannot create " + directory + "/metric.log"));
   CHECK_THAT(std::string(logger->LogRunInfo({}).message()),
-             Contains("cannot write " + directory + "/benchmark_run.log"));
+             Contains("cannot create " + directory + "/benchmark_run.log"));
 }
 
 TEST_CASE("A full disk is an error") {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
 #include "utils/logs/json.h"
 
 namespace official::logs {
@@ -67,7 +68,7 @@ absl::Status WriteChromeTrace(const std::string& path, absl::Span<const DeviceTr
   std::ofstream file(path, std::ios::binary);
   file << DumpJson(Json::Object{{"traceEvents", std::move(events)}}, /*indent=*/4);
   file.close();
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write the timeline ", path));
+  if (!file) return files::ErrnoStatus(errno, "write the timeline", path);
   return absl::OkStatus();
 }
 

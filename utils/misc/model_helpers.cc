@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
 
 namespace official::misc {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 absl::Status FileError(absl::string_view what, const fs::path& path, const std::error_code& error) {
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("--clean: cannot ", what, " ", path.string()));
+  const absl::Status status = files::ErrnoStatus(error.value(), what, path.string());
+  return absl::Status(status.code(), absl::StrCat("--clean: ", status.message()));
 }
 
 absl::Status Refusal(const std::string& model_dir, absl::string_view why) {

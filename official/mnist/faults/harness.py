@@ -1,0 +1,170 @@
+"""What the fault tests share. Usage: TEST_MODULE BINARY FAULTS_LIBRARY [unittest argument...]
+
+They run mnist_main itself, on a data set of a few images, do something bad to it, start it again, and hold what it
+leaves against a run to which nothing happened.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+DEADLINE = 120  # seconds for one run, which takes below one on an idle machine
+
+TRAIN_EXAMPLES = 64
+STEPS_PER_EPOCH = 7  # of 10 examples; the last has 4
+
+# 20 steps in three epochs, with one evaluation, at the end.
+FLAGS = ("--batch_size=10", "--train_epochs=3", "--epochs_between_evals=3", "--log_every_n_steps=1")
+STEPS = 20
+
+
+def write_data(folder: Path, train: int = TRAIN_EXAMPLES, test: int = 20) -> None:
+    """Writes images that can be learned, as IDX files: row 2l of digit l is bright, the rest is noise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(1)
+    for name, count in (("train", train), ("t10k", test)):
+        labels = bytes(rng.randrange(10) for _ in range(count))
+        images = bytearray(rng.randrange(60) for _ in range(count * 784))
+        for i, label in enumerate(labels):
+            row = i * 784 + 56 * label
+            images[row : row + 28] = b"\xff" * 28
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, count, 28, 28) + images)
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 2049, count) + labels)
+
+
+class Outcome:
+    """How a run ended. `code` is that of a shell: 128 + N if signal N ended it."""
+
+    def __init__(self, command: list[str], returncode: int, stdout: str, stderr: str) -> None:
+        self.code = returncode if returncode >= 0 else 128 - returncode
+        self.stdout, self.stderr = stdout, stderr
+        self.error = stderr.strip().splitlines()[-1] if stderr.strip() else ""  # the last line
+        self.told = f"{' '.join(command)}\nexit status {self.code}\n{stdout}{stderr}"
+
+
+class FaultTest(unittest.TestCase):
+    """Has a folder of its own for each test, with a data set in it."""
+
+    binary: Path
+    library: Path
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name).resolve()
+        self.data_dir = self.folder / "data"
+        write_data(self.data_dir)
+
+    # ---- Running ----
+
+    def command(self, model_dir: Path | str, *flags: str, data_dir: Path | None = None) -> list[str]:
+        return [str(self.binary), f"--data_dir={data_dir or self.data_dir}", f"--model_dir={model_dir}", *FLAGS, *flags]
+
+    def start(self, command: list[str], **popen) -> subprocess.Popen:
+        """Starts a process, which is killed at the end of the test if it is still there."""
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen
+        )
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        return process
+
+    def finish(self, process: subprocess.Popen, deadline: float = DEADLINE) -> Outcome:
+        """Waits for the end of a process; the test fails if it takes longer than that."""
+        try:
+            stdout, stderr = process.communicate(timeout=deadline)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            self.fail(f"not done after {deadline} s: {' '.join(process.args)}\n{stdout}{stderr}")
+        return Outcome(process.args, process.returncode, stdout, stderr)
+
+    def execute(self, command: list[str], env: dict[str, str] | None = None, **popen) -> Outcome:
+        return self.finish(self.start(command, env={**os.environ, **(env or {})}, **popen))
+
+    def run_steps(self, model_dir: Path | str, steps: int, *flags: str, **execute) -> Outcome:
+        return self.execute(self.command(model_dir, f"--max_train_steps={steps}", *flags), **execute)
+
+    def train(self, model_dir: Path | str, steps: int = STEPS, *flags: str, **execute) -> Outcome:
+        """Trains to step `steps`, which must succeed."""
+        outcome = self.run_steps(model_dir, steps, *flags, **execute)
+        self.assertEqual(outcome.code, 0, outcome.told)
+        return outcome
+
+    def with_fault(self, model_dir: Path, kind: str, at: int, **more: Path) -> dict[str, str]:
+        """The environment in which the call number `at` that changes files in model_dir fails (file_faults.cc)."""
+        settings = {"dir": model_dir, "kind": kind, "at": at, **more}
+        return {"LD_PRELOAD": str(self.library), **{f"FAULTS_{key.upper()}": str(v) for key, v in settings.items()}}
+
+    # ---- What a run leaves ----
+
+    def copy(self, model_dir: Path, name: str) -> Path:
+        """A copy of a model_dir. Checkpoints, which are written once, are not copied but linked."""
+        target = self.folder / name
+        shutil.copytree(model_dir, target, copy_function=link_checkpoint)
+        return target
+
+    def assert_same_checkpoint(self, model_dir: Path, expected: Path, why: str = "", step: int = STEPS) -> None:
+        """The checkpoint of `step` has the same bytes in both, and the state file names it as the latest."""
+        for suffix in (".data-00000-of-00001", ".index"):
+            name = f"model.ckpt-{step}{suffix}"
+            ours, theirs = (hashlib.sha256((d / name).read_bytes()).hexdigest() for d in (model_dir, expected))
+            self.assertEqual(ours, theirs, f"{name} differs. {why}")
+        self.assertEqual(latest_step(model_dir), step, why)
+
+    def assert_same_metrics(self, model_dir: Path, expected: Path, why: str = "") -> None:
+        """The losses of all steps and the last evaluation are the same. A step that was done twice, since a run was
+        killed after it, may be there twice, with the same loss."""
+        for ours, theirs in zip(metrics(model_dir), metrics(expected)):
+            self.assertEqual(ours, theirs, why)
+
+    def assert_no_temporaries(self, model_dir: Path, why: str = "") -> None:
+        self.assertEqual([p.name for p in model_dir.rglob("*.incomplete")], [], why)
+
+    def assert_refused(self, outcome: Outcome, code: int, *words: str) -> None:
+        """The run ended with this exit status and one line that has all of these words."""
+        self.assertEqual(outcome.code, code, outcome.told)
+        for word in words:
+            self.assertIn(str(word), outcome.error, outcome.told)
+
+
+def link_checkpoint(source: Path | str, target: Path | str) -> None:
+    """Copies a file; one of a finished checkpoint, which is never written to again, gets a second name only."""
+    is_checkpoint = "model.ckpt" in os.path.basename(target) and not str(target).endswith(".incomplete")
+    (os.link if is_checkpoint else shutil.copy2)(source, target)
+
+
+def latest_step(model_dir: Path) -> int:
+    """The step of the checkpoint that the state file names; 0 if there is none."""
+    state = model_dir / "checkpoint"
+    return int(state.read_text().splitlines()[0].rstrip('"').rsplit("-", 1)[1]) if state.exists() else 0
+
+
+def metrics(model_dir: Path) -> tuple[dict[int, set[float]], dict[str, float]]:
+    """Of metric.log, the losses of each step before the last (several only if they differ), and the last record of each
+    metric but the speed."""
+    losses: dict[int, set[float]] = {}
+    last: dict[str, float] = {}
+    for line in (model_dir / "metric.log").read_text().splitlines():
+        record = json.loads(line)
+        if record["name"] == "loss":
+            losses.setdefault(record["global_step"], set()).add(record["value"])
+        if record["name"] != "examples_per_sec":
+            last[record["name"]] = record["value"]
+    # A run that stopped there has evaluated there, too.
+    return {step: values for step, values in losses.items() if step < STEPS}, last
+
+
+def main() -> None:
+    FaultTest.binary = Path(sys.argv.pop(1)).resolve()
+    FaultTest.library = Path(sys.argv.pop(1)).resolve()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    unittest.main(module="__main__", verbosity=2)

@@ -1,0 +1,73 @@
+"""A run that was stopped and started again ends with the same bits as one that was not."""
+
+from official.mnist.faults import harness
+from official.mnist.faults.harness import STEPS, STEPS_PER_EPOCH
+
+
+class ResumeTest(harness.FaultTest):
+    def setUp(self) -> None:
+        super().setUp()
+        self.whole = self.folder / "whole"
+        self.train(self.whole)
+
+    def test_any_step_in_an_epoch_and_its_ends(self) -> None:
+        for first in (1, STEPS_PER_EPOCH - 1, STEPS_PER_EPOCH, STEPS_PER_EPOCH + 1, STEPS - 1):
+            model_dir = self.folder / f"stopped at {first}"
+            self.train(model_dir, first)
+            resumed = self.train(model_dir)
+            self.assertIn(f"resumed from {model_dir}/model.ckpt-{first}", resumed.stderr)
+            self.assert_same_checkpoint(model_dir, self.whole, f"stopped at step {first}")
+            self.assertEqual(harness.metrics(model_dir)[1], harness.metrics(self.whole)[1])
+
+    def test_a_stop_after_each_step(self) -> None:
+        model_dir = self.folder / "model"
+        for step in range(1, STEPS + 1):
+            self.train(model_dir, step)
+        self.assert_same_checkpoint(model_dir, self.whole)
+
+    def test_bfloat16(self) -> None:
+        whole, stopped = self.folder / "whole bf16", self.folder / "stopped bf16"
+        self.train(whole, STEPS, "--dtype=bf16")
+        self.train(stopped, STEPS_PER_EPOCH, "--dtype=bf16")
+        self.train(stopped, STEPS, "--dtype=bf16")
+        self.assert_same_checkpoint(stopped, whole)
+        self.assertNotEqual(harness.metrics(whole)[0], harness.metrics(self.whole)[0], "bf16 changes nothing")
+
+    def test_threads_change_the_rounding_only(self) -> None:
+        # Sums are split over the threads, so the last bits are those of the number of threads; the data is the same.
+        (theirs, _) = harness.metrics(self.whole)
+        for threads in (1, 2, 3):
+            once, stopped = self.folder / f"{threads} threads", self.folder / f"{threads} threads, stopped"
+            self.train(once, STEPS, f"--intra_op_parallelism_threads={threads}")
+            self.train(stopped, STEPS_PER_EPOCH + 2, f"--intra_op_parallelism_threads={threads}")
+            self.train(stopped, STEPS, f"--intra_op_parallelism_threads={threads}")
+            self.assert_same_checkpoint(stopped, once)
+            ours, _ = harness.metrics(once)
+            for step in theirs:
+                self.assertAlmostEqual(min(ours[step]), min(theirs[step]), delta=1e-4, msg=f"loss of step {step}")
+
+    def test_many_runs_beside_each_other(self) -> None:
+        started = [
+            (self.folder / f"model {i}", self.start(self.command(self.folder / f"model {i}", f"--max_train_steps={STEPS}")))
+            for i in range(4)
+        ]
+        for model_dir, process in started:
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+            self.assert_same_checkpoint(model_dir, self.whole)
+
+    def test_a_processor_without_avx512(self) -> None:
+        # Other instructions round differently: the same numbers, not the same bits; but the same bits each time.
+        env = {"OFFICIAL_MAX_ISA": "avx2"}
+        once, stopped = self.folder / "avx2", self.folder / "avx2 stopped"
+        self.train(once, STEPS, env=env)
+        self.train(stopped, 9, env=env)
+        self.train(stopped, STEPS, env=env)
+        self.assert_same_checkpoint(stopped, once)
+        (ours, _), (theirs, _) = harness.metrics(once), harness.metrics(self.whole)
+        for step in theirs:
+            self.assertAlmostEqual(min(ours[step]), min(theirs[step]), delta=2e-3, msg=f"loss of step {step}")
+
+
+if __name__ == "__main__":
+    harness.main()
