@@ -3,13 +3,14 @@
 //   FAULTS_DIR      the directory, absolute
 //   FAULTS_AT       the number of the call, from 1; 0: none
 //   FAULTS_KIND     kill: the process is killed before the call. EIO, ...: that call fails. ENOSPC: from that call on,
-//                   all calls fail that would make or lengthen files
+//                   all calls fail that would make or lengthen files. slow: that call takes 4 s longer
 //   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and the new path of a
 //   rename FAULTS_KEEP     a directory that gets a link to each file when it is synced, named by the number of the call
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -35,6 +36,7 @@ struct Settings {
   std::string kind = Setting("FAULTS_KIND");
   std::string journal = Setting("FAULTS_JOURNAL");
   std::string keep = Setting("FAULTS_KEEP");
+  int clock_error = std::atoi(Setting("FAULTS_CLOCK"));
   int error = kind == "ENOSPC" ? ENOSPC : kind == "EIO" ? EIO : kind == "EROFS" ? EROFS : 0;
 };
 
@@ -92,6 +94,11 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   const bool full = settings().error == ENOSPC && NeedsSpace(call);
   if (count > settings().at && !full) return false;
   if (settings().kind == "kill") raise(SIGKILL);
+  if (settings().kind == "slow") {
+    timespec rest = {.tv_sec = 4, .tv_nsec = 0};
+    while (nanosleep(&rest, &rest) != 0) {
+    }
+  }
   errno = settings().error;
   return settings().error != 0;
 }
@@ -132,6 +139,11 @@ ssize_t write(int fd, const void* bytes, size_t size) {
   return Real<ssize_t(int, const void*, size_t)>("write")(fd, bytes, size);
 }
 
+ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+  if (Fails("write", PathOf(fd))) return -1;
+  return Real<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, bytes, size, offset);
+}
+
 int ftruncate(int fd, off_t size) noexcept {
   if (Fails("ftruncate", PathOf(fd))) return -1;
   return Real<int(int, off_t)>("ftruncate")(fd, size);
@@ -162,6 +174,13 @@ int rename(const char* from, const char* to) noexcept {
 int unlink(const char* path) noexcept {
   if (Fails("unlink", path)) return -1;
   return Real<int(const char*)>("unlink")(path);
+}
+
+int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  static std::atomic<int> count = 0;
+  const int result = Real<int(clockid_t, timespec*)>("clock_gettime")(clock, time);
+  if (clock == CLOCK_REALTIME && ++count % 2 == 0) time->tv_sec += settings().clock_error;
+  return result;
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {

@@ -6,9 +6,9 @@ import time
 
 from official.mnist.faults import harness
 
-STEPS = 60  # in nine epochs
+STEPS = 40  # in six epochs
 KILLS = 20
-FLAGS = ("--train_epochs=9", "--epochs_between_evals=9", "--save_checkpoints_steps=10")
+FLAGS = ("--train_epochs=6", "--epochs_between_evals=6", "--save_checkpoints_steps=10")
 
 
 class KillTest(harness.FaultTest):
@@ -30,7 +30,7 @@ class KillTest(harness.FaultTest):
             restarts_above_0 += harness.latest_step(model_dir) > 0
             process = self.start(self.command(model_dir, f"--max_train_steps={STEPS}", *flags))
             # Most checkpoints need a third of the run or so; some moments lie in the start-up and in the save.
-            time.sleep(rng.uniform(0, 0.6) * duration)
+            time.sleep(rng.uniform(0, 0.8) * duration)
             process.send_signal(signal.SIGKILL)
             outcome = self.finish(process)
             if outcome.code == 128 + signal.SIGKILL:
