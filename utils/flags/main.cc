@@ -1,10 +1,15 @@
 #include "utils/flags/main.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
+#include <system_error>
 
 #include "absl/debugging/failure_signal_handler.h"
 #include "absl/debugging/symbolize.h"
@@ -21,8 +26,28 @@ absl::Status RunBody(const Body& body, const CommandLine& command_line) {
     return body(command_line);
   } catch (const std::bad_alloc&) {
     return absl::InternalError("out of memory");
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) {
+      return absl::InternalError(absl::StrCat("internal error: ", error.what()));
+    }
+    rlimit processes = {};
+    getrlimit(RLIMIT_NPROC, &processes);
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what(), "; the user may have ",
+                                                     processes.rlim_cur,
+                                                     " (ulimit -u), the stack of each takes memory"
+                                                     " (ulimit -s, ulimit -v)"));
   } catch (const std::exception& exception) {
     return absl::InternalError(absl::StrCat("internal error: ", exception.what()));
+  }
+}
+
+// Opens what the caller has closed of the three standard streams, so that reading and writing them fails. Otherwise the
+// first files of the program would take their numbers, and results and messages would go into these.
+void OccupyStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number, which is this one, since those below are open.
+    [[maybe_unused]] const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
 
@@ -57,6 +82,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
 }
 
 int RunMain(int argc, char** argv, const Program& program, const Body& body) {
+  OccupyStandardStreams();
   // A crash says where; a reader that has gone is an error of the write, not the end of a training.
   absl::InitializeSymbolizer(argv[0]);
   absl::InstallFailureSignalHandler({});

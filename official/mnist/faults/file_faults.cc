@@ -77,7 +77,7 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   static std::mutex* const mutex = new std::mutex;
   static int count = 0;
   if (!IsBelow(path)) return false;
-  const std::lock_guard<std::mutex> lock(*mutex);
+  std::unique_lock<std::mutex> lock(*mutex);
   ++count;
   if (!settings().journal.empty()) {
     static const int journal = Real<int(const char*, int, ...)>("open")(
@@ -95,6 +95,7 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   if (count > settings().at && !full) return false;
   if (settings().kind == "kill") raise(SIGKILL);
   if (settings().kind == "slow") {
+    lock.unlock();
     timespec rest = {.tv_sec = 4, .tv_nsec = 0};
     while (nanosleep(&rest, &rest) != 0) {
     }

@@ -14,7 +14,7 @@ from official.mnist.faults.harness import STEPS
 
 FIRST = 10  # the step up to which nothing happens
 # The oldest checkpoint is removed after the save.
-FLAGS = ("--keep_checkpoint_max=2", "--intra_op_parallelism_threads=1")
+FLAGS = ("--keep_checkpoint_max=2", "--intra_op_parallelism_threads=1", "--log_every_n_steps=10")
 
 
 class Call:

@@ -1,0 +1,137 @@
+"""Signals, and a second run on the same directory."""
+
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+from official.mnist.faults import harness
+
+STEPS = 150
+FLAGS = ("--train_epochs=25", "--epochs_between_evals=25", f"--max_train_steps={STEPS}")
+SOON = 10  # seconds within which a run has to obey
+
+
+class StopTest(harness.FaultTest):
+    def begin(self, model_dir: Path, *flags: str, step: int = 5, **popen):
+        """Starts a run and waits until it has done that many steps."""
+        process = self.start(self.command(model_dir, *(flags or FLAGS)), **popen)
+        until = time.monotonic() + harness.DEADLINE
+        log = model_dir / "metric.log"
+        while not log.exists() or len(log.read_text().splitlines()) < step:
+            if process.poll() is not None or time.monotonic() > until:
+                process.kill()
+                outcome = self.finish(process)
+                self.fail(f"the run did not come to step {step}\n{outcome.told}")
+            time.sleep(0.005)
+        return process
+
+    def check_resumes(self, model_dir: Path, whole: Path) -> None:
+        outcome = self.execute(self.command(model_dir, *FLAGS))
+        self.assertEqual(outcome.code, 0, outcome.told)
+        self.assert_same_checkpoint(model_dir, whole, step=STEPS)
+        self.assert_no_temporaries(model_dir)
+
+    def test_signals_save_and_stop(self) -> None:
+        whole = self.folder / "whole"
+        self.execute(self.command(whole, *FLAGS))
+        for name in ("SIGTERM", "SIGINT", "SIGUSR1"):
+            with self.subTest(name):
+                number = signal.Signals[name]
+                model_dir = self.folder / name
+                process = self.begin(model_dir)
+                process.send_signal(number)
+                outcome = self.finish(process, SOON)
+                self.assertEqual(outcome.code, 128 + number, outcome.told)
+                step = harness.latest_step(model_dir)
+                self.assertGreaterEqual(step, 5, outcome.told)
+                self.assertLess(step, STEPS, "the signal came too late")
+                self.assertIn(f"stopped at step {step}", outcome.stderr)
+                self.check_resumes(model_dir, whole)
+
+    def test_a_signal_at_any_moment(self) -> None:
+        whole = self.folder / "whole"
+        start = time.monotonic()
+        self.execute(self.command(whole, *FLAGS))
+        duration = time.monotonic() - start
+        model_dir = self.folder / "model"
+        for i in range(8):
+            process = self.start(self.command(model_dir, *FLAGS))
+            time.sleep(duration * i / 16)
+            process.send_signal(signal.SIGTERM)
+            outcome = self.finish(process, SOON)
+            self.assertIn(outcome.code, (0, 143), outcome.told)
+        self.check_resumes(model_dir, whole)
+
+    def test_a_signal_in_a_slow_save_and_a_second_one(self) -> None:
+        model_dir, journal = self.folder / "model", self.folder / "journal"
+        process = self.begin(model_dir)
+        process.send_signal(signal.SIGINT)
+        self.finish(process, SOON)
+        # The save at the end of the next run is held up; the call is the same one in each run of that kind.
+        saved = harness.latest_step(model_dir)
+        env = self.with_fault(model_dir, "", 0, journal=journal)
+        outcome = self.run_steps(model_dir, saved + 1, *FLAGS[:2], env=env)
+        self.assertEqual(outcome.code, 0, outcome.told)
+        lines = [line.split("\t") for line in journal.read_text().splitlines()]
+        (fsync,) = (int(n) for n, call, path, _ in lines if call == "fsync" and f"ckpt-{saved + 1}.data" in path)
+        env = self.with_fault(model_dir, "slow", fsync)
+        process = self.start(self.command(model_dir, *FLAGS[:2], f"--max_train_steps={saved + 2}"), env=env)
+        held_up = model_dir / f"model.ckpt-{saved + 2}.index.incomplete"
+        until = time.monotonic() + harness.DEADLINE
+        while not held_up.exists() and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        outcome = self.finish(process, SOON)
+        self.assertEqual(outcome.code, 130, outcome.told)
+        self.assertLess(time.monotonic() - start, 2, "the second SIGINT waited for the save")
+        self.assertEqual(harness.latest_step(model_dir), saved + 1)
+
+    def test_hangup_under_nohup(self) -> None:
+        process = self.begin(
+            self.folder / "model", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        )
+        process.send_signal(signal.SIGHUP)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.code, 0, outcome.told)
+
+    def test_crashes_keep_their_status_and_the_checkpoint(self) -> None:
+        whole = self.folder / "whole"
+        self.execute(self.command(whole, *FLAGS))
+        for number in (signal.SIGSEGV, signal.SIGABRT):
+            with self.subTest(number.name):
+                model_dir = self.folder / number.name
+                process = self.begin(model_dir)
+                process.send_signal(number)
+                self.assertEqual(self.finish(process, SOON).code, 128 + number)
+                self.check_resumes(model_dir, whole)
+
+    def test_two_runs_on_one_directory(self) -> None:
+        model_dir = self.folder / "model"
+        first = self.begin(model_dir, "--train_epochs=1000000", "--epochs_between_evals=1000000")
+        second = self.execute(self.command(model_dir, *FLAGS))
+        self.assert_refused(second, 73, model_dir, f"process {first.pid} on {socket.gethostname()}")
+        cleaning = self.execute(self.command(model_dir, *FLAGS, "--clean"))
+        self.assertNotEqual(cleaning.code, 0, "--clean took the directory from under a run")
+        self.assertTrue((model_dir / "metric.log").exists(), cleaning.told)
+        first.kill()
+        self.finish(first)
+        # The lock went with the process; what it wrote into the file does not count.
+        self.assertIn(f"process {first.pid}", (model_dir / "run.lock").read_text())
+        self.assertEqual(self.execute(self.command(model_dir, *FLAGS)).code, 0)
+
+    def test_resume_flag(self) -> None:
+        model_dir = self.folder / "model"
+        self.assert_refused(self.run_steps(model_dir, 5, "--resume=must"), 66, "--resume=must", model_dir)
+        self.train(model_dir, 5, "--resume=never")
+        self.assert_refused(self.run_steps(model_dir, 6, "--resume=never"), 73, "--resume=never", "model.ckpt-5")
+        outcome = self.train(model_dir, 6, "--resume=must")
+        self.assertTrue(re.search(r"resumed from .*model\.ckpt-5", outcome.stderr), outcome.told)
+
+
+if __name__ == "__main__":
+    harness.main()
