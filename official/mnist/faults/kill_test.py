@@ -2,49 +2,57 @@
 
 import random
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 from official.mnist.faults import harness
 
-STEPS = 40  # in six epochs
+STEPS = 100  # in 15 epochs
 KILLS = 20
-FLAGS = ("--train_epochs=6", "--epochs_between_evals=6", "--save_checkpoints_steps=10")
+FLAGS = ("--train_epochs=15", "--epochs_between_evals=15", "--save_checkpoints_steps=10", f"--max_train_steps={STEPS}")
 
 
 class KillTest(harness.FaultTest):
     def check(self, *flags: str) -> None:
-        flags = (*FLAGS, *flags)
         whole, model_dir = self.folder / "whole", self.folder / "model"
-        start = time.monotonic()
-        self.train(whole, STEPS, *flags)
-        duration = time.monotonic() - start
+        outcome = self.execute(self.command(whole, *FLAGS, *flags))
+        self.assertEqual(outcome.code, 0, outcome.told)
 
         rng = random.Random(1)
         reached, killed, restarts_above_0 = 0, 0, 0
         while killed < KILLS:
-            # The later half of the runs begins anew when one is done: every phase is to be hit often.
-            if harness.latest_step(model_dir) >= STEPS:
+            if reached == STEPS:
                 self.check_end(model_dir, whole)
-                model_dir = self.folder / f"model {killed}"
-                reached = 0
-            restarts_above_0 += harness.latest_step(model_dir) > 0
-            process = self.start(self.command(model_dir, f"--max_train_steps={STEPS}", *flags))
-            # Most checkpoints need a third of the run or so; some moments lie in the start-up and in the save.
-            time.sleep(rng.uniform(0, 0.8) * duration)
+                model_dir, reached = self.folder / f"model after {killed}", 0
+            restarts_above_0 += reached > 0
+            process = self.start(self.command(model_dir, *FLAGS, *flags))
+            self.wait(process, model_dir, steps=rng.choice([0, 0, *range(30)]))
+            time.sleep(rng.uniform(0, 0.05))
             process.send_signal(signal.SIGKILL)
             outcome = self.finish(process)
-            if outcome.code == 128 + signal.SIGKILL:
-                killed += 1
-            else:
-                self.assertEqual(outcome.code, 0, outcome.told)
+            self.assertIn(outcome.code, (0, 128 + signal.SIGKILL), outcome.told)
+            killed += outcome.code != 0
             step = harness.latest_step(model_dir)
             self.assertGreaterEqual(step, reached, f"the run went back to an earlier checkpoint\n{outcome.told}")
             reached = step
         self.assertGreaterEqual(restarts_above_0, 10, "too few restarts above step 0 to say anything")
-        self.train(model_dir, STEPS, *flags)
+        outcome = self.execute(self.command(model_dir, *FLAGS, *flags))
+        self.assertEqual(outcome.code, 0, outcome.told)
         self.check_end(model_dir, whole)
 
-    def check_end(self, model_dir, whole) -> None:
+    def wait(self, process: subprocess.Popen, model_dir: Path, steps: int) -> None:
+        """Waits until a run has logged so many steps, or is over."""
+        log = model_dir / "metric.log"
+
+        def lines() -> int:
+            return log.read_bytes().count(b"\n") if log.exists() else 0
+
+        end, until = lines() + steps, time.monotonic() + harness.DEADLINE
+        while lines() < end and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+
+    def check_end(self, model_dir: Path, whole: Path) -> None:
         self.assert_same_checkpoint(model_dir, whole, step=STEPS)
         self.assert_no_temporaries(model_dir)
 
@@ -53,6 +61,9 @@ class KillTest(harness.FaultTest):
 
     def test_bfloat16(self) -> None:
         self.check("--dtype=bf16")
+
+    def test_two_replicas(self) -> None:
+        self.check("--num_cpu_devices=2")
 
 
 if __name__ == "__main__":

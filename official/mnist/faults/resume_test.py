@@ -33,6 +33,15 @@ class ResumeTest(harness.FaultTest):
         self.assert_same_checkpoint(stopped, whole)
         self.assertNotEqual(harness.metrics(whole)[0], harness.metrics(self.whole)[0], "bf16 changes nothing")
 
+    def test_two_replicas(self) -> None:
+        # One with a partial last batch of 4, which is 2 on each.
+        whole, stopped = self.folder / "whole of two", self.folder / "stopped of two"
+        flag = "--num_cpu_devices=2"
+        self.train(whole, STEPS, flag)
+        for step in (1, STEPS_PER_EPOCH, STEPS_PER_EPOCH + 2, STEPS):
+            self.train(stopped, step, flag)
+        self.assert_same_checkpoint(stopped, whole)
+
     def test_threads_change_the_rounding_only(self) -> None:
         # Sums are split over the threads, so the last bits are those of the number of threads; the data is the same.
         (theirs, _) = harness.metrics(self.whole)
