@@ -48,6 +48,11 @@ TEST_CASE("Appended pieces of any size arrive in order") {
   REQUIRE(writer->Close().ok());
   CHECK(ReadFile(path, 1 << 20).value() == expected);
   CHECK(absl::IsAlreadyExists(FileWriter::Open(path, FileWriter::Mode::kCreateNew).status()));
+
+  writer = FileWriter::Open(path, FileWriter::Mode::kAppend).value();
+  REQUIRE(writer->Append("the end").ok());
+  REQUIRE(writer->Close().ok());
+  CHECK(ReadFile(path, 1 << 20).value() == expected + "the end");
 }
 
 TEST_CASE("What cannot be read says why") {

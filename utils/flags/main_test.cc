@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_split.h"
@@ -67,6 +68,14 @@ TEST_CASE("An exception is an error, not a crash") {
   const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status { throw std::runtime_error("no dice"); });
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.err == "test_main: internal error: no dice\n");
+}
+
+TEST_CASE("A thread that cannot be started is told with the limits") {
+  const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  CHECK(outcome.exit_code == 74);
+  CHECK_THAT(outcome.err, Contains("cannot start a thread") && Contains("ulimit -u"));
 }
 
 TEST_CASE("The body sees the command line") {
