@@ -1,6 +1,7 @@
 // Preloaded into a program (LD_PRELOAD), this counts the calls that change files below a directory, over all threads,
 // and makes one of them fail.
 //   FAULTS_DIR      the directory, absolute
+//   FAULTS_CALL     count only calls of this name, and FAULTS_PATH only those whose path contains this
 //   FAULTS_AT       the number of the call, from 1; 0: none
 //   FAULTS_KIND     kill: the process is killed before the call. EIO, ...: that call fails. ENOSPC: from that call on,
 //                   all calls fail that would make or lengthen files. slow: that call takes 4 s longer
@@ -32,6 +33,8 @@ const char* Setting(const char* name) {
 
 struct Settings {
   std::string dir = Setting("FAULTS_DIR");
+  std::string call = Setting("FAULTS_CALL");
+  std::string path = Setting("FAULTS_PATH");
   int at = std::atoi(Setting("FAULTS_AT"));
   std::string kind = Setting("FAULTS_KIND");
   std::string journal = Setting("FAULTS_JOURNAL");
@@ -76,7 +79,8 @@ bool NeedsSpace(const char* call) {
 bool Fails(const char* call, const std::string& path, const std::string& to = "", int fd = -1) {
   static std::mutex* const mutex = new std::mutex;
   static int count = 0;
-  if (!IsBelow(path)) return false;
+  if (!IsBelow(path) || path.find(settings().path) == path.npos) return false;
+  if (!settings().call.empty() && settings().call != call) return false;
   std::unique_lock<std::mutex> lock(*mutex);
   ++count;
   if (!settings().journal.empty()) {

@@ -1,5 +1,6 @@
 """Signals, and a second run on the same directory."""
 
+import os
 import re
 import signal
 import socket
@@ -65,20 +66,11 @@ class StopTest(harness.FaultTest):
         self.check_resumes(model_dir, whole)
 
     def test_a_signal_in_a_slow_save_and_a_second_one(self) -> None:
-        model_dir, journal = self.folder / "model", self.folder / "journal"
-        process = self.begin(model_dir)
-        process.send_signal(signal.SIGINT)
-        self.finish(process, SOON)
-        # The save at the end of the next run is held up; the call is the same one in each run of that kind.
-        saved = harness.latest_step(model_dir)
-        env = self.with_fault(model_dir, "", 0, journal=journal)
-        outcome = self.run_steps(model_dir, saved + 1, *FLAGS[:2], env=env)
-        self.assertEqual(outcome.code, 0, outcome.told)
-        lines = [line.split("\t") for line in journal.read_text().splitlines()]
-        (fsync,) = (int(n) for n, call, path, _ in lines if call == "fsync" and f"ckpt-{saved + 1}.data" in path)
-        env = self.with_fault(model_dir, "slow", fsync)
-        process = self.start(self.command(model_dir, *FLAGS[:2], f"--max_train_steps={saved + 2}"), env=env)
-        held_up = model_dir / f"model.ckpt-{saved + 2}.index.incomplete"
+        model_dir, first = self.folder / "model", 5
+        self.train(model_dir, first)
+        env = self.with_fault(model_dir, "slow", 1, call="fsync", path=f"ckpt-{first + 1}.data")
+        process = self.start(self.command(model_dir, f"--max_train_steps={first + 1}"), env={**os.environ, **env})
+        held_up = model_dir / f"model.ckpt-{first + 1}.index.incomplete"
         until = time.monotonic() + harness.DEADLINE
         while not held_up.exists() and process.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
@@ -89,7 +81,7 @@ class StopTest(harness.FaultTest):
         outcome = self.finish(process, SOON)
         self.assertEqual(outcome.code, 130, outcome.told)
         self.assertLess(time.monotonic() - start, 2, "the second SIGINT waited for the save")
-        self.assertEqual(harness.latest_step(model_dir), saved + 1)
+        self.assertEqual(harness.latest_step(model_dir), first)
 
     def test_hangup_under_nohup(self) -> None:
         process = self.begin(
