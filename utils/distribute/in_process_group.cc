@@ -26,6 +26,18 @@ void AddTo(float* __restrict__ sum, const float* __restrict__ x, int64_t n, bool
   for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
 }
 
+// The sum of data(first), ..., data(last - 1) in the order of TreeSum.
+template <typename F>
+void AddHalves(int first, int last, const F& data, int64_t n, float* sum) {
+  if (last - first == 1) return AddTo(sum, data(first), n, true);
+  const int middle = first + (last - first + 1) / 2;
+  AddHalves(first, middle, data, n, sum);
+  if (last - middle == 1) return AddTo(sum, data(middle), n, false);
+  float second[kBlock];
+  AddHalves(middle, last, data, n, second);
+  AddTo(sum, second, n, false);
+}
+
 }  // namespace
 
 class InProcessGroup::Member : public compute::Communicator {
@@ -159,11 +171,12 @@ void InProcessGroup::Sum(const Pack& pack, int64_t begin, int64_t end) const {
     const int64_t elements = pack.buffers[0][b].elements;
     for (int64_t i = begin; i < std::min(end, elements);) {
       const int64_t n = std::min({kBlock, end - i, elements - i});
+      const auto data = [&](int rank) { return pack.buffers[rank][b].data + i; };
       const auto add = [&](float* sum, int first, int last) {
-        for (int rank = first; rank < last; ++rank) AddTo(sum, pack.buffers[rank][b].data + i, n, rank == first);
+        for (int rank = first; rank < last; ++rank) AddTo(sum, data(rank), n, rank == first);
       };
       if (order_ == SumOrder::kReductionToOneDevice) {
-        add(block, 0, size_);
+        AddHalves(0, size_, data, n, block);
       } else {
         low_first ? add(block, 0, half) : add(block, half, size_);
         low_first ? add(second, half, size_) : add(second, 0, half);

@@ -14,10 +14,11 @@
 
 namespace official::distribute {
 
-// In which order a sum over the devices is made, as TensorFlow's cross-device operations of these names make it. The
-// results differ in the last bits, never from run to run.
+// In which order a sum over the devices is made. The results differ in the last bits, never from run to run.
 enum class SumOrder {
-  kReductionToOneDevice,  // ((g0 + g1) + g2) + ...
+  // By halves (TreeSum), as one device adds the parts of its batch: for 4 devices (g0 + g1) + (g2 + g3). TensorFlow's
+  // operation of this name adds one device after the other.
+  kReductionToOneDevice,
   // Two halves of the devices, each in ascending order, then the two sums; the half that holds device i % n comes first
   // for pack i. TensorFlow forgets the last device if n is odd; here it belongs to the second half.
   kHierarchicalCopy,

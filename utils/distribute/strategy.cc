@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   const int n = options.num_replicas;
   const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
   for (int i = 0; i < n; ++i) {
-    const int share = std::max<int>(1, ShareOf(threads, i, n).size());
+    const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
     ASSIGN_OR_RETURN(auto device, compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share}));
     strategy->devices_.push_back(std::move(device));
   }

@@ -56,15 +56,4 @@ class Strategy {
   absl::Status first_error_;
 };
 
-// The examples [begin, end) of a batch of n that replica `replica` of `num_replicas` takes: shares that differ by at
-// most one, the first replica's is never smaller than another's.
-struct Share {
-  int64_t begin, end;
-  int64_t size() const { return end - begin; }
-};
-constexpr Share ShareOf(int64_t n, int replica, int num_replicas) {
-  const auto begin_of = [=](int64_t r) { return (n * r + num_replicas - 1) / num_replicas; };
-  return {begin_of(replica), begin_of(replica + 1)};
-}
-
 }  // namespace official::distribute

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/check_numerics/check_numerics.h"
@@ -100,6 +101,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   built.graph = std::make_unique<Graph>();
   built.has_examples = batch_size > 0;
   Graph& graph = *built.graph;
+  graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
   std::vector<Value>& feeds = built.roots.feeds;
   // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
   const int64_t built_size = std::max<int64_t>(1, batch_size);

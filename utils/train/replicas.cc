@@ -1,6 +1,7 @@
 #include "utils/train/replicas.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,7 @@ using compute::Tensor;
 namespace {
 
 // Rows [begin, end) of the first dimension: a view.
-Tensor Rows(const Tensor& tensor, const distribute::Share& share) {
+Tensor Rows(const Tensor& tensor, const compute::Share& share) {
   compute::TensorType type = tensor.type();
   const int64_t row_bytes = type.num_bytes() / std::max<int64_t>(1, type.shape.dim(0));
   std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
@@ -27,8 +28,13 @@ bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.n
 
 }  // namespace
 
-double ReplicatedProgram::Weight(const Replica& replica) const {
-  return static_cast<double>(replica.share.size()) / static_cast<double>(replicas.back().share.end);
+float ReplicatedProgram::Weight(const Replica& replica) const {
+  const auto own = static_cast<float>(replica.share.size()), all = static_cast<float>(replicas.back().share.end);
+  const float each = 1 / all, nearest = own / all;
+  for (const float weight : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2.0f)}) {
+    if (weight / own == each) return weight;
+  }
+  return nearest;
 }
 
 absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
@@ -36,12 +42,12 @@ absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
   for (const Replica& replica : replicas) {
     if (replica.share.size() == 0) continue;
     ASSIGN_OR_RETURN(const Tensor value, replica.program->Fetch(i));
-    mean += Weight(replica) * value.scalar<float>();
+    mean += double{Weight(replica)} * value.scalar<float>();
   }
   return mean;
 }
 
-void AppendRows(const data::Batch& batch, const distribute::Share& share, std::vector<Tensor>& feeds) {
+void AppendRows(const data::Batch& batch, const compute::Share& share, std::vector<Tensor>& feeds) {
   const bool all = share.size() == batch.num_examples;
   for (const auto* tensors : {&batch.features, &batch.labels}) {
     for (const Tensor& tensor : *tensors) feeds.push_back(all ? tensor : Rows(tensor, share));
@@ -73,7 +79,7 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   ReplicatedProgram program;
   const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
   for (int r = 0; r < num_replicas; ++r) {
-    const distribute::Share share = distribute::ShareOf(batch_size, r, num_replicas);
+    const compute::Share share = compute::ShareOf(batch_size, r, num_replicas);
     ASSIGN_OR_RETURN(const BuiltModel* const model, BuiltFor(mode, spec, share.size(), prepare));
     program.replicas.push_back({model, nullptr, share});
   }

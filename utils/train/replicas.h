@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/data/batch.h"
 #include "utils/distribute/strategy.h"
@@ -23,7 +24,7 @@ struct ReplicatedProgram {
   struct Replica {
     const BuiltModel* model = nullptr;
     std::unique_ptr<compute::Program> program;  // null: no share in the batch, and nothing to do without one
-    distribute::Share share{};                  // of the examples
+    compute::Share share{};                     // of the examples
   };
   std::vector<Replica> replicas;
 
@@ -31,12 +32,14 @@ struct ReplicatedProgram {
   const BuiltModel& model() const { return *replicas[0].model; }
   // The mean over the examples of fetch i of the last run, a float32 scalar that is a mean over each replica's.
   absl::StatusOr<double> MeanFetch(int i) const;
-  // The share of a replica in the examples of the batch, in [0, 1].
-  double Weight(const Replica& replica) const;
+  // The share of a replica in the examples of the batch, in [0, 1]: what its mean counts in the batch's. Divided by its
+  // number of examples, as the gradient of its mean does, it is 1 / the batch's as a float, if there is such a number:
+  // each example then has the weight in the gradients that one device gives it.
+  float Weight(const Replica& replica) const;
 };
 
 // Appends the rows of a replica's share of all features and labels of a batch, in this order: views.
-void AppendRows(const data::Batch& batch, const distribute::Share& share, std::vector<compute::Tensor>& feeds);
+void AppendRows(const data::Batch& batch, const compute::Share& share, std::vector<compute::Tensor>& feeds);
 
 class Replicas {
  public:

@@ -154,7 +154,7 @@ void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedPr
   *feeds.learning_rate.data<float>() = learning_rate;
   feeds.tensors.push_back(feeds.learning_rate);
   if (replica.model->has_examples && program.replicas.size() > 1) {
-    *feeds.weight.data<float>() = static_cast<float>(program.Weight(replica));
+    *feeds.weight.data<float>() = program.Weight(replica);
     feeds.tensors.push_back(feeds.weight);
   }
 }

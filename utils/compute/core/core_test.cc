@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/random.h"
 #include "utils/compute/core/tensor.h"
 
@@ -40,6 +41,38 @@ TEST_CASE("An empty dimension makes an empty tensor, no dimension a scalar") {
   CHECK(Tensor(DType::kFloat32, {0, 3}).num_elements() == 0);
   CHECK(Tensor::Scalar<int64_t>(7).scalar<int64_t>() == 7);
   CHECK(Shape({2, 3, 4}).dim(-1) == 4);
+}
+
+TEST_CASE("Shares of a batch cover it, differ by one at most, and nest") {
+  for (int64_t n = 0; n < 200; ++n) {
+    for (const int parts : {1, 2, 3, 4, 7}) {
+      int64_t next = 0;
+      for (int p = 0; p < parts; ++p) {
+        const Share share = ShareOf(n, p, parts);
+        CHECK(share.begin == next);
+        CHECK(share.size() <= ShareOf(n, 0, parts).size());
+        CHECK((share.size() == n / parts || share.size() == n / parts + 1));
+        next = share.end;
+      }
+      CHECK(next == n);
+    }
+    for (int p = 0; p < 4; ++p) {
+      const Share half = ShareOf(n, p / 2, 2), part = ShareOf(half.size(), p % 2, 2), quarter = ShareOf(n, p, 4);
+      CHECK(half.begin + part.begin == quarter.begin);
+      CHECK(half.begin + part.end == quarter.end);
+    }
+  }
+  for (const int replicas : {1, 2, 4}) CHECK(replicas * BatchPartsOfReplica(replicas) == 4);
+  for (const int replicas : {3, 5, 8}) CHECK(BatchPartsOfReplica(replicas) == 1);
+}
+
+TEST_CASE("TreeSum adds halves") {
+  const float values[] = {1, 0x1p-24f, 0x1p-24f, 0x1p-24f, 0x1p-24f};
+  const auto value = [&](int64_t i) { return values[i]; };
+  CHECK(TreeSum(0, 1, value) == 1);
+  CHECK(TreeSum(0, 3, value) == 1);             // (1 + tiny) + tiny
+  CHECK(TreeSum(0, 4, value) == 1 + 0x1p-23f);  // (1 + tiny) + (tiny + tiny)
+  CHECK(TreeSum(0, 5, value) == 1 + 0x1p-23f);  // ((1 + tiny) + tiny) + (tiny + tiny)
 }
 
 }  // namespace

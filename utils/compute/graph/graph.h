@@ -94,6 +94,11 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
+  // The number of parts, a power of two, in which sums over the batch are made, by kernels that do so, before the parts
+  // are added by halves (core/batch_parts.h). Set before nodes are added.
+  int batch_parts() const { return batch_parts_; }
+  void set_batch_parts(int parts) { batch_parts_ = parts; }
+
   // A value that the caller hands to every run.
   Value Input(absl::string_view name, TensorType type);
   // A value that outlives runs; ops that write it (optimizers, moving averages) do so in place. The same name gives
@@ -115,6 +120,7 @@ class Graph {
   const VariableSpec& variable(const Node& node) const;
 
  private:
+  int batch_parts_ = 1;
   std::string UniqueName(absl::string_view base);
 
   std::deque<std::unique_ptr<Node>> nodes_;

@@ -55,6 +55,7 @@ int RewriteContext::UseCount(Value old) const {
 RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const RewriteEnvironment& environment,
                        const RewriteRule& rule) {
   RewriteContext context(environment);
+  context.graph().set_batch_parts(graph.batch_parts());
   const std::vector<bool> live = LiveNodes(graph, roots);
   for (const auto& node : graph.nodes()) {
     if (!live[node->id()]) continue;

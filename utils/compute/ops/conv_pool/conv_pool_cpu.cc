@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
@@ -61,7 +62,12 @@ struct Parts {
   int64_t images, parts;
   int64_t offset = 0, bytes = 0;  // in the kernel's scratch: of part 0, and of each
 
-  explicit Parts(const ConvPoolGeometry& g) : images(g.batch), parts(std::min<int64_t>(NumThreads(), g.batch)) {}
+  explicit Parts(const ConvPoolGeometry& g)
+      : images(g.batch), parts(std::clamp<int64_t>(NumThreads(), 1, std::max<int64_t>(1, g.batch))) {}
+  // At least `batch_parts`, for sums over the images.
+  Parts(const ConvPoolGeometry& g, int batch_parts) : Parts(g) {
+    if (batch_parts > 1) parts = std::max<int64_t>(batch_parts, std::bit_ceil(static_cast<uint64_t>(NumThreads())));
+  }
   void Place(const ScratchPlan& part, ScratchPlan& kernel) {
     bytes = part.bytes();
     offset = kernel.Add(parts * bytes);
@@ -74,7 +80,10 @@ struct Parts {
   template <typename F>
   void Run(F&& f) const {
     ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t part = begin; part < end; ++part) f(part, images * part / parts, images * (part + 1) / parts);
+      for (int64_t part = begin; part < end; ++part) {
+        const Share share = ShareOf(images, part, parts);
+        f(part, share.begin, share.end);
+      }
     });
   }
 };
@@ -205,7 +214,7 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   const int64_t d_filter_at = part_scratch.Add(g.filter_size() * sizeof(float));
   const int64_t d_bias_at = part_scratch.Add(g.out_channels * sizeof(float));
   const int64_t zero_or_nan_at = part_scratch.Add(g.in_channels * sizeof(float));
-  Parts parts(g);
+  Parts parts(g, spec.node.graph().batch_parts());
   parts.Place(part_scratch, scratch);
 
   const auto run = [=](const KernelArgs& args) {
@@ -232,9 +241,7 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
       }
     });
     const auto sum_parts = [&](int64_t offset, int64_t i) {
-      float sum = 0;
-      for (int64_t part = 0; part < parts.parts; ++part) sum += parts.At<float>(args, part, offset)[i];
-      return sum;
+      return TreeSum(0, parts.parts, [&](int64_t part) { return parts.At<float>(args, part, offset)[i]; });
     };
     for (int64_t oc = 0; oc < g.out_channels; ++oc) args.output<float>(1)[oc] = sum_parts(d_bias_at, oc);
     ParallelFor(g.taps() * g.in_channels, 64, [&](int64_t begin, int64_t end) {

@@ -1,7 +1,8 @@
 // Our own float32 product for a fully connected layer with a small batch, y = x * weights + bias, where the weights are
 // larger than the caches. Each line of them travels from memory once, fetched during the arithmetic on those before,
 // and the whole batch uses it while it is near. oneDNN's product of that shape first makes a copy of the weights: 9.7
-// ms against 3.9 for a batch of 100 on [3136, 1024]. The two gradients of the layer are better with oneDNN.
+// ms against 3.9 for a batch of 100 on [3136, 1024]. And the gradient of such weights, x^T * dy, with the sum over the
+// batch in parts (Graph::batch_parts). The other gradient of the layer is better with oneDNN.
 #pragma once
 
 #include <optional>
@@ -13,5 +14,8 @@ namespace official::compute {
 
 // The kernel of a MatMul or FusedMatMul node, or nullopt if it is not of this kind.
 std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeometry& geometry);
+
+// The same for the product x^T * dy.
+std::optional<Kernel> MakeDenseWeightGradient(const KernelSpec& spec, const MatMulGeometry& geometry);
 
 }  // namespace official::compute

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -227,6 +228,31 @@ Kernel MakeReduction(const KernelSpec& spec) {
   return {.run = run, .scratch_bytes = scratch_bytes};
 }
 
+// The sum of x [batch, ..., channels] over all but the channels, with the batch in parts (Graph::batch_parts).
+Kernel MakeBiasAddGradInParts(const KernelSpec& spec, int num_parts) {
+  const Shape& shape = spec.input(0).shape;
+  const int64_t channels = shape.dim(-1), batch = shape.dim(0);
+  const int64_t rows = shape.Product(1, shape.rank() - 1);  // of an example
+  std::vector<Pass> passes;
+  int64_t partial_bytes = 0;
+  for (int p = 0; p < num_parts; ++p) {
+    passes.push_back({1, ShareOf(batch, p, num_parts).size() * rows, channels});
+    partial_bytes = std::max(partial_bytes, Aligned(passes.back().scratch_bytes()));
+  }
+  const auto run = [=](const KernelArgs& args) {
+    float* const sums = reinterpret_cast<float*>(static_cast<char*>(args.scratch) + partial_bytes);
+    for (int p = 0; p < num_parts; ++p) {
+      const float* const x = args.input<float>(0) + ShareOf(batch, p, num_parts).begin * rows * channels;
+      RunPass<SumOp>(passes[p], x, sums + p * channels, static_cast<double*>(args.scratch));
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      args.output<float>(0)[c] = TreeSum(0, num_parts, [&](int64_t p) { return sums[p * channels + c]; });
+    }
+    return absl::OkStatus();
+  };
+  return {.run = run, .scratch_bytes = partial_bytes + num_parts * channels * static_cast<int64_t>(sizeof(float))};
+}
+
 template <typename Op>
 void RegisterReduction(const char* op) {
   RegisterKernel({
@@ -234,6 +260,10 @@ void RegisterReduction(const char* op) {
       .device_kind = "cpu",
       .dtypes = {DType::kFloat32, DType::kBFloat16},
       .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+        const int num_parts = spec.node.graph().batch_parts();
+        if (num_parts > 1 && spec.node.Is("BiasAddGrad") && spec.input(0).dtype == DType::kFloat32) {
+          return MakeBiasAddGradInParts(spec, num_parts);
+        }
         return spec.input(0).dtype == DType::kFloat32 ? MakeReduction<Op, float>(spec)
                                                       : MakeReduction<Op, BFloat16>(spec);
       },
