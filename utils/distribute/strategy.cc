@@ -1,6 +1,7 @@
 #include "utils/distribute/strategy.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -104,7 +105,13 @@ absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
   if (workers_.empty()) return f(0);
   std::vector<std::function<void()>> work;
   for (int replica = 0; replica < num_replicas(); ++replica) {
-    work.push_back([this, &f, replica] { Report(f(replica)); });
+    work.push_back([this, &f, replica] {
+      try {
+        Report(f(replica));
+      } catch (const std::bad_alloc&) {
+        Report(absl::ResourceExhaustedError(absl::StrCat("out of memory on replica ", replica)));
+      }
+    });
   }
   for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->Give(&work[i + 1]);
   work[0]();

@@ -40,7 +40,9 @@ absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& n
                                             " instead of int64[]"));
   }
   ASSIGN_OR_RETURN(const Tensor tensor, bundle.Read(name));
-  return tensor.scalar<int64_t>();
+  const int64_t value = tensor.scalar<int64_t>();
+  if (value >= 0 || name == kSeed) return value;
+  return absl::DataLossError(absl::StrCat(name, " in the checkpoint is ", value, ", which no run has written"));
 }
 
 // At most ten names, and how many more there are.
@@ -102,7 +104,9 @@ absl::Status Estimator::OpenModelDir() {
                                                       "; give --clean, another --model_dir, or --resume=auto"));
   }
   if (restored_->Find(kDataset)) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> names, restored_->ReadStrings(kDataset));
+    const absl::StatusOr<std::vector<std::string>> found = restored_->ReadStrings(kDataset);
+    if (!found.ok()) return absl::DataLossError(found.status().message());
+    const std::vector<std::string>& names = *found;
     if (names.size() == 1 && !config_.dataset.empty() && names[0] != config_.dataset) {
       return absl::InvalidArgumentError(absl::StrCat("--model_dir=", config_.model_dir, " holds a run on ", names[0],
                                                      " and this run is on ", config_.dataset,

@@ -109,10 +109,12 @@ class DataTest(harness.FaultTest):
         self.train(model_dir, FIRST)
         int64, float32 = make_corpus.INT64, make_corpus.FLOAT
         for name, dtype, shape, data, words in [
-            ("_run/index", int64, b"", struct.pack("<q", -1), ["example -1"]),
+            ("_run/index", int64, b"", struct.pack("<q", -1), ["_run/index", "-1"]),
             ("_run/index", int64, b"", struct.pack("<q", 2**62), [f"example {2**62}"]),
             ("_run/index", float32, b"", bytes(4), ["_run/index", "float32"]),
-            ("_run/epoch", int64, b"", struct.pack("<q", -(2**63)), [f"epoch {-2**63}"]),
+            ("_run/epoch", int64, b"", struct.pack("<q", -(2**63)), ["_run/epoch", str(-(2**63))]),
+            ("global_step", int64, b"", struct.pack("<q", -1), ["global_step", "-1"]),
+            ("_run/dataset", int64, b"", bytes(8), ["_run/dataset"]),
             ("global_step", int64, make_corpus.shape(2), bytes(16), ["global_step", "int64[2]"]),
             ("conv2d/bias", float32, make_corpus.shape(31), bytes(124), ["conv2d/bias", "float32[31]", "float32[32]"]),
         ]:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -17,7 +18,7 @@ constexpr size_t kAlignment = 64;
 std::shared_ptr<void> AllocateZeros(int64_t bytes) {
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* data = std::aligned_alloc(kAlignment, rounded);
-  OFFICIAL_CHECK(data != nullptr) << "out of memory: " << rounded << " bytes";
+  if (data == nullptr) throw std::bad_alloc();
   std::memset(data, 0, rounded);
   return std::shared_ptr<void>(data, std::free);
 }
