@@ -102,6 +102,10 @@ void WeightGradient(const DenseGradient& g, int64_t row_begin, int64_t row_end, 
     for (int64_t n = 0; n < g.batch; ++n) std::copy_n(g.x + n * g.in + row0, rows, x_tile + n * kMaxTileRows);
     for (int64_t column = 0; column < g.out; column += kColumns) {
       float* const output = g.output + row0 * g.out + column;
+      // The lines to be written come closer during the arithmetic.
+      for (int r = 0; r < rows; ++r) {
+        for (int c = 0; c < kColumns; c += 16) __builtin_prefetch(output + r * g.out + c, /*rw=*/1);
+      }
       for (int part = 0; part < g.num_parts; ++part) {
         const Share share = ShareOf(g.batch, part, g.num_parts);
         multiply({.a = x_tile + share.begin * kMaxTileRows,
