@@ -11,6 +11,7 @@ _NVCC_FLAGS = [
     "-O3",
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
+    "--objdir-as-tempdir",  # names in /tmp hold the process id, which is the same in every sandbox
     "-gencode=arch=compute_90,code=sm_90",
     "-gencode=arch=compute_90,code=compute_90",
     "-Xcompiler=-fPIC,-march=x86-64-v3,-fvisibility=hidden,-Wall,-Wno-sign-compare,-Wno-unused-parameter",
