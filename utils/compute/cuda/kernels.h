@@ -9,10 +9,12 @@ namespace official::compute {
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
+void RegisterPoolingCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterElementwiseCuda(kernels);
   RegisterOptimizerCuda(kernels);
+  RegisterPoolingCuda(kernels);
 }
 
 }  // namespace official::compute

@@ -16,6 +16,9 @@ struct PoolGeometry {
   Window2D window;
 };
 
+// Of images of this type under a node's attributes; `c` words the error.
+absl::StatusOr<PoolGeometry> ResolvePool(const InferContext& c, const TensorType& images);
+
 // Of a node of any op of the family.
 PoolGeometry PoolGeometryOf(const Node& node);
 

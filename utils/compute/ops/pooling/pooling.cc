@@ -11,35 +11,16 @@ namespace {
 
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
-absl::StatusOr<PoolGeometry> Resolve(const InferContext& c, const TensorType& images) {
-  if (images.shape.rank() != 4 || !IsFloating(images.dtype)) return c.Error("images must be floats [N, H, W, C]");
-  const std::vector<int64_t>& size = c.attrs.GetInts("ksize");
-  const absl::StatusOr<Window2D> window = ResolveWindow(c.attrs, images.shape, {size[0], size[1]});
-  if (!window.ok()) return c.Error(window.status().message());
-  if (size[0] * size[1] > kMaxPositions) {
-    return c.Error(absl::StrCat("window ", size[0], "x", size[1], " exceeds ", kMaxPositions, " positions"));
-  }
-  for (const WindowAxis& axis : {window->height, window->width}) {
-    if (axis.before >= axis.window || axis.after >= axis.window) {
-      return c.Error(
-          absl::StrCat("padding ", axis.before, " and ", axis.after, " must be below the window's ", axis.window));
-    }
-  }
-  const TensorType output{images.dtype,
-                          {images.shape.dim(0), window->height.output, window->width.output, images.shape.dim(3)}};
-  return PoolGeometry{images, output, *window};
-}
-
 // MaxPool(images) -> values, codes
 Types InferMaxPool(const InferContext& c) {
   if (c.num_inputs() != 1) return c.Error("takes images");
-  ASSIGN_OR_RETURN(const PoolGeometry pool, Resolve(c, c.type(0)));
+  ASSIGN_OR_RETURN(const PoolGeometry pool, ResolvePool(c, c.type(0)));
   return std::vector<TensorType>{pool.output, {DType::kUInt8, pool.output.shape}};
 }
 
 Types InferAvgPool(const InferContext& c) {
   if (c.num_inputs() != 1) return c.Error("takes images");
-  ASSIGN_OR_RETURN(const PoolGeometry pool, Resolve(c, c.type(0)));
+  ASSIGN_OR_RETURN(const PoolGeometry pool, ResolvePool(c, c.type(0)));
   return std::vector<TensorType>{pool.output};
 }
 
@@ -47,7 +28,7 @@ Types InferAvgPool(const InferContext& c) {
 Types InferGradient(const InferContext& c) {
   if (c.num_inputs() < 1) return c.Error("takes the output's gradient");
   const TensorType images{c.dtype(0), Shape(c.attrs.GetInts("input_shape"))};
-  ASSIGN_OR_RETURN(const PoolGeometry pool, Resolve(c, images));
+  ASSIGN_OR_RETURN(const PoolGeometry pool, ResolvePool(c, images));
   if (c.type(0) != pool.output) return c.Error(absl::StrCat("the gradient must be ", pool.output.ToString()));
   return std::vector<TensorType>{images};
 }
@@ -88,13 +69,6 @@ const bool registered[] = {
 };
 
 }  // namespace
-
-PoolGeometry PoolGeometryOf(const Node& node) {
-  const bool forward = node.Is("MaxPool") || node.Is("AvgPool");
-  const TensorType& images = forward ? node.input(0).type() : node.output_types()[0];
-  // The node's own shape rule has accepted these.
-  return Resolve({node.op().name, node.inputs(), node.attrs()}, images).value();
-}
 
 Value MaxPool(Value images, const PoolParams& params) { return Apply("MaxPool", {images}, PoolAttrs(params)); }
 Value AvgPool(Value images, const PoolParams& params) { return Apply("AvgPool", {images}, PoolAttrs(params)); }

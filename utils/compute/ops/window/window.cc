@@ -34,16 +34,6 @@ absl::StatusOr<WindowAxis> ResolveAxis(absl::string_view name, const std::string
 
 }  // namespace
 
-int64_t WindowAxis::FirstInside(int64_t o) const {
-  const int64_t start = Position(o, 0);
-  return start >= 0 ? 0 : std::min((-start + dilation - 1) / dilation, window);
-}
-
-int64_t WindowAxis::LastInside(int64_t o) const {
-  const int64_t room = input - Position(o, 0);  // positions from the window's start to the image's end
-  return room <= 0 ? 0 : std::min((room + dilation - 1) / dilation, window);
-}
-
 Attrs WindowAttrs(const WindowParams& params) {
   Attrs attrs{
       {"strides", std::vector<int64_t>{params.stride.height, params.stride.width}},

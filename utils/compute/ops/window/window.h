@@ -1,6 +1,7 @@
 // Windows that slide over images: the geometry that convolution and pooling share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -42,10 +43,16 @@ struct WindowAxis {
   int64_t input = 0, window = 0, stride = 1, dilation = 1, output = 0;
   int64_t before = 0, after = 0;  // padding
 
-  int64_t Position(int64_t o, int64_t k) const { return o * stride - before + k * dilation; }
+  constexpr int64_t Position(int64_t o, int64_t k) const { return o * stride - before + k * dilation; }
   // The range [first, last) of k whose position lies inside the image.
-  int64_t FirstInside(int64_t o) const;
-  int64_t LastInside(int64_t o) const;
+  constexpr int64_t FirstInside(int64_t o) const {
+    const int64_t start = Position(o, 0);
+    return start >= 0 ? 0 : std::min((-start + dilation - 1) / dilation, window);
+  }
+  constexpr int64_t LastInside(int64_t o) const {
+    const int64_t room = input - Position(o, 0);  // positions from the window's start to the image's end
+    return room <= 0 ? 0 : std::min((room + dilation - 1) / dilation, window);
+  }
 };
 struct Window2D {
   WindowAxis height, width;
