@@ -1,0 +1,314 @@
+// CUDA kernels of batch normalization. Each reads its images twice: once for the sums per channel, once to write the
+// result. The sums are made in pieces whose size depends on the shape alone, each by one block and added up in a fixed
+// order, so that the bits do not depend on timing.
+
+#include <algorithm>
+#include <string>
+
+#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/kernels.h"
+
+namespace official::compute {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kTileChannels = 32, kTileRows = kThreads / kTileChannels;  // of a block that sums
+
+// Values as [rows, channels], the rows in pieces.
+struct View {
+  static constexpr int64_t kMaxPieces = 256, kMinPieceRows = 4 * kTileRows;
+
+  int64_t rows, channels, piece_rows, pieces;
+
+  explicit View(const TensorType& type)
+      : rows(type.shape.Product(0, type.shape.rank() - 1)),
+        channels(type.shape.dim(-1)),
+        piece_rows(std::max((rows + kMaxPieces - 1) / kMaxPieces, kMinPieceRows)),
+        pieces((rows + piece_rows - 1) / piece_rows) {}
+
+  __host__ __device__ int64_t FirstRow(int64_t piece) const { return piece * piece_rows; }
+  __host__ __device__ int64_t LastRow(int64_t piece) const { return std::min(FirstRow(piece) + piece_rows, rows); }
+
+  // Blocks for a thread per channel or per element, and for PieceSums.
+  unsigned ChannelBlocks() const { return static_cast<unsigned>((channels + kThreads - 1) / kThreads); }
+  unsigned ElementBlocks() const { return static_cast<unsigned>((rows * channels + kThreads - 1) / kThreads); }
+  dim3 PieceBlocks() const {
+    return dim3(static_cast<unsigned>((channels + kTileChannels - 1) / kTileChannels), static_cast<unsigned>(pieces));
+  }
+  bool empty() const { return rows == 0 || channels == 0; }
+};
+
+__device__ int64_t ThreadIndex() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
+
+// What is computed from x alone, the same wherever it is computed: the gradient must find the sign that y had.
+__device__ float Normalize(float x, float mean, float scale, float beta) { return fmaf(x - mean, scale, beta); }
+
+// The sums of a pair of numbers over the rows of block y's piece, for a channel of block x's tile. `f(element)` gives
+// the pair. The result is for the threads of row 0 of the block.
+template <typename F>
+__device__ float2 SumOverPiece(const View& v, int64_t channel, F f) {
+  __shared__ float2 shared[kTileRows][kTileChannels];
+  const int lane = threadIdx.x % kTileChannels, first = threadIdx.x / kTileChannels;
+  float2 sum = make_float2(0, 0);
+  if (channel < v.channels) {
+    const int64_t last_row = v.LastRow(blockIdx.y);
+    for (int64_t row = v.FirstRow(blockIdx.y) + first; row < last_row; row += kTileRows) {
+      const float2 value = f(row * v.channels + channel);
+      sum.x += value.x;
+      sum.y += value.y;
+    }
+  }
+  shared[first][lane] = sum;
+  __syncthreads();
+  for (int i = 1; first == 0 && i < kTileRows; ++i) {
+    sum.x += shared[i][lane].x;
+    sum.y += shared[i][lane].y;
+  }
+  return sum;
+}
+
+__device__ int64_t ChannelOfTile() {
+  return static_cast<int64_t>(blockIdx.x) * kTileChannels + threadIdx.x % kTileChannels;
+}
+
+// Mean and sum of squared deviations of each channel in each piece: [piece][2][channels]. Summed about the piece's
+// first row rather than zero, so that a mean far from zero does not swallow the variance.
+template <typename T>
+__global__ void PieceMoments(View v, const T* x, float* moments) {
+  const int64_t channel = ChannelOfTile();
+  const int64_t first_row = v.FirstRow(blockIdx.y);
+  const float center = channel < v.channels ? static_cast<float>(x[first_row * v.channels + channel]) : 0.0f;
+  const float2 sum = SumOverPiece(v, channel, [=](int64_t i) {
+    const float d = static_cast<float>(x[i]) - center;
+    return make_float2(d, d * d);
+  });
+  if (threadIdx.x >= kTileChannels || channel >= v.channels) return;
+  const float n = static_cast<float>(v.LastRow(blockIdx.y) - first_row);
+  float* const moment = moments + 2 * blockIdx.y * v.channels + channel;
+  const float squares = sum.y - sum.x * sum.x / n;
+  moment[0] = center + sum.x / n;
+  moment[v.channels] = squares < 0.0f ? 0.0f : squares;
+}
+
+// The pieces' moments put together in order (Chan, Golub, LeVeque 1979).
+__global__ void MergeMoments(View v, const float* moments, float epsilon, float* mean, float* variance,
+                             float* inverse_std) {
+  const int64_t c = ThreadIndex();
+  if (c >= v.channels) return;
+  double total = 0, center = 0, squares = 0;
+  for (int64_t piece = 0; piece < v.pieces; ++piece) {
+    const float* const moment = moments + 2 * piece * v.channels + c;
+    const double n = static_cast<double>(v.LastRow(piece) - v.FirstRow(piece)), delta = moment[0] - center;
+    squares += moment[v.channels] + delta * delta * (total * n / (total + n));
+    center += delta * (n / (total + n));
+    total += n;
+  }
+  const float biased = static_cast<float>(total > 0 ? squares / total : 0);
+  const float bessel = static_cast<float>(total / std::max(total - 1, 1.0));
+  mean[c] = static_cast<float>(center);
+  variance[c] = biased * bessel;
+  inverse_std[c] = 1.0f / sqrtf(biased + epsilon);
+}
+
+// scale = gamma * inverse_std
+__global__ void TrainingScale(View v, const float* gamma, const float* inverse_std, float* scale) {
+  const int64_t c = ThreadIndex();
+  if (c < v.channels) scale[c] = gamma[c] * inverse_std[c];
+}
+
+__global__ void InferenceScale(View v, const float* gamma, const float* variance, float epsilon, float* scale) {
+  const int64_t c = ThreadIndex();
+  if (c < v.channels) scale[c] = gamma[c] / sqrtf(variance[c] + epsilon);
+}
+
+// y = activation((x - mean) * scale + beta + residual), the last of which may be absent. y may lie over x or residual.
+template <typename T>
+__global__ void Apply(View v, const T* x, const float* mean, const float* scale, const float* beta, const T* residual,
+                      bool relu, T* y) {
+  const int64_t i = ThreadIndex();
+  if (i >= v.rows * v.channels) return;
+  const int64_t c = i % v.channels;
+  float value = Normalize(static_cast<float>(x[i]), mean[c], scale[c], beta[c]);
+  if (residual != nullptr) value += static_cast<float>(residual[i]);
+  if (relu && value < 0.0f) value = 0.0f;  // NaN stays NaN
+  y[i] = static_cast<T>(value);
+}
+
+struct NormOptions {
+  float epsilon;
+  bool relu, residual;
+};
+NormOptions OptionsOf(const KernelSpec& spec, int inputs) {
+  return {static_cast<float>(spec.attrs().GetFloat("epsilon")), spec.attrs().Get<std::string>("activation") == "Relu",
+          spec.node.num_inputs() > inputs};
+}
+
+template <typename T>
+absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
+  const View v(spec.input(0));
+  Kernel kernel;
+  kernel.scratch_bytes = (v.pieces * 2 + 1) * v.channels * static_cast<int64_t>(sizeof(float));
+  kernel.run = [=, options = OptionsOf(spec, 3),
+                stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+    if (v.channels == 0) return absl::OkStatus();
+    float* const scale = static_cast<float*>(args.scratch);
+    float* const moments = scale + v.channels;
+    float *const mean = args.output<float>(1), *const inverse_std = args.output<float>(3);
+    if (!v.empty()) {
+      PieceMoments<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, args.input<T>(0), moments);
+      RETURN_IF_ERROR(LaunchStatus("PieceMoments"));
+    }
+    MergeMoments<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, moments, options.epsilon, mean, args.output<float>(2),
+                                                             inverse_std);
+    RETURN_IF_ERROR(LaunchStatus("MergeMoments"));
+    TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, args.input<float>(1), inverse_std, scale);
+    RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
+    if (v.empty()) return absl::OkStatus();
+    Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(v, args.input<T>(0), mean, scale, args.input<float>(2),
+                                                      options.residual ? args.input<T>(3) : nullptr, options.relu,
+                                                      args.output<T>(0));
+    return LaunchStatus("Apply");
+  };
+  return kernel;
+}
+
+template <typename T>
+absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
+  const View v(spec.input(0));
+  Kernel kernel;
+  kernel.scratch_bytes = v.channels * static_cast<int64_t>(sizeof(float));
+  kernel.run = [=, options = OptionsOf(spec, 5),
+                stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+    if (v.empty()) return absl::OkStatus();
+    float* const scale = static_cast<float*>(args.scratch);
+    InferenceScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, args.input<float>(1), args.input<float>(4),
+                                                               options.epsilon, scale);
+    RETURN_IF_ERROR(LaunchStatus("InferenceScale"));
+    Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(
+        v, args.input<T>(0), args.input<float>(3), scale, args.input<float>(2),
+        options.residual ? args.input<T>(5) : nullptr, options.relu, args.output<T>(0));
+    return LaunchStatus("Apply");
+  };
+  return kernel;
+}
+
+// The gradient before the normalization as a function of the element: dy or, with ReLU, dy where y was positive.
+template <typename T>
+struct Gradient {
+  const T *dy, *x;
+  const float *mean, *scale, *beta;  // scale and beta: nullptr without ReLU
+
+  __device__ float operator()(int64_t i, int64_t c) const {
+    const bool cut = beta != nullptr && !(Normalize(static_cast<float>(x[i]), mean[c], scale[c], beta[c]) > 0.0f);
+    return cut ? 0.0f : static_cast<float>(dy[i]);
+  }
+};
+
+// Sums of g and of g * (x - mean) per piece and channel: [piece][2][channels].
+template <typename T>
+__global__ void PieceGradientSums(View v, Gradient<T> gradient, float* sums) {
+  const int64_t channel = ChannelOfTile();
+  const float mean = channel < v.channels ? gradient.mean[channel] : 0.0f;
+  const float2 sum = SumOverPiece(v, channel, [=](int64_t i) {
+    const float g = gradient(i, channel);
+    return make_float2(g, g * (static_cast<float>(gradient.x[i]) - mean));
+  });
+  if (threadIdx.x >= kTileChannels || channel >= v.channels) return;
+  float* const to = sums + 2 * blockIdx.y * v.channels + channel;
+  to[0] = sum.x;
+  to[v.channels] = sum.y;
+}
+
+// Per channel dx = a * g + b * (x - mean) + c.
+struct GradientFactors {
+  float *a, *b, *c;
+};
+
+// dgamma = sum g (x - mean) / std, dbeta = sum g,
+// dx = gamma / std * (g - dbeta / n - (x - mean) / std * dgamma / n).
+__global__ void MergeGradientSums(View v, const float* sums, const float* gamma, const float* inverse_std,
+                                  GradientFactors factors, float* d_gamma, float* d_beta) {
+  const int64_t c = ThreadIndex();
+  if (c >= v.channels) return;
+  double plain = 0, centered = 0;
+  for (int64_t piece = 0; piece < v.pieces; ++piece) {
+    plain += sums[2 * piece * v.channels + c];
+    centered += sums[(2 * piece + 1) * v.channels + c];
+  }
+  const double n = static_cast<double>(std::max(v.rows, int64_t{1}));
+  const float a = gamma[c] * inverse_std[c];
+  const float scaled = static_cast<float>(centered * inverse_std[c]);
+  d_beta[c] = static_cast<float>(plain);
+  d_gamma[c] = scaled;
+  factors.a[c] = a;
+  factors.b[c] = static_cast<float>(-a * inverse_std[c] * scaled / n);
+  factors.c[c] = static_cast<float>(-a * plain / n);
+}
+
+// dx may lie over dy or x.
+template <typename T>
+__global__ void WriteGradient(View v, Gradient<T> gradient, GradientFactors factors, T* dx) {
+  const int64_t i = ThreadIndex();
+  if (i >= v.rows * v.channels) return;
+  const int64_t c = i % v.channels;
+  const float centered = static_cast<float>(gradient.x[i]) - gradient.mean[c];
+  dx[i] = static_cast<T>(factors.a[c] * gradient(i, c) + factors.b[c] * centered + factors.c[c]);
+}
+
+template <typename T>
+absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
+  const View v(spec.input(0));
+  const bool relu = spec.node.num_inputs() == 6;
+  Kernel kernel;
+  kernel.scratch_bytes = (v.pieces * 2 + 4) * v.channels * static_cast<int64_t>(sizeof(float));
+  kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+    if (v.channels == 0) return absl::OkStatus();
+    float* const scale = static_cast<float*>(args.scratch);
+    const GradientFactors factors{scale + v.channels, scale + 2 * v.channels, scale + 3 * v.channels};
+    float* const sums = scale + 4 * v.channels;
+    const float *const gamma = args.input<float>(2), *const inverse_std = args.input<float>(4);
+    const Gradient<T> gradient{args.input<T>(0), args.input<T>(1), args.input<float>(3), scale,
+                               relu ? args.input<float>(5) : nullptr};
+    if (relu) {
+      TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, gamma, inverse_std, scale);
+      RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
+    }
+    if (!v.empty()) {
+      PieceGradientSums<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, gradient, sums);
+      RETURN_IF_ERROR(LaunchStatus("PieceGradientSums"));
+    }
+    MergeGradientSums<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, sums, gamma, inverse_std, factors,
+                                                                  args.output<float>(1), args.output<float>(2));
+    RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
+    if (v.empty()) return absl::OkStatus();
+    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(v, gradient, factors, args.output<T>(0));
+    return LaunchStatus("WriteGradient");
+  };
+  return kernel;
+}
+
+}  // namespace
+
+void RegisterBatchNormCuda(KernelRegistry& kernels) {
+  const auto add = [&](const char* op, KernelFactory for_float, KernelFactory for_bfloat16,
+                       std::vector<std::pair<int, int>> in_place) {
+    kernels.Add({.op = op,
+                 .device_kind = "cuda",
+                 .dtypes = {DType::kFloat32},
+                 .make = std::move(for_float),
+                 .in_place = in_place});
+    kernels.Add({.op = op,
+                 .device_kind = "cuda",
+                 .dtypes = {DType::kBFloat16},
+                 .make = std::move(for_bfloat16),
+                 .in_place = std::move(in_place)});
+  };
+  add("FusedBatchNorm", MakeTraining<float>, MakeTraining<BFloat16>, {{0, 0}, {0, 3}});
+  add("FusedBatchNormGrad", MakeGradient<float>, MakeGradient<BFloat16>, {{0, 0}, {0, 1}});
+  add("FusedBatchNormInference", MakeInference<float>, MakeInference<BFloat16>, {{0, 0}, {0, 5}});
+}
+
+}  // namespace official::compute
