@@ -9,12 +9,14 @@ namespace official::compute {
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterBatchNormCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
+void RegisterMatMulCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 void RegisterPoolingCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterBatchNormCuda(kernels);
   RegisterElementwiseCuda(kernels);
+  RegisterMatMulCuda(kernels);
   RegisterOptimizerCuda(kernels);
   RegisterPoolingCuda(kernels);
 }

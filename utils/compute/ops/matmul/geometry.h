@@ -1,7 +1,8 @@
 // What the nodes of the matrix multiplication family have in common.
 #pragma once
 
-#include "utils/compute/graph/graph.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
 
@@ -11,6 +12,9 @@ struct MatMulGeometry {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
 };
+
+// Of the first two inputs under a node's attributes; `c` words the error.
+absl::StatusOr<MatMulGeometry> ResolveMatMul(const InferContext& c);
 
 // Of a MatMul or FusedMatMul node.
 MatMulGeometry MatMulGeometryOf(const Node& node);

@@ -14,27 +14,6 @@ namespace {
 
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
-absl::StatusOr<MatMulGeometry> Resolve(const InferContext& c) {
-  const Shape &a = c.shape(0), &b = c.shape(1);
-  const int rank = a.rank();
-  if (c.dtype(0) != c.dtype(1) || !IsFloating(c.dtype(0))) return c.Error("both matrices must have one floating type");
-  if (rank < 2 || rank > 4 || b.rank() != rank)
-    return c.Error("takes two matrices, or batches of them, of rank 2 to 4");
-  for (int i = 0; i < rank - 2; ++i) {
-    if (a.dim(i) != b.dim(i)) return c.Error(absl::StrCat("batch dimensions ", i, " differ"));
-  }
-  MatMulGeometry g;
-  g.transpose_a = c.attrs.GetBool("transpose_a");
-  g.transpose_b = c.attrs.GetBool("transpose_b");
-  g.batch = a.Product(0, rank - 2);
-  g.m = a.dim(g.transpose_a ? -1 : -2);
-  g.k = a.dim(g.transpose_a ? -2 : -1);
-  g.n = b.dim(g.transpose_b ? -2 : -1);
-  const int64_t k = b.dim(g.transpose_b ? -1 : -2);
-  if (k != g.k) return c.Error(absl::StrCat("a has ", g.k, " columns, b ", k, " rows"));
-  return g;
-}
-
 TensorType OutputType(const InferContext& c, const MatMulGeometry& g) {
   TensorType type = c.type(0);
   type.shape.set_dim(-2, g.m);
@@ -44,14 +23,14 @@ TensorType OutputType(const InferContext& c, const MatMulGeometry& g) {
 
 Types InferMatMul(const InferContext& c) {
   if (c.num_inputs() != 2) return c.Error("takes two matrices");
-  ASSIGN_OR_RETURN(const MatMulGeometry g, Resolve(c));
+  ASSIGN_OR_RETURN(const MatMulGeometry g, ResolveMatMul(c));
   return std::vector<TensorType>{OutputType(c, g)};
 }
 
 // FusedMatMul(a, b, bias; activation "" or "Relu"), of rank 2.
 Types InferFused(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes two matrices and a bias");
-  ASSIGN_OR_RETURN(const MatMulGeometry g, Resolve(c));
+  ASSIGN_OR_RETURN(const MatMulGeometry g, ResolveMatMul(c));
   if (c.shape(0).rank() != 2 || c.type(2) != TensorType{c.dtype(0), {g.n}}) {
     return c.Error("the bias must have one number per column");
   }
@@ -105,11 +84,6 @@ Value Reshape(Value x, std::vector<int64_t> shape) {
 }
 
 }  // namespace
-
-MatMulGeometry MatMulGeometryOf(const Node& node) {
-  // The node's own shape rule has accepted these.
-  return Resolve({node.op().name, node.inputs(), node.attrs()}).value();
-}
 
 Value MatMul(Value a, Value b, const MatMulParams& params) {
   const Shape &shape_a = a.shape(), &shape_b = b.shape();
