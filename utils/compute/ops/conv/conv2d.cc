@@ -108,41 +108,6 @@ const bool registered[] = {
 
 }  // namespace
 
-absl::StatusOr<ConvGeometry> ResolveConv(const InferContext& c, const TensorType& images, const TensorType& filters) {
-  if (images.shape.rank() != 4) return c.Error("images must be [N, H, W, C]");
-  if (filters.shape.rank() != 4) return c.Error("filters must be [height, width, channels in, channels out]");
-  if (!IsFloating(images.dtype) || images.dtype != filters.dtype) {
-    return c.Error("images and filters must have one floating type");
-  }
-  if (images.shape.dim(3) != filters.shape.dim(2)) {
-    return c.Error(
-        absl::StrCat("images have ", images.shape.dim(3), " channels, the filters take ", filters.shape.dim(2)));
-  }
-  const absl::StatusOr<Window2D> window =
-      ResolveWindow(c.attrs, images.shape, {filters.shape.dim(0), filters.shape.dim(1)});
-  if (!window.ok()) return c.Error(window.status().message());
-  const TensorType output{images.dtype,
-                          {images.shape.dim(0), window->height.output, window->width.output, filters.shape.dim(3)}};
-  return ConvGeometry{images, filters, output, *window};
-}
-
-ConvGeometry ConvGeometryOf(const Node& node) {
-  TensorType images = node.input(0).type(), filters = node.input(1).type();
-  if (node.Is("Conv2DBackpropInput")) {
-    filters = images;
-    images = node.output_types()[0];
-  } else if (!node.Is("Conv2D") && !node.Is("FusedConv2D")) {
-    filters = node.output_types()[0];
-  }
-  // The node's own shape rule has accepted these.
-  return ResolveConv({node.op().name, node.inputs(), node.attrs()}, images, filters).value();
-}
-
-ConvAlgorithm ConvAlgorithmOf(const Attrs& attrs) {
-  return attrs.Has("algorithm") && attrs.Get<std::string>("algorithm") == "winograd" ? ConvAlgorithm::kWinograd
-                                                                                     : ConvAlgorithm::kDirect;
-}
-
 Value Conv2D(Value images, Value filters, const Conv2DParams& params) {
   return Apply("Conv2D", {images, filters}, WindowAttrs(params));
 }

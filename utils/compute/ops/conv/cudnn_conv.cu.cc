@@ -1,0 +1,412 @@
+// cuDNN's graph API, with one operation. Images are NHWC. Filters are HWIO outside and OHWI for cuDNN: turned around in
+// scratch memory at each run, which costs little beside the convolution. cuDNN's padding is the same on both sides of
+// an axis; what one side has more is put around the images in scratch memory.
+
+#include "utils/compute/ops/conv/cudnn_conv.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cuda/cuda_status.h"
+
+namespace official::compute {
+namespace {
+
+// Names the call in the error.
+#define CALL(expression) RETURN_IF_ERROR(CudaStatus((expression), #expression))
+
+constexpr int kThreads = 256;
+constexpr int kTile = 32, kTileRows = kThreads / kTile;  // of a transposition
+constexpr int64_t kMaxWorkspace = int64_t{1} << 30;      // bytes
+constexpr int64_t kAlignment = 256;                      // of what cuDNN gets in scratch memory
+
+// Owns a descriptor of the graph API.
+class Descriptor {
+ public:
+  static absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t descriptor = nullptr;
+    CALL(cudnnBackendCreateDescriptor(type, &descriptor));
+    return Descriptor(descriptor);
+  }
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (descriptor_ != nullptr) cudnnBackendDestroyDescriptor(descriptor_);
+  }
+
+  cudnnBackendDescriptor_t get() const { return descriptor_; }
+
+  template <typename T>
+  absl::Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    return SetAll(name, type, 1, &value);
+  }
+  template <size_t n>
+  absl::Status SetInts(cudnnBackendAttributeName_t name, const std::array<int64_t, n>& values) {
+    return SetAll(name, CUDNN_TYPE_INT64, n, values.data());
+  }
+  absl::Status SetDescriptor(cudnnBackendAttributeName_t name, const Descriptor& value) {
+    return SetAll(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.descriptor_);
+  }
+  absl::Status SetAll(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+                      const void* values) {
+    return CudaStatus(cudnnBackendSetAttribute(descriptor_, name, type, n, values),
+                      absl::StrCat("cudnnBackendSetAttribute ", static_cast<int>(name)));
+  }
+  absl::Status Finalize() { return CudaStatus(cudnnBackendFinalize(descriptor_), "cudnnBackendFinalize"); }
+
+ private:
+  explicit Descriptor(cudnnBackendDescriptor_t descriptor) : descriptor_(descriptor) {}
+  cudnnBackendDescriptor_t descriptor_;
+};
+
+// The names that one of the three operations has for its attributes.
+struct Operation {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t images, filters, output, convolution, alpha, beta;
+};
+Operation OperationOf(ConvResult result) {
+  switch (result) {
+    case ConvResult::kOutput:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case ConvResult::kImages:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case ConvResult::kFilters:
+      break;
+  }
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+}
+
+// Unique ids of the tensors.
+enum : int64_t { kImagesId = 1, kFiltersId, kOutputId };
+
+// A tensor that lies as [n, h, w, c]; cuDNN names dimensions in the order n, c, h, w whatever lies where.
+absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType dtype, int64_t n, int64_t h, int64_t w, int64_t c) {
+  ASSIGN_OR_RETURN(Descriptor tensor, Descriptor::Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR));
+  const cudnnDataType_t type = dtype == DType::kFloat32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+  RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
+  RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, std::array{n, c, h, w}));
+  RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, std::array{h * w * c, int64_t{1}, w * c, c}));
+  RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id));
+  RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, int64_t{16}));
+  RETURN_IF_ERROR(tensor.Finalize());
+  return tensor;
+}
+
+// Rows and columns that are put around the images before cuDNN sees them, and what cuDNN pads on each side.
+struct Margins {
+  int64_t top, bottom, left, right;
+  int64_t height, width;  // cuDNN's
+
+  explicit Margins(const Window2D& window)
+      : height(std::min(window.height.before, window.height.after)),
+        width(std::min(window.width.before, window.width.after)) {
+    top = window.height.before - height;
+    bottom = window.height.after - height;
+    left = window.width.before - width;
+    right = window.width.after - width;
+  }
+  bool any() const { return top + bottom + left + right > 0; }
+};
+
+absl::StatusOr<Descriptor> MakeConvolution(const Window2D& window, const Margins& margins) {
+  ASSIGN_OR_RETURN(Descriptor conv, Descriptor::Make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
+  const std::array padding = {margins.height, margins.width};
+  RETURN_IF_ERROR(conv.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2}));
+  RETURN_IF_ERROR(conv.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
+  RETURN_IF_ERROR(conv.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION));
+  RETURN_IF_ERROR(conv.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding));
+  RETURN_IF_ERROR(conv.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding));
+  RETURN_IF_ERROR(
+      conv.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::array{window.height.dilation, window.width.dilation}));
+  RETURN_IF_ERROR(
+      conv.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::array{window.height.stride, window.width.stride}));
+  RETURN_IF_ERROR(conv.Finalize());
+  return conv;
+}
+
+// Whether an engine computes as Make promises.
+absl::StatusOr<bool> IsExact(const Descriptor& config, DType dtype) {
+  ASSIGN_OR_RETURN(const Descriptor engine, Descriptor::Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+  cudnnBackendDescriptor_t to = engine.get();
+  int64_t count = 0;
+  CALL(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                &to));
+  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+  CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+  return std::none_of(notes, notes + count, [&](cudnnBackendNumericalNote_t note) {
+    return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+           note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+           note == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13 ||
+           (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && dtype == DType::kFloat32);
+  });
+}
+
+// The engines that cuDNN recommends, best first.
+absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
+  RETURN_IF_ERROR(heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
+  RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
+  std::vector<Descriptor> configs;
+  // Some operations are unknown to some modes.
+  if (!heuristics.Finalize().ok()) return configs;
+  int64_t count = 0;
+  CALL(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                &count, nullptr));
+  std::vector<cudnnBackendDescriptor_t> to;
+  for (int64_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(Descriptor config, Descriptor::Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    to.push_back(config.get());
+    configs.push_back(std::move(config));
+  }
+  CALL(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
+                                &count, to.data()));
+  configs.erase(configs.begin() + count, configs.end());
+  return configs;
+}
+
+__device__ int64_t ThreadIndex() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
+unsigned Blocks(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
+
+// Images inside larger ones: pixel (y, x) of the small is pixel (y + top, x + left) of the large.
+struct Frame {
+  int64_t images, height, width, channels;  // of the small ones
+  int64_t large_height, large_width, top, left;
+
+  int64_t small_elements() const { return images * height * width * channels; }
+  int64_t large_elements() const { return images * large_height * large_width * channels; }
+};
+
+// Element i of the large images, from the small or zero.
+template <typename T>
+__global__ void PadImages(Frame f, int64_t elements, const T* small, T* large) {
+  const int64_t i = ThreadIndex();
+  if (i >= elements) return;
+  const int64_t c = i % f.channels, x = i / f.channels % f.large_width - f.left;
+  const int64_t row = i / f.channels / f.large_width, y = row % f.large_height - f.top, n = row / f.large_height;
+  const bool inside = y >= 0 && y < f.height && x >= 0 && x < f.width;
+  large[i] = inside ? small[((n * f.height + y) * f.width + x) * f.channels + c] : T(0);
+}
+
+// Element i of the small images, from the large.
+template <typename T>
+__global__ void CropImages(Frame f, int64_t elements, const T* large, T* small) {
+  const int64_t i = ThreadIndex();
+  if (i >= elements) return;
+  const int64_t c = i % f.channels, x = i / f.channels % f.width + f.left;
+  const int64_t row = i / f.channels / f.width, y = row % f.height + f.top, n = row / f.height;
+  small[i] = large[((n * f.large_height + y) * f.large_width + x) * f.channels + c];
+}
+
+// [rows, columns] -> [columns, rows], a tile per block.
+template <typename T>
+__global__ void Transpose(int64_t rows, int64_t columns, const T* from, T* to) {
+  __shared__ T tile[kTile][kTile + 1];
+  const int lane = threadIdx.x % kTile, first = threadIdx.x / kTile;
+  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * kTile, column0 = static_cast<int64_t>(blockIdx.y) * kTile;
+  for (int i = first; i < kTile; i += kTileRows) {
+    if (row0 + i < rows && column0 + lane < columns) tile[i][lane] = from[(row0 + i) * columns + column0 + lane];
+  }
+  __syncthreads();
+  for (int i = first; i < kTile; i += kTileRows) {
+    if (column0 + i < columns && row0 + lane < rows) to[(column0 + i) * rows + row0 + lane] = tile[lane][i];
+  }
+}
+
+// Calls f with a value of an integer type as large as `dtype`: what only moves numbers needs no more.
+template <typename F>
+void WithBits(DType dtype, F f) {
+  dtype == DType::kFloat32 ? f(uint32_t()) : f(uint16_t());
+}
+
+}  // namespace
+
+struct CudnnConv::Plan {
+  cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  ConvResult result;
+  DType dtype;
+  bool has_frame = false;
+  Frame frame = {};
+  int64_t filter_rows = 0, filter_columns = 0;  // HWIO filters as a matrix [KH * KW * C, O]
+  int64_t filters_at = 0, images_at = 0, workspace_at = 0, scratch_bytes = 0;  // places in scratch memory
+  std::vector<Descriptor> parts;                                               // of the graph
+  std::vector<Descriptor> plan;                                                // one
+
+  absl::Status Init(CudaDevice& device, const ConvGeometry& g);
+  absl::StatusOr<int64_t> ChooseEngine(const Descriptor& graph);
+  int64_t AddScratch(int64_t bytes) {
+    const int64_t at = scratch_bytes;
+    scratch_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return at;
+  }
+  absl::Status TransposeFilters(int64_t rows, int64_t columns, const void* from, void* to) const;
+  absl::Status Execute(const void* images, const void* filters, const void* output, void* workspace) const;
+};
+
+absl::Status CudnnConv::Plan::Init(CudaDevice& device, const ConvGeometry& g) {
+  ASSIGN_OR_RETURN(handle, device.cudnn());
+  stream = device.stream();
+  dtype = g.images.dtype;
+  const Shape &images = g.images.shape, &filters = g.filters.shape, &output = g.output.shape;
+  const Margins margins(g.window);
+  has_frame = margins.any();
+  frame = {images.dim(0),
+           images.dim(1),
+           images.dim(2),
+           images.dim(3),
+           images.dim(1) + margins.top + margins.bottom,
+           images.dim(2) + margins.left + margins.right,
+           margins.top,
+           margins.left};
+  filter_rows = filters.dim(0) * filters.dim(1) * filters.dim(2);
+  filter_columns = filters.dim(3);
+
+  ASSIGN_OR_RETURN(Descriptor x,
+                   MakeTensor(kImagesId, dtype, frame.images, frame.large_height, frame.large_width, frame.channels));
+  ASSIGN_OR_RETURN(Descriptor w,
+                   MakeTensor(kFiltersId, dtype, filters.dim(3), filters.dim(0), filters.dim(1), filters.dim(2)));
+  ASSIGN_OR_RETURN(Descriptor y,
+                   MakeTensor(kOutputId, dtype, output.dim(0), output.dim(1), output.dim(2), output.dim(3)));
+  ASSIGN_OR_RETURN(Descriptor conv, MakeConvolution(g.window, margins));
+  const Operation names = OperationOf(result);
+  ASSIGN_OR_RETURN(Descriptor operation, Descriptor::Make(names.type));
+  RETURN_IF_ERROR(operation.SetDescriptor(names.images, x));
+  RETURN_IF_ERROR(operation.SetDescriptor(names.filters, w));
+  RETURN_IF_ERROR(operation.SetDescriptor(names.output, y));
+  RETURN_IF_ERROR(operation.SetDescriptor(names.convolution, conv));
+  RETURN_IF_ERROR(operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f));
+  RETURN_IF_ERROR(operation.Set(names.beta, CUDNN_TYPE_FLOAT, 0.0f));
+  RETURN_IF_ERROR(operation.Finalize());
+  ASSIGN_OR_RETURN(Descriptor graph, Descriptor::Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+  RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle));
+  RETURN_IF_ERROR(graph.SetDescriptor(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
+  RETURN_IF_ERROR(graph.Finalize());
+  ASSIGN_OR_RETURN(const int64_t workspace_bytes, ChooseEngine(graph));
+  for (Descriptor* part : {&x, &w, &y, &conv, &operation, &graph}) parts.push_back(std::move(*part));
+
+  filters_at = AddScratch(g.filters.num_bytes());
+  images_at = AddScratch(has_frame ? frame.large_elements() * SizeOf(dtype) : 0);
+  workspace_at = AddScratch(workspace_bytes);
+  return absl::OkStatus();
+}
+
+// Makes the plan; the bytes of its workspace.
+absl::StatusOr<int64_t> CudnnConv::Plan::ChooseEngine(const Descriptor& graph) {
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode));
+    for (Descriptor& config : configs) {
+      ASSIGN_OR_RETURN(const bool exact, IsExact(config, dtype));
+      if (!exact) continue;
+      ASSIGN_OR_RETURN(Descriptor candidate, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+      RETURN_IF_ERROR(candidate.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
+      RETURN_IF_ERROR(candidate.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
+      if (!candidate.Finalize().ok()) continue;  // not for this device or these shapes
+      int64_t workspace_bytes = 0, count = 0;
+      CALL(cudnnBackendGetAttribute(candidate.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                    &count, &workspace_bytes));
+      if (workspace_bytes > kMaxWorkspace) continue;
+      plan.push_back(std::move(candidate));
+      parts.push_back(std::move(config));
+      return workspace_bytes;
+    }
+  }
+  return absl::UnimplementedError(absl::StrCat("cuDNN ", cudnnGetVersion(), " has no algorithm for this convolution"));
+}
+
+absl::Status CudnnConv::Plan::TransposeFilters(int64_t rows, int64_t columns, const void* from, void* to) const {
+  const dim3 blocks(static_cast<unsigned>((rows + kTile - 1) / kTile),
+                    static_cast<unsigned>((columns + kTile - 1) / kTile));
+  WithBits(dtype, [&]<typename T>(T) {
+    Transpose<<<blocks, kThreads, 0, stream>>>(rows, columns, static_cast<const T*>(from), static_cast<T*>(to));
+  });
+  return LaunchStatus("Transpose");
+}
+
+absl::Status CudnnConv::Plan::Execute(const void* images, const void* filters, const void* output,
+                                      void* workspace) const {
+  ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+  const void* const addresses[] = {images, filters, output};
+  RETURN_IF_ERROR(pack.SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses));
+  RETURN_IF_ERROR(pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                               std::array{int64_t{kImagesId}, int64_t{kFiltersId}, int64_t{kOutputId}}));
+  RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
+  RETURN_IF_ERROR(pack.Finalize());
+  return CudaStatus(cudnnBackendExecute(handle, plan[0].get(), pack.get()), "cudnnBackendExecute");
+}
+
+CudnnConv::CudnnConv(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
+CudnnConv::~CudnnConv() = default;
+
+absl::StatusOr<std::shared_ptr<const CudnnConv>> CudnnConv::Make(CudaDevice& device, const ConvGeometry& geometry,
+                                                                 ConvResult result) {
+  auto plan = std::make_unique<Plan>();
+  plan->result = result;
+  if (const absl::Status status = plan->Init(device, geometry); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("convolution of ", geometry.images.ToString(), " with ",
+                                                    geometry.filters.ToString(), ": ", status.message()));
+  }
+  return std::shared_ptr<const CudnnConv>(new CudnnConv(std::move(plan)));
+}
+
+// The scratch memory itself need not be as aligned as cuDNN wants.
+int64_t CudnnConv::scratch_bytes() const { return plan_->scratch_bytes + kAlignment; }
+
+absl::Status CudnnConv::Run(const void* images, const void* filters, const void* output, void* scratch) const {
+  const Plan& p = *plan_;
+  char* const begin =
+      reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(scratch) + kAlignment - 1) / kAlignment * kAlignment);
+  void* const own_filters = begin + p.filters_at;
+  void* const own_images = p.has_frame ? begin + p.images_at : const_cast<void*>(images);
+  if (p.result != ConvResult::kFilters) {
+    RETURN_IF_ERROR(p.TransposeFilters(p.filter_rows, p.filter_columns, filters, own_filters));
+  }
+  if (p.has_frame && p.result != ConvResult::kImages) {
+    const int64_t elements = p.frame.large_elements();
+    WithBits(p.dtype, [&]<typename T>(T) {
+      PadImages<<<Blocks(elements), kThreads, 0, p.stream>>>(p.frame, elements, static_cast<const T*>(images),
+                                                             static_cast<T*>(own_images));
+    });
+    RETURN_IF_ERROR(LaunchStatus("PadImages"));
+  }
+  RETURN_IF_ERROR(p.Execute(own_images, own_filters, output, begin + p.workspace_at));
+  if (p.has_frame && p.result == ConvResult::kImages) {
+    const int64_t elements = p.frame.small_elements();
+    WithBits(p.dtype, [&]<typename T>(T) {
+      CropImages<<<Blocks(elements), kThreads, 0, p.stream>>>(p.frame, elements, static_cast<const T*>(own_images),
+                                                              static_cast<T*>(const_cast<void*>(images)));
+    });
+    RETURN_IF_ERROR(LaunchStatus("CropImages"));
+  }
+  if (p.result == ConvResult::kFilters) {
+    RETURN_IF_ERROR(p.TransposeFilters(p.filter_columns, p.filter_rows, own_filters, const_cast<void*>(filters)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace official::compute

@@ -1,0 +1,33 @@
+// A convolution, or one of its gradients, by cuDNN.
+#pragma once
+
+#include <memory>
+
+#include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/ops/conv/geometry.h"
+
+namespace official::compute {
+
+// Which of the three tensors is computed from the other two.
+enum class ConvResult { kOutput, kImages, kFilters };
+
+class CudnnConv {
+ public:
+  // Chooses the algorithm: the first one of cuDNN's list that the device accepts, gives the same bits in every run, and
+  // computes float32 in float32 (not TF32). No dimension may be 0. Unimplemented if cuDNN knows none.
+  static absl::StatusOr<std::shared_ptr<const CudnnConv>> Make(CudaDevice& device, const ConvGeometry& geometry,
+                                                               ConvResult result);
+  ~CudnnConv();
+
+  int64_t scratch_bytes() const;
+  // images [N, H, W, C], filters [KH, KW, C, O], output [N, H', W', O]; that of `result` is written, the others are
+  // read. Only gives work to the device's stream.
+  absl::Status Run(const void* images, const void* filters, const void* output, void* scratch) const;
+
+ private:
+  struct Plan;
+  explicit CudnnConv(std::unique_ptr<Plan> plan);
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace official::compute
