@@ -9,6 +9,7 @@ namespace official::compute {
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterBatchNormCuda(KernelRegistry& kernels);
 void RegisterConvCuda(KernelRegistry& kernels);
+void RegisterConvPoolCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterMatMulCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
@@ -17,6 +18,7 @@ void RegisterPoolingCuda(KernelRegistry& kernels);
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterBatchNormCuda(kernels);
   RegisterConvCuda(kernels);
+  RegisterConvPoolCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterMatMulCuda(kernels);
   RegisterOptimizerCuda(kernels);

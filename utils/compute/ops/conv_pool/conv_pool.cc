@@ -70,28 +70,4 @@ const bool registered[] = {
 
 }  // namespace
 
-bool ConvPoolSupports(const ConvPoolGeometry& g) {
-  constexpr int64_t kMaxFloats = 1 << 18;
-  return g.batch > 0 && g.height > 0 && g.width > 0 && g.height % 2 == 0 && g.width % 2 == 0 &&
-         (g.in_channels == 1 || (g.in_channels > 0 && g.in_channels % 16 == 0)) && g.out_channels > 0 &&
-         g.out_channels % 16 == 0 && (g.kernel == 3 || g.kernel == 5) && g.padded_size() <= kMaxFloats &&
-         g.filter_size() <= kMaxFloats;
-}
-
-ConvPoolGeometry ConvPoolGeometryOf(const Shape& images, const Shape& filters) {
-  return {.batch = images.dim(0),
-          .height = images.dim(1),
-          .width = images.dim(2),
-          .in_channels = images.dim(3),
-          .out_channels = filters.dim(3),
-          .kernel = filters.dim(0) == filters.dim(1) ? filters.dim(0) : 0};
-}
-
-ConvPoolGeometry ConvPoolGeometryOf(const Node& node) {
-  const Shape& first = node.input(0).shape();
-  if (node.Is("FusedConv2DReluMaxPool")) return ConvPoolGeometryOf(first, node.input(1).shape());
-  if (node.Is("FusedConv2DReluMaxPoolBackpropInput")) return ConvPoolGeometryOf(node.output_types()[0].shape, first);
-  return ConvPoolGeometryOf(first, node.output_types()[0].shape);
-}
-
 }  // namespace official::compute
