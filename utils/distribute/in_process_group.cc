@@ -77,12 +77,13 @@ void InProcessGroup::Abort() {
   changed_.notify_all();
 }
 
-void InProcessGroup::Reset() {
+absl::Status InProcessGroup::Reset() {
   const std::lock_guard<std::mutex> lock(mutex_);
   aborted_ = false;
   packs_.clear();
   first_number_ = 0;
   for (const auto& member : members_) member->Reset();
+  return absl::OkStatus();
 }
 
 InProcessGroup::Pack& InProcessGroup::PackNumber(int64_t number) {

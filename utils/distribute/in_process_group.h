@@ -24,19 +24,15 @@ enum class SumOrder {
   kHierarchicalCopy,
 };
 
-class InProcessGroup {
+class InProcessGroup : public compute::CommunicatorGroup {
  public:
   // A device that has waited this long gives up: DeadlineExceeded names the devices that it waits for.
   InProcessGroup(int size, SumOrder order, std::chrono::seconds deadline = std::chrono::minutes(10));
-  ~InProcessGroup();
+  ~InProcessGroup() override;
 
-  // Used by the thread of device `rank` only.
-  compute::Communicator& communicator(int rank);
-
-  // Ends all waits, now and later, with Cancelled: a device has failed.
-  void Abort();
-  // After Abort, when no device is in a step: forgets what was started.
-  void Reset();
+  compute::Communicator& communicator(int rank) override;
+  void Abort() override;
+  absl::Status Reset() override;
 
  private:
   using Buffer = compute::Communicator::Buffer;

@@ -9,16 +9,43 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {
 namespace {
 
-absl::StatusOr<SumOrder> OrderOf(const StrategyOptions& options) {
-  const std::string alg = options.all_reduce_alg.value_or("reduction_to_one_device");
-  if (alg == "reduction_to_one_device") return SumOrder::kReductionToOneDevice;
-  if (alg == "hierarchical_copy") return SumOrder::kHierarchicalCopy;
+std::string AlgorithmOf(const StrategyOptions& options) {
+  return options.all_reduce_alg.value_or(options.device_kind == "cuda" ? "nccl" : "reduction_to_one_device");
+}
+
+absl::Status CheckAlgorithm(const StrategyOptions& options) {
+  const std::string alg = AlgorithmOf(options);
+  const bool known = alg == "hierarchical_copy" || alg == "reduction_to_one_device";
+  if (options.device_kind == "cuda") {
+    if (alg == "nccl") return absl::OkStatus();
+    if (known) {
+      return absl::UnimplementedError(
+          absl::StrCat("--all_reduce_alg=", alg, " has not been written for GPUs; use nccl"));
+    }
+    return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for cuda devices; use nccl"));
+  }
+  if (known) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for ", options.device_kind,
                                                  " devices; use hierarchical_copy or reduction_to_one_device"));
+}
+
+absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
+    const StrategyOptions& options, absl::Span<const std::unique_ptr<compute::Device>> devices) {
+  const std::string alg = AlgorithmOf(options);
+  if (alg == "nccl") {
+    std::vector<compute::Device*> pointers;
+    for (const auto& device : devices) pointers.push_back(device.get());
+    return compute::MakeNcclGroup(pointers);
+  }
+  return std::make_unique<InProcessGroup>(static_cast<int>(devices.size()), alg == "hierarchical_copy"
+                                                                                ? SumOrder::kHierarchicalCopy
+                                                                                : SumOrder::kReductionToOneDevice);
 }
 
 }  // namespace
@@ -68,6 +95,7 @@ class Strategy::Worker {
 absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions& options) {
   std::unique_ptr<Strategy> strategy(new Strategy);
   const int n = options.num_replicas;
+  if (n > 1) RETURN_IF_ERROR(CheckAlgorithm(options));
   const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
   for (int i = 0; i < n; ++i) {
     const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
@@ -75,8 +103,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
     strategy->devices_.push_back(std::move(device));
   }
   if (n == 1) return strategy;
-  ASSIGN_OR_RETURN(const SumOrder order, OrderOf(options));
-  strategy->group_ = std::make_unique<InProcessGroup>(n, order);
+  ASSIGN_OR_RETURN(strategy->group_, MakeGroup(options, strategy->devices_));
   for (int i = 0; i < n; ++i) {
     strategy->devices_[i]->set_communicator(&strategy->group_->communicator(i));
     if (i > 0) strategy->workers_.push_back(std::make_unique<Worker>());
@@ -103,6 +130,7 @@ void Strategy::Report(const absl::Status& status) {
 
 absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
   if (workers_.empty()) return f(0);
+  RETURN_IF_ERROR(broken_);
   std::vector<std::function<void()>> work;
   for (int replica = 0; replica < num_replicas(); ++replica) {
     work.push_back([this, &f, replica] {
@@ -117,7 +145,7 @@ absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
   work[0]();
   for (const auto& worker : workers_) worker->Wait();
   if (first_error_.ok()) return absl::OkStatus();
-  group_->Reset();
+  broken_ = group_->Reset();
   return std::exchange(first_error_, absl::OkStatus());
 }
 

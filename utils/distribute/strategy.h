@@ -14,20 +14,21 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "utils/compute/runtime/device.h"
-#include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {
 
 struct StrategyOptions {
   std::string device_kind = "cpu";
   int num_replicas = 1;
-  int num_threads = 0;                             // of all CPU devices together; 0: all cores
-  std::optional<std::string> all_reduce_alg = {};  // hierarchical_copy, reduction_to_one_device; unset: chosen
+  int num_threads = 0;  // of all CPU devices together; 0: all cores
+  // How several devices sum: hierarchical_copy or reduction_to_one_device on CPUs, nccl on GPUs; unset: chosen.
+  std::optional<std::string> all_reduce_alg = {};
 };
 
 class Strategy {
  public:
-  // InvalidArgument for an algorithm that the devices lack, else the device's own error.
+  // InvalidArgument or Unimplemented for an algorithm that the devices lack, else the device's or the group's own
+  // error.
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
@@ -40,7 +41,8 @@ class Strategy {
 
   // Calls f(replica) for every replica at the same time, each always on the same thread, that of replica 0 the
   // caller's. Returns when all have returned; the error of the one that failed first. The failure of one ends the
-  // waiting of the others for its gradients.
+  // waiting of the others for its gradients. Where that has broken the devices' connections (nccl), all later calls
+  // fail.
   absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f);
 
  private:
@@ -49,11 +51,12 @@ class Strategy {
   Strategy() = default;
   void Report(const absl::Status& status);
 
-  std::unique_ptr<InProcessGroup> group_;  // of several devices
   std::vector<std::unique_ptr<compute::Device>> devices_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // of replicas 1, 2, ...
+  std::unique_ptr<compute::CommunicatorGroup> group_;  // of several devices
+  std::vector<std::unique_ptr<Worker>> workers_;       // of replicas 1, 2, ...
   std::mutex mutex_;
   absl::Status first_error_;
+  absl::Status broken_;  // why nothing can run any more
 };
 
 }  // namespace official::distribute

@@ -2,11 +2,15 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <thread>
 
+#include "utils/compute/cuda/cuda_backend.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/compute/testing/op_test.h"
+#include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {
 namespace {
@@ -78,6 +82,57 @@ TEST_CASE("AllReduce sums over the devices, in every order and packing") {
   }
 }
 
+// What one GPU can test of NCCL is that it is called as it should be, and that a CUDA graph holds what it does.
+TEST_CASE("NCCL sums over the GPUs that there are") {
+  const absl::Status cuda = compute::LoadCudaBackend();
+  if (!cuda.ok()) {
+    CHECK(compute::MakeNcclGroup({}).status() == cuda);
+    return;
+  }
+  std::vector<std::unique_ptr<compute::Device>> devices;
+  std::vector<compute::Device*> pointers;
+  for (auto device = compute::MakeDevice("cuda"); device.ok();
+       device = compute::MakeDevice("cuda", {.index = static_cast<int>(devices.size())})) {
+    devices.push_back(*std::move(device));
+    pointers.push_back(devices.back().get());
+  }
+  const int n = static_cast<int>(devices.size());
+  const auto group = compute::MakeNcclGroup(pointers).value();
+  const Sums sums(2);
+  const std::vector<Tensor> feeds = {compute::testing::RandomTensor({1000}, 1),
+                                     compute::testing::RandomTensor({300000}, 2)};
+  std::vector<std::unique_ptr<compute::VariableStore>> variables(n);
+  std::vector<std::unique_ptr<Program>> programs(n);
+  const auto on_each = [&](const std::function<void(int)>& f) {
+    std::vector<std::thread> threads;
+    for (int r = 0; r < n; ++r) threads.emplace_back(f, r);
+    for (std::thread& thread : threads) thread.join();
+  };
+  std::vector<absl::Status> statuses(n);
+  on_each([&](int r) {
+    devices[r]->set_communicator(&group->communicator(r));
+    variables[r] = std::make_unique<compute::VariableStore>(*devices[r]);
+    programs[r] = Program::Compile(sums.graph, sums.roots, *devices[r], *variables[r]).value();
+    for (int step = 0; step < 3; ++step) {
+      if (statuses[r].ok()) statuses[r] = programs[r]->Run(feeds);
+    }
+  });
+  compute::testing::RecordKernels(*programs[0], "cuda");
+  for (int r = 0; r < n; ++r) {
+    INFO(statuses[r]);
+    REQUIRE(statuses[r].ok());
+    const Tensor y = programs[r]->Fetch(0).value(), x = programs[r]->Fetch(2).value();
+    const Tensor own = programs[r]->Fetch(3).value();
+    for (int i = 0; i < 1000; ++i) REQUIRE(x.data<float>()[i] == Approx(n * feeds[0].data<float>()[i]).margin(1e-5));
+    for (int i = 0; i < 300000; ++i) {
+      REQUIRE(y.data<float>()[i] == Approx(2 * n * feeds[1].data<float>()[i]).margin(1e-5));
+    }
+    CHECK(std::equal(own.data<float>(), own.data<float>() + 1000, feeds[0].data<float>()));
+  }
+  group->Abort();
+  CHECK(absl::IsFailedPrecondition(group->Reset()));
+}
+
 TEST_CASE("A pack is given away before what was built after its values") {
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {8}});
@@ -147,6 +202,10 @@ TEST_CASE("A device that never comes is named when the deadline has passed") {
 
 TEST_CASE("Bad choices") {
   CHECK(absl::IsInvalidArgument(Strategy::Create({.num_replicas = 2, .all_reduce_alg = "nccl"}).status()));
+  const absl::Status on_gpus =
+      Strategy::Create({.device_kind = "cuda", .num_replicas = 2, .all_reduce_alg = "hierarchical_copy"}).status();
+  CHECK(absl::IsUnimplemented(on_gpus));
+  CHECK_THAT(std::string(on_gpus.message()), Contains("hierarchical_copy") && Contains("use nccl"));
   CHECK(absl::IsNotFound(Strategy::Create({.device_kind = "abacus"}).status()));
   CHECK(Mirrored(2)->name() == "mirrored");
   CHECK(Mirrored(1)->name() == "one_device");

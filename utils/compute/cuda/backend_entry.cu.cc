@@ -6,6 +6,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
+#include "utils/compute/cuda/nccl_group.h"
 
 namespace official::compute {
 namespace {
@@ -33,5 +34,5 @@ CudaGpus VisibleGpus() {
 extern "C" __attribute__((visibility("default"))) void OfficialRegisterCudaBackend(
     official::compute::KernelRegistry& kernels, official::compute::CudaBackend& backend) {
   official::compute::RegisterCudaKernels(kernels);
-  backend = {official::compute::VisibleGpus, official::compute::CudaDevice::Make};
+  backend = {official::compute::VisibleGpus, official::compute::CudaDevice::Make, official::compute::NcclGroup::Make};
 }

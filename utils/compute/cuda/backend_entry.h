@@ -9,8 +9,11 @@
 // must be built from the same source by the same compiler, as one Bazel build does.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "utils/compute/runtime/device.h"
 #include "utils/compute/runtime/kernel.h"
 
@@ -25,6 +28,7 @@ struct CudaGpus {
 struct CudaBackend {
   CudaGpus (*visible_gpus)() = nullptr;  // initializes the driver
   DeviceFactory make_device;
+  absl::StatusOr<std::unique_ptr<CommunicatorGroup>> (*make_nccl_group)(absl::Span<Device* const> devices) = nullptr;
 };
 
 // Adds all kernels of kind "cuda" to `kernels`; needs no driver.

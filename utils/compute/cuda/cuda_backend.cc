@@ -42,7 +42,7 @@ absl::StatusOr<CudaBackend> LoadLibrary() {
   void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::NotFoundError(absl::StrCat("cannot load ", path, ": ", dlerror(),
-                                            "; name the folders of cuDNN and cuBLAS in LD_LIBRARY_PATH"));
+                                            "; name the folders of cuDNN, cuBLAS and NCCL in LD_LIBRARY_PATH"));
   }
   auto* const register_backend = reinterpret_cast<RegisterCudaBackendFunction*>(dlsym(library, kRegisterCudaBackend));
   if (register_backend == nullptr) {
@@ -79,5 +79,10 @@ absl::Status LoadCudaBackend() {
 }
 
 absl::Status LoadCudaKernels() { return Library().status(); }
+
+absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices) {
+  RETURN_IF_ERROR(LoadCudaBackend());
+  return Library()->make_nccl_group(devices);
+}
 
 }  // namespace official::compute

@@ -8,6 +8,7 @@ namespace official::compute {
 
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterBatchNormCuda(KernelRegistry& kernels);
+void RegisterCollectiveCuda(KernelRegistry& kernels);
 void RegisterConvCuda(KernelRegistry& kernels);
 void RegisterConvPoolCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
@@ -17,6 +18,7 @@ void RegisterPoolingCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterBatchNormCuda(kernels);
+  RegisterCollectiveCuda(kernels);
   RegisterConvCuda(kernels);
   RegisterConvPoolCuda(kernels);
   RegisterElementwiseCuda(kernels);

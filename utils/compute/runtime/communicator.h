@@ -1,5 +1,5 @@
-// Communicator: how a device sums tensors with the other devices of a group that trains together. Made by
-// utils/distribute and lent to the device, whose AllReduce kernels use it.
+// Communicator: how a device sums tensors with the other devices of a group that trains together. Lent to the device,
+// whose AllReduce kernels use it, by utils/distribute, which owns the group.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,19 @@ class Communicator {
   virtual absl::Status Start(absl::Span<const Buffer> pack) = 0;
   // Returns when all packs that this device gave hold the sums. An error of another device ends the wait: Cancelled.
   virtual absl::Status Finish() = 0;
+};
+
+class CommunicatorGroup {
+ public:
+  virtual ~CommunicatorGroup() = default;
+
+  // Used by the thread of device `rank` only.
+  virtual Communicator& communicator(int rank) = 0;
+  // Ends all waits, now and later, with Cancelled: a device has failed.
+  virtual void Abort() = 0;
+  // After Abort, when no device is in a step: forgets what was started. FailedPrecondition if the group cannot be used
+  // again, nor the programs that use it.
+  virtual absl::Status Reset() = 0;
 };
 
 }  // namespace official::compute

@@ -1,0 +1,36 @@
+// The communicators of GPUs of one process: sums in place by NCCL, on a stream of each device beside that of its
+// kernels. Events join the two, so that all of it can be recorded into a CUDA graph.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/runtime/communicator.h"
+#include "utils/compute/runtime/device.h"
+
+namespace official::compute {
+
+class NcclGroup : public CommunicatorGroup {
+ public:
+  // See MakeNcclGroup in cuda_backend.h.
+  static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices);
+  ~NcclGroup() override;
+
+  Communicator& communicator(int rank) override;
+  void Abort() override;
+  absl::Status Reset() override;
+
+ private:
+  class Member;
+
+  NcclGroup();
+  absl::Status Init(absl::Span<Device* const> devices);
+
+  std::vector<std::unique_ptr<Member>> members_;
+  std::atomic<bool> aborted_ = false;
+};
+
+}  // namespace official::compute
