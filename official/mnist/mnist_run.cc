@@ -10,6 +10,7 @@
 #include "official/mnist/mnist_export.h"
 #include "official/mnist/mnist_predict.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cuda/cuda_backend.h"
 #include "utils/data/batch.h"
 #include "utils/data/synthetic.h"
 #include "utils/distribute/strategy.h"
@@ -20,6 +21,7 @@
 #include "utils/logs/output_style.h"
 #include "utils/logs/progress.h"
 #include "utils/misc/distribution_utils.h"
+#include "utils/misc/gpu_count.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/stop_signals.h"
 #include "utils/misc/version.h"
@@ -122,10 +124,22 @@ train::Resume ResumeFromFlag(const std::string& flag) {
   return flag == "must" ? train::Resume::kMust : train::Resume::kAuto;
 }
 
-absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const MnistConfig& config, int num_replicas,
+// The GPUs that this process sees, if the CUDA backend can use them. Where no driver is loaded nothing else is.
+misc::VisibleGpus UsableGpus() {
+  misc::VisibleGpus gpus = misc::CountVisibleGpus();
+  if (gpus.count == 0) return gpus;
+  const absl::Status status = compute::LoadCudaBackend();
+  if (status.ok()) return gpus;
+  LOG(WARNING) << gpus.count << " GPUs are there but cannot be used: " << status.message();
+  return {.count = 0, .why_none = std::string(status.message())};
+}
+
+absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const MnistConfig& config,
+                                                                absl::string_view device_kind, int num_replicas,
                                                                 const std::string& dataset, bool write_model_dir) {
   ASSIGN_OR_RETURN(auto strategy,
-                   distribute::Strategy::Create({.num_replicas = num_replicas,
+                   distribute::Strategy::Create({.device_kind = std::string(device_kind),
+                                                 .num_replicas = num_replicas,
                                                  .num_threads = config.performance.intra_op_parallelism_threads,
                                                  .all_reduce_alg = config.performance.all_reduce_alg}));
   return train::Estimator::Create(MnistModel(config.model),
@@ -207,17 +221,16 @@ absl::Status TrainAndEvaluate(const MnistConfig& config, const Input& input, tra
 
 absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
   const flags::BaseConfig& base = config.base;
-  // The CUDA backend is not part of this build, so no GPU can be used whatever the machine has.
-  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(base.num_gpus, [] {
-                     return misc::VisibleGpus{.count = 0, .why_none = "this build has no CUDA backend"};
-                   }));
+  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(base.num_gpus, UsableGpus));
   RETURN_IF_ERROR(misc::CheckDtype(config.performance.dtype, num_gpus));
+  const absl::string_view device_kind = num_gpus > 0 ? "cuda" : "cpu";
   const int num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
   ASSIGN_OR_RETURN(const int replica_batch,
                    misc::PerDeviceBatchSize(base.batch_size, num_replicas, num_gpus > 0 ? "GPUs" : "CPU devices"));
 
   if (!config.predict.empty()) {
-    ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, /*num_replicas=*/1, "", /*write_model_dir=*/false));
+    ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, device_kind, /*num_replicas=*/1, "",
+                                                         /*write_model_dir=*/false));
     return PredictFiles(*estimator, config.predict, base.output == "json", results);
   }
   ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(base.model_dir));
@@ -228,7 +241,8 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     }
   }
   ASSIGN_OR_RETURN(const Input input, LoadInput(config));
-  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, num_replicas, input.name, /*write_model_dir=*/true));
+  ASSIGN_OR_RETURN(const auto estimator,
+                   MakeEstimator(config, device_kind, num_replicas, input.name, /*write_model_dir=*/true));
   RETURN_IF_ERROR(estimator->CheckBatchFits(MnistSpec(), base.batch_size));
 
   LOG(INFO) << "device " << estimator->strategy().Description() << ", strategy " << estimator->strategy().name()

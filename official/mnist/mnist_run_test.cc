@@ -155,9 +155,10 @@ TEST_CASE("Bad input is one clear error") {
     CHECK(!files::Exists(config.base.model_dir + "/metric.log"));
   }
   SECTION("more GPUs than there are") {
-    config.base.num_gpus = 4;
+    config.base.num_gpus = 1000;
     const absl::Status status = RunStatus(config);
     CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Contains("--num_gpus=1000: this machine"));
     CHECK(!files::Exists(config.base.model_dir));
   }
   SECTION("float16 on the CPU") {

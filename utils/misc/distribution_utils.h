@@ -23,7 +23,7 @@ absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<
 // calls them.
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
 
-// InvalidArgument for a compute type that the devices lack: float16 is for GPUs only.
+// InvalidArgument for a compute type that the devices lack: float16, which even GPUs have no kernels for as yet.
 absl::Status CheckDtype(compute::DType dtype, int num_gpus);
 
 }  // namespace official::misc
