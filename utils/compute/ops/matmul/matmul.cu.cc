@@ -23,6 +23,7 @@ namespace {
 
 constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;  // what NVIDIA recommends for compute capability 9.0
 constexpr uint32_t kAlignment = 64;                     // of every buffer
+constexpr uintptr_t kWorkspaceAlignment = 256;          // what cuBLASLt wants
 constexpr int kMaxCandidates = 16;
 
 // One matrix multiplication as cuBLASLt knows it.
@@ -39,8 +40,10 @@ class Plan {
   }
 
   absl::Status Init(CudaDevice& device, const MatMulGeometry& g, DType dtype, bool has_bias, bool relu);
-  size_t workspace_bytes() const { return workspace_bytes_; }
-  absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* workspace);
+  int64_t scratch_bytes() const {
+    return workspace_bytes_ == 0 ? 0 : static_cast<int64_t>(workspace_bytes_ + kWorkspaceAlignment);
+  }
+  absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch);
 
  private:
   template <typename T>
@@ -124,8 +127,10 @@ absl::Status Plan::ChooseAlgorithm() {
                                                num_candidates, " tried)"));
 }
 
-absl::Status Plan::Run(const void* a, const void* b, const void* bias, void* y, void* workspace) {
+absl::Status Plan::Run(const void* a, const void* b, const void* bias, void* y, void* scratch) {
   if (bias != nullptr) RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+  void* const workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch) + kWorkspaceAlignment - 1) /
+                                                  kWorkspaceAlignment * kWorkspaceAlignment);
   const float one = 1, zero = 0;
   return CudaStatus(cublasLtMatmul(handle_, matmul_, &one, b, b_, a, a_, &zero, y, y_, y, y_, &algorithm_, workspace,
                                    workspace_bytes_, stream_),
@@ -153,7 +158,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                                                     spec.input(1).ToString(), ": ", status.message()));
   }
   Kernel kernel;
-  kernel.scratch_bytes = static_cast<int64_t>(plan->workspace_bytes());
+  kernel.scratch_bytes = plan->scratch_bytes();
   kernel.run = [plan, has_bias](const KernelArgs& args) {
     return plan->Run(args.inputs[0], args.inputs[1], has_bias ? args.inputs[2] : nullptr, args.outputs[0],
                      args.scratch);
