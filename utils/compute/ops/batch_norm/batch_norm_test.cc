@@ -153,11 +153,13 @@ TEST_CASE("Blocked images give the same") {
 }
 
 TEST_CASE("TensorFlow's moving averages of arange(24)") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  INFO(kind);
   // One training step of batch normalization with momentum 0.997 from moving mean 0 and variance 1 in TensorFlow 1.10.
   std::vector<float> numbers(24);
   std::iota(numbers.begin(), numbers.end(), 0.0f);
-  const std::vector<Tensor> y = testing::RunOnCpu(
-      {Tensor::Of<float>({2, 2, 2, 3}, numbers), Tensor::Of<float>({3}, {1, 1, 1}), Tensor(DType::kFloat32, {3})},
+  const std::vector<Tensor> y = testing::RunOn(
+      kind, {Tensor::Of<float>({2, 2, 2, 3}, numbers), Tensor::Of<float>({3}, {1, 1, 1}), Tensor(DType::kFloat32, {3})},
       [](absl::Span<const Value> in) {
         const BatchNormResult norm = FusedBatchNorm(in[0], in[1], in[2], 1e-5);
         return std::vector<Value>{norm.mean, norm.variance};
@@ -170,6 +172,8 @@ TEST_CASE("TensorFlow's moving averages of arange(24)") {
 }
 
 TEST_CASE("A large mean does not drown the variance") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  INFO(kind);
   const int64_t n = 5000;
   Tensor x = testing::RandomTensor({n, 4}, 7);
   double exact = 0;
@@ -177,16 +181,18 @@ TEST_CASE("A large mean does not drown the variance") {
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += x.data<float>()[i * 4] / static_cast<double>(n);
   for (int64_t i = 0; i < n; ++i) exact += std::pow(x.data<float>()[i * 4] - mean, 2) / static_cast<double>(n - 1);
-  const std::vector<Tensor> y = testing::RunOnCpu(
-      {x, Tensor::Of<float>({4}, {1, 1, 1, 1}), Tensor(DType::kFloat32, {4})}, [](absl::Span<const Value> in) {
+  const std::vector<Tensor> y = testing::RunOn(
+      kind, {x, Tensor::Of<float>({4}, {1, 1, 1, 1}), Tensor(DType::kFloat32, {4})}, [](absl::Span<const Value> in) {
         return std::vector<Value>{FusedBatchNorm(in[0], in[1], in[2], kEpsilon).variance};
       });
   CHECK(y[0].data<float>()[0] == Approx(exact).epsilon(1e-5));
 }
 
 TEST_CASE("An empty batch has mean and variance zero") {
-  const std::vector<Tensor> y = testing::RunOnCpu(
-      {Tensor(DType::kFloat32, {0, 2, 2, 3}), Tensor::Of<float>({3}, {1, 1, 1}), Tensor(DType::kFloat32, {3})},
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  INFO(kind);
+  const std::vector<Tensor> y = testing::RunOn(
+      kind, {Tensor(DType::kFloat32, {0, 2, 2, 3}), Tensor::Of<float>({3}, {1, 1, 1}), Tensor(DType::kFloat32, {3})},
       [](absl::Span<const Value> in) {
         const BatchNormResult norm = FusedBatchNorm(in[0], in[1], in[2], kEpsilon);
         return std::vector<Value>{norm.mean, norm.variance};

@@ -18,14 +18,17 @@ const std::vector<Tensor> kInputs = {testing::RandomTensor({2, 6, 5, 3}, 1), tes
 std::vector<std::string> Fused(const Build& build) {
   std::vector<TensorType> types;
   for (const Tensor& t : kInputs) types.push_back(t.type());
-  const std::vector<Tensor> fused = testing::RunOnCpu(kInputs, build);
-  const std::vector<Tensor> plain = testing::RunOnCpu(kInputs, build, {.fuse = false});
-  for (size_t i = 0; i < fused.size(); ++i) {
-    const Doubles a = testing::ToDoubles(fused[i]), b = testing::ToDoubles(plain[i]);
-    REQUIRE(a.size() == b.size());
-    double largest = 0;
-    for (size_t j = 0; j < a.size(); ++j) largest = std::max(largest, std::abs(a[j] - b[j]));
-    CHECK(largest < 1e-5);
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    const std::vector<Tensor> fused = testing::RunOn(kind, kInputs, build);
+    const std::vector<Tensor> plain = testing::RunOn(kind, kInputs, build, {.fuse = false});
+    for (size_t i = 0; i < fused.size(); ++i) {
+      INFO(kind << ", output " << i);
+      const Doubles a = testing::ToDoubles(fused[i]), b = testing::ToDoubles(plain[i]);
+      REQUIRE(a.size() == b.size());
+      double largest = 0;
+      for (size_t j = 0; j < a.size(); ++j) largest = std::max(largest, std::abs(a[j] - b[j]));
+      CHECK(largest < 1e-5);
+    }
   }
   return testing::CompiledOps(types, build);
 }

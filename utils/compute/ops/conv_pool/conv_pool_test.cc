@@ -174,11 +174,13 @@ double Difference(const Doubles& got, const Doubles& want) {
 
 // The ops of the compiled program, whose results must be those of the program without fusion.
 Ops Fused(const std::vector<Tensor>& inputs, const Build& build) {
-  const std::vector<Tensor> fused = testing::RunOnCpu(inputs, build);
-  const std::vector<Tensor> plain = testing::RunOnCpu(inputs, build, {.fuse = false});
-  for (size_t i = 0; i < fused.size(); ++i) {
-    INFO("output " << i);
-    CHECK(Difference(testing::ToDoubles(fused[i]), testing::ToDoubles(plain[i])) < 1e-5);
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    const std::vector<Tensor> fused = testing::RunOn(kind, inputs, build);
+    const std::vector<Tensor> plain = testing::RunOn(kind, inputs, build, {.fuse = false});
+    for (size_t i = 0; i < fused.size(); ++i) {
+      INFO(kind << ", output " << i);
+      CHECK(Difference(testing::ToDoubles(fused[i]), testing::ToDoubles(plain[i])) < 1e-5);
+    }
   }
   return testing::CompiledOps(TypesOf(inputs), build);
 }
@@ -376,10 +378,12 @@ TEST_CASE("What is not finite is not lost with the zeros that are left out") {
 }
 
 TEST_CASE("Results do not depend on the order in which threads finish") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  INFO(kind);
   const std::vector<Tensor> inputs = LayerInputs({7, 8, 8, 16, 32, 5});
   const auto run = [&] {
-    return testing::ToDoubles(
-        testing::RunOnCpu(inputs, [](auto in) { return GradientsOf(Layer(in[0], in[1], in[2]), in[3], {in[1]}); })[0]);
+    return testing::ToDoubles(testing::RunOn(
+        kind, inputs, [](auto in) { return GradientsOf(Layer(in[0], in[1], in[2]), in[3], {in[1]}); })[0]);
   };
   const Doubles first = run();
   for (int i = 0; i < 10; ++i) CHECK(run() == first);

@@ -119,15 +119,20 @@ TEST_CASE("Bias and ReLU become part of the product") {
   };
   CHECK(testing::CompiledOps({inputs[0].type(), inputs[1].type(), inputs[2].type()}, build) ==
         std::vector<std::string>{"FusedMatMul"});
-  const Doubles fused = testing::ToDoubles(testing::RunOnCpu(inputs, build)[0]);
-  const Doubles plain = testing::ToDoubles(testing::RunOnCpu(inputs, build, {.fuse = false})[0]);
-  for (size_t i = 0; i < fused.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    INFO(kind);
+    const Doubles fused = testing::ToDoubles(testing::RunOn(kind, inputs, build)[0]);
+    const Doubles plain = testing::ToDoubles(testing::RunOn(kind, inputs, build, {.fuse = false})[0]);
+    for (size_t i = 0; i < fused.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
+  }
 }
 
 TEST_CASE("A product over nothing is zero") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  INFO(kind);
   const std::vector<Tensor> y =
-      testing::RunOnCpu({Tensor(DType::kFloat32, {2, 0}), Tensor(DType::kFloat32, {0, 3})},
-                        [](absl::Span<const Value> in) { return std::vector<Value>{MatMul(in[0], in[1])}; });
+      testing::RunOn(kind, {Tensor(DType::kFloat32, {2, 0}), Tensor(DType::kFloat32, {0, 3})},
+                     [](absl::Span<const Value> in) { return std::vector<Value>{MatMul(in[0], in[1])}; });
   CHECK(testing::ToDoubles(y[0]) == Doubles(6, 0.0));
 }
 

@@ -149,13 +149,15 @@ TEST_CASE("Many images and channels are split over threads without a seam") {
 }
 
 TEST_CASE("The first of equal maxima takes the gradient, as in TensorFlow") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  INFO(kind);
   const auto build = [](absl::Span<const Value> in) {
     const Value pooled = MaxPool(in[0]);
     const std::vector<Value> dy = {in[1], Value()};
     return pooled.node()->op().gradient(*pooled.node(), dy);
   };
   const Tensor zeros(DType::kFloat32, {1, 2, 2, 1}), five = Tensor::Of<float>({1, 1, 1, 1}, {5});
-  const std::vector<Tensor> y = testing::RunOnCpu({zeros, five}, build);
+  const std::vector<Tensor> y = testing::RunOn(kind, {zeros, five}, build);
   CHECK(testing::ToDoubles(y[0]) == Doubles{5, 0, 0, 0});
 }
 
@@ -172,8 +174,11 @@ TEST_CASE("The ReLU in front of a pool takes its gradient on the pooled images")
     CHECK(ops.back() == "MaxPoolGrad");
     CHECK(std::find(ops.begin(), ops.end(), "MaxPool") != ops.end());
     // Nothing is rounded otherwise.
-    CHECK(testing::ToDoubles(testing::RunOnCpu({x}, build)[0]) ==
-          testing::ToDoubles(testing::RunOnCpu({x}, build, {.fuse = false})[0]));
+    for (const std::string& kind : testing::KindsUnderTest()) {
+      INFO(kind);
+      CHECK(testing::ToDoubles(testing::RunOn(kind, {x}, build)[0]) ==
+            testing::ToDoubles(testing::RunOn(kind, {x}, build, {.fuse = false})[0]));
+    }
   }
   // Another y than the one that was pooled: nothing may move.
   const std::vector<std::string> ops =
