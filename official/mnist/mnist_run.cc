@@ -221,7 +221,9 @@ absl::Status TrainAndEvaluate(const MnistConfig& config, const Input& input, tra
 
 absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
   const flags::BaseConfig& base = config.base;
-  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(base.num_gpus, UsableGpus));
+  // Several CPU devices are a wish for the CPU.
+  const std::optional<int> wanted_gpus = config.performance.num_cpu_devices > 1 ? 0 : base.num_gpus;
+  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(wanted_gpus, UsableGpus));
   RETURN_IF_ERROR(misc::CheckDtype(config.performance.dtype, num_gpus));
   const absl::string_view device_kind = num_gpus > 0 ? "cuda" : "cpu";
   const int num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;

@@ -177,10 +177,11 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   constexpr int64_t kSmall = 4096;
   const int64_t available = AvailableMemory();
   if (batch_size <= kSmall || available < 0) return absl::OkStatus();
-  // The arena of a program grows with the batch; two small programs tell by how much. Variables do not.
-  int64_t bytes[2];
+  // The arena of a program grows with the batch; two small programs tell by how much. Variables do not. A device with
+  // memory of its own says itself when that is too small.
+  int64_t bytes[2] = {0, 0};
   const int64_t sizes[2] = {16, 32};
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 2 && strategy_->device(0).uses_host_memory(); ++i) {
     ASSIGN_OR_RETURN(const BuiltModel built, BuildModel(model_, Mode::kTrain, config_.dtype, spec, sizes[i], 1));
     compute::VariableStore scratch(strategy_->device(0));
     RETURN_IF_ERROR(scratch.Create(*built.graph, 0));

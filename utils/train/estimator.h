@@ -68,8 +68,8 @@ class Estimator {
   const std::string& origin() const { return origin_; }
   const distribute::Strategy& strategy() const { return *strategy_; }
 
-  // InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory than the
-  // machine has. Allocates nothing of that size.
+  // InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more of the host's
+  // memory than there is. Allocates nothing of that size.
   absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
 
   // Trains on batches from position() on, until the source ends or global_step() reaches max_steps. Saves a checkpoint
