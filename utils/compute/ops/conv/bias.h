@@ -1,4 +1,4 @@
-// What belongs to a convolution's bias, on CUDA.
+// Biases, one number per channel, on CUDA.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -321,8 +321,8 @@ absl::StatusOr<int64_t> CudnnConv::Plan::ChooseEngine(const Descriptor& graph) {
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode));
     for (Descriptor& config : configs) {
-      ASSIGN_OR_RETURN(const bool exact, IsExact(config, dtype));
-      if (!exact) continue;
+      const absl::StatusOr<bool> exact = IsExact(config, dtype);
+      if (!exact.ok() || !*exact) continue;
       ASSIGN_OR_RETURN(Descriptor candidate, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
       RETURN_IF_ERROR(candidate.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
       RETURN_IF_ERROR(candidate.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));

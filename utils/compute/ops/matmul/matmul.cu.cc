@@ -13,6 +13,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
+#include "utils/compute/ops/conv/bias.h"
 #include "utils/compute/ops/matmul/geometry.h"
 
 namespace official::compute {
@@ -109,8 +110,11 @@ absl::Status Plan::ChooseAlgorithm() {
                                             sizeof(kReduction)));
   cublasLtMatmulHeuristicResult_t candidates[kMaxCandidates] = {};
   int num_candidates = 0;
-  CALL(cublasLtMatmulAlgoGetHeuristic(handle_, matmul_, b_, a_, y_, y_, preference, kMaxCandidates, candidates,
-                                      &num_candidates));
+  const cublasStatus_t found = cublasLtMatmulAlgoGetHeuristic(handle_, matmul_, b_, a_, y_, y_, preference,
+                                                              kMaxCandidates, candidates, &num_candidates);
+  if (found != CUBLAS_STATUS_NOT_SUPPORTED) {
+    RETURN_IF_ERROR(CudaStatus(found, "cublasLtMatmulAlgoGetHeuristic"));
+  }
   for (int i = 0; i < num_candidates; ++i) {
     cublasLtMatmulHeuristicResult_t checked = {};
     if (candidates[i].state != CUBLAS_STATUS_SUCCESS ||
@@ -151,17 +155,26 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
       return CudaStatus(cudaMemsetAsync(args.outputs[0], 0, output_bytes, stream), "cudaMemsetAsync");
     }};
   }
-  const auto plan = std::make_shared<Plan>();
+  auto plan = std::make_shared<Plan>();
   const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
-  if (const absl::Status status = plan->Init(device, g, spec.input(0).dtype, has_bias, relu); !status.ok()) {
+  const DType dtype = spec.input(0).dtype;
+  absl::Status status = plan->Init(device, g, dtype, has_bias, relu);
+  // cuBLASLt may be unable to add the bias to a product that it can compute.
+  const bool adds_bias_later = has_bias && absl::IsUnimplemented(status);
+  if (adds_bias_later) {
+    plan = std::make_shared<Plan>();
+    status = plan->Init(device, g, dtype, /*has_bias=*/false, /*relu=*/false);
+  }
+  if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(spec.node.op().name, " of ", spec.input(0).ToString(), " and ",
                                                     spec.input(1).ToString(), ": ", status.message()));
   }
   Kernel kernel;
   kernel.scratch_bytes = plan->scratch_bytes();
-  kernel.run = [plan, has_bias](const KernelArgs& args) {
-    return plan->Run(args.inputs[0], args.inputs[1], has_bias ? args.inputs[2] : nullptr, args.outputs[0],
-                     args.scratch);
+  kernel.run = [=, type = spec.output(0), stream = device.stream()](const KernelArgs& args) -> absl::Status {
+    RETURN_IF_ERROR(plan->Run(args.inputs[0], args.inputs[1], has_bias && !adds_bias_later ? args.inputs[2] : nullptr,
+                              args.outputs[0], args.scratch));
+    return adds_bias_later ? AddBias(stream, type, args.inputs[2], relu, args.outputs[0]) : absl::OkStatus();
   };
   return kernel;
 }
