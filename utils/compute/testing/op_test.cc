@@ -258,17 +258,23 @@ void CheckGradients(const OpCase& test) {
   }
 }
 
-std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
-                             const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
-                             const CompileOptions& options) {
+std::vector<Tensor> RunOn(absl::string_view device_kind, const std::vector<Tensor>& inputs,
+                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
+                          const CompileOptions& options) {
   Graph graph;
   GraphRoots roots;
   for (size_t i = 0; i < inputs.size(); ++i) roots.feeds.push_back(AddInput(graph, inputs[i], i));
   roots.fetches = build(roots.feeds);
   INFO(graph.status());
   REQUIRE(graph.status().ok());
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(device_kind).value();
   return RunGraph(graph, roots, inputs, *device, options, {.others = "run"});
+}
+
+std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
+                             const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
+                             const CompileOptions& options) {
+  return RunOn("cpu", inputs, build, options);
 }
 
 std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,

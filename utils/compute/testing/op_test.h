@@ -43,7 +43,11 @@ void CheckForward(const OpCase& test);
 // reference. Choose inputs at which the function is smooth within 1e-4.
 void CheckGradients(const OpCase& test);
 
-// Runs `build` on the inputs on the CPU and returns the results.
+// Runs `build` on the inputs on a device of this kind and returns the results.
+std::vector<Tensor> RunOn(absl::string_view device_kind, const std::vector<Tensor>& inputs,
+                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
+                          const CompileOptions& options = {});
+// On the CPU.
 std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
                              const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
                              const CompileOptions& options = {});
