@@ -7,11 +7,15 @@
 namespace official::compute {
 
 // In utils/compute/ops/<family>/<family>.cu.cc:
+void RegisterArrayCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
+void RegisterGatherCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
+  RegisterArrayCuda(kernels);
   RegisterElementwiseCuda(kernels);
+  RegisterGatherCuda(kernels);
   RegisterOptimizerCuda(kernels);
 }
 
