@@ -11,12 +11,14 @@ void RegisterArrayCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
+void RegisterReductionCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterArrayCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterGatherCuda(kernels);
   RegisterOptimizerCuda(kernels);
+  RegisterReductionCuda(kernels);
 }
 
 }  // namespace official::compute
