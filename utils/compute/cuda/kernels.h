@@ -10,15 +10,19 @@ namespace official::compute {
 void RegisterArrayCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
+void RegisterLayerNormCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 void RegisterReductionCuda(KernelRegistry& kernels);
+void RegisterSoftmaxCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterArrayCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterGatherCuda(kernels);
+  RegisterLayerNormCuda(kernels);
   RegisterOptimizerCuda(kernels);
   RegisterReductionCuda(kernels);
+  RegisterSoftmaxCuda(kernels);
 }
 
 }  // namespace official::compute
