@@ -8,6 +8,7 @@ namespace official::compute {
 
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterArrayCuda(KernelRegistry& kernels);
+void RegisterDropoutCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
 void RegisterLayerNormCuda(KernelRegistry& kernels);
@@ -17,6 +18,7 @@ void RegisterSoftmaxCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterArrayCuda(kernels);
+  RegisterDropoutCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterGatherCuda(kernels);
   RegisterLayerNormCuda(kernels);
