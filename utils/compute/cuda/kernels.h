@@ -15,6 +15,7 @@ void RegisterLayerNormCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 void RegisterReductionCuda(KernelRegistry& kernels);
 void RegisterSoftmaxCuda(KernelRegistry& kernels);
+void RegisterTopKCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterArrayCuda(kernels);
@@ -25,6 +26,7 @@ inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterOptimizerCuda(kernels);
   RegisterReductionCuda(kernels);
   RegisterSoftmaxCuda(kernels);
+  RegisterTopKCuda(kernels);
 }
 
 }  // namespace official::compute
