@@ -8,6 +8,7 @@ namespace official::compute {
 
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterArrayCuda(KernelRegistry& kernels);
+void RegisterCheckNumericsCuda(KernelRegistry& kernels);
 void RegisterDropoutCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
@@ -19,6 +20,7 @@ void RegisterTopKCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterArrayCuda(kernels);
+  RegisterCheckNumericsCuda(kernels);
   RegisterDropoutCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterGatherCuda(kernels);
