@@ -10,8 +10,8 @@ namespace official::compute {
 
 using Philox4 = std::array<uint32_t, 4>;
 
-// Four random words for (key, counter). Usable in host and (later) device code: no state, no library.
-inline Philox4 Philox(uint64_t key, Philox4 counter) {
+// Four random words for (key, counter). constexpr, so that CUDA code can call it.
+constexpr Philox4 Philox(uint64_t key, Philox4 counter) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * counter[0];
@@ -25,13 +25,13 @@ inline Philox4 Philox(uint64_t key, Philox4 counter) {
 }
 
 // A draw of stream `stream` at position `index` under `seed`.
-inline Philox4 Philox(uint64_t seed, uint64_t stream, uint64_t index) {
+constexpr Philox4 Philox(uint64_t seed, uint64_t stream, uint64_t index) {
   return Philox(seed, {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
                        static_cast<uint32_t>(stream >> 32)});
 }
 
 // A float in [0, 1): the upper 24 bits of `word`.
-inline float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+constexpr float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 // An integer in [0, n) from 64 random bits (multiply and shift; bias below n / 2^64).
 inline uint64_t UniformInt(uint64_t bits, uint64_t n) {

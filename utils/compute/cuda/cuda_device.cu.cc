@@ -126,14 +126,15 @@ absl::Status CudaDevice::ReadDataError() {
   const unsigned long long report = *host_data_error_;
   if (report == kNoDataError) return absl::OkStatus();
   CALL(cudaMemsetAsync(data_error_, 0xff, sizeof(*data_error_), stream_));
-  return absl::InvalidArgumentError(data_error_messages_[report >> 32](static_cast<int32_t>(report)));
+  return data_errors_[report >> 32](static_cast<int32_t>(report));
 }
 
-DataError CudaDevice::AddDataError(const Node& node, std::function<std::string(int32_t)> message) {
-  data_error_messages_.push_back([name = node.name(), message = std::move(message)](int32_t value) {
-    return absl::StrCat(name, ": ", message(value));
+DataError CudaDevice::AddDataError(const Node& node, std::function<std::string(int32_t)> message,
+                                   absl::StatusCode code) {
+  data_errors_.push_back([name = node.name(), message = std::move(message), code](int32_t value) {
+    return absl::Status(code, absl::StrCat(name, ": ", message(value)));
   });
-  return {data_error_, static_cast<uint32_t>(data_error_messages_.size() - 1)};
+  return {data_error_, static_cast<uint32_t>(data_errors_.size() - 1)};
 }
 
 absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::Record(absl::FunctionRef<absl::Status()> run) {

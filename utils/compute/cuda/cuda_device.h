@@ -31,7 +31,7 @@ class CudaDevice : public Device {
   bool uses_host_memory() const override { return false; }
   // Returns when `host` has been read; the copy itself may still be under way.
   absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override;
-  // Waits; an error of the work before comes out here too, InvalidArgument if the data were at fault.
+  // Waits; an error of the work before comes out here too, that of AddDataError if the data were at fault.
   absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override;
   void MakeCurrent() override;
   absl::Status Synchronize() override;
@@ -43,9 +43,10 @@ class CudaDevice : public Device {
   absl::StatusOr<cudnnHandle_t> cudnn();
   absl::StatusOr<cublasLtHandle_t> cublas_lt();
 
-  // For a kernel that `node` is computed by: what it may report, and the message for a reported value. Of several
-  // reports the one of the kernel made first is kept.
-  DataError AddDataError(const Node& node, std::function<std::string(int32_t value)> message);
+  // For a kernel that `node` is computed by: what it may report, and the error's message and code for a reported value.
+  // Of several reports the one of the kernel made first is kept.
+  DataError AddDataError(const Node& node, std::function<std::string(int32_t value)> message,
+                         absl::StatusCode code = absl::StatusCode::kInvalidArgument);
   // For HasDataError.
   const unsigned long long* data_error_word() const { return data_error_; }
 
@@ -70,9 +71,9 @@ class CudaDevice : public Device {
   cublasLtHandle_t cublas_lt_ = nullptr;
   Staging staging_[kNumStaging];
   int next_staging_ = 0;
-  unsigned long long* data_error_ = nullptr;       // device memory
-  unsigned long long* host_data_error_ = nullptr;  // pinned: a copy of it
-  std::vector<std::function<std::string(int32_t)>> data_error_messages_;
+  unsigned long long* data_error_ = nullptr;                       // device memory
+  unsigned long long* host_data_error_ = nullptr;                  // pinned: a copy of it
+  std::vector<std::function<absl::Status(int32_t)>> data_errors_;  // by DataError::id
 };
 
 // The device of a kernel of kind "cuda".

@@ -7,24 +7,40 @@
 namespace official::compute {
 
 // In utils/compute/ops/<family>/<family>.cu.cc:
+void RegisterArrayCuda(KernelRegistry& kernels);
 void RegisterBatchNormCuda(KernelRegistry& kernels);
+void RegisterCheckNumericsCuda(KernelRegistry& kernels);
 void RegisterCollectiveCuda(KernelRegistry& kernels);
 void RegisterConvCuda(KernelRegistry& kernels);
 void RegisterConvPoolCuda(KernelRegistry& kernels);
+void RegisterDropoutCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
+void RegisterGatherCuda(KernelRegistry& kernels);
+void RegisterLayerNormCuda(KernelRegistry& kernels);
 void RegisterMatMulCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 void RegisterPoolingCuda(KernelRegistry& kernels);
+void RegisterReductionCuda(KernelRegistry& kernels);
+void RegisterSoftmaxCuda(KernelRegistry& kernels);
+void RegisterTopKCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
+  RegisterArrayCuda(kernels);
   RegisterBatchNormCuda(kernels);
+  RegisterCheckNumericsCuda(kernels);
   RegisterCollectiveCuda(kernels);
   RegisterConvCuda(kernels);
   RegisterConvPoolCuda(kernels);
+  RegisterDropoutCuda(kernels);
   RegisterElementwiseCuda(kernels);
+  RegisterGatherCuda(kernels);
+  RegisterLayerNormCuda(kernels);
   RegisterMatMulCuda(kernels);
   RegisterOptimizerCuda(kernels);
   RegisterPoolingCuda(kernels);
+  RegisterReductionCuda(kernels);
+  RegisterSoftmaxCuda(kernels);
+  RegisterTopKCuda(kernels);
 }
 
 }  // namespace official::compute

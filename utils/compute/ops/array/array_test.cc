@@ -13,7 +13,7 @@ namespace {
 using testing::Doubles;
 using testing::OpCase;
 using testing::RandomTensor;
-using testing::RunOnCpu;
+using testing::RunOn;
 
 // 0, 1, 2, ...
 Tensor Numbered(Shape shape, DType dtype = DType::kFloat32) {
@@ -44,8 +44,9 @@ OpCase MoveCase(const char* op, const Shape& input, int64_t outputs, std::functi
 }
 
 TEST_CASE("Reshape, ExpandDims and Squeeze keep the elements") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Numbered({2, 3, 1});
-  const std::vector<Tensor> y = RunOnCpu({x}, [](absl::Span<const Value> in) {
+  const std::vector<Tensor> y = RunOn(kind, {x}, [](absl::Span<const Value> in) {
     return std::vector<Value>{Reshape(in[0], {3, -1}), ExpandDims(in[0], -1), ExpandDims(in[0], 1),
                               Squeeze(in[0], -1),      Reshape(in[0], {6}),   Gradients(Reshape(in[0], {6}), in)[0]};
   });
@@ -88,6 +89,7 @@ TEST_CASE("Transpose, values and gradients") {
       {{2, 3, 4, 5}, {0, 2, 3, 1}},
       {{2, 3, 4, 5}, {3, 1, 2, 0}},
       {{2, 3, 4, 5}, {2, 0, 3, 1}},
+      {{2, 9, 2, 17}, {0, 3, 2, 1}},
       {{0, 3}, {1, 0}},
   }));
   const int rank = test.shape.rank();
@@ -109,9 +111,10 @@ TEST_CASE("Transpose, values and gradients") {
 }
 
 TEST_CASE("Transpose of every element size, in several blocks") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const DType dtype = GENERATE(DType::kUInt8, DType::kBFloat16, DType::kInt32, DType::kInt64);
   const Tensor x = testing::RandomInts({3, 70, 45}, 4, 200).CastTo(dtype);
-  const Tensor y = RunOnCpu({x}, [](absl::Span<const Value> in) {
+  const Tensor y = RunOn(kind, {x}, [](absl::Span<const Value> in) {
     return std::vector<Value>{Transpose(in[0], {0, 2, 1})};
   })[0];
   const Doubles from = testing::ToDoubles(x), to = testing::ToDoubles(y);
@@ -205,8 +208,9 @@ TEST_CASE("Concat refuses inputs that do not fit") {
 }
 
 TEST_CASE("Stack and Unstack are inverse") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Numbered({2, 3});
-  const std::vector<Tensor> y = RunOnCpu({x}, [](absl::Span<const Value> in) {
+  const std::vector<Tensor> y = RunOn(kind, {x}, [](absl::Span<const Value> in) {
     const std::vector<Value> columns = Unstack(in[0], 1);
     return std::vector<Value>{columns[2], Stack(columns, 1), Stack(columns, 0)};
   });
@@ -223,6 +227,7 @@ TEST_CASE("Stack and Unstack are inverse") {
 
 // An array of 4-byte elements is one of bytes with a dimension of size 4 more.
 TEST_CASE("Elements of every type move as their bytes do") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt32,
                                DType::kInt64, DType::kUInt8, DType::kBool);
   const int64_t size = SizeOf(dtype);
@@ -239,7 +244,7 @@ TEST_CASE("Elements of every type move as their bytes do") {
                               Slice(in[0], with({1, 1}, {0}), with({2, 3}, {size})),
                               Pad(in[0], with({1, 0, 0, 2}, {0, 0})), Concat({in[0], in[0]}, 1), Gather(in[0], rows)};
   };
-  const std::vector<Tensor> got = RunOnCpu({elements}, moves), want = RunOnCpu({bytes}, moves);
+  const std::vector<Tensor> got = RunOn(kind, {elements}, moves), want = RunOn(kind, {bytes}, moves);
   for (size_t i = 0; i < got.size(); ++i) {
     INFO(DTypeName(dtype) << ", move " << i);
     REQUIRE(got[i].num_bytes() == want[i].num_bytes());
@@ -248,8 +253,9 @@ TEST_CASE("Elements of every type move as their bytes do") {
 }
 
 TEST_CASE("ZerosLike") {
-  const Tensor y = RunOnCpu({Numbered({2, 3}, DType::kInt64)},
-                            [](absl::Span<const Value> in) { return std::vector<Value>{ZerosLike(in[0])}; })[0];
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = RunOn(kind, {Numbered({2, 3}, DType::kInt64)},
+                         [](absl::Span<const Value> in) { return std::vector<Value>{ZerosLike(in[0])}; })[0];
   CHECK(y.type() == TensorType{DType::kInt64, {2, 3}});
   CHECK(testing::ToDoubles(y) == Doubles(6, 0));
 }

@@ -7,7 +7,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
-#include "utils/compute/ops/array/all_types.h"
+#include "utils/compute/ops/array/moves.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {

@@ -13,7 +13,7 @@ using testing::Doubles;
 using testing::OpCase;
 using testing::RandomInts;
 using testing::RandomTensor;
-using testing::RunOnCpu;
+using testing::RunOn;
 
 TEST_CASE("Gather, values and gradients") {
   const int64_t width = GENERATE(1, 5, 64);
@@ -34,11 +34,12 @@ TEST_CASE("Gather, values and gradients") {
 }
 
 TEST_CASE("Gather of scalars, of integers and of nothing") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const std::vector<Tensor> y =
-      RunOnCpu({Tensor::Of<int64_t>({3}, {10, 20, 30}), Tensor::Of<int32_t>({}, {2}), Tensor(DType::kInt32, {0})},
-               [](absl::Span<const Value> in) {
-                 return std::vector<Value>{Gather(in[0], in[1]), Gather(in[0], in[2])};
-               });
+      RunOn(kind, {Tensor::Of<int64_t>({3}, {10, 20, 30}), Tensor::Of<int32_t>({}, {2}), Tensor(DType::kInt32, {0})},
+            [](absl::Span<const Value> in) {
+              return std::vector<Value>{Gather(in[0], in[1]), Gather(in[0], in[2])};
+            });
   CHECK(y[0].scalar<int64_t>() == 30);
   CHECK(y[1].shape() == Shape{0});
 }
@@ -69,9 +70,10 @@ TEST_CASE("IndexedSlices, values and gradients") {
 
 // 1 + 1/256 is lost in bfloat16; a sum kept in bfloat16 would stay at 1.
 TEST_CASE("IndexedSlices sums bfloat16 rows in float") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor rows =
       Tensor::Of<float>({5, 1}, {1, 1.0f / 256, 1.0f / 256, 1.0f / 256, 1.0f / 256}).CastTo(DType::kBFloat16);
-  const Tensor y = RunOnCpu({Tensor(DType::kInt32, {5}), rows}, [](absl::Span<const Value> in) {
+  const Tensor y = RunOn(kind, {Tensor(DType::kInt32, {5}), rows}, [](absl::Span<const Value> in) {
     return std::vector<Value>{IndexedSlices(in[0], in[1], {2, 1})};
   })[0];
   CHECK(testing::ToDoubles(y) == Doubles{1 + 1.0 / 64, 0});
@@ -92,6 +94,7 @@ TEST_CASE("IndexedSlices does not depend on the number of threads") {
 }
 
 TEST_CASE("The gradients of several lookups in one table are one IndexedSlices") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   Graph graph;
   const Value table = graph.Input("table", {DType::kFloat32, {4, 2}});
   const Value a = graph.Constant(Tensor::Of<int32_t>({2}, {1, 1})),
@@ -100,28 +103,32 @@ TEST_CASE("The gradients of several lookups in one table are one IndexedSlices")
   const Value gradient = Gradients(both, {table})[0];
   CHECK(gradient.node()->Is("IndexedSlices"));
   CHECK(gradient.node()->input(0).shape() == Shape{4});
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   const Tensor dense = Evaluate(graph, {{table}, {gradient}, {}}, {RandomTensor({4, 2}, 1)}, *device).value()[0];
   CHECK(testing::ToDoubles(dense) == Doubles{0, 0, 3, 3, 0, 0, 1, 1});
 }
 
-absl::Status RunStatus(const std::vector<Tensor>& inputs, const std::function<Value(absl::Span<const Value>)>& build) {
+absl::Status RunStatus(const std::string& kind, const std::vector<Tensor>& inputs,
+                       const std::function<Value(absl::Span<const Value>)>& build) {
   Graph graph;
   GraphRoots roots;
   for (const Tensor& t : inputs) roots.feeds.push_back(graph.Input("x", t.type()));
   roots.fetches = {build(roots.feeds)};
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   return Evaluate(graph, roots, inputs, *device).status();
 }
 
 TEST_CASE("An index outside the table is an error that names it") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const int32_t bad = GENERATE(-1, 5, 70000);
   const Tensor table(DType::kFloat32, {5, 2}), indices = Tensor::Of<int32_t>({3}, {0, bad, 4});
-  const std::string text = "index " + std::to_string(bad) + " at position 1 is outside [0, 5)";
-  const absl::Status gather = RunStatus({table, indices}, [](auto in) { return Gather(in[0], in[1]); });
+  // Only the CPU knows the position.
+  const std::string text =
+      "index " + std::to_string(bad) + (kind == "cpu" ? " at position 1" : "") + " is outside [0, 5)";
+  const absl::Status gather = RunStatus(kind, {table, indices}, [](auto in) { return Gather(in[0], in[1]); });
   CHECK(absl::IsInvalidArgument(gather));
   CHECK(gather.message() == "Gather: " + text);
-  const absl::Status slices = RunStatus({indices, Tensor(DType::kFloat32, {3, 2})}, [](auto in) {
+  const absl::Status slices = RunStatus(kind, {indices, Tensor(DType::kFloat32, {3, 2})}, [](auto in) {
     return IndexedSlices(in[0], in[1], {5, 2});
   });
   CHECK(slices.message() == "IndexedSlices: " + text);
@@ -129,14 +136,14 @@ TEST_CASE("An index outside the table is an error that names it") {
 
 // As TensorFlow 2.15 gives.
 TEST_CASE("OneHot") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
-  const Tensor y = RunOnCpu({Tensor::Of<int32_t>({2, 2}, {0, 5, -1, 2})},
-                            [&](absl::Span<const Value> in) { return std::vector<Value>{OneHot(in[0], 3, dtype)}; })[0];
+  const Tensor y = RunOn(kind, {Tensor::Of<int32_t>({2, 2}, {0, 5, -1, 2})},
+                         [&](absl::Span<const Value> in) { return std::vector<Value>{OneHot(in[0], 3, dtype)}; })[0];
   CHECK(y.type() == TensorType{dtype, {2, 2, 3}});
   CHECK(testing::ToDoubles(y) == Doubles{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1});
-  const Tensor wide = RunOnCpu({Tensor::Of<int64_t>({2}, {1, int64_t{1} << 32})}, [&](absl::Span<const Value> in) {
-    return std::vector<Value>{OneHot(in[0], 2, dtype)};
-  })[0];
+  const Tensor wide = RunOn(kind, {Tensor::Of<int64_t>({2}, {1, int64_t{1} << 32})},
+                            [&](absl::Span<const Value> in) { return std::vector<Value>{OneHot(in[0], 2, dtype)}; })[0];
   CHECK(testing::ToDoubles(wide) == Doubles{0, 1, 0, 0});
 }
 

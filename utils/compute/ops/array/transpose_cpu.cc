@@ -1,12 +1,12 @@
-// CPU kernel of Transpose. Dimensions that stay neighbours are merged. What is left is copied in runs if the innermost
-// dimension stays innermost, else in square blocks, so that both sides use whole cache lines.
+// CPU kernel of Transpose: copies runs if the innermost dimension stays innermost, else square blocks, so that both
+// sides use whole cache lines.
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/ops/array/all_types.h"
+#include "utils/compute/ops/array/moves.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -15,39 +15,11 @@ namespace {
 constexpr int64_t kBlock = 32;
 constexpr int64_t kGrainBytes = 65536;
 
-struct Dim {
-  int64_t size;
-  int64_t from, to;  // strides in elements
-};
-
-// The dimensions of the output, outermost first, without those of size 1; at least one.
-std::vector<Dim> MergedDims(const Shape& input, const std::vector<int64_t>& perm) {
-  std::vector<Dim> dims;
-  for (const int64_t p : perm) {
-    const int d = static_cast<int>(p);
-    const Dim dim{input.dim(d), input.Product(d + 1, input.rank()), 0};
-    if (dim.size == 1) continue;
-    if (!dims.empty() && dims.back().from == dim.size * dim.from) {
-      dims.back().size *= dim.size;
-      dims.back().from = dim.from;
-    } else {
-      dims.push_back(dim);
-    }
-  }
-  if (dims.empty()) dims.push_back({1, 1, 1});
-  int64_t stride = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    dims[i].to = stride;
-    stride *= dims[i].size;
-  }
-  return dims;
-}
-
 // Elements by which the copy number `index` over `dims` starts behind the first one.
 struct Offsets {
   int64_t from = 0, to = 0;
 };
-Offsets OffsetsOf(const std::vector<Dim>& dims, int64_t index) {
+Offsets OffsetsOf(const std::vector<MoveDim>& dims, int64_t index) {
   Offsets offsets;
   for (size_t i = dims.size(); i-- > 0;) {
     offsets.from += index % dims[i].size * dims[i].from;
@@ -57,15 +29,15 @@ Offsets OffsetsOf(const std::vector<Dim>& dims, int64_t index) {
   return offsets;
 }
 
-int64_t CountOf(const std::vector<Dim>& dims) {
+int64_t CountOf(const std::vector<MoveDim>& dims) {
   int64_t count = 1;
-  for (const Dim& d : dims) count *= d.size;
+  for (const MoveDim& d : dims) count *= d.size;
   return count;
 }
 
 // The innermost dimension stays innermost.
 template <typename T>
-void CopyRuns(const T* from, T* to, const std::vector<Dim>& outer, int64_t run) {
+void CopyRuns(const T* from, T* to, const std::vector<MoveDim>& outer, int64_t run) {
   const int64_t run_bytes = run * static_cast<int64_t>(sizeof(T));
   ParallelFor(CountOf(outer), std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, run_bytes)),
               [&](int64_t begin, int64_t end) {
@@ -78,7 +50,7 @@ void CopyRuns(const T* from, T* to, const std::vector<Dim>& outer, int64_t run) 
 
 // `row` is innermost in the input, `column` in the output.
 template <typename T>
-void CopyBlocks(const T* from, T* to, const std::vector<Dim>& outer, const Dim& row, const Dim& column) {
+void CopyBlocks(const T* from, T* to, const std::vector<MoveDim>& outer, const MoveDim& row, const MoveDim& column) {
   const int64_t row_blocks = (row.size + kBlock - 1) / kBlock, column_blocks = (column.size + kBlock - 1) / kBlock;
   constexpr int64_t kBlockBytes = kBlock * kBlock * static_cast<int64_t>(sizeof(T));
   ParallelFor(CountOf(outer) * row_blocks * column_blocks, kGrainBytes / kBlockBytes, [&](int64_t begin, int64_t end) {
@@ -97,8 +69,8 @@ void CopyBlocks(const T* from, T* to, const std::vector<Dim>& outer, const Dim& 
 }
 
 template <typename T>
-Kernel MakeTyped(std::vector<Dim> dims) {
-  const Dim column = dims.back();
+Kernel MakeTyped(std::vector<MoveDim> dims) {
+  const MoveDim column = dims.back();
   dims.pop_back();
   if (column.from == 1) {
     return {[dims, column](const KernelArgs& args) {
@@ -106,8 +78,8 @@ Kernel MakeTyped(std::vector<Dim> dims) {
       return absl::OkStatus();
     }};
   }
-  const auto innermost = std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return d.from == 1; });
-  const Dim row = *innermost;
+  const auto innermost = std::find_if(dims.begin(), dims.end(), [](const MoveDim& d) { return d.from == 1; });
+  const MoveDim row = *innermost;
   dims.erase(innermost);
   return {[dims, row, column](const KernelArgs& args) {
     CopyBlocks(args.input<T>(0), args.output<T>(0), dims, row, column);
@@ -119,7 +91,7 @@ absl::StatusOr<Kernel> MakeTranspose(const KernelSpec& spec) {
   if (spec.input(0).shape.num_elements() == 0) {
     return Kernel{[](const KernelArgs&) { return absl::OkStatus(); }};
   }
-  const std::vector<Dim> dims = MergedDims(spec.input(0).shape, spec.attrs().GetInts("perm"));
+  const std::vector<MoveDim> dims = TransposeDims(spec.node);
   switch (SizeOf(spec.input(0).dtype)) {
     case 1:
       return MakeTyped<uint8_t>(dims);

@@ -15,9 +15,11 @@ Tensor State(int64_t seed, int64_t step, int64_t first_example) {
   return Tensor::Of<int64_t>({3}, {seed, step, first_example});
 }
 
-Tensor Drop(const Tensor& x, const Tensor& state, double rate = 0.4, const char* name = "dropout") {
-  return testing::RunOnCpu(
-      {x, state}, [&](absl::Span<const Value> in) { return std::vector<Value>{Dropout(in[0], rate, in[1], name)}; })[0];
+Tensor Drop(const std::string& kind, const Tensor& x, const Tensor& state, double rate = 0.4,
+            const char* name = "dropout") {
+  return testing::RunOn(kind, {x, state}, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{Dropout(in[0], rate, in[1], name)};
+  })[0];
 }
 
 Tensor OnesTensor(Shape shape) {
@@ -29,7 +31,8 @@ Tensor OnesTensor(Shape shape) {
 std::vector<float> Values(const Tensor& t) { return {t.flat<float>().begin(), t.flat<float>().end()}; }
 
 TEST_CASE("Dropout keeps a share of 1 - rate and scales it by 1 / (1 - rate)") {
-  const std::vector<float> y = Values(Drop(OnesTensor({100, 1024}), State(1, 0, 0)));
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const std::vector<float> y = Values(Drop(kind, OnesTensor({100, 1024}), State(1, 0, 0)));
   const auto kept = std::count_if(y.begin(), y.end(), [](float v) { return v != 0; });
   CHECK(kept / 102400.0 == Approx(0.6).margin(0.006));  // four standard deviations
   CHECK(std::all_of(y.begin(), y.end(), [](float v) { return v == 0 || v == Approx(1 / 0.6); }));
@@ -38,8 +41,9 @@ TEST_CASE("Dropout keeps a share of 1 - rate and scales it by 1 / (1 - rate)") {
 // Element i of example e is number n = e * 77 + i; it is kept if word n % 4 of Philox draw n / 4 is at least 0.4 *
 // 2^32.
 TEST_CASE("The mask is Philox's") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const int64_t first_example = int64_t{3} << 32;  // an epoch or more later: the draw's number has more than 32 bits
-  const std::vector<float> y = Values(Drop(OnesTensor({5, 77}), State(42, 9, first_example)));
+  const std::vector<float> y = Values(Drop(kind, OnesTensor({5, 77}), State(42, 9, first_example)));
   const auto stream = static_cast<uint32_t>(StreamOf("dropout", 7));
   for (int64_t i = 0; i < 5 * 77; ++i) {
     const uint64_t n = static_cast<uint64_t>(first_example * 77 + i);
@@ -49,19 +53,21 @@ TEST_CASE("The mask is Philox's") {
 }
 
 TEST_CASE("The mask depends on seed, step and name") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = OnesTensor({4, 33});
-  const std::vector<float> y = Values(Drop(x, State(1, 0, 0)));
-  CHECK(y == Values(Drop(x, State(1, 0, 0))));
-  CHECK(y != Values(Drop(x, State(2, 0, 0))));
-  CHECK(y != Values(Drop(x, State(1, 1, 0))));
-  CHECK(y != Values(Drop(x, State(1, 0, 0), 0.4, "other")));
+  const std::vector<float> y = Values(Drop(kind, x, State(1, 0, 0)));
+  CHECK(y == Values(Drop(kind, x, State(1, 0, 0))));
+  CHECK(y != Values(Drop(kind, x, State(2, 0, 0))));
+  CHECK(y != Values(Drop(kind, x, State(1, 1, 0))));
+  CHECK(y != Values(Drop(kind, x, State(1, 0, 0), 0.4, "other")));
 }
 
 TEST_CASE("Two half batches draw what the whole batch draws") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor whole = OnesTensor({6, 77});
-  const std::vector<float> y = Values(Drop(whole, State(5, 9, 0)));
-  std::vector<float> halves = Values(Drop(OnesTensor({2, 77}), State(5, 9, 0)));
-  const std::vector<float> rest = Values(Drop(OnesTensor({4, 77}), State(5, 9, 2)));
+  const std::vector<float> y = Values(Drop(kind, whole, State(5, 9, 0)));
+  std::vector<float> halves = Values(Drop(kind, OnesTensor({2, 77}), State(5, 9, 0)));
+  const std::vector<float> rest = Values(Drop(kind, OnesTensor({4, 77}), State(5, 9, 2)));
   halves.insert(halves.end(), rest.begin(), rest.end());
   CHECK(y == halves);
 }
@@ -69,16 +75,16 @@ TEST_CASE("Two half batches draw what the whole batch draws") {
 TEST_CASE("The mask is the same for any number of threads") {
   const Tensor x = OnesTensor({100, 1024});
   const int threads = NumThreads();
-  const std::vector<float> y = Values(Drop(x, State(1, 0, 0)));
+  const std::vector<float> y = Values(Drop("cpu", x, State(1, 0, 0)));
   SetNumThreads(1);
-  CHECK(y == Values(Drop(x, State(1, 0, 0))));
+  CHECK(y == Values(Drop("cpu", x, State(1, 0, 0))));
   SetNumThreads(threads);
 }
 
 // The mask, seen on an input of ones, is the factor of every input and every gradient, in all types.
 TEST_CASE("Dropout, values and gradients") {
   const Tensor state = State(3, 4, 7);
-  const std::vector<float> mask = Values(Drop(OnesTensor({3, 5, 20}), state));
+  const std::vector<float> mask = Values(Drop("cpu", OnesTensor({3, 5, 20}), state));
   const testing::OpCase test{
       .op = "Dropout",
       .inputs = {testing::RandomTensor({3, 5, 20}, 1, -2, 2)},
@@ -98,12 +104,13 @@ TEST_CASE("Dropout, values and gradients") {
 }
 
 TEST_CASE("The gradient has the mask of the forward pass") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {3, 50}});
   const Value state = RandomState(graph);
   const Value y = Dropout(x, 0.4, state, "dropout");
   const Value dx = Gradients(y, {x})[0];
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   const std::vector<Tensor> out =
       Evaluate(graph, {{x, state}, {y, dx}, {}}, {OnesTensor({3, 50}), State(3, 4, 0)}, *device).value();
   CHECK(Values(out[0]) == Values(out[1]));

@@ -5,7 +5,7 @@
 
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
-#include "utils/compute/ops/rows/rows.h"
+#include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {

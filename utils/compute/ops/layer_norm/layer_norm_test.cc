@@ -50,34 +50,41 @@ TEST_CASE("LayerNorm, values and gradients") {
   CheckLayerNorm({5, GENERATE(3, 16, 67)}, 1e-6);
   CheckLayerNorm({2, 3, 40}, 1e-3);
   CheckLayerNorm({8}, 1e-6);
-  CheckLayerNorm({100, 24}, 1e-6);  // more than one chunk of rows
 }
 
-Tensor Normalize(const Tensor& x) {
+TEST_CASE("LayerNorm of many rows and of long ones, values and gradients") {
+  // More than one chunk of rows; a row for more than a warp, with and without wide loads.
+  CheckLayerNorm(GENERATE(Shape{100, 24}, Shape{140, 12}, Shape{1030}, Shape{1, 1040}), 1e-6);
+}
+
+Tensor Normalize(const std::string& kind, const Tensor& x) {
   const int64_t n = x.shape().dim(-1);
   const Tensor ones = Tensor(DType::kFloat32, {n});
   std::fill_n(ones.data<float>(), n, 1.0f);
-  return testing::RunOnCpu({x, ones, Tensor(DType::kFloat32, {n})}, [](absl::Span<const Value> in) {
+  return testing::RunOn(kind, {x, ones, Tensor(DType::kFloat32, {n})}, [](absl::Span<const Value> in) {
     return std::vector<Value>{LayerNorm(in[0], in[1], in[2])};
   })[0];
 }
 
 // Seen in the official transformer's LayerNormalization under TensorFlow 1.10.
 TEST_CASE("LayerNorm equals TensorFlow's") {
-  const Tensor y = Normalize(Tensor::Of<float>({1, 4}, {1, 2, 3, 4}));
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = Normalize(kind, Tensor::Of<float>({1, 4}, {1, 2, 3, 4}));
   const float want[] = {-1.3416404f, -0.4472134f, 0.4472134f, 1.3416404f};
   for (int i = 0; i < 4; ++i) CHECK(y.data<float>()[i] == Approx(want[i]).epsilon(1e-6));
 }
 
 // 4096 + {1, 2, 3, 4} is exact in float; its mean of squares has no digits left for the variance.
 TEST_CASE("A row far from 0 keeps its digits") {
-  const Tensor y = Normalize(Tensor::Of<float>({1, 4}, {4097, 4098, 4099, 4100}));
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = Normalize(kind, Tensor::Of<float>({1, 4}, {4097, 4098, 4099, 4100}));
   CHECK(y.data<float>()[0] == Approx(-1.3416404f).epsilon(1e-6));
   CHECK(y.data<float>()[3] == Approx(1.3416404f).epsilon(1e-6));
 }
 
 TEST_CASE("A row of equal numbers becomes beta") {
-  const Tensor y = Normalize(Tensor::Of<float>({2, 1}, {3, -7}));
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = Normalize(kind, Tensor::Of<float>({2, 1}, {3, -7}));
   CHECK(y.data<float>()[0] == 0);
   CHECK(y.data<float>()[1] == 0);
 }

@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cub/device/device_radix_sort.cuh>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
+#include "utils/compute/cuda/sorted_indices.h"
 
 namespace official::compute {
 namespace {
@@ -133,15 +132,6 @@ absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
   }};
 }
 
-// Reports rows outside the table, and numbers the positions for the sort.
-__global__ void CheckRows(const int32_t* indices, int32_t count, int32_t num_rows, int32_t* positions,
-                          DataError error) {
-  const int32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i >= count) return;
-  positions[i] = i;
-  if (indices[i] < 0 || indices[i] >= num_rows) error.Report(indices[i]);
-}
-
 struct LazyAdamTensors {
   const float* scalars[AdamRule::kScalars];
   float *variable, *m, *v;
@@ -169,40 +159,21 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   const auto num_rows = static_cast<int32_t>(spec.input(3).shape.dim(0));
   const int64_t row = spec.input(3).shape.num_elements() / std::max<int32_t>(1, num_rows);
   CudaDevice& device = CudaDeviceOf(spec);
-  const DataError error = device.AddDataError(
-      spec.node, [num_rows](int32_t value) { return absl::StrCat("row ", value, " is outside [0, ", num_rows, ")"); });
-  // Scratch: positions, sorted indices, sorted positions, and what the sort needs.
-  const int64_t list_bytes = (count * int64_t{sizeof(int32_t)} + 255) / 256 * 256;
-  size_t sort_bytes = 0;
-  const auto sort = [count, stream = device.stream()](void* scratch, size_t& bytes, const int32_t* indices,
-                                                      int32_t* sorted, const int32_t* positions, int32_t* order) {
-    return CudaStatus(
-        cub::DeviceRadixSort::SortPairs(scratch, bytes, indices, sorted, positions, order, count, 0, 32, stream),
-        "cub::DeviceRadixSort::SortPairs");
-  };
-  RETURN_IF_ERROR(sort(nullptr, sort_bytes, nullptr, nullptr, nullptr, nullptr));
+  ASSIGN_OR_RETURN(const SortedIndices sort, SortedIndices::Make(device, spec.node, "row", count, num_rows));
   Kernel kernel;
-  kernel.scratch_bytes = 3 * list_bytes + static_cast<int64_t>(sort_bytes);
-  kernel.run = [=, params = AdamRule::Params(spec.attrs()),
-                stream = device.stream()](const KernelArgs& args) -> absl::Status {
+  kernel.scratch_bytes = sort.scratch_bytes();
+  kernel.run = [=, params = AdamRule::Params(spec.attrs()), stream = device.stream(),
+                error = device.data_error_word()](const KernelArgs& args) -> absl::Status {
     if (count == 0) return absl::OkStatus();
-    char* const scratch = static_cast<char*>(args.scratch);
-    auto* const positions = reinterpret_cast<int32_t*>(scratch);
-    auto* const sorted = reinterpret_cast<int32_t*>(scratch + list_bytes);
-    auto* const order = reinterpret_cast<int32_t*>(scratch + 2 * list_bytes);
-    CheckRows<<<(count + kThreads - 1) / kThreads, kThreads, 0, stream>>>(args.input<int32_t>(6), count, num_rows,
-                                                                          positions, error);
-    RETURN_IF_ERROR(LaunchStatus("CheckRows"));
-    size_t bytes = sort_bytes;
-    RETURN_IF_ERROR(sort(scratch + 3 * list_bytes, bytes, args.input<int32_t>(6), sorted, positions, order));
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(6), args.scratch));
     const LazyAdamTensors tensors{{args.input<float>(0), args.input<float>(1), args.input<float>(2)},
                                   args.variable<float>(3),
                                   args.variable<float>(4),
                                   args.variable<float>(5),
                                   args.input<float>(7)};
     constexpr int kWarps = kThreads / 32;
-    UpdateRows<<<(count + kWarps - 1) / kWarps, kThreads, 0, stream>>>(tensors, params, sorted, order, count, row,
-                                                                       error.word);
+    UpdateRows<<<(count + kWarps - 1) / kWarps, kThreads, 0, stream>>>(tensors, params, sorted.indices,
+                                                                       sorted.positions, count, row, error);
     return LaunchStatus("UpdateRows");
   };
   return kernel;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/ops/reduction/reduced_axes.h"
+#include "utils/compute/ops/reduction/passes.h"
 
 namespace official::compute {
 namespace {
@@ -88,30 +88,6 @@ std::vector<int64_t> AllAxes(Value x) {
 }
 
 }  // namespace
-
-std::vector<bool> ReducedAxes(const Node& node) {
-  const int rank = node.input(0).shape().rank();
-  if (node.Is("BiasAddGrad")) {
-    std::vector<bool> reduced(rank, true);
-    reduced.back() = false;
-    return reduced;
-  }
-  std::vector<bool> reduced(rank, false);
-  for (const int64_t axis : node.attrs().GetInts("axes")) reduced[axis < 0 ? axis + rank : axis] = true;
-  return reduced;
-}
-
-Shape ReducedShape(const Shape& shape, const std::vector<bool>& reduced, bool keep_dims) {
-  std::vector<int64_t> dims;
-  for (int i = 0; i < shape.rank(); ++i) {
-    if (!reduced[i]) {
-      dims.push_back(shape.dim(i));
-    } else if (keep_dims) {
-      dims.push_back(1);
-    }
-  }
-  return Shape(dims);
-}
 
 Value Sum(Value x) { return Sum(x, AllAxes(x)); }
 Value Mean(Value x) { return Mean(x, AllAxes(x)); }

@@ -12,7 +12,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/elementwise/math.h"
-#include "utils/compute/ops/reduction/reduced_axes.h"
+#include "utils/compute/ops/reduction/passes.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -81,11 +81,7 @@ inline double ReduceShortRow(const T* x, int64_t n) {
   return result;
 }
 
-// Reduces the middle of x [outer, rows, inner].
-struct Pass {
-  int64_t outer, rows, inner;
-  double divisor = 1;  // of the result
-
+struct Pass : ReductionPass {
   bool has_short_rows() const { return inner == 1 && rows <= kShortRow; }
   // A task takes so many rows and columns.
   int64_t task_width() const { return std::clamp<int64_t>(inner, 1, kMaxWidth); }
@@ -160,43 +156,12 @@ void RunPass(const Pass& pass, const T* x, Out* y, double* partials) {
   });
 }
 
-// The passes that reduce the given axes, the last axes first.
-std::vector<Pass> PassesFor(const Shape& shape, const std::vector<bool>& reduced, bool mean) {
-  struct Group {
-    int64_t size;
-    bool reduced;
-  };
-  std::vector<Group> groups;
-  double reduced_elements = 1;
-  for (int i = 0; i < shape.rank(); ++i) {
-    if (reduced[i]) reduced_elements *= static_cast<double>(shape.dim(i));
-    if (!groups.empty() && groups.back().reduced == reduced[i]) {
-      groups.back().size *= shape.dim(i);
-    } else if (shape.dim(i) != 1) {
-      groups.push_back({shape.dim(i), reduced[i]});
-    }
-  }
-  std::vector<Pass> passes;
-  int64_t inner = 1;
-  for (size_t g = groups.size(); g-- > 0;) {
-    if (!groups[g].reduced) {
-      inner *= groups[g].size;
-      continue;
-    }
-    int64_t outer = 1;
-    for (size_t k = 0; k < g; ++k) outer *= groups[k].size;
-    passes.push_back({outer, groups[g].size, inner});
-  }
-  if (passes.empty()) passes.push_back({shape.num_elements(), 1, 1});  // axes of size 1 only
-  if (mean) passes.back().divisor = reduced_elements;
-  return passes;
-}
-
 int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 template <typename Op, typename T>
 Kernel MakeReduction(const KernelSpec& spec) {
-  std::vector<Pass> passes = PassesFor(spec.input(0).shape, ReducedAxes(spec.node), spec.node.Is("Mean"));
+  std::vector<Pass> passes;
+  for (const ReductionPass& pass : ReductionPasses(spec.node)) passes.push_back({pass});
   // Scratch: the partial results of one pass, then the results of the passes before the last, in float.
   int64_t partial_bytes = 0;
   for (const Pass& pass : passes) partial_bytes = std::max(partial_bytes, Aligned(pass.scratch_bytes()));

@@ -127,9 +127,10 @@ TEST_CASE("Values of large arrays") {
 }
 
 TEST_CASE("keep_dims and negative axes") {
-  const auto shape_of = [](std::vector<int64_t> axes, bool keep_dims) {
-    return testing::RunOnCpu(
-               {RandomTensor({2, 3, 4}, 1)},
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const auto shape_of = [&](std::vector<int64_t> axes, bool keep_dims) {
+    return testing::RunOn(
+               kind, {RandomTensor({2, 3, 4}, 1)},
                [&](absl::Span<const Value> in) { return std::vector<Value>{Sum(in[0], axes, keep_dims)}; })[0]
         .shape();
   };
@@ -140,13 +141,15 @@ TEST_CASE("keep_dims and negative axes") {
 }
 
 TEST_CASE("The mean of a million elements is exact to 1e-6") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = RandomTensor({1000003}, 8, 0, 1);
   const double want = MeanOf(testing::ToDoubles(x));
   const Tensor y =
-      testing::RunOnCpu({x}, [](absl::Span<const Value> in) { return std::vector<Value>{Mean(in[0])}; })[0];
+      testing::RunOn(kind, {x}, [](absl::Span<const Value> in) { return std::vector<Value>{Mean(in[0])}; })[0];
   CHECK(std::abs(y.scalar<float>() - want) < 1e-6 * want);
-  const Tensor column = testing::RunOnCpu(
-      {x.Reshaped({1000003, 1})}, [](absl::Span<const Value> in) { return std::vector<Value>{Mean(in[0], {0})}; })[0];
+  const Tensor column = testing::RunOn(kind, {x.Reshaped({1000003, 1})}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{Mean(in[0], {0})};
+  })[0];
   CHECK(std::abs(column.data<float>()[0] - want) < 1e-6 * want);
 }
 
@@ -178,37 +181,41 @@ TEST_CASE("BiasAddGrad sums over all but the last dimension") {
   testing::CheckForward(test);
 }
 
-std::vector<float> Reduced(Value (*reduce)(Value, std::vector<int64_t>, bool), const Tensor& x,
-                           std::vector<int64_t> axes) {
-  const Tensor y = testing::RunOnCpu(
-      {x}, [&](absl::Span<const Value> in) { return std::vector<Value>{reduce(in[0], axes, false)}; })[0];
+std::vector<float> ReducedOn(const std::string& kind, Value (*reduce)(Value, std::vector<int64_t>, bool),
+                             const Tensor& x, std::vector<int64_t> axes) {
+  const Tensor y = testing::RunOn(
+      kind, {x}, [&](absl::Span<const Value> in) { return std::vector<Value>{reduce(in[0], axes, false)}; })[0];
   return {y.data<float>(), y.data<float>() + y.num_elements()};
 }
 
 // All as TensorFlow 2.15 gives.
 TEST_CASE("No elements, NaN and infinity") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const auto reduced = [&](Value (*reduce)(Value, std::vector<int64_t>, bool), const Tensor& x,
+                           std::vector<int64_t> axes) { return ReducedOn(kind, reduce, x, std::move(axes)); };
   const Tensor empty(DType::kFloat32, {0});
-  CHECK(Reduced(Sum, empty, {0})[0] == 0);
-  CHECK(std::isnan(Reduced(Mean, empty, {0})[0]));
-  CHECK(Reduced(Max, empty, {0})[0] == -kInf);
-  CHECK(Reduced(Min, empty, {0})[0] == kInf);
-  CHECK(Reduced(Sum, Tensor(DType::kFloat32, {0, 3}), {0}) == std::vector<float>{0, 0, 0});
-  CHECK(Reduced(Sum, Tensor(DType::kFloat32, {0, 3}), {1}).empty());
+  CHECK(reduced(Sum, empty, {0})[0] == 0);
+  CHECK(std::isnan(reduced(Mean, empty, {0})[0]));
+  CHECK(reduced(Max, empty, {0})[0] == -kInf);
+  CHECK(reduced(Min, empty, {0})[0] == kInf);
+  CHECK(reduced(Sum, Tensor(DType::kFloat32, {0, 3}), {0}) == std::vector<float>{0, 0, 0});
+  CHECK(reduced(Sum, Tensor(DType::kFloat32, {0, 3}), {1}).empty());
   for (const int64_t at : {0, 1, 2}) {
     Tensor x = Tensor::Of<float>({3}, {1, 2, 3});
     x.data<float>()[at] = kNaN;
-    CHECK(std::isnan(Reduced(Max, x, {0})[0]));
-    CHECK(std::isnan(Reduced(Min, x, {0})[0]));
-    CHECK(std::isnan(Reduced(Max, x.Reshaped({3, 1}), {0})[0]));
+    CHECK(std::isnan(reduced(Max, x, {0})[0]));
+    CHECK(std::isnan(reduced(Min, x, {0})[0]));
+    CHECK(std::isnan(reduced(Max, x.Reshaped({3, 1}), {0})[0]));
   }
-  CHECK(Reduced(Max, Tensor::Of<float>({2}, {-kInf, -5}), {0})[0] == -5);
-  CHECK(Reduced(Sum, Tensor::Of<float>({2}, {kInf, -5}), {0})[0] == kInf);
+  CHECK(reduced(Max, Tensor::Of<float>({2}, {-kInf, -5}), {0})[0] == -5);
+  CHECK(reduced(Sum, Tensor::Of<float>({2}, {kInf, -5}), {0})[0] == kInf);
 }
 
 TEST_CASE("Ties share the gradient of Max") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Tensor::Of<float>({2, 3}, {1, 3, 3, 5, 2, 1});
   const Tensor dx =
-      testing::RunOnCpu({x}, [](absl::Span<const Value> in) { return Gradients(Max(in[0], {1}), {in[0]}); })[0];
+      testing::RunOn(kind, {x}, [](absl::Span<const Value> in) { return Gradients(Max(in[0], {1}), {in[0]}); })[0];
   CHECK(testing::ToDoubles(dx) == Doubles{0, 0.5, 0.5, 1, 0, 0});
 }
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/elementwise/math.h"
-#include "utils/compute/ops/rows/rows.h"
+#include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {

@@ -22,9 +22,8 @@ Doubles LogSoftmaxRows(const Doubles& x, int64_t n) {
   return y;
 }
 
-TEST_CASE("Softmax and LogSoftmax, values and gradients") {
-  const int64_t n = GENERATE(1, 3, 17, 64);
-  const Shape shape = GENERATE_COPY(Shape{n}, Shape{5, n}, Shape{2, 3, n});
+void CheckSoftmax(const Shape& shape) {
+  const int64_t n = shape.dim(-1);
   const Tensor x = testing::RandomTensor(shape, 3, -2, 2);
   const auto log_softmax = [n](const std::vector<Doubles>& in) {
     return std::vector<Doubles>{LogSoftmaxRows(in[0], n)};
@@ -45,12 +44,17 @@ TEST_CASE("Softmax and LogSoftmax, values and gradients") {
   }
 }
 
-TEST_CASE("Cross entropy with label smoothing, values and gradients") {
-  const int64_t n = GENERATE(2, 10, 33);
-  const float smoothing = GENERATE(0.0f, 0.1f);
-  const OpCase test{
+TEST_CASE("Softmax and LogSoftmax, values and gradients") {
+  const int64_t n = GENERATE(1, 3, 17, 64);
+  CheckSoftmax(GENERATE_COPY(Shape{n}, Shape{5, n}, Shape{2, 3, n}));
+}
+
+TEST_CASE("Softmax and LogSoftmax of long rows") { CheckSoftmax(GENERATE(Shape{1030}, Shape{1, 1040})); }
+
+OpCase CrossEntropyCase(int64_t rows, int64_t n, float smoothing) {
+  return {
       .op = "SparseSoftmaxCrossEntropy",
-      .inputs = {testing::RandomTensor({7, n}, 4, -3, 3), testing::RandomInts({7}, 5, static_cast<int>(n))},
+      .inputs = {testing::RandomTensor({rows, n}, 4, -3, 3), testing::RandomInts({rows}, 5, static_cast<int>(n))},
       .build =
           [=](absl::Span<const Value> in) {
             return std::vector<Value>{SparseSoftmaxCrossEntropy(in[0], in[1], smoothing)};
@@ -68,12 +72,22 @@ TEST_CASE("Cross entropy with label smoothing, values and gradients") {
             return std::vector<Doubles>{loss};
           },
   };
+}
+
+TEST_CASE("Cross entropy with label smoothing, values and gradients") {
+  const OpCase test = CrossEntropyCase(7, GENERATE(2, 10, 33), GENERATE(0.0f, 0.1f));
   testing::CheckForward(test);
   testing::CheckGradients(test);
 }
 
-Tensor CrossEntropy(const Tensor& logits, const Tensor& labels, float smoothing) {
-  return testing::RunOnCpu({logits, labels}, [&](absl::Span<const Value> in) {
+TEST_CASE("Cross entropy of long rows") {
+  const int64_t n = GENERATE(1030, 1040);
+  testing::CheckForward(CrossEntropyCase(3, n, 0.1f));
+  testing::CheckGradients(CrossEntropyCase(1, n, 0.1f));
+}
+
+Tensor CrossEntropy(const std::string& kind, const Tensor& logits, const Tensor& labels, float smoothing) {
+  return testing::RunOn(kind, {logits, labels}, [&](absl::Span<const Value> in) {
     return std::vector<Value>{SparseSoftmaxCrossEntropy(in[0], in[1], smoothing)};
   })[0];
 }
@@ -81,47 +95,52 @@ Tensor CrossEntropy(const Tensor& logits, const Tensor& labels, float smoothing)
 // Seen in the official transformer's padded_cross_entropy_loss under TensorFlow 1.10.1. It takes the targets 0.9 and
 // 0.1 / 3 for a smoothing of 0.1 and subtracts their entropy.
 TEST_CASE("Cross entropy equals TensorFlow's") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor logits = Tensor::Of<float>({2, 4}, {1, 2, 3, 0, 0, 0, 0, 0});
   const Tensor labels = Tensor::Of<int32_t>({2}, {2, 1});
-  const Tensor loss = CrossEntropy(logits, labels, 0);
+  const Tensor loss = CrossEntropy(kind, logits, labels, 0);
   CHECK(loss.data<float>()[0] == Approx(0.4401897).epsilon(1e-6));
   CHECK(loss.data<float>()[1] == Approx(1.3862944).epsilon(1e-6));
   const double entropy = -(0.9 * std::log(0.9) + 0.1 * std::log(0.1 / 3));
-  const Tensor smooth = CrossEntropy(logits, labels, 0.1f * 4 / 3);
+  const Tensor smooth = CrossEntropy(kind, logits, labels, 0.1f * 4 / 3);
   CHECK(smooth.data<float>()[0] - entropy == Approx(0.20524544).epsilon(2e-6));
   CHECK(smooth.data<float>()[1] - entropy == Approx(0.9513501).epsilon(1e-6));
 }
 
 TEST_CASE("Cross entropy takes logits of any rank and labels of both types") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor logits = testing::RandomTensor({2, 3, 5}, 1), labels = testing::RandomInts({2, 3}, 2, 5);
-  const Tensor flat = CrossEntropy(logits.Reshaped({6, 5}), labels.Reshaped({6}), 0);
-  const Tensor loss = CrossEntropy(logits, labels.CastTo(DType::kInt64), 0);
+  const Tensor flat = CrossEntropy(kind, logits.Reshaped({6, 5}), labels.Reshaped({6}), 0);
+  const Tensor loss = CrossEntropy(kind, logits, labels.CastTo(DType::kInt64), 0);
   CHECK(loss.type().ToString() == "float32[2,3]");
   for (int i = 0; i < 6; ++i) CHECK(loss.data<float>()[i] == flat.data<float>()[i]);
 }
 
 TEST_CASE("Large logits do not overflow") {
-  const Tensor y = testing::RunOnCpu({Tensor::Of<float>({1, 3}, {1e4f, 1e4f, -1e4f})},
-                                     [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; })[0];
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = testing::RunOn(kind, {Tensor::Of<float>({1, 3}, {1e4f, 1e4f, -1e4f})},
+                                  [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; })[0];
   CHECK(y.data<float>()[0] == Approx(0.5));
   CHECK(y.data<float>()[2] == 0);
 }
 
 // By hand; -1e9 is how attention masks padding, -infinity how beam search bans a token.
 TEST_CASE("Masked logits get probability 0, and a NaN stays in its row") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const float infinity = std::numeric_limits<float>::infinity();
-  const Tensor y = testing::RunOnCpu({Tensor::Of<float>({3, 3}, {-1e9f, 2, 2, 1, -infinity, 1, 0, NAN, 0})},
-                                     [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; })[0];
+  const Tensor y = testing::RunOn(kind, {Tensor::Of<float>({3, 3}, {-1e9f, 2, 2, 1, -infinity, 1, 0, NAN, 0})},
+                                  [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; })[0];
   const float want[] = {0, 0.5f, 0.5f, 0.5f, 0, 0.5f};
   for (int i = 0; i < 6; ++i) CHECK(y.data<float>()[i] == want[i]);
   for (int i = 6; i < 9; ++i) CHECK(std::isnan(y.data<float>()[i]));
 }
 
 TEST_CASE("A label outside the classes is an error that names it") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   Graph graph;
   const Value logits = graph.Input("logits", {DType::kFloat32, {2, 3}});
   const Value labels = graph.Input("labels", {DType::kInt32, {2}});
-  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
   const Value loss = SparseSoftmaxCrossEntropy(logits, labels);
   for (const int label : {3, -1}) {
     const absl::Status status =
@@ -130,7 +149,8 @@ TEST_CASE("A label outside the classes is an error that names it") {
             .status();
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()),
-               Catch::Contains("label " + std::to_string(label) + " of example 1 is outside [0, 3)"));
+               Catch::Contains("label " + std::to_string(label) + (kind == "cpu" ? " of example 1" : "") +
+                               " is outside [0, 3)"));  // only the CPU knows the example
   }
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "utils/compute/ops/top_k/order_key.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -12,10 +15,11 @@ namespace {
 using testing::Doubles;
 
 TEST_CASE("ArgMax takes the first maximum, of integers too") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Tensor::Of<float>({3, 4}, {1, 5, 5, 0, -1, -2, -1, -3, 2, 2, 2, 2});
   for (const Tensor& input : {x, x.CastTo(DType::kInt32)}) {
     const Tensor y =
-        testing::RunOnCpu({input}, [](absl::Span<const Value> in) { return std::vector<Value>{ArgMax(in[0])}; })[0];
+        testing::RunOn(kind, {input}, [](absl::Span<const Value> in) { return std::vector<Value>{ArgMax(in[0])}; })[0];
     CHECK(y.type().ToString() == "int64[3]");
     CHECK(y.data<int64_t>()[0] == 1);
     CHECK(y.data<int64_t>()[1] == 0);
@@ -24,7 +28,7 @@ TEST_CASE("ArgMax takes the first maximum, of integers too") {
 }
 
 TEST_CASE("ArgMax over the last dimension of any rank") {
-  const int n = GENERATE(1, 10, 300);
+  const int n = GENERATE(1, 10, 300, 3000);
   testing::CheckForward({
       .op = "ArgMax",
       .inputs = {testing::RandomTensor(GENERATE_COPY(Shape{n}, Shape{2, 3, n}), 8)},
@@ -42,7 +46,7 @@ TEST_CASE("ArgMax over the last dimension of any rank") {
 
 // Few distinct values, so that ties are common.
 TEST_CASE("TopK equals a stable sort") {
-  const int n = GENERATE(1, 5, 300);
+  const int n = GENERATE(1, 5, 300, 3000);
   const int k = GENERATE(1, 5, 40);
   if (k > n) return;
   Tensor x = testing::RandomInts({4, n}, 9, 20).CastTo(DType::kFloat32);
@@ -70,6 +74,24 @@ TEST_CASE("TopK equals a stable sort") {
             return std::vector<Doubles>{values, indices};
           },
   });
+}
+
+TEST_CASE("ArgMax passes NaN over unless it comes first") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = testing::RunOn(kind, {Tensor::Of<float>({3, 3}, {NAN, 5, 6, 1, NAN, 0, -INFINITY, -2, NAN})},
+                                  [](absl::Span<const Value> in) { return std::vector<Value>{ArgMax(in[0])}; })[0];
+  CHECK(testing::ToDoubles(y) == Doubles{0, 0, 1});
+}
+
+TEST_CASE("Keys order elements as TopK does") {
+  // From the first of the result to the last; equal elements by position.
+  const float ordered[] = {INFINITY, 3e38f, 1, 1e-45f, 0, -0.0f, 0, -1e-45f, -1, -3e38f, -INFINITY, NAN};
+  const int32_t integers[] = {std::numeric_limits<int32_t>::max(), 1, 0, 0, -1, std::numeric_limits<int32_t>::min()};
+  for (uint32_t i = 1; i < std::size(ordered); ++i) CHECK(OrderKey(ordered[i - 1], i - 1) > OrderKey(ordered[i], i));
+  for (uint32_t i = 1; i < std::size(integers); ++i) CHECK(OrderKey(integers[i - 1], i - 1) > OrderKey(integers[i], i));
+  CHECK(OrderKey(2.0f, 7) > OrderKey(1.0f, 3));
+  CHECK(OrderKey(NAN, 0xfffffffe) > 0);
+  CHECK(IndexOfKey(OrderKey(-5.0f, 12345)) == 12345);
 }
 
 TEST_CASE("A k that does not fit is refused") {

@@ -1,0 +1,163 @@
+// CUDA kernels of Gather, IndexedSlices and OneHot: a thread for each word or element of the result, so that each is
+// written once and by one thread.
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/kernels.h"
+#include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/sorted_indices.h"
+#include "utils/compute/ops/array/moves.h"
+
+namespace official::compute {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Rows at indices outside [0, num_rows) become zeros.
+template <typename Word, typename Index>
+__global__ void __launch_bounds__(kThreads) GatherWords(const Word* params, const int32_t* indices, Index words,
+                                                        Index row_words, int64_t num_rows, Word* y, DataError error) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= words) return;
+  const Index word = i % row_words;
+  const int32_t row = indices[i / row_words];
+  const bool found = row >= 0 && row < num_rows;
+  if (!found && word == 0) error.Report(row);
+  y[i] = found ? params[row * static_cast<int64_t>(row_words) + word] : Word{};
+}
+
+template <typename Word>
+Kernel MakeGatherOf(const KernelSpec& spec) {
+  const TensorType& params = spec.input(0);
+  const int64_t num_rows = params.shape.dim(0), num_bytes = spec.output(0).num_bytes();
+  const int64_t row_bytes = params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
+  const int64_t words = num_bytes / static_cast<int64_t>(sizeof(Word));
+  const int64_t row_words = row_bytes / static_cast<int64_t>(sizeof(Word));
+  CudaDevice& device = CudaDeviceOf(spec);
+  const DataError error = device.AddDataError(spec.node, [num_rows](int32_t value) {
+    return absl::StrCat("index ", value, " is outside [0, ", num_rows, ")");
+  });
+  return {[=, stream = device.stream()](const KernelArgs& args) {
+    if (words == 0) return absl::OkStatus();
+    WithIndexType(words, [&]<typename Index>(Index) {
+      GatherWords<Word, Index><<<NumBlocks(words, kThreads), kThreads, 0, stream>>>(
+          args.input<Word>(0), args.input<int32_t>(1), static_cast<Index>(words), static_cast<Index>(row_words),
+          num_rows, args.output<Word>(0), error);
+    });
+    return LaunchStatus("GatherWords");
+  }};
+}
+
+absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
+  const TensorType& params = spec.input(0);
+  const int64_t bits = 16 | params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
+  switch (bits & -bits) {  // the largest power of two up to 16 that divides the bytes of a row
+    case 1:
+      return MakeGatherOf<uint8_t>(spec);
+    case 2:
+      return MakeGatherOf<uint16_t>(spec);
+    case 4:
+      return MakeGatherOf<uint32_t>(spec);
+    case 8:
+      return MakeGatherOf<uint2>(spec);
+    default:
+      return MakeGatherOf<uint4>(spec);
+  }
+}
+
+// The first place of `sorted` that is not below `value`; `count` if there is none.
+__device__ int32_t LowerBound(const int32_t* sorted, int32_t count, int64_t value) {
+  int32_t low = 0, high = count;
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (sorted[middle] < value) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// y[v, c] = the sum of rows[position, c] over the positions of index v, in their order and in float.
+template <typename T, typename Index>
+__global__ void __launch_bounds__(kThreads)
+    SumRows(SortedIndices::Result sorted, int32_t count, const T* rows, Index elements, Index width, T* y) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= elements) return;
+  const int64_t v = i / width, c = i % width;
+  const int32_t begin = LowerBound(sorted.indices, count, v), end = LowerBound(sorted.indices, count, v + 1);
+  float sum = 0;
+#pragma unroll 4
+  for (int32_t k = begin; k < end; ++k) {
+    sum += static_cast<float>(rows[sorted.positions[k] * static_cast<int64_t>(width) + c]);
+  }
+  y[i] = T(sum);
+}
+
+template <typename T>
+absl::StatusOr<Kernel> MakeIndexedSlicesOf(const KernelSpec& spec) {
+  const Shape& dense = spec.output(0).shape;
+  const int64_t elements = dense.num_elements(), width = dense.Product(1, dense.rank());
+  const auto count = static_cast<int32_t>(spec.input(0).shape.num_elements());
+  CudaDevice& device = CudaDeviceOf(spec);
+  ASSIGN_OR_RETURN(const SortedIndices sort,
+                   SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(dense.dim(0))));
+  Kernel kernel;
+  kernel.scratch_bytes = sort.scratch_bytes();
+  kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(0), args.scratch));
+    if (elements == 0) return absl::OkStatus();
+    WithIndexType(elements, [&]<typename Index>(Index) {
+      SumRows<T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
+          sorted, count, args.input<T>(1), static_cast<Index>(elements), static_cast<Index>(width), args.output<T>(0));
+    });
+    return LaunchStatus("SumRows");
+  };
+  return kernel;
+}
+
+absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
+  return spec.input(1).dtype == DType::kFloat32 ? MakeIndexedSlicesOf<float>(spec)
+                                                : MakeIndexedSlicesOf<BFloat16>(spec);
+}
+
+template <typename Label, typename T, typename Index>
+__global__ void __launch_bounds__(kThreads) WriteOneHot(const Label* indices, Index elements, Index depth, T* y) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= elements) return;
+  y[i] = T(static_cast<int64_t>(indices[i / depth]) == static_cast<int64_t>(i % depth) ? 1.0f : 0.0f);
+}
+
+template <typename Label, typename T>
+Kernel MakeOneHotOf(const KernelSpec& spec) {
+  const int64_t elements = spec.output(0).shape.num_elements(), depth = spec.output(0).shape.dim(-1);
+  return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+    if (elements == 0) return absl::OkStatus();
+    WithIndexType(elements, [&]<typename Index>(Index) {
+      WriteOneHot<Label, T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
+          args.input<Label>(0), static_cast<Index>(elements), static_cast<Index>(depth), args.output<T>(0));
+    });
+    return LaunchStatus("WriteOneHot");
+  }};
+}
+
+absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
+  const bool narrow = spec.output(0).dtype == DType::kBFloat16;
+  if (spec.input(0).dtype == DType::kInt32) {
+    return narrow ? MakeOneHotOf<int32_t, BFloat16>(spec) : MakeOneHotOf<int32_t, float>(spec);
+  }
+  return narrow ? MakeOneHotOf<int64_t, BFloat16>(spec) : MakeOneHotOf<int64_t, float>(spec);
+}
+
+}  // namespace
+
+void RegisterGatherCuda(KernelRegistry& kernels) {
+  kernels.Add({.op = "Gather", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeGather});
+  kernels.Add({.op = "IndexedSlices", .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  kernels.Add({.op = "OneHot", .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
+}
+
+}  // namespace official::compute

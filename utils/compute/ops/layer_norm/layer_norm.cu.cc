@@ -1,0 +1,187 @@
+// CUDA kernels of layer normalization: a warp or a block for each row; for gamma's and beta's gradients a column of
+// threads for a chunk of rows, whose number depends on the shape alone.
+
+#include <algorithm>
+#include <cmath>
+
+#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/kernels.h"
+#include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_threads.h"
+#include "utils/compute/ops/elementwise/math.h"
+#include "utils/compute/ops/rows/rows.h"
+
+namespace official::compute {
+namespace {
+
+constexpr int kColumns = 32, kLanes = 8;  // of a block that sums over rows
+
+// The variance is made of the differences to the mean, as on the CPU.
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock)
+    NormalizeRows(Rows rows, const T* input, const float* gamma, const float* beta, float epsilon, T* output,
+                  float* means, float* inverses) {
+  const int64_t row = Threads::Row(), size = rows.size;
+  if (row >= rows.count) return;
+  const T* const x = input + row * size;
+  float sum = 0;
+  Threads::ForEach(
+      size, [&](int64_t, float v) { sum += v; }, x);
+  const float mean = Threads::Reduce(sum, math::Add()) / static_cast<float>(size);
+  float squares = 0;
+  Threads::ForEach(
+      size, [&](int64_t, float v) { squares += (v - mean) * (v - mean); }, x);
+  const float variance = Threads::Reduce(squares, math::Add()) / static_cast<float>(size);
+  const float inverse = 1 / std::sqrt(variance + epsilon);
+  Threads::Map(
+      size, output + row * size, [=](int64_t, float v, float g, float b) { return (v - mean) * inverse * g + b; }, x,
+      gamma, beta);
+  if (Threads::Lane() == 0) {
+    means[row] = mean;
+    inverses[row] = inverse;
+  }
+}
+
+// What the gradients are made of; inputs of the op.
+template <typename T>
+struct Forward {
+  const T* x;
+  const float *gamma, *mean, *inverse;
+};
+
+// With g = dy * gamma and h the normalized x: dx = inverse * (g - mean(g) - h * mean(g * h)). dx may be x or dy.
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock) GradRows(Rows rows, Forward<T> forward, const T* dys, T* dxs) {
+  const int64_t row = Threads::Row(), size = rows.size;
+  if (row >= rows.count) return;
+  const T *const x = forward.x + row * size, *const dy = dys + row * size;
+  const float mean = forward.mean[row], inverse = forward.inverse[row];
+  float sum_g = 0, sum_gh = 0;
+  Threads::ForEach(
+      size,
+      [&](int64_t, float d, float v, float gamma) {
+        const float g = d * gamma;
+        sum_g += g;
+        sum_gh += g * ((v - mean) * inverse);
+      },
+      dy, x, forward.gamma);
+  const float mean_g = Threads::Reduce(sum_g, math::Add()) / static_cast<float>(size);
+  const float mean_gh = Threads::Reduce(sum_gh, math::Add()) / static_cast<float>(size);
+  Threads::Map(
+      size, dxs + row * size,
+      [=](int64_t, float d, float v, float gamma) {
+        return inverse * (d * gamma - mean_g - (v - mean) * inverse * mean_gh);
+      },
+      dy, x, forward.gamma);
+}
+
+// partials [chunks, 2, size]: the sums of dy * h and of dy over each chunk of rows. Block (column / kColumns, chunk).
+template <typename T>
+__global__ void __launch_bounds__(kColumns* kLanes)
+    SumChunks(Rows rows, Forward<T> forward, const T* dy, float* partials) {
+  const int x = threadIdx.x % kColumns, lane = threadIdx.x / kColumns;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumns + x;
+  const int64_t begin = rows.count * blockIdx.y / gridDim.y, end = rows.count * (blockIdx.y + 1) / gridDim.y;
+  float dgamma = 0, dbeta = 0;
+  if (column < rows.size) {
+    for (int64_t r = begin + lane; r < end; r += kLanes) {
+      const float d = static_cast<float>(dy[r * rows.size + column]);
+      const float v = static_cast<float>(forward.x[r * rows.size + column]);
+      dgamma += d * ((v - forward.mean[r]) * forward.inverse[r]);
+      dbeta += d;
+    }
+  }
+  __shared__ float dgammas[kLanes][kColumns], dbetas[kLanes][kColumns];
+  dgammas[lane][x] = dgamma;
+  dbetas[lane][x] = dbeta;
+  __syncthreads();
+  if (lane != 0 || column >= rows.size) return;
+  for (int k = 1; k < kLanes; ++k) {
+    dgamma += dgammas[k][x];
+    dbeta += dbetas[k][x];
+  }
+  float* const to = partials + static_cast<int64_t>(blockIdx.y) * 2 * rows.size + column;
+  to[0] = dgamma;
+  to[rows.size] = dbeta;
+}
+
+__global__ void AddChunks(const float* partials, int64_t chunks, int64_t size, float* dgamma, float* dbeta) {
+  const auto i = ThreadIndex<int64_t>();
+  if (i >= 2 * size) return;
+  float sum = 0;
+  for (int64_t k = 0; k < chunks; ++k) sum += partials[k * 2 * size + i];
+  (i < size ? dgamma[i] : dbeta[i - size]) = sum;
+}
+
+template <typename T>
+Kernel MakeLayerNorm(const KernelSpec& spec) {
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
+  return {[rows, epsilon, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+    if (rows.count == 0) return absl::OkStatus();
+    WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
+      NormalizeRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          rows, args.input<T>(0), args.input<float>(1), args.input<float>(2), epsilon, args.output<T>(0),
+          args.output<float>(1), args.output<float>(2));
+    });
+    return LaunchStatus("NormalizeRows");
+  }};
+}
+
+template <typename T>
+Kernel MakeLayerNormGrad(const KernelSpec& spec) {
+  constexpr int64_t kRowsOfChunk = 64, kMaxChunks = 64;
+  constexpr int kThreads = 256;
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const int64_t chunks = std::clamp<int64_t>(rows.count / kRowsOfChunk, 1, kMaxChunks);
+  Kernel kernel;
+  kernel.scratch_bytes = chunks * 2 * rows.size * static_cast<int64_t>(sizeof(float));
+  kernel.run = [rows, chunks, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+    const Forward<T> forward{args.input<T>(0), args.input<float>(1), args.input<float>(2), args.input<float>(3)};
+    const T* const dy = args.input<T>(4);
+    float* const partials = static_cast<float*>(args.scratch);
+    const dim3 grid(NumBlocks(rows.size, kColumns), static_cast<unsigned>(chunks));
+    SumChunks<<<grid, kColumns * kLanes, 0, stream>>>(rows, forward, dy, partials);
+    RETURN_IF_ERROR(LaunchStatus("SumChunks"));
+    AddChunks<<<NumBlocks(2 * rows.size, kThreads), kThreads, 0, stream>>>(
+        partials, chunks, rows.size, args.output<float>(1), args.output<float>(2));
+    RETURN_IF_ERROR(LaunchStatus("AddChunks"));
+    if (rows.count == 0) return absl::OkStatus();
+    // Last, since it may write over x or dy.
+    WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
+      GradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          rows, forward, dy, args.output<T>(0));
+    });
+    return LaunchStatus("GradRows");
+  };
+  return kernel;
+}
+
+}  // namespace
+
+void RegisterLayerNormCuda(KernelRegistry& kernels) {
+  kernels.Add({
+      .op = "LayerNorm",
+      .device_kind = "cuda",
+      .dtypes = {DType::kFloat32, DType::kBFloat16},
+      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+        return spec.input(0).dtype == DType::kFloat32 ? MakeLayerNorm<float>(spec) : MakeLayerNorm<BFloat16>(spec);
+      },
+      .in_place = {{0, 0}},
+  });
+  kernels.Add({
+      .op = "LayerNormGrad",
+      .device_kind = "cuda",
+      .dtypes = {DType::kFloat32, DType::kBFloat16},
+      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+        return spec.input(0).dtype == DType::kFloat32 ? MakeLayerNormGrad<float>(spec)
+                                                      : MakeLayerNormGrad<BFloat16>(spec);
+      },
+      .in_place = {{0, 4}, {0, 0}},
+  });
+}
+
+}  // namespace official::compute
