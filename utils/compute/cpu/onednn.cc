@@ -74,6 +74,15 @@ absl::Status OnednnError(absl::string_view what, const dnnl::error& error) {
                       absl::StrCat(what, ": oneDNN: ", error.what()));
 }
 
+std::unique_lock<std::recursive_mutex> LockCreationUnderTsan() {
+#ifdef __SANITIZE_THREAD__
+  static auto* mutex = new std::recursive_mutex;
+  return std::unique_lock<std::recursive_mutex>(*mutex);
+#else
+  return {};
+#endif
+}
+
 OnednnPrimitive::OnednnPrimitive(dnnl::primitive primitive, const std::vector<Argument>& arguments)
     : primitive_(std::move(primitive)) {
   for (const Argument& argument : arguments) {

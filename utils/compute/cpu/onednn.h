@@ -2,6 +2,7 @@
 // into absl::Status at this edge.
 #pragma once
 
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
@@ -36,9 +37,13 @@ dnnl::primitive_attr OnednnAttr();
 // The Status for an exception of oneDNN: Unimplemented, ResourceExhausted or Internal, "<what>: <oneDNN's message>".
 absl::Status OnednnError(absl::string_view what, const dnnl::error& error);
 
+// Held while primitives are created, in builds with the thread sanitizer, which does not see the locks of oneDNN's cache.
+std::unique_lock<std::recursive_mutex> LockCreationUnderTsan();
+
 // f(), which creates primitives and returns an absl::StatusOr.
 template <typename F>
 auto CatchOnednn(absl::string_view what, F&& f) -> decltype(f()) {
+  const auto lock = LockCreationUnderTsan();
   const OneThreadUnderTsan guard;  // a primitive is divided among the threads when it is created
   try {
     return f();
