@@ -36,9 +36,12 @@ class Measurement:
 
 
 def our_command(args: argparse.Namespace) -> list[str]:
-    package = f"official/{args.model}"
-    subprocess.run([TOOLS / "build", f"//{package}:{args.model}_main"], check=True)
-    command = [str(TOOLS.parent / "bazel-bin" / package / f"{args.model}_main")]
+    binary = args.binary
+    if not binary:
+        package = f"official/{args.model}"
+        subprocess.run([TOOLS / "build", f"//{package}:{args.model}_main"], check=True)
+        binary = TOOLS.parent / "bazel-bin" / package / f"{args.model}_main"
+    command = [str(binary), f"--num_gpus={1 if args.device == 'gpu' else 0}"]
     command += [f"--batch_size={args.batch_size}", f"--dtype={args.dtype}", "--use_synthetic_data", "--log_format=json"]
     # Steps end the run, not epochs.
     command += [f"--max_train_steps={args.warmup_steps + args.steps}"]
@@ -47,8 +50,11 @@ def our_command(args: argparse.Namespace) -> list[str]:
 
 def peer_command(args: argparse.Namespace, script: str, environment: str) -> list[str]:
     """Makes the Python environment where it is missing."""
-    made = subprocess.run([TOOLS / "python_env", environment], check=True, stdout=subprocess.PIPE, text=True)
-    command = [f"{made.stdout.strip()}/bin/python", str(TOOLS / "peers" / script), f"--model={args.model}"]
+    python = args.python
+    if not python:
+        made = subprocess.run([TOOLS / "python_env", environment], check=True, stdout=subprocess.PIPE, text=True)
+        python = f"{made.stdout.strip()}/bin/python"
+    command = [python, str(TOOLS / "peers" / script), f"--model={args.model}"]
     command += [f"--batch_size={args.batch_size}", f"--threads={args.threads}"]
     return command + [f"--warmup_steps={args.warmup_steps}", f"--steps={args.steps}"]
 
@@ -56,33 +62,34 @@ def peer_command(args: argparse.Namespace, script: str, environment: str) -> lis
 def contestants(args: argparse.Namespace) -> list[Contestant]:
     """Ours, then each peer in each of its modes. With bf16 the peers run in fp32 too: both ratios are of interest."""
     field = [Contestant(f"official {args.model}_main", args.dtype, our_command(args), ours=True)]
+    tensorflow = {
+        "TensorFlow graph": [],
+        f"TensorFlow graph, {args.threads} inter-op threads": [f"--inter_op_threads={args.threads}"],
+        "TensorFlow XLA": ["--xla"],
+    }
+    pytorch = {
+        "PyTorch eager": [],
+        "PyTorch eager, channels last": ["--channels_last"],
+        "PyTorch compiled": ["--compile"],
+        "PyTorch compiled, channels last": ["--compile", "--channels_last"],
+    }
+    if args.device == "gpu":
+        tensorflow = {}  # its environments are for the CPU
+        pytorch["PyTorch compiled, CUDA graphs"] = ["--compile", "--cuda_graphs"]
     for script, environment, modes in [
-        (
-            "tensorflow_train.py",
-            "tensorflow-bench",
-            {
-                "TensorFlow graph": [],
-                f"TensorFlow graph, {args.threads} inter-op threads": [f"--inter_op_threads={args.threads}"],
-                "TensorFlow XLA": ["--xla"],
-            },
-        ),
-        (
-            "pytorch_train.py",
-            "pytorch",
-            {
-                "PyTorch eager": [],
-                "PyTorch eager, channels last": ["--channels_last"],
-                "PyTorch compiled": ["--compile"],
-                "PyTorch compiled, channels last": ["--compile", "--channels_last"],
-            },
-        ),
+        ("tensorflow_train.py", "tensorflow-bench", tensorflow),
+        ("pytorch_train.py", "pytorch", {name: [*flags, f"--device={args.device}"] for name, flags in pytorch.items()}),
     ]:
-        wanted = {name: flags for name, flags in modes.items() if args.peers.lower() in name.lower()}
+        wanted = [
+            (name, dtype, flags)
+            for dtype in dict.fromkeys([args.dtype, "fp32"])
+            for name, flags in modes.items()
+            if re.search(args.peers, f"{name} ({dtype})", re.IGNORECASE)
+        ]
         if wanted:
             command = peer_command(args, script, environment)
-            for dtype in dict.fromkeys([args.dtype, "fp32"]):
-                for name, flags in wanted.items():
-                    field.append(Contestant(name, dtype, [*command, *flags, f"--dtype={dtype}"]))
+            for name, dtype, flags in wanted:
+                field.append(Contestant(name, dtype, [*command, *flags, f"--dtype={dtype}"]))
     return field
 
 
@@ -131,7 +138,10 @@ def print_table(results: dict[str, list[Measurement]], ours: str) -> None:
         )
 
 
-def processor() -> str:
+def processor(device: str) -> str:
+    if device == "gpu":
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        return subprocess.run(query, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(": ", 1)[1]
@@ -143,11 +153,14 @@ def main() -> None:
     parser.add_argument("model", choices=DEFAULT_BATCH_SIZE)
     parser.add_argument("--batch_size", type=int, help="examples per step; default: the model's")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of the computation")
+    parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
     parser.add_argument("--repetitions", type=int, default=3, help="rounds over all; the best of each counts")
     parser.add_argument("--warmup_steps", type=int, default=20, help="steps that are not timed")
     parser.add_argument("--steps", type=int, default=100, help="timed steps of one measurement")
-    parser.add_argument("--peers", default="", help="only peers whose name contains this, as in --peers=graph")
+    parser.add_argument("--peers", default="", help="only peers whose name matches this, as in --peers='eager.*bf16'")
+    parser.add_argument("--binary", type=Path, help="our program; default: built now")
+    parser.add_argument("--python", help="runs the peers; default: an environment made for each")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     args = parser.parse_args()
     args.batch_size = args.batch_size or DEFAULT_BATCH_SIZE[args.model]
@@ -160,7 +173,7 @@ def main() -> None:
             print(f"round {repetition + 1} of {args.repetitions}: {name}", file=sys.stderr)
             results[name].append(run(contestant, args.threads))
 
-    print(f"{args.model}, batch {args.batch_size}, {args.threads} threads, {processor()}")
+    print(f"{args.model}, batch {args.batch_size}, {args.threads} threads, {processor(args.device)}")
     print(f"best of {args.repetitions} interleaved runs of {args.steps} steps after {args.warmup_steps}")
     print_table(results, names[0])
     for dtype in dict.fromkeys(c.dtype for c in field):

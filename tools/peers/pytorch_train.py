@@ -25,8 +25,15 @@ MODELS: dict[str, Callable] = {"mnist": mnist}
 def main() -> None:
     p = timing.parser()
     p.add_argument("--compile", action="store_true", help="torch.compile the forward and backward pass")
+    p.add_argument("--cuda_graphs", action="store_true", help="with --compile: replay the compiled passes as CUDA graphs")
     p.add_argument("--channels_last", action="store_true")
+    p.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     args = p.parse_args()
+    device = "cuda" if args.device == "gpu" else "cpu"
+    torch.set_default_device(device)
+    # On a GPU: algorithms are chosen by timing, and fp32 is not TF32, as in ours.
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = False
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
@@ -34,14 +41,15 @@ def main() -> None:
     model, (inputs, labels), optimizer = MODELS[args.model](args.batch_size)
     if args.channels_last:
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
-    low_precision = torch.autocast("cpu", torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()
+    low_precision = torch.autocast(device, torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()
 
     def loss_of(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         with low_precision:
             logits = model(inputs)
         return nn.functional.cross_entropy(logits.float(), labels)
 
-    forward = torch.compile(loss_of) if args.compile else loss_of
+    mode = "reduce-overhead" if args.cuda_graphs else "default"
+    forward = torch.compile(loss_of, mode=mode) if args.compile else loss_of
 
     def step() -> torch.Tensor:
         loss = forward(inputs, labels)
