@@ -170,6 +170,19 @@ logs::RunInfo RunRecord(const MnistConfig& config, const Input& input) {
           .version = misc::kVersion};
 }
 
+bool IsTrained(const MnistConfig& config, const train::Estimator& estimator) {
+  const std::optional<int64_t> max_steps = config.performance.max_train_steps;
+  return estimator.position().epoch >= config.base.train_epochs || (max_steps && estimator.global_step() >= *max_steps);
+}
+
+// A run that was stopped between training and evaluation leaves the evaluation to the next.
+bool EvaluationIsDue(const MnistConfig& config, const train::Estimator& estimator) {
+  const data::Position position = estimator.position();
+  if (position == data::Position{} || estimator.evaluated_step() == estimator.global_step()) return false;
+  return IsTrained(config, estimator) ||
+         (position.index == 0 && position.epoch % config.base.epochs_between_evals == 0);
+}
+
 absl::Status TrainAndEvaluate(const MnistConfig& config, const Input& input, train::Estimator& estimator,
                               logs::BaseBenchmarkLogger& logger, std::ostream& out) {
   const flags::BaseConfig& base = config.base;
@@ -192,13 +205,14 @@ absl::Status TrainAndEvaluate(const MnistConfig& config, const Input& input, tra
   hooks.push_back(train::MakeLossMetricHook(&logger, base.log_every_n_steps));
   hooks.push_back(train::MakeFirstStepHook());
 
-  const auto finished = [&] {
-    return estimator.position().epoch >= base.train_epochs || (max_steps && estimator.global_step() >= *max_steps);
-  };
-  while (!finished()) {
-    const int64_t end_epoch =
-        std::min<int64_t>(base.train_epochs, estimator.position().epoch + base.epochs_between_evals);
-    RETURN_IF_ERROR(estimator.Train(TrainInput(config, input, estimator.seed(), end_epoch), max_steps, hooks));
+  // Evaluations are due after every epochs_between_evals epochs of the whole training, wherever a run began.
+  while (!IsTrained(config, estimator) || EvaluationIsDue(config, estimator)) {
+    if (!EvaluationIsDue(config, estimator)) {
+      const int64_t between = base.epochs_between_evals;
+      const int64_t end_epoch =
+          std::min<int64_t>(base.train_epochs, (estimator.position().epoch / between + 1) * between);
+      RETURN_IF_ERROR(estimator.Train(TrainInput(config, input, estimator.seed(), end_epoch), max_steps, hooks));
+    }
     ASSIGN_OR_RETURN(const train::EvalResults results, estimator.Evaluate(EvalInput(config, input), max_steps));
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator.global_step()));
     PrintEvaluation(config, results, out);
@@ -254,7 +268,7 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
   }
   const std::optional<int64_t> max_steps = config.performance.max_train_steps;
-  if (estimator->position().epoch >= base.train_epochs || (max_steps && estimator->global_step() >= *max_steps)) {
+  if (IsTrained(config, *estimator) && !EvaluationIsDue(config, *estimator)) {
     LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step() << ", "
               << estimator->position().epoch << " of --train_epochs=" << base.train_epochs
               << " epochs; to go on raise --train_epochs" << (max_steps ? " or --max_train_steps" : "")
@@ -267,6 +281,9 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     const misc::StopSignals signals;
     RETURN_IF_ERROR(logs::RunWithBenchmarkLogger(
         *logger, [&] { return TrainAndEvaluate(config, input, *estimator, *logger, results); }));
+    if (misc::StopSignalReceived() != 0) {
+      return absl::CancelledError(absl::StrCat("stopped at step ", estimator->global_step(), ", which is saved"));
+    }
   }
   if (base.export_dir) {
     ASSIGN_OR_RETURN(const std::string path, ExportSavedModel(*estimator, config.model, *base.export_dir));

@@ -115,6 +115,24 @@ TEST_CASE("A number that is not finite stops the run before it is saved, and is 
   }
 }
 
+TEST_CASE("Evaluations are due at the same epochs however a run was stopped") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 4;
+  config.base.epochs_between_evals = 2;
+  config.performance.max_train_steps = 4;  // in the second epoch
+  const auto steps_of = [](const std::string& out) { return std::count(out.begin(), out.end(), '\n'); };
+  CHECK(steps_of(Run(config)) == 1);
+  config.performance.max_train_steps.reset();
+  const std::string out = Run(config);
+  CHECK(steps_of(out) == 2);
+  CHECK_THAT(out, Contains("\"global_step\": 6") && Contains("\"global_step\": 12"));
+  CHECK(Run(config).empty());
+  // As if it had been killed in the evaluation.
+  std::filesystem::remove(config.base.model_dir + "/eval/evaluated_step");
+  CHECK_THAT(Run(config), Contains("\"global_step\": 12"));
+  CHECK(Run(config).empty());
+}
+
 TEST_CASE("--resume") {
   MnistConfig config = SmallConfig();
   config.base.resume = "must";

@@ -1,5 +1,6 @@
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -50,7 +51,7 @@ class PrefetchedSource : public BatchSource {
         changed_.wait(lock, [this] { return stop_ || num_ready_ < ring_.size(); });
         if (stop_) return;
       }
-      NextResult result = source_->Next();
+      NextResult result = ReadOne();
       more = IsBatch(result);
       {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -58,6 +59,14 @@ class PrefetchedSource : public BatchSource {
         ++num_ready_;
       }
       changed_.notify_all();
+    }
+  }
+
+  NextResult ReadOne() {
+    try {
+      return source_->Next();
+    } catch (const std::bad_alloc&) {
+      return absl::InternalError("out of memory while reading data");
     }
   }
 

@@ -125,7 +125,7 @@ std::string InProcessGroup::Missing(const Pack& pack) const {
 
 absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto give_up = std::chrono::steady_clock::now() + deadline_;
+  std::chrono::seconds waited{0};  // in slices, so that a process that was stopped for a while does not give up
   for (;;) {
     if (aborted_) return absl::CancelledError("another device has failed");
     Pack* open = nullptr;        // has elements that nobody has taken yet
@@ -148,10 +148,14 @@ absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
       if (open->summed == open->elements) changed_.notify_all();
     } else if (unfinished == nullptr) {
       break;
-    } else if (changed_.wait_until(lock, give_up) == std::cv_status::timeout) {
-      return absl::DeadlineExceededError(absl::StrCat("replica ", rank, " has waited ", deadline_.count(),
-                                                      " s for the gradients of replica ",
-                                                      unfinished->given == size_ ? "another" : Missing(*unfinished)));
+    } else if (waited < deadline_) {
+      if (changed_.wait_for(lock, std::chrono::seconds(1)) == std::cv_status::timeout) ++waited;
+    } else {
+      const std::string what = unfinished->given == size_
+                                   ? "another replica to add gradients"
+                                   : absl::StrCat("the gradients of replica ", Missing(*unfinished));
+      return absl::DeadlineExceededError(
+          absl::StrCat("replica ", rank, " has waited ", deadline_.count(), " s for ", what));
     }
   }
   for (int64_t number = begin; number < end; ++number) ++PackNumber(number).left;

@@ -1,6 +1,7 @@
 #include "utils/distribute/strategy.h"
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -137,7 +138,9 @@ absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
       try {
         Report(f(replica));
       } catch (const std::bad_alloc&) {
-        Report(absl::ResourceExhaustedError(absl::StrCat("out of memory on replica ", replica)));
+        Report(absl::InternalError(absl::StrCat("out of memory on replica ", replica)));
+      } catch (const std::exception& exception) {
+        Report(absl::InternalError(absl::StrCat("internal error on replica ", replica, ": ", exception.what())));
       }
     });
   }

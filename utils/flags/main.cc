@@ -85,7 +85,10 @@ int RunMain(int argc, char** argv, const Program& program, const Body& body) {
   OccupyStandardStreams();
   // A crash says where; a reader that has gone is an error of the write, not the end of a training.
   absl::InitializeSymbolizer(argv[0]);
+  struct sigaction terminate;
+  sigaction(SIGTERM, nullptr, &terminate);
   absl::InstallFailureSignalHandler({});
+  sigaction(SIGTERM, &terminate, nullptr);  // that is no failure
   std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   const int exit_code = Run(arguments, program, body, std::cout, std::cerr);

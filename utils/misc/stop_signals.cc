@@ -14,6 +14,7 @@ namespace {
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
 
 std::atomic<int> stop_signal{0};
+std::atomic<bool> interrupted{false};  // by a SIGINT
 std::atomic<bool> save_requested{false};
 std::atomic<bool> installed{false};
 struct sigaction previous[std::size(kSignals)];
@@ -22,8 +23,10 @@ struct sigaction previous[std::size(kSignals)];
 void Handle(int signal) {
   if (signal == SIGUSR2) {
     save_requested = true;
-  } else if (stop_signal.exchange(signal) == SIGINT && signal == SIGINT) {
-    DieOfSignal(signal);
+  } else {
+    if (signal == SIGINT && interrupted.exchange(true)) DieOfSignal(signal);
+    int none = 0;
+    stop_signal.compare_exchange_strong(none, signal);  // the first one counts
   }
 }
 
@@ -32,12 +35,17 @@ void Handle(int signal) {
 StopSignals::StopSignals() {
   OFFICIAL_CHECK(!installed.exchange(true));
   stop_signal = 0;
+  interrupted = false;
   save_requested = false;
   struct sigaction action = {};
   action.sa_handler = Handle;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &previous[i]);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], &action, &previous[i]);
+    // A signal that came ignored, as SIGINT does in the background of a script, stays so.
+    if (previous[i].sa_handler == SIG_IGN) sigaction(kSignals[i], &previous[i], nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {

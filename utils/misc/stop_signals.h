@@ -14,7 +14,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
-// The signal that asked to stop; 0 if none did.
+// The first signal that asked to stop; 0 if none did.
 int StopSignalReceived();
 // Whether there was a SIGUSR2 since the last call.
 bool TakeSaveRequest();

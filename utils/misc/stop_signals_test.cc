@@ -57,6 +57,37 @@ TEST_CASE("A second SIGINT ends the process at once, a second SIGTERM does not")
   CHECK(WIFEXITED(terminated));
 }
 
+TEST_CASE("The first signal counts, and a second SIGINT after any other") {
+  const int first = StatusOfChild([] {
+    StopSignals signals;
+    raise(SIGUSR1);
+    raise(SIGTERM);
+    _exit(StopSignalReceived() == SIGUSR1 ? 0 : 1);
+  });
+  CHECK(WIFEXITED(first));
+  CHECK(WEXITSTATUS(first) == 0);
+  const int interrupted = StatusOfChild([] {
+    StopSignals signals;
+    raise(SIGINT);
+    raise(SIGTERM);
+    raise(SIGINT);
+  });
+  CHECK(WIFSIGNALED(interrupted));
+  CHECK(WTERMSIG(interrupted) == SIGINT);
+}
+
+TEST_CASE("A signal that came ignored stays ignored") {
+  const int status = StatusOfChild([] {
+    std::signal(SIGINT, SIG_IGN);
+    StopSignals signals;
+    raise(SIGINT);
+    raise(SIGINT);
+    _exit(StopSignalReceived() == 0 ? 0 : 1);
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("SIGUSR2 asks to save, once") {
   const int status = StatusOfChild([] {
     StopSignals signals;

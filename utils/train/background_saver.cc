@@ -1,5 +1,6 @@
 #include "utils/train/background_saver.h"
 
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -36,8 +37,13 @@ absl::Status BackgroundSaver::Wait() {
 absl::Status BackgroundSaver::Save(int64_t step, CheckpointContent content) {
   RETURN_IF_ERROR(Wait());
   writer_ = std::thread([this, step, content = std::move(content)] {
-    status_ = CheckFinite(step, content);
-    if (status_.ok()) status_ = saver_->Save(step, content.tensors, content.strings);
+    try {
+      status_ = CheckFinite(step, content);
+      if (status_.ok()) status_ = saver_->Save(step, content.tensors, content.strings);
+    } catch (const std::bad_alloc&) {
+      status_ = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+    }
+    if (status_.ok()) finished_step_ = step;
   });
   return absl::OkStatus();
 }

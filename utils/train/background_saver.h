@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -28,11 +29,14 @@ class BackgroundSaver {
   absl::Status Save(int64_t step, CheckpointContent content);
   // Waits for the checkpoint that is being written; its error.
   absl::Status Wait();
+  // The step of the last checkpoint that was written whole, by the last Wait or Save.
+  std::optional<int64_t> finished_step() const { return finished_step_; }
 
  private:
   const std::unique_ptr<CheckpointSaver> saver_;
   std::thread writer_;
-  absl::Status status_;  // of the last write; read after joining
+  absl::Status status_;  // of the last write; read after joining, as is the next
+  std::optional<int64_t> finished_step_;
 };
 
 }  // namespace official::train

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -118,7 +119,10 @@ absl::Status Estimator::OpenModelDir() {
   ASSIGN_OR_RETURN(position_.index, ReadInt(*restored_, kIndex, 0));
   ASSIGN_OR_RETURN(const int64_t seed, ReadInt(*restored_, kSeed, static_cast<int64_t>(config_.seed)));
   config_.seed = static_cast<uint64_t>(seed);
-  saved_step_ = global_step_;
+  saved_step_ = restored_step_ = global_step_;
+  int64_t evaluated;
+  const absl::StatusOr<std::string> text = files::ReadFile(EvaluatedStepFile(), 100);
+  if (text.ok() && absl::SimpleAtoi(*text, &evaluated)) evaluated_step_ = evaluated;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
   if (!restored_->Find(kEpoch)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
   return absl::OkStatus();
@@ -198,11 +202,16 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   const double fixed = static_cast<double>(bytes[0]) - sizes[0] * (per_example - 4 * input_bytes);
   const double needed = fixed + per_example * static_cast<double>(batch_size);
   if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();
-  const auto fits = static_cast<int64_t>((0.9 * static_cast<double>(available) - fixed) / per_example);
+  const int64_t multiple = strategy_->num_replicas();
+  const auto fits =
+      std::max<int64_t>(multiple, static_cast<int64_t>((0.9 * static_cast<double>(available) - fixed) / per_example) /
+                                      multiple * multiple);
   return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed),
                                                  " of memory and ", Gigabytes(static_cast<double>(available)),
                                                  " are free; at most --batch_size=", fits, " would fit"));
 }
+
+std::string Estimator::EvaluatedStepFile() const { return files::JoinPath(config_.model_dir, "eval/evaluated_step"); }
 
 // Says which flags differ from those of the run so far, and keeps the present ones.
 absl::Status Estimator::KeepFlags() const {
@@ -297,6 +306,8 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   RETURN_IF_ERROR(
       eval_events_->AddScalars(global_step_, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
   RETURN_IF_ERROR(eval_events_->Flush());
+  RETURN_IF_ERROR(files::WriteFileAtomically(EvaluatedStepFile(), absl::StrCat(global_step_, "\n")));
+  evaluated_step_ = global_step_;
   results.emplace_back("global_step", global_step_);
   std::sort(results.begin(), results.end());
   LOG(INFO) << "Saving dict for global step " << global_step_ << ": "

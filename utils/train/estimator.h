@@ -21,7 +21,7 @@
 
 namespace official::train {
 
-// What somebody outside (a signal) wants of a run, asked after each step.
+// What somebody outside (a signal) wants of a run, asked after each training step and before each of an evaluation.
 enum class Interruption { kNone, kSave, kStop };
 
 // Whether a run goes on from a checkpoint in model_dir.
@@ -62,6 +62,8 @@ class Estimator {
   // Updates done so far, and where the data goes on.
   int64_t global_step() const { return global_step_; }
   data::Position position() const { return position_; }
+  // The step at which the last finished evaluation was made, by this run or one before it in model_dir.
+  std::optional<int64_t> evaluated_step() const { return evaluated_step_; }
   // The seed of this run: of the checkpoint if there is one.
   uint64_t seed() const { return config_.seed; }
   // "fresh" or "resumed from model.ckpt-600".
@@ -100,6 +102,7 @@ class Estimator {
   Estimator(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy);
   absl::Status OpenModelDir();
   absl::Status KeepFlags() const;
+  std::string EvaluatedStepFile() const;
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
@@ -114,7 +117,9 @@ class Estimator {
   std::string origin_ = "fresh";
   int64_t global_step_ = 0;
   data::Position position_;
-  std::optional<int64_t> saved_step_;  // the step of the newest checkpoint
+  std::optional<int64_t> saved_step_;     // of the newest checkpoint, which may still be being written
+  std::optional<int64_t> restored_step_;  // of the checkpoint that the run began with
+  std::optional<int64_t> evaluated_step_;
   std::unique_ptr<BackgroundSaver> saver_;
   std::unique_ptr<EventWriter> train_events_, eval_events_;
 };

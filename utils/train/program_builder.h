@@ -37,7 +37,7 @@ struct BuiltModel {
 // With several replicas the gradients are those of the mean loss over the global batch: each replica's are multiplied
 // by its weight, its share of the examples, and summed over all of them, in `num_replicas` packs. For 1, 2 and 4
 // replicas the sums over the batch are made of the same parts (core/batch_parts.h).
-// `batch_size` 0 is for training on several replicas only.
+// `batch_size` 0 is for several replicas only; what it builds for an evaluation has nothing to compute.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
                                       const data::ElementSpec& spec, int64_t batch_size, int num_replicas);
 

@@ -38,8 +38,9 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
   gethostname(host, sizeof(host) - 1);
   const std::string text = absl::StrCat("process ", getpid(), " on ", host, " since ",
                                         absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()), "\n");
+  errno = 0;
   if (ftruncate(fd, 0) != 0 || pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return files::ErrnoStatus(errno, "write", path);
+    return files::ErrnoStatus(errno == 0 ? ENOSPC : errno, "write", path);
   }
   return lock;
 }

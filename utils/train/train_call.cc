@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -20,8 +21,9 @@ using compute::Tensor;
 using Clock = std::chrono::steady_clock;
 
 // Timings as a trace whose first kernel starts at `start_us`, microseconds since 1970.
-logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int64_t start_us) {
-  logs::DeviceTrace trace{.device = "/device:CPU:0"};
+logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int64_t start_us,
+                          absl::string_view device) {
+  logs::DeviceTrace trace{.device = absl::StrCat("/device:", absl::AsciiStrToUpper(device))};
   for (const compute::KernelTiming& t : timings) {
     trace.events.push_back({.name = t.name,
                             .op = t.op,
@@ -55,6 +57,7 @@ class Estimator::TrainCall {
     Tensor learning_rate{DType::kFloat32, {}};
     Tensor weight{DType::kFloat32, {}};
     std::vector<Tensor> tensors;
+    absl::Status status;  // of the last run
   };
 
   logs::StepRequest AskHooks(Clock::time_point now);
@@ -161,20 +164,18 @@ void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedPr
 
 // The step again, slowly, on the same variables: it failed before it changed any.
 absl::Status Estimator::TrainCall::FindBadTensor(ReplicatedProgram& program, const absl::Status& error) {
-  absl::Status found = error;
-  for (size_t r = 0; r < program.replicas.size() && found == error; ++r) {
-    const ReplicatedProgram::Replica& replica = program.replicas[r];
-    if (!replica.model->has_examples) continue;
-    const absl::Status status = e_.strategy_->Run([&](int running) {
-      return running == static_cast<int>(r) ? replica.program->Run(feeds_[r].tensors, {.check_numerics = true})
-                                            : absl::OkStatus();
-    });
-    if (absl::IsOutOfRange(status)) found = status;
-  }
-  return absl::InternalError(absl::StrCat("step ", e_.global_step_ + 1, ": ", found.message(),
-                                          ". Training stops before that reaches a checkpoint (the last ",
-                                          "one is of step ", e_.saved_step_.value_or(0),
-                                          "). Try a lower --learning_rate"));
+  // Only where it failed: the others would wait for the gradients of all.
+  absl::Status found = e_.strategy_->Run([&](int r) {
+    if (!absl::IsOutOfRange(feeds_[r].status)) return absl::OkStatus();
+    return program.replicas[r].program->Run(feeds_[r].tensors, {.check_numerics = true});
+  });
+  if (!absl::IsOutOfRange(found)) found = error;
+  const absl::Status saved = e_.saver_->Wait();
+  const std::optional<int64_t> last = e_.saver_->finished_step() ? e_.saver_->finished_step() : e_.restored_step_;
+  return absl::InternalError(absl::StrCat(
+      "step ", e_.global_step_ + 1, ": ", found.message(), ". Training stops before that reaches a checkpoint (",
+      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). Try a lower --learning_rate",
+      saved.ok() ? "" : absl::StrCat(". Before that: ", saved.message())));
 }
 
 absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProgram& program,
@@ -186,8 +187,8 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   const int64_t trace_start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
   const absl::Status status = e_.strategy_->Run([&](int r) {
     SetFeeds(batch, program, r, learning_rate);
-    return program.replicas[r].program->Run(feeds_[r].tensors,
-                                            {.timings = request.trace && r == 0 ? &timings_ : nullptr});
+    return feeds_[r].status = program.replicas[r].program->Run(
+               feeds_[r].tensors, {.timings = request.trace && r == 0 ? &timings_ : nullptr});
   });
   if (absl::IsOutOfRange(status)) return FindBadTensor(program, status);
   RETURN_IF_ERROR(status);
@@ -209,7 +210,7 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
     ASSIGN_OR_RETURN(shown_, Shown(program, learning_rate));
     info_.tensors = shown_;
   }
-  const logs::DeviceTrace trace = TraceOf(timings_, trace_start_us);
+  const logs::DeviceTrace trace = TraceOf(timings_, trace_start_us, e_.strategy_->device(0).name());
   if (request.trace) info_.trace = absl::MakeConstSpan(&trace, 1);
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info_));
   info_.trace = {};
@@ -248,15 +249,22 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
   }
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(position_));
   TrainCall call(*this, hooks);
-  while (!call.stopped() && (!max_steps || global_step_ < *max_steps)) {
-    const Clock::time_point wait_start = Clock::now();
-    ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
-    if (!batch) break;
-    ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, source->spec(), batch->num_examples));
-    if (!call.begun()) RETURN_IF_ERROR(call.Begin(*program));
-    RETURN_IF_ERROR(call.Step(*batch, *program, wait_start));
-  }
-  return call.begun() ? call.End() : absl::OkStatus();
+  const auto run = [&]() -> absl::Status {
+    while (!call.stopped() && (!max_steps || global_step_ < *max_steps)) {
+      const Clock::time_point wait_start = Clock::now();
+      ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
+      if (!batch) break;
+      ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, source->spec(), batch->num_examples));
+      if (!call.begun()) RETURN_IF_ERROR(call.Begin(*program));
+      RETURN_IF_ERROR(call.Step(*batch, *program, wait_start));
+    }
+    return call.begun() ? call.End() : absl::OkStatus();
+  };
+  const absl::Status status = run();
+  // The checkpoint that is being written is finished, and its error told, whatever ended the training.
+  const absl::Status saved = saver_->Wait();
+  if (status.ok() || saved.ok()) return status.ok() ? saved : status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), ". Before that: ", saved.message()));
 }
 
 }  // namespace official::train

@@ -37,7 +37,7 @@ dnnl::primitive_attr OnednnAttr();
 // The Status for an exception of oneDNN: Unimplemented, ResourceExhausted or Internal, "<what>: <oneDNN's message>".
 absl::Status OnednnError(absl::string_view what, const dnnl::error& error);
 
-// Held while primitives are created, in builds with the thread sanitizer, which does not see the locks of oneDNN's cache.
+// Held while primitives are created, in builds with the thread sanitizer: it does not see the locks of oneDNN's cache.
 std::unique_lock<std::recursive_mutex> LockCreationUnderTsan();
 
 // f(), which creates primitives and returns an absl::StatusOr.

@@ -64,10 +64,8 @@ struct Parts {
 
   explicit Parts(const ConvPoolGeometry& g)
       : images(g.batch), parts(std::clamp<int64_t>(NumThreads(), 1, std::max<int64_t>(1, g.batch))) {}
-  // At least `batch_parts`, for sums over the images.
-  Parts(const ConvPoolGeometry& g, int batch_parts) : Parts(g) {
-    if (batch_parts > 1) parts = std::max<int64_t>(batch_parts, std::bit_ceil(static_cast<uint64_t>(NumThreads())));
-  }
+  // For sums over the images, which must not depend on the number of threads: enough parts for 16 of them.
+  Parts(const ConvPoolGeometry& g, int batch_parts) : images(g.batch), parts(int64_t{4} * batch_parts) {}
   void Place(const ScratchPlan& part, ScratchPlan& kernel) {
     bytes = part.bytes();
     offset = kernel.Add(parts * bytes);

@@ -45,16 +45,22 @@ const DenseKernels& Kernels() { return HasAvx512() ? avx512::kDenseKernels : avx
 
 constexpr int64_t kLeastWeights = int64_t{3} << 19;  // 6 MB
 
+// Counted over all replicas, so that 2 and 4 of them use the kernel that one device uses. A graph that says nothing of
+// parts counts as one of 4.
+bool IsSmallBatch(const KernelSpec& spec, int64_t batch) {
+  return batch * BatchPartsOfReplica(1) / spec.node.graph().batch_parts() <= 512;
+}
+
 // Where this is faster than oneDNN, measured with batches of 1 to 4096, 256 to 16384 inputs and 128 to 4096 outputs.
 // 32 is a panel's width; the inputs are packed by 16.
 bool IsDenseForward(const KernelSpec& spec, const MatMulGeometry& g) {
-  return spec.input(0).dtype == DType::kFloat32 && g.batch == 1 && !g.transpose_a && !g.transpose_b && g.m <= 512 &&
-         g.n >= 512 && g.k * g.n >= kLeastWeights && g.n % 32 == 0 && g.k % 16 == 0;
+  return spec.input(0).dtype == DType::kFloat32 && g.batch == 1 && !g.transpose_a && !g.transpose_b &&
+         IsSmallBatch(spec, g.m) && g.n >= 512 && g.k * g.n >= kLeastWeights && g.n % 32 == 0 && g.k % 16 == 0;
 }
 
 bool IsDenseWeightGradient(const KernelSpec& spec, const MatMulGeometry& g) {
   return spec.input(0).dtype == DType::kFloat32 && spec.node.num_inputs() == 2 && g.batch == 1 && g.transpose_a &&
-         !g.transpose_b && g.k <= 512 && g.n >= 512 && g.m * g.n >= kLeastWeights && g.n % 32 == 0 &&
+         !g.transpose_b && IsSmallBatch(spec, g.k) && g.n >= 512 && g.m * g.n >= kLeastWeights && g.n % 32 == 0 &&
          spec.node.graph().batch_parts() <= 4;
 }
 
