@@ -136,8 +136,10 @@ class FileFaultsTest(harness.FaultTest):
                 contents[os.path.relpath(call.new_path, self.whole)] = contents.pop(name)
             elif call.name == "unlink":
                 contents.pop(name, None)
-            elif call.name == "fsync" and name == ".":
-                durable = dict(contents)
+            elif call.name == "fsync" and (self.whole / name).is_dir():
+                synced = "" if name == "." else name
+                durable = {file: content for file, content in durable.items() if os.path.dirname(file) != synced}
+                durable |= {file: content for file, content in contents.items() if os.path.dirname(file) == synced}
                 if "checkpoint" in contents and contents["checkpoint"] != self.begun / "checkpoint":
                     saved_step = STEPS
             elif call.name == "fsync":
