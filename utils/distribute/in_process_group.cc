@@ -95,7 +95,6 @@ InProcessGroup::Pack& InProcessGroup::PackNumber(int64_t number) {
     packs_.push_back(std::move(unused_packs_.back()));
     unused_packs_.pop_back();
     Pack& pack = *packs_.back();
-    pack.number = first_number_ + static_cast<int64_t>(packs_.size()) - 1;
     pack.given = pack.left = 0;
     pack.claimed = pack.summed = 0;
     for (std::vector<Buffer>& buffers : pack.buffers) buffers.clear();

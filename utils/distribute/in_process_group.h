@@ -40,7 +40,6 @@ class InProcessGroup : public compute::CommunicatorGroup {
 
   // Buffers that are summed together.
   struct Pack {
-    int64_t number = 0;                        // of all packs since the beginning
     int order = 0;                             // in its step
     std::vector<std::vector<Buffer>> buffers;  // [rank]; empty until that device has given its own
     int given = 0;                             // devices that have

@@ -30,8 +30,7 @@ bool IsSameOrInside(const fs::path& path, const fs::path& directory) {
 }
 
 bool IsWrittenByTraining(const std::string& file_name) {
-  for (const absl::string_view name :
-       {"checkpoint", "flags.txt", "run.lock", "metric.log", "benchmark_run.log", "graph.pbtxt"}) {
+  for (const absl::string_view name : {"checkpoint", "flags.txt", "metric.log", "benchmark_run.log", "graph.pbtxt"}) {
     if (file_name == name) return true;
   }
   return absl::StartsWith(file_name, "model.ckpt") || absl::StartsWith(file_name, "events.out.tfevents.") ||
