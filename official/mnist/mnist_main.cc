@@ -1,15 +1,13 @@
 // mnist_main: trains, evaluates and uses the official MNIST model.
 
-#include <unistd.h>
-
 #include <iostream>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "official/mnist/mnist_run.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/image.h"
 #include "utils/flags/main.h"
-#include "utils/logs/log.h"
 
 ABSL_FLAG(double, learning_rate, 1e-4, "Learning rate of Adam.");
 ABSL_FLAG(double, dropout_rate, 0.4, "Share of the dense layer's outputs that training drops.");
@@ -51,15 +49,11 @@ flags::Program MnistProgram() {
 }
 
 MnistConfig ConfigFromFlags(const flags::CommandLine& command_line) {
-  MnistConfig config{
-      .base = flags::BaseFromFlags(command_line),
-      .performance = flags::PerformanceFromFlags(),
-      .image = flags::ImageFromFlags(),
-      .benchmark = flags::BenchmarkFromFlags(),
-      .model = {.learning_rate = absl::GetFlag(FLAGS_learning_rate), .dropout_rate = absl::GetFlag(FLAGS_dropout_rate)},
-      .predict = absl::GetFlag(FLAGS_predict),
-      .flags_text = command_line.AllFlagsText()};
-  config.model.channels_first = config.image.data_format == "channels_first";
+  MnistConfig config{run::ConfigFromFlags(command_line),
+                     {.learning_rate = absl::GetFlag(FLAGS_learning_rate),
+                      .dropout_rate = absl::GetFlag(FLAGS_dropout_rate),
+                      .channels_first = flags::ImageFromFlags().data_format == "channels_first"},
+                     absl::GetFlag(FLAGS_predict)};
   if (!config.predict.empty()) {
     config.predict.insert(config.predict.end(), command_line.words().begin(), command_line.words().end());
   }
@@ -68,9 +62,7 @@ MnistConfig ConfigFromFlags(const flags::CommandLine& command_line) {
 
 absl::Status Main(const flags::CommandLine& command_line) {
   const MnistConfig config = ConfigFromFlags(command_line);
-  ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
-  logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
-                                             [](const char* name) { return std::getenv(name); }));
+  RETURN_IF_ERROR(run::InitLogging(config));
   return RunMnist(config, std::cout);
 }
 

@@ -23,7 +23,7 @@ Value Logits(const ModelConfig& config, const train::ModelInputs& in) {
   Value x = compute::Reshape(images, {batch, kImageSize, kImageSize, 1});
   if (in.dtype != DType::kFloat32) x = compute::Cast(x, in.dtype);
   for (const int filters : {32, 64}) {
-    x = layers.Conv2D(x, filters, {5, 5}, {.padding = compute::Padding::kSame}, Activation::kRelu);
+    x = layers.Conv2D(x, filters, {5, 5}, {.activation = Activation::kRelu});
     x = compute::MaxPool(x, {.window = {2, 2}, .stride = {2, 2}, .padding = compute::Padding::kSame});
   }
   if (config.channels_first) x = compute::Transpose(x, {0, 3, 1, 2});

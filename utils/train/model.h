@@ -25,6 +25,7 @@ struct ModelInputs {
 struct NamedValue {
   std::string name;
   compute::Value value;
+  std::string summary_tag = "";  // in event files; empty: the name
 };
 
 // A mean over all examples since a train call or an evaluation began: the sum of `total` over the batches, divided by
@@ -41,6 +42,10 @@ struct ModelSpec {
   std::vector<NamedValue> predictions;  // kPredict: [batch, ...]
   std::vector<MeanMetric> metrics;      // kTrain, kEval
   std::vector<NamedValue> logged;       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
+  // kTrain: updated with each step. With several replicas the values are averaged over them first, each by its share
+  // of the examples: what TensorFlow's Mirrored saves, the mean over the replicas.
+  std::vector<compute::MovingAverage> moving_averages;
+  double moving_average_momentum = 0.99;
 };
 
 using ModelFn = std::function<absl::StatusOr<ModelSpec>(const ModelInputs&)>;
@@ -57,6 +62,7 @@ struct Model {
   ModelFn model_fn;
   OptimizerFn optimizer;
   LearningRateFn learning_rate;
+  std::string learning_rate_tag = "learning_rate";  // in event files
 };
 
 }  // namespace official::train

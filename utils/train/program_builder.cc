@@ -10,6 +10,7 @@
 #include "utils/compute/ops/check_numerics/check_numerics.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 
 namespace official::train {
 namespace {
@@ -59,7 +60,7 @@ std::vector<Value> Zeros(Graph& graph, const std::vector<Value>& gradients) {
   return zeros;
 }
 
-void AddTraining(const Model& model, Value loss, BuiltModel& built, int num_replicas) {
+void AddTraining(const Model& model, const ModelSpec& spec, Value loss, BuiltModel& built, int num_replicas) {
   Graph& graph = *built.graph;
   const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
@@ -81,13 +82,22 @@ void AddTraining(const Model& model, Value loss, BuiltModel& built, int num_repl
     pairs.push_back({variables[i], all[i]});
     gradients.push_back(all[i]);
   }
-  if (!graph.status().ok()) return;
+  std::vector<compute::MovingAverage> averages = spec.moving_averages;
   if (num_replicas > 1) {
-    if (!built.has_examples) gradients = Zeros(graph, gradients);
-    gradients = compute::AllReduce(gradients, num_replicas);
-    for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = gradients[i];
+    // The gradients, then the values that are averaged.
+    std::vector<Value> sums = gradients;
+    for (const compute::MovingAverage& average : averages) sums.push_back(compute::Mul(average.value, weight));
+    if (!graph.status().ok()) return;
+    if (!built.has_examples) sums = Zeros(graph, sums);
+    sums = compute::AllReduce(sums, num_replicas);
+    for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = sums[i];
+    for (size_t i = 0; i < averages.size(); ++i) averages[i].value = sums[pairs.size() + i];
   }
+  if (!graph.status().ok()) return;
   for (Node* node : model.optimizer(learning_rate, pairs)) built.roots.targets.push_back(node);
+  if (!averages.empty()) {
+    built.roots.targets.push_back(compute::UpdateMovingAverages(averages, spec.moving_average_momentum));
+  }
   const Value step =
       graph.Variable({kGlobalStep, {DType::kInt64, {}}, compute::Initializer::Zeros(), /*trainable=*/false});
   built.roots.targets.push_back(compute::AssignAdd(step, graph.Constant(Tensor::Scalar<int64_t>(1))));
@@ -116,20 +126,22 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
 
-  const auto fetch = [&](absl::string_view name, Value value) {
-    built.fetch_names.emplace_back(name);
+  const auto fetch = [&](const NamedValue& named) {
+    const Value value = named.value;
+    built.fetch_names.push_back(named.name);
+    built.fetch_tags.push_back(named.summary_tag.empty() ? named.name : named.summary_tag);
     built.roots.fetches.push_back(built.has_examples ? value : graph.Constant(Tensor(value.type())));
   };
   if (mode == Mode::kPredict) {
-    for (const NamedValue& p : model_spec.predictions) fetch(p.name, p.value);
+    for (const NamedValue& p : model_spec.predictions) fetch(p);
     return built;
   }
   // A loss that is not finite ends a training step before it changes anything.
   const Value loss = mode == Mode::kTrain ? compute::CheckNumerics(model_spec.loss) : model_spec.loss;
-  fetch("loss", loss);
+  fetch({"loss", loss});
   if (mode == Mode::kTrain) {
-    for (const NamedValue& v : model_spec.logged) fetch(v.name, v.value);
-    AddTraining(model, loss, built, num_replicas);
+    for (const NamedValue& v : model_spec.logged) fetch(v);
+    AddTraining(model, model_spec, loss, built, num_replicas);
   }
   for (const MeanMetric& metric : model_spec.metrics) {
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,

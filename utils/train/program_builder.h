@@ -24,6 +24,7 @@ struct BuiltModel {
   compute::GraphRoots roots;
   // Names of the fetches. Train: "loss" and the logged values; evaluation: "loss"; prediction: the predictions.
   std::vector<std::string> fetch_names;
+  std::vector<std::string> fetch_tags;  // in event files
   struct Metric {
     std::string name, summary_tag;
     std::string total, count;  // float32 scalar variables: sums of this replica

@@ -63,7 +63,7 @@ class Estimator::TrainCall {
   logs::StepRequest AskHooks(Clock::time_point now);
   // learning_rate, the model's logged values and its metrics.
   absl::StatusOr<Scalars> Shown(const ReplicatedProgram& program, float learning_rate);
-  absl::Status WriteSummary(const ReplicatedProgram& program, double loss);
+  absl::Status WriteSummary(double loss);
   void SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r, float learning_rate);
   absl::Status FindBadTensor(ReplicatedProgram& program, const absl::Status& error);
 
@@ -72,7 +72,8 @@ class Estimator::TrainCall {
   std::vector<ReplicaFeeds> feeds_;  // by replica
   std::vector<compute::KernelTiming> timings_;
   Scalars shown_;
-  logs::StepInfo info_;  // of the last step
+  std::vector<std::string> tags_;  // of shown_, in event files
+  logs::StepInfo info_;            // of the last step
   bool begun_ = false, stopped_ = false;
   Clock::time_point save_time_ = Clock::now(), summary_time_ = save_time_;
   int64_t summary_step_;
@@ -83,7 +84,12 @@ absl::Status Estimator::TrainCall::Begin(const ReplicatedProgram& program) {
   std::vector<std::string> names = {"learning_rate"};
   const BuiltModel& model = program.model();
   names.insert(names.end(), model.fetch_names.begin() + 1, model.fetch_names.end());
-  for (const auto& metric : model.metrics) names.push_back(metric.name);
+  tags_ = {e_.model_.learning_rate_tag};
+  tags_.insert(tags_.end(), model.fetch_tags.begin() + 1, model.fetch_tags.end());
+  for (const auto& metric : model.metrics) {
+    names.push_back(metric.name);
+    tags_.push_back(metric.summary_tag);
+  }
   for (const auto& hook : hooks_) {
     RETURN_IF_ERROR(hook->Begin({.global_step = e_.global_step_, .tensor_names = names, .time = Clock::now()}));
   }
@@ -122,14 +128,9 @@ absl::StatusOr<Estimator::TrainCall::Scalars> Estimator::TrainCall::Shown(const 
   return shown;
 }
 
-absl::Status Estimator::TrainCall::WriteSummary(const ReplicatedProgram& program, double loss) {
+absl::Status Estimator::TrainCall::WriteSummary(double loss) {
   std::vector<EventWriter::Scalar> scalars = {{"loss", static_cast<float>(loss)}};
-  const auto& metrics = program.model().metrics;
-  for (const auto& [name, value] : shown_) {
-    const auto metric =
-        std::find_if(metrics.begin(), metrics.end(), [&n = name](const auto& m) { return m.name == n; });
-    scalars.emplace_back(metric == metrics.end() ? name : metric->summary_tag, static_cast<float>(value));
-  }
+  for (size_t i = 0; i < shown_.size(); ++i) scalars.emplace_back(tags_[i], static_cast<float>(shown_[i].second));
   if (summary_step_ > 0) {
     const std::chrono::duration<double> elapsed = info_.time - summary_time_;
     scalars.emplace_back("global_step/sec",
@@ -214,7 +215,7 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   if (request.trace) info_.trace = absl::MakeConstSpan(&trace, 1);
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info_));
   info_.trace = {};
-  if (summary) RETURN_IF_ERROR(WriteSummary(program, loss));
+  if (summary) RETURN_IF_ERROR(WriteSummary(loss));
 
   if (e_.global_step_ % e_.config_.check_replicas_steps == 0) RETURN_IF_ERROR(e_.replicas_.CheckEqual());
   const Interruption interruption = e_.config_.interruption();

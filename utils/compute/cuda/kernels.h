@@ -16,6 +16,7 @@ void RegisterConvPoolCuda(KernelRegistry& kernels);
 void RegisterDropoutCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
+void RegisterL2LossCuda(KernelRegistry& kernels);
 void RegisterLayerNormCuda(KernelRegistry& kernels);
 void RegisterMatMulCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
@@ -34,6 +35,7 @@ inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterDropoutCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterGatherCuda(kernels);
+  RegisterL2LossCuda(kernels);
   RegisterLayerNormCuda(kernels);
   RegisterMatMulCuda(kernels);
   RegisterOptimizerCuda(kernels);

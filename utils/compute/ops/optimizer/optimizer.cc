@@ -43,6 +43,8 @@ const bool lazy_adam = RegisterOp({
     },
     .has_side_effect = true,
 });
+const bool moving_average =
+    RegisterOp({.name = "UpdateMovingAverages", .infer = UpdateTypes(0, 2), .has_side_effect = true});
 const bool assign_add = RegisterOp({
     .name = "AssignAdd",
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
@@ -128,6 +130,12 @@ std::vector<Node*> Adam(Value learning_rate, absl::Span<const VariableGradient> 
   updates.push_back(ApplyNode("AssignScale", {beta1_power}, Attrs{{"factor", params.beta1}}));
   updates.push_back(ApplyNode("AssignScale", {beta2_power}, Attrs{{"factor", params.beta2}}));
   return updates;
+}
+
+Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum) {
+  std::vector<Value> inputs;
+  for (const auto& [variable, value] : averages) inputs.insert(inputs.end(), {variable, value});
+  return ApplyNode("UpdateMovingAverages", inputs, Attrs{{"momentum", momentum}});
 }
 
 Node* AssignAdd(Value variable, Value delta) { return ApplyNode("AssignAdd", {variable, delta}); }

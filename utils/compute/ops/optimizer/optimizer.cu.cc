@@ -77,9 +77,23 @@ struct AdamRule {
   }
 };
 
+struct MovingAverageRule {
+  static constexpr int kScalars = 0, kGroup = 2;
+  struct Params {
+    float decay;
+    explicit Params(const Attrs& attrs) : decay(static_cast<float>(1 - attrs.GetFloat("momentum"))) {}
+  };
+  Params params;
+
+  __device__ MovingAverageRule(const Params& params, const float* const*) : params(params) {}
+  __device__ void operator()(float* const* tensors, int64_t i) const {
+    tensors[0][i] -= (tensors[0][i] - tensors[1][i]) * params.decay;
+  }
+};
+
 template <typename Rule>
 struct Launch {
-  const float* scalars[Rule::kScalars];
+  const float* scalars[Rule::kScalars + 1];  // the last one is not used
   int num_groups = 0;
   int first_block[kMaxTensors + 1] = {0};  // of each group, and the end
   int64_t sizes[kMaxTensors];
@@ -220,6 +234,7 @@ void RegisterOptimizerCuda(KernelRegistry& kernels) {
   add("ApplyMomentum", MakeUpdate<MomentumRule>);
   add("ApplyAdam", MakeUpdate<AdamRule>);
   add("ApplyLazyAdam", MakeLazyAdam);
+  add("UpdateMovingAverages", MakeUpdate<MovingAverageRule>);
   add("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32});
   add("AssignScale", MakeAssignScale);
 }

@@ -43,6 +43,15 @@ std::vector<Node*> Momentum(Value learning_rate, absl::Span<const VariableGradie
 // Source: Kingma and Ba 2015, the form before section 2.1 (epsilon outside the bias correction).
 std::vector<Node*> Adam(Value learning_rate, absl::Span<const VariableGradient> variables, const AdamParams& params);
 
+struct MovingAverage {
+  Value variable;  // float32, not trainable
+  Value value;     // of this step, of the same shape
+};
+
+// variable -= (variable - value) * (1 - momentum), for all in one pass. As TensorFlow's assign_moving_average without
+// correction for the start.
+Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum);
+
 // variable += delta, a scalar of the variable's type (int64 or float32): counters such as global_step.
 Node* AssignAdd(Value variable, Value delta);
 

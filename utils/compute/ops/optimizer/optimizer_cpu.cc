@@ -151,6 +151,18 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   return kernel;
 }
 
+absl::StatusOr<Kernel> MakeMovingAverages(const KernelSpec& spec) {
+  const auto decay = static_cast<float>(1 - spec.attrs().GetFloat("momentum"));
+  return Kernel{[starts = Starts(spec, 0, 2), decay](const KernelArgs& args) {
+    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(2 * k);
+      const float* __restrict value = args.input<float>(2 * k + 1);
+      for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - value[i]) * decay;
+    });
+    return absl::OkStatus();
+  }};
+}
+
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
   const bool is_int64 = spec.input(0).dtype == DType::kInt64;
   return Kernel{[is_int64](const KernelArgs& args) {
@@ -178,6 +190,7 @@ bool Register(const char* op, KernelFactory make, std::vector<DType> dtypes = {D
 const bool registered =
     Register("ApplyGradientDescent", MakeGradientDescent) && Register("ApplyMomentum", MakeMomentum) &&
     Register("ApplyAdam", MakeAdam) && Register("ApplyLazyAdam", MakeLazyAdam) &&
+    Register("UpdateMovingAverages", MakeMovingAverages) &&
     Register("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32}) && Register("AssignScale", MakeAssignScale);
 
 }  // namespace

@@ -196,6 +196,30 @@ TEST_CASE("Lazy Adam refuses a row outside the table and leaves the table alone"
   for (const float value : now.flat<float>()) CHECK(value == 1);
 }
 
+TEST_CASE("Moving averages go a part of the way to the value") {
+  const std::string kind = EachKind();
+  INFO(kind);
+  Graph graph;
+  const auto average = [&](const char* name, int64_t size) {
+    return graph.Variable({name, {DType::kFloat32, {size}}, Initializer::Ones(), /*trainable=*/false});
+  };
+  const Value a = average("a", 2), b = average("b", 20000);
+  const Value to_a = graph.Constant(Tensor::Of<float>({2}, {3, -1}));
+  const Value to_b = graph.Constant(testing::RandomTensor({20000}, 1));
+  Node* const update = UpdateMovingAverages({{a, to_a}, {b, to_b}}, 0.75);
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{}, {}, {update}}, *device, variables).value();
+  testing::RecordKernels(*program, kind);
+  for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
+  // 1 -> 1.5 -> 1.875 and 1 -> 0.5 -> 0.125.
+  CHECK(variables.Read("a")->flat<float>()[0] == 1.875f);
+  CHECK(variables.Read("a")->flat<float>()[1] == 0.125f);
+  const float last = testing::RandomTensor({20000}, 1).flat<float>()[19999];
+  CHECK(variables.Read("b")->flat<float>()[19999] == Approx(0.5625f + 0.4375f * last).epsilon(1e-6));
+}
+
 TEST_CASE("AssignAdd counts steps") {
   const std::string kind = EachKind();
   INFO(kind);

@@ -1,0 +1,58 @@
+// The official residual networks for CIFAR-10 and ImageNet. Sources: He et al. 2015 (version 1) and 2016 (version 2);
+// tensorflow/models official/resnet/resnet_model.py, resnet_run_loop.py, cifar10_main.py and imagenet_main.py at
+// d64bcfe3.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "utils/train/model.h"
+
+namespace official::resnet {
+
+enum class DatasetName { kCifar10, kImagenet };
+
+// What the official programs know of their data set.
+struct DatasetInfo {
+  absl::string_view name;
+  int image_size;   // images are float32 [image_size, image_size, 3]
+  int num_classes;  // of ImageNet 1001: class 0 is the background
+  int64_t num_train_examples, num_eval_examples;
+  double weight_decay;
+  int batch_denominator;  // the batch size that base_learning_rate is for
+  std::vector<double> boundary_epochs, factors;
+};
+const DatasetInfo& InfoOf(DatasetName dataset);
+
+// The learning rate is base_learning_rate * batch_size / the data set's batch_denominator, times factors[k] from
+// boundary_epochs[k - 1] on. Boundaries are cut to whole steps; the step of a boundary still has the earlier rate.
+struct ScheduleConfig {
+  double base_learning_rate = 0.1;
+  std::vector<double> boundary_epochs, factors;  // one factor more than boundaries
+  double warmup_epochs = 0;                      // the rate rises from 0 in a line
+  int batch_size = 128;                          // global
+  int64_t num_train_examples = 0;
+};
+train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& config);
+
+struct ModelConfig {
+  DatasetName dataset = DatasetName::kImagenet;
+  int size = 50;
+  int version = 2;
+  double weight_decay = 1e-4;
+  double label_smoothing = 0;
+  ScheduleConfig schedule;
+};
+
+// InvalidArgument, naming the sizes that there are, if the data set has no network of this size.
+absl::Status CheckSize(DatasetName dataset, int size);
+
+// Features: images float32 [image_size, image_size, 3]; labels int32 []. Predictions: classes int64 [batch],
+// probabilities float32 [batch, num_classes]. Evaluation: accuracy and, with more than 10 classes, accuracy_top_5. The
+// size must pass CheckSize, the version be 1 or 2.
+train::Model ResnetModel(const ModelConfig& config);
+
+}  // namespace official::resnet

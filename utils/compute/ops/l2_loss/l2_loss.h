@@ -1,0 +1,13 @@
+// Half the sum of squares: weight decay as a term of the loss.
+#pragma once
+
+#include "absl/types/span.h"
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+// The sum over all `values`, float32 of any shapes, of half the squares of their elements: a float32 scalar. The sum is
+// made in more precision than float32, in an order that depends on the shapes only. As tf.nn.l2_loss, added up.
+Value L2Loss(absl::Span<const Value> values);
+
+}  // namespace official::compute

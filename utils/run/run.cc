@@ -1,0 +1,319 @@
+#include "utils/run/run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/distribute/strategy.h"
+#include "utils/logs/benchmark_logger.h"
+#include "utils/logs/hooks_helper.h"
+#include "utils/logs/json.h"
+#include "utils/logs/log.h"
+#include "utils/logs/output_style.h"
+#include "utils/logs/progress.h"
+#include "utils/misc/distribution_utils.h"
+#include "utils/misc/gpu_count.h"
+#include "utils/misc/model_helpers.h"
+#include "utils/misc/stop_signals.h"
+#include "utils/misc/version.h"
+#include "utils/train/run_lock.h"
+#include "utils/train/train_hooks.h"
+
+namespace official::run {
+namespace {
+
+logs::Json::Object AsJson(const train::EvalResults& results) {
+  logs::Json::Object object;
+  for (const auto& [name, value] : results) {
+    if (name == "global_step") {
+      object.emplace_back(name, static_cast<int64_t>(value));
+    } else {
+      object.emplace_back(name, value);
+    }
+  }
+  return object;
+}
+
+void PrintEvaluation(const Config& config, const train::EvalResults& results, std::ostream& out) {
+  const logs::Json json = AsJson(results);
+  if (config.base.output == "json") {
+    out << logs::DumpJson(json) << std::endl;
+  } else {
+    out << "\nEvaluation results:\n\t" << logs::PythonRepr(json) << "\n" << std::endl;
+  }
+}
+
+double Result(const train::EvalResults& results, absl::string_view name) {
+  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
+  OFFICIAL_CHECK(it != results.end()) << name;
+  return it->second;
+}
+
+train::Interruption AskSignals() {
+  if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
+  return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
+}
+
+train::Resume ResumeFromFlag(const std::string& flag) {
+  if (flag == "never") return train::Resume::kNever;
+  return flag == "must" ? train::Resume::kMust : train::Resume::kAuto;
+}
+
+// The GPUs that this process sees, if the CUDA backend can use them. Where no driver is loaded nothing else is.
+misc::VisibleGpus UsableGpus() {
+  misc::VisibleGpus gpus = misc::CountVisibleGpus();
+  if (gpus.count == 0) return gpus;
+  const absl::Status status = compute::LoadCudaBackend();
+  if (status.ok()) return gpus;
+  LOG(WARNING) << gpus.count << " GPUs are there but cannot be used: " << status.message();
+  return {.count = 0, .why_none = std::string(status.message())};
+}
+
+// What the run computes on.
+struct Devices {
+  std::string kind;
+  int num_replicas = 1;
+  int replica_batch = 0;
+};
+absl::StatusOr<Devices> DevicesFor(const Config& config) {
+  // Several CPU devices are a wish for the CPU.
+  const std::optional<int> wanted_gpus = config.performance.num_cpu_devices > 1 ? 0 : config.base.num_gpus;
+  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(wanted_gpus, UsableGpus));
+  RETURN_IF_ERROR(misc::CheckDtype(config.performance.dtype, num_gpus));
+  Devices devices;
+  devices.kind = num_gpus > 0 ? "cuda" : "cpu";
+  devices.num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
+  ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
+                                                                   num_gpus > 0 ? "GPUs" : "CPU devices"));
+  return devices;
+}
+
+absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& config, const Devices& devices,
+                                                                train::Model model, const std::string& dataset,
+                                                                bool write_model_dir) {
+  ASSIGN_OR_RETURN(auto strategy,
+                   distribute::Strategy::Create({.device_kind = devices.kind,
+                                                 .num_replicas = devices.num_replicas,
+                                                 .num_threads = config.performance.intra_op_parallelism_threads,
+                                                 .all_reduce_alg = config.performance.all_reduce_alg}));
+  return train::Estimator::Create(std::move(model),
+                                  {.model_dir = config.base.model_dir,
+                                   .dataset = dataset,
+                                   .seed = config.base.seed,
+                                   .dtype = config.performance.dtype,
+                                   .save_checkpoints_steps = config.base.save_checkpoints_steps,
+                                   .save_checkpoints_secs = config.base.save_checkpoints_secs,
+                                   .keep_checkpoint_max = config.base.keep_checkpoint_max,
+                                   .save_summary_steps = config.base.log_every_n_steps,
+                                   .check_replicas_steps = config.performance.check_replicas_steps,
+                                   .flags_text = config.flags_text,
+                                   .write_model_dir = write_model_dir,
+                                   .resume = ResumeFromFlag(config.base.resume),
+                                   .interruption = AskSignals},
+                                  std::move(strategy));
+}
+
+logs::RunInfo RunRecord(const Config& config, const Task& task, const Input& input) {
+  logs::RunInfo info{.model_name = task.name,
+                     .dataset_name = input.dataset,
+                     .test_id = config.benchmark.benchmark_test_id,
+                     .run_parameters = {{"batch_size", int64_t{config.base.batch_size}},
+                                        {"dtype", std::string(compute::DTypeName(config.performance.dtype))},
+                                        {"synthetic_data", config.performance.use_synthetic_data},
+                                        {"train_epochs", int64_t{config.base.train_epochs}}},
+                     .version = misc::kVersion};
+  info.run_parameters.insert(info.run_parameters.end(), task.run_parameters.begin(), task.run_parameters.end());
+  return info;
+}
+
+// A run in progress.
+class Run {
+ public:
+  Run(const Config& config, const Task& task, const Input& input, train::Estimator& estimator)
+      : config_(config), task_(task), input_(input), estimator_(estimator) {}
+
+  bool IsTrained() const {
+    const std::optional<int64_t> max_steps = config_.performance.max_train_steps;
+    return estimator_.position().epoch >= config_.base.train_epochs ||
+           (max_steps && estimator_.global_step() >= *max_steps);
+  }
+
+  // Evaluations are due after every epochs_between_evals epochs of the whole training, wherever a run began; a run that
+  // was stopped between training and evaluation leaves the evaluation to the next.
+  bool EvaluationIsDue() const {
+    const data::Position position = estimator_.position();
+    if (position == data::Position{} || estimator_.evaluated_step() == estimator_.global_step()) return false;
+    return IsTrained() || (position.index == 0 && position.epoch % config_.base.epochs_between_evals == 0);
+  }
+
+  absl::Status Train(logs::BaseBenchmarkLogger& logger, std::ostream& out);
+
+ private:
+  int64_t EndEpoch() const {
+    const int64_t between = config_.base.epochs_between_evals;
+    return std::min<int64_t>(config_.base.train_epochs, (estimator_.position().epoch / between + 1) * between);
+  }
+  int64_t TotalSteps() const;
+
+  const Config& config_;
+  const Task& task_;
+  const Input& input_;
+  train::Estimator& estimator_;
+};
+
+int64_t Run::TotalSteps() const {
+  const flags::BaseConfig& base = config_.base;
+  const data::Position position = estimator_.position();
+  const int64_t batch = base.batch_size, between = base.epochs_between_evals, examples = input_.num_train_examples;
+  const auto batches = [&](int64_t n) { return (n + batch - 1) / batch; };
+  int64_t steps = 0;
+  if (input_.across_epochs) {
+    // Each train call ends with a batch of what is left.
+    for (int64_t epoch = position.epoch; epoch < base.train_epochs;) {
+      const int64_t end = std::min<int64_t>(base.train_epochs, (epoch / between + 1) * between);
+      steps += batches((end - epoch) * examples - (epoch == position.epoch ? position.index : 0));
+      epoch = end;
+    }
+  } else {
+    steps = (base.train_epochs - position.epoch) * batches(examples) - position.index / batch;
+  }
+  const int64_t total = estimator_.global_step() + steps;
+  return config_.performance.max_train_steps ? std::min(total, *config_.performance.max_train_steps) : total;
+}
+
+absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
+  const flags::BaseConfig& base = config_.base;
+  const std::optional<int64_t> max_steps = config_.performance.max_train_steps;
+  RETURN_IF_ERROR(logger.LogRunInfo(RunRecord(config_, task_, input_)));
+
+  ASSIGN_OR_RETURN(
+      std::vector<std::unique_ptr<logs::Hook>> hooks,
+      logs::GetTrainHooks(base.hooks, {.model_dir = base.model_dir, .batch_size = base.batch_size, .logger = &logger}));
+  auto progress = std::make_unique<logs::Progress>(logs::ProgressOptions{.format = logs::CurrentLogFormat(),
+                                                                         .total_steps = TotalSteps(),
+                                                                         .total_epochs = base.train_epochs,
+                                                                         .log_every_n_steps = base.log_every_n_steps});
+  const logs::Progress& throughput = *progress;
+  hooks.push_back(std::move(progress));
+  hooks.push_back(train::MakeLossMetricHook(&logger, base.log_every_n_steps));
+  hooks.push_back(train::MakeFirstStepHook());
+
+  while (!IsTrained() || EvaluationIsDue()) {
+    if (!EvaluationIsDue()) {
+      const auto train_input = [&, end_epoch = EndEpoch()](data::Position start) {
+        return input_.train(estimator_.seed(), start, end_epoch);
+      };
+      RETURN_IF_ERROR(estimator_.Train(train_input, max_steps, hooks));
+    }
+    ASSIGN_OR_RETURN(const train::EvalResults results, estimator_.Evaluate(input_.eval, max_steps));
+    RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
+    PrintEvaluation(config_, results, out);
+    const double metric = Result(results, task_.stop_metric);
+    if (misc::PastStopThreshold(base.stop_threshold, metric)) {
+      LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << metric;
+      break;
+    }
+  }
+  if (throughput.ExamplesPerSecond()) {
+    RETURN_IF_ERROR(logger.LogMetric({.name = "examples_per_sec",
+                                      .value = *throughput.ExamplesPerSecond(),
+                                      .global_step = estimator_.global_step()}));
+  }
+  LOG(INFO) << "trained to step " << estimator_.global_step() << ": " << throughput.Summary();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Config ConfigFromFlags(const flags::CommandLine& command_line) {
+  return {.base = flags::BaseFromFlags(command_line),
+          .performance = flags::PerformanceFromFlags(),
+          .benchmark = flags::BenchmarkFromFlags(),
+          .flags_text = command_line.AllFlagsText()};
+}
+
+absl::Status InitLogging(const Config& config) {
+  ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
+  logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
+                                             [](const char* name) { return std::getenv(name); }));
+  return absl::OkStatus();
+}
+
+absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostream& results) {
+  const flags::BaseConfig& base = config.base;
+  ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
+  ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(base.model_dir));
+  if (base.clean) {
+    ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(base.model_dir, {base.data_dir}));
+    if (cleaned) {
+      LOG(INFO) << "--clean flag set. Removed existing model dir: " << base.model_dir;
+    }
+  }
+  ASSIGN_OR_RETURN(const Input input, task.load());
+  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
+                                                       /*write_model_dir=*/true));
+  RETURN_IF_ERROR(estimator->CheckBatchFits(input.spec, base.batch_size));
+
+  LOG(INFO) << "device " << estimator->strategy().Description() << ", strategy " << estimator->strategy().name()
+            << ", precision " << compute::DTypeName(config.performance.dtype) << ", batch " << base.batch_size << " ("
+            << devices.replica_batch << " per replica), data " << input.dataset << ", " << estimator->origin();
+  if (estimator->seed() != base.seed) {
+    LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
+  }
+  Run run(config, task, input, *estimator);
+  if (run.IsTrained() && !run.EvaluationIsDue()) {
+    LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step() << ", "
+              << estimator->position().epoch << " of --train_epochs=" << base.train_epochs
+              << " epochs; to go on raise --train_epochs"
+              << (config.performance.max_train_steps ? " or --max_train_steps" : "")
+              << ", to start afresh give --clean or another --model_dir";
+  } else {
+    ASSIGN_OR_RETURN(const auto logger,
+                     logs::CreateBenchmarkLogger("BenchmarkFileLogger",
+                                                 config.benchmark.benchmark_log_dir.value_or(base.model_dir)));
+    // Until here there was nothing to save, and a signal has ended the process.
+    const misc::StopSignals signals;
+    RETURN_IF_ERROR(logs::RunWithBenchmarkLogger(*logger, [&] { return run.Train(*logger, results); }));
+    if (misc::StopSignalReceived() != 0) {
+      return absl::CancelledError(absl::StrCat("stopped at step ", estimator->global_step(), ", which is saved"));
+    }
+  }
+  if (base.export_dir) {
+    ASSIGN_OR_RETURN(const std::string path, task.export_model(*estimator, *base.export_dir));
+    LOG(INFO) << "SavedModel written to: " << path;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& results) {
+  ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
+  ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(config.base.model_dir));
+  ASSIGN_OR_RETURN(const Input input, task.load());
+  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
+                                                       /*write_model_dir=*/true));
+  if (estimator->origin() == "fresh") {
+    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", config.base.model_dir,
+                                            "; train first, or name another --model_dir"));
+  }
+  LOG(INFO) << "device " << estimator->strategy().Description() << ", precision "
+            << compute::DTypeName(config.performance.dtype) << ", data " << input.dataset << ", "
+            << estimator->origin();
+  const misc::StopSignals signals;
+  ASSIGN_OR_RETURN(const train::EvalResults evaluation,
+                   estimator->Evaluate(input.eval, config.performance.max_train_steps));
+  PrintEvaluation(config, evaluation, results);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model) {
+  ASSIGN_OR_RETURN(Devices devices, DevicesFor(config));
+  devices.num_replicas = 1;
+  return MakeEstimator(config, devices, std::move(model), /*dataset=*/"", /*write_model_dir=*/false);
+}
+
+}  // namespace official::run

@@ -1,0 +1,71 @@
+// The run of every training program: devices, lock, data, training with evaluations in between, export. What differs
+// between models comes in as a Task.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/data/batch.h"
+#include "utils/flags/base.h"
+#include "utils/flags/benchmark.h"
+#include "utils/flags/performance.h"
+#include "utils/logs/run_info.h"
+#include "utils/train/estimator.h"
+#include "utils/train/model.h"
+
+namespace official::run {
+
+// The shared flags.
+struct Config {
+  flags::BaseConfig base;
+  flags::PerformanceConfig performance;
+  flags::BenchmarkConfig benchmark;
+  std::string flags_text;  // every flag, for the event file
+};
+Config ConfigFromFlags(const flags::CommandLine& command_line);
+
+// Sends the log to stderr in the form that --log_format wants. InvalidArgument for a form that does not exist.
+absl::Status InitLogging(const Config& config);
+
+// The data of a run. Its functions may be called as long as it lives.
+struct Input {
+  std::string dataset;  // its name, kept in the checkpoint
+  data::ElementSpec spec;
+  int64_t num_train_examples = 0;
+  bool across_epochs = false;  // whether a batch may go on into the next epoch of the same train call
+  // Batches of the training set from `start` to the end of epoch `end_epoch` - 1.
+  std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
+  // One pass over the test set.
+  train::InputFn eval;
+};
+
+struct Task {
+  std::string name;  // "mnist", of the run record
+  // Called when the run is locked, before anything is written.
+  std::function<absl::StatusOr<Input>()> load;
+  // For the data that `load` gave.
+  std::function<train::Model(const Input& input)> model;
+  std::string stop_metric = "accuracy";  // what --stop_threshold is compared with
+  // For the run record, beside those of every model.
+  std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
+  // Writes a SavedModel of what was trained and returns its path.
+  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model;
+};
+
+// Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. Results go to `results`, all
+// else to the log. Cancelled, with everything saved, if a signal stopped the run; other errors say what to do.
+absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostream& results);
+
+// Evaluates what was trained in --model_dir, once, and prints the results. NotFound if nothing was.
+absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& results);
+
+// What was trained in --model_dir, on one device, to predict with: nothing is written.
+absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model);
+
+}  // namespace official::run
