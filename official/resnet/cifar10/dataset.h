@@ -1,0 +1,40 @@
+// CIFAR-10: 32 x 32 colour images of ten classes, from the binary version of the data set.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/data/dataset.h"
+
+namespace official::resnet {
+
+inline constexpr int64_t kCifar10ImageSize = 32;
+inline constexpr int kCifar10Classes = 10;
+// Examples of the published data set; synthetic data has as many.
+inline constexpr int64_t kCifar10TrainExamples = 50000, kCifar10TestExamples = 10000;
+
+// Where the files lie below --data_dir.
+inline constexpr char kCifar10Folder[] = "cifar-10-batches-bin";
+
+struct Cifar10Split {
+  compute::Tensor images;  // uint8 [n, 3, 32, 32]: red, green, blue
+  compute::Tensor labels;  // int32 [n], 0 to 9
+};
+enum class Cifar10Part { kTrain, kTest };
+
+// Reads data_batch_1.bin to data_batch_5.bin, or test_batch.bin, from cifar-10-batches-bin in `data_dir`. A record is
+// the label's byte and 3072 bytes of pixels. NotFound, with what to do, if the directory or a file is missing; DataLoss
+// if a file is empty or not a whole number of records, or a label is above 9.
+absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Part part);
+
+// Examples as the model takes them: one feature, float32 [32, 32, 3] with red, green, blue last; one label, int32.
+data::ElementSpec Cifar10Spec();
+
+// Standardizes each image: (x - mean) / max(standard deviation, 1 / sqrt(3072)) over all its values. With `augment` it
+// is first moved by up to 4 pixels each way, what comes in being black, and mirrored every other time; that depends on
+// (seed, epoch, index) alone.
+data::DatasetPtr Cifar10Dataset(const Cifar10Split& split, bool augment, uint64_t seed);
+
+}  // namespace official::resnet

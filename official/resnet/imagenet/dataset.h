@@ -1,0 +1,41 @@
+// ImageNet (ILSVRC 2012): photographs of a thousand classes, from TFRecord files of tf.Example.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "utils/data/dataset.h"
+
+namespace official::resnet {
+
+inline constexpr int64_t kImagenetImageSize = 224;
+inline constexpr int kImagenetClasses = 1001;  // 0 is the background, the classes are 1 to 1000
+// Examples of the published data set; synthetic data has as many.
+inline constexpr int64_t kImagenetTrainExamples = 1281167, kImagenetValidationExamples = 50000;
+
+struct ImagenetOptions {
+  std::string data_dir;
+  // The files train-*-of-*, else validation-*-of-*.
+  bool training = false;
+  // A random part of the image, mirrored every other time, is scaled to 224 x 224, whatever its proportions. Else the
+  // image is scaled to 256 pixels on its short side and its middle taken.
+  bool augment = false;
+  uint64_t seed = 0;  // what is random depends on (seed, epoch, index of the record) alone
+  // Decodes at half, a quarter or an eighth of the size where that is still at least as large as needed: faster, but
+  // the pixels are no longer those that TensorFlow gets.
+  bool fast_jpeg = false;
+  // Threads that look for the records in the files.
+  int num_threads = 1;
+};
+
+// One feature, float32 [224, 224, 3]: red, green, blue from 0 to 255 less their means over ImageNet (123.68, 116.78,
+// 103.94); one label, int32.
+data::ElementSpec ImagenetSpec();
+
+// The examples in the order of files and records; data::Shuffle makes another one in every epoch. Opening reads where
+// each record begins, and no images; pixels are made by Read. NotFound, with what to do, if no file matches; DataLoss
+// if files are missing or a file is damaged. Errors of Read name file, record, offset and what is wrong with it.
+absl::StatusOr<data::DatasetPtr> ImagenetDataset(const ImagenetOptions& options);
+
+}  // namespace official::resnet
