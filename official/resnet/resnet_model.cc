@@ -192,6 +192,7 @@ absl::StatusOr<train::ModelSpec> BuildResnet(const ModelConfig& config, const tr
 
 const DatasetInfo& InfoOf(DatasetName dataset) {
   static const auto* const cifar10 = new DatasetInfo{.name = "cifar10",
+                                                     .title = "CIFAR-10",
                                                      .image_size = 32,
                                                      .num_classes = 10,
                                                      .num_train_examples = 50000,
@@ -201,6 +202,7 @@ const DatasetInfo& InfoOf(DatasetName dataset) {
                                                      .boundary_epochs = {100, 150, 200},
                                                      .factors = {1, 0.1, 0.01, 0.001}};
   static const auto* const imagenet = new DatasetInfo{.name = "imagenet",
+                                                      .title = "ImageNet",
                                                       .image_size = 224,
                                                       .num_classes = 1001,
                                                       .num_train_examples = 1281167,

@@ -17,9 +17,9 @@ enum class DatasetName { kCifar10, kImagenet };
 
 // What the official programs know of their data set.
 struct DatasetInfo {
-  absl::string_view name;
-  int image_size;   // images are float32 [image_size, image_size, 3]
-  int num_classes;  // of ImageNet 1001: class 0 is the background
+  absl::string_view name, title;  // "cifar10", "CIFAR-10"
+  int image_size;                 // images are float32 [image_size, image_size, 3]
+  int num_classes;                // of ImageNet 1001: class 0 is the background
   int64_t num_train_examples, num_eval_examples;
   double weight_decay;
   int batch_denominator;  // the batch size that base_learning_rate is for

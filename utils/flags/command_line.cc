@@ -114,20 +114,42 @@ std::string CommandLine::AllFlagsText() const {
   return text;
 }
 
+using Defaults = std::vector<std::pair<std::string, std::string>>;
+
 class CommandLineParser {
  public:
-  explicit CommandLineParser(const Program& program) : program_(program) {
+  CommandLineParser(const Program& program, const Defaults& defaults) : program_(program) {
     for (const FlagGroup& group :
          {program.flags, BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
       AddGroup(group);
     }
-    for (const auto& [name, value] : program.defaults) {
+    for (const auto& [name, value] : defaults) {
       Flag* flag = Find(name);
       OFFICIAL_CHECK(flag != nullptr) << program.name << " has a default for --" << name << ", which does not exist";
       const absl::Status status = Set(*flag, value);
       OFFICIAL_CHECK(status.ok()) << status;
       flag->default_value = flag->flag->CurrentValue();
     }
+  }
+
+  // Sets the flags as given, without the checks that look at values.
+  absl::Status ParseArguments(const std::vector<std::string>& arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i] == "--") {
+        result_.words_.insert(result_.words_.end(), arguments.begin() + i + 1, arguments.end());
+        break;
+      }
+      if (!absl::StartsWith(arguments[i], "-") || arguments[i] == "-") {
+        result_.words_.push_back(arguments[i]);
+        continue;
+      }
+      const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
+      bool took_next = false;
+      RETURN_IF_ERROR(ParseFlag(arguments[i], next, &took_next, {}));
+      if (result_.request_ != CommandLine::Request::kRun) return absl::OkStatus();
+      if (took_next) ++i;
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {
@@ -177,25 +199,6 @@ class CommandLineParser {
     const auto found = result_.index_.find(name);
     if (found == result_.index_.end()) return nullptr;
     return &result_.groups_[found->second.first].flags[found->second.second];
-  }
-
-  absl::Status ParseArguments(const std::vector<std::string>& arguments) {
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i] == "--") {
-        result_.words_.insert(result_.words_.end(), arguments.begin() + i + 1, arguments.end());
-        break;
-      }
-      if (!absl::StartsWith(arguments[i], "-") || arguments[i] == "-") {
-        result_.words_.push_back(arguments[i]);
-        continue;
-      }
-      const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
-      bool took_next = false;
-      RETURN_IF_ERROR(ParseFlag(arguments[i], next, &took_next, {}));
-      if (result_.request_ != CommandLine::Request::kRun) return absl::OkStatus();
-      if (took_next) ++i;
-    }
-    return absl::OkStatus();
   }
 
   // A file that is open on the way to the present line; `where` is that line, empty on the command line.
@@ -387,7 +390,14 @@ class CommandLineParser {
 };
 
 absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std::vector<std::string>& arguments) {
-  return CommandLineParser(program).Parse(arguments);
+  Defaults defaults = program.defaults;
+  if (program.dependent_defaults != nullptr) {
+    // A first pass gives the other flags their values; whatever it finds wrong, the second one finds again.
+    CommandLineParser(program, defaults).ParseArguments(arguments).IgnoreError();
+    const Defaults dependent = program.dependent_defaults();
+    defaults.insert(defaults.end(), dependent.begin(), dependent.end());
+  }
+  return CommandLineParser(program, defaults).Parse(arguments);
 }
 
 }  // namespace official::flags

@@ -32,8 +32,11 @@ struct Program {
   std::string name;
   std::string description;
   std::vector<Example> examples;
-  std::vector<std::pair<std::string, std::string>> defaults;  // of shared flags: name and value, e.g. {"te", "40"}
-  FlagGroup flags;                                            // its own
+  std::vector<std::pair<std::string, std::string>> defaults = {};  // of shared flags: name and value, e.g. {"te", "40"}
+  // Further defaults, which follow from the values that the command line gives to other flags: called when those are
+  // set. They must not change those others.
+  std::function<std::vector<std::pair<std::string, std::string>>()> dependent_defaults = nullptr;
+  FlagGroup flags;         // its own
   std::string words = "";  // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
 };
 

@@ -55,7 +55,8 @@ struct Task {
   // For the run record, beside those of every model.
   std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
   // Writes a SavedModel of what was trained and returns its path.
-  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model;
+  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
+      nullptr;
 };
 
 // Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. Results go to `results`, all

@@ -1,0 +1,165 @@
+// resnet_main: trains, evaluates and uses the official residual networks for CIFAR-10 and ImageNet.
+
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "official/resnet/resnet_run.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/main.h"
+
+ABSL_FLAG(std::string, dataset_name, "imagenet", "The data set; the defaults of other flags follow it.");
+ABSL_FLAG(std::string, resnet_version, "2",
+          "1: He et al. 2015; 2: He et al. 2016, which normalizes before it convolves.");
+ABSL_FLAG(std::string, resnet_size, "50",
+          "Layers of the network. ImageNet: 18, 34, 50, 101, 152 or 200; CIFAR-10: 6n + 2.");
+ABSL_FLAG(double, base_learning_rate, 0.1,
+          "Learning rate at the start for a batch of 256 (CIFAR-10: 128); it grows with --batch_size.");
+ABSL_FLAG(std::vector<std::string>, lr_boundary_epochs, {}, "Epochs after which the learning rate changes.");
+ABSL_FLAG(std::vector<std::string>, lr_factors, {},
+          "What the learning rate is multiplied with, one before and one after each boundary.");
+ABSL_FLAG(double, warmup_epochs, 0, "Epochs at the start in which the learning rate rises from 0 in a line.");
+ABSL_FLAG(double, weight_decay, 1e-4, "Factor of the L2 loss of the weights.");
+ABSL_FLAG(double, label_smoothing, 0, "Share of the target probability that is spread over all classes.");
+ABSL_FLAG(bool, fast_jpeg, false, "Decode large photographs at reduced size: faster, but not TensorFlow's pixels.");
+ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
+
+namespace official::resnet {
+namespace {
+
+DatasetName DatasetFromFlag() {
+  return absl::GetFlag(FLAGS_dataset_name) == "cifar10" ? DatasetName::kCifar10 : DatasetName::kImagenet;
+}
+
+// The numbers of a list flag; nothing if one of them is none.
+std::optional<std::vector<double>> Numbers(const std::vector<std::string>& items) {
+  std::vector<double> numbers;
+  for (const std::string& item : items) {
+    if (!absl::SimpleAtod(item, &numbers.emplace_back())) return std::nullopt;
+  }
+  return numbers;
+}
+
+absl::Status CheckNetwork(const flags::CommandLine&) {
+  const std::string& text = absl::GetFlag(FLAGS_resnet_size);
+  int size = 0;
+  if (!absl::SimpleAtoi(text, &size)) return flags::FlagError("resnet_size", "wants a number of layers");
+  if (const absl::Status status = CheckSize(DatasetFromFlag(), size); !status.ok()) {
+    return flags::FlagError("resnet_size", status.message());
+  }
+  return absl::OkStatus();
+}
+
+// As upstream from May to August 2018.
+absl::Status NoHalfPrecisionOfVersion1(const flags::CommandLine&) {
+  if (absl::GetFlag(FLAGS_resnet_version) != "1" || flags::PerformanceFromFlags().dtype != compute::DType::kFloat16) {
+    return absl::OkStatus();
+  }
+  return flags::FlagError("dtype", "cannot be combined with --resnet_version=1; use --resnet_version=2, or bf16");
+}
+
+absl::Status CheckSchedule(const flags::CommandLine&) {
+  const auto boundaries = Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs));
+  const auto factors = Numbers(absl::GetFlag(FLAGS_lr_factors));
+  if (!boundaries) return flags::FlagError("lr_boundary_epochs", "wants a comma separated list of numbers");
+  if (!factors) return flags::FlagError("lr_factors", "wants a comma separated list of numbers");
+  for (size_t i = 0; i < boundaries->size(); ++i) {
+    if ((*boundaries)[i] <= (i == 0 ? 0 : (*boundaries)[i - 1])) {
+      return flags::FlagError("lr_boundary_epochs", "wants numbers above 0, each larger than the one before");
+    }
+  }
+  for (const double factor : *factors) {
+    if (!(factor >= 0)) return flags::FlagError("lr_factors", "wants numbers of at least 0");
+  }
+  if (factors->size() != boundaries->size() + 1) {
+    return flags::FlagError("lr_factors", absl::StrCat("wants ", boundaries->size() + 1, " numbers, one more than ",
+                                                       "--lr_boundary_epochs has; there are ", factors->size()));
+  }
+  return absl::OkStatus();
+}
+
+std::string List(const std::vector<double>& numbers) { return absl::StrJoin(numbers, ","); }
+
+// The defaults of the program for the data set that --dataset_name names.
+std::vector<std::pair<std::string, std::string>> DatasetDefaults() {
+  const DatasetInfo& info = InfoOf(DatasetFromFlag());
+  std::vector<std::pair<std::string, std::string>> defaults = {{"weight_decay", absl::StrCat(info.weight_decay)},
+                                                               {"lr_boundary_epochs", List(info.boundary_epochs)},
+                                                               {"lr_factors", List(info.factors)}};
+  if (DatasetFromFlag() == DatasetName::kImagenet) {
+    defaults.insert(defaults.end(), {{"train_epochs", "100"}});
+  } else {
+    defaults.insert(defaults.end(), {{"data_dir", "/tmp/cifar10_data"},
+                                     {"model_dir", "/tmp/cifar10_model"},
+                                     {"resnet_size", "32"},
+                                     {"train_epochs", "250"},
+                                     {"epochs_between_evals", "10"},
+                                     {"batch_size", "128"}});
+  }
+  return defaults;
+}
+
+flags::Program ResnetProgram() {
+  return {
+      .name = "resnet_main",
+      .description =
+          "Trains a residual network to classify photographs, of ImageNet (TFRecord files in --data_dir) or CIFAR-10, "
+          "and evaluates it.",
+      .examples = {{"resnet_main --num_gpus=4 --batch_size=1024 --data_dir=/data/imagenet", "train ResNet-50"},
+                   {"resnet_main --dataset_name=cifar10", "train ResNet-32 on CIFAR-10"},
+                   {"resnet_main --use_synthetic_data --max_train_steps=100", "measure the speed of training"},
+                   {"resnet_main --data_dir=/data/imagenet --model_dir=run1 --eval_only",
+                    "evaluate a trained network"}},
+      .dependent_defaults = DatasetDefaults,
+      .flags = {.name = "resnet",
+                .flags = {{.name = "dataset_name", .key = true, .choices = {"imagenet", "cifar10"}},
+                          {.name = "resnet_version", .short_name = "rv", .key = true, .choices = {"1", "2"}},
+                          {.name = "resnet_size", .short_name = "rs", .key = true},
+                          {.name = "base_learning_rate", .key = true, .range = flags::MoreThan(0)},
+                          {.name = "lr_boundary_epochs"},
+                          {.name = "lr_factors"},
+                          {.name = "warmup_epochs", .range = flags::AtLeast(0)},
+                          {.name = "weight_decay", .range = flags::AtLeast(0)},
+                          {.name = "label_smoothing", .range = flags::Fraction()},
+                          {.name = "fast_jpeg"},
+                          {.name = "eval_only", .key = true}},
+                .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule}},
+  };
+}
+
+int FlagNumber(const std::string& text) {
+  int number = 0;
+  OFFICIAL_CHECK(absl::SimpleAtoi(text, &number)) << text;
+  return number;
+}
+
+ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
+  return {run::ConfigFromFlags(command_line),
+          {.dataset = DatasetFromFlag(),
+           .size = FlagNumber(absl::GetFlag(FLAGS_resnet_size)),
+           .version = FlagNumber(absl::GetFlag(FLAGS_resnet_version)),
+           .weight_decay = absl::GetFlag(FLAGS_weight_decay),
+           .label_smoothing = absl::GetFlag(FLAGS_label_smoothing),
+           .schedule = {.base_learning_rate = absl::GetFlag(FLAGS_base_learning_rate),
+                        .boundary_epochs = *Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs)),
+                        .factors = *Numbers(absl::GetFlag(FLAGS_lr_factors)),
+                        .warmup_epochs = absl::GetFlag(FLAGS_warmup_epochs)}},
+          absl::GetFlag(FLAGS_fast_jpeg),
+          absl::GetFlag(FLAGS_eval_only),
+          {}};
+}
+
+absl::Status Main(const flags::CommandLine& command_line) {
+  const ResnetConfig config = ConfigFromFlags(command_line);
+  RETURN_IF_ERROR(run::InitLogging(config));
+  return RunResnet(config, std::cout);
+}
+
+}  // namespace
+}  // namespace official::resnet
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::resnet::ResnetProgram(), official::resnet::Main);
+}

@@ -1,0 +1,117 @@
+#include "official/resnet/resnet_run.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "official/resnet/cifar10/dataset.h"
+#include "utils/compute/core/status.h"
+#include "utils/data/batch.h"
+#include "utils/data/dataset.h"
+#include "utils/data/synthetic.h"
+
+namespace official::resnet {
+namespace {
+
+data::ElementSpec SpecOf(DatasetName dataset) {
+  const int size = InfoOf(dataset).image_size;
+  return {.features = {{"", {compute::DType::kFloat32, {size, size, 3}}}},
+          .labels = {{"", {compute::DType::kInt32, {}}}}};
+}
+
+// One constant example: zeros.
+run::Input SyntheticInput(const ResnetConfig& config) {
+  const DatasetInfo& info = InfoOf(config.model.dataset);
+  const auto batches = [size = info.image_size](const data::BatchOptions& options, int64_t num_examples) {
+    return data::GenerateSyntheticData({.input = {.shapes = {{"", {size, size, 3}}}, .value = 0.0},
+                                        .label = {.shapes = {{"", {}}}, .value = int64_t{0}},
+                                        .num_examples = num_examples},
+                                       options);
+  };
+  const int64_t batch_size = config.base.batch_size;
+  return {.dataset = absl::StrCat(info.title, "-synthetic"),
+          .spec = SpecOf(config.model.dataset),
+          .num_train_examples = info.num_train_examples,
+          .across_epochs = true,
+          .train =
+              [=, &info](uint64_t, data::Position start, int64_t end_epoch) {
+                return batches(
+                    {.batch_size = batch_size, .start = start, .end_epoch = end_epoch, .across_epochs = true},
+                    info.num_train_examples);
+              },
+          .eval =
+              [=, &info](data::Position start) {
+                return batches({.batch_size = batch_size, .start = start}, info.num_eval_examples);
+              }};
+}
+
+// The training set of CIFAR-10 is augmented under the run's seed, which is known only when its checkpoint is read.
+using TrainSet = std::function<absl::StatusOr<data::DatasetPtr>(uint64_t seed)>;
+
+struct Sets {
+  TrainSet train;
+  data::DatasetPtr test;
+  int64_t num_train_examples;
+};
+
+absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
+  ASSIGN_OR_RETURN(const Cifar10Split train, LoadCifar10(config.base.data_dir, Cifar10Part::kTrain));
+  ASSIGN_OR_RETURN(const Cifar10Split test, LoadCifar10(config.base.data_dir, Cifar10Part::kTest));
+  return Sets{[train, augment = config.base.augment](uint64_t seed) { return Cifar10Dataset(train, augment, seed); },
+              Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), train.labels.num_elements()};
+}
+
+absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig&) {
+  return absl::UnimplementedError("ImageNet is not read yet; try --use_synthetic_data");
+}
+
+absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
+  if (config.performance.use_synthetic_data) return SyntheticInput(config);
+  ASSIGN_OR_RETURN(const Sets sets,
+                   config.model.dataset == DatasetName::kCifar10 ? LoadCifar10Sets(config) : LoadImagenetSets(config));
+  const auto batches = [](data::DatasetPtr dataset,
+                          const data::BatchOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
+    ASSIGN_OR_RETURN(data::BatchSourcePtr source, data::Batches(std::move(dataset), options));
+    return data::Prefetch(std::move(source), /*depth=*/2);
+  };
+  const int64_t batch_size = config.base.batch_size;
+  const int num_threads = config.performance.num_parallel_calls;
+  return run::Input{
+      .dataset = std::string(InfoOf(config.model.dataset).title),
+      .spec = SpecOf(config.model.dataset),
+      .num_train_examples = sets.num_train_examples,
+      .across_epochs = true,
+      .train = [=, train = sets.train, shuffle = config.base.shuffle](
+                   uint64_t seed, data::Position start, int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
+        ASSIGN_OR_RETURN(data::DatasetPtr examples, train(seed));
+        if (shuffle) examples = data::Shuffle(std::move(examples), seed);
+        return batches(std::move(examples), {.batch_size = batch_size,
+                                             .start = start,
+                                             .end_epoch = end_epoch,
+                                             .across_epochs = true,
+                                             .num_threads = num_threads});
+      },
+      .eval =
+          [=, test = sets.test](data::Position start) {
+            return batches(test, {.batch_size = batch_size, .start = start, .num_threads = num_threads});
+          }};
+}
+
+}  // namespace
+
+absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
+  const run::Task task{.name = "resnet",
+                       .load = [&] { return LoadInput(config); },
+                       .model =
+                           [&](const run::Input& input) {
+                             ModelConfig model = config.model;
+                             model.schedule.batch_size = config.base.batch_size;
+                             model.schedule.num_train_examples = input.num_train_examples;
+                             return ResnetModel(model);
+                           },
+                       .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
+                                          {"resnet_version", absl::StrCat(config.model.version)}}};
+  return config.eval_only ? run::EvaluateOnly(config, task, results) : run::TrainAndEvaluate(config, task, results);
+}
+
+}  // namespace official::resnet
