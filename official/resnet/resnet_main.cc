@@ -23,6 +23,8 @@ ABSL_FLAG(std::vector<std::string>, lr_factors, {},
 ABSL_FLAG(double, warmup_epochs, 0, "Epochs at the start in which the learning rate rises from 0 in a line.");
 ABSL_FLAG(double, weight_decay, 1e-4, "Factor of the L2 loss of the weights.");
 ABSL_FLAG(double, label_smoothing, 0, "Share of the target probability that is spread over all classes.");
+ABSL_FLAG(bool, sync_batch_norm, false,
+          "With several devices: normalize with the statistics of the whole batch, not of each device's share.");
 ABSL_FLAG(bool, fast_jpeg, false, "Decode large photographs at reduced size: faster, but not TensorFlow's pixels.");
 ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
 
@@ -123,6 +125,7 @@ flags::Program ResnetProgram() {
                           {.name = "warmup_epochs", .range = flags::AtLeast(0)},
                           {.name = "weight_decay", .range = flags::AtLeast(0)},
                           {.name = "label_smoothing", .range = flags::Fraction()},
+                          {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},
                           {.name = "eval_only", .key = true}},
                 .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule}},
@@ -142,6 +145,7 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
            .version = FlagNumber(absl::GetFlag(FLAGS_resnet_version)),
            .weight_decay = absl::GetFlag(FLAGS_weight_decay),
            .label_smoothing = absl::GetFlag(FLAGS_label_smoothing),
+           .sync_batch_norm = absl::GetFlag(FLAGS_sync_batch_norm),
            .schedule = {.base_learning_rate = absl::GetFlag(FLAGS_base_learning_rate),
                         .boundary_epochs = *Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs)),
                         .factors = *Numbers(absl::GetFlag(FLAGS_lr_factors)),

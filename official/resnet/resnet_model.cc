@@ -67,6 +67,7 @@ class Network {
       : layers_(in.graph, in.dtype, "resnet_model/"),
         version_(config.version),
         training_(in.mode == train::Mode::kTrain),
+        sync_weight_(config.sync_batch_norm ? in.replica_weight : Value()),
         architecture_(ArchitectureOf(config.dataset, config.size)) {}
 
   // images [N, H, W, 3] -> float32 logits [N, num_classes]
@@ -102,7 +103,10 @@ class Network {
                           {.window = window, .use_bias = false, .kernel_initializer = KernelInitializer});
   }
 
-  Value Norm(Value x) { return layers_.BatchNormalization(x, {.epsilon = kBatchNormEpsilon, .training = training_}); }
+  Value Norm(Value x) {
+    return layers_.BatchNormalization(
+        x, {.epsilon = kBatchNormEpsilon, .training = training_, .sync_weight = sync_weight_});
+  }
   Value NormRelu(Value x) { return compute::Relu(Norm(x)); }
 
   Value Block(Value x, int filters, int stride, bool project) {
@@ -134,6 +138,7 @@ class Network {
   Layers layers_;
   const int version_;
   const bool training_;
+  const Value sync_weight_;
   const Architecture architecture_;
 };
 
@@ -251,6 +256,7 @@ train::Model ResnetModel(const ModelConfig& config) {
           },
       .learning_rate = LearningRate(config.dataset, config.schedule),
       .learning_rate_tag = "learning_rate_1",
+      .synchronizes = config.sync_batch_norm,
   };
 }
 

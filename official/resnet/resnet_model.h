@@ -44,7 +44,9 @@ struct ModelConfig {
   int version = 2;
   double weight_decay = 1e-4;
   double label_smoothing = 0;
-  ScheduleConfig schedule;
+  // Batch statistics over all replicas, not of each one.
+  bool sync_batch_norm = false;
+  ScheduleConfig schedule = {};
 };
 
 // InvalidArgument, naming the sizes that there are, if the data set has no network of this size.

@@ -20,6 +20,7 @@ struct ModelInputs {
   std::vector<compute::Value> features;  // as the data set has them, with a batch dimension in front
   std::vector<compute::Value> labels;    // empty in kPredict
   compute::Value random_state;           // for Dropout; kTrain only
+  compute::Value replica_weight = {};    // float32: this replica's share of the examples; kTrain with several replicas
 };
 
 struct NamedValue {
@@ -63,6 +64,9 @@ struct Model {
   OptimizerFn optimizer;
   LearningRateFn learning_rate;
   std::string learning_rate_tag = "learning_rate";  // in event files
+  // The model sums over replicas while it computes. A replica without a share of a batch then computes as well: one
+  // example of zeros, with weight 0.
+  bool synchronizes = false;
 };
 
 }  // namespace official::train

@@ -60,15 +60,11 @@ std::vector<Value> Zeros(Graph& graph, const std::vector<Value>& gradients) {
   return zeros;
 }
 
-void AddTraining(const Model& model, const ModelSpec& spec, Value loss, BuiltModel& built, int num_replicas) {
+void AddTraining(const Model& model, const ModelSpec& spec, Value loss, Value weight, BuiltModel& built,
+                 int num_replicas) {
   Graph& graph = *built.graph;
   const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
-  Value weight;
-  if (num_replicas > 1) {
-    weight = graph.Input("replica_weight", {DType::kFloat32, {}});
-    if (built.has_examples) built.roots.feeds.push_back(weight);
-  }
   std::vector<Value> variables;
   for (const auto& node : graph.nodes()) {
     if (node->Is("Variable") && graph.variable(*node).trainable) variables.push_back(node->output(0));
@@ -88,7 +84,7 @@ void AddTraining(const Model& model, const ModelSpec& spec, Value loss, BuiltMod
     std::vector<Value> sums = gradients;
     for (const compute::MovingAverage& average : averages) sums.push_back(compute::Mul(average.value, weight));
     if (!graph.status().ok()) return;
-    if (!built.has_examples) sums = Zeros(graph, sums);
+    if (!built.has_examples && !built.stands_in) sums = Zeros(graph, sums);
     sums = compute::AllReduce(sums, num_replicas);
     for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = sums[i];
     for (size_t i = 0; i < averages.size(); ++i) averages[i].value = sums[pairs.size() + i];
@@ -110,6 +106,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.has_examples = batch_size > 0;
+  built.stands_in = !built.has_examples && model.synchronizes && mode == Mode::kTrain;
   Graph& graph = *built.graph;
   graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
   std::vector<Value>& feeds = built.roots.feeds;
@@ -118,10 +115,14 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", spec.features, built_size), {}, Value()};
   if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", spec.labels, built_size);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
-  if (built.has_examples) {
+  if (mode == Mode::kTrain && num_replicas > 1) {
+    inputs.replica_weight = graph.Input("replica_weight", {DType::kFloat32, {}});
+  }
+  if (built.has_examples || built.stands_in) {
     feeds = inputs.features;
     feeds.insert(feeds.end(), inputs.labels.begin(), inputs.labels.end());
     if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
+    if (inputs.replica_weight) feeds.push_back(inputs.replica_weight);
   }
   ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
@@ -141,7 +142,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   fetch({"loss", loss});
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v);
-    AddTraining(model, model_spec, loss, built, num_replicas);
+    AddTraining(model, model_spec, loss, inputs.replica_weight, built, num_replicas);
   }
   for (const MeanMetric& metric : model_spec.metrics) {
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,

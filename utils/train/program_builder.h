@@ -19,8 +19,8 @@ inline constexpr char kLocalPrefix[] = "_local/";
 // A mode of a model for the examples of one replica, built but not compiled.
 struct BuiltModel {
   std::unique_ptr<compute::Graph> graph;
-  // Feeds: if has_examples the features, for training and evaluation the labels, for training the random state; then
-  // for training the learning rate; then, if has_examples and there are several replicas, the replica's weight.
+  // Feeds: if has_examples or stands_in the features, for training and evaluation the labels, for training the random
+  // state; then for training with several replicas the replica's weight; then for training the learning rate.
   compute::GraphRoots roots;
   // Names of the fetches. Train: "loss" and the logged values; evaluation: "loss"; prediction: the predictions.
   std::vector<std::string> fetch_names;
@@ -33,6 +33,8 @@ struct BuiltModel {
   // False for a replica without a share in the batch: it adds zeros to the gradients and updates its variables with the
   // sums of the others.
   bool has_examples = true;
+  // Without a share, but the model synchronizes: the program is fed as one for a single example. Training only.
+  bool stands_in = false;
 };
 
 // With several replicas the gradients are those of the mean loss over the global batch: each replica's are multiplied

@@ -49,6 +49,12 @@ absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
 
 void AppendRows(const data::Batch& batch, const compute::Share& share, std::vector<Tensor>& feeds) {
   const bool all = share.size() == batch.num_examples;
+  if (share.size() == 0) {
+    for (const auto* tensors : {&batch.features, &batch.labels}) {
+      for (const Tensor& tensor : *tensors) feeds.emplace_back(Rows(tensor, {0, 1}).type());
+    }
+    return;
+  }
   for (const auto* tensors : {&batch.features, &batch.labels}) {
     for (const Tensor& tensor : *tensors) feeds.push_back(all ? tensor : Rows(tensor, share));
   }

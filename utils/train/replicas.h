@@ -38,7 +38,8 @@ struct ReplicatedProgram {
   float Weight(const Replica& replica) const;
 };
 
-// Appends the rows of a replica's share of all features and labels of a batch, in this order: views.
+// Appends the rows of a replica's share of all features and labels of a batch, in this order: views. For an empty share
+// it is one row of zeros.
 void AppendRows(const data::Batch& batch, const compute::Share& share, std::vector<compute::Tensor>& feeds);
 
 class Replicas {

@@ -147,20 +147,20 @@ void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedPr
   const ReplicatedProgram::Replica& replica = program.replicas[r];
   ReplicaFeeds& feeds = feeds_[r];
   feeds.tensors.clear();
-  if (replica.model->has_examples) {
+  if (replica.model->has_examples || replica.model->stands_in) {
     AppendRows(batch, replica.share, feeds.tensors);
     int64_t* const random = feeds.random_state.data<int64_t>();
     random[0] = static_cast<int64_t>(e_.config_.seed);
     random[1] = e_.global_step_;
     random[2] = replica.share.begin;
     feeds.tensors.push_back(feeds.random_state);
+    if (program.replicas.size() > 1) {
+      *feeds.weight.data<float>() = replica.model->has_examples ? program.Weight(replica) : 0;
+      feeds.tensors.push_back(feeds.weight);
+    }
   }
   *feeds.learning_rate.data<float>() = learning_rate;
   feeds.tensors.push_back(feeds.learning_rate);
-  if (replica.model->has_examples && program.replicas.size() > 1) {
-    *feeds.weight.data<float>() = program.Weight(replica);
-    feeds.tensors.push_back(feeds.weight);
-  }
 }
 
 // The step again, slowly, on the same variables: it failed before it changed any.

@@ -25,6 +25,8 @@ struct ConvLayer {
 struct BatchNormLayer {
   double epsilon = 1e-3;
   bool training = false;  // normalize with the batch's statistics, and gather them in moving_averages()
+  // With several devices in training: this device's share of the examples, to take the statistics of all of them.
+  Value sync_weight = {};
 };
 
 class Layers {

@@ -17,7 +17,12 @@ struct BatchNormResult {
 // A program merges a following Add of the same shape and ReLU into the normalization.
 BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon);
 
-// The same with a mean and a variance that are given, float32 [C]: for evaluation. No gradient flows through it.
+// The same with the statistics of the examples of all devices whose programs are in the group (collective.h), each of
+// which runs a graph that adds the same sums in the same order. `weight`, a float32 scalar, is this device's share of
+// the examples. A composition of other ops, slower than FusedBatchNorm.
+BatchNormResult SyncBatchNorm(Value x, Value gamma, Value beta, Value weight, double epsilon);
+
+// FusedBatchNorm with a mean and a variance that are given, float32 [C]: for evaluation. No gradient flows through it.
 Value FusedBatchNormInference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon);
 
 }  // namespace official::compute

@@ -18,11 +18,28 @@ absl::StatusOr<std::vector<TensorType>> SameTypesAsInputs(const InferContext& c)
   return types;
 }
 
+// The loss is summed over the devices too, so what an input adds to it is what all devices' losses gain by it.
+std::vector<Value> StartGradient(const Node& node, absl::Span<const Value> dy) { return AllReduce(dy, 1); }
+
+std::vector<Value> DoneGradient(const Node& node, absl::Span<const Value> dy) {
+  std::vector<Value> gradients(dy.begin(), dy.end());
+  for (size_t i = 0; i < dy.size(); ++i) {
+    // All devices must give a pack of the same size.
+    if (!dy[i]) gradients[i] = node.graph().Constant(Tensor(node.output_types()[i]));
+  }
+  return gradients;
+}
+
 // AllReduceStart(pack) gives a pack away; its outputs hold the sums only behind AllReduceDone. AllReduceDone(all that
 // was started) waits for the sums. In place where nothing else reads the inputs.
 const bool registered[] = {
-    RegisterOp({.name = "AllReduceStart", .infer = SameTypesAsInputs, .has_side_effect = true, .runs_early = true}),
-    RegisterOp({.name = "AllReduceDone", .infer = SameTypesAsInputs, .has_side_effect = true}),
+    RegisterOp({.name = "AllReduceStart",
+                .infer = SameTypesAsInputs,
+                .gradient = StartGradient,
+                .has_side_effect = true,
+                .runs_early = true}),
+    RegisterOp(
+        {.name = "AllReduceDone", .infer = SameTypesAsInputs, .gradient = DoneGradient, .has_side_effect = true}),
 };
 
 }  // namespace

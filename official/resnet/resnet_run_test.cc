@@ -1,0 +1,183 @@
+// The whole of resnet_main but for its command line, on small data sets.
+
+#include "official/resnet/resnet_run.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "official/resnet/cifar10/dataset.h"
+#include "utils/compute/core/random.h"
+#include "utils/files/files.h"
+#include "utils/run/small_run.h"
+
+namespace official::resnet {
+namespace {
+
+using Catch::Matchers::Contains;
+using run::NewDirectory;
+
+// Records of CIFAR-10's binary version: a bright bar whose row is the label's, in noise.
+void WriteImages(const std::string& directory, const std::string& file, int n) {
+  std::filesystem::create_directories(directory);
+  std::ofstream out(directory + "/" + file, std::ios::binary);
+  for (int i = 0; i < n; ++i) {
+    const int label = i % 10;
+    out.put(static_cast<char>(label));
+    for (int p = 0; p < 3 * 32 * 32; ++p) {
+      const bool bar = p % 1024 / 32 / 3 == label;
+      const uint32_t noise = compute::Philox(7, i, p)[0] % 64;
+      out.put(static_cast<char>(bar ? 255 - noise : noise));
+    }
+  }
+}
+
+ResnetConfig SmallConfig(int images_of_each_file, int test_images = 30) {
+  ResnetConfig config{run::SmallRun(/*batch_size=*/16),
+                      {.dataset = DatasetName::kCifar10,
+                       .size = 8,
+                       .version = 2,
+                       .weight_decay = 2e-4,
+                       .schedule = {.boundary_epochs = {}, .factors = {1}}},
+                      /*fast_jpeg=*/false,
+                      /*eval_only=*/false,
+                      /*predict=*/{}};
+  config.base.log_every_n_steps = 1;
+  config.base.augment = true;
+  const std::string directory = absl::StrCat(config.base.data_dir, "/", kCifar10Folder);
+  for (int i = 1; i <= 5; ++i) WriteImages(directory, absl::StrCat("data_batch_", i, ".bin"), images_of_each_file);
+  WriteImages(directory, "test_batch.bin", test_images);
+  return config;
+}
+
+absl::Status RunStatus(const ResnetConfig& config) {
+  std::ostringstream out;
+  return RunResnet(config, out);
+}
+
+std::string Run(const ResnetConfig& config) {
+  std::ostringstream out;
+  const absl::Status status = RunResnet(config, out);
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  return out.str();
+}
+
+ResnetConfig InNewModelDir(ResnetConfig config) {
+  config.base.model_dir = NewDirectory("model");
+  return config;
+}
+
+void CheckSameLosses(const run::Config& a, const run::Config& b, double tolerance) {
+  const std::vector<double> want = run::Losses(a), losses = run::Losses(b);
+  REQUIRE(losses.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    CAPTURE(i);
+    CHECK(std::abs(losses[i] - want[i]) <= tolerance * std::max(1.0, std::abs(want[i])));
+  }
+}
+
+TEST_CASE("Training on CIFAR-10 learns, evaluates and leaves TensorFlow's files") {
+  ResnetConfig config = SmallConfig(20);
+  config.model.version = GENERATE(1, 2);
+  config.base.train_epochs = 12;
+  config.base.epochs_between_evals = 6;
+  config.base.augment = false;
+  const std::string out = Run(config);
+  CHECK(std::count(out.begin(), out.end(), '\n') == 2);
+  CHECK_THAT(out, Contains("\"global_step\": 38"));  // 600 images in batches of 16 that go on into the next epoch
+  CHECK_THAT(out, Contains("\"global_step\": 76"));
+  const std::vector<double> losses = run::Losses(config);
+  // Of the last step; evaluations still see moving averages that began at 0 and 1.
+  CHECK(losses[losses.size() - 2] < 0.5 * losses.front());
+  const auto checkpoint = run::Checkpoint(config);
+  for (const char* name : {"resnet_model/conv2d/kernel", "resnet_model/batch_normalization/moving_variance",
+                           "resnet_model/dense/bias/Momentum"}) {
+    CHECK(checkpoint->Find(name).has_value());
+  }
+
+  // Evaluating once more gives the same, and prints only that.
+  ResnetConfig evaluate = config;
+  evaluate.eval_only = true;
+  const std::string again = Run(evaluate);
+  CHECK(again == out.substr(out.rfind('{')));
+  evaluate.base.model_dir = NewDirectory("model");
+  CHECK(absl::IsNotFound(RunStatus(evaluate)));
+}
+
+TEST_CASE("A run in parts, stopped in the middle of an epoch, ends with the bits of one run") {
+  ResnetConfig whole = SmallConfig(9);
+  whole.base.train_epochs = 3;
+  whole.base.epochs_between_evals = 2;
+  whole.performance.num_parallel_calls = 2;
+  const ResnetConfig parts = InNewModelDir(whole);
+  Run(whole);
+  for (const int steps : {1, 4, 7}) {
+    ResnetConfig part = parts;
+    part.performance.max_train_steps = steps;
+    Run(part);
+  }
+  Run(parts);
+  run::CheckSameBits(whole, parts);
+}
+
+TEST_CASE("Two replicas with synchronized batch normalization equal one device") {
+  ResnetConfig one = SmallConfig(9);  // 45 images: the last batch of an epoch has 13
+  one.model.version = GENERATE(1, 2);
+  one.model.schedule.base_learning_rate = 0.02;
+  one.model.sync_batch_norm = true;
+  SECTION("with a partial batch at the end") {}
+  SECTION("with a replica that has no example in the last batch") { one.base.batch_size = 44; }
+  ResnetConfig two = InNewModelDir(one);
+  two.performance.num_cpu_devices = 2;
+  Run(one);
+  Run(two);
+  CheckSameLosses(one, two, 1e-5);
+  const auto a = run::Checkpoint(one), b = run::Checkpoint(two);
+  for (const char* name :
+       {"resnet_model/batch_normalization_3/moving_mean", "resnet_model/batch_normalization_3/moving_variance"}) {
+    const compute::Tensor x = a->Read(name).value(), y = b->Read(name).value();
+    for (int64_t i = 0; i < x.num_elements(); ++i) CHECK(x.flat<float>()[i] == Approx(y.flat<float>()[i]).margin(1e-5));
+  }
+}
+
+TEST_CASE("Two replicas keep the same weights and average their moving averages") {
+  ResnetConfig config = SmallConfig(9);
+  config.performance.num_cpu_devices = 2;
+  config.performance.check_replicas_steps = 1;
+  Run(config);  // fails if they come apart
+  const ResnetConfig alone = InNewModelDir(config);
+  ResnetConfig one = alone;
+  one.performance.num_cpu_devices = 1;
+  one.performance.max_train_steps = 1;
+  ResnetConfig two = InNewModelDir(config);
+  two.performance.max_train_steps = 1;
+  Run(one);
+  Run(two);
+  // The mean of the two halves' means is the whole batch's; the first normalization of version 2 sees equal weights.
+  const char* name = "resnet_model/batch_normalization/moving_mean";
+  const compute::Tensor x = run::Checkpoint(one)->Read(name).value(), y = run::Checkpoint(two)->Read(name).value();
+  for (int64_t i = 0; i < x.num_elements(); ++i) CHECK(x.flat<float>()[i] == Approx(y.flat<float>()[i]).margin(1e-7));
+}
+
+TEST_CASE("Synthetic images, with and without bfloat16") {
+  ResnetConfig config = SmallConfig(1);
+  config.performance.use_synthetic_data = true;
+  config.performance.max_train_steps = 2;
+  config.performance.dtype = GENERATE(compute::DType::kFloat32, compute::DType::kBFloat16);
+  CHECK_THAT(Run(config), Contains("\"global_step\": 2") && Contains("\"accuracy\": 1.0"));
+}
+
+TEST_CASE("Missing data says how to get it and how to do without") {
+  ResnetConfig config = SmallConfig(1);
+  config.base.data_dir = NewDirectory("nothing");
+  const absl::Status status = RunStatus(config);
+  CHECK(absl::IsNotFound(status));
+  CHECK_THAT(std::string(status.message()), Contains("--use_synthetic_data"));
+}
+
+}  // namespace
+}  // namespace official::resnet

@@ -1,0 +1,26 @@
+// What the tests of training programs share: a configuration for small runs, and what a run has left.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "utils/run/run.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+namespace official::run {
+
+// A name that no file has yet, in the test's own directory.
+std::string NewDirectory(const std::string& name);
+
+// The shared flags of a run on the CPU with new, still absent directories: one epoch, results as JSON.
+Config SmallRun(int batch_size);
+
+std::unique_ptr<train::BundleReader> Checkpoint(const Config& config);
+// Checks that the latest checkpoints of two runs hold the same tensors, bit for bit.
+void CheckSameBits(const Config& a, const Config& b);
+
+// The losses in metric.log, in order: with log_every_n_steps = 1 one per step, and those of the evaluations.
+std::vector<double> Losses(const Config& config);
+
+}  // namespace official::run
