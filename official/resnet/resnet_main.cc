@@ -26,6 +26,10 @@ ABSL_FLAG(double, label_smoothing, 0, "Share of the target probability that is s
 ABSL_FLAG(bool, sync_batch_norm, false,
           "With several devices: normalize with the statistics of the whole batch, not of each device's share.");
 ABSL_FLAG(bool, fast_jpeg, false, "Decode large photographs at reduced size: faster, but not TensorFlow's pixels.");
+ABSL_FLAG(
+    std::optional<std::string>, fine_tune, std::nullopt,
+    "A checkpoint, or the directory of a run, whose variables a new run begins with, where they fit: with another "
+    "number of classes all but the last layer.");
 ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
 
 namespace official::resnet {
@@ -127,6 +131,7 @@ flags::Program ResnetProgram() {
                           {.name = "label_smoothing", .range = flags::Fraction()},
                           {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},
+                          {.name = "fine_tune", .key = true, .unset_means = "begin at random"},
                           {.name = "eval_only", .key = true}},
                 .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule}},
   };
@@ -152,6 +157,7 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
                         .warmup_epochs = absl::GetFlag(FLAGS_warmup_epochs)}},
           absl::GetFlag(FLAGS_fast_jpeg),
           absl::GetFlag(FLAGS_eval_only),
+          absl::GetFlag(FLAGS_fine_tune),
           {}};
 }
 

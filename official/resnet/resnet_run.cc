@@ -110,7 +110,9 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                              return ResnetModel(model);
                            },
                        .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
-                                          {"resnet_version", absl::StrCat(config.model.version)}}};
+                                          {"resnet_version", absl::StrCat(config.model.version)}},
+                       .fine_tune = config.fine_tune,
+                       .mismatch_hint = ", or begin a new run there with what fits by --fine_tune"};
   return config.eval_only ? run::EvaluateOnly(config, task, results) : run::TrainAndEvaluate(config, task, results);
 }
 

@@ -1,6 +1,7 @@
 // What resnet_main runs: the residual networks on CIFAR-10, ImageNet or synthetic images.
 #pragma once
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -15,7 +16,8 @@ struct ResnetConfig : run::Config {
   ModelConfig model;  // its schedule's batch size and number of examples are set by the run
   bool fast_jpeg = false;
   bool eval_only = false;
-  std::vector<std::string> predict;  // image files to classify in place of training
+  std::optional<std::string> fine_tune;  // see run::Task
+  std::vector<std::string> predict;      // image files to classify in place of training
 };
 
 // Trains and evaluates, evaluates, or predicts if files are given. Results go to `results`, all else to the log.

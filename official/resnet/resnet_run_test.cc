@@ -44,6 +44,7 @@ ResnetConfig SmallConfig(int images_of_each_file, int test_images = 30) {
                        .schedule = {.boundary_epochs = {}, .factors = {1}}},
                       /*fast_jpeg=*/false,
                       /*eval_only=*/false,
+                      /*fine_tune=*/std::nullopt,
                       /*predict=*/{}};
   config.base.log_every_n_steps = 1;
   config.base.augment = true;
@@ -161,6 +162,38 @@ TEST_CASE("Two replicas keep the same weights and average their moving averages"
   const char* name = "resnet_model/batch_normalization/moving_mean";
   const compute::Tensor x = run::Checkpoint(one)->Read(name).value(), y = run::Checkpoint(two)->Read(name).value();
   for (int64_t i = 0; i < x.num_elements(); ++i) CHECK(x.flat<float>()[i] == Approx(y.flat<float>()[i]).margin(1e-7));
+}
+
+TEST_CASE("Fine-tuning begins with the variables that fit, and only a new run does") {
+  ResnetConfig first = SmallConfig(9);
+  Run(first);
+  ResnetConfig second = InNewModelDir(first);
+  second.fine_tune = first.base.model_dir;
+  second.model.schedule.base_learning_rate = 1e-30;  // variables stay as they begin
+  SECTION("all of them") {
+    Run(second);
+    const auto a = run::Checkpoint(first), b = run::Checkpoint(second);
+    const char* name = "resnet_model/conv2d_3/kernel";
+    const compute::Tensor x = a->Read(name).value(), y = b->Read(name).value();
+    for (int64_t i = 0; i < x.num_elements(); ++i) CHECK(x.flat<float>()[i] == y.flat<float>()[i]);
+    CHECK(b->Read("global_step")->scalar<int64_t>() == 3);
+    // Another start has nothing to take.
+    second.fine_tune = NewDirectory("gone");
+    Run(second);
+  }
+  SECTION("a network of another depth has some of them") {
+    second.model.size = 14;
+    Run(second);
+    CHECK(run::Checkpoint(second)->Find("resnet_model/conv2d_15/kernel").has_value());
+    // But it is no continuation of the first.
+    second.base.model_dir = first.base.model_dir;
+    second.base.train_epochs = 2;
+    CHECK_THAT(std::string(RunStatus(second).message()), Contains("--fine_tune"));
+  }
+  SECTION("no checkpoint there") {
+    second.fine_tune = NewDirectory("gone");
+    CHECK(absl::IsNotFound(RunStatus(second)));
+  }
 }
 
 TEST_CASE("Synthetic images, with and without bfloat16") {

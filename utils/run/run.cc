@@ -95,7 +95,7 @@ absl::StatusOr<Devices> DevicesFor(const Config& config) {
 
 absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& config, const Devices& devices,
                                                                 train::Model model, const std::string& dataset,
-                                                                bool write_model_dir) {
+                                                                bool write_model_dir, const Task& task = {}) {
   ASSIGN_OR_RETURN(auto strategy,
                    distribute::Strategy::Create({.device_kind = devices.kind,
                                                  .num_replicas = devices.num_replicas,
@@ -114,6 +114,8 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                                    .flags_text = config.flags_text,
                                    .write_model_dir = write_model_dir,
                                    .resume = ResumeFromFlag(config.base.resume),
+                                   .warm_start = task.fine_tune,
+                                   .mismatch_hint = task.mismatch_hint,
                                    .interruption = AskSignals},
                                   std::move(strategy));
 }
@@ -256,7 +258,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
   }
   ASSIGN_OR_RETURN(const Input input, task.load());
   ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
-                                                       /*write_model_dir=*/true));
+                                                       /*write_model_dir=*/true, task));
   RETURN_IF_ERROR(estimator->CheckBatchFits(input.spec, base.batch_size));
 
   LOG(INFO) << "device " << estimator->strategy().Description() << ", strategy " << estimator->strategy().name()
@@ -295,7 +297,7 @@ absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& 
   ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(config.base.model_dir));
   ASSIGN_OR_RETURN(const Input input, task.load());
   ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
-                                                       /*write_model_dir=*/true));
+                                                       /*write_model_dir=*/true, task));
   if (estimator->origin() == "fresh") {
     return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", config.base.model_dir,
                                             "; train first, or name another --model_dir"));

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -54,6 +55,9 @@ struct Task {
   std::string stop_metric = "accuracy";  // what --stop_threshold is compared with
   // For the run record, beside those of every model.
   std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
+  // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
+  std::optional<std::string> fine_tune = std::nullopt;
+  std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
   // Writes a SavedModel of what was trained and returns its path.
   std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
       nullptr;

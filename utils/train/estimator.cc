@@ -97,8 +97,13 @@ absl::Status Estimator::OpenModelDir() {
   }
   restored_ = std::move(latest.reader);
   if (restored_ == nullptr) {
-    if (config_.resume != Resume::kMust) return absl::OkStatus();
-    return absl::NotFoundError(absl::StrCat("--resume=must: there is no checkpoint in ", config_.model_dir));
+    if (config_.resume == Resume::kMust) {
+      return absl::NotFoundError(absl::StrCat("--resume=must: there is no checkpoint in ", config_.model_dir));
+    }
+    if (config_.warm_start) {
+      ASSIGN_OR_RETURN(warm_start_, WarmStart::Open(*config_.warm_start));
+    }
+    return absl::OkStatus();
   }
   if (config_.resume == Resume::kNever) {
     return absl::FailedPreconditionError(absl::StrCat("--resume=never, but there is the checkpoint ", latest.prefix,
@@ -134,7 +139,7 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
     if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
   }
   RETURN_IF_ERROR(replicas_.CreateVariables(graph, config_.seed));
-  if (restored_ == nullptr) return absl::OkStatus();
+  if (restored_ == nullptr) return warm_start_ == nullptr ? absl::OkStatus() : warm_start_->Apply(added, replicas_);
   std::vector<std::string> missing, unlike;
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
@@ -156,7 +161,7 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
     if (!missing.empty()) absl::StrAppend(&message, "; it lacks ", Shorten(missing));
     if (!unlike.empty()) absl::StrAppend(&message, "; of other type or shape: ", Shorten(unlike));
     if (!surplus.empty()) absl::StrAppend(&message, "; it has besides ", Shorten(surplus));
-    absl::StrAppend(&message, "; choose another --model_dir");
+    absl::StrAppend(&message, "; choose another --model_dir", config_.mismatch_hint);
     return absl::DataLossError(message);
   }
   for (const compute::VariableSpec& spec : added) {

@@ -18,6 +18,7 @@
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
 #include "utils/train/summary/event_writer.h"
+#include "utils/train/warm_start.h"
 
 namespace official::train {
 
@@ -40,6 +41,9 @@ struct EstimatorConfig {
   std::string flags_text;          // shown by TensorBoard and kept in flags.txt
   bool write_model_dir = true;     // false: nothing is written (prediction, export)
   Resume resume = Resume::kAuto;
+  // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).
+  std::optional<std::string> warm_start = std::nullopt;
+  std::string mismatch_hint = "";  // ends the error for a checkpoint of another model
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };
 };
 
@@ -114,6 +118,7 @@ class Estimator {
   std::unique_ptr<distribute::Strategy> strategy_;
   Replicas replicas_;
   std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
+  std::unique_ptr<WarmStart> warm_start_;   // of a new run that was given one
   std::string origin_ = "fresh";
   int64_t global_step_ = 0;
   data::Position position_;

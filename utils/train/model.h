@@ -39,13 +39,13 @@ struct MeanMetric {
 };
 
 struct ModelSpec {
-  compute::Value loss;                  // kTrain, kEval: float32 scalar, the mean over the batch
-  std::vector<NamedValue> predictions;  // kPredict: [batch, ...]
-  std::vector<MeanMetric> metrics;      // kTrain, kEval
-  std::vector<NamedValue> logged;       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
+  compute::Value loss;                       // kTrain, kEval: float32 scalar, the mean over the batch
+  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]
+  std::vector<MeanMetric> metrics = {};      // kTrain, kEval
+  std::vector<NamedValue> logged = {};       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
   // kTrain: updated with each step. With several replicas the values are averaged over them first, each by its share
   // of the examples: what TensorFlow's Mirrored saves, the mean over the replicas.
-  std::vector<compute::MovingAverage> moving_averages;
+  std::vector<compute::MovingAverage> moving_averages = {};
   double moving_average_momentum = 0.99;
 };
 

@@ -1,0 +1,33 @@
+// Fine-tuning: a new run whose variables begin with the values of another run's checkpoint.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/train/checkpoint/bundle.h"
+#include "utils/train/replicas.h"
+
+namespace official::train {
+
+class WarmStart {
+ public:
+  // `path`: a checkpoint ("run1/model.ckpt-600"), or a directory, whose latest is meant. NotFound if there is none.
+  static absl::StatusOr<std::unique_ptr<WarmStart>> Open(const std::string& path);
+
+  // Gives the variables of the model among `added` the values that the checkpoint has under the same name in the same
+  // type and shape, and says in the log how many, and which it could not give: a head for other classes stays as it was
+  // initialized. Optimizer slots and counters are not taken. InvalidArgument if nothing fits.
+  absl::Status Apply(const std::vector<compute::VariableSpec>& added, Replicas& replicas) const;
+
+ private:
+  WarmStart(std::string name, std::unique_ptr<BundleReader> bundle)
+      : name_(std::move(name)), bundle_(std::move(bundle)) {}
+
+  const std::string name_;
+  const std::unique_ptr<BundleReader> bundle_;
+};
+
+}  // namespace official::train
