@@ -57,7 +57,8 @@ absl::Status CheckLossScale(const CommandLine&) {
 
 compute::LossScale LossScaleFromFlag(compute::DType dtype) {
   const std::optional<std::string> text = absl::GetFlag(FLAGS_loss_scale);
-  return text ? *ParseLossScale(*text) : compute::LossScale{.value = dtype == compute::DType::kFloat16 ? 128.0f : 1.0f};
+  return text ? ParseLossScale(*text).value_or(compute::LossScale{})
+              : compute::LossScale{.value = dtype == compute::DType::kFloat16 ? 128.0f : 1.0f};
 }
 
 absl::Status OneKindOfDevice(const CommandLine& command_line) {

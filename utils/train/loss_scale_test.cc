@@ -25,23 +25,25 @@ using compute::LossScale;
 using compute::Tensor;
 using compute::Value;
 
-// Fits x [batch, 2] * w to the labels [batch] with Adam. Where the second feature is 0 but in few batches, whose
-// updates are never made, its weight stays 0: however large the feature is there, the loss is finite, and the gradient
-// is not.
+// Fits x [batch, 2] * w to the labels [batch] with Adam, and has a moving average. Where the second feature is 0 but in
+// few batches, whose updates are never made, its weight stays 0: however large the feature is there, the loss is
+// finite, and the gradient is not.
 Model Line() {
-  return {.name = "line",
-          .model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
-            const Value w = in.graph.Variable({"w", {DType::kFloat32, {2, 1}}, compute::Initializer::Zeros()});
-            const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
-            return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
-                             .predictions = {},
-                             .metrics = {},
-                             .logged = {},
-                             .moving_averages = {}};
-          },
-          .optimizer = [](const compute::UpdateInputs& inputs,
-                          absl::Span<const compute::VariableGradient> v) { return compute::Adam(inputs, v, {}); },
-          .learning_rate = [](int64_t step) { return 0.1 / static_cast<double>(1 + step % 7); }};
+  return {
+      .name = "line",
+      .model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+        const Value w = in.graph.Variable({"w", {DType::kFloat32, {2, 1}}, compute::Initializer::Zeros()});
+        const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
+        const Value average = in.graph.Variable({"average", {}, compute::Initializer::Zeros(), /*trainable=*/false});
+        return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
+                         .predictions = {},
+                         .metrics = {},
+                         .logged = {},
+                         .moving_averages = {{average, in.graph.Constant(Tensor::Scalar(1.0f))}}};
+      },
+      .optimizer = [](const compute::UpdateInputs& inputs,
+                      absl::Span<const compute::VariableGradient> v) { return compute::Adam(inputs, v, {}); },
+      .learning_rate = [](int64_t step) { return 0.1 / static_cast<double>(1 + step % 7); }};
 }
 
 constexpr int kBatchSize = 4, kBatches = 10;  // of an epoch
@@ -92,7 +94,7 @@ std::string Bytes(const Tensor& tensor) {
 // All that an update changes.
 std::vector<std::string> State(const Estimator& estimator) {
   std::vector<std::string> state;
-  for (const char* name : {"w", "w/Adam", "w/Adam_1", "beta1_power", "beta2_power", "global_step"}) {
+  for (const char* name : {"w", "w/Adam", "w/Adam_1", "beta1_power", "beta2_power", "average", "global_step"}) {
     state.push_back(Bytes(estimator.Variable(name).value()));
   }
   return state;
