@@ -63,8 +63,8 @@ train::Model MnistModel(const ModelConfig& config) {
       .name = "mnist",
       .model_fn = [config](const train::ModelInputs& in) { return BuildMnist(config, in); },
       .optimizer =
-          [](Value learning_rate, absl::Span<const compute::VariableGradient> variables) {
-            return compute::Adam(learning_rate, variables, {});
+          [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+            return compute::Adam(inputs, variables, {});
           },
       .learning_rate = [config](int64_t) { return config.learning_rate; },
   };

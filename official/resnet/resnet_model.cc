@@ -251,8 +251,8 @@ train::Model ResnetModel(const ModelConfig& config) {
       .name = "resnet",
       .model_fn = [config](const train::ModelInputs& in) { return BuildResnet(config, in); },
       .optimizer =
-          [](Value learning_rate, absl::Span<const compute::VariableGradient> variables) {
-            return compute::Momentum(learning_rate, variables, {.momentum = kMomentum});
+          [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+            return compute::Momentum(inputs, variables, {.momentum = kMomentum});
           },
       .learning_rate = LearningRate(config.dataset, config.schedule),
       .learning_rate_tag = "learning_rate_1",

@@ -56,7 +56,8 @@ TEST_CASE("Defaults of the other groups") {
   CHECK_FALSE(performance.use_synthetic_data);
   CHECK_FALSE(performance.max_train_steps.has_value());
   CHECK(performance.dtype == compute::DType::kFloat32);
-  CHECK(performance.loss_scale == 1);
+  CHECK(performance.loss_scale.value == 1);
+  CHECK_FALSE(performance.loss_scale.dynamic);
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK_FALSE(ImageFromFlags().data_format.has_value());
   const BenchmarkConfig benchmark = BenchmarkFromFlags();
@@ -109,16 +110,20 @@ TEST_CASE("The loss scale follows the type unless it is given") {
   struct Case {
     Words words;
     compute::DType dtype;
-    int loss_scale;
+    float loss_scale;
+    bool dynamic = false;
   };
   for (const Case& c : std::vector<Case>{{{"--dtype=fp16"}, compute::DType::kFloat16, 128},
                                          {{"--dtype=fp32"}, compute::DType::kFloat32, 1},
                                          {{"--dtype=bf16"}, compute::DType::kBFloat16, 1},
                                          {{"--dtype=fp16", "--loss_scale", "5"}, compute::DType::kFloat16, 5},
-                                         {{"--dtype=fp32", "--loss_scale", "5"}, compute::DType::kFloat32, 5}}) {
+                                         {{"--dtype=fp32", "--loss_scale", "5"}, compute::DType::kFloat32, 5},
+                                         {{"--dtype=fp16", "-ls", "1.5"}, compute::DType::kFloat16, 1.5},
+                                         {{"--loss_scale=dynamic"}, compute::DType::kFloat32, 32768, true}}) {
     REQUIRE(Parse(c.words).ok());
     CHECK(PerformanceFromFlags().dtype == c.dtype);
-    CHECK(PerformanceFromFlags().loss_scale == c.loss_scale);
+    CHECK(PerformanceFromFlags().loss_scale.value == c.loss_scale);
+    CHECK(PerformanceFromFlags().loss_scale.dynamic == c.dynamic);
   }
 }
 
@@ -128,7 +133,10 @@ TEST_CASE("A bare boolean is true") {
 }
 
 TEST_CASE("Ranges and choices of the groups") {
-  CHECK_THAT(Error({"--loss_scale", "0"}), Contains("--loss_scale=0") && Contains("at least 1"));
+  for (const char* value : {"0", "-1", "nan", "inf", "1e39", "static", "128x"}) {
+    CHECK_THAT(Error({"--loss_scale", value}),
+               Contains(std::string("--loss_scale=") + value) && Contains("at least 1, or 'dynamic'"));
+  }
   CHECK_THAT(Error({"--all_reduce_alg=ring"}),
              Contains("--all_reduce_alg=ring") && Contains("<nccl|hierarchical_copy|reduction_to_one_device>"));
   CHECK_THAT(Error({"--data_format=NHWC"}), Contains("<channels_first|channels_last>"));

@@ -1,10 +1,12 @@
 #include "utils/flags/performance.h"
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "utils/flags/command_line.h"
 
@@ -18,9 +20,12 @@ ABSL_FLAG(
     std::optional<int64_t>, max_train_steps, std::nullopt,
     "Stop when the global step, that of earlier runs in --model_dir included, reaches this number. Also bounds the "
     "steps of an evaluation.");
-ABSL_FLAG(std::string, dtype, "fp32", "Type of the computation; weights stay fp32. fp16 is for GPUs.");
-ABSL_FLAG(std::optional<int>, loss_scale, std::nullopt,
-          "Factor on the loss and its inverse on the gradients, so that small gradients do not vanish in fp16.");
+ABSL_FLAG(std::string, dtype, "fp32", "Type of the computation; weights stay fp32.");
+ABSL_FLAG(
+    std::optional<std::string>, loss_scale, std::nullopt,
+    "Factor on the loss and its inverse on the gradients, so that small gradients do not vanish in fp16: a number, "
+    "or 'dynamic' to start with 32768, to halve it and skip the batch when gradients overflow and to double it "
+    "after 2000 steps in which none did.");
 ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several devices.");
 ABSL_FLAG(int, num_cpu_devices, 1,
           "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
@@ -34,6 +39,26 @@ compute::DType DTypeFromFlag() {
   const std::string name = absl::GetFlag(FLAGS_dtype);
   if (name == "fp16") return compute::DType::kFloat16;
   return name == "bf16" ? compute::DType::kBFloat16 : compute::DType::kFloat32;
+}
+
+// What the flag says; nothing if it is no number of at least 1 and not 'dynamic'.
+std::optional<compute::LossScale> ParseLossScale(const std::string& text) {
+  if (text == "dynamic") return compute::DynamicLossScale();
+  compute::LossScale scale;
+  if (!absl::SimpleAtof(text, &scale.value) || !(scale.value >= 1) || !std::isfinite(scale.value)) return std::nullopt;
+  return scale;
+}
+
+absl::Status CheckLossScale(const CommandLine&) {
+  const std::optional<std::string> text = absl::GetFlag(FLAGS_loss_scale);
+  if (!text || ParseLossScale(*text)) return absl::OkStatus();
+  return FlagError("loss_scale", "wants a number of at least 1, or 'dynamic'");
+}
+
+compute::LossScale LossScaleFromFlag(compute::DType dtype) {
+  const std::optional<std::string> text = absl::GetFlag(FLAGS_loss_scale);
+  return text ? ParseLossScale(*text).value_or(compute::LossScale{})
+              : compute::LossScale{.value = dtype == compute::DType::kFloat16 ? 128.0f : 1.0f};
 }
 
 absl::Status OneKindOfDevice(const CommandLine& command_line) {
@@ -59,10 +84,7 @@ FlagGroup PerformanceFlags() {
               {.name = "use_synthetic_data", .short_name = "synth"},
               {.name = "max_train_steps", .short_name = "mts", .range = AtLeast(1), .unset_means = "no limit"},
               {.name = "dtype", .short_name = "dt", .choices = {"fp16", "bf16", "fp32"}},
-              {.name = "loss_scale",
-               .short_name = "ls",
-               .range = AtLeast(1),
-               .unset_means = "128 with --dtype=fp16, else 1"},
+              {.name = "loss_scale", .short_name = "ls", .unset_means = "128 with --dtype=fp16, else 1"},
               {.name = "all_reduce_alg",
                .short_name = "ara",
                .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
@@ -70,7 +92,7 @@ FlagGroup PerformanceFlags() {
               {.name = "num_cpu_devices", .range = {.min = 1, .max = 1024}},
               {.name = "check_replicas_steps", .range = AtLeast(1)},
           },
-      .validators = {OneKindOfDevice},
+      .validators = {OneKindOfDevice, CheckLossScale},
   };
 }
 
@@ -84,7 +106,7 @@ PerformanceConfig PerformanceFromFlags() {
       .use_synthetic_data = absl::GetFlag(FLAGS_use_synthetic_data),
       .max_train_steps = absl::GetFlag(FLAGS_max_train_steps),
       .dtype = dtype,
-      .loss_scale = absl::GetFlag(FLAGS_loss_scale).value_or(dtype == compute::DType::kFloat16 ? 128 : 1),
+      .loss_scale = LossScaleFromFlag(dtype),
       .num_cpu_devices = absl::GetFlag(FLAGS_num_cpu_devices),
       .check_replicas_steps = absl::GetFlag(FLAGS_check_replicas_steps),
       .all_reduce_alg = absl::GetFlag(FLAGS_all_reduce_alg),

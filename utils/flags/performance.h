@@ -6,6 +6,7 @@
 #include <string>
 
 #include "utils/compute/core/dtype.h"
+#include "utils/compute/core/loss_scale.h"
 #include "utils/flags/flag_group.h"
 
 namespace official::flags {
@@ -17,7 +18,7 @@ struct PerformanceConfig {
   bool use_synthetic_data = false;
   std::optional<int64_t> max_train_steps;           // the total of all runs in model_dir; also bounds an evaluation
   compute::DType dtype = compute::DType::kFloat32;  // of the computation; variables stay float32
-  int loss_scale = 1;                               // the flag if set, else 128 for float16 and 1 for the others
+  compute::LossScale loss_scale;                    // the flag if set, else 128 for float16 and 1 for the others
   int num_cpu_devices = 1;                          // logical devices that share the cores, if no GPU is used
   int check_replicas_steps = 100;
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device

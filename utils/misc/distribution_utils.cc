@@ -40,14 +40,4 @@ absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::st
                       below > 0 ? absl::StrCat("--batch_size=", below, " or ", above) : above));
 }
 
-absl::Status CheckDtype(compute::DType dtype, int num_gpus) {
-  if (dtype != compute::DType::kFloat16) return absl::OkStatus();
-  if (num_gpus > 0) {
-    return absl::InvalidArgumentError(
-        "--dtype=fp16: the GPU kernels of this program compute in fp32 or bf16; use one of these");
-  }
-  return absl::InvalidArgumentError(
-      "--dtype=fp16 needs a GPU, and this run is on the CPU, which computes in fp32 or bf16; use one of these");
-}
-
 }  // namespace official::misc

@@ -5,10 +5,8 @@
 #include <functional>
 #include <optional>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "utils/compute/core/dtype.h"
 #include "utils/misc/gpu_count.h"
 
 namespace official::misc {
@@ -22,8 +20,5 @@ absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<
 // does not divide evenly by `num_devices`. No GPU and one GPU both mean one replica. `devices` is what the message
 // calls them.
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
-
-// InvalidArgument for a compute type that the devices lack: float16, which even GPUs have no kernels for as yet.
-absl::Status CheckDtype(compute::DType dtype, int num_gpus);
 
 }  // namespace official::misc

@@ -63,17 +63,5 @@ TEST_CASE("PerDeviceBatchSize proposes no empty batch and does not overflow") {
              Contains("--batch_size=2147483644 or --batch_size=2147483648"));
 }
 
-TEST_CASE("A type without kernels is refused") {
-  CHECK(CheckDtype(compute::DType::kFloat32, 1).ok());
-  const absl::Status gpu = CheckDtype(compute::DType::kFloat16, 1);
-  CHECK(absl::IsInvalidArgument(gpu));
-  CHECK_THAT(Message(gpu), Contains("--dtype=fp16") && Contains("GPU kernels") && Contains("bf16"));
-  CHECK(CheckDtype(compute::DType::kFloat32, 0).ok());
-  CHECK(CheckDtype(compute::DType::kBFloat16, 0).ok());
-  const absl::Status status = CheckDtype(compute::DType::kFloat16, 0);
-  CHECK(absl::IsInvalidArgument(status));
-  CHECK_THAT(Message(status), Contains("--dtype=fp16") && Contains("bf16"));
-}
-
 }  // namespace
 }  // namespace official::misc

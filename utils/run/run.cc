@@ -84,7 +84,6 @@ absl::StatusOr<Devices> DevicesFor(const Config& config) {
   // Several CPU devices are a wish for the CPU.
   const std::optional<int> wanted_gpus = config.performance.num_cpu_devices > 1 ? 0 : config.base.num_gpus;
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(wanted_gpus, UsableGpus));
-  RETURN_IF_ERROR(misc::CheckDtype(config.performance.dtype, num_gpus));
   Devices devices;
   devices.kind = num_gpus > 0 ? "cuda" : "cpu";
   devices.num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
@@ -106,6 +105,7 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                                    .dataset = dataset,
                                    .seed = config.base.seed,
                                    .dtype = config.performance.dtype,
+                                   .loss_scale = config.performance.loss_scale,
                                    .save_checkpoints_steps = config.base.save_checkpoints_steps,
                                    .save_checkpoints_secs = config.base.save_checkpoints_secs,
                                    .keep_checkpoint_max = config.base.keep_checkpoint_max,

@@ -74,7 +74,7 @@ Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<distri
     : model_(std::move(model)),
       config_(std::move(config)),
       strategy_(std::move(strategy)),
-      replicas_(model_, config_.dtype, *strategy_) {}
+      replicas_(model_, config_.dtype, config_.loss_scale, *strategy_) {}
 
 Estimator::~Estimator() = default;
 
@@ -144,6 +144,7 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
     const std::optional<BundleTensor> found = restored_->Find(spec.name);
+    if (!found && HasPrefix(spec.name, kRunPrefix)) continue;  // not there in TensorFlow's, or with other flags
     if (!found) {
       missing.push_back(spec.name);
     } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
@@ -165,8 +166,12 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
     return absl::DataLossError(message);
   }
   for (const compute::VariableSpec& spec : added) {
-    if (!IsSaved(spec.name)) continue;
+    if (!IsSaved(spec.name) || !restored_->Find(spec.name)) continue;
     ASSIGN_OR_RETURN(const Tensor value, restored_->Read(spec.name));
+    if (spec.name == kLossScale && !(value.scalar<float>() >= 1 && std::isfinite(value.scalar<float>()))) {
+      return absl::DataLossError(
+          absl::StrCat(spec.name, " in the checkpoint is ", value.scalar<float>(), ", which no run has written"));
+    }
     RETURN_IF_ERROR(replicas_.Write(spec.name, value));
   }
   return absl::OkStatus();
@@ -191,7 +196,8 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   int64_t bytes[2] = {0, 0};
   const int64_t sizes[2] = {16, 32};
   for (int i = 0; i < 2 && strategy_->device(0).uses_host_memory(); ++i) {
-    ASSIGN_OR_RETURN(const BuiltModel built, BuildModel(model_, Mode::kTrain, config_.dtype, spec, sizes[i], 1));
+    ASSIGN_OR_RETURN(const BuiltModel built,
+                     BuildModel(model_, Mode::kTrain, config_.dtype, config_.loss_scale, spec, sizes[i], 1));
     compute::VariableStore scratch(strategy_->device(0));
     RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
     ASSIGN_OR_RETURN(const auto program,

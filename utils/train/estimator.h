@@ -33,6 +33,7 @@ struct EstimatorConfig {
   std::string dataset;  // "MNIST": a model_dir is for one data set
   uint64_t seed = 1;
   compute::DType dtype = compute::DType::kFloat32;
+  compute::LossScale loss_scale = {};
   std::optional<int64_t> save_checkpoints_steps;  // if set, save_checkpoints_secs does not count
   int save_checkpoints_secs = 600;
   int keep_checkpoint_max = 5;     // 0 keeps all

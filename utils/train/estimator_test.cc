@@ -34,8 +34,7 @@ Model Line() {
                              .metrics = {},
                              .logged = {}};
           },
-          .optimizer = [](Value rate,
-                          absl::Span<const compute::VariableGradient> v) { return compute::GradientDescent(rate, v); },
+          .optimizer = compute::GradientDescent,
           .learning_rate = [](int64_t) { return 0.1; }};
 }
 

@@ -52,7 +52,7 @@ struct ModelSpec {
 using ModelFn = std::function<absl::StatusOr<ModelSpec>(const ModelInputs&)>;
 
 // Adds the nodes of one update of all trainable variables.
-using OptimizerFn = std::function<std::vector<compute::Node*>(compute::Value learning_rate,
+using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
                                                               absl::Span<const compute::VariableGradient> variables)>;
 
 // Learning rate of the update that follows `step` finished ones.

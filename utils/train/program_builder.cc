@@ -11,6 +11,7 @@
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/dropout/dropout.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/loss_scale/loss_scale.h"
 
 namespace official::train {
 namespace {
@@ -60,8 +61,16 @@ std::vector<Value> Zeros(Graph& graph, const std::vector<Value>& gradients) {
   return zeros;
 }
 
-void AddTraining(const Model& model, const ModelSpec& spec, Value loss, Value weight, BuiltModel& built,
-                 int num_replicas) {
+// The loss scale as a float32 scalar; nothing if it is always 1.
+Value LossScaleValue(Graph& graph, const compute::LossScale& scale) {
+  if (scale.dynamic) {
+    return graph.Variable({kLossScale, {DType::kFloat32, {}}, compute::Initializer::Constant(scale.value), false});
+  }
+  return scale.value == 1 ? Value() : graph.Constant(Tensor::Scalar(scale.value));
+}
+
+void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossScale& scale, Value loss,
+                 Value weight, BuiltModel& built, int num_replicas) {
   Graph& graph = *built.graph;
   const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
@@ -69,8 +78,12 @@ void AddTraining(const Model& model, const ModelSpec& spec, Value loss, Value we
   for (const auto& node : graph.nodes()) {
     if (node->Is("Variable") && graph.variable(*node).trainable) variables.push_back(node->output(0));
   }
+  // The gradient of the loss that the backward pass starts with.
+  const Value loss_scale = LossScaleValue(graph, scale);
+  Value seed = loss_scale;
+  if (weight) seed = loss_scale ? compute::Mul(weight, loss_scale) : weight;
   const std::vector<Value> all =
-      num_replicas > 1 ? compute::Gradients({loss}, {weight}, variables) : compute::Gradients(loss, variables);
+      seed ? compute::Gradients({loss}, {seed}, variables) : compute::Gradients(loss, variables);
   std::vector<compute::VariableGradient> pairs;
   std::vector<Value> gradients;
   for (size_t i = 0; i < variables.size(); ++i) {
@@ -90,19 +103,37 @@ void AddTraining(const Model& model, const ModelSpec& spec, Value loss, Value we
     for (size_t i = 0; i < averages.size(); ++i) averages[i].value = sums[pairs.size() + i];
   }
   if (!graph.status().ok()) return;
-  for (Node* node : model.optimizer(learning_rate, pairs)) built.roots.targets.push_back(node);
-  if (!averages.empty()) {
-    built.roots.targets.push_back(compute::UpdateMovingAverages(averages, spec.moving_average_momentum));
+  // Numbers that are not finite end a step before it changes anything; with a dynamic loss scale it is skipped.
+  std::vector<Value> checked;
+  for (const compute::VariableGradient& pair : pairs) checked.push_back(pair.gradient);
+  for (const compute::MovingAverage& average : averages) checked.push_back(average.value);
+  const Value finite = compute::AllFinite(checked, scale.dynamic ? loss_scale : Value());
+  if (!finite) return;
+  built.roots.targets.push_back(finite.node());
+  compute::UpdateInputs inputs(learning_rate);
+  if (loss_scale) {
+    inputs.loss_scale = loss_scale;
+    inputs.apply = finite;
   }
-  const Value step =
-      graph.Variable({kGlobalStep, {DType::kInt64, {}}, compute::Initializer::Zeros(), /*trainable=*/false});
-  built.roots.targets.push_back(compute::AssignAdd(step, graph.Constant(Tensor::Scalar<int64_t>(1))));
+  for (Node* node : model.optimizer(inputs, pairs)) built.roots.targets.push_back(node);
+  if (!averages.empty()) {
+    built.roots.targets.push_back(compute::UpdateMovingAverages(averages, spec.moving_average_momentum, inputs.apply));
+  }
+  const TensorType counter{DType::kInt64, {}};
+  const Value step = graph.Variable({kGlobalStep, counter, compute::Initializer::Zeros(), /*trainable=*/false});
+  const Value one = scale.dynamic ? compute::Cast(finite, DType::kInt64) : graph.Constant(Tensor::Scalar<int64_t>(1));
+  built.roots.targets.push_back(compute::AssignAdd(step, one));
+  if (!scale.dynamic) return;
+  const Value good_steps = graph.Variable({kGoodSteps, counter, compute::Initializer::Zeros(), /*trainable=*/false});
+  built.roots.targets.push_back(compute::UpdateLossScale(loss_scale, good_steps, finite));
+  built.updated_fetch = static_cast<int>(built.roots.fetches.size());
+  built.roots.fetches.push_back(finite);
 }
 
 }  // namespace
 
-absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const data::ElementSpec& spec,
-                                      int64_t batch_size, int num_replicas) {
+absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
+                                      const data::ElementSpec& spec, int64_t batch_size, int num_replicas) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.has_examples = batch_size > 0;
@@ -142,7 +173,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   fetch({"loss", loss});
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v);
-    AddTraining(model, model_spec, loss, inputs.replica_weight, built, num_replicas);
+    AddTraining(model, model_spec, loss_scale, loss, inputs.replica_weight, built, num_replicas);
   }
   for (const MeanMetric& metric : model_spec.metrics) {
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,

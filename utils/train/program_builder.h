@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "utils/compute/core/loss_scale.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/data/dataset.h"
 #include "utils/train/model.h"
@@ -15,6 +17,9 @@ namespace official::train {
 // The variables that count steps and sum metrics. The sums are not saved.
 inline constexpr char kGlobalStep[] = "global_step";
 inline constexpr char kLocalPrefix[] = "_local/";
+// Those of a dynamic loss scale.
+inline constexpr char kLossScale[] = "_run/loss_scale";
+inline constexpr char kGoodSteps[] = "_run/good_steps";
 
 // A mode of a model for the examples of one replica, built but not compiled.
 struct BuiltModel {
@@ -25,6 +30,8 @@ struct BuiltModel {
   // Names of the fetches. Train: "loss" and the logged values; evaluation: "loss"; prediction: the predictions.
   std::vector<std::string> fetch_names;
   std::vector<std::string> fetch_tags;  // in event files
+  // With a dynamic loss scale one more fetch, a bool scalar: whether the step updated the variables.
+  std::optional<int> updated_fetch;
   struct Metric {
     std::string name, summary_tag;
     std::string total, count;  // float32 scalar variables: sums of this replica
@@ -42,6 +49,7 @@ struct BuiltModel {
 // replicas the sums over the batch are made of the same parts (core/batch_parts.h).
 // `batch_size` 0 is for several replicas only; what it builds for an evaluation has nothing to compute.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
-                                      const data::ElementSpec& spec, int64_t batch_size, int num_replicas);
+                                      const compute::LossScale& loss_scale, const data::ElementSpec& spec,
+                                      int64_t batch_size, int num_replicas);
 
 }  // namespace official::train

@@ -60,8 +60,9 @@ void AppendRows(const data::Batch& batch, const compute::Share& share, std::vect
   }
 }
 
-Replicas::Replicas(const Model& model, compute::DType dtype, distribute::Strategy& strategy)
-    : model_(model), dtype_(dtype), strategy_(strategy) {
+Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
+                   distribute::Strategy& strategy)
+    : model_(model), dtype_(dtype), loss_scale_(loss_scale), strategy_(strategy) {
   for (int r = 0; r < strategy.num_replicas(); ++r) {
     stores_.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
   }
@@ -71,7 +72,8 @@ absl::StatusOr<const BuiltModel*> Replicas::BuiltFor(Mode mode, const data::Elem
                                                      const PrepareFn& prepare) {
   BuiltModel& built = models_[{mode, batch_size}];
   if (built.graph == nullptr) {
-    ASSIGN_OR_RETURN(BuiltModel made, BuildModel(model_, mode, dtype_, spec, batch_size, strategy_.num_replicas()));
+    ASSIGN_OR_RETURN(BuiltModel made,
+                     BuildModel(model_, mode, dtype_, loss_scale_, spec, batch_size, strategy_.num_replicas()));
     RETURN_IF_ERROR(prepare(*made.graph));
     built = std::move(made);
   }

@@ -47,7 +47,8 @@ class Replicas {
   // Called with every new graph before it is compiled, to make its variables.
   using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
 
-  Replicas(const Model& model, compute::DType dtype, distribute::Strategy& strategy);
+  Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
+           distribute::Strategy& strategy);
 
   distribute::Strategy& strategy() const { return strategy_; }
 
@@ -77,6 +78,7 @@ class Replicas {
 
   const Model& model_;
   const compute::DType dtype_;
+  const compute::LossScale loss_scale_;
   distribute::Strategy& strategy_;
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;     // by replica
   std::map<std::pair<Mode, int64_t>, BuiltModel> models_;           // by the examples of a replica

@@ -57,7 +57,6 @@ class Estimator::TrainCall {
     Tensor learning_rate{DType::kFloat32, {}};
     Tensor weight{DType::kFloat32, {}};
     std::vector<Tensor> tensors;
-    absl::Status status;  // of the last run
   };
 
   logs::StepRequest AskHooks(Clock::time_point now);
@@ -66,6 +65,11 @@ class Estimator::TrainCall {
   absl::Status WriteSummary(double loss);
   void SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r, float learning_rate);
   absl::Status FindBadTensor(ReplicatedProgram& program, const absl::Status& error);
+  // Of the last run: false if its gradients were not finite and a dynamic loss scale is lower now.
+  absl::StatusOr<bool> Updated(const ReplicatedProgram& program);
+  std::string Advice() const;  // for numbers that are not finite
+  // Stops or saves, as it is wanted outside or due, or does neither.
+  absl::Status MeetInterruption(bool save_is_due);
 
   Estimator& e_;
   const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
@@ -165,18 +169,36 @@ void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedPr
 
 // The step again, slowly, on the same variables: it failed before it changed any.
 absl::Status Estimator::TrainCall::FindBadTensor(ReplicatedProgram& program, const absl::Status& error) {
-  // Only where it failed: the others would wait for the gradients of all.
-  absl::Status found = e_.strategy_->Run([&](int r) {
-    if (!absl::IsOutOfRange(feeds_[r].status)) return absl::OkStatus();
-    return program.replicas[r].program->Run(feeds_[r].tensors, {.check_numerics = true});
-  });
+  // Each replica, since one may find it in the sum of all gradients that another has spoilt; the first to find it ends
+  // the others, and none gets further than its check of the sums.
+  absl::Status found = e_.strategy_->Run(
+      [&](int r) { return program.replicas[r].program->Run(feeds_[r].tensors, {.check_numerics = true}); });
   if (!absl::IsOutOfRange(found)) found = error;
   const absl::Status saved = e_.saver_->Wait();
   const std::optional<int64_t> last = e_.saver_->finished_step() ? e_.saver_->finished_step() : e_.restored_step_;
   return absl::InternalError(absl::StrCat(
       "step ", e_.global_step_ + 1, ": ", found.message(), ". Training stops before that reaches a checkpoint (",
-      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). Try a lower --learning_rate",
+      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). ", Advice(),
       saved.ok() ? "" : absl::StrCat(". Before that: ", saved.message())));
+}
+
+std::string Estimator::TrainCall::Advice() const {
+  const bool half = e_.config_.dtype == DType::kFloat16;
+  if (e_.config_.loss_scale.dynamic) return absl::StrCat("Try a lower --learning_rate", half ? " or --dtype=bf16" : "");
+  if (e_.config_.loss_scale.value == 1) return "Try a lower --learning_rate";
+  return "Try a lower --learning_rate, a lower --loss_scale or --loss_scale=dynamic";
+}
+
+absl::StatusOr<bool> Estimator::TrainCall::Updated(const ReplicatedProgram& program) {
+  const std::optional<int> fetch = program.model().updated_fetch;
+  if (!fetch) return true;
+  ASSIGN_OR_RETURN(const Tensor updated, program.replicas[0].program->Fetch(*fetch));
+  if (updated.scalar<bool>()) return true;
+  ASSIGN_OR_RETURN(const Tensor scale, e_.replicas_.Read(kLossScale));
+  LOG(INFO) << "step " << e_.global_step_ + 1
+            << ": gradients that are not finite; the batch is skipped and the loss scale is now "
+            << scale.scalar<float>();
+  return false;
 }
 
 absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProgram& program,
@@ -188,13 +210,16 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   const int64_t trace_start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
   const absl::Status status = e_.strategy_->Run([&](int r) {
     SetFeeds(batch, program, r, learning_rate);
-    return feeds_[r].status = program.replicas[r].program->Run(
-               feeds_[r].tensors, {.timings = request.trace && r == 0 ? &timings_ : nullptr});
+    return program.replicas[r].program->Run(feeds_[r].tensors,
+                                            {.timings = request.trace && r == 0 ? &timings_ : nullptr});
   });
   if (absl::IsOutOfRange(status)) return FindBadTensor(program, status);
   RETURN_IF_ERROR(status);
-  ++e_.global_step_;
   e_.position_ = batch.next;
+  ASSIGN_OR_RETURN(const bool updated, Updated(program));
+  // A step without an update has no number, so hooks and events do not see it.
+  if (!updated) return MeetInterruption(/*save_is_due=*/false);
+  ++e_.global_step_;
 
   info_ = {.global_step = e_.global_step_,
            .epoch = batch.first.epoch + 1,
@@ -218,12 +243,15 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   if (summary) RETURN_IF_ERROR(WriteSummary(loss));
 
   if (e_.global_step_ % e_.config_.check_replicas_steps == 0) RETURN_IF_ERROR(e_.replicas_.CheckEqual());
+  return MeetInterruption(e_.config_.save_checkpoints_steps
+                              ? e_.global_step_ % *e_.config_.save_checkpoints_steps == 0
+                              : info_.time - save_time_ >= std::chrono::seconds(e_.config_.save_checkpoints_secs));
+}
+
+absl::Status Estimator::TrainCall::MeetInterruption(bool save_is_due) {
   const Interruption interruption = e_.config_.interruption();
   stopped_ = interruption == Interruption::kStop;
-  bool save = interruption == Interruption::kSave;
-  save |= e_.config_.save_checkpoints_steps
-              ? e_.global_step_ % *e_.config_.save_checkpoints_steps == 0
-              : info_.time - save_time_ >= std::chrono::seconds(e_.config_.save_checkpoints_secs);
+  const bool save = save_is_due || interruption == Interruption::kSave;
   if (!save || stopped_) return absl::OkStatus();
   save_time_ = info_.time;
   return e_.SaveCheckpoint();

@@ -25,13 +25,15 @@ class ResumeTest(harness.FaultTest):
             self.train(model_dir, step)
         self.assert_same_checkpoint(model_dir, self.whole)
 
-    def test_bfloat16(self) -> None:
-        whole, stopped = self.folder / "whole bf16", self.folder / "stopped bf16"
-        self.train(whole, STEPS, "--dtype=bf16")
-        self.train(stopped, STEPS_PER_EPOCH, "--dtype=bf16")
-        self.train(stopped, STEPS, "--dtype=bf16")
-        self.assert_same_checkpoint(stopped, whole)
-        self.assertNotEqual(harness.metrics(whole)[0], harness.metrics(self.whole)[0], "bf16 changes nothing")
+    def test_narrow_types(self) -> None:
+        for flags in (["--dtype=bf16"], ["--dtype=fp16"], ["--dtype=fp16", "--loss_scale=dynamic"]):
+            name = " ".join(flags)
+            whole, stopped = self.folder / f"whole {name}", self.folder / f"stopped {name}"
+            self.train(whole, STEPS, *flags)
+            self.train(stopped, STEPS_PER_EPOCH, *flags)
+            self.train(stopped, STEPS, *flags)
+            self.assert_same_checkpoint(stopped, whole, name)
+            self.assertNotEqual(harness.metrics(whole)[0], harness.metrics(self.whole)[0], f"{name} changes nothing")
 
     def test_two_replicas(self) -> None:
         # One with a partial last batch of 4, which is 2 on each.

@@ -1,3 +1,6 @@
+#include <immintrin.h>
+
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -24,6 +27,37 @@ TEST_CASE("BFloat16 rounds to nearest even and keeps NaN and infinity") {
   CHECK(static_cast<float>(BFloat16(1.01171875f)) == 1.015625f);  // and above
   CHECK(std::isnan(static_cast<float>(BFloat16(std::numeric_limits<float>::quiet_NaN()))));
   CHECK(std::isinf(static_cast<float>(BFloat16(std::numeric_limits<float>::infinity()))));
+}
+
+// The processor's own conversions (F16C) are the reference.
+TEST_CASE("Every half becomes the float that it is") {
+  for (int i = 0; i < 65536; ++i) {
+    Half half;
+    half.bits = static_cast<uint16_t>(i);
+    const float got = static_cast<float>(half), want = _cvtsh_ss(static_cast<uint16_t>(i));
+    if (std::isnan(want) ? !std::isnan(got) : std::bit_cast<uint32_t>(got) != std::bit_cast<uint32_t>(want)) {
+      FAIL("half " << i << ": " << got << " instead of " << want);
+    }
+  }
+}
+
+TEST_CASE("Floats round to the nearest half, ties to even") {
+  CHECK(Half(65504.0f).bits == 0x7bff);
+  CHECK(Half(65519.0f).bits == 0x7bff);
+  CHECK(Half(65520.0f).bits == 0x7c00);  // infinity
+  CHECK(Half(0x1p-24f).bits == 1);
+  CHECK(Half(0x1p-25f).bits == 0);
+  CHECK(Half(0x1.8p-24f).bits == 2);
+  // All bits that decide: sign, exponent, the fraction that stays, and around a tie those that go.
+  for (uint32_t high = 0; high < 1 << 20; ++high) {
+    for (const uint32_t low : {0u, 1u, 0x7ffu, 0x800u, 0xffeu, 0xfffu}) {
+      const uint32_t bits = high << 12 | low;
+      const auto x = std::bit_cast<float>(bits);
+      const uint16_t got = Half(x).bits, want = _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+      if (got != want) FAIL(x << " (" << bits << "): " << got << " instead of " << want);
+    }
+  }
+  static_assert(Half(1.0f).bits == 0x3c00 && static_cast<float>(Half(-2.5f)) == -2.5f);
 }
 
 TEST_CASE("Tensors share bytes, clone, reshape and cast") {

@@ -49,4 +49,14 @@ bool IsFloating(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kBFloat16 || dtype == DType::kFloat16 || dtype == DType::kFloat64;
 }
 
+std::vector<DType> StorageTypes() { return {DType::kFloat32, DType::kBFloat16, DType::kFloat16}; }
+
+bool IsStorageType(DType dtype) { return IsFloating(dtype) && dtype != DType::kFloat64; }
+
+std::vector<DType> StorageTypesAnd(std::vector<DType> others) {
+  std::vector<DType> types = StorageTypes();
+  types.insert(types.end(), others.begin(), others.end());
+  return types;
+}
+
 }  // namespace official::compute

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/half.h"
 
 namespace official::compute {
 
@@ -18,6 +22,11 @@ int64_t SizeOf(DType dtype);
 absl::string_view DTypeName(DType dtype);
 // float32, bfloat16, float16 or float64.
 bool IsFloating(DType dtype);
+// Those of them that kernels compute in: float32, bfloat16, float16. Arithmetic is in float, whatever is stored.
+std::vector<DType> StorageTypes();
+bool IsStorageType(DType dtype);
+// `others` behind them.
+std::vector<DType> StorageTypesAnd(std::vector<DType> others);
 
 // The DType of a C++ type: DTypeOf<float>() is kFloat32.
 template <typename T>
@@ -35,6 +44,10 @@ constexpr DType DTypeOf<BFloat16>() {
   return DType::kBFloat16;
 }
 template <>
+constexpr DType DTypeOf<Half>() {
+  return DType::kFloat16;
+}
+template <>
 constexpr DType DTypeOf<int32_t>() {
   return DType::kInt32;
 }
@@ -49,6 +62,37 @@ constexpr DType DTypeOf<uint8_t>() {
 template <>
 constexpr DType DTypeOf<bool>() {
   return DType::kBool;
+}
+
+// True for the 16-bit types, which are converted to float to compute with.
+template <typename T>
+inline constexpr bool kIsNarrowFloat = std::is_same_v<T, BFloat16> || std::is_same_v<T, Half>;
+
+// Calls f with a value of the C++ type of `dtype`, one of StorageTypes():
+//   WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeSoftmax<T>(spec); })
+template <typename F>
+auto WithStorageType(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return f(BFloat16());
+    case DType::kFloat16:
+      return f(Half());
+    default:
+      OFFICIAL_CHECK(dtype == DType::kFloat32) << DTypeName(dtype) << " is not computed in float";
+      return f(float());
+  }
+}
+
+// Converts an element by the rules of C++, 16-bit floats by way of float.
+template <typename To, typename From>
+constexpr To ConvertElement(From value) {
+  if constexpr (kIsNarrowFloat<From>) {
+    return ConvertElement<To>(static_cast<float>(value));
+  } else if constexpr (kIsNarrowFloat<To>) {
+    return To(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
 }
 
 }  // namespace official::compute

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +32,8 @@ void WithType(DType dtype, F f) {
       return f(double());
     case DType::kBFloat16:
       return f(BFloat16());
+    case DType::kFloat16:
+      return f(Half());
     case DType::kInt32:
       return f(int32_t());
     case DType::kInt64:
@@ -41,21 +42,8 @@ void WithType(DType dtype, F f) {
       return f(uint8_t());
     case DType::kBool:
       return f(bool());
-    case DType::kFloat16:
-      break;
   }
-  OFFICIAL_CHECK(false) << "no host arithmetic for " << DTypeName(dtype);
-}
-
-template <typename From, typename To>
-To Convert(From value) {
-  if constexpr (std::is_same_v<From, BFloat16>) {
-    return Convert<float, To>(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return BFloat16(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
+  OFFICIAL_CHECK(false) << "unknown dtype " << static_cast<int>(dtype);
 }
 
 }  // namespace
@@ -87,7 +75,7 @@ Tensor Tensor::CastTo(DType dtype) const {
   WithType(type_.dtype, [&]<typename From>(From) {
     WithType(dtype, [&]<typename To>(To) {
       const absl::Span<const From> from = flat<From>();
-      std::transform(from.begin(), from.end(), result.data<To>(), Convert<From, To>);
+      std::transform(from.begin(), from.end(), result.data<To>(), ConvertElement<To, From>);
     });
   });
   return result;

@@ -1,14 +1,13 @@
 #include "utils/compute/cpu/compute_in_float.h"
 
-#include <bit>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/convert.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
-#include "utils/compute/cpu/simd.h"
 #include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
@@ -16,34 +15,42 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;
 
-void ToFloat(const BFloat16* from, float* to, int64_t n) {
-  ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-    WithSimd([&] {
-      for (int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(from[i]);
-    });
-  });
-}
+bool IsNarrow(DType dtype) { return IsStorageType(dtype) && dtype != DType::kFloat32; }
 
-void FromFloat(const float* from, BFloat16* to, int64_t n) {
-  ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-    WithSimd([&] {
-      for (int64_t i = begin; i < end; ++i) to[i] = BFloat16(from[i]);
-    });
-  });
-}
-
-// Where a value of the bfloat16 kernel lies in scratch memory as float; offset -1: it is passed on as it is.
+// Where a value of the narrow kernel lies in scratch memory as float; offset -1: it is passed on as it is.
 struct Converted {
   int64_t offset = -1, num_elements = 0;
+  DType dtype = DType::kFloat32;  // of the narrow kernel
 };
+
+// `from` is of the narrow type.
+void Widen(const Converted& value, const void* from, float* to) {
+  WithStorageType(value.dtype, [&]<typename T>(T) {
+    if constexpr (kIsNarrowFloat<T>) {
+      ParallelFor(value.num_elements, kGrain, [&](int64_t begin, int64_t end) {
+        ToFloats(static_cast<const T*>(from) + begin, to + begin, end - begin);
+      });
+    }
+  });
+}
+
+void Narrow(const Converted& value, const float* from, void* to) {
+  WithStorageType(value.dtype, [&]<typename T>(T) {
+    if constexpr (kIsNarrowFloat<T>) {
+      ParallelFor(value.num_elements, kGrain, [&](int64_t begin, int64_t end) {
+        FromFloats(from + begin, static_cast<T*>(to) + begin, end - begin);
+      });
+    }
+  });
+}
 
 }  // namespace
 
 absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactory& make) {
   ScratchPlan scratch;
   const auto place = [&](const TensorType& type) -> Converted {
-    if (type.dtype != DType::kBFloat16) return {};
-    return {scratch.Add(type.shape.num_elements() * sizeof(float)), type.shape.num_elements()};
+    if (!IsNarrow(type.dtype)) return {};
+    return {scratch.Add(type.shape.num_elements() * sizeof(float)), type.shape.num_elements(), type.dtype};
   };
   Graph graph;
   std::vector<Value> float_inputs;
@@ -51,7 +58,7 @@ absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactor
   for (int i = 0; i < spec.node.num_inputs(); ++i) {
     TensorType type = spec.input(i);
     inputs.push_back(place(type));
-    if (type.dtype == DType::kBFloat16) type.dtype = DType::kFloat32;
+    if (IsNarrow(type.dtype)) type.dtype = DType::kFloat32;
     float_inputs.push_back(graph.Input(absl::StrCat("input", i), type));
   }
   for (int i = 0; i < spec.node.num_outputs(); ++i) outputs.push_back(place(spec.output(i)));
@@ -67,7 +74,7 @@ absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactor
           in[i] = args.inputs[i];
           if (inputs[i].offset < 0) continue;
           float* const converted = static_cast<float*>(ScratchAt(args, inputs[i].offset));
-          ToFloat(args.input<BFloat16>(i), converted, inputs[i].num_elements);
+          Widen(inputs[i], args.inputs[i], converted);
           in[i] = converted;
         }
         for (size_t i = 0; i < out.size(); ++i) {
@@ -76,7 +83,7 @@ absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactor
         RETURN_IF_ERROR(run({in, absl::MakeConstSpan(out), ScratchAt(args, inner_scratch)}));
         for (size_t i = 0; i < out.size(); ++i) {
           if (outputs[i].offset < 0) continue;
-          FromFloat(static_cast<const float*>(out[i]), args.output<BFloat16>(i), outputs[i].num_elements);
+          Narrow(outputs[i], static_cast<const float*>(out[i]), args.outputs[i]);
         }
         return absl::OkStatus();
       },

@@ -35,7 +35,10 @@ const dnnl::engine& OnednnEngine() {
   return *engine;
 }
 
-bool OnednnHasBFloat16() { return HasAvx512() && __builtin_cpu_supports("avx512bf16"); }
+bool OnednnComputesIn(DType dtype) {
+  if (dtype == DType::kBFloat16) return HasAvx512() && __builtin_cpu_supports("avx512bf16");
+  return dtype == DType::kFloat32;
+}
 
 dnnl::memory::data_type OnednnType(DType dtype) {
   switch (dtype) {

@@ -20,9 +20,10 @@ namespace official::compute {
 // Also limits oneDNN to AVX2 where HasAvx512() is false.
 const dnnl::engine& OnednnEngine();
 
-// True if the machine multiplies bfloat16 matrices. Elsewhere oneDNN refuses bfloat16 or emulates it, several times
-// slower than float32 (see ComputeInFloat).
-bool OnednnHasBFloat16();
+// Whether oneDNN multiplies matrices of this type fast on this machine: float32 everywhere, bfloat16 where there are
+// instructions for it; elsewhere it refuses bfloat16 or emulates it, several times slower than float32. oneDNN 2.6 has
+// no float16 on CPUs. What it does not compute in is for ComputeInFloat.
+bool OnednnComputesIn(DType dtype);
 
 dnnl::memory::data_type OnednnType(DType dtype);
 

@@ -18,6 +18,7 @@ void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
 void RegisterL2LossCuda(KernelRegistry& kernels);
 void RegisterLayerNormCuda(KernelRegistry& kernels);
+void RegisterLossScaleCuda(KernelRegistry& kernels);
 void RegisterMatMulCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 void RegisterPoolingCuda(KernelRegistry& kernels);
@@ -37,6 +38,7 @@ inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterGatherCuda(kernels);
   RegisterL2LossCuda(kernels);
   RegisterLayerNormCuda(kernels);
+  RegisterLossScaleCuda(kernels);
   RegisterMatMulCuda(kernels);
   RegisterOptimizerCuda(kernels);
   RegisterPoolingCuda(kernels);

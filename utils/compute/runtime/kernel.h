@@ -71,6 +71,15 @@ struct LayoutChoice {
 // Chooses, given the layouts that the inputs have now. The planner puts a Reorder before inputs that differ.
 using LayoutRule = std::function<LayoutChoice(const Node& node, absl::Span<const Layout> current)>;
 
+// The factory that calls make(spec, T()) with T the C++ type of input 0, one of StorageTypes(), and gives what that
+// does: a Kernel or a StatusOr of one.
+template <typename Make>
+KernelFactory ForStorageType(Make make) {
+  return [make](const KernelSpec& spec) {
+    return WithStorageType(spec.input(0).dtype, [&](auto zero) -> absl::StatusOr<Kernel> { return make(spec, zero); });
+  };
+}
+
 struct KernelDef {
   std::string op;
   std::string device_kind;

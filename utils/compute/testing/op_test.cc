@@ -26,7 +26,7 @@ std::vector<Target> TargetsOf(const OpCase& test) {
   std::vector<Target> targets;
   const bool floating_key = !test.inputs.empty() && IsFloating(test.inputs[0].dtype());
   for (const std::string& kind : KindsUnderTest()) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const DType dtype : StorageTypes()) {
       const DType key = floating_key ? dtype : test.inputs[0].dtype();
       if (KernelRegistry::Global().Find(test.op, kind, key) == nullptr) continue;
       targets.push_back({kind, dtype});
@@ -52,7 +52,7 @@ std::vector<Doubles> AllToDoubles(const std::vector<Tensor>& tensors) {
 double ToleranceOf(const OpCase& test, DType dtype) {
   const OpDef* def = FindOp(test.op);
   REQUIRE(def != nullptr);
-  return dtype == DType::kFloat32 ? def->tolerance.float32 : def->tolerance.bfloat16;
+  return def->tolerance.Of(dtype);
 }
 
 void CheckClose(const Doubles& got, const Doubles& want, double tolerance) {

@@ -37,7 +37,8 @@ struct OpCase {
   std::function<std::vector<Doubles>(const std::vector<Doubles>& inputs)> reference;
 };
 
-// Compares all outputs with the reference, in float32 and, where there is a kernel, bfloat16; with fusion on and off.
+// Compares all outputs with the reference, in float32 and, where there are kernels, bfloat16 and half; with fusion on
+// and off.
 void CheckForward(const OpCase& test);
 // Compares the gradient of every floating input, under random output gradients, with central differences of the
 // reference. Choose inputs at which the function is smooth within 1e-4.

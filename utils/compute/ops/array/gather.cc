@@ -32,8 +32,8 @@ absl::StatusOr<std::vector<TensorType>> InferIndexedSlices(const InferContext& c
   }
   Shape rows = dense;
   if (dense.rank() >= 1) rows.set_dim(0, c.shape(0).dim(0));
-  if (dense.rank() < 1 || c.shape(1) != rows || (c.dtype(1) != DType::kFloat32 && c.dtype(1) != DType::kBFloat16)) {
-    return c.Error(absl::StrCat("needs one float32 or bfloat16 row of ", dense.ToString(), " for each index"));
+  if (dense.rank() < 1 || c.shape(1) != rows || !IsStorageType(c.dtype(1))) {
+    return c.Error(absl::StrCat("needs one float32, bfloat16 or half row of ", dense.ToString(), " for each index"));
   }
   return std::vector<TensorType>{{c.dtype(1), dense}};
 }
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
   const int64_t depth = c.attrs.GetInt("depth");
   if (depth < 0) return c.Error(absl::StrCat("needs a depth of at least 0, got ", depth));
   const DType dtype = c.attrs.Get<DType>("dtype");
-  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return c.Error("makes float32 or bfloat16");
+  if (!IsStorageType(dtype)) return c.Error("makes float32, bfloat16 or half");
   std::vector<int64_t> dims(c.shape(0).dims().begin(), c.shape(0).dims().end());
   dims.push_back(depth);
   return std::vector<TensorType>{{dtype, Shape(dims)}};

@@ -99,8 +99,7 @@ Kernel MakeIndexedSlicesOf(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
-  return spec.input(1).dtype == DType::kFloat32 ? MakeIndexedSlicesOf<float>(spec)
-                                                : MakeIndexedSlicesOf<BFloat16>(spec);
+  return WithStorageType(spec.input(1).dtype, [&]<typename T>(T) { return MakeIndexedSlicesOf<T>(spec); });
 }
 
 template <typename Index, typename T>
@@ -120,11 +119,9 @@ Kernel MakeOneHotOf(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
-  const bool narrow = spec.output(0).dtype == DType::kBFloat16;
-  if (spec.input(0).dtype == DType::kInt32) {
-    return narrow ? MakeOneHotOf<int32_t, BFloat16>(spec) : MakeOneHotOf<int32_t, float>(spec);
-  }
-  return narrow ? MakeOneHotOf<int64_t, BFloat16>(spec) : MakeOneHotOf<int64_t, float>(spec);
+  return WithStorageType(spec.output(0).dtype, [&]<typename T>(T) {
+    return spec.input(0).dtype == DType::kInt32 ? MakeOneHotOf<int32_t, T>(spec) : MakeOneHotOf<int64_t, T>(spec);
+  });
 }
 
 const bool registered = [] {

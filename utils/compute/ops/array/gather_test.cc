@@ -68,15 +68,15 @@ TEST_CASE("IndexedSlices, values and gradients") {
   testing::CheckForward(IndexedSlicesCase(1, 1, 1));
 }
 
-// 1 + 1/256 is lost in bfloat16; a sum kept in bfloat16 would stay at 1.
-TEST_CASE("IndexedSlices sums bfloat16 rows in float") {
+// 1 + 1/256 is lost in bfloat16, 1 + 1/2048 in half; a sum kept in these types would stay at 1.
+TEST_CASE("IndexedSlices sums 16-bit rows in float") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
-  const Tensor rows =
-      Tensor::Of<float>({5, 1}, {1, 1.0f / 256, 1.0f / 256, 1.0f / 256, 1.0f / 256}).CastTo(DType::kBFloat16);
+  const auto [dtype, tiny] = GENERATE(std::pair{DType::kBFloat16, 0x1p-8f}, std::pair{DType::kFloat16, 0x1p-11f});
+  const Tensor rows = Tensor::Of<float>({5, 1}, {1, tiny, tiny, tiny, tiny}).CastTo(dtype);
   const Tensor y = RunOn(kind, {Tensor(DType::kInt32, {5}), rows}, [](absl::Span<const Value> in) {
     return std::vector<Value>{IndexedSlices(in[0], in[1], {2, 1})};
   })[0];
-  CHECK(testing::ToDoubles(y) == Doubles{1 + 1.0 / 64, 0});
+  CHECK(testing::ToDoubles(y) == Doubles{1 + 4.0 * tiny, 0});
 }
 
 TEST_CASE("IndexedSlices does not depend on the number of threads") {
@@ -137,7 +137,7 @@ TEST_CASE("An index outside the table is an error that names it") {
 // As TensorFlow 2.15 gives.
 TEST_CASE("OneHot") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
-  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const DType dtype = GENERATE(from_range(StorageTypes()));
   const Tensor y = RunOn(kind, {Tensor::Of<int32_t>({2, 2}, {0, 5, -1, 2})},
                          [&](absl::Span<const Value> in) { return std::vector<Value>{OneHot(in[0], 3, dtype)}; })[0];
   CHECK(y.type() == TensorType{dtype, {2, 2, 3}});
@@ -160,11 +160,12 @@ TEST_CASE("What does not fit is refused while building") {
                 [](auto in) {
                   return IndexedSlices(in[0], in[1], {9, 2});
                 }) ==
-        "IndexedSlices: needs one float32 or bfloat16 row of [9,2] for each index; inputs are int32[3], float32[5,2]");
+        "IndexedSlices: needs one float32, bfloat16 or half row of [9,2] for each index; inputs are int32[3], "
+        "float32[5,2]");
   CHECK(message({f}, [](auto in) { return OneHot(in[0], 2); }) ==
         "OneHot: needs int32 or int64 indices; inputs are float32[5,2]");
   CHECK(message({i}, [](auto in) { return OneHot(in[0], 2, DType::kInt32); }) ==
-        "OneHot: makes float32 or bfloat16; inputs are int32[3]");
+        "OneHot: makes float32, bfloat16 or half; inputs are int32[3]");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
@@ -293,22 +293,18 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterBatchNormCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory for_float, KernelFactory for_bfloat16,
-                       std::vector<std::pair<int, int>> in_place) {
+  const auto add = [&](const char* op, auto make, std::vector<std::pair<int, int>> in_place) {
     kernels.Add({.op = op,
                  .device_kind = "cuda",
-                 .dtypes = {DType::kFloat32},
-                 .make = std::move(for_float),
-                 .in_place = in_place});
-    kernels.Add({.op = op,
-                 .device_kind = "cuda",
-                 .dtypes = {DType::kBFloat16},
-                 .make = std::move(for_bfloat16),
+                 .dtypes = StorageTypes(),
+                 .make = ForStorageType(make),
                  .in_place = std::move(in_place)});
   };
-  add("FusedBatchNorm", MakeTraining<float>, MakeTraining<BFloat16>, {{0, 0}, {0, 3}});
-  add("FusedBatchNormGrad", MakeGradient<float>, MakeGradient<BFloat16>, {{0, 0}, {0, 1}});
-  add("FusedBatchNormInference", MakeInference<float>, MakeInference<BFloat16>, {{0, 0}, {0, 5}});
+  add("FusedBatchNorm", []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); }, {{0, 0}, {0, 3}});
+  add("FusedBatchNormGrad", []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
+      {{0, 0}, {0, 1}});
+  add("FusedBatchNormInference", []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
+      {{0, 0}, {0, 5}});
 }
 
 }  // namespace official::compute

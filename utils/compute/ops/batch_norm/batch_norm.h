@@ -11,7 +11,7 @@ struct BatchNormResult {
   Value variance;  // float32 [C], of the batch with Bessel's correction n / (n - 1): what moving averages take
 };
 
-// x [..., C] float32 or bfloat16, gamma and beta float32 [C]:
+// x [..., C] float32, bfloat16 or half, gamma and beta float32 [C]:
 //   y = gamma * (x - mean) / sqrt(biased variance + epsilon) + beta
 // with the mean and variance of each channel over the batch, computed in float32. Gradients flow to x, gamma and beta.
 // A program merges a following Add of the same shape and ReLU into the normalization.

@@ -397,25 +397,26 @@ LayoutChoice NormLayouts(const Node& node, absl::Span<const Layout> current) {
   return choice;
 }
 
-bool RegisterNorm(const char* op, KernelFactory for_float, KernelFactory for_bfloat16,
-                  std::vector<std::pair<int, int>> in_place) {
+// `make` is called as make(spec, T()), T being the type of input 0.
+template <typename Make>
+bool RegisterNorm(const char* op, Make make, std::vector<std::pair<int, int>> in_place) {
   return RegisterKernel({
       .op = op,
       .device_kind = "cpu",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make =
-          [=](const KernelSpec& spec) {
-            return spec.input(0).dtype == DType::kFloat32 ? for_float(spec) : for_bfloat16(spec);
-          },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType(make),
       .in_place = std::move(in_place),
       .layout = NormLayouts,
   });
 }
 
 const bool registered[] = {
-    RegisterNorm("FusedBatchNorm", MakeTraining<float>, MakeTraining<BFloat16>, {{0, 0}, {0, 3}}),
-    RegisterNorm("FusedBatchNormInference", MakeInference<float>, MakeInference<BFloat16>, {{0, 0}, {0, 5}}),
-    RegisterNorm("FusedBatchNormGrad", MakeGradient<float>, MakeGradient<BFloat16>, {{0, 0}, {0, 1}}),
+    RegisterNorm("FusedBatchNorm", []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
+                 {{0, 0}, {0, 3}}),
+    RegisterNorm("FusedBatchNormInference",
+                 []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); }, {{0, 0}, {0, 5}}),
+    RegisterNorm("FusedBatchNormGrad", []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
+                 {{0, 0}, {0, 1}}),
 };
 
 }  // namespace

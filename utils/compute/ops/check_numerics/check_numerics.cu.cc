@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
@@ -65,11 +65,8 @@ void RegisterCheckNumericsCuda(KernelRegistry& kernels) {
   kernels.Add({
       .op = "CheckNumerics",
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return spec.input(0).dtype == DType::kFloat32 ? MakeCheckNumericsOf<float>(spec)
-                                                      : MakeCheckNumericsOf<BFloat16>(spec);
-      },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeCheckNumericsOf<T>(spec); }),
       .in_place = {{0, 0}},
   });
 }

@@ -9,7 +9,7 @@ namespace {
 const bool registered = RegisterKernel({
     .op = "CheckNumerics",
     .device_kind = "cpu",
-    .dtypes = {DType::kFloat32, DType::kBFloat16},
+    .dtypes = StorageTypes(),
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
       return Kernel{[type = spec.input(0)](const KernelArgs& args) -> absl::Status {
         const Tensor x(type, const_cast<void*>(args.inputs[0]));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_status.h"
 
@@ -62,18 +62,12 @@ __global__ void AddPieces(View v, const float* sums, T* d_bias) {
   d_bias[c] = static_cast<T>(static_cast<float>(sum));
 }
 
-// Calls f with a value of the C++ type of `dtype`.
-template <typename F>
-void WithType(DType dtype, F f) {
-  dtype == DType::kFloat32 ? f(float()) : f(BFloat16());
-}
-
 }  // namespace
 
 absl::Status AddBias(cudaStream_t stream, const TensorType& y_type, const void* bias, bool relu, void* y) {
   const int64_t elements = y_type.shape.num_elements();
   if (elements == 0) return absl::OkStatus();
-  WithType(y_type.dtype, [&]<typename T>(T) {
+  WithStorageType(y_type.dtype, [&]<typename T>(T) {
     AddBiasKernel<<<Blocks(elements), kThreads, 0, stream>>>(elements, y_type.shape.dim(-1),
                                                              static_cast<const T*>(bias), relu, static_cast<T*>(y));
   });
@@ -92,11 +86,12 @@ absl::Status BiasGradient(cudaStream_t stream, const TensorType& dy_type, const 
   if (v.rows > 0) {
     const dim3 blocks(static_cast<unsigned>((v.channels + kTileChannels - 1) / kTileChannels),
                       static_cast<unsigned>(v.pieces));
-    WithType(dy_type.dtype,
-             [&]<typename T>(T) { SumPieces<<<blocks, kThreads, 0, stream>>>(v, static_cast<const T*>(dy), sums); });
+    WithStorageType(dy_type.dtype, [&]<typename T>(T) {
+      SumPieces<<<blocks, kThreads, 0, stream>>>(v, static_cast<const T*>(dy), sums);
+    });
     RETURN_IF_ERROR(LaunchStatus("SumPieces"));
   }
-  WithType(dy_type.dtype, [&]<typename T>(T) {
+  WithStorageType(dy_type.dtype, [&]<typename T>(T) {
     AddPieces<<<Blocks(v.channels), kThreads, 0, stream>>>(v, sums, static_cast<T*>(d_bias));
   });
   return LaunchStatus("AddPieces");

@@ -78,8 +78,7 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
 
 void RegisterConvCuda(KernelRegistry& kernels) {
   const auto add = [&](const char* op, KernelFactory make) {
-    kernels.Add(
-        {.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32, DType::kBFloat16}, .make = std::move(make)});
+    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = std::move(make)});
   };
   add("Conv2D", MakeForward);
   add("Conv2DBackpropFilter", MakeBackpropFilter);

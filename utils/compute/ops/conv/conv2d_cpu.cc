@@ -207,10 +207,9 @@ bool RegisterConv(const char* op, absl::StatusOr<Kernel> (*make)(const KernelSpe
   return RegisterKernel({
       .op = op,
       .device_kind = "cpu",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
+      .dtypes = StorageTypes(),
       .make = [factory](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        if (spec.input(0).dtype == DType::kBFloat16 && !OnednnHasBFloat16()) return ComputeInFloat(spec, factory);
-        return factory(spec);
+        return OnednnComputesIn(spec.input(0).dtype) ? factory(spec) : ComputeInFloat(spec, factory);
       },
       .layout = ConvLayouts,
   });

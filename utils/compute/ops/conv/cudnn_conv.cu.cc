@@ -107,7 +107,9 @@ enum : int64_t { kImagesId = 1, kFiltersId, kOutputId };
 // A tensor that lies as [n, h, w, c]; cuDNN names dimensions in the order n, c, h, w whatever lies where.
 absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType dtype, int64_t n, int64_t h, int64_t w, int64_t c) {
   ASSIGN_OR_RETURN(Descriptor tensor, Descriptor::Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-  const cudnnDataType_t type = dtype == DType::kFloat32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16;
+  const cudnnDataType_t type = dtype == DType::kFloat32    ? CUDNN_DATA_FLOAT
+                               : dtype == DType::kBFloat16 ? CUDNN_DATA_BFLOAT16
+                                                           : CUDNN_DATA_HALF;
   RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
   RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, std::array{n, c, h, w}));
   RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, std::array{h * w * c, int64_t{1}, w * c, c}));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/core/random.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
@@ -66,10 +66,8 @@ void RegisterDropoutCuda(KernelRegistry& kernels) {
   kernels.Add({
       .op = "Dropout",
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return spec.input(0).dtype == DType::kFloat32 ? MakeDropout<float>(spec) : MakeDropout<BFloat16>(spec);
-      },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
       .in_place = {{0, 0}},
   });
 }

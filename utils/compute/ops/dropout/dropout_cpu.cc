@@ -85,10 +85,8 @@ Kernel MakeDropout(const KernelSpec& spec) {
 const bool registered = RegisterKernel({
     .op = "Dropout",
     .device_kind = "cpu",
-    .dtypes = {DType::kFloat32, DType::kBFloat16},
-    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-      return spec.input(0).dtype == DType::kFloat32 ? MakeDropout<float>(spec) : MakeDropout<BFloat16>(spec);
-    },
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
     .in_place = {{0, 0}},
 });
 

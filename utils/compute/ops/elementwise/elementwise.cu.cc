@@ -65,25 +65,16 @@ struct alignas(sizeof(T) * kElements) Elements {
   T at[kElements];
 };
 
-template <typename From, typename To>
-__device__ To Convert(From value) {
-  if constexpr (std::is_same_v<From, BFloat16>) {
-    return Convert<float, To>(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return BFloat16(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
 // Calls f with a value of the C++ type of `dtype`.
 template <typename F>
-__device__ void WithStorageType(DType dtype, F f) {
+__device__ void WithTensorType(DType dtype, F f) {
   switch (dtype) {
     case DType::kFloat32:
       return f(float());
     case DType::kBFloat16:
       return f(BFloat16());
+    case DType::kFloat16:
+      return f(Half());
     case DType::kInt32:
       return f(int32_t());
     case DType::kInt64:
@@ -113,19 +104,19 @@ __device__ Elements<T> Load(const Input& input, Index begin, int n) {
   const From* const data = static_cast<const From*>(input.data);
   Elements<T> to = {};
   if (input.access == Access::kRepeated) {
-    const T value = Convert<From, T>(data[OffsetOf(input, begin)]);
+    const T value = ConvertElement<T>(data[OffsetOf(input, begin)]);
 #pragma unroll
     for (int k = 0; k < kElements; ++k) to.at[k] = value;
   } else if (input.access == Access::kScattered || n < kElements) {
 #pragma unroll
     for (int k = 0; k < kElements; ++k) {
-      if (k < n) to.at[k] = Convert<From, T>(data[OffsetOf(input, static_cast<Index>(begin + k))]);
+      if (k < n) to.at[k] = ConvertElement<T>(data[OffsetOf(input, static_cast<Index>(begin + k))]);
     }
   } else {
     const Index offset = input.access == Access::kInOrder ? begin : OffsetOf(input, begin);
     const Elements<From> from = *reinterpret_cast<const Elements<From>*>(data + offset);
 #pragma unroll
-    for (int k = 0; k < kElements; ++k) to.at[k] = Convert<From, T>(from.at[k]);
+    for (int k = 0; k < kElements; ++k) to.at[k] = ConvertElement<T>(from.at[k]);
   }
   return to;
 }
@@ -136,10 +127,10 @@ __device__ void Store(const Elements<T>& from, void* output, Index begin, int n)
   if (n == kElements) {
     Elements<To> all;
 #pragma unroll
-    for (int k = 0; k < kElements; ++k) all.at[k] = Convert<T, To>(from.at[k]);
+    for (int k = 0; k < kElements; ++k) all.at[k] = ConvertElement<To>(from.at[k]);
     *reinterpret_cast<Elements<To>*>(to) = all;
   } else {
-    for (int k = 0; k < n; ++k) to[k] = Convert<T, To>(from.at[k]);
+    for (int k = 0; k < n; ++k) to[k] = ConvertElement<To>(from.at[k]);
   }
 }
 
@@ -190,8 +181,8 @@ __global__ void __launch_bounds__(kThreads) RunProgram(const __grid_constant__ I
   const int n = count - begin < kElements ? static_cast<int>(count - begin) : kElements;
   for (int i = 0; i < program.num_inputs; ++i) {
     const Input& input = program.inputs[i];
-    WithStorageType(input.dtype,
-                    [&]<typename From>(From) { slots[input.slot * kThreads] = Load<T, From, Index>(input, begin, n); });
+    WithTensorType(input.dtype,
+                   [&]<typename From>(From) { slots[input.slot * kThreads] = Load<T, From, Index>(input, begin, n); });
   }
   for (int k = 0; k < program.num_instructions; ++k) {
     const Instruction& f = program.instructions[k];
@@ -200,8 +191,7 @@ __global__ void __launch_bounds__(kThreads) RunProgram(const __grid_constant__ I
     slots[f.slot * kThreads] = Apply<T>(f.functor, a, b, c);
   }
   const Elements<T> result = slots[program.result * kThreads];
-  WithStorageType(program.output_dtype,
-                  [&]<typename To>(To) { Store<To, T, Index>(result, program.output, begin, n); });
+  WithTensorType(program.output_dtype, [&]<typename To>(To) { Store<To, T, Index>(result, program.output, begin, n); });
 }
 
 // An input that must be copied before the kernel writes over it.

@@ -1,6 +1,6 @@
 // Elementwise ops, named and defined as TensorFlow's. Several inputs broadcast by NumPy's rule; gradients are summed
-// back to the shape of each input. Unless told otherwise inputs have one type, float32 or bfloat16 (computed in float),
-// or, where "integers" is said, int32 or int64 too, and the result has that type.
+// back to the shape of each input. Unless told otherwise inputs have one type, float32, bfloat16 or half (computed in
+// float), or, where "integers" is said, int32 or int64 too, and the result has that type.
 //
 // A program merges chains of these ops into one node, FusedElementwise, which computes the same bits.
 #pragma once
@@ -49,8 +49,8 @@ Value LogicalOr(Value a, Value b);
 // if_true where `condition` (bool) holds, else if_false; these two have one type, of those that Cast knows.
 Value Select(Value condition, Value if_true, Value if_false);
 
-// x as float32, bfloat16, int32, int64, uint8 or bool: a float loses its fraction, bool is x != 0. The gradient flows
-// between floating types only.
+// x as float32, bfloat16, half, int32, int64, uint8 or bool: a float loses its fraction, bool is x != 0. The gradient
+// flows between floating types only.
 Value Cast(Value x, DType dtype);
 
 // x repeated along the dimensions that it lacks or in which its size is 1; any type that Cast knows.

@@ -340,6 +340,10 @@ TEST_CASE("Casts") {
   CHECK(testing::ToDoubles(CastOnCpu(x, DType::kInt64)) == Doubles{-1, 0, 0, 1, 100000});
   CHECK(testing::ToDoubles(CastOnCpu(x, DType::kBool)) == Doubles{1, 0, 1, 1, 1});
   CHECK(testing::ToDoubles(CastOnCpu(x, DType::kBFloat16)) == Doubles{-1.703125, 0, 0.5, 1.703125, 99840});
+  CHECK(testing::ToDoubles(CastOnCpu(x, DType::kFloat16)) == Doubles{-1.7001953125, 0, 0.5, 1.7001953125, INFINITY});
+  CHECK(testing::ToDoubles(CastOnCpu(x.CastTo(DType::kBFloat16), DType::kFloat16)) ==
+        Doubles{-1.703125, 0, 0.5, 1.703125, INFINITY});
+  CHECK(testing::ToDoubles(CastOnCpu(x.CastTo(DType::kFloat16), DType::kInt32))[3] == 1);
   const Tensor bytes = Tensor::Of<uint8_t>({3}, {0, 7, 255});
   CHECK(testing::ToDoubles(CastOnCpu(bytes, DType::kFloat32)) == Doubles{0, 7, 255});
   CHECK(testing::ToDoubles(CastOnCpu(bytes, DType::kBool)) == Doubles{0, 1, 1});
@@ -358,6 +362,7 @@ TEST_CASE("Gradients pass through casts between floating types only") {
     })[0];
   };
   CHECK(testing::ToDoubles(gradients(DType::kBFloat16)) == Doubles{3, 4});
+  CHECK(testing::ToDoubles(gradients(DType::kFloat16)) == Doubles{3, 4});
   CHECK(testing::ToDoubles(gradients(DType::kInt32)) == Doubles{1, 2});
 }
 

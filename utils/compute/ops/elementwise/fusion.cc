@@ -72,7 +72,7 @@ const Node* MergeableProducer(const Node& node, int i, const RewriteContext& con
   const Value v = node.input(i);
   const Value mapped = context.Mapped(v);
   if (v.shape() != node.output_types()[0].shape) return nullptr;
-  if (v.dtype() != DType::kFloat32 && v.dtype() != DType::kBFloat16 && v.dtype() != DType::kBool) return nullptr;
+  if (!IsStorageType(v.dtype()) && v.dtype() != DType::kBool) return nullptr;
   const int uses_here = static_cast<int>(std::count(node.inputs().begin(), node.inputs().end(), v));
   if (context.UseCount(v) != uses_here) return nullptr;
   const Node& producer = *mapped.node();
@@ -105,6 +105,7 @@ std::optional<std::vector<Value>> FuseElementwise(const Node& node, RewriteConte
       FusedProgram::Operand result = attempt.Inline(*ProgramOf(*producer), inputs);
       // What would have been stored between the two.
       if (node.input(i).dtype() == DType::kBFloat16) result = attempt.Add({"RoundToBFloat16", {result}});
+      if (node.input(i).dtype() == DType::kFloat16) result = attempt.Add({"RoundToHalf", {result}});
       if (attempt.Fits(node.num_inputs() - i - 1)) {
         fusion = std::move(attempt);
         operands.push_back(result);

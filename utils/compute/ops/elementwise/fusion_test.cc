@@ -45,7 +45,7 @@ std::vector<Value> Chain(absl::Span<const Value> in) {
 
 TEST_CASE("A chain becomes one kernel with the same bits") {
   const int64_t n = GENERATE(1, 17, 1000, 1024, 5000, 40000);
-  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const DType dtype = GENERATE(from_range(StorageTypes()));
   CheckFused({RandomTensor({n}, 1, -3, 3).CastTo(dtype), RandomTensor({n}, 2).CastTo(dtype)}, 1, Chain);
 }
 
@@ -60,13 +60,13 @@ TEST_CASE("Scalars, rows and columns take part in a chain") {
 }
 
 TEST_CASE("Casts and comparisons take part in a chain") {
-  const Build build = [](absl::Span<const Value> in) {
+  const DType narrow = GENERATE(DType::kBFloat16, DType::kFloat16);
+  const Build build = [narrow](absl::Span<const Value> in) {
     const Value wide = Cast(in[0], DType::kFloat32);
     const Value low = LogicalAnd(Less(wide, in[1]), LogicalNot(in[2]));
-    return std::vector<Value>{
-        Cast(Add(Select(low, Square(in[1]), in[1]), Cast(in[3], DType::kFloat32)), DType::kBFloat16)};
+    return std::vector<Value>{Cast(Add(Select(low, Square(in[1]), in[1]), Cast(in[3], DType::kFloat32)), narrow)};
   };
-  CheckFused({RandomTensor({100, 33}, 1).CastTo(DType::kBFloat16), RandomTensor({100, 33}, 2),
+  CheckFused({RandomTensor({100, 33}, 1).CastTo(narrow), RandomTensor({100, 33}, 2),
               testing::RandomInts({100, 33}, 3, 2).CastTo(DType::kBool), testing::RandomInts({33}, 4, 9)},
              2, build);  // `wide` has one reader; the integers are cast in the smaller shape
 }

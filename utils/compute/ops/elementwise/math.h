@@ -1,6 +1,6 @@
 // The mathematics of the elementwise ops, each written once: plain functions of scalars that every kernel calls, fused
-// or not, on the CPU and in CUDA code. bfloat16 is computed in float. Predicates give 1 or 0 in the type of their
-// operands, so that a chain of instructions stays in one type.
+// or not, on the CPU and in CUDA code. bfloat16 and half are computed in float. Predicates give 1 or 0 in the type of
+// their operands, so that a chain of instructions stays in one type.
 //
 // Exp, Log, Tanh, Sigmoid, Sin and Cos have no branches and no library calls: a loop over them becomes vector code.
 // Their error is at most 2 units in the last place of a float; denormal results may be flushed to zero. The
@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/half.h"
 
 #ifdef __CUDACC__
 #define OFFICIAL_HOST_DEVICE __host__ __device__
@@ -186,6 +187,10 @@ struct RoundToBFloat16 {
   OFFICIAL_HOST_DEVICE float operator()(float x) const { return static_cast<float>(BFloat16(x)); }
 };
 
+struct RoundToHalf {
+  OFFICIAL_HOST_DEVICE float operator()(float x) const { return static_cast<float>(Half(x)); }
+};
+
 struct Add {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
@@ -353,6 +358,7 @@ constexpr void ForEachFunctor(F&& f) {
     f("Cos", Cos(), Arity<1>());
     f("LogicalNot", LogicalNot(), Arity<1>());
     f("RoundToBFloat16", RoundToBFloat16(), Arity<1>());
+    f("RoundToHalf", RoundToHalf(), Arity<1>());
     f("Div", Div(), Arity<2>());
     f("Pow", Pow(), Arity<2>());
     f("LogicalAnd", LogicalAnd(), Arity<2>());

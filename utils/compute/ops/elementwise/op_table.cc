@@ -14,9 +14,9 @@ bool IsWholeNumber(DType dtype) { return dtype == kInt32 || dtype == kInt64 || d
 
 const std::vector<ElementwiseOp>& ElementwiseOps() {
   static const auto* const ops = [] {
-    const std::vector<DType> floating = {kFloat32, kBFloat16};
-    const std::vector<DType> numeric = {kFloat32, kBFloat16, kInt32, kInt64};
-    const std::vector<DType> all = {kFloat32, kBFloat16, kInt32, kInt64, kUInt8, kBool};
+    const std::vector<DType> floating = StorageTypes();
+    const std::vector<DType> numeric = StorageTypesAnd({kInt32, kInt64});
+    const std::vector<DType> all = StorageTypesAnd({kInt32, kInt64, kUInt8, kBool});
     auto* table = new std::vector<ElementwiseOp>;
     for (const char* name : {"Neg", "Abs", "Sign", "Square"}) table->push_back({name, name, 1, numeric});
     for (const char* name : {"Sqrt", "Rsqrt", "Exp", "Log", "Tanh", "Sigmoid", "Relu", "Sin", "Cos"}) {

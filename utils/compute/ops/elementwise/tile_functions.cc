@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "absl/container/flat_hash_map.h"
-#include "utils/compute/core/check.h"
+#include "utils/compute/cpu/convert.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/elementwise/math.h"
 
@@ -30,22 +30,17 @@ void Loop(const T* a, const T* b, const T* c, T* y, int64_t n) {
 }
 
 template <typename From, typename To>
-To Convert(From value) {
-  if constexpr (std::is_same_v<From, BFloat16>) {
-    return Convert<float, To>(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, BFloat16>) {
-    return BFloat16(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
-template <typename From, typename To>
 void ConvertLoop(const From* from, To* to, int64_t n) {
-  WithSimd([=] {
+  if constexpr (kIsNarrowFloat<From> && std::is_same_v<To, float>) {
+    ToFloats(from, to, n);
+  } else if constexpr (kIsNarrowFloat<To> && std::is_same_v<From, float>) {
+    FromFloats(from, to, n);
+  } else {
+    WithSimd([=] {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = Convert<From, To>(from[i]);
-  });
+      for (int64_t i = 0; i < n; ++i) to[i] = ConvertElement<To>(from[i]);
+    });
+  }
 }
 
 template <typename From, typename T>
@@ -60,21 +55,18 @@ void Store(const T* from, void* to, int64_t offset, int64_t n) {
 
 // Calls f with a value of the C++ type of `dtype`.
 template <typename F>
-auto WithStorageType(DType dtype, F f) {
+auto WithTensorType(DType dtype, F f) {
   switch (dtype) {
-    case DType::kFloat32:
-      return f(float());
-    case DType::kBFloat16:
-      return f(BFloat16());
     case DType::kInt32:
       return f(int32_t());
     case DType::kInt64:
       return f(int64_t());
     case DType::kUInt8:
       return f(uint8_t());
-    default:
-      OFFICIAL_CHECK(dtype == DType::kBool) << "no tiles of " << DTypeName(dtype);
+    case DType::kBool:
       return f(bool());
+    default:
+      return WithStorageType(dtype, f);
   }
 }
 
@@ -95,12 +87,12 @@ TileFunction<T> FindTileFunction(absl::string_view functor) {
 
 template <typename T>
 TileLoad<T> FindTileLoad(DType from) {
-  return WithStorageType(from, []<typename From>(From) -> TileLoad<T> { return Load<From, T>; });
+  return WithTensorType(from, []<typename From>(From) -> TileLoad<T> { return Load<From, T>; });
 }
 
 template <typename T>
 TileStore<T> FindTileStore(DType to) {
-  return WithStorageType(to, []<typename To>(To) -> TileStore<T> { return Store<T, To>; });
+  return WithTensorType(to, []<typename To>(To) -> TileStore<T> { return Store<T, To>; });
 }
 
 template TileFunction<float> FindTileFunction<float>(absl::string_view);

@@ -24,7 +24,7 @@ using TileStore = void (*)(const T* from, void* to, int64_t offset, int64_t n);
 // nullptr if math.h has no such functor for T.
 template <typename T>
 TileFunction<T> FindTileFunction(absl::string_view functor);
-// For float32, bfloat16, int32, int64, uint8 and bool.
+// For float32, bfloat16, half, int32, int64, uint8 and bool.
 template <typename T>
 TileLoad<T> FindTileLoad(DType from);
 template <typename T>

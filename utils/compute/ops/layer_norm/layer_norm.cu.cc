@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
@@ -166,20 +166,15 @@ void RegisterLayerNormCuda(KernelRegistry& kernels) {
   kernels.Add({
       .op = "LayerNorm",
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return spec.input(0).dtype == DType::kFloat32 ? MakeLayerNorm<float>(spec) : MakeLayerNorm<BFloat16>(spec);
-      },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
       .in_place = {{0, 0}},
   });
   kernels.Add({
       .op = "LayerNormGrad",
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return spec.input(0).dtype == DType::kFloat32 ? MakeLayerNormGrad<float>(spec)
-                                                      : MakeLayerNormGrad<BFloat16>(spec);
-      },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
       .in_place = {{0, 4}, {0, 0}},
   });
 }

@@ -14,7 +14,7 @@ namespace {
 // The mean comes first and the variance from the differences to it: E[x^2] - E[x]^2 in one pass would lose the digits
 // of rows that lie far from 0. Here and in GradRow the result may be written over x or dy: `ivdep` promises that
 // iterations do not depend on each other, which "#pragma omp simd" would promise as well, but GCC 12 does not vectorize
-// stores of BFloat16 under it.
+// stores of 16-bit types under it.
 template <typename T>
 inline void NormalizeRow(const T* x, const float* gamma, const float* beta, int64_t n, float epsilon, T* y,
                          float& mean_out, float& inverse_out) {
@@ -121,21 +121,16 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
 const bool layer_norm = RegisterKernel({
     .op = "LayerNorm",
     .device_kind = "cpu",
-    .dtypes = {DType::kFloat32, DType::kBFloat16},
-    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-      return spec.input(0).dtype == DType::kFloat32 ? MakeLayerNorm<float>(spec) : MakeLayerNorm<BFloat16>(spec);
-    },
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
     .in_place = {{0, 0}},
 });
 
 const bool layer_norm_grad = RegisterKernel({
     .op = "LayerNormGrad",
     .device_kind = "cpu",
-    .dtypes = {DType::kFloat32, DType::kBFloat16},
-    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-      return spec.input(0).dtype == DType::kFloat32 ? MakeLayerNormGrad<float>(spec)
-                                                    : MakeLayerNormGrad<BFloat16>(spec);
-    },
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
     .in_place = {{0, 4}, {0, 0}},
 });
 

@@ -76,7 +76,9 @@ absl::StatusOr<cublasLtMatrixLayout_t> MakeLayout(cudaDataType_t type, int64_t b
 absl::Status Plan::Init(CudaDevice& device, const MatMulGeometry& g, DType dtype, bool has_bias, bool relu) {
   ASSIGN_OR_RETURN(handle_, device.cublas_lt());
   stream_ = device.stream();
-  const cudaDataType_t type = dtype == DType::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
+  const cudaDataType_t type = dtype == DType::kFloat32    ? CUDA_R_32F
+                              : dtype == DType::kBFloat16 ? CUDA_R_16BF
+                                                          : CUDA_R_16F;
   CALL(cublasLtMatmulDescCreate(&matmul_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   // cuBLASLt's first matrix is b, its second a.
   RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_TRANSA, g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -183,7 +185,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
 
 void RegisterMatMulCuda(KernelRegistry& kernels) {
   for (const char* op : {"FusedMatMul", "MatMul"}) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32, DType::kBFloat16}, .make = MakeMatMul});
+    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = MakeMatMul});
   }
 }
 

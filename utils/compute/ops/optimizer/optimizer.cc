@@ -1,22 +1,37 @@
 #include "utils/compute/ops/optimizer/optimizer.h"
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
 namespace {
 
-// Inputs: `scalars` float32 scalars, then groups of `group` tensors of one float32 type, the first of each a variable.
+const TensorType kFloatScalar{DType::kFloat32, {}};
+const TensorType kBoolScalar{DType::kBool, {}};
+
+// Of an update: `scalars` float32 scalars; if the attribute "guarded" is true the loss scale and whether to apply.
+absl::Status CheckScalars(const InferContext& c, int scalars) {
+  const bool guarded = c.attrs.GetBool("guarded");
+  const int checked = scalars + (guarded ? 1 : 0);
+  bool fit = c.num_inputs() > checked;
+  for (int i = 0; fit && i < checked; ++i) fit = c.type(i) == kFloatScalar;
+  if (fit && (!guarded || c.type(checked) == kBoolScalar)) return absl::OkStatus();
+  return c.Error("needs float32 scalars first, and a bool scalar behind a loss scale");
+}
+
+int NumScalars(const Attrs& attrs, int scalars) { return scalars + (attrs.GetBool("guarded") ? 2 : 0); }
+
+// Inputs: `scalars` as above, then groups of `group` tensors of one float32 type, the first of each a variable.
 auto UpdateTypes(int scalars, int group) {
   return [=](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-    if (c.num_inputs() < scalars + group || (c.num_inputs() - scalars) % group != 0) {
-      return c.Error(absl::StrCat("needs ", scalars, " scalars and groups of ", group, " tensors"));
+    RETURN_IF_ERROR(CheckScalars(c, scalars));
+    const int first = NumScalars(c.attrs, scalars);
+    if (c.num_inputs() < first + group || (c.num_inputs() - first) % group != 0) {
+      return c.Error(absl::StrCat("needs ", first, " scalars and groups of ", group, " tensors"));
     }
-    for (int i = 0; i < scalars; ++i) {
-      if (c.type(i) != TensorType{DType::kFloat32, {}}) return c.Error("needs float32 scalars first");
-    }
-    for (int i = scalars; i < c.num_inputs(); ++i) {
-      const TensorType& variable = c.type(i - (i - scalars) % group);
+    for (int i = first; i < c.num_inputs(); ++i) {
+      const TensorType& variable = c.type(i - (i - first) % group);
       if (variable.dtype != DType::kFloat32 || c.type(i) != variable) {
         return c.Error("needs a float32 variable, its slots and its gradient in one shape");
       }
@@ -32,11 +47,14 @@ const bool adam = RegisterOp({.name = "ApplyAdam", .infer = UpdateTypes(3, 4), .
 const bool lazy_adam = RegisterOp({
     .name = "ApplyLazyAdam",
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      // lr, beta1_power, beta2_power, variable, m, v, indices, rows
-      if (c.num_inputs() != 8) return c.Error("needs 8 inputs");
-      if (c.type(4) != c.type(3) || c.type(5) != c.type(3) || c.dtype(3) != DType::kFloat32 ||
-          c.dtype(6) != DType::kInt32 || c.dtype(7) != DType::kFloat32 || c.shape(6).rank() != 1 ||
-          c.shape(7).rank() != c.shape(3).rank() || c.shape(7).dim(0) != c.shape(6).dim(0)) {
+      // lr, beta1_power, beta2_power; then variable, m, v, indices, rows
+      RETURN_IF_ERROR(CheckScalars(c, 3));
+      const int first = NumScalars(c.attrs, 3);
+      if (c.num_inputs() != first + 5) return c.Error("needs 5 tensors behind its scalars");
+      const TensorType &variable = c.type(first), &indices = c.type(first + 3), &rows = c.type(first + 4);
+      if (c.type(first + 1) != variable || c.type(first + 2) != variable || variable.dtype != DType::kFloat32 ||
+          indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 || indices.shape.rank() != 1 ||
+          rows.shape.rank() != variable.shape.rank() || rows.shape.dim(0) != indices.shape.dim(0)) {
         return c.Error("needs a float32 variable, two slots, int32 indices and as many rows");
       }
       return std::vector<TensorType>{};
@@ -58,7 +76,9 @@ const bool assign_add = RegisterOp({
 const bool assign_scale = RegisterOp({
     .name = "AssignScale",
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      if (c.num_inputs() != 1 || c.type(0) != TensorType{DType::kFloat32, {}}) return c.Error("needs a float32 scalar");
+      const bool fits = c.num_inputs() >= 1 && c.type(0) == kFloatScalar &&
+                        (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(1) == kBoolScalar));
+      if (!fits) return c.Error("needs a float32 scalar, and a bool scalar where it is not always scaled");
       return std::vector<TensorType>{};
     },
     .has_side_effect = true,
@@ -74,9 +94,9 @@ Value PowerOf(Graph& graph, absl::string_view name, double beta) {
 }
 
 // False if an input is invalid; the graph's status then says why.
-bool Check(Value learning_rate, absl::Span<const VariableGradient> variables) {
-  if (!learning_rate) return false;
-  Graph& graph = *learning_rate.graph();
+bool Check(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables) {
+  if (!inputs.learning_rate) return false;
+  Graph& graph = *inputs.learning_rate.graph();
   if (variables.empty()) graph.Fail(absl::InvalidArgumentError("the optimizer got no variables"));
   for (const auto& [variable, gradient] : variables) {
     if (!variable) return false;
@@ -88,54 +108,77 @@ bool Check(Value learning_rate, absl::Span<const VariableGradient> variables) {
   return graph.status().ok();
 }
 
+bool IsGuarded(const UpdateInputs& inputs) { return static_cast<bool>(inputs.loss_scale); }
+
+// The scalars of an update: the learning rate, `more`, and what guards it.
+std::vector<Value> Scalars(const UpdateInputs& inputs, absl::Span<const Value> more = {}) {
+  std::vector<Value> scalars = {inputs.learning_rate};
+  scalars.insert(scalars.end(), more.begin(), more.end());
+  if (IsGuarded(inputs)) scalars.insert(scalars.end(), {inputs.loss_scale, inputs.apply});
+  return scalars;
+}
+
+Node* Scale(Value power, double factor, const UpdateInputs& inputs) {
+  std::vector<Value> operands = {power};
+  if (IsGuarded(inputs)) operands.push_back(inputs.apply);
+  return ApplyNode("AssignScale", operands, Attrs{{"factor", factor}});
+}
+
 }  // namespace
 
-std::vector<Node*> GradientDescent(Value learning_rate, absl::Span<const VariableGradient> variables) {
-  if (!Check(learning_rate, variables)) return {};
-  std::vector<Value> inputs = {learning_rate};
-  for (const auto& [variable, gradient] : variables) inputs.insert(inputs.end(), {variable, gradient});
-  return {ApplyNode("ApplyGradientDescent", inputs)};
+std::vector<Node*> GradientDescent(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables) {
+  if (!Check(inputs, variables)) return {};
+  std::vector<Value> operands = Scalars(inputs);
+  for (const auto& [variable, gradient] : variables) operands.insert(operands.end(), {variable, gradient});
+  return {ApplyNode("ApplyGradientDescent", operands, Attrs{{"guarded", IsGuarded(inputs)}})};
 }
 
-std::vector<Node*> Momentum(Value learning_rate, absl::Span<const VariableGradient> variables,
+std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
                             const MomentumParams& params) {
-  if (!Check(learning_rate, variables)) return {};
-  std::vector<Value> inputs = {learning_rate};
+  if (!Check(inputs, variables)) return {};
+  std::vector<Value> operands = Scalars(inputs);
   for (const auto& [variable, gradient] : variables) {
-    inputs.insert(inputs.end(), {variable, Slot(variable, "Momentum"), gradient});
+    operands.insert(operands.end(), {variable, Slot(variable, "Momentum"), gradient});
   }
-  return {ApplyNode("ApplyMomentum", inputs, Attrs{{"momentum", params.momentum}, {"nesterov", params.nesterov}})};
+  return {
+      ApplyNode("ApplyMomentum", operands,
+                Attrs{{"momentum", params.momentum}, {"nesterov", params.nesterov}, {"guarded", IsGuarded(inputs)}})};
 }
 
-std::vector<Node*> Adam(Value learning_rate, absl::Span<const VariableGradient> variables, const AdamParams& params) {
-  if (!Check(learning_rate, variables)) return {};
-  Graph& graph = *learning_rate.graph();
+std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
+                        const AdamParams& params) {
+  if (!Check(inputs, variables)) return {};
+  Graph& graph = *inputs.learning_rate.graph();
   const Value beta1_power = PowerOf(graph, "beta1_power", params.beta1);
   const Value beta2_power = PowerOf(graph, "beta2_power", params.beta2);
-  const Attrs attrs{{"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}};
-  const std::vector<Value> scalars = {learning_rate, beta1_power, beta2_power};
+  const Attrs attrs{
+      {"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}, {"guarded", IsGuarded(inputs)}};
+  const std::vector<Value> scalars = Scalars(inputs, {beta1_power, beta2_power});
   std::vector<Value> dense = scalars;
   std::vector<Node*> updates;
   for (const auto& [variable, gradient] : variables) {
     const Value m = Slot(variable, "Adam"), v = Slot(variable, "Adam_1");
     if (params.lazy && gradient.node()->Is("IndexedSlices")) {
-      std::vector<Value> inputs = scalars;
-      inputs.insert(inputs.end(), {variable, m, v, gradient.node()->input(0), gradient.node()->input(1)});
-      updates.push_back(ApplyNode("ApplyLazyAdam", inputs, attrs));
+      std::vector<Value> operands = scalars;
+      operands.insert(operands.end(), {variable, m, v, gradient.node()->input(0), gradient.node()->input(1)});
+      updates.push_back(ApplyNode("ApplyLazyAdam", operands, attrs));
     } else {
       dense.insert(dense.end(), {variable, m, v, gradient});
     }
   }
   if (dense.size() > scalars.size()) updates.push_back(ApplyNode("ApplyAdam", dense, attrs));
-  updates.push_back(ApplyNode("AssignScale", {beta1_power}, Attrs{{"factor", params.beta1}}));
-  updates.push_back(ApplyNode("AssignScale", {beta2_power}, Attrs{{"factor", params.beta2}}));
+  updates.push_back(Scale(beta1_power, params.beta1, inputs));
+  updates.push_back(Scale(beta2_power, params.beta2, inputs));
   return updates;
 }
 
-Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum) {
+Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum, Value apply) {
   std::vector<Value> inputs;
+  // Guarded as the other updates are: with a loss scale of 1.
+  if (apply) inputs = {apply.graph()->Constant(Tensor::Scalar(1.0f)), apply};
   for (const auto& [variable, value] : averages) inputs.insert(inputs.end(), {variable, value});
-  return ApplyNode("UpdateMovingAverages", inputs, Attrs{{"momentum", momentum}});
+  return ApplyNode("UpdateMovingAverages", inputs,
+                   Attrs{{"momentum", momentum}, {"guarded", static_cast<bool>(apply)}});
 }
 
 Node* AssignAdd(Value variable, Value delta) { return ApplyNode("AssignAdd", {variable, delta}); }

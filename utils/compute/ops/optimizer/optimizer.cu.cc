@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -12,16 +11,15 @@
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/sorted_indices.h"
+#include "utils/compute/cuda/tensor_groups.h"
 
 namespace official::compute {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPiece = 2048;      // elements of a block
-constexpr int kMaxTensors = 256;  // of a launch: the list is a kernel argument, of which 32,764 bytes fit
 
 // An update rule is a value of the first kScalars inputs, which are read in the kernel, and is applied to each element
-// of groups of kGroup tensors.
+// of groups of kGroup tensors, of which the last is the gradient `g`.
 struct GradientDescentRule {
   static constexpr int kScalars = 1, kGroup = 2;
   struct Params {
@@ -30,7 +28,7 @@ struct GradientDescentRule {
   float lr;
 
   __device__ GradientDescentRule(const Params&, const float* const* scalars) : lr(*scalars[0]) {}
-  __device__ void operator()(float* const* tensors, int64_t i) const { tensors[0][i] -= lr * tensors[1][i]; }
+  __device__ void operator()(float* const* tensors, int64_t i, float g) const { tensors[0][i] -= lr * g; }
 };
 
 struct MomentumRule {
@@ -45,8 +43,8 @@ struct MomentumRule {
   float lr;
 
   __device__ MomentumRule(const Params& params, const float* const* scalars) : params(params), lr(*scalars[0]) {}
-  __device__ void operator()(float* const* tensors, int64_t i) const {
-    const float g = tensors[2][i], a = tensors[1][i] * params.momentum + g;
+  __device__ void operator()(float* const* tensors, int64_t i, float g) const {
+    const float a = tensors[1][i] * params.momentum + g;
     tensors[1][i] = a;
     tensors[0][i] -= params.nesterov ? g * lr + a * params.momentum * lr : a * lr;
   }
@@ -72,8 +70,8 @@ struct AdamRule {
     v += (g * g - v) * params.one_minus_beta2;
     variable -= (m * alpha) / (std::sqrt(v) + params.epsilon);
   }
-  __device__ void operator()(float* const* tensors, int64_t i) const {
-    Update(tensors[0][i], tensors[1][i], tensors[2][i], tensors[3][i]);
+  __device__ void operator()(float* const* tensors, int64_t i, float g) const {
+    Update(tensors[0][i], tensors[1][i], tensors[2][i], g);
   }
 };
 
@@ -86,92 +84,98 @@ struct MovingAverageRule {
   Params params;
 
   __device__ MovingAverageRule(const Params& params, const float* const*) : params(params) {}
-  __device__ void operator()(float* const* tensors, int64_t i) const {
-    tensors[0][i] -= (tensors[0][i] - tensors[1][i]) * params.decay;
+  __device__ void operator()(float* const* tensors, int64_t i, float value) const {
+    tensors[0][i] -= (tensors[0][i] - value) * params.decay;
   }
 };
 
-template <typename Rule>
-struct Launch {
-  const float* scalars[Rule::kScalars + 1];  // the last one is not used
-  int num_groups = 0;
-  int first_block[kMaxTensors + 1] = {0};  // of each group, and the end
-  int64_t sizes[kMaxTensors];
-  float* tensors[kMaxTensors][Rule::kGroup];
+// What is behind the rule's scalars in a guarded update; else both are nullptr.
+struct Guard {
+  const float* loss_scale = nullptr;
+  const bool* apply = nullptr;
+
+  __device__ bool Applies() const { return apply == nullptr || *apply; }
+  __device__ float Unscale(float g) const { return loss_scale == nullptr ? g : g / *loss_scale; }
+};
+
+// Where the inputs of an update are.
+struct Places {
+  Places(const KernelSpec& spec, int scalars) : guarded(spec.attrs().GetBool("guarded")), scalars(scalars) {}
+
+  int first() const { return scalars + (guarded ? 2 : 0); }  // behind all scalars
+  Guard GuardOf(const KernelArgs& args) const {
+    return guarded ? Guard{args.input<float>(scalars), args.input<bool>(scalars + 1)} : Guard{};
+  }
+
+  bool guarded;
+  int scalars;
+};
+
+template <int kScalars>
+struct Scalars {
+  explicit Scalars(const KernelArgs& args) {
+    for (int k = 0; k < kScalars; ++k) values[k] = args.input<float>(k);
+  }
+  const float* values[kScalars + 1];  // the last one is not used
 };
 
 template <typename Rule>
-__global__ void __launch_bounds__(kThreads) UpdateAll(const __grid_constant__ Launch<Rule> launch,
-                                                      typename Rule::Params params, const unsigned long long* error) {
-  if (HasDataError(error)) return;
-  const int block = static_cast<int>(blockIdx.x);
-  // The last group that begins at this block or before, and has elements.
-  int low = 0, high = launch.num_groups;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (launch.first_block[middle] <= block ? low : high) = middle;
-  }
-  const Rule rule(params, launch.scalars);
-  const int64_t begin = static_cast<int64_t>(block - launch.first_block[low]) * kPiece;
-  const int64_t end = begin + kPiece < launch.sizes[low] ? begin + kPiece : launch.sizes[low];
-  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) rule(launch.tensors[low], i);
+__global__ void __launch_bounds__(kThreads)
+    UpdateAll(const __grid_constant__ TensorGroups<Rule::kGroup> groups, Scalars<Rule::kScalars> scalars, Guard guard,
+              typename Rule::Params params, const unsigned long long* error) {
+  if (HasDataError(error) || !guard.Applies()) return;
+  const auto piece = groups.PieceOf(static_cast<int>(blockIdx.x));
+  const Rule rule(params, scalars.values);
+  float* const* const tensors = groups.tensors[piece.group];
+  const float* const gradient = tensors[Rule::kGroup - 1];
+  for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += kThreads)
+    rule(tensors, i, guard.Unscale(gradient[i]));
 }
 
 template <typename Rule>
 absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
-  const auto launches = std::make_shared<std::vector<Launch<Rule>>>();
-  for (int i = Rule::kScalars; i < spec.node.num_inputs(); i += Rule::kGroup) {
-    if (launches->empty() || launches->back().num_groups == kMaxTensors) launches->emplace_back();
-    Launch<Rule>& launch = launches->back();
-    const int group = launch.num_groups++;
-    launch.sizes[group] = spec.input(i).shape.num_elements();
-    launch.first_block[group + 1] =
-        launch.first_block[group] + static_cast<int>((launch.sizes[group] + kPiece - 1) / kPiece);
-  }
+  const Places places(spec, Rule::kScalars);
   const CudaDevice& device = CudaDeviceOf(spec);
-  return Kernel{[launches, params = typename Rule::Params(spec.attrs()), stream = device.stream(),
-                 error = device.data_error_word()](const KernelArgs& args) -> absl::Status {
-    int next = Rule::kScalars;
-    for (Launch<Rule>& launch : *launches) {
-      for (int k = 0; k < Rule::kScalars; ++k) launch.scalars[k] = args.input<float>(k);
-      for (int g = 0; g < launch.num_groups; ++g) {
-        for (int k = 0; k < Rule::kGroup; ++k) launch.tensors[g][k] = args.variable<float>(next++);
-      }
-      const int num_blocks = launch.first_block[launch.num_groups];
-      if (num_blocks == 0) continue;
-      UpdateAll<Rule><<<num_blocks, kThreads, 0, stream>>>(launch, params, error);
-      RETURN_IF_ERROR(LaunchStatus("optimizer update"));
-    }
-    return absl::OkStatus();
+  return Kernel{[places, launches = TensorLaunches<Rule::kGroup>(spec, places.first()),
+                 params = typename Rule::Params(spec.attrs()), stream = device.stream(),
+                 error = device.data_error_word()](const KernelArgs& args) {
+    return launches.ForEach(args, [&](const TensorGroups<Rule::kGroup>& groups) {
+      UpdateAll<Rule><<<groups.num_blocks(), kThreads, 0, stream>>>(groups, Scalars<Rule::kScalars>(args),
+                                                                    places.GuardOf(args), params, error);
+      return LaunchStatus("optimizer update");
+    });
   }};
 }
 
 struct LazyAdamTensors {
-  const float* scalars[AdamRule::kScalars];
   float *variable, *m, *v;
   const float* gradient_rows;
 };
 
 // A warp for each place in the sorted order; the first place of each row sums the gradients of all, in the order of
 // their positions, and updates the row.
-__global__ void UpdateRows(LazyAdamTensors tensors, AdamRule::Params params, const int32_t* indices,
-                           const int32_t* positions, int32_t count, int64_t row, const unsigned long long* error) {
-  if (HasDataError(error)) return;
+__global__ void UpdateRows(LazyAdamTensors tensors, Scalars<AdamRule::kScalars> scalars, Guard guard,
+                           AdamRule::Params params, const int32_t* indices, const int32_t* positions, int32_t count,
+                           int64_t row, const unsigned long long* error) {
+  if (HasDataError(error) || !guard.Applies()) return;
   const int32_t i = (blockIdx.x * kThreads + threadIdx.x) / warpSize;
   if (i >= count || (i > 0 && indices[i - 1] == indices[i])) return;
-  const AdamRule rule(params, tensors.scalars);
+  const AdamRule rule(params, scalars.values);
   for (int64_t c = threadIdx.x % warpSize; c < row; c += warpSize) {
     float g = 0;
     for (int32_t j = i; j < count && indices[j] == indices[i]; ++j) g += tensors.gradient_rows[positions[j] * row + c];
     const int64_t at = indices[i] * row + c;
-    rule.Update(tensors.variable[at], tensors.m[at], tensors.v[at], g);
+    rule.Update(tensors.variable[at], tensors.m[at], tensors.v[at], guard.Unscale(g));
   }
 }
 
 absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
-  const auto count = static_cast<int32_t>(spec.input(6).shape.num_elements());
-  const auto num_rows = static_cast<int32_t>(spec.input(3).shape.dim(0));
-  const int64_t row = spec.input(3).shape.num_elements() / std::max<int32_t>(1, num_rows);
+  const Places places(spec, AdamRule::kScalars);
+  const int first = places.first();
+  const Shape& shape = spec.input(first).shape;
+  const auto count = static_cast<int32_t>(spec.input(first + 3).shape.num_elements());
+  const auto num_rows = static_cast<int32_t>(shape.dim(0));
+  const int64_t row = shape.num_elements() / std::max<int32_t>(1, num_rows);
   CudaDevice& device = CudaDeviceOf(spec);
   ASSIGN_OR_RETURN(const SortedIndices sort, SortedIndices::Make(device, spec.node, "row", count, num_rows));
   Kernel kernel;
@@ -179,14 +183,12 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   kernel.run = [=, params = AdamRule::Params(spec.attrs()), stream = device.stream(),
                 error = device.data_error_word()](const KernelArgs& args) -> absl::Status {
     if (count == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(6), args.scratch));
-    const LazyAdamTensors tensors{{args.input<float>(0), args.input<float>(1), args.input<float>(2)},
-                                  args.variable<float>(3),
-                                  args.variable<float>(4),
-                                  args.variable<float>(5),
-                                  args.input<float>(7)};
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(first + 3), args.scratch));
+    const LazyAdamTensors tensors{args.variable<float>(first), args.variable<float>(first + 1),
+                                  args.variable<float>(first + 2), args.input<float>(first + 4)};
     constexpr int kWarps = kThreads / 32;
-    UpdateRows<<<(count + kWarps - 1) / kWarps, kThreads, 0, stream>>>(tensors, params, sorted.indices,
+    UpdateRows<<<(count + kWarps - 1) / kWarps, kThreads, 0, stream>>>(tensors, Scalars<AdamRule::kScalars>(args),
+                                                                       places.GuardOf(args), params, sorted.indices,
                                                                        sorted.positions, count, row, error);
     return LaunchStatus("UpdateRows");
   };
@@ -211,15 +213,17 @@ absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
   return spec.input(0).dtype == DType::kInt64 ? MakeAssignAddOf<int64_t>(spec) : MakeAssignAddOf<float>(spec);
 }
 
-__global__ void ScaleScalar(float* variable, float factor, const unsigned long long* error) {
-  if (!HasDataError(error)) *variable *= factor;
+__global__ void ScaleScalar(float* variable, float factor, Guard guard, const unsigned long long* error) {
+  if (!HasDataError(error) && guard.Applies()) *variable *= factor;
 }
 
 absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
   const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
-  return Kernel{[factor, stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
-    ScaleScalar<<<1, 1, 0, stream>>>(args.variable<float>(0), factor, error);
+  const bool guarded = spec.node.num_inputs() == 2;
+  return Kernel{[factor, guarded, stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
+    const Guard guard{.apply = guarded ? args.input<bool>(1) : nullptr};
+    ScaleScalar<<<1, 1, 0, stream>>>(args.variable<float>(0), factor, guard, error);
     return LaunchStatus("ScaleScalar");
   }};
 }

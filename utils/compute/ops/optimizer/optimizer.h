@@ -15,6 +15,16 @@ struct VariableGradient {
   Value gradient;
 };
 
+// What an update takes besides variables and gradients.
+struct UpdateInputs {
+  UpdateInputs(Value learning_rate) : learning_rate(learning_rate) {}  // NOLINT: most updates have no more
+
+  Value learning_rate;  // float32 scalar
+  // Both or neither. The gradients are divided by `loss_scale`, a float32 scalar; where `apply`, a bool scalar, is
+  // false, variables, slots and powers stay as they are.
+  Value loss_scale = {}, apply = {};
+};
+
 struct MomentumParams {
   double momentum = 0.9;
   bool nesterov = false;
@@ -28,20 +38,20 @@ struct AdamParams {
 };
 
 // Each function adds the nodes that do one update and returns them: they are targets of the training program.
-// `learning_rate` is a float32 scalar.
 
 // v -= lr * g
-std::vector<Node*> GradientDescent(Value learning_rate, absl::Span<const VariableGradient> variables);
+std::vector<Node*> GradientDescent(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables);
 
 // a = momentum * a + g; v -= lr * a; with Nesterov v -= lr * (g + momentum * a). Slot <variable>/Momentum holds a.
-std::vector<Node*> Momentum(Value learning_rate, absl::Span<const VariableGradient> variables,
+std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
                             const MomentumParams& params);
 
 // m += (g - m) * (1 - beta1); s += (g * g - s) * (1 - beta2);
 // v -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(s) + epsilon), t the number of this update from 1.
 // Slots <variable>/Adam (m) and <variable>/Adam_1 (s); beta1_power and beta2_power hold beta^t.
 // Source: Kingma and Ba 2015, the form before section 2.1 (epsilon outside the bias correction).
-std::vector<Node*> Adam(Value learning_rate, absl::Span<const VariableGradient> variables, const AdamParams& params);
+std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
+                        const AdamParams& params);
 
 struct MovingAverage {
   Value variable;  // float32, not trainable
@@ -49,8 +59,8 @@ struct MovingAverage {
 };
 
 // variable -= (variable - value) * (1 - momentum), for all in one pass. As TensorFlow's assign_moving_average without
-// correction for the start.
-Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum);
+// correction for the start. `apply`, if given, is a bool scalar: false leaves the variables as they are.
+Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum, Value apply = {});
 
 // variable += delta, a scalar of the variable's type (int64 or float32): counters such as global_step.
 Node* AssignAdd(Value variable, Value delta);

@@ -14,6 +14,26 @@
 namespace official::compute {
 namespace {
 
+// The loss scale and whether to apply the update, which are behind `scalars` other scalars of a guarded update.
+class Guard {
+ public:
+  Guard(const KernelSpec& spec, int scalars) : guarded_(spec.attrs().GetBool("guarded")), scalars_(scalars) {}
+
+  // The input that follows all scalars.
+  int first() const { return scalars_ + (guarded_ ? 2 : 0); }
+  bool Applies(const KernelArgs& args) const { return !guarded_ || *args.input<bool>(scalars_ + 1); }
+  // Calls f with a function that takes the loss scale off an element of a gradient.
+  template <typename F>
+  void WithUnscale(const KernelArgs& args, F f) const {
+    if (!guarded_) return f([](float g) { return g; });
+    f([scale = *args.input<float>(scalars_)](float g) { return g / scale; });
+  }
+
+ private:
+  bool guarded_;
+  int scalars_;
+};
+
 // Where each variable starts in the row of all elements; one more entry for its end.
 std::vector<int64_t> Starts(const KernelSpec& spec, int scalars, int group) {
   std::vector<int64_t> starts = {0};
@@ -36,41 +56,54 @@ void ForAllElements(const std::vector<int64_t>& starts, F update) {
   });
 }
 
-absl::StatusOr<Kernel> MakeGradientDescent(const KernelSpec& spec) {
-  return Kernel{[starts = Starts(spec, 1, 2)](const KernelArgs& args) {
-    const float lr = *args.input<float>(0);
-    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
-      float* __restrict v = args.variable<float>(1 + 2 * k);
-      const float* __restrict g = args.input<float>(2 + 2 * k);
-      for (int64_t i = begin; i < end; ++i) v[i] -= lr * g[i];
+// A kernel that calls update(args, unscale, first, begin, end) for all elements, `first` being the input that is the
+// variable they are of. `prepare(args)` makes the update at each run.
+template <typename F>
+Kernel MakeUpdate(const KernelSpec& spec, int scalars, int group, F prepare) {
+  const Guard guard(spec, scalars);
+  return Kernel{[=, starts = Starts(spec, guard.first(), group)](const KernelArgs& args) {
+    if (!guard.Applies(args)) return absl::OkStatus();
+    const auto update = prepare(args);
+    guard.WithUnscale(args, [&](auto unscale) {
+      ForAllElements(
+          starts, [&](int k, int64_t begin, int64_t end) { update(unscale, guard.first() + group * k, begin, end); });
     });
     return absl::OkStatus();
   }};
 }
 
+absl::StatusOr<Kernel> MakeGradientDescent(const KernelSpec& spec) {
+  return MakeUpdate(spec, 1, 2, [](const KernelArgs& args) {
+    return [&args, lr = *args.input<float>(0)](auto unscale, int first, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(first);
+      const float* __restrict g = args.input<float>(first + 1);
+      for (int64_t i = begin; i < end; ++i) v[i] -= lr * unscale(g[i]);
+    };
+  });
+}
+
 absl::StatusOr<Kernel> MakeMomentum(const KernelSpec& spec) {
   const auto momentum = static_cast<float>(spec.attrs().GetFloat("momentum"));
   const bool nesterov = spec.attrs().GetBool("nesterov");
-  return Kernel{[starts = Starts(spec, 1, 3), momentum, nesterov](const KernelArgs& args) {
-    const float lr = *args.input<float>(0);
-    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
-      float* __restrict v = args.variable<float>(1 + 3 * k);
-      float* __restrict a = args.variable<float>(2 + 3 * k);
-      const float* __restrict g = args.input<float>(3 + 3 * k);
+  return MakeUpdate(spec, 1, 3, [=](const KernelArgs& args) {
+    return [=, &args, lr = *args.input<float>(0)](auto unscale, int first, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(first);
+      float* __restrict a = args.variable<float>(first + 1);
+      const float* __restrict gradient = args.input<float>(first + 2);
       if (nesterov) {
         for (int64_t i = begin; i < end; ++i) {
-          a[i] = a[i] * momentum + g[i];
-          v[i] -= g[i] * lr + a[i] * momentum * lr;
+          const float g = unscale(gradient[i]);
+          a[i] = a[i] * momentum + g;
+          v[i] -= g * lr + a[i] * momentum * lr;
         }
       } else {
         for (int64_t i = begin; i < end; ++i) {
-          a[i] = a[i] * momentum + g[i];
+          a[i] = a[i] * momentum + unscale(gradient[i]);
           v[i] -= a[i] * lr;
         }
       }
-    });
-    return absl::OkStatus();
-  }};
+    };
+  });
 }
 
 struct AdamStep {
@@ -97,30 +130,31 @@ auto AdamStepOf(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
-  return Kernel{[starts = Starts(spec, 3, 4), step_of = AdamStepOf(spec)](const KernelArgs& args) {
-    const AdamStep step = step_of(args);
-    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
-      float* __restrict variable = args.variable<float>(3 + 4 * k);
-      float* __restrict m = args.variable<float>(4 + 4 * k);
-      float* __restrict v = args.variable<float>(5 + 4 * k);
-      const float* __restrict g = args.input<float>(6 + 4 * k);
-      for (int64_t i = begin; i < end; ++i) step(variable[i], m[i], v[i], g[i]);
-    });
-    return absl::OkStatus();
-  }};
+  return MakeUpdate(spec, 3, 4, [step_of = AdamStepOf(spec)](const KernelArgs& args) {
+    return [&args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
+      float* __restrict variable = args.variable<float>(first);
+      float* __restrict m = args.variable<float>(first + 1);
+      float* __restrict v = args.variable<float>(first + 2);
+      const float* __restrict g = args.input<float>(first + 3);
+      for (int64_t i = begin; i < end; ++i) step(variable[i], m[i], v[i], unscale(g[i]));
+    };
+  });
 }
 
 // Rows named more than once are summed first, in the order of their positions, whatever the number of threads.
 absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
-  const int64_t count = spec.input(6).shape.num_elements();
-  const int64_t row = spec.input(3).shape.num_elements() / std::max<int64_t>(1, spec.input(3).shape.dim(0));
-  const int64_t num_rows = spec.input(3).shape.dim(0);
+  const Guard guard(spec, 3);
+  const int first = guard.first();
+  const Shape& shape = spec.input(first).shape;
+  const int64_t count = spec.input(first + 3).shape.num_elements();
+  const int64_t num_rows = shape.dim(0), row = shape.num_elements() / std::max<int64_t>(1, num_rows);
   Kernel kernel;
   kernel.scratch_bytes = count * sizeof(int32_t);
   kernel.run = [=, step_of = AdamStepOf(spec)](const KernelArgs& args) -> absl::Status {
+    if (!guard.Applies(args)) return absl::OkStatus();
     const AdamStep step = step_of(args);
-    const int32_t* indices = args.input<int32_t>(6);
-    const float* rows = args.input<float>(7);
+    const int32_t* indices = args.input<int32_t>(first + 3);
+    const float* rows = args.input<float>(first + 4);
     for (int64_t i = 0; i < count; ++i) {
       if (indices[i] < 0 || indices[i] >= num_rows) {
         return absl::InvalidArgumentError("row " + std::to_string(indices[i]) + " is outside [0, " +
@@ -132,19 +166,21 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
     std::sort(order, order + count,
               [&](int32_t a, int32_t b) { return indices[a] != indices[b] ? indices[a] < indices[b] : a < b; });
     // A thread takes the rows whose first occurrence lies in its range.
-    ParallelFor(count, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int32_t index = indices[order[i]];
-        if (i > 0 && indices[order[i - 1]] == index) continue;
-        float* variable = args.variable<float>(3) + index * row;
-        float* m = args.variable<float>(4) + index * row;
-        float* v = args.variable<float>(5) + index * row;
-        for (int64_t c = 0; c < row; ++c) {
-          float g = 0;
-          for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
-          step(variable[c], m[c], v[c], g);
+    guard.WithUnscale(args, [&](auto unscale) {
+      ParallelFor(count, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int32_t index = indices[order[i]];
+          if (i > 0 && indices[order[i - 1]] == index) continue;
+          float* variable = args.variable<float>(first) + index * row;
+          float* m = args.variable<float>(first + 1) + index * row;
+          float* v = args.variable<float>(first + 2) + index * row;
+          for (int64_t c = 0; c < row; ++c) {
+            float g = 0;
+            for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
+            step(variable[c], m[c], v[c], unscale(g));
+          }
         }
-      }
+      });
     });
     return absl::OkStatus();
   };
@@ -153,14 +189,13 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeMovingAverages(const KernelSpec& spec) {
   const auto decay = static_cast<float>(1 - spec.attrs().GetFloat("momentum"));
-  return Kernel{[starts = Starts(spec, 0, 2), decay](const KernelArgs& args) {
-    ForAllElements(starts, [&](int k, int64_t begin, int64_t end) {
-      float* __restrict v = args.variable<float>(2 * k);
-      const float* __restrict value = args.input<float>(2 * k + 1);
-      for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - value[i]) * decay;
-    });
-    return absl::OkStatus();
-  }};
+  return MakeUpdate(spec, 0, 2, [decay](const KernelArgs& args) {
+    return [&args, decay](auto unscale, int first, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(first);
+      const float* __restrict value = args.input<float>(first + 1);
+      for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - unscale(value[i])) * decay;
+    };
+  });
 }
 
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
@@ -177,8 +212,9 @@ absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
-  return Kernel{[factor](const KernelArgs& args) {
-    *args.variable<float>(0) *= factor;
+  const bool guarded = spec.node.num_inputs() == 2;
+  return Kernel{[factor, guarded](const KernelArgs& args) {
+    if (!guarded || *args.input<bool>(1)) *args.variable<float>(0) *= factor;
     return absl::OkStatus();
   }};
 }

@@ -132,6 +132,63 @@ TEST_CASE("Many variables in one update get what each gets alone") {
   CHECK(train(true) == train(false));
 }
 
+// Two updates: one that does not apply, of gradients that would spoil everything, and one that does, of gradients times
+// the loss scale.
+TEST_CASE("A guarded update divides by the loss scale, and leaves all as it is where it does not apply") {
+  using GuardedUpdate = std::function<std::vector<Node*>(const UpdateInputs&, absl::Span<const VariableGradient>)>;
+  const auto [name, update] = GENERATE(
+      std::pair<const char*, GuardedUpdate>{"GradientDescent", GradientDescent},
+      std::pair<const char*, GuardedUpdate>{
+          "Momentum", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Momentum(in, v, {}); }},
+      std::pair<const char*, GuardedUpdate>{"Nesterov",
+                                            [](const UpdateInputs& in, absl::Span<const VariableGradient> v) {
+                                              return Momentum(in, v, {.nesterov = true});
+                                            }},
+      std::pair<const char*, GuardedUpdate>{
+          "Adam", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {}); }},
+      std::pair<const char*, GuardedUpdate>{
+          "LazyAdam",
+          [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {.lazy = true}); }});
+  const std::string kind = EachKind();
+  INFO(name << " on " << kind);
+  // All variables, slots and powers after the updates. The scale is a power of two, so that nothing is rounded.
+  const auto train = [&, &update = update](bool guarded) {
+    Graph graph;
+    const Value g = graph.Input("g", {DType::kFloat32, {4, 3}}), scale = graph.Input("scale", {DType::kFloat32, {}});
+    const Value apply = graph.Input("apply", {DType::kBool, {}});
+    const Value v = graph.Variable({"v", {DType::kFloat32, {4, 3}}, Initializer::Normal(1)});
+    const Value table = graph.Variable({"table", {DType::kFloat32, {5, 3}}, Initializer::Normal(1)});
+    const Value ids = graph.Constant(Tensor::Of<int32_t>({4}, {1, 3, 1, 4}));
+    UpdateInputs inputs(graph.Constant(Tensor::Scalar(0.01f)));
+    if (guarded) inputs.loss_scale = scale, inputs.apply = apply;
+    const std::vector<Node*> targets = update(inputs, {{v, g}, {table, IndexedSlices(ids, g, table.shape())}});
+    const std::unique_ptr<Device> device = MakeDevice(kind).value();
+    VariableStore variables(*device);
+    REQUIRE(variables.Create(graph, 1).ok());
+    GraphRoots roots{.feeds = {g}, .fetches = {}, .targets = targets};
+    if (guarded) roots.feeds = {g, scale, apply};
+    const auto program = Program::Compile(graph, roots, *device, variables).value();
+    testing::RecordKernels(*program, kind);
+    const Tensor gradient = testing::RandomTensor({4, 3}, 1);
+    Tensor scaled = gradient.Clone(), infinite = gradient.Clone();
+    for (float& x : scaled.flat<float>()) x *= 1024;
+    for (float& x : infinite.flat<float>()) x = INFINITY;
+    if (guarded) {
+      REQUIRE(program->Run({infinite, Tensor::Scalar(1024.0f), Tensor::Scalar(false)}).ok());
+      REQUIRE(program->Run({scaled, Tensor::Scalar(1024.0f), Tensor::Scalar(true)}).ok());
+    } else {
+      REQUIRE(program->Run({gradient}).ok());
+    }
+    std::vector<float> values;
+    for (const VariableSpec& spec : variables.specs()) {
+      const Tensor now = variables.Read(spec.name).value();
+      values.insert(values.end(), now.flat<float>().begin(), now.flat<float>().end());
+    }
+    return values;
+  };
+  CHECK(train(true) == train(false));
+}
+
 // A table of 5 rows of 3, read at rows 1, 3, 1; the loss is the sum of squares of what is read.
 struct Embedding {
   explicit Embedding(std::string device_kind) : kind(std::move(device_kind)) {}
@@ -206,13 +263,16 @@ TEST_CASE("Moving averages go a part of the way to the value") {
   const Value a = average("a", 2), b = average("b", 20000);
   const Value to_a = graph.Constant(Tensor::Of<float>({2}, {3, -1}));
   const Value to_b = graph.Constant(testing::RandomTensor({20000}, 1));
-  Node* const update = UpdateMovingAverages({{a, to_a}, {b, to_b}}, 0.75);
+  const bool guarded = GENERATE(false, true);
+  const Value apply = graph.Input("apply", {DType::kBool, {}});
+  Node* const update = UpdateMovingAverages({{a, to_a}, {b, to_b}}, 0.75, guarded ? apply : Value());
   const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
-  const auto program = Program::Compile(graph, {{}, {}, {update}}, *device, variables).value();
+  const auto program = Program::Compile(graph, {{apply}, {}, {update}}, *device, variables).value();
   testing::RecordKernels(*program, kind);
-  for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
+  for (int i = 0; i < 2; ++i) REQUIRE(program->Run({Tensor::Scalar(true)}).ok());
+  if (guarded) REQUIRE(program->Run({Tensor::Scalar(false)}).ok());
   // 1 -> 1.5 -> 1.875 and 1 -> 0.5 -> 0.125.
   CHECK(variables.Read("a")->flat<float>()[0] == 1.875f);
   CHECK(variables.Read("a")->flat<float>()[1] == 0.125f);

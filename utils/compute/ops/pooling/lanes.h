@@ -2,10 +2,12 @@
 // channels, more than most images have.
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstdint>
 #include <cstring>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 
 namespace official::compute {
 
@@ -24,6 +26,9 @@ struct EightLanes {
     std::memcpy(&halves, from, sizeof(halves));
     return reinterpret_cast<Floats>(__builtin_convertvector(halves, Bits) << 16);
   }
+  static Floats Load(const Half* from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
   static Ints Load(const uint8_t* from) {
     Bytes bytes;
     std::memcpy(&bytes, from, sizeof(bytes));
@@ -37,6 +42,9 @@ struct EightLanes {
     const Bits quiet_nan = (u >> 16) | 0x40;
     const Halves halves = __builtin_convertvector(values != values ? quiet_nan : rounded, Halves);
     std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
+  }
+  static void Store(const Floats& values, Half* to) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
   }
   static void Store(const Ints& values, uint8_t* to) {
     const Bytes bytes = __builtin_convertvector(values, Bytes);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
@@ -173,14 +173,13 @@ struct Pool {
 }  // namespace
 
 void RegisterPoolingCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory for_float, KernelFactory for_bfloat16) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(for_float)});
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kBFloat16}, .make = std::move(for_bfloat16)});
+  const auto add = [&](const char* op, auto make) {
+    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
   };
-  add("AvgPool", Pool<float>::Avg, Pool<BFloat16>::Avg);
-  add("AvgPoolGrad", Pool<float>::AvgGrad, Pool<BFloat16>::AvgGrad);
-  add("MaxPool", Pool<float>::Max, Pool<BFloat16>::Max);
-  add("MaxPoolGrad", Pool<float>::MaxGrad, Pool<BFloat16>::MaxGrad);
+  add("AvgPool", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Avg(spec); });
+  add("AvgPoolGrad", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::AvgGrad(spec); });
+  add("MaxPool", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Max(spec); });
+  add("MaxPoolGrad", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::MaxGrad(spec); });
 }
 
 }  // namespace official::compute

@@ -217,24 +217,23 @@ LayoutChoice PoolLayouts(const Node& node, absl::Span<const Layout> current) {
   return {std::vector<Layout>(node.num_inputs(), layout), std::vector<Layout>(node.num_outputs(), layout)};
 }
 
-bool RegisterPool(const char* op, KernelFactory for_float, KernelFactory for_bfloat16) {
-  const auto make = [=](const KernelSpec& spec) {
-    return spec.input(0).dtype == DType::kFloat32 ? for_float(spec) : for_bfloat16(spec);
-  };
+// `make` is called as make(spec, T()), T being the type of input 0.
+template <typename Make>
+bool RegisterPool(const char* op, Make make) {
   return RegisterKernel({
       .op = op,
       .device_kind = "cpu",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = make,
+      .dtypes = StorageTypes(),
+      .make = ForStorageType(make),
       .layout = PoolLayouts,
   });
 }
 
 const bool registered[] = {
-    RegisterPool("MaxPool", MakeMaxPool<float>, MakeMaxPool<BFloat16>),
-    RegisterPool("MaxPoolGrad", MakeMaxPoolGrad<float>, MakeMaxPoolGrad<BFloat16>),
-    RegisterPool("AvgPool", MakeAvgPool<float>, MakeAvgPool<BFloat16>),
-    RegisterPool("AvgPoolGrad", MakeAvgPoolGrad<float>, MakeAvgPoolGrad<BFloat16>),
+    RegisterPool("MaxPool", []<typename T>(const KernelSpec& spec, T) { return MakeMaxPool<T>(spec); }),
+    RegisterPool("MaxPoolGrad", []<typename T>(const KernelSpec& spec, T) { return MakeMaxPoolGrad<T>(spec); }),
+    RegisterPool("AvgPool", []<typename T>(const KernelSpec& spec, T) { return MakeAvgPool<T>(spec); }),
+    RegisterPool("AvgPoolGrad", []<typename T>(const KernelSpec& spec, T) { return MakeAvgPoolGrad<T>(spec); }),
 };
 
 }  // namespace

@@ -85,11 +85,7 @@ __global__ void __launch_bounds__(kThreads) ReduceRows(const Pass pass, int64_t 
     const In* const from = x + row_task / pass.chunks * pass.rows * pass.inner + column;
 #pragma unroll 4
     for (int64_t r = begin + lane; r < end; r += lanes) {
-      if constexpr (std::is_same_v<In, BFloat16>) {
-        total = op(total, static_cast<double>(static_cast<float>(from[r * pass.inner])));
-      } else {
-        total = op(total, static_cast<double>(from[r * pass.inner]));
-      }
+      total = op(total, ConvertElement<double>(from[r * pass.inner]));
     }
   }
   __shared__ double totals[kThreads];
@@ -144,11 +140,8 @@ void Register(KernelRegistry& kernels, const char* op) {
   kernels.Add({
       .op = op,
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return spec.input(0).dtype == DType::kFloat32 ? MakeReduction<Op, float>(spec)
-                                                      : MakeReduction<Op, BFloat16>(spec);
-      },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeReduction<Op, T>(spec); }),
   });
 }
 

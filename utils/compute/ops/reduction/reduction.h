@@ -1,5 +1,5 @@
-// Reductions over axes, named and defined as TensorFlow's, of float32 or bfloat16. The result has the type of x; sums
-// are accumulated in more precision than float32, in an order that depends on the shape only.
+// Reductions over axes, named and defined as TensorFlow's, of float32, bfloat16 or half. The result has the type of x;
+// sums are accumulated in more precision than float32, in an order that depends on the shape only.
 #pragma once
 
 #include <vector>

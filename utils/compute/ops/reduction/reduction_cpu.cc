@@ -223,14 +223,13 @@ void RegisterReduction(const char* op) {
   RegisterKernel({
       .op = op,
       .device_kind = "cpu",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
+      .dtypes = StorageTypes(),
       .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
         const int num_parts = spec.node.graph().batch_parts();
         if (num_parts > 1 && spec.node.Is("BiasAddGrad") && spec.input(0).dtype == DType::kFloat32) {
           return MakeBiasAddGradInParts(spec, num_parts);
         }
-        return spec.input(0).dtype == DType::kFloat32 ? MakeReduction<Op, float>(spec)
-                                                      : MakeReduction<Op, BFloat16>(spec);
+        return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeReduction<Op, T>(spec); });
       },
   });
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
@@ -191,18 +191,18 @@ Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterSoftmaxCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make_float, KernelFactory make_bfloat16,
-                       std::vector<std::pair<int, int>> in_place) {
-    kernels.Add({op, "cuda", {DType::kFloat32}, std::move(make_float), in_place});
-    kernels.Add({op, "cuda", {DType::kBFloat16}, std::move(make_bfloat16), in_place});
+  const auto add = [&](const char* op, auto make, std::vector<std::pair<int, int>> in_place) {
+    kernels.Add({op, "cuda", StorageTypes(), ForStorageType(make), std::move(in_place)});
   };
-  add("LogSoftmax", MakeOneInput<LogSoftmaxRow, float>, MakeOneInput<LogSoftmaxRow, BFloat16>, {{0, 0}});
-  add("LogSoftmaxGrad", MakeTwoInputs<LogSoftmaxGradRow, float>, MakeTwoInputs<LogSoftmaxGradRow, BFloat16>,
+  add("LogSoftmax", []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<LogSoftmaxRow, T>(spec); },
+      {{0, 0}});
+  add("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<LogSoftmaxGradRow, T>(spec); },
       {{0, 1}, {0, 0}});
-  add("Softmax", MakeOneInput<SoftmaxRow, float>, MakeOneInput<SoftmaxRow, BFloat16>, {{0, 0}});
-  add("SoftmaxGrad", MakeTwoInputs<SoftmaxGradRow, float>, MakeTwoInputs<SoftmaxGradRow, BFloat16>, {{0, 1}, {0, 0}});
-  add("SparseSoftmaxCrossEntropy", MakeSparseSoftmaxCrossEntropy<float>, MakeSparseSoftmaxCrossEntropy<BFloat16>,
-      {{1, 0}});
+  add("Softmax", []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<SoftmaxRow, T>(spec); }, {{0, 0}});
+  add("SoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<SoftmaxGradRow, T>(spec); },
+      {{0, 1}, {0, 0}});
+  add("SparseSoftmaxCrossEntropy",
+      []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {{1, 0}});
 }
 
 }  // namespace official::compute

@@ -145,22 +145,26 @@ Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
   return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec) : MakeCrossEntropy<T, int64_t>(spec);
 }
 
-bool Register(const char* op, KernelFactory make_float, KernelFactory make_bfloat16,
-              std::vector<std::pair<int, int>> in_place) {
-  const auto add = [&](DType dtype, KernelFactory make) {
-    return RegisterKernel(
-        {.op = op, .device_kind = "cpu", .dtypes = {dtype}, .make = std::move(make), .in_place = in_place});
-  };
-  return add(DType::kFloat32, std::move(make_float)) && add(DType::kBFloat16, std::move(make_bfloat16));
+// `make` is called as make(spec, T()), T being the type of input 0.
+template <typename Make>
+bool Register(const char* op, Make make, std::vector<std::pair<int, int>> in_place) {
+  return RegisterKernel({.op = op,
+                         .device_kind = "cpu",
+                         .dtypes = StorageTypes(),
+                         .make = ForStorageType(make),
+                         .in_place = std::move(in_place)});
 }
 
-const bool registered =
-    Register("Softmax", MakeSoftmax<float>, MakeSoftmax<BFloat16>, {{0, 0}}) &&
-    Register("SoftmaxGrad", MakeSoftmaxGrad<float>, MakeSoftmaxGrad<BFloat16>, {{0, 1}, {0, 0}}) &&
-    Register("LogSoftmax", MakeLogSoftmax<float>, MakeLogSoftmax<BFloat16>, {{0, 0}}) &&
-    Register("LogSoftmaxGrad", MakeLogSoftmaxGrad<float>, MakeLogSoftmaxGrad<BFloat16>, {{0, 1}, {0, 0}}) &&
-    Register("SparseSoftmaxCrossEntropy", MakeSparseSoftmaxCrossEntropy<float>, MakeSparseSoftmaxCrossEntropy<BFloat16>,
-             {{1, 0}});
+const bool registered[] = {
+    Register("Softmax", []<typename T>(const KernelSpec& spec, T) { return MakeSoftmax<T>(spec); }, {{0, 0}}),
+    Register("SoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeSoftmaxGrad<T>(spec); },
+             {{0, 1}, {0, 0}}),
+    Register("LogSoftmax", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmax<T>(spec); }, {{0, 0}}),
+    Register("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmaxGrad<T>(spec); },
+             {{0, 1}, {0, 0}}),
+    Register("SparseSoftmaxCrossEntropy",
+             []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {{1, 0}}),
+};
 
 }  // namespace
 }  // namespace official::compute

@@ -2,9 +2,8 @@
 // one before: k is small where it is used (the beams of a search, ten recommendations).
 
 #include <cmath>
-#include <type_traits>
 
-#include "utils/compute/core/bfloat16.h"
+#include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
@@ -18,7 +17,7 @@ namespace {
 
 template <typename T>
 __device__ uint64_t KeyOf(const T* x, int64_t i) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (kIsNarrowFloat<T>) {
     return OrderKey(static_cast<float>(x[i]), static_cast<uint32_t>(i));
   } else {
     return OrderKey(x[i], static_cast<uint32_t>(i));
@@ -95,25 +94,17 @@ void RegisterTopKCuda(KernelRegistry& kernels) {
   kernels.Add({
       .op = "ArgMax",
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16, DType::kInt32},
+      .dtypes = StorageTypesAnd({DType::kInt32}),
       .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        switch (spec.input(0).dtype) {
-          case DType::kFloat32:
-            return MakeArgMax<float>(spec);
-          case DType::kBFloat16:
-            return MakeArgMax<BFloat16>(spec);
-          default:
-            return MakeArgMax<int32_t>(spec);
-        }
+        if (spec.input(0).dtype == DType::kInt32) return MakeArgMax<int32_t>(spec);
+        return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeArgMax<T>(spec); });
       },
   });
   kernels.Add({
       .op = "TopK",
       .device_kind = "cuda",
-      .dtypes = {DType::kFloat32, DType::kBFloat16},
-      .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return spec.input(0).dtype == DType::kFloat32 ? MakeTopK<float>(spec) : MakeTopK<BFloat16>(spec);
-      },
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),
   });
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
@@ -8,10 +7,10 @@
 namespace official::compute {
 namespace {
 
-// What is compared: float for both storage types, integers as they are.
+// What is compared: float for all storage types, integers as they are.
 template <typename T>
 auto Key(T x) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (kIsNarrowFloat<T>) {
     return static_cast<float>(x);
   } else {
     return x;
@@ -67,26 +66,18 @@ Kernel MakeTopK(const KernelSpec& spec) {
 const bool arg_max = RegisterKernel({
     .op = "ArgMax",
     .device_kind = "cpu",
-    .dtypes = {DType::kFloat32, DType::kBFloat16, DType::kInt32},
+    .dtypes = StorageTypesAnd({DType::kInt32}),
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-      switch (spec.input(0).dtype) {
-        case DType::kFloat32:
-          return MakeArgMax<float>(spec);
-        case DType::kBFloat16:
-          return MakeArgMax<BFloat16>(spec);
-        default:
-          return MakeArgMax<int32_t>(spec);
-      }
+      if (spec.input(0).dtype == DType::kInt32) return MakeArgMax<int32_t>(spec);
+      return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeArgMax<T>(spec); });
     },
 });
 
 const bool top_k = RegisterKernel({
     .op = "TopK",
     .device_kind = "cpu",
-    .dtypes = {DType::kFloat32, DType::kBFloat16},
-    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-      return spec.input(0).dtype == DType::kFloat32 ? MakeTopK<float>(spec) : MakeTopK<BFloat16>(spec);
-    },
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),
 });
 
 }  // namespace

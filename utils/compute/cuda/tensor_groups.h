@@ -1,0 +1,84 @@
+// Many float32 tensors in one launch: groups of kGroup tensors of one size, cut into pieces, of which each block takes
+// one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "utils/compute/core/status.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// Of one launch: a kernel argument, of which 32,764 bytes fit.
+template <int kGroup>
+struct TensorGroups {
+  static constexpr int kMaxGroups = 256;
+  static constexpr int kPiece = 2048;  // elements of a block
+
+  int first_number = 0;  // of the first group among those of all launches
+  int num_groups = 0;
+  int first_block[kMaxGroups + 1] = {0};  // of each group, and the end
+  int64_t sizes[kMaxGroups];
+  float* tensors[kMaxGroups][kGroup];
+
+  int num_blocks() const { return first_block[num_groups]; }
+
+#ifdef __CUDACC__
+  struct Piece {
+    int group;
+    int64_t begin, end;  // elements
+  };
+  __device__ Piece PieceOf(int block) const {
+    // The last group that begins at this block or before, and has elements.
+    int low = 0, high = num_groups;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (first_block[middle] <= block ? low : high) = middle;
+    }
+    const int64_t begin = static_cast<int64_t>(block - first_block[low]) * kPiece;
+    return {low, begin, begin + kPiece < sizes[low] ? begin + kPiece : sizes[low]};
+  }
+#endif
+};
+
+// The inputs of a node from `first` on, in as many launches as it takes.
+template <int kGroup>
+class TensorLaunches {
+ public:
+  TensorLaunches(const KernelSpec& spec, int first) : first_(first) {
+    using Groups = TensorGroups<kGroup>;
+    for (int i = first; i < spec.node.num_inputs(); i += kGroup) {
+      if (launches_->empty() || launches_->back().num_groups == Groups::kMaxGroups) {
+        launches_->emplace_back();
+        launches_->back().first_number = (i - first) / kGroup;
+      }
+      Groups& groups = launches_->back();
+      const int group = groups.num_groups++;
+      groups.sizes[group] = spec.input(i).shape.num_elements();
+      groups.first_block[group + 1] =
+          groups.first_block[group] + static_cast<int>((groups.sizes[group] + Groups::kPiece - 1) / Groups::kPiece);
+    }
+  }
+
+  // Calls launch(groups), which gives a Status, for each launch that has elements.
+  template <typename F>
+  absl::Status ForEach(const KernelArgs& args, F launch) const {
+    int next = first_;
+    for (TensorGroups<kGroup>& groups : *launches_) {
+      for (int g = 0; g < groups.num_groups; ++g) {
+        for (int k = 0; k < kGroup; ++k) groups.tensors[g][k] = args.variable<float>(next++);
+      }
+      if (groups.num_blocks() > 0) RETURN_IF_ERROR(launch(groups));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int first_;
+  // Shared, since the function of a Kernel must be copyable; one program uses it.
+  std::shared_ptr<std::vector<TensorGroups<kGroup>>> launches_ = std::make_shared<std::vector<TensorGroups<kGroup>>>();
+};
+
+}  // namespace official::compute

@@ -1,0 +1,56 @@
+#include "utils/compute/ops/loss_scale/loss_scale.h"
+
+#include <vector>
+
+#include "utils/compute/graph/op_def.h"
+
+namespace official::compute {
+namespace {
+
+const TensorType kFloatScalar{DType::kFloat32, {}};
+const TensorType kBoolScalar{DType::kBool, {}};
+
+// Inputs: the loss scale if the attribute "scaled" is true, then the tensors.
+const bool all_finite = RegisterOp({
+    .name = "AllFinite",
+    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+      const int first = c.attrs.GetBool("scaled") ? 1 : 0;
+      if (c.num_inputs() <= first) return c.Error("needs at least one tensor");
+      if (first == 1 && c.type(0) != kFloatScalar) return c.Error("needs a float32 scalar as loss scale");
+      for (int i = first; i < c.num_inputs(); ++i) {
+        if (c.dtype(i) != DType::kFloat32) return c.Error("needs float32 tensors");
+      }
+      return std::vector<TensorType>{kBoolScalar};
+    },
+    .has_side_effect = true,
+});
+const bool update_loss_scale = RegisterOp({
+    .name = "UpdateLossScale",
+    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+      if (c.num_inputs() != 3 || c.type(0) != kFloatScalar || c.type(1) != TensorType{DType::kInt64, {}} ||
+          c.type(2) != kBoolScalar) {
+        return c.Error("needs a float32 and an int64 scalar variable and a bool scalar");
+      }
+      return std::vector<TensorType>{};
+    },
+    .has_side_effect = true,
+});
+
+}  // namespace
+
+Value AllFinite(absl::Span<const Value> tensors, Value loss_scale) {
+  std::vector<Value> inputs;
+  if (loss_scale) inputs.push_back(loss_scale);
+  for (const Value& tensor : tensors) {
+    // So that a gradient that stays sparse is not made dense for this.
+    const bool sparse = tensor && tensor.node()->Is("IndexedSlices");
+    inputs.push_back(sparse ? tensor.node()->input(1) : tensor);
+  }
+  return Apply("AllFinite", inputs, Attrs{{"scaled", static_cast<bool>(loss_scale)}});
+}
+
+Node* UpdateLossScale(Value loss_scale, Value good_steps, Value all_finite, int64_t growth_steps) {
+  return ApplyNode("UpdateLossScale", {loss_scale, good_steps, all_finite}, Attrs{{"growth_steps", growth_steps}});
+}
+
+}  // namespace official::compute

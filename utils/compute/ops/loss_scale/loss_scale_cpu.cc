@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+namespace {
+
+// Of float32 numbers: the bits without the sign grow with the magnitude, and infinity is below all NaNs.
+bool RangeIsFinite(const float* x, int64_t begin, int64_t end) {
+  int32_t largest = 0;
+  WithSimd([&] {
+    int32_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t i = begin; i < end; ++i) most = std::max(most, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+    largest = most;
+  });
+  return largest < 0x7f800000;
+}
+
+// "element 3 of input 1, float32[2,2], is nan"
+absl::Status FirstNonFinite(const KernelArgs& args, const std::vector<TensorType>& types) {
+  for (size_t k = 0; k < types.size(); ++k) {
+    const Tensor x(types[k], const_cast<void*>(args.inputs[k]));
+    const auto found = FindNonFinite(x);
+    if (!found) continue;
+    return absl::OutOfRangeError(
+        absl::StrCat("element ", *found, " of input ", k, ", ", types[k].ToString(), ", is ", x.data<float>()[*found]));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
+  const bool scaled = spec.attrs().GetBool("scaled");
+  const int first = scaled ? 1 : 0;
+  std::vector<TensorType> types;
+  std::vector<int64_t> starts = {0};  // of each tensor in the row of all elements, and its end
+  for (int i = 0; i < spec.node.num_inputs(); ++i) {
+    types.push_back(spec.input(i));
+    if (i >= first) starts.push_back(starts.back() + spec.input(i).shape.num_elements());
+  }
+  return Kernel{[=](const KernelArgs& args) -> absl::Status {
+    std::atomic<bool> finite = true;
+    ParallelFor(starts.back(), 1 << 15, [&](int64_t begin, int64_t end) {
+      size_t k = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
+      for (; begin < end; ++k) {
+        const int64_t stop = std::min(end, starts[k + 1]);
+        const float* const x = args.input<float>(first + static_cast<int>(k));
+        if (!RangeIsFinite(x, begin - starts[k], stop - starts[k])) finite.store(false, std::memory_order_relaxed);
+        begin = stop;
+      }
+    });
+    *args.output<bool>(0) = finite;
+    if (finite || (scaled && *args.input<float>(0) > 1)) return absl::OkStatus();
+    return FirstNonFinite(args, types);
+  }};
+}
+
+absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
+  const int64_t growth_steps = spec.attrs().GetInt("growth_steps");
+  return Kernel{[growth_steps](const KernelArgs& args) {
+    float& scale = *args.variable<float>(0);
+    int64_t& good_steps = *args.variable<int64_t>(1);
+    if (!*args.input<bool>(2)) {
+      scale = std::max(scale / 2, 1.0f);
+      good_steps = 0;
+    } else if (++good_steps >= growth_steps) {
+      if (std::isfinite(scale * 2)) scale *= 2;
+      good_steps = 0;
+    }
+    return absl::OkStatus();
+  }};
+}
+
+const bool registered[] = {
+    // The key type is that of the loss scale or of the first tensor: float32 both.
+    RegisterKernel({.op = "AllFinite", .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = MakeAllFinite}),
+    RegisterKernel(
+        {.op = "UpdateLossScale", .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = MakeUpdateLossScale}),
+};
+
+}  // namespace
+}  // namespace official::compute
