@@ -32,7 +32,8 @@ Model Line() {
             return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
                              .predictions = {},
                              .metrics = {},
-                             .logged = {}};
+                             .logged = {},
+                             .moving_averages = {}};
           },
           .optimizer = compute::GradientDescent,
           .learning_rate = [](int64_t) { return 0.1; }};

@@ -55,7 +55,7 @@ bool IsStorageType(DType dtype) { return IsFloating(dtype) && dtype != DType::kF
 
 std::vector<DType> StorageTypesAnd(std::vector<DType> others) {
   std::vector<DType> types = StorageTypes();
-  types.insert(types.end(), others.begin(), others.end());
+  for (const DType dtype : others) types.push_back(dtype);
   return types;
 }
 
