@@ -80,10 +80,7 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
                                {.name = "mnist",
                                 .load = [&] { return LoadInput(config); },
                                 .model = [&](const run::Input&) { return MnistModel(config.model); },
-                                .export_model =
-                                    [&](train::Estimator& estimator, const std::string& export_dir) {
-                                      return ExportSavedModel(estimator, config.model, export_dir);
-                                    }},
+                                .export_model = ExportSavedModel},
                                results);
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "official/resnet/cifar10/dataset.h"
+#include "official/resnet/resnet_export.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
@@ -112,7 +113,11 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                        .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
                                           {"resnet_version", absl::StrCat(config.model.version)}},
                        .fine_tune = config.fine_tune,
-                       .mismatch_hint = ", or begin a new run there with what fits by --fine_tune"};
+                       .mismatch_hint = ", or begin a new run there with what fits by --fine_tune",
+                       .export_model =
+                           [&](train::Estimator& estimator, const std::string& export_dir) {
+                             return ExportSavedModel(estimator, config.model.dataset, export_dir);
+                           }};
   return config.eval_only ? run::EvaluateOnly(config, task, results) : run::TrainAndEvaluate(config, task, results);
 }
 

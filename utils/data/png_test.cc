@@ -7,6 +7,8 @@
 #include <fstream>
 #include <vector>
 
+#include "utils/data/png_encoder.h"
+
 namespace official::data {
 namespace {
 
@@ -74,6 +76,16 @@ TEST_CASE("Other bit depths become eight bits") {
   CHECK(Pixels(Read(Png({4, 1, 1, 0}, {0, '\x50'}))) == std::vector<int>{0, 255, 0, 255});
   CHECK(Pixels(Read(Png({2, 1, 4, 0}, {0, '\x1f'}))) == std::vector<int>{17, 255});
   CHECK(Pixels(Read(Png({2, 1, 16, 0}, {0, '\x80', 0, '\xff', '\xff'}))) == std::vector<int>{128, 255});
+}
+
+TEST_CASE("What is encoded reads back") {
+  for (const int64_t channels : {1, 2, 3, 4}) {
+    const Tensor image(compute::DType::kUInt8, {3, 5, channels});
+    for (int64_t i = 0; i < image.num_elements(); ++i) image.data<uint8_t>()[i] = static_cast<uint8_t>(i * 37);
+    const Tensor read = Read(EncodePng(image));
+    CHECK(read.shape() == image.shape());
+    CHECK(Pixels(read) == Pixels(image));
+  }
 }
 
 TEST_CASE("Palettes become RGB, with transparency RGB and alpha") {

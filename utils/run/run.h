@@ -59,8 +59,7 @@ struct Task {
   std::optional<std::string> fine_tune = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
   // Writes a SavedModel of what was trained and returns its path.
-  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
-      nullptr;
+  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model;
 };
 
 // Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. Results go to `results`, all

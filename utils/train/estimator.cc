@@ -177,11 +177,22 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
   return absl::OkStatus();
 }
 
+absl::Status Estimator::CheckTrained() const {
+  if (restored_ != nullptr || global_step_ > 0) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
+}
+
+absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {
+  RETURN_IF_ERROR(CheckTrained());
+  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, spec, /*batch_size=*/1,
+                                                /*num_replicas=*/1));
+  RETURN_IF_ERROR(PrepareVariables(*model.graph));
+  return model;
+}
+
 absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size) {
-  if (mode == Mode::kPredict && restored_ == nullptr && global_step_ == 0) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
-  }
+  if (mode == Mode::kPredict) RETURN_IF_ERROR(CheckTrained());
   return replicas_.ProgramFor(mode, spec, batch_size,
                               [this](const compute::Graph& graph) { return PrepareVariables(graph); });
 }

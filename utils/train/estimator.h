@@ -93,10 +93,8 @@ class Estimator {
   absl::StatusOr<std::vector<std::pair<std::string, compute::Tensor>>> Predict(const data::ElementSpec& spec,
                                                                                const data::Tensors& features);
 
-  // Makes the variables of prediction ready to be read, for export. NotFound if nothing was trained.
-  absl::Status RestoreForPrediction(const data::ElementSpec& spec) {
-    return ProgramFor(Mode::kPredict, spec, /*batch_size=*/1).status();
-  }
+  // Prediction for a batch of one example in float32, its variables ready to be read. NotFound if nothing was trained.
+  absl::StatusOr<BuiltModel> BuildForExport(const data::ElementSpec& spec);
   // The trained value of a variable.
   absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return replicas_.Read(name); }
 
@@ -106,6 +104,8 @@ class Estimator {
 
   Estimator(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy);
   absl::Status OpenModelDir();
+  // NotFound if nothing was trained.
+  absl::Status CheckTrained() const;
   absl::Status KeepFlags() const;
   std::string EvaluatedStepFile() const;
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);

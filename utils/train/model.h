@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ struct Model {
   // The model sums over replicas while it computes. A replica without a share of a batch then computes as well: one
   // example of zeros, with weight 0.
   bool synchronizes = false;
+  // The feature, float32 [height, width, channels], that event files show of the first examples of a batch.
+  std::optional<size_t> image_feature = {};
 };
 
 }  // namespace official::train

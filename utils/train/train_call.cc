@@ -20,6 +20,8 @@ using compute::DType;
 using compute::Tensor;
 using Clock = std::chrono::steady_clock;
 
+constexpr int64_t kShownImages = 6;  // of a batch
+
 // Timings as a trace whose first kernel starts at `start_us`, microseconds since 1970.
 logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int64_t start_us,
                           absl::string_view device) {
@@ -62,7 +64,7 @@ class Estimator::TrainCall {
   logs::StepRequest AskHooks(Clock::time_point now);
   // learning_rate, the model's logged values and its metrics.
   absl::StatusOr<Scalars> Shown(const ReplicatedProgram& program, float learning_rate);
-  absl::Status WriteSummary(double loss);
+  absl::Status WriteSummary(const data::Batch& batch, double loss);
   void SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r, float learning_rate);
   absl::Status FindBadTensor(ReplicatedProgram& program, const absl::Status& error);
   // Of the last run: false if its gradients were not finite and a dynamic loss scale is lower now.
@@ -132,7 +134,7 @@ absl::StatusOr<Estimator::TrainCall::Scalars> Estimator::TrainCall::Shown(const 
   return shown;
 }
 
-absl::Status Estimator::TrainCall::WriteSummary(double loss) {
+absl::Status Estimator::TrainCall::WriteSummary(const data::Batch& batch, double loss) {
   std::vector<EventWriter::Scalar> scalars = {{"loss", static_cast<float>(loss)}};
   for (size_t i = 0; i < shown_.size(); ++i) scalars.emplace_back(tags_[i], static_cast<float>(shown_[i].second));
   if (summary_step_ > 0) {
@@ -142,7 +144,9 @@ absl::Status Estimator::TrainCall::WriteSummary(double loss) {
   }
   summary_time_ = info_.time;
   summary_step_ = e_.global_step_;
-  return e_.train_events_->AddScalars(e_.global_step_, scalars);
+  RETURN_IF_ERROR(e_.train_events_->AddScalars(e_.global_step_, scalars));
+  if (!e_.model_.image_feature) return absl::OkStatus();
+  return e_.train_events_->AddImages(e_.global_step_, "images", batch.features[*e_.model_.image_feature], kShownImages);
 }
 
 // What replica `r` feeds: see BuiltModel::roots.
@@ -240,7 +244,7 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   if (request.trace) info_.trace = absl::MakeConstSpan(&trace, 1);
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info_));
   info_.trace = {};
-  if (summary) RETURN_IF_ERROR(WriteSummary(loss));
+  if (summary) RETURN_IF_ERROR(WriteSummary(batch, loss));
 
   if (e_.global_step_ % e_.config_.check_replicas_steps == 0) RETURN_IF_ERROR(e_.replicas_.CheckEqual());
   return MeetInterruption(e_.config_.save_checkpoints_steps

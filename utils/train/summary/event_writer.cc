@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/png_encoder.h"
 #include "utils/files/files.h"
 #include "utils/protos/event.pb.h"
 #include "utils/protos/tensor_conversion.h"
@@ -21,6 +24,37 @@ double SecondsSince1970() {
 std::string HostName() {
   char name[256] = {};
   return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+// An image float32 [height, width, channels] as bytes; source: NormalizeFloatImage of TensorFlow's summary_image_op.cc.
+compute::Tensor ToBytes(const compute::Tensor& image) {
+  constexpr uint8_t kNotFinite[] = {255, 0, 0, 255};
+  const int64_t channels = image.shape().dim(2);
+  const float* const begin = image.data<float>();
+  const float* const end = begin + image.num_elements();
+  const auto is_finite = [channels](const float* pixel) {
+    return std::all_of(pixel, pixel + channels, [](float value) { return std::isfinite(value); });
+  };
+  float lowest = 0, largest = 0;  // the largest of the absolute values
+  for (const float* pixel = begin; pixel != end; pixel += channels) {
+    if (!is_finite(pixel)) continue;
+    for (int64_t c = 0; c < channels; ++c) {
+      lowest = std::min(lowest, pixel[c]);
+      largest = std::max(largest, std::abs(pixel[c]));
+    }
+  }
+  const float offset = lowest < 0 ? 128 : 0, range = lowest < 0 ? 127 : 255;
+  const float scale = largest < 1e-6f ? 0 : range / largest;
+  const compute::Tensor bytes(compute::DType::kUInt8, image.shape());
+  uint8_t* out = bytes.data<uint8_t>();
+  for (const float* pixel = begin; pixel != end; pixel += channels, out += channels) {
+    if (is_finite(pixel)) {
+      std::transform(pixel, pixel + channels, out, [=](float v) { return static_cast<uint8_t>(v * scale + offset); });
+    } else {
+      std::copy(kNotFinite, kNotFinite + channels, out);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -56,6 +90,24 @@ absl::Status EventWriter::AddScalars(int64_t step, absl::Span<const Scalar> scal
     tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
     value->set_tag(tag);
     value->set_simple_value(scalar);
+  }
+  return Write(event);
+}
+
+absl::Status EventWriter::AddImages(int64_t step, absl::string_view tag, const compute::Tensor& images,
+                                    int64_t max_images) {
+  const compute::Shape& shape = images.shape();
+  const compute::TensorType type{images.dtype(), compute::Shape(shape.dims().subspan(1))};
+  tensorflow::Event event;
+  event.set_step(step);
+  for (int64_t i = 0; i < std::min(shape.dim(0), max_images); ++i) {
+    const compute::Tensor image(type, images.data<float>() + i * type.shape.num_elements());
+    tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
+    value->set_tag(absl::StrCat(tag, "/image/", i));
+    value->mutable_image()->set_height(static_cast<int32_t>(shape.dim(1)));
+    value->mutable_image()->set_width(static_cast<int32_t>(shape.dim(2)));
+    value->mutable_image()->set_colorspace(static_cast<int32_t>(shape.dim(3)));
+    value->mutable_image()->set_encoded_image_string(data::EncodePng(ToBytes(image)));
   }
   return Write(event);
 }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
 #include "utils/data/records/tf_record.h"
 
 namespace tensorflow {
@@ -34,6 +35,10 @@ class EventWriter {
 
   // Tags with the same part before the first "/" are shown in one group.
   absl::Status AddScalars(int64_t step, absl::Span<const Scalar> scalars);
+  // The first `max_images` of images [n, height, width, channels], float32 with 1, 3 or 4 channels, under `tag`/image/0
+  // and so on. Each is scaled by itself, as tf.summary.image does: without negative values the largest becomes 255,
+  // else 0 becomes 128 and the largest absolute value lies 127 from it. A pixel that is not finite is red.
+  absl::Status AddImages(int64_t step, absl::string_view tag, const compute::Tensor& images, int64_t max_images);
   // Markdown, shown under `tag`.
   absl::Status AddText(int64_t step, absl::string_view tag, absl::string_view text);
   // `checkpoint_path`: for kCheckpoint; TensorFlow gives the prefix without the step ("<model_dir>/model.ckpt").

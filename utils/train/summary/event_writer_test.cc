@@ -11,6 +11,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "utils/data/png.h"
 #include "utils/files/files.h"
 #include "utils/protos/event.pb.h"
 
@@ -82,6 +83,38 @@ TEST_CASE("Scalars of one step are one event") {
         "150000003f");
   CHECK(events[0].summary().value(1).tag() == "accuracy");
   CHECK(std::isnan(events[0].summary().value(1).simple_value()));
+}
+
+// The pixels of the only image that the writer is given, after the writer's scaling.
+std::vector<int> Scaled(const compute::Tensor& images) {
+  const auto events = Written([&](EventWriter& writer) { return writer.AddImages(1, "x", images, 1); });
+  const std::string path = NewDirectory();
+  REQUIRE(files::WriteFileAtomically(path, events.at(0).summary().value(0).image().encoded_image_string()).ok());
+  const compute::Tensor image = data::ReadPng(path).value();
+  return {image.data<uint8_t>(), image.data<uint8_t>() + image.num_elements()};
+}
+
+// The first two: what tf.summary.image of TensorFlow 1.10 gives.
+TEST_CASE("Images are scaled one by one, as TensorFlow does") {
+  using compute::Tensor;
+  using Pixels = std::vector<int>;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(Scaled(Tensor::Of<float>({1, 1, 3, 1}, {-2, 0, 1})) == Pixels{1, 128, 191});
+  CHECK(Scaled(Tensor::Of<float>({1, 1, 3, 1}, {0, 1, 4})) == Pixels{0, 63, 255});
+  CHECK(Scaled(Tensor::Of<float>({1, 2, 1, 1}, {0, 0})) == Pixels{0, 0});
+  CHECK(Scaled(Tensor::Of<float>({1, 1, 2, 3}, {0, nan, 9, 1, 2, 4})) == Pixels{255, 0, 0, 63, 127, 255});
+}
+
+TEST_CASE("The first images of a batch are one event") {
+  const compute::Tensor images(compute::DType::kFloat32, {3, 4, 5, 3});
+  const auto events = Written([&](EventWriter& writer) { return writer.AddImages(100, "images", images, 2); });
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].step() == 100);
+  REQUIRE(events[0].summary().value_size() == 2);
+  const tensorflow::Summary::Value& value = events[0].summary().value(1);
+  CHECK(value.tag() == "images/image/1");
+  // Height (1), width (2) and colorspace (3), each by hand.
+  CHECK(absl::BytesToHexString(value.image().SerializeAsString()).substr(0, 12) == "080410051803");
 }
 
 TEST_CASE("Text is a string tensor of the text plugin") {

@@ -1,0 +1,16 @@
+#include "official/resnet/resnet_export.h"
+
+#include "utils/export/export_model.h"
+
+namespace official::resnet {
+
+absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, DatasetName dataset,
+                                             const std::string& export_dir) {
+  const int64_t size = InfoOf(dataset).image_size;
+  const data::ElementSpec spec{.features = {{"", {compute::DType::kFloat32, {size, size, 3}}}}, .labels = {}};
+  return exporting::ExportModel(
+      estimator, spec, {.key = "predict", .input = "input", .placeholder = "input_tensor", .dims = {size, size, 3}},
+      export_dir);
+}
+
+}  // namespace official::resnet

@@ -1,0 +1,62 @@
+#include "utils/export/export_model.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/export/graph_converter.h"
+#include "utils/export/graph_def_builder.h"
+#include "utils/export/saved_model.h"
+
+namespace official::exporting {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+using compute::Value;
+
+// Dimensions with that of the batch free.
+std::vector<int64_t> Batched(absl::Span<const int64_t> dims) {
+  std::vector<int64_t> batched = {-1};
+  batched.insert(batched.end(), dims.begin(), dims.end());
+  return batched;
+}
+
+// The node that stands for the model's feature: the placeholder, with its values in the feature's shape.
+std::string AddFeature(const std::string& placeholder, const std::vector<int64_t>& dims, const data::Leaf& feature,
+                       GraphDefBuilder& graph) {
+  if (compute::Shape(dims) == feature.type.shape) return placeholder;
+  const std::vector<int64_t> shape = Batched(feature.type.shape.dims());
+  const std::vector<int32_t> narrow(shape.begin(), shape.end());
+  const std::string to = graph.AddConst(absl::StrCat(placeholder, "/Reshape/shape"),
+                                        Tensor::Of<int32_t>({static_cast<int64_t>(narrow.size())}, narrow));
+  return graph.AddNode("Reshape", absl::StrCat(placeholder, "/Reshape"), {placeholder, to},
+                       {{"T", TypeAttr(DType::kFloat32)}, {"Tshape", TypeAttr(DType::kInt32)}});
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
+                                        const ServingSignature& signature, const std::string& export_dir) {
+  ASSIGN_OR_RETURN(const train::BuiltModel model, estimator.BuildForExport(spec));
+  GraphDefBuilder graph;
+  const std::vector<int64_t> dims = Batched(signature.dims);
+  const std::string placeholder = graph.AddPlaceholder(signature.placeholder, DType::kFloat32, dims);
+  const std::string feature = AddFeature(placeholder, signature.dims, spec.features[0], graph);
+  const std::vector<Value>& fetches = model.roots.fetches;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, AddGraph({{model.roots.feeds[0], feature}}, fetches, graph));
+
+  Signature written{signature.key, {{signature.input, {placeholder, DType::kFloat32, dims}}}, {}};
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    written.outputs[model.fetch_names[i]] = {names[i], fetches[i].dtype(),
+                                             Batched(fetches[i].shape().dims().subspan(1))};
+  }
+  std::map<std::string, Tensor> variables;
+  for (const GraphDefBuilder::Variable& variable : graph.variables()) {
+    ASSIGN_OR_RETURN(variables[variable.name], estimator.Variable(variable.name));
+  }
+  return WriteSavedModel(export_dir, std::move(graph), variables, {written});
+}
+
+}  // namespace official::exporting

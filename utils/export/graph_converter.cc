@@ -1,0 +1,246 @@
+#include "utils/export/graph_converter.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+
+namespace official::exporting {
+namespace {
+
+using compute::DType;
+using compute::Node;
+using compute::Tensor;
+using compute::Value;
+
+class Converter {
+ public:
+  Converter(absl::Span<const GraphFeed> feeds, GraphDefBuilder& out) : out_(out) {
+    for (const GraphFeed& feed : feeds) {
+      names_[feed.value] = feed.name;
+      batched_.insert(feed.value.node());
+    }
+  }
+
+  absl::StatusOr<std::vector<std::string>> Convert(absl::Span<const Value> fetches);
+
+ private:
+  using Result = absl::StatusOr<std::string>;
+  using Function = Result (Converter::*)(const Node& node);
+  static Function FunctionFor(const Node& node);
+
+  Result Input(const Node& node) {
+    return absl::InvalidArgumentError(absl::StrCat("the input ", node.name(), " of the graph is not fed"));
+  }
+  Result Variable(const Node& node) { return out_.AddVariable(node.name(), node.output_types()[0]); }
+  Result Constant(const Node& node) { return out_.AddConst(node.name(), node.attrs().Get<Tensor>("value")); }
+  // The same op of the same inputs, without attributes.
+  Result Same(const Node& node) { return Add(node, node.op().name, {}); }
+  Result Conv2D(const Node& node);
+  Result MaxPool(const Node& node);
+  Result FusedBatchNorm(const Node& node);
+  Result Mean(const Node& node);
+  Result MatMul(const Node& node);
+  Result Reshape(const Node& node);
+  Result Transpose(const Node& node);
+  Result Cast(const Node& node);
+  Result ArgMax(const Node& node);
+  Result Softmax(const Node& node);
+
+  std::vector<std::string> InputNames(const Node& node) const {
+    std::vector<std::string> names;
+    for (const Value& input : node.inputs()) names.push_back(names_.at(input));
+    return names;
+  }
+  // A node of the type of input 0.
+  std::string Add(const Node& node, absl::string_view op, GraphDefBuilder::Attrs attrs) {
+    return AddWith(node, op, InputNames(node), std::move(attrs));
+  }
+  std::string AddWith(const Node& node, absl::string_view op, const std::vector<std::string>& inputs,
+                      GraphDefBuilder::Attrs attrs) {
+    attrs.emplace_back("T", TypeAttr(node.input(0).dtype()));
+    return out_.AddNode(op, node.name(), inputs, attrs);
+  }
+  // A constant that is a parameter of the node: int32 of the shape [values], or of `shape`.
+  std::string IntsConst(const Node& node, absl::string_view part, absl::Span<const int64_t> values) {
+    return IntsConst(node, part, {static_cast<int64_t>(values.size())}, values);
+  }
+  std::string IntsConst(const Node& node, absl::string_view part, compute::Shape shape,
+                        absl::Span<const int64_t> values) {
+    const std::vector<int32_t> narrow(values.begin(), values.end());
+    return out_.AddConst(absl::StrCat(node.name(), "/", part), Tensor::Of<int32_t>(std::move(shape), narrow));
+  }
+
+  bool IsBatched(const Value& value) const { return batched_.contains(value.node()); }
+  static absl::Status NotConverted(const Node& node, absl::string_view why) {
+    return absl::UnimplementedError(
+        absl::StrCat("the op ", node.op().name, " (node ", node.name(), ") cannot be exported", why));
+  }
+  static absl::Status MovesBatch(const Node& node) {
+    return NotConverted(node, ": it does not keep the batch in dimension 0");
+  }
+
+  GraphDefBuilder& out_;
+  absl::flat_hash_map<Value, std::string> names_;
+  absl::flat_hash_set<const Node*> batched_;  // depend on a feed
+};
+
+// For windows: TensorFlow's numbers have one for each of N, H, W, C.
+tensorflow::AttrValue PerImageAxis(const std::vector<int64_t>& height_width) {
+  return IntsAttr({1, height_width[0], height_width[1], 1});
+}
+
+Converter::Result Converter::Conv2D(const Node& node) {
+  std::vector<std::string> inputs = InputNames(node);
+  std::string padding = node.attrs().Get<std::string>("padding");
+  if (padding == "EXPLICIT") {
+    // Convolutions with explicit padding are younger than TensorFlow 1.10.
+    const std::vector<int64_t>& border = node.attrs().GetInts("explicit_paddings");
+    const std::string paddings =
+        IntsConst(node, "Pad/paddings", {4, 2}, {0, 0, border[0], border[1], border[2], border[3], 0, 0});
+    inputs[0] = out_.AddNode("Pad", absl::StrCat(node.name(), "/Pad"), {inputs[0], paddings},
+                             {{"T", TypeAttr(node.input(0).dtype())}, {"Tpaddings", TypeAttr(DType::kInt32)}});
+    padding = "VALID";
+  }
+  return AddWith(node, "Conv2D", inputs,
+                 {{"strides", PerImageAxis(node.attrs().GetInts("strides"))},
+                  {"dilations", PerImageAxis(node.attrs().GetInts("dilations"))},
+                  {"padding", StringAttr(padding)}});
+}
+
+Converter::Result Converter::MaxPool(const Node& node) {
+  const std::string& padding = node.attrs().Get<std::string>("padding");
+  if (padding == "EXPLICIT") return NotConverted(node, ": TensorFlow pads pools only as SAME or VALID do");
+  return Add(node, "MaxPool",
+             {{"ksize", PerImageAxis(node.attrs().GetInts("ksize"))},
+              {"strides", PerImageAxis(node.attrs().GetInts("strides"))},
+              {"padding", StringAttr(padding)}});
+}
+
+Converter::Result Converter::FusedBatchNorm(const Node& node) {
+  if (node.input(0).shape().rank() != 4) return NotConverted(node, ": TensorFlow's is for images only");
+  if (node.num_inputs() != 5 || !node.attrs().Get<std::string>("activation").empty()) {
+    return NotConverted(node, " fused with what follows it");
+  }
+  return Add(
+      node, "FusedBatchNorm",
+      {{"epsilon", FloatAttr(static_cast<float>(node.attrs().GetFloat("epsilon")))}, {"is_training", BoolAttr(false)}});
+}
+
+Converter::Result Converter::Mean(const Node& node) {
+  std::vector<int64_t> axes = node.attrs().GetInts("axes");
+  for (int64_t& axis : axes) axis += axis < 0 ? node.input(0).shape().rank() : 0;
+  if (IsBatched(node.input(0)) && std::count(axes.begin(), axes.end(), 0) > 0) return MovesBatch(node);
+  return AddWith(node, "Mean", {names_.at(node.input(0)), IntsConst(node, "reduction_indices", axes)},
+                 {{"keep_dims", BoolAttr(node.attrs().GetBool("keep_dims"))}, {"Tidx", TypeAttr(DType::kInt32)}});
+}
+
+Converter::Result Converter::MatMul(const Node& node) {
+  const bool transpose_a = node.attrs().GetBool("transpose_a");
+  if (node.input(0).shape().rank() != 2) return NotConverted(node, " for products of more than two dimensions");
+  if (IsBatched(node.input(1)) || (IsBatched(node.input(0)) && transpose_a)) return MovesBatch(node);
+  return Add(node, "MatMul",
+             {{"transpose_a", BoolAttr(transpose_a)}, {"transpose_b", BoolAttr(node.attrs().GetBool("transpose_b"))}});
+}
+
+Converter::Result Converter::Reshape(const Node& node) {
+  const compute::Shape& from = node.input(0).shape();
+  const compute::Shape& to = node.output(0).shape();
+  std::vector<int64_t> dims(to.dims().begin(), to.dims().end());
+  if (IsBatched(node.input(0))) {
+    if (to.rank() == 0 || to.dim(0) != from.dim(0)) return MovesBatch(node);
+    dims[0] = -1;
+  }
+  return AddWith(node, "Reshape", {names_.at(node.input(0)), IntsConst(node, "shape", dims)},
+                 {{"Tshape", TypeAttr(DType::kInt32)}});
+}
+
+Converter::Result Converter::Transpose(const Node& node) {
+  const std::vector<int64_t>& perm = node.attrs().GetInts("perm");
+  if (IsBatched(node.input(0)) && perm[0] != 0) return MovesBatch(node);
+  return AddWith(node, "Transpose", {names_.at(node.input(0)), IntsConst(node, "perm", perm)},
+                 {{"Tperm", TypeAttr(DType::kInt32)}});
+}
+
+Converter::Result Converter::Cast(const Node& node) {
+  return out_.AddNode("Cast", node.name(), InputNames(node),
+                      {{"SrcT", TypeAttr(node.input(0).dtype())}, {"DstT", TypeAttr(node.output(0).dtype())}});
+}
+
+Converter::Result Converter::ArgMax(const Node& node) {
+  const int64_t rank = node.input(0).shape().rank();
+  if (IsBatched(node.input(0)) && rank < 2) return MovesBatch(node);
+  return AddWith(node, "ArgMax", {names_.at(node.input(0)), IntsConst(node, "dimension", {}, {rank - 1})},
+                 {{"Tidx", TypeAttr(DType::kInt32)}, {"output_type", TypeAttr(DType::kInt64)}});
+}
+
+Converter::Result Converter::Softmax(const Node& node) {
+  if (IsBatched(node.input(0)) && node.input(0).shape().rank() < 2) return MovesBatch(node);
+  return Same(node);
+}
+
+Converter::Function Converter::FunctionFor(const Node& node) {
+  static const auto* const functions = new absl::flat_hash_map<std::string, Function>{
+      {"Add", &Converter::Same},
+      {"ArgMax", &Converter::ArgMax},
+      {"BiasAdd", &Converter::Same},
+      {"Cast", &Converter::Cast},
+      {"Constant", &Converter::Constant},
+      {"Conv2D", &Converter::Conv2D},
+      {"FusedBatchNormInference", &Converter::FusedBatchNorm},
+      {"Input", &Converter::Input},
+      {"MatMul", &Converter::MatMul},
+      {"MaxPool", &Converter::MaxPool},
+      {"Mean", &Converter::Mean},
+      {"Mul", &Converter::Same},
+      {"Relu", &Converter::Same},
+      {"Reshape", &Converter::Reshape},
+      {"Softmax", &Converter::Softmax},
+      {"Transpose", &Converter::Transpose},
+      {"Variable", &Converter::Variable},
+  };
+  const auto it = functions->find(node.op().name);
+  return it == functions->end() ? nullptr : it->second;
+}
+
+absl::StatusOr<std::vector<std::string>> Converter::Convert(absl::Span<const Value> fetches) {
+  // Nodes are in the order of execution: what is needed is known going back, what it is made of going forth.
+  absl::flat_hash_set<const Node*> needed;
+  for (const Value& fetch : fetches) needed.insert(fetch.node());
+  const auto& nodes = fetches[0].graph()->nodes();
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (!needed.contains(node->get()) || names_.contains((*node)->output(0))) continue;
+    for (const Value& input : (*node)->inputs()) needed.insert(input.node());
+  }
+  for (const auto& node : nodes) {
+    if (!needed.contains(node.get()) || names_.contains(node->output(0))) continue;
+    const Function function = FunctionFor(*node);
+    if (function == nullptr) return NotConverted(*node, "");
+    for (const Value& input : node->inputs()) {
+      if (!names_.contains(input)) return NotConverted(*input.node(), absl::StrCat(" for its output ", input.index()));
+      // A value of fewer dimensions would be broadcast along the batch.
+      if (!IsBatched(input)) continue;
+      batched_.insert(node.get());
+      if (node->num_inputs() > 1 && input.shape().rank() < node->output(0).shape().rank()) return MovesBatch(*node);
+    }
+    ASSIGN_OR_RETURN(names_[node->output(0)], (this->*function)(*node));
+  }
+  std::vector<std::string> names;
+  for (const Value& fetch : fetches) {
+    if (!names_.contains(fetch)) return NotConverted(*fetch.node(), absl::StrCat(" for its output ", fetch.index()));
+    names.push_back(names_.at(fetch));
+  }
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> AddGraph(absl::Span<const GraphFeed> feeds,
+                                                  absl::Span<const compute::Value> fetches, GraphDefBuilder& out) {
+  return Converter(feeds, out).Convert(fetches);
+}
+
+}  // namespace official::exporting
