@@ -1,4 +1,4 @@
-"""Measures a binary of ours and its peers, in turn, several times over, and prints the best of each. See tools/bench.
+"""Measures a binary of ours and its peers, in turn, several times over, and prints the medians. See tools/bench.
 
 Every measurement is a process of its own, so that start-up and peak memory are measured alike for all.
 """
@@ -12,12 +12,45 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 
 TOOLS = Path(__file__).resolve().parent.parent
-DEFAULT_BATCH_SIZE = {"mnist": 100}
+# A peer slower than this share of the best one of its dtype is measured once only.
+FAR_BEHIND = 0.7
+# Steps that our programs leave out of their speed.
+OUR_WARMUP_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training, or the input of one alone."""
+
+    model: str  # official/<model>/<model>_main, and of the peers' scripts
+    batch_size: int
+    flags: tuple[str, ...] = ()  # of both
+    peers: str = ""  # those of interest, by a pattern in their names
+    rounds: int = 3
+    warmup_steps: int = 20  # of the peers
+    steps: int = 100  # timed ones of one measurement
+    input_of: str = ""  # "train" or "validation": no training, but the input of that alone, from --images_dir
+
+
+def resnet(dataset: str, size: int, **fields: object) -> Workload:
+    peers = "^TensorFlow|channels last"  # the layout in which PyTorch's convolutions are faster
+    return Workload("resnet", flags=(f"--dataset_name={dataset}", f"--resnet_size={size}"), peers=peers, **fields)
+
+
+WORKLOADS = {
+    "mnist": Workload("mnist", batch_size=100),
+    "resnet-cifar10-20": resnet("cifar10", 20, batch_size=128, warmup_steps=3, steps=20),
+    "resnet-cifar10-32": resnet("cifar10", 32, batch_size=128, warmup_steps=3, steps=12),
+    "resnet-cifar10-56": resnet("cifar10", 56, batch_size=128, warmup_steps=3, steps=8),
+    "resnet-imagenet-50": resnet("imagenet", 50, batch_size=32, rounds=2, warmup_steps=1, steps=2),
+    "resnet-input-train": Workload("resnet", batch_size=32, input_of="train"),
+    "resnet-input-validation": Workload("resnet", batch_size=32, input_of="validation"),
+}
 
 
 @dataclass
@@ -27,41 +60,52 @@ class Contestant:
     command: list[str]
     ours: bool = False
 
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.dtype})"
+
 
 @dataclass
 class Measurement:
     examples_per_sec: float
-    first_step_ms: float  # from the start of the process until the first step's loss is known
+    first_step_ms: float  # from the start of the process until the first step's loss is known; of input 0
     peak_mb: float
+    other_cores: float  # that other processes were busy on meanwhile
 
 
-def our_command(args: argparse.Namespace) -> list[str]:
-    binary = args.binary
-    if not binary:
-        package = f"official/{args.model}"
-        subprocess.run([TOOLS / "build", f"//{package}:{args.model}_main"], check=True)
-        binary = TOOLS.parent / "bazel-bin" / package / f"{args.model}_main"
-    command = [str(binary), f"--num_gpus={1 if args.device == 'gpu' else 0}"]
-    command += [f"--batch_size={args.batch_size}", f"--dtype={args.dtype}", "--use_synthetic_data", "--log_format=json"]
+def build(package: str, binary: str) -> Path:
+    subprocess.run([TOOLS / "build", f"//{package}:{binary}"], check=True)
+    return TOOLS.parent / "bazel-bin" / package / binary
+
+
+def our_command(args: argparse.Namespace, workload: Workload, dtype: str) -> list[str]:
+    binary = args.binary or build(f"official/{workload.model}", f"{workload.model}_main")
+    command = [str(binary), *workload.flags, f"--num_gpus={1 if args.device == 'gpu' else 0}", "--log_format=json"]
+    command += [f"--batch_size={workload.batch_size}", f"--dtype={dtype}", "--use_synthetic_data"]
     # Steps end the run, not epochs.
-    command += [f"--max_train_steps={args.warmup_steps + args.steps}"]
+    command += [f"--max_train_steps={OUR_WARMUP_STEPS + workload.steps}"]
     return command + ["--train_epochs=1000000", "--epochs_between_evals=1000000"]
 
 
-def peer_command(args: argparse.Namespace, script: str, environment: str) -> list[str]:
+def script_command(args: argparse.Namespace, script: str, environment: str) -> list[str]:
     """Makes the Python environment where it is missing."""
     python = args.python
     if not python:
         made = subprocess.run([TOOLS / "python_env", environment], check=True, stdout=subprocess.PIPE, text=True)
         python = f"{made.stdout.strip()}/bin/python"
-    command = [python, str(TOOLS / "peers" / script), f"--model={args.model}"]
-    command += [f"--batch_size={args.batch_size}", f"--threads={args.threads}"]
-    return command + [f"--warmup_steps={args.warmup_steps}", f"--steps={args.steps}"]
+    return [python, str(TOOLS / "peers" / script)]
 
 
-def contestants(args: argparse.Namespace) -> list[Contestant]:
+def peer_command(args: argparse.Namespace, workload: Workload, script: str, environment: str) -> list[str]:
+    command = script_command(args, script, environment) + [f"--model={workload.model}", *workload.flags]
+    command += [f"--batch_size={workload.batch_size}", f"--threads={args.threads}"]
+    return command + [f"--warmup_steps={workload.warmup_steps}", f"--steps={workload.steps}"]
+
+
+def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
     """Ours, then each peer in each of its modes. With bf16 the peers run in fp32 too: both ratios are of interest."""
-    field = [Contestant(f"official {args.model}_main", args.dtype, our_command(args), ours=True)]
+    name = " ".join([f"{workload.model}_main", *(flag.split("=")[1] for flag in workload.flags)])
+    field = [Contestant(name, dtype, our_command(args, workload, dtype), ours=True) for dtype in args.dtype]
     tensorflow = {
         "TensorFlow graph": [],
         f"TensorFlow graph, {args.threads} inter-op threads": [f"--inter_op_threads={args.threads}"],
@@ -82,60 +126,119 @@ def contestants(args: argparse.Namespace) -> list[Contestant]:
     ]:
         wanted = [
             (name, dtype, flags)
-            for dtype in dict.fromkeys([args.dtype, "fp32"])
+            for dtype in dict.fromkeys([*args.dtype, "fp32"])
             for name, flags in modes.items()
-            if re.search(args.peers, f"{name} ({dtype})", re.IGNORECASE)
+            if re.search(workload.peers, f"{name} ({dtype})", re.IGNORECASE)
         ]
         if wanted:
-            command = peer_command(args, script, environment)
+            command = peer_command(args, workload, script, environment)
             for name, dtype, flags in wanted:
                 field.append(Contestant(name, dtype, [*command, *flags, f"--dtype={dtype}"]))
     return field
 
 
+def input_contestants(args: argparse.Namespace, workload: Workload, folder: Path) -> list[Contestant]:
+    """Ours and TensorFlow read records, PyTorch the same photographs as files. The records are made in `folder`."""
+    split = [f"--split={workload.input_of}", f"--batch_size={workload.batch_size}"]
+    records = [f"--data_dir={folder}"]
+    converter = build("official/resnet/imagenet", "imagenet_to_tfrecords_main")
+    images = f"--images_dir={args.images_dir.absolute()}"
+    subprocess.run([converter, images, f"--output_dir={folder}", split[0], "--num_shards=4"], check=True)
+    ours = [str(build("official/resnet/input_benchmark", "input_benchmark_main")), *records, *split]
+    ours += [f"--num_threads={args.threads}"]
+    tensorflow = script_command(args, "tensorflow_input.py", "tensorflow-bench") + [*records, *split]
+    pytorch = script_command(args, "pytorch_input.py", "pytorch") + [images, *split]
+    return [
+        Contestant("input_benchmark_main", "fp32", ours, ours=True),
+        Contestant("input_benchmark_main, reduced decoding", "fp32", [*ours, "--fast_jpeg"], ours=True),
+        Contestant("TensorFlow tf.data", "fp32", [*tensorflow, f"--threads={args.threads}"]),
+        Contestant("PyTorch DataLoader, Pillow", "fp32", [*pytorch, f"--threads={args.threads}"]),
+    ]
+
+
+def cores_busy() -> float:
+    """Seconds of all cores together since the start of the machine."""
+    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def run(contestant: Contestant, threads: int) -> Measurement:
     """Runs one process. Exits with its output if it fails."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
-        command = contestant.command + ([f"--model_dir={folder}/model"] if contestant.ours else [])
+        trains = "--use_synthetic_data" in contestant.command
+        command = contestant.command + ([f"--model_dir={folder}/model"] if trains else [])
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
-        environment["BENCH_STARTED_NS"] = str(time.monotonic_ns())
+        start, busy = time.monotonic_ns(), cores_busy()
+        environment["BENCH_STARTED_NS"] = str(start)
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
         # wait4 gives the peak memory of this one process.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+        busy = cores_busy() - busy - usage.ru_utime - usage.ru_stime
+        other_cores = max(0, busy * 1e9 / (time.monotonic_ns() - start))
         output.seek(0)
         text = output.read()
     if process.returncode:
         sys.exit(f"{' '.join(command)}\n{text}tools/bench: {contestant.name} failed (exit status {process.returncode})")
-    return parse_output(text, usage.ru_maxrss / 1024)
+    return parse_output(text, usage.ru_maxrss / 1024, other_cores)
 
 
-def parse_output(text: str, peak_mb: float) -> Measurement:
+def parse_output(text: str, peak_mb: float, other_cores: float) -> Measurement:
     """Reads what ours (--log_format=json) and the peers print alike; of several rates the last is over all steps."""
+    if images := re.search(r"([\d.]+) images/s", text):
+        return Measurement(float(images[1]), 0, peak_mb, other_cores)
     first_step_ms = re.search(r"first training step done (\d+) ms after process start", text)
     records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
     if not first_step_ms or not rates:
         sys.exit(f"{text}tools/bench: no speed in this output")
-    return Measurement(rates[-1], float(first_step_ms[1]), peak_mb)
+    return Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores)
 
 
-def best(runs: list[Measurement]) -> Measurement:
-    return Measurement(
-        max(r.examples_per_sec for r in runs), min(r.first_step_ms for r in runs), min(r.peak_mb for r in runs)
-    )
+def speed(runs: list[Measurement]) -> float:
+    return median(r.examples_per_sec for r in runs)
 
 
-def print_table(results: dict[str, list[Measurement]], ours: str) -> None:
-    speed = best(results[ours]).examples_per_sec
-    print(f"{'':<48}{'examples/s':>11}{'median':>9}{'ours is':>9}{'first step':>13}{'peak memory':>13}")
-    for name, runs in results.items():
-        b = best(runs)
-        middle = median(r.examples_per_sec for r in runs)
+def best_peer(results: dict[str, list[Measurement]], field: list[Contestant], dtype: str) -> str | None:
+    rivals = [c.title for c in field if c.dtype == dtype and not c.ours and results[c.title]]
+    return max(rivals, key=lambda title: speed(results[title]), default=None)
+
+
+def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, list[Measurement]]:
+    """Round by round, so that what else the machine does falls on all alike."""
+    results: dict[str, list[Measurement]] = {c.title: [] for c in field}
+    for i in range(rounds):
+        # Of the first round.
+        best = {c.dtype: best_peer(results, field, c.dtype) for c in field} if i > 0 else {}
+        for c in field:
+            if i > 0 and not c.ours and speed(results[c.title][:1]) < FAR_BEHIND * speed(results[best[c.dtype]][:1]):
+                continue
+            print(f"round {i + 1} of {rounds}: {c.title}", file=sys.stderr)
+            results[c.title].append(run(c, threads))
+    return results
+
+
+def print_results(results: dict[str, list[Measurement]], field: list[Contestant]) -> None:
+    # A peer in fp32 is compared with ours in fp32, if that runs too.
+    ours = {c.dtype: c.title for c in reversed(field) if c.ours}
+    first = next(c.title for c in field if c.ours)
+    print(f"{'':<56}{'examples/s':>11}{'of runs':>9}{'best':>9}{'ours is':>9}{'first step':>13}{'peak memory':>13}")
+    for c in field:
+        runs = results[c.title]
+        ratio = speed(results[ours.get(c.dtype, first)]) / speed(runs)
         print(
-            f"{name:<48}{b.examples_per_sec:>11.0f}{middle:>9.0f}{speed / b.examples_per_sec:>8.2f}x"
-            f"{b.first_step_ms / 1000:>11.2f} s{b.peak_mb:>10.0f} MB"
+            f"{c.title:<56}{speed(runs):>11.4g}{len(runs):>9}{max(r.examples_per_sec for r in runs):>9.4g}{ratio:>8.2f}x"
+            f"{min(r.first_step_ms for r in runs) / 1000:>11.2f} s{min(r.peak_mb for r in runs):>10.0f} MB"
         )
+    others = median(r.other_cores for runs in results.values() for r in runs)
+    print(f"meanwhile other processes kept {others:.1f} cores busy")
+    for c in field:
+        if c.ours:
+            for dtype in dict.fromkeys([c.dtype, "fp32"]):
+                rival = best_peer(results, field, dtype)
+                if rival:
+                    ratio = speed(results[c.title]) / speed(results[rival])
+                    print(f"{c.title} against the best {dtype} peer, {rival}: {ratio:.2f}x")
 
 
 def processor(device: str) -> str:
@@ -149,41 +252,56 @@ def processor(device: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="tools/bench", description="Measures our training against its peers'.")
-    parser.add_argument("model", choices=DEFAULT_BATCH_SIZE)
-    parser.add_argument("--batch_size", type=int, help="examples per step; default: the model's")
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of the computation")
+    parser = argparse.ArgumentParser(
+        prog="tools/bench",
+        description="Measures our training against its peers'.",
+        epilog=f"Workloads: {', '.join(WORKLOADS)}; by the beginning of their names several: resnet, resnet-cifar10.",
+    )
+    parser.add_argument("workload", nargs="+", help="what to train; see below")
+    parser.add_argument("--batch_size", type=int, help="examples per step; default: the workload's")
+    parser.add_argument("--dtype", default="fp32", help="of the computation: fp32, bf16 or fp32,bf16")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
-    parser.add_argument("--repetitions", type=int, default=3, help="rounds over all; the best of each counts")
-    parser.add_argument("--warmup_steps", type=int, default=20, help="steps that are not timed")
-    parser.add_argument("--steps", type=int, default=100, help="timed steps of one measurement")
-    parser.add_argument("--peers", default="", help="only peers whose name matches this, as in --peers='eager.*bf16'")
+    parser.add_argument("--rounds", type=int, help="over all; default: the workload's")
+    parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
+    parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
+    parser.add_argument("--peers", help="only peers whose name matches this, as in --peers='eager.*bf16'")
+    parser.add_argument("--images_dir", type=Path, help="photographs in folders by class, for resnet-input")
     parser.add_argument("--binary", type=Path, help="our program; default: built now")
     parser.add_argument("--python", help="runs the peers; default: an environment made for each")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     args = parser.parse_args()
-    args.batch_size = args.batch_size or DEFAULT_BATCH_SIZE[args.model]
+    args.dtype = args.dtype.split(",")
+    if not set(args.dtype) <= {"fp32", "bf16"}:
+        parser.error(f"--dtype={','.join(args.dtype)} is none of fp32, bf16, fp32,bf16")
+    names = [name for prefix in args.workload for name in WORKLOADS if f"{name}-".startswith(f"{prefix}-")]
+    if not names:
+        parser.error(f"there is no workload '{' '.join(args.workload)}'; there are {', '.join(WORKLOADS)}")
+    if not args.images_dir and any(WORKLOADS[name].input_of for name in names):
+        names = [name for name in names if not WORKLOADS[name].input_of]
+        if not names:
+            parser.error(f"{' '.join(args.workload)} needs --images_dir=DIR, photographs in folders by class")
+        print("without --images_dir the input is not measured", file=sys.stderr)
+    given = {key: value for key, value in vars(args).items() if value is not None}
 
-    field = contestants(args)
-    names = [f"{c.name} ({c.dtype})" for c in field]
-    results: dict[str, list[Measurement]] = {name: [] for name in names}
-    for repetition in range(args.repetitions):
-        for name, contestant in zip(names, field):
-            print(f"round {repetition + 1} of {args.repetitions}: {name}", file=sys.stderr)
-            results[name].append(run(contestant, args.threads))
-
-    print(f"{args.model}, batch {args.batch_size}, {args.threads} threads, {processor(args.device)}")
-    print(f"best of {args.repetitions} interleaved runs of {args.steps} steps after {args.warmup_steps}")
-    print_table(results, names[0])
-    for dtype in dict.fromkeys(c.dtype for c in field):
-        rivals = [name for name, c in zip(names, field) if c.dtype == dtype and not c.ours]
-        if rivals:
-            rival = max(rivals, key=lambda name: best(results[name]).examples_per_sec)
-            ratio = best(results[names[0]]).examples_per_sec / best(results[rival]).examples_per_sec
-            print(f"against the best {dtype} peer, {rival}: {ratio:.2f}x")
+    measurements = {}
+    for name in dict.fromkeys(names):
+        workload = WORKLOADS[name]
+        workload = replace(workload, **{f.name: given[f.name] for f in fields(workload) if f.name in given})
+        with tempfile.TemporaryDirectory() as folder:
+            if workload.input_of:
+                field = input_contestants(args, workload, Path(folder))
+            else:
+                field = contestants(args, workload)
+            results = measure(field, workload.rounds, args.threads)
+        print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
+        runs = "runs" if workload.input_of else f"runs of {workload.steps} steps"
+        print(f"medians of interleaved {runs}; a peer far behind is run once")
+        print_results(results, field)
+        print(flush=True)
+        measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}
     if args.json:
-        args.json.write_text(json.dumps({name: [asdict(r) for r in runs] for name, runs in results.items()}, indent=1))
+        args.json.write_text(json.dumps(measurements, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,29 +1,41 @@
 """Trains a model in PyTorch on constant random data and prints its speed."""
 
+import argparse
 import contextlib
 from collections.abc import Callable
 
+import pytorch_resnet
+import resnet_architecture
 import timing
 import torch
 from torch import nn
 
 
-def mnist(batch_size: int) -> tuple[nn.Module, list[torch.Tensor], torch.optim.Optimizer]:
-    """The official CNN: the module, its batch (images NCHW, labels) and Adam."""
+# The module, its batch (images NCHW, labels) and its optimizer.
+Training = tuple[nn.Module, list[torch.Tensor], torch.optim.Optimizer]
+
+
+def mnist(args: argparse.Namespace) -> Training:
+    """The official CNN with Adam."""
     model = nn.Sequential(
         *(nn.Conv2d(1, 32, kernel_size=5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(32, 64, kernel_size=5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(), nn.Dropout(0.4), nn.Linear(1024, 10)),
     )
-    batch = [torch.rand(batch_size, 1, 28, 28), torch.randint(10, (batch_size,))]
+    batch = [torch.rand(args.batch_size, 1, 28, 28), torch.randint(10, (args.batch_size,))]
     return model, batch, torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
 
-MODELS: dict[str, Callable] = {"mnist": mnist}
+def resnet(args: argparse.Namespace) -> Training:
+    return pytorch_resnet.build(resnet_architecture.architecture(args), args.batch_size)
+
+
+MODELS: dict[str, Callable[[argparse.Namespace], Training]] = {"mnist": mnist, "resnet": resnet}
 
 
 def main() -> None:
     p = timing.parser()
+    resnet_architecture.add_flags(p)
     p.add_argument("--compile", action="store_true", help="torch.compile the forward and backward pass")
     p.add_argument("--cuda_graphs", action="store_true", help="with --compile: replay the compiled passes as CUDA graphs")
     p.add_argument("--channels_last", action="store_true")
@@ -38,7 +50,7 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
 
-    model, (inputs, labels), optimizer = MODELS[args.model](args.batch_size)
+    model, (inputs, labels), optimizer = MODELS[args.model](args)
     if args.channels_last:
         model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
     low_precision = torch.autocast(device, torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()

@@ -1,11 +1,21 @@
 """Trains a model in TensorFlow on constant random data and prints its speed: the whole step is one graph."""
 
+import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import resnet_architecture
 import tensorflow as tf
+import tensorflow_resnet
 import timing
 
-Loss = Callable[..., tf.Tensor]
+
+@dataclass
+class Training:
+    loss: Callable[..., tf.Tensor]  # of a batch
+    variables: list[tf.Variable]
+    batch: list[tf.Tensor]
+    apply: Callable[[list[tf.Tensor]], None]  # updates the variables by their gradients
 
 
 def glorot_uniform(*shape: int) -> tf.Variable:
@@ -16,8 +26,8 @@ def glorot_uniform(*shape: int) -> tf.Variable:
     return tf.Variable(tf.random.uniform(shape, -limit, limit))
 
 
-def mnist(batch_size: int, compute: tf.DType) -> tuple[Loss, list[tf.Variable], list[tf.Tensor], float]:
-    """The official CNN: its loss, variables, batch (images NHWC, labels) and learning rate."""
+def mnist(args: argparse.Namespace, compute: tf.DType) -> Training:
+    """The official CNN with Adam; images NHWC."""
     kernels = [glorot_uniform(5, 5, 1, 32), glorot_uniform(5, 5, 32, 64), glorot_uniform(3136, 1024), glorot_uniform(1024, 10)]
     biases = [tf.Variable(tf.zeros(kernel.shape[-1])) for kernel in kernels]
 
@@ -32,15 +42,47 @@ def mnist(batch_size: int, compute: tf.DType) -> tuple[Loss, list[tf.Variable], 
         logits = tf.cast(logits, tf.float32)
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
-    batch = [tf.random.uniform([batch_size, 28, 28, 1]), tf.random.uniform([batch_size], maxval=10, dtype=tf.int32)]
-    return loss, kernels + biases, batch, 1e-4
+    batch = [tf.random.uniform([args.batch_size, 28, 28, 1]), random_labels(args.batch_size, 10)]
+    variables = kernels + biases
+    return Training(loss, variables, batch, Adam(variables, 1e-4).apply)
 
 
-MODELS: dict[str, Callable] = {"mnist": mnist}
+def resnet(args: argparse.Namespace, compute: tf.DType) -> Training:
+    """An official residual network with momentum and weight decay; images NHWC."""
+    a = resnet_architecture.architecture(args)
+    network = tensorflow_resnet.Network(a, compute)
+    images = tf.random.normal([args.batch_size, a.image_size, a.image_size, 3])
+    optimizer = Momentum(network.variables, network.decays, 0.01)
+    return Training(
+        network.loss, network.variables, [images, random_labels(args.batch_size, a.num_classes)], optimizer.apply
+    )
+
+
+def random_labels(batch_size: int, classes: int) -> tf.Tensor:
+    return tf.random.uniform([batch_size], maxval=classes, dtype=tf.int32)
+
+
+MODELS: dict[str, Callable[[argparse.Namespace, tf.DType], Training]] = {"mnist": mnist, "resnet": resnet}
+
+
+# Optimizers are TensorFlow's own fused kernels: its Keras optimizers are slower.
+class Momentum:
+    def __init__(self, variables: list[tf.Variable], decays: list[float], learning_rate: float):
+        self.variables, self.decays, self.learning_rate = variables, decays, learning_rate
+        self.velocities = [tf.Variable(tf.zeros_like(v)) for v in variables]
+
+    def apply(self, gradients: list[tf.Tensor]) -> None:
+        for variable, decay, velocity, gradient in zip(self.variables, self.decays, self.velocities, gradients):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=self.learning_rate,
+                grad=gradient + decay * variable if decay else gradient,
+                momentum=0.9,
+            )
 
 
 class Adam:
-    """TensorFlow's own fused kernel: its Keras optimizers are slower."""
 
     def __init__(self, variables: list[tf.Variable], learning_rate: float):
         self.variables, self.learning_rate = variables, learning_rate
@@ -68,6 +110,7 @@ class Adam:
 
 def main() -> None:
     p = timing.parser()
+    resnet_architecture.add_flags(p)
     p.add_argument("--xla", action="store_true", help="compile the step with XLA")
     p.add_argument("--inter_op_threads", type=int, default=1)
     args = p.parse_args()
@@ -75,19 +118,16 @@ def main() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(args.inter_op_threads)
     tf.random.set_seed(1)
 
-    loss_of, variables, batch, learning_rate = MODELS[args.model](
-        args.batch_size, tf.bfloat16 if args.dtype == "bf16" else tf.float32
-    )
-    optimizer = Adam(variables, learning_rate)
+    training = MODELS[args.model](args, tf.bfloat16 if args.dtype == "bf16" else tf.float32)
 
     @tf.function(jit_compile=args.xla)
     def step(*batch: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = loss_of(*batch)
-        optimizer.apply(tape.gradient(loss, variables))
+            loss = training.loss(*batch)
+        training.apply(tape.gradient(loss, training.variables))
         return loss
 
-    timing.measure(lambda: step(*batch), args)
+    timing.measure(lambda: step(*training.batch), args)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,70 @@
+"""A case of the parity tests: a network, one fixed batch, some steps. Both sides write its outcome to a folder.
+
+  FOLDER/inputs      bundle: images [B, H, W, 3] float32, labels [B] int32, prediction_images [b, h, w, 3] float32
+  FOLDER/initial     checkpoint that both start from
+  FOLDER/SIDE        last checkpoint, and the bundle outputs: losses [steps] before each update, and, with the initial
+                     checkpoint, initial_probabilities [b, classes] of the prediction images. All float32. On our side
+                     final_probabilities, with the last checkpoint, too.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Case:
+    dataset: str  # "cifar10" or "imagenet"
+    size: int
+    version: int
+    batch_size: int
+    image_size: int  # of the batch: height and width
+    prediction_image_size: int
+    steps: int
+    learning_rate: float
+    seed: int = 1  # of weights and images
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}-{self.size}-v{self.version}"
+
+
+def write_cases(folder: Path, cases: list[Case]) -> None:
+    (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
+
+
+def read_cases(folder: Path) -> list[Case]:
+    return [Case(**fields) for fields in json.loads((folder / "cases.json").read_text())]
+
+
+def write_bundle(prefix: Path, tensors: dict[str, np.ndarray]) -> None:
+    names = list(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(tensors.values())
+    )
+
+
+def read_bundle(prefix: Path) -> dict[str, np.ndarray]:
+    """Of a folder its last checkpoint. Without the state of our own programs."""
+    reader = tf.train.load_checkpoint(str(prefix))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if not name.startswith("_run/")}
+
+
+def draw_inputs(case: Case) -> dict[str, np.ndarray]:
+    """Images as blotches of colour on noise and any labels. Images to train on are in the range that the input pipelines
+    give; those to predict have variance 1: the drawn moving averages fit them, and no class has all the probability."""
+    rng = np.random.default_rng(case.seed)
+
+    def images(count: int, size: int) -> np.ndarray:
+        blotches = np.kron(rng.normal(size=(count, 8, 8, 3)), np.ones((1, size // 8, size // 8, 1)))
+        return (0.7 * blotches + 0.7 * rng.normal(size=blotches.shape)).astype(np.float32)
+
+    classes, scale = (10, 1) if case.dataset == "cifar10" else (1001, 60)
+    return {
+        "images": np.float32(scale) * images(case.batch_size, case.image_size),
+        "labels": rng.integers(classes, size=case.batch_size).astype(np.int32),
+        "prediction_images": images(1, case.prediction_image_size),
+    }
