@@ -57,6 +57,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK_FALSE(performance.max_train_steps.has_value());
   CHECK(performance.dtype == compute::DType::kFloat32);
   CHECK(performance.loss_scale == 1);
+  CHECK(performance.winograd);
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK_FALSE(ImageFromFlags().data_format.has_value());
   const BenchmarkConfig benchmark = BenchmarkFromFlags();

@@ -28,6 +28,8 @@ constexpr char kIndex[] = "_run/index";
 constexpr char kDataset[] = "_run/dataset";
 constexpr char kRunPrefix[] = "_run/";
 
+constexpr int64_t kMaxAlgorithmsBytes = 1 << 20;
+
 bool HasPrefix(absl::string_view name, absl::string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
 
 bool IsSaved(absl::string_view name) { return !HasPrefix(name, kLocalPrefix); }
@@ -74,7 +76,7 @@ Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<distri
     : model_(std::move(model)),
       config_(std::move(config)),
       strategy_(std::move(strategy)),
-      replicas_(model_, config_.dtype, *strategy_) {}
+      replicas_(model_, config_.dtype, *strategy_, config_.time_algorithms ? &algorithm_choices_ : nullptr) {}
 
 Estimator::~Estimator() = default;
 
@@ -82,7 +84,19 @@ absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, Estima
                                                              std::unique_ptr<distribute::Strategy> strategy) {
   std::unique_ptr<Estimator> estimator(new Estimator(std::move(model), std::move(config), std::move(strategy)));
   RETURN_IF_ERROR(estimator->OpenModelDir());
+  if (estimator->config_.time_algorithms) estimator->ReadAlgorithms();
   return estimator;
+}
+
+std::string Estimator::AlgorithmsFile() const { return files::JoinPath(config_.model_dir, "algorithms.txt"); }
+
+void Estimator::ReadAlgorithms() {
+  if (!files::Exists(AlgorithmsFile())) return;
+  const absl::StatusOr<std::string> text = files::ReadFile(AlgorithmsFile(), kMaxAlgorithmsBytes);
+  const absl::Status status = text.ok() ? algorithm_choices_.Parse(*text) : text.status();
+  if (status.ok()) return;
+  LOG(WARNING) << AlgorithmsFile() << ": " << status.message() << "; algorithms are timed anew, so this run may differ "
+               << "in the last bits from what an unbroken one would have computed";
 }
 
 absl::Status Estimator::OpenModelDir() {
@@ -177,8 +191,13 @@ absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::
     return absl::NotFoundError(
         absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
   }
-  return replicas_.ProgramFor(mode, spec, batch_size,
-                              [this](const compute::Graph& graph) { return PrepareVariables(graph); });
+  ASSIGN_OR_RETURN(ReplicatedProgram* const program,
+                   replicas_.ProgramFor(mode, spec, batch_size,
+                                        [this](const compute::Graph& graph) { return PrepareVariables(graph); }));
+  if (algorithm_choices_.TakeChanged() && config_.write_model_dir) {
+    RETURN_IF_ERROR(files::WriteFileAtomically(AlgorithmsFile(), algorithm_choices_.ToText()));
+  }
+  return program;
 }
 
 absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size) {

@@ -47,7 +47,9 @@ class Replicas {
   // Called with every new graph before it is compiled, to make its variables.
   using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
 
-  Replicas(const Model& model, compute::DType dtype, distribute::Strategy& strategy);
+  // `choices`: see compute::CompileOptions; must outlive this.
+  Replicas(const Model& model, compute::DType dtype, distribute::Strategy& strategy,
+           compute::AlgorithmChoices* choices);
 
   distribute::Strategy& strategy() const { return strategy_; }
 
@@ -78,6 +80,7 @@ class Replicas {
   const Model& model_;
   const compute::DType dtype_;
   distribute::Strategy& strategy_;
+  compute::AlgorithmChoices* const choices_;
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;     // by replica
   std::map<std::pair<Mode, int64_t>, BuiltModel> models_;           // by the examples of a replica
   std::map<std::pair<Mode, int64_t>, ReplicatedProgram> programs_;  // by the examples of a batch
