@@ -58,6 +58,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK(performance.dtype == compute::DType::kFloat32);
   CHECK(performance.loss_scale.value == 1);
   CHECK_FALSE(performance.loss_scale.dynamic);
+  CHECK(performance.winograd);
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK_FALSE(ImageFromFlags().data_format.has_value());
   const BenchmarkConfig benchmark = BenchmarkFromFlags();

@@ -29,6 +29,10 @@ ABSL_FLAG(
 ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several devices.");
 ABSL_FLAG(int, num_cpu_devices, 1,
           "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
+ABSL_FLAG(
+    std::string, winograd, "auto",
+    "auto: algorithms of convolutions are chosen by timing, Winograd's, which rounds more, among them; the choice is "
+    "kept in --model_dir. off: each convolution is computed directly.");
 ABSL_FLAG(int, check_replicas_steps, 100,
           "With several devices: steps between two checks that all hold the same weights.");
 
@@ -91,6 +95,7 @@ FlagGroup PerformanceFlags() {
                .unset_means = "chosen by the devices"},
               {.name = "num_cpu_devices", .range = {.min = 1, .max = 1024}},
               {.name = "check_replicas_steps", .range = AtLeast(1)},
+              {.name = "winograd", .choices = {"auto", "off"}},
           },
       .validators = {OneKindOfDevice, CheckLossScale},
   };
@@ -109,6 +114,7 @@ PerformanceConfig PerformanceFromFlags() {
       .loss_scale = LossScaleFromFlag(dtype),
       .num_cpu_devices = absl::GetFlag(FLAGS_num_cpu_devices),
       .check_replicas_steps = absl::GetFlag(FLAGS_check_replicas_steps),
+      .winograd = absl::GetFlag(FLAGS_winograd) == "auto",
       .all_reduce_alg = absl::GetFlag(FLAGS_all_reduce_alg),
   };
 }

@@ -21,6 +21,7 @@ struct PerformanceConfig {
   compute::LossScale loss_scale;                    // the flag if set, else 128 for float16 and 1 for the others
   int num_cpu_devices = 1;                          // logical devices that share the cores, if no GPU is used
   int check_replicas_steps = 100;
+  bool winograd = true;                       // false: nothing is timed
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
 };
 

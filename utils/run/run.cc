@@ -111,6 +111,7 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                                    .keep_checkpoint_max = config.base.keep_checkpoint_max,
                                    .save_summary_steps = config.base.log_every_n_steps,
                                    .check_replicas_steps = config.performance.check_replicas_steps,
+                                   .time_algorithms = config.performance.winograd,
                                    .flags_text = config.flags_text,
                                    .write_model_dir = write_model_dir,
                                    .resume = ResumeFromFlag(config.base.resume),

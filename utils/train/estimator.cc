@@ -28,6 +28,8 @@ constexpr char kIndex[] = "_run/index";
 constexpr char kDataset[] = "_run/dataset";
 constexpr char kRunPrefix[] = "_run/";
 
+constexpr int64_t kMaxAlgorithmsBytes = 1 << 20;
+
 bool HasPrefix(absl::string_view name, absl::string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
 
 bool IsSaved(absl::string_view name) { return !HasPrefix(name, kLocalPrefix); }
@@ -74,7 +76,8 @@ Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<distri
     : model_(std::move(model)),
       config_(std::move(config)),
       strategy_(std::move(strategy)),
-      replicas_(model_, config_.dtype, config_.loss_scale, *strategy_) {}
+      replicas_(model_, config_.dtype, config_.loss_scale, *strategy_,
+                config_.time_algorithms ? &algorithm_choices_ : nullptr) {}
 
 Estimator::~Estimator() = default;
 
@@ -82,7 +85,19 @@ absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, Estima
                                                              std::unique_ptr<distribute::Strategy> strategy) {
   std::unique_ptr<Estimator> estimator(new Estimator(std::move(model), std::move(config), std::move(strategy)));
   RETURN_IF_ERROR(estimator->OpenModelDir());
+  if (estimator->config_.time_algorithms) estimator->ReadAlgorithms();
   return estimator;
+}
+
+std::string Estimator::AlgorithmsFile() const { return files::JoinPath(config_.model_dir, "algorithms.txt"); }
+
+void Estimator::ReadAlgorithms() {
+  if (!files::Exists(AlgorithmsFile())) return;
+  const absl::StatusOr<std::string> text = files::ReadFile(AlgorithmsFile(), kMaxAlgorithmsBytes);
+  const absl::Status status = text.ok() ? algorithm_choices_.Parse(*text) : text.status();
+  if (status.ok()) return;
+  LOG(WARNING) << AlgorithmsFile() << ": " << status.message() << "; algorithms are timed anew, so this run may differ "
+               << "in the last bits from what an unbroken one would have computed";
 }
 
 absl::Status Estimator::OpenModelDir() {
@@ -185,7 +200,7 @@ absl::Status Estimator::CheckTrained() const {
 
 absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {
   RETURN_IF_ERROR(CheckTrained());
-  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, spec, /*batch_size=*/1,
+  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, {}, spec, /*batch_size=*/1,
                                                 /*num_replicas=*/1));
   RETURN_IF_ERROR(PrepareVariables(*model.graph));
   return model;
@@ -193,8 +208,13 @@ absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& sp
 
 absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size) {
   if (mode == Mode::kPredict) RETURN_IF_ERROR(CheckTrained());
-  return replicas_.ProgramFor(mode, spec, batch_size,
-                              [this](const compute::Graph& graph) { return PrepareVariables(graph); });
+  ASSIGN_OR_RETURN(ReplicatedProgram* const program,
+                   replicas_.ProgramFor(mode, spec, batch_size,
+                                        [this](const compute::Graph& graph) { return PrepareVariables(graph); }));
+  if (algorithm_choices_.TakeChanged() && config_.write_model_dir) {
+    RETURN_IF_ERROR(files::WriteFileAtomically(AlgorithmsFile(), algorithm_choices_.ToText()));
+  }
+  return program;
 }
 
 absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size) {

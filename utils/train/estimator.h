@@ -39,8 +39,11 @@ struct EstimatorConfig {
   int keep_checkpoint_max = 5;     // 0 keeps all
   int save_summary_steps = 100;    // events and the loss of metric.log
   int check_replicas_steps = 100;  // steps between two comparisons of the replicas' variables
-  std::string flags_text;          // shown by TensorBoard and kept in flags.txt
-  bool write_model_dir = true;     // false: nothing is written (prediction, export)
+  // Where a kernel has several algorithms, times them in the first run in model_dir and keeps the choice in
+  // algorithms.txt there. Off: the choice does not depend on times.
+  bool time_algorithms = false;
+  std::string flags_text;       // shown by TensorBoard and kept in flags.txt
+  bool write_model_dir = true;  // false: nothing is written (prediction, export)
   Resume resume = Resume::kAuto;
   // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).
   std::optional<std::string> warm_start = std::nullopt;
@@ -106,6 +109,8 @@ class Estimator {
   absl::Status OpenModelDir();
   // NotFound if nothing was trained.
   absl::Status CheckTrained() const;
+  std::string AlgorithmsFile() const;
+  void ReadAlgorithms();
   absl::Status KeepFlags() const;
   std::string EvaluatedStepFile() const;
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);
@@ -117,6 +122,7 @@ class Estimator {
   const Model model_;
   EstimatorConfig config_;
   std::unique_ptr<distribute::Strategy> strategy_;
+  compute::AlgorithmChoices algorithm_choices_;
   Replicas replicas_;
   std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
   std::unique_ptr<WarmStart> warm_start_;   // of a new run that was given one

@@ -7,12 +7,17 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/reduction/reduction.h"
+#include "utils/compute/runtime/kernel.h"
 #include "utils/files/files.h"
 
 namespace official::train {
@@ -101,6 +106,70 @@ TEST_CASE("A request to save is met between the regular ones") {
   REQUIRE(MakeEstimator(config)->Train(Input(1), 20, {}).ok());
   CHECK(files::Exists(config.model_dir + "/model.ckpt-5.index"));
   CHECK(files::Exists(config.model_dir + "/model.ckpt-20.index"));
+}
+
+// Its kernel has two algorithms. One is chosen as if by timing, and counted.
+int choices_made = 0;
+const bool registered_choosing =
+    compute::RegisterOp(
+        {.name = "TestChoosing",
+         .infer = compute::SameTypeAsInput,
+         .gradient = [](const compute::Node&, absl::Span<const Value> dy) { return std::vector<Value>{dy[0]}; }}) &&
+    compute::RegisterKernel(
+        {.op = "TestChoosing",
+         .device_kind = "cpu",
+         .dtypes = {DType::kFloat32},
+         .make = [](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
+           std::string algorithm = "default";
+           if (spec.choices != nullptr) {
+             ASSIGN_OR_RETURN(algorithm,
+                              spec.choices->FindOrChoose(absl::StrCat("TestChoosing ", spec.device.Hardware()),
+                                                         []() -> absl::StatusOr<std::string> {
+                                                           ++choices_made;
+                                                           return "chosen";
+                                                         }));
+           }
+           return compute::Kernel{[bytes = spec.input(0).num_bytes(), algorithm](const compute::KernelArgs& args) {
+             std::memcpy(args.outputs[0], args.inputs[0], bytes);
+             return algorithm == "foreign" ? absl::InternalError("foreign algorithm") : absl::OkStatus();
+           }};
+         }});
+
+TEST_CASE("What was chosen by timing is chosen again by the next run") {
+  Model model = Line();
+  model.model_fn = [line = model.model_fn](const ModelInputs& in) {
+    ModelInputs chosen = in;
+    chosen.features[0] = compute::Apply("TestChoosing", {in.features[0]});
+    return line(chosen);
+  };
+  EstimatorConfig config = Config();
+  config.time_algorithms = true;
+  const std::string file = config.model_dir + "/algorithms.txt";
+  const auto train = [&](int64_t steps) {
+    choices_made = 0;
+    auto strategy = distribute::Strategy::Create({.num_replicas = 2, .num_threads = 2}).value();
+    return Estimator::Create(model, config, std::move(strategy)).value()->Train(Input(1), steps, {});
+  };
+  REQUIRE(train(2).ok());
+  CHECK(choices_made == 1);  // the two replicas are alike
+  const std::string text = files::ReadFile(file, 1000).value();
+  CHECK_THAT(text, Contains("TestChoosing ") && Contains("1 thread, ") && Contains("\tchosen\n"));
+  REQUIRE(train(4).ok());
+  CHECK(choices_made == 0);
+
+  // The file decides, not the kernel.
+  REQUIRE(files::WriteFileAtomically(file, absl::StrReplaceAll(text, {{"chosen", "foreign"}})).ok());
+  CHECK_THAT(std::string(train(6).message()), Contains("foreign algorithm"));
+  REQUIRE(files::WriteFileAtomically(file, "not a choice\n").ok());
+  REQUIRE(train(6).ok());
+  CHECK(choices_made == 1);
+  CHECK(files::ReadFile(file, 1000).value() == text);
+
+  REQUIRE(files::RemoveFile(file).ok());
+  config.time_algorithms = false;
+  REQUIRE(train(8).ok());
+  CHECK(choices_made == 0);
+  CHECK_FALSE(files::Exists(file));
 }
 
 TEST_CASE("The last evaluation is remembered") {

@@ -61,8 +61,8 @@ void AppendRows(const data::Batch& batch, const compute::Share& share, std::vect
 }
 
 Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
-                   distribute::Strategy& strategy)
-    : model_(model), dtype_(dtype), loss_scale_(loss_scale), strategy_(strategy) {
+                   distribute::Strategy& strategy, compute::AlgorithmChoices* choices)
+    : model_(model), dtype_(dtype), loss_scale_(loss_scale), strategy_(strategy), choices_(choices) {
   for (int r = 0; r < strategy.num_replicas(); ++r) {
     stores_.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
   }
@@ -95,8 +95,9 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
     if (r >= num_replicas) return absl::OkStatus();
     ReplicatedProgram::Replica& replica = program.replicas[r];
     if (mode == Mode::kEval && !replica.model->has_examples) return absl::OkStatus();
-    ASSIGN_OR_RETURN(replica.program, compute::Program::Compile(*replica.model->graph, replica.model->roots,
-                                                                strategy_.device(r), *stores_[r]));
+    ASSIGN_OR_RETURN(replica.program,
+                     compute::Program::Compile(*replica.model->graph, replica.model->roots, strategy_.device(r),
+                                               *stores_[r], {.choices = choices_}));
     return absl::OkStatus();
   }));
   return &(programs_[{mode, batch_size}] = std::move(program));

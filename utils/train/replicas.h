@@ -47,8 +47,9 @@ class Replicas {
   // Called with every new graph before it is compiled, to make its variables.
   using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
 
+  // `choices`: see compute::CompileOptions; must outlive this.
   Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
-           distribute::Strategy& strategy);
+           distribute::Strategy& strategy, compute::AlgorithmChoices* choices);
 
   distribute::Strategy& strategy() const { return strategy_; }
 
@@ -80,6 +81,7 @@ class Replicas {
   const compute::DType dtype_;
   const compute::LossScale loss_scale_;
   distribute::Strategy& strategy_;
+  compute::AlgorithmChoices* const choices_;
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;     // by replica
   std::map<std::pair<Mode, int64_t>, BuiltModel> models_;           // by the examples of a replica
   std::map<std::pair<Mode, int64_t>, ReplicatedProgram> programs_;  // by the examples of a batch

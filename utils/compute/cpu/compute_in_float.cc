@@ -64,7 +64,8 @@ absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactor
   for (int i = 0; i < spec.node.num_outputs(); ++i) outputs.push_back(place(spec.output(i)));
   const Node* node = graph.AddNode(spec.node.op().name, float_inputs, spec.attrs());
   if (node == nullptr) return graph.status();
-  ASSIGN_OR_RETURN(Kernel kernel, make(KernelSpec{*node, spec.device, spec.input_layouts, spec.output_layouts}));
+  ASSIGN_OR_RETURN(Kernel kernel,
+                   make(KernelSpec{*node, spec.device, spec.input_layouts, spec.output_layouts, spec.choices}));
   const int64_t inner_scratch = scratch.Add(kernel.scratch_bytes);
 
   return Kernel{

@@ -1,11 +1,13 @@
 // The CPU as a device: host memory, a number of threads.
 
+#include <cpuid.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
@@ -13,6 +15,15 @@
 
 namespace official::compute {
 namespace {
+
+std::string ProcessorName() {
+  uint32_t brand[12] = {};
+  for (uint32_t i = 0; i < 3; ++i) {
+    __get_cpuid(0x80000002 + i, &brand[4 * i], &brand[4 * i + 1], &brand[4 * i + 2], &brand[4 * i + 3]);
+  }
+  const auto* const text = reinterpret_cast<const char*>(brand);
+  return std::string(absl::StripAsciiWhitespace({text, strnlen(text, sizeof(brand))}));
+}
 
 class CpuDevice : public Device {
  public:
@@ -22,10 +33,8 @@ class CpuDevice : public Device {
 
   absl::string_view kind() const override { return "cpu"; }
   absl::string_view name() const override { return name_; }
-  std::string Description() const override {
-    return absl::StrCat(name_, " (", num_threads_, num_threads_ == 1 ? " thread, " : " threads, ",
-                        HasAvx512() ? "AVX-512" : "AVX2", ")");
-  }
+  std::string Description() const override { return absl::StrCat(name_, " (", Threads(), ")"); }
+  std::string Hardware() const override { return absl::StrCat(ProcessorName(), " (", Threads(), ")"); }
 
   absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
     // Large blocks on huge pages: a training step touches all of its arena, and page faults and TLB misses cost more
@@ -56,6 +65,10 @@ class CpuDevice : public Device {
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
  private:
+  std::string Threads() const {
+    return absl::StrCat(num_threads_, num_threads_ == 1 ? " thread, " : " threads, ", HasAvx512() ? "AVX-512" : "AVX2");
+  }
+
   std::string name_;
   int num_threads_;
 };

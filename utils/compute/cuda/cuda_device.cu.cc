@@ -74,6 +74,8 @@ std::string CudaDevice::Description() const {
   return absl::StrFormat("%s (%s, %.0f GiB)", name_, properties_.name, properties_.totalGlobalMem / 0x1p30);
 }
 
+std::string CudaDevice::Hardware() const { return properties_.name; }
+
 absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(int64_t bytes) {
   MakeCurrent();
   const size_t size = std::max<int64_t>(bytes, 1);

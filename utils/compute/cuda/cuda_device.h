@@ -27,6 +27,7 @@ class CudaDevice : public Device {
   absl::string_view kind() const override { return "cuda"; }
   absl::string_view name() const override { return name_; }
   std::string Description() const override;
+  std::string Hardware() const override;
   absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override;
   bool uses_host_memory() const override { return false; }
   // Returns when `host` has been read; the copy itself may still be under way.

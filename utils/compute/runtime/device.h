@@ -33,6 +33,9 @@ class Device {
   virtual absl::string_view name() const = 0;
   // What the first log line says: "cpu:0 (2 threads, AVX-512)".
   virtual std::string Description() const = 0;
+  // What the times of kernels depend on, the same for all devices of a kind that are alike: "AMD EPYC (2 threads,
+  // AVX-512)".
+  virtual std::string Hardware() const = 0;
   // Zeroed memory, aligned to at least 64 bytes. ResourceExhausted with the number of bytes if there is not enough.
   virtual absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) = 0;
   // True if the device computes in host memory, so that host tensors can be used as they are.

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/runtime/algorithm_choices.h"
 #include "utils/compute/runtime/device.h"
 
 namespace official::compute {
@@ -57,6 +58,8 @@ struct KernelSpec {
   Device& device;
   absl::Span<const Layout> input_layouts;
   absl::Span<const Layout> output_layouts;
+  // Where a kernel keeps what it chose by timing. nullptr: nothing is timed, the choice depends on the node alone.
+  AlgorithmChoices* choices = nullptr;
 
   const TensorType& input(int i) const { return node.input(i).type(); }
   const TensorType& output(int i) const { return node.output_types()[i]; }

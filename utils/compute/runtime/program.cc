@@ -263,7 +263,8 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     std::vector<Layout> input_layouts, output_layouts;
     for (const Value& v : node->inputs()) input_layouts.push_back(plan->layouts.LayoutOf(v));
     for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->layouts.LayoutOf(node->output(i)));
-    ASSIGN_OR_RETURN(Kernel kernel, def->make(KernelSpec{*node, device, input_layouts, output_layouts}));
+    ASSIGN_OR_RETURN(Kernel kernel,
+                     def->make(KernelSpec{*node, device, input_layouts, output_layouts, options.choices}));
     plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
   }
   MoveEarly(plan->steps);

@@ -19,6 +19,8 @@ namespace official::compute {
 struct CompileOptions {
   // Off: every node runs as it was built (tests compare the two).
   bool fuse = true;
+  // See KernelSpec; only used while compiling.
+  AlgorithmChoices* choices = nullptr;
 };
 
 // When one kernel ran, for a profile.

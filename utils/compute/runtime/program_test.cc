@@ -124,6 +124,7 @@ class Recorder : public Device {
   absl::string_view kind() const override { return "recorder"; }
   absl::string_view name() const override { return "recorder:0"; }
   std::string Description() const override { return "recorder:0"; }
+  std::string Hardware() const override { return "recorder"; }
   absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
     return std::shared_ptr<void>(std::calloc(1, bytes + 1), std::free);
   }
