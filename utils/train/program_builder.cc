@@ -69,8 +69,8 @@ Value LossScaleValue(Graph& graph, const compute::LossScale& scale) {
   return scale.value == 1 ? Value() : graph.Constant(Tensor::Scalar(scale.value));
 }
 
-void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossScale& scale, Value loss,
-                 Value weight, BuiltModel& built, int num_replicas) {
+void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossScale& scale, Value loss, Value weight,
+                 BuiltModel& built, int num_replicas) {
   Graph& graph = *built.graph;
   const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);

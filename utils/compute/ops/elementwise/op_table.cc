@@ -14,6 +14,7 @@ bool IsWholeNumber(DType dtype) { return dtype == kInt32 || dtype == kInt64 || d
 
 const std::vector<ElementwiseOp>& ElementwiseOps() {
   static const auto* const ops = [] {
+    // Whatever floats are stored as, they are computed as float32.
     const std::vector<DType> floating = StorageTypes();
     const std::vector<DType> numeric = StorageTypesAnd({kInt32, kInt64});
     const std::vector<DType> all = StorageTypesAnd({kInt32, kInt64, kUInt8, kBool});
