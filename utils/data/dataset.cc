@@ -1,12 +1,12 @@
 #include "utils/data/dataset.h"
 
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "absl/types/span.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/free_list.h"
 #include "utils/data/permutation.h"
 
 namespace official::data {
@@ -63,45 +63,24 @@ class MapDataset : public Dataset {
   int64_t num_examples() const override { return input_->num_examples(); }
 
   absl::Status Read(int64_t epoch, int64_t index, const Example& out) const override {
-    std::unique_ptr<Example> in = TakeScratch();
+    std::unique_ptr<Example> in = scratch_.Take();
+    if (in == nullptr) in = std::make_unique<Example>(MakeExample(input_->spec()));
     absl::Status status = input_->Read(epoch, index, *in);
     if (status.ok()) {
       Random random(seed_, epoch, index);
       status = fn_(*in, random, out);
     }
-    GiveBack(std::move(in));
+    scratch_.GiveBack(std::move(in));
     return status;
   }
 
  private:
-  std::unique_ptr<Example> TakeScratch() const;
-  void GiveBack(std::unique_ptr<Example> scratch) const;
-
   DatasetPtr input_;
   ElementSpec spec_;
   uint64_t seed_;
   MapFn fn_;
-  // Input examples that no thread uses at the moment: as many as ever ran at once.
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Example>> scratch_;
+  mutable FreeList<Example> scratch_;
 };
-
-std::unique_ptr<Example> MapDataset::TakeScratch() const {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!scratch_.empty()) {
-      std::unique_ptr<Example> scratch = std::move(scratch_.back());
-      scratch_.pop_back();
-      return scratch;
-    }
-  }
-  return std::make_unique<Example>(MakeExample(input_->spec()));
-}
-
-void MapDataset::GiveBack(std::unique_ptr<Example> scratch) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  scratch_.push_back(std::move(scratch));
-}
 
 class ShuffledDataset : public Dataset {
  public:

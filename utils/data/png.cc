@@ -86,20 +86,26 @@ class PngReader {
 
 absl::StatusOr<Tensor> ReadPng(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, files::ReadFile(path, kMaxBytes));
-  if (png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0,
-                  std::min<size_t>(bytes.size(), kSignatureBytes)) != 0) {
-    return absl::DataLossError(absl::StrFormat("%s is not a PNG image", path));
-  }
+  return DecodePng(bytes, path);
+}
+
+bool IsPng(absl::string_view bytes) {
+  return png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0,
+                     std::min<size_t>(bytes.size(), kSignatureBytes)) == 0;
+}
+
+absl::StatusOr<Tensor> DecodePng(absl::string_view bytes, absl::string_view name) {
+  if (!IsPng(bytes)) return absl::DataLossError(absl::StrFormat("%s is not a PNG image", name));
   PngReader reader(bytes);
-  const auto damaged = [&] { return absl::DataLossError(absl::StrFormat("%s: %s", path, reader.error())); };
+  const auto damaged = [&] { return absl::DataLossError(absl::StrFormat("%s: %s", name, reader.error())); };
   Image image;
   if (!reader.ReadHeader(&image)) return damaged();
   if (image.height * image.width > kMaxPixels) {
-    return absl::ResourceExhaustedError(absl::StrFormat("%s: %d x %d pixels are more than the limit of %d", path,
+    return absl::ResourceExhaustedError(absl::StrFormat("%s: %d x %d pixels are more than the limit of %d", name,
                                                         image.width, image.height, kMaxPixels));
   }
   if (image.inflated_bytes / kMaxDeflateRatio > static_cast<int64_t>(bytes.size())) {
-    return absl::DataLossError(absl::StrFormat("%s: %d x %d pixels are more than its %d bytes can hold", path,
+    return absl::DataLossError(absl::StrFormat("%s: %d x %d pixels are more than its %d bytes can hold", name,
                                                image.width, image.height, bytes.size()));
   }
   const Tensor pixels(compute::DType::kUInt8, {image.height, image.width, image.channels});

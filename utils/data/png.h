@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/core/tensor.h"
 
 namespace official::data {
@@ -13,5 +14,11 @@ namespace official::data {
 // becomes alpha. NotFound, PermissionDenied or Aborted if the file cannot be read; DataLoss if it is not PNG or is
 // damaged; ResourceExhausted if it is larger than 64 MiB or has more than 2^26 pixels.
 absl::StatusOr<compute::Tensor> ReadPng(const std::string& path);
+
+// What every PNG file begins with.
+bool IsPng(absl::string_view bytes);
+
+// The same for the bytes of a file, which `name` stands for in messages.
+absl::StatusOr<compute::Tensor> DecodePng(absl::string_view bytes, absl::string_view name);
 
 }  // namespace official::data

@@ -119,9 +119,11 @@ using Defaults = std::vector<std::pair<std::string, std::string>>;
 class CommandLineParser {
  public:
   CommandLineParser(const Program& program, const Defaults& defaults) : program_(program) {
-    for (const FlagGroup& group :
-         {program.flags, BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
-      AddGroup(group);
+    AddGroup(program.flags);
+    if (program.shared_flags) {
+      for (const FlagGroup& group : {BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
+        AddGroup(group);
+      }
     }
     for (const auto& [name, value] : defaults) {
       Flag* flag = Find(name);

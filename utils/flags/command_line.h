@@ -27,7 +27,7 @@ struct Example {
   std::string what;     // what it does, one sentence
 };
 
-// A program as its command line presents it. Every program has the five shared groups, and its own.
+// A program as its command line presents it. One that trains has the five shared groups, and its own.
 struct Program {
   std::string name;
   std::string description;
@@ -36,8 +36,9 @@ struct Program {
   // Further defaults, which follow from the values that the command line gives to other flags: called when those are
   // set. They must not change those others.
   std::function<std::vector<std::pair<std::string, std::string>>()> dependent_defaults = nullptr;
-  FlagGroup flags;         // its own
-  std::string words = "";  // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
+  FlagGroup flags;           // its own
+  std::string words = "";    // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
+  bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
 };
 
 // The result of parsing. The values themselves are in the Abseil flags: read them with absl::GetFlag.

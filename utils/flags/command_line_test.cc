@@ -223,6 +223,18 @@ TEST_CASE("Words that are no flags are refused, or kept for a program that takes
   CHECK(absl::GetFlag(FLAGS_predict) == "a.png");
 }
 
+TEST_CASE("A tool has no flags but its own, which may be shared ones") {
+  Program tool = TestProgram();
+  tool.flags.flags.push_back({.name = "data_dir", .short_name = "dd"});
+  tool.defaults = {{"data_dir", "/tmp/test_data"}};
+  tool.shared_flags = false;
+  CHECK(CommandLine::Parse(tool, {}).value().AllFlagsText().find("model_dir") == std::string::npos);
+  CHECK(absl::GetFlag(FLAGS_data_dir) == "/tmp/test_data");
+  CHECK(CommandLine::Parse(tool, {"-dd", "here"}).ok());
+  CHECK(absl::GetFlag(FLAGS_data_dir) == "here");
+  CHECK(absl::IsInvalidArgument(CommandLine::Parse(tool, {"--model_dir=x"}).status()));
+}
+
 TEST_CASE("Help and version requests") {
   using Request = CommandLine::Request;
   for (const char* word : {"--help", "-help", "-h", "--helpshort", "-?"})

@@ -60,6 +60,89 @@ def tf_records() -> dict[str, bytes]:
     }
 
 
+# ---- tf.Example ----
+
+
+def feature(name: bytes, value: bytes) -> bytes:
+    return field(1, field(1, name) + field(2, value))
+
+
+def examples() -> dict[str, bytes]:
+    image = feature(b"image/encoded", field(1, field(1, b"\xff\xd8\xff pixels")))
+    label = feature(b"image/class/label", field(3, field(1, b"\x80\x07")))
+    boxes = feature(b"image/object/bbox/xmin", field(2, field(1, struct.pack("<2f", 0.25, 1))))
+    unpacked = feature(b"image/object/bbox/xmin", field(2, b"\x0d" + struct.pack("<f", 0.5)))
+    whole = field(1, image + label + boxes)
+    return {
+        "whole": whole,
+        "unpacked": field(1, unpacked + feature(b"image/class/label", field(3, b"\x08\x05"))),
+        "twice": field(1, image + image) + field(1, label + label),
+        "two_values": field(1, feature(b"image/class/label", field(3, field(1, b"\1\2")))),
+        "no_kind": field(1, feature(b"image/encoded", b"") + feature(b"", field(1, b""))),
+        "other_kinds": field(1, feature(b"image/encoded", field(3, b"")) + feature(b"image/class/label", field(2, b""))),
+        "odd_floats": field(1, feature(b"image/object/bbox/xmin", field(2, field(1, b"abc")))),
+        "unknown_fields": b"\x18\x01" + field(9, b"x") + b"\x21" + bytes(8) + b"\x2d" + bytes(4) + whole,
+        "group": b"\x0b\x0c",
+        "field_0": b"\0\0",
+        "long_varint": b"\x08" + b"\x80" * 12,
+        "cut": whole[:-3],
+        "empty": b"",
+        **{f"length_{length:x}": b"\x0a" + varint(length) + b"x" for length in HUGE},
+    }
+
+
+# ---- JPEG ----
+
+
+def segment(marker: int, data: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
+
+
+# Every code is one bit long and means zero, so that an image of zero bits is grey.
+JPEG_TABLES = segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC4, b"\0\1" + bytes(16)) + segment(0xC4, b"\x10\1" + bytes(16))
+
+
+def jpeg(height: int, width: int, sampling: bytes, frame: int = 0xC0, scans: list[bytes] | None = None) -> bytes:
+    """A grey image with one component for each byte of `sampling`; scans: component, first and last coefficient."""
+    components = b"".join(bytes([i + 1, factors, 0]) for i, factors in enumerate(sampling))
+    header = segment(frame, struct.pack(">BHHB", 8, height, width, len(sampling)) + components)
+    everything = bytes(range(1, len(sampling) + 1)) + b"\0\x3f"
+    body = b""
+    for *ids, first, last in scans or [everything]:
+        ids = b"".join(bytes([i, 0]) for i in ids)
+        body += segment(0xDA, bytes([len(ids) // 2]) + ids + bytes([first, last, 0]))
+        body += bytes(height * width * len(sampling) // 256 + 8)
+    return b"\xff\xd8" + JPEG_TABLES + header + body + b"\xff\xd9"
+
+
+def jpeg_files() -> dict[str, bytes]:
+    adobe = segment(0xEE, b"Adobe\0\x64\0\0\0\0\2")
+    colour = jpeg(20, 37, b"\x22\x11\x11")
+    inks = jpeg(9, 20, b"\x11\x11\x11\x11")
+    progressive = [b"\1\2\3\0\0", b"\1\1\5", b"\2\1\x3f", b"\3\1\x3f", b"\1\6\x3f"]
+    return {
+        "grey": jpeg(8, 8, b"\x11"),
+        "colour": colour,
+        "not_subsampled": jpeg(33, 17, b"\x11\x11\x11"),
+        "odd_sampling": jpeg(20, 20, b"\x41\x12\x21"),
+        "inks": inks,
+        "adobe_inks": inks[:2] + adobe + inks[2:],
+        "progressive": jpeg(20, 37, b"\x22\x11\x11", 0xC2, progressive),
+        "many_scans": jpeg(8, 8, b"\x11", 0xC2, [b"\1\0\0"] + [b"\1\1\x3f"] * 200),
+        "arithmetic": jpeg(8, 8, b"\x11", 0xC9),
+        "restarts": colour[:2] + segment(0xDD, b"\0\1") + colour[2:],
+        "cut": colour[:-12],
+        "cut_header": colour[:150],
+        "no_end": colour[:-2],
+        "no_tables": b"\xff\xd8" + colour[2 + len(JPEG_TABLES) :],
+        "no_pixels": jpeg(0, 16, b"\x11"),
+        "claims_65500": jpeg(1, 1, b"\x11\x11\x11").replace(struct.pack(">HH", 1, 1), struct.pack(">HH", 65500, 65500)),
+        "claims_200": jpeg(1, 1, b"\x11\x11\x11").replace(struct.pack(">HH", 1, 1), struct.pack(">HH", 200, 200)),
+        "signature": b"\xff\xd8\xff",
+        "empty": b"",
+    }
+
+
 # ---- IDX and gzip ----
 
 
@@ -325,8 +408,10 @@ def command_lines() -> dict[str, bytes]:
 def main() -> None:
     for target, files in {
         "utils/data/records/corpus/tf_record_fuzz": tf_records(),
+        "utils/data/records/corpus/example_fuzz": examples(),
         "utils/data/corpus/idx_fuzz": idx_files(),
         "utils/data/corpus/gzip_fuzz": gzip_files(),
+        "utils/data/corpus/jpeg_fuzz": jpeg_files(),
         "utils/data/corpus/png_fuzz": png_files(),
         "utils/train/checkpoint/corpus/table_reader_fuzz": tables(),
         "utils/train/checkpoint/corpus/bundle_fuzz": bundles(),

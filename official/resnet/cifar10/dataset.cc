@@ -5,7 +5,6 @@
 #include <cstring>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -99,6 +98,13 @@ void Standardize(float* pixels) {
 }
 
 }  // namespace
+
+std::vector<std::string> Cifar10FileNames() {
+  std::vector<std::string> names = FileNames(Cifar10Part::kTrain);
+  const std::vector<std::string> test = FileNames(Cifar10Part::kTest);
+  names.insert(names.end(), test.begin(), test.end());
+  return names;
+}
 
 absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Part part) {
   ASSIGN_OR_RETURN(const std::vector<OpenFile> opened, OpenFiles(data_dir, part));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "utils/compute/core/tensor.h"
@@ -17,6 +18,7 @@ inline constexpr int64_t kCifar10TrainExamples = 50000, kCifar10TestExamples = 1
 
 // Where the files lie below --data_dir.
 inline constexpr char kCifar10Folder[] = "cifar-10-batches-bin";
+std::vector<std::string> Cifar10FileNames();  // those of training first
 
 struct Cifar10Split {
   compute::Tensor images;  // uint8 [n, 3, 32, 32]: red, green, blue

@@ -2,22 +2,34 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "official/resnet/imagenet/preprocessing.h"
 #include "utils/data/dataset.h"
+
+namespace official::data {
+class TFRecordIndex;
+}
 
 namespace official::resnet {
 
-inline constexpr int64_t kImagenetImageSize = 224;
 inline constexpr int kImagenetClasses = 1001;  // 0 is the background, the classes are 1 to 1000
 // Examples of the published data set; synthetic data has as many.
 inline constexpr int64_t kImagenetTrainExamples = 1281167, kImagenetValidationExamples = 50000;
 
+enum class ImagenetPart { kTrain, kValidation };
+
+// The records of a part, opened and counted.
+using ImagenetRecords = std::shared_ptr<const data::TFRecordIndex>;
+
+// Opens the files train-*-of-* or validation-*-of-* in `data_dir`: reads where each record begins, and no images, with
+// `num_threads` threads. NotFound, with what to do, if no file matches; DataLoss if some of the files are missing, one
+// is damaged, or there are no records.
+absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, ImagenetPart part, int num_threads);
+
 struct ImagenetOptions {
-  std::string data_dir;
-  // The files train-*-of-*, else validation-*-of-*.
-  bool training = false;
   // A random part of the image, mirrored every other time, is scaled to 224 x 224, whatever its proportions. Else the
   // image is scaled to 256 pixels on its short side and its middle taken.
   bool augment = false;
@@ -25,17 +37,14 @@ struct ImagenetOptions {
   // Decodes at half, a quarter or an eighth of the size where that is still at least as large as needed: faster, but
   // the pixels are no longer those that TensorFlow gets.
   bool fast_jpeg = false;
-  // Threads that look for the records in the files.
-  int num_threads = 1;
 };
 
 // One feature, float32 [224, 224, 3]: red, green, blue from 0 to 255 less their means over ImageNet (123.68, 116.78,
 // 103.94); one label, int32.
 data::ElementSpec ImagenetSpec();
 
-// The examples in the order of files and records; data::Shuffle makes another one in every epoch. Opening reads where
-// each record begins, and no images; pixels are made by Read. NotFound, with what to do, if no file matches; DataLoss
-// if files are missing or a file is damaged. Errors of Read name file, record, offset and what is wrong with it.
-absl::StatusOr<data::DatasetPtr> ImagenetDataset(const ImagenetOptions& options);
+// The examples in the order of files and records; data::Shuffle makes another one in every epoch. Images are read and
+// decoded by the threads that call Read; its errors name file, record, offset and what is wrong with it.
+data::DatasetPtr ImagenetDataset(ImagenetRecords records, const ImagenetOptions& options);
 
 }  // namespace official::resnet

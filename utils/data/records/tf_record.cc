@@ -13,12 +13,12 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/records/crc32c.h"
+#include "utils/data/records/tf_record_format.h"
 
 namespace official::data {
 namespace {
 
-constexpr int64_t kHeaderBytes = 12;
-constexpr int64_t kTrailerBytes = 4;
+constexpr int64_t kHeaderBytes = kTFRecordHeaderBytes, kTrailerBytes = kTFRecordTrailerBytes;
 constexpr size_t kBufferBytes = 1 << 18;
 // Expanded records have no file size to be held against: they grow piece by piece, as far as their bytes really come.
 constexpr size_t kGrowthBytes = 1 << 20;
@@ -27,13 +27,6 @@ constexpr uint64_t kMaxExpandedRecordBytes = 1 << 30;
 template <typename T>
 void PutFixed(T value, char* destination) {
   for (size_t i = 0; i < sizeof(T); ++i) destination[i] = static_cast<char>(value >> (8 * i));
-}
-
-template <typename T>
-T GetFixed(absl::string_view bytes) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<uint8_t>(bytes[i])) << (8 * i);
-  return value;
 }
 
 }  // namespace
@@ -237,7 +230,7 @@ TFRecordReader::TFRecordReader(std::string path, std::unique_ptr<ByteStream> str
 TFRecordReader::~TFRecordReader() = default;
 
 absl::Status TFRecordReader::Damaged(absl::string_view what) const {
-  return absl::DataLossError(absl::StrCat(path_, ": record ", record_number_, " at offset ", offset_, ": ", what));
+  return DamagedRecord(path_, record_number_, offset_, what);
 }
 
 absl::StatusOr<bool> TFRecordReader::Next(std::string* record) {
@@ -255,18 +248,11 @@ absl::StatusOr<bool> TFRecordReader::Next(std::string* record) {
 
 absl::Status TFRecordReader::ReadRecord(absl::string_view header, std::string* record) {
   const uint64_t length = GetFixed<uint64_t>(header);
-  const uint32_t stored_length_crc = GetFixed<uint32_t>(header.substr(8));
-  const uint32_t length_crc = MaskCrc(Crc32c(header.substr(0, 8)));
-  if (length_crc != stored_length_crc) {
-    const bool gzip = record_number_ == 0 && header.substr(0, 2) == "\x1f\x8b";
-    return Damaged(absl::StrFormat(
-        "corrupted record: the checksum of its length is %08x, stored is %08x (%s)", length_crc, stored_length_crc,
-        gzip ? "the file is gzip-compressed" : "the file is damaged or not a TFRecord file"));
-  }
+  const std::string bad_header = CheckTFRecordHeader(header, /*first_in_file=*/record_number_ == 0);
+  if (!bad_header.empty()) return Damaged(bad_header);
   const std::optional<uint64_t> left = stream_->BytesLeft();
   if (left.has_value() && (*left < kTrailerBytes || length > *left - kTrailerBytes)) {
-    return Damaged(absl::StrFormat(
-        "truncated record: %d bytes and a checksum of 4 are announced, %d bytes follow in the file", length, *left));
+    return Damaged(LongerThanFile(length, *left));
   }
   if (!left.has_value() && length > kMaxExpandedRecordBytes) {
     return Damaged(absl::StrFormat("a record of %d bytes in a compressed file; at most %d are read", length,
@@ -287,13 +273,8 @@ absl::Status TFRecordReader::ReadRecord(absl::string_view header, std::string* r
   if (got < kTrailerBytes) {
     return Damaged(absl::StrFormat("truncated record: %d of the 4 bytes of its checksum", got));
   }
-  const uint32_t stored_crc = GetFixed<uint32_t>(absl::string_view(trailer, kTrailerBytes));
-  const uint32_t crc = MaskCrc(Crc32c(*record));
-  if (crc != stored_crc) {
-    return Damaged(absl::StrFormat("corrupted record: the checksum of its %d bytes is %08x, stored is %08x", length,
-                                   crc, stored_crc));
-  }
-  return absl::OkStatus();
+  const std::string bad_data = CheckTFRecordData(*record, absl::string_view(trailer, kTrailerBytes));
+  return bad_data.empty() ? absl::OkStatus() : Damaged(bad_data);
 }
 
 }  // namespace official::data

@@ -1,0 +1,31 @@
+// Reads TFRecord files of ImageNet's kind to the last pixel and tells every bad record.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace official::resnet {
+
+struct CheckOptions {
+  std::vector<std::string> paths;  // files, and directories with train-*-of-* or validation-*-of-* in them
+  int64_t num_classes = 0;
+  int num_threads = 1;
+};
+
+struct CheckResult {
+  int64_t num_files = 0;
+  int64_t num_records = 0;
+  int64_t num_bad = 0;
+};
+
+// Calls `report` with "<file>: record <number> at offset <offset>: <what>" for each record whose checksums, features or
+// image are bad. Behind a damaged length nothing can be found: that counts as one bad record, the last of its file.
+// NotFound if a path is missing, or a directory holds no such files; DataLoss if its files are not all there.
+absl::StatusOr<CheckResult> CheckRecords(const CheckOptions& options,
+                                         const std::function<void(const std::string&)>& report);
+
+}  // namespace official::resnet

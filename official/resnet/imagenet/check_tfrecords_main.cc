@@ -1,0 +1,54 @@
+// check_tfrecords_main FILE...: reads TFRecord files of images to the last pixel and names every bad record.
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
+#include "official/resnet/imagenet/check_records.h"
+#include "official/resnet/imagenet/dataset.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/main.h"
+
+ABSL_FLAG(int, num_classes, official::resnet::kImagenetClasses, "Labels are 0 to one less than this.");
+
+namespace official::resnet {
+namespace {
+
+flags::Program CheckerProgram() {
+  return {
+      .name = "check_tfrecords_main",
+      .description =
+          "Reads every record of TFRecord files of images: its checksums, its features, its image. Prints a line for "
+          "each bad one, with file, number, offset and what is wrong; the exit status then is 65.",
+      .examples = {{"check_tfrecords_main records", "check the training and validation files in a directory"},
+                   {"check_tfrecords_main records/train-00007-of-00016", "check one file"}},
+      .flags = {.name = "check_tfrecords", .flags = {{.name = "num_classes", .key = true, .range = flags::AtLeast(1)}}},
+      .words = "FILE_OR_DIRECTORY...",
+      .shared_flags = false,
+  };
+}
+
+absl::Status Main(const flags::CommandLine& command_line) {
+  if (command_line.words().empty()) {
+    return absl::InvalidArgumentError("name the files to check, or the directory that holds them");
+  }
+  const CheckOptions options{.paths = command_line.words(),
+                             .num_classes = absl::GetFlag(FLAGS_num_classes),
+                             .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+  ASSIGN_OR_RETURN(const CheckResult result,
+                   CheckRecords(options, [](const std::string& line) { std::cout << line << std::endl; }));
+  if (result.num_bad > 0) {
+    return absl::DataLossError(
+        absl::StrFormat("%d of %d records in %d files are bad", result.num_bad, result.num_records, result.num_files));
+  }
+  std::cout << result.num_records << " records in " << result.num_files << " files are good" << std::endl;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace official::resnet
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::resnet::CheckerProgram(), official::resnet::Main);
+}

@@ -1,0 +1,32 @@
+// Makes the TFRecord files of an image data set from folders of images.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace official::resnet {
+
+struct ConvertOptions {
+  std::string images_dir;  // with a folder for each class, and in it the class's images
+  std::string output_dir;  // made if it is missing
+  std::string split = "train";
+  int num_shards = 1;
+  int num_threads = 1;
+};
+
+struct ConvertResult {
+  int64_t num_images = 0;
+  int64_t num_classes = 0;
+};
+
+// Writes <split>-00000-of-..., each under its name only when it is complete, with the features of ImageNet's files. The
+// folders, in the order of their names, are classes 1, 2, ...; 0 is the background. The order of the images is random
+// but always the same, so that readers with a small shuffle buffer see all classes. Images are JPEG (.jpg, .jpeg, in
+// any case) or PNG, and are written as they are, but only after they have been decoded. Errors name the file: DataLoss
+// if one cannot be decoded; NotFound if there are no folders or no images; FailedPrecondition if output_dir holds files
+// of the split; those of the file system as in utils/files.
+absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options);
+
+}  // namespace official::resnet

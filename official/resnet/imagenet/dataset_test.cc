@@ -1,0 +1,153 @@
+#include "official/resnet/imagenet/dataset.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "utils/data/batch.h"
+#include "utils/data/jpeg_encoder.h"
+#include "utils/data/records/tf_record.h"
+#include "utils/protos/example.pb.h"
+
+namespace official::resnet {
+namespace {
+
+using Catch::Contains;
+using Features = google::protobuf::Map<std::string, tensorflow::Feature>;
+
+// A record with the features that ImageNet's have, changed by `spoil`.
+std::string Record(
+    int label, const std::function<void(Features&)>& spoil = [](Features&) {}) {
+  tensorflow::Example example;
+  Features& features = *example.mutable_features()->mutable_feature();
+  features["image/encoded"].mutable_bytes_list()->add_value(data::SmoothJpeg({.height = 60 + label % 40, .width = 80}));
+  features["image/class/label"].mutable_int64_list()->add_value(label);
+  features["image/class/text"].mutable_bytes_list()->add_value("a picture");
+  features["image/height"].mutable_int64_list()->add_value(60 + label);
+  for (const char* edge : {"ymin", "xmin", "ymax", "xmax"}) {
+    features[absl::StrCat("image/object/bbox/", edge)].mutable_float_list()->add_value(edge[2] == 'i' ? 0.25f : 0.5f);
+  }
+  spoil(features);
+  return example.SerializeAsString();
+}
+
+class Fixture {
+ public:
+  Fixture() {
+    static int number = 0;
+    directory_ = absl::StrCat(std::getenv("TEST_TMPDIR"), "/imagenet", ++number);
+    std::filesystem::create_directories(directory_);
+  }
+
+ protected:
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+  void Write(const std::string& name, const std::vector<std::string>& records) const {
+    auto writer = data::TFRecordWriter::Open(Path(name)).value();
+    for (const std::string& record : records) REQUIRE(writer->Write(record).ok());
+    REQUIRE(writer->Close().ok());
+  }
+  data::DatasetPtr Open(bool training) const {
+    const ImagenetPart part = training ? ImagenetPart::kTrain : ImagenetPart::kValidation;
+    return ImagenetDataset(OpenImagenet(directory_, part, /*num_threads=*/2).value(), {.augment = training, .seed = 1});
+  }
+  // Of reading a validation set with this one record.
+  std::string ErrorOf(const std::string& record) const {
+    Write("validation-00000-of-00001", {record});
+    const data::DatasetPtr dataset = Open(false);
+    const absl::Status status = dataset->Read(0, 0, data::MakeExample(dataset->spec()));
+    CHECK(absl::IsDataLoss(status));
+    const std::string place = Path("validation-00000-of-00001") + ": record 0 at offset 0: ";
+    CHECK_THAT(std::string(status.message()), Catch::StartsWith(place));
+    return std::string(status.message()).substr(place.size());
+  }
+
+  std::string directory_;
+};
+
+TEST_CASE_METHOD(Fixture, "Examples come in the order of files and records, with pixels and label") {
+  Write("train-00000-of-00002", {Record(1), Record(2)});
+  Write("train-00001-of-00002", {Record(1000)});
+  const data::DatasetPtr dataset = Open(/*training=*/true);
+  CHECK(dataset->spec() == ImagenetSpec());
+  CHECK(dataset->num_examples() == 3);
+  const data::Example example = data::MakeExample(dataset->spec());
+  for (const auto& [index, label] : {std::pair{0, 1}, std::pair{2, 1000}, std::pair{1, 2}}) {
+    REQUIRE(dataset->Read(0, index, example).ok());
+    CHECK(example.labels[0].scalar<int32_t>() == label);
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "Batches are the same for any number of threads and any place to begin") {
+  std::vector<std::string> records;
+  for (int label = 0; label < 30; ++label) records.push_back(Record(label));
+  Write("train-00000-of-00002", {records.begin(), records.begin() + 11});
+  Write("train-00001-of-00002", {records.begin() + 11, records.end()});
+  using Bytes = std::vector<float>;
+  const auto read = [&](int num_threads, data::Position start) {
+    auto batches = data::Batches(data::Shuffle(Open(true), /*seed=*/5),
+                                 {.batch_size = 7, .start = start, .end_epoch = 2, .num_threads = num_threads})
+                       .value();
+    Bytes all;
+    for (auto batch = batches->Next().value(); batch.has_value(); batch = batches->Next().value()) {
+      for (const int32_t label : batch->labels[0].flat<int32_t>()) all.push_back(label);
+      const auto pixels = batch->features[0].flat<float>();
+      all.insert(all.end(), pixels.begin(), pixels.end());
+    }
+    return all;
+  };
+  const Bytes whole = read(1, {});
+  CHECK(whole.size() == 2 * 30 * (1 + 224 * 224 * 3));
+  CHECK(read(4, {}) == whole);
+  const Bytes rest = read(2, {.epoch = 1, .index = 14});
+  CHECK(rest == Bytes(whole.end() - rest.size(), whole.end()));
+}
+
+TEST_CASE_METHOD(Fixture, "Where training is not to augment, its images are preprocessed as in evaluation") {
+  Write("train-00000-of-00001", {Record(3)});
+  Write("validation-00000-of-00001", {Record(3)});
+  const data::DatasetPtr train = ImagenetDataset(OpenImagenet(directory_, ImagenetPart::kTrain, 1).value(), {});
+  const data::DatasetPtr validation = Open(false);
+  const data::Example a = data::MakeExample(ImagenetSpec()), b = data::MakeExample(ImagenetSpec());
+  REQUIRE(train->Read(1, 0, a).ok());
+  REQUIRE(validation->Read(0, 0, b).ok());
+  CHECK(
+      std::equal(a.features[0].flat<float>().begin(), a.features[0].flat<float>().end(), b.features[0].data<float>()));
+}
+
+TEST_CASE_METHOD(Fixture, "A bad record is named with its file, number, offset and what is wrong") {
+  CHECK(ErrorOf(Record(1, [](Features& f) { f.erase("image/encoded"); })) == "feature image/encoded is missing");
+  CHECK(ErrorOf(Record(1, [](Features& f) { f.erase("image/class/label"); })) ==
+        "feature image/class/label is missing");
+  CHECK(ErrorOf(Record(1001)) == "feature image/class/label: expected a label from 0 to 1000, found 1001");
+  CHECK(ErrorOf(Record(-1)) == "feature image/class/label: expected a label from 0 to 1000, found -1");
+  CHECK(ErrorOf(Record(1, [](Features& f) { f["image/class/label"].mutable_bytes_list(); })) ==
+        "feature image/class/label is a list of bytes, expected int64");
+  CHECK(ErrorOf(Record(1, [](Features& f) { f["image/object/bbox/xmax"].mutable_float_list()->set_value(0, 1.5f); })) ==
+        "feature image/object/bbox/xmax: expected values from 0 to 1, found 1.5");
+  CHECK(ErrorOf(Record(1, [](Features& f) { f.erase("image/object/bbox/xmax"); })) ==
+        "feature image/object/bbox/xmax has 0 values, but image/object/bbox/ymin has 1");
+  const auto cut = [](Features& features) {
+    std::string& image = *features["image/encoded"].mutable_bytes_list()->mutable_value(0);
+    image.resize(image.size() - 50);
+  };
+  CHECK_THAT(ErrorOf(Record(1, cut)), Contains("the JPEG image cannot be decoded"));
+  CHECK(ErrorOf(Record(1, [](Features& f) { f["image/encoded"].mutable_bytes_list()->set_value(0, ""); })) ==
+        "the image is empty");
+  CHECK_THAT(ErrorOf("no protocol buffer"), Contains("the record is no tf.Example"));
+}
+
+TEST_CASE_METHOD(Fixture, "Data sets that are not there, damaged or empty are refused when they are opened") {
+  const auto error = [&] { return OpenImagenet(directory_, ImagenetPart::kValidation, 1).status(); };
+  CHECK(absl::IsNotFound(error()));
+  Write("validation-00000-of-00001", {});
+  CHECK_THAT(std::string(error().message()), Contains("no records"));
+  Write("validation-00000-of-00001", {Record(1)});
+  std::filesystem::resize_file(Path("validation-00000-of-00001"), 500);
+  CHECK(absl::IsDataLoss(error()));
+  CHECK_THAT(std::string(error().message()), Contains("record 0 at offset 0: truncated record"));
+}
+
+}  // namespace
+}  // namespace official::resnet

@@ -1,0 +1,24 @@
+// The random part of an image that training looks at: TensorFlow's sample_distorted_bounding_box.
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "utils/data/image.h"
+#include "utils/data/random.h"
+
+namespace official::resnet {
+
+// An object in an image; 0 is its top or left edge, 1 the bottom or right one.
+struct BoundingBox {
+  float ymin, xmin, ymax, xmax;
+};
+
+// A window of 5 % to 100 % of the image's area and with 0.75 to 1.33 times the width of its height. It covers at least
+// a tenth of some box; without boxes the image itself is one. The whole image if 100 attempts find no such window.
+// The algorithm and its float arithmetic are those of TensorFlow 2.15 (sample_distorted_bounding_box_op.cc), the random
+// numbers our own. As there, a window smaller than the image never touches its far edges.
+data::ImageWindow SampleDistortedBox(const data::ImageSize& image, absl::Span<const BoundingBox> boxes,
+                                     data::Random& random);
+
+}  // namespace official::resnet

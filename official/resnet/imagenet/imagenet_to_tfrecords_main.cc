@@ -1,0 +1,55 @@
+// imagenet_to_tfrecords_main: makes the TFRecord files that resnet_main trains on from folders of images.
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "absl/flags/flag.h"
+#include "official/resnet/imagenet/convert.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/main.h"
+
+ABSL_FLAG(std::string, images_dir, "", "Directory with a folder of images for each class.");
+ABSL_FLAG(std::string, output_dir, "", "Directory for the files, to be named by --data_dir of resnet_main.");
+ABSL_FLAG(std::string, split, "train", "What the files are for, and how their names begin.");
+ABSL_FLAG(int, num_shards, 1, "Number of files; ImageNet has 1024 for training and 128 for validation.");
+
+namespace official::resnet {
+namespace {
+
+flags::Program ConverterProgram() {
+  return {
+      .name = "imagenet_to_tfrecords_main",
+      .description =
+          "Makes TFRecord files from folders of JPEG or PNG images. The folders in the order of their names are the "
+          "classes 1, 2, and so on.",
+      .examples = {{"imagenet_to_tfrecords_main --images_dir=photos/train --output_dir=records --num_shards=16",
+                    "make the files for training"},
+                   {"imagenet_to_tfrecords_main --images_dir=photos/val --output_dir=records --split=validation",
+                    "make the one for evaluation"}},
+      .flags = {.name = "imagenet_to_tfrecords",
+                .flags = {{.name = "images_dir", .key = true, .required = true},
+                          {.name = "output_dir", .key = true, .required = true},
+                          {.name = "split", .key = true, .choices = {"train", "validation"}},
+                          {.name = "num_shards", .key = true, .range = {.min = 1, .max = 99999}}}},
+      .shared_flags = false,
+  };
+}
+
+absl::Status Main(const flags::CommandLine&) {
+  const ConvertOptions options{.images_dir = absl::GetFlag(FLAGS_images_dir),
+                               .output_dir = absl::GetFlag(FLAGS_output_dir),
+                               .split = absl::GetFlag(FLAGS_split),
+                               .num_shards = absl::GetFlag(FLAGS_num_shards),
+                               .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+  ASSIGN_OR_RETURN(const ConvertResult result, ConvertToTFRecords(options));
+  std::cout << result.num_images << " images of " << result.num_classes << " classes in " << options.num_shards
+            << " files in " << options.output_dir << std::endl;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace official::resnet
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::resnet::ConverterProgram(), official::resnet::Main);
+}

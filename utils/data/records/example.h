@@ -1,0 +1,45 @@
+// tf.Example (utils/protos/example.proto), read where it lies: nothing of a record is copied, so that a megabyte of
+// image costs no more than its name.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace official::data {
+
+class ExampleView {
+ public:
+  // Finds the features of a serialized tf.Example; `record` must outlive the view. Of a name that occurs twice the last
+  // one counts. DataLoss if the bytes are no such message.
+  static absl::StatusOr<ExampleView> Parse(absl::string_view record);
+
+  // A feature's only value. DataLoss, naming the feature, if there is none, it is of another kind, or has another
+  // number of values than one.
+  absl::StatusOr<absl::string_view> Bytes(absl::string_view name) const;
+  absl::StatusOr<int64_t> Int64(absl::string_view name) const;
+  // All values of a feature; none if it is missing.
+  absl::Status Floats(absl::string_view name, std::vector<float>* values) const;
+
+ private:
+  // The field numbers of Feature's lists.
+  enum class Kind { kNone = 0, kBytes = 1, kFloat = 2, kInt64 = 3 };
+  struct Feature {
+    absl::string_view name;
+    Kind kind;
+    absl::string_view list;  // the serialized BytesList, FloatList or Int64List
+  };
+  static absl::StatusOr<Feature> ParseFeature(absl::string_view entry);
+  absl::Status ParseFeatures(absl::string_view features);
+  // Null if there is no such feature, or it has no value of any kind.
+  absl::StatusOr<const Feature*> Find(absl::string_view name, Kind kind) const;
+  absl::StatusOr<const Feature*> FindRequired(absl::string_view name, Kind kind) const;
+
+  absl::InlinedVector<Feature, 20> features_;  // ImageNet has 16
+};
+
+}  // namespace official::data

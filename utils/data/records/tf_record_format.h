@@ -1,0 +1,32 @@
+// What the readers of TFRecord files share: the layout of a record and the texts about a damaged one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace official::data {
+
+inline constexpr int64_t kTFRecordHeaderBytes = 12;  // length, checksum
+inline constexpr int64_t kTFRecordTrailerBytes = 4;  // checksum of the data
+
+// A little-endian number at the beginning of `bytes`.
+template <typename T>
+T GetFixed(absl::string_view bytes) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<uint8_t>(bytes[i])) << (8 * i);
+  return value;
+}
+
+// DataLoss "<path>: record <number> at offset <offset>: <what>".
+absl::Status DamagedRecord(absl::string_view path, int64_t number, int64_t offset, absl::string_view what);
+
+// What is wrong with a header or with the data; empty if the checksum holds.
+std::string CheckTFRecordHeader(absl::string_view header, bool first_in_file);
+std::string CheckTFRecordData(absl::string_view data, absl::string_view trailer);
+// Of a record that is longer than the rest of its file.
+std::string LongerThanFile(uint64_t length, uint64_t bytes_left);
+
+}  // namespace official::data
