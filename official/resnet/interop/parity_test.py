@@ -48,7 +48,9 @@ class Comparison:
         self.name, self.failures = name, []
         self.error = self.own = 0.0  # the largest
 
-    def add(self, what: str, actual: np.ndarray, references: list[np.ndarray], at_least: float, own: float = 0) -> float:
+    def add(
+        self, what: str, actual: np.ndarray, references: list[np.ndarray], at_least: float, own: float = 0
+    ) -> float:
         """Returns TensorFlow's own variation, not less than `own`."""
         own = max(own, *(distance(a, b) for a in references for b in references))
         error = distance(actual, references[0])
