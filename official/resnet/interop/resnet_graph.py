@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-# tf.layers is deprecated.
-warnings.filterwarnings("ignore", "`tf.layers")
 tf.get_logger().setLevel("ERROR")
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}  # ImageNet's, of the sizes that are compared
@@ -133,7 +131,9 @@ def build(network: Network) -> ResnetGraph:
         labels = tf.placeholder(tf.int32, [None], "labels")
         training = tf.placeholder_with_default(False, [], "training")
         learning_rate = tf.placeholder_with_default(0.1, [], "learning_rate")
-        logits = network.logits(images, training)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # tf.layers is deprecated
+            logits = network.logits(images, training)
         cross_entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
         decayed = [tf.nn.l2_loss(v) for v in tf.trainable_variables() if network.is_decayed(v)]
         l2_loss = network.weight_decay * tf.add_n(decayed)
