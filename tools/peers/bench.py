@@ -213,8 +213,9 @@ def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, lis
         for c in field:
             if i > 0 and not c.ours and speed(results[c.title][:1]) < FAR_BEHIND * speed(results[best[c.dtype]][:1]):
                 continue
-            print(f"round {i + 1} of {rounds}: {c.title}", file=sys.stderr)
+            print(f"round {i + 1} of {rounds}: {c.title}", end="", file=sys.stderr, flush=True)
             results[c.title].append(run(c, threads))
+            print(f", {results[c.title][-1].examples_per_sec:.4g} examples/s", file=sys.stderr)
     return results
 
 
