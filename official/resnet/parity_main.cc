@@ -1,5 +1,5 @@
-// For tests: trains a ResNet on one fixed batch, from the checkpoint in --model_dir, and writes what TensorFlow's outcome
-// is compared with. official/resnet/interop/parity_case.py describes the files.
+// For tests: trains a ResNet on one fixed batch, from the checkpoint in --model_dir, and writes what TensorFlow's
+// outcome is compared with. official/resnet/interop/parity_case.py describes the files.
 
 #include <algorithm>
 #include <iostream>

@@ -213,8 +213,9 @@ def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, lis
         for c in field:
             if i > 0 and not c.ours and speed(results[c.title][:1]) < FAR_BEHIND * speed(results[best[c.dtype]][:1]):
                 continue
-            print(f"round {i + 1} of {rounds}: {c.title}", file=sys.stderr)
+            print(f"round {i + 1} of {rounds}: {c.title}", end="", file=sys.stderr, flush=True)
             results[c.title].append(run(c, threads))
+            print(f", {results[c.title][-1].examples_per_sec:.4g} examples/s", file=sys.stderr)
     return results
 
 
@@ -227,7 +228,8 @@ def print_results(results: dict[str, list[Measurement]], field: list[Contestant]
         runs = results[c.title]
         ratio = speed(results[ours.get(c.dtype, first)]) / speed(runs)
         print(
-            f"{c.title:<56}{speed(runs):>11.4g}{len(runs):>9}{max(r.examples_per_sec for r in runs):>9.4g}{ratio:>8.2f}x"
+            f"{c.title:<56}{speed(runs):>11.4g}{len(runs):>9}{max(r.examples_per_sec for r in runs):>9.4g}"
+            f"{ratio:>8.2f}x"
             f"{min(r.first_step_ms for r in runs) / 1000:>11.2f} s{min(r.peak_mb for r in runs):>10.0f} MB"
         )
     others = median(r.other_cores for runs in results.values() for r in runs)

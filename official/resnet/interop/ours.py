@@ -14,8 +14,8 @@ SIDE = "ours"
 
 
 def run(test: harness.InteropTest, folder: Path, case: Case, steps: int | None = None) -> dict[str, np.ndarray]:
-    """Trains to `steps`, those of the case if not given: from where an earlier call ended, or from the initial checkpoint.
-    Returns the outputs; losses are of this call's steps."""
+    """Trains to `steps`, those of the case if not given: from where an earlier call ended, or from the initial
+    checkpoint. Returns the outputs; losses are of this call's steps."""
     model_dir = folder / SIDE
     if not model_dir.exists():
         shutil.copytree(folder / "initial", model_dir, copy_function=os.link)  # files are replaced, not changed

@@ -50,12 +50,14 @@ def write_bundle(prefix: Path, tensors: dict[str, np.ndarray]) -> None:
 def read_bundle(prefix: Path) -> dict[str, np.ndarray]:
     """Of a folder its last checkpoint. Without the state of our own programs."""
     reader = tf.train.load_checkpoint(str(prefix))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if not name.startswith("_run/")}
+    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_run/")]
+    return {name: reader.get_tensor(name) for name in names}
 
 
 def draw_inputs(case: Case) -> dict[str, np.ndarray]:
-    """Images as blotches of colour on noise and any labels. Images to train on are in the range that the input pipelines
-    give; those to predict have variance 1: the drawn moving averages fit them, and no class has all the probability."""
+    """Images as blotches of colour on noise and any labels. Images to train on are in the range that the input
+    pipelines give; those to predict have variance 1: the drawn moving averages fit them, and no class has all the
+    probability."""
     rng = np.random.default_rng(case.seed)
 
     def images(count: int, size: int) -> np.ndarray:

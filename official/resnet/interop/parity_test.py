@@ -42,16 +42,19 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
 
 
 class Comparison:
-    """Holds our distance to TensorFlow's first configuration against four times the largest between any two of them."""
+    """Holds our distance to the nearest of TensorFlow's configurations against four times the largest between two of
+    them."""
 
     def __init__(self, name: str):
         self.name, self.failures = name, []
         self.error = self.own = 0.0  # the largest
 
-    def add(self, what: str, actual: np.ndarray, references: list[np.ndarray], at_least: float, own: float = 0) -> float:
+    def add(
+        self, what: str, actual: np.ndarray, references: list[np.ndarray], at_least: float, own: float = 0
+    ) -> float:
         """Returns TensorFlow's own variation, not less than `own`."""
         own = max(own, *(distance(a, b) for a in references for b in references))
-        error = distance(actual, references[0])
+        error = min(distance(actual, reference) for reference in references)
         if not error <= max(at_least, 4 * own):
             self.failures.append(f"{what}: relative difference {error:.1e}, TensorFlow's own {own:.1e}")
         self.error, self.own = max(self.error, error), max(self.own, own)

@@ -1,7 +1,7 @@
 """The official ResNet as a TensorFlow 1.x graph: what our own is compared with.
 
-Built of tf.layers, so that TensorFlow itself names the variables (resnet_model/conv2d/kernel, ...) and updates the moving
-averages.
+Built of tf.layers, so that TensorFlow itself names the variables (resnet_model/conv2d/kernel, ...) and updates the
+moving averages.
 """
 
 import warnings
@@ -10,16 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-# tf.layers is deprecated.
-warnings.filterwarnings("ignore", "`tf.layers")
 tf.get_logger().setLevel("ERROR")
 
-BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}  # ImageNet's, of the sizes that are compared
 
 
 @dataclass(frozen=True)
 class Network:
-    """A member of the family; `training` as in batch_normalization: batch statistics, and moving averages are updated."""
+    """A member of the family. `training`, a bool scalar: with the batch's statistics, and moving averages updated."""
 
     dataset: str  # "cifar10" or "imagenet"
     size: int
@@ -133,7 +131,9 @@ def build(network: Network) -> ResnetGraph:
         labels = tf.placeholder(tf.int32, [None], "labels")
         training = tf.placeholder_with_default(False, [], "training")
         learning_rate = tf.placeholder_with_default(0.1, [], "learning_rate")
-        logits = network.logits(images, training)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # tf.layers is deprecated
+            logits = network.logits(images, training)
         cross_entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
         decayed = [tf.nn.l2_loss(v) for v in tf.trainable_variables() if network.is_decayed(v)]
         l2_loss = network.weight_decay * tf.add_n(decayed)
