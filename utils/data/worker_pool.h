@@ -22,8 +22,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Calls fn(i) once for every 0 <= i < n, each thread taking the next i that is left, and returns when all are done.
-  // Allocates nothing. An exception of fn ends its thread's share of the loop and comes out at the end. For one caller at
-  // a time.
+  // Allocates nothing. An exception of fn ends its thread's share of the loop and comes out at the end. For one caller
+  // at a time.
   void ForEach(int64_t n, absl::FunctionRef<void(int64_t)> fn);
 
  private:

@@ -36,7 +36,7 @@ class BackgroundSaver {
   const std::unique_ptr<CheckpointSaver> saver_;
   absl::Status status_;
   std::optional<int64_t> finished_step_;
-  int64_t writing_step_ = 0;          // what is being written, while writing_ is valid
+  int64_t writing_step_ = 0;           // what is being written, while writing_ is valid
   std::future<absl::Status> writing_;  // last: its destructor waits for the write
 };
 

@@ -9,9 +9,9 @@
 
 namespace official::train {
 
-// The name of the lock file in model_dir. It holds the process id, host and start time of the run that has the lock, and
-// goes when that run ends. What counts is the lock on the file, which ends with the process that holds it, however that
-// ends: the file of a run that was killed stays and hinders nobody.
+// The name of the lock file in model_dir. It holds the process id, host and start time of the run that has the lock,
+// and goes when that run ends. What counts is the lock on the file, which ends with the process that holds it, however
+// that ends: the file of a run that was killed stays and hinders nobody.
 inline constexpr char kRunLockFile[] = "run.lock";
 
 class RunLock {
