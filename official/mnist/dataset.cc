@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -99,20 +100,11 @@ absl::StatusOr<MnistSplit> ReadSplit(const std::string& directory, const std::st
   return split;
 }
 
-// Calls both functions, at the same time.
-template <typename F, typename G>
-void InParallel(F f, G g) {
-  std::thread other(f);
-  g();
-  other.join();
-}
-
 absl::StatusOr<MnistData> ReadMnist(const std::string& directory) {
-  absl::StatusOr<MnistSplit> train, test;
-  InParallel([&] { test = ReadSplit(directory, "t10k"); }, [&] { train = ReadSplit(directory, "train"); });
+  auto test = std::async(std::launch::async, [&] { return ReadSplit(directory, "t10k"); });
   MnistData data;
-  ASSIGN_OR_RETURN(data.train, std::move(train));
-  ASSIGN_OR_RETURN(data.test, std::move(test));
+  ASSIGN_OR_RETURN(data.train, ReadSplit(directory, "train"));
+  ASSIGN_OR_RETURN(data.test, test.get());
   return data;
 }
 

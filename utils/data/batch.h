@@ -2,6 +2,7 @@
 // set's order and the place where reading begins.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -38,6 +39,9 @@ class BatchSource {
   // The next batch, or nothing after the last. After an error or the end every further call gives the same answer. For
   // one thread at a time. How long a consumer waits for data is how long this call takes.
   virtual absl::StatusOr<std::optional<Batch>> Next() = 0;
+  // Waits until Next() has an answer at once, at most so long; whether it has. A source that does not read ahead cannot
+  // tell how long a read takes: it says yes.
+  virtual bool WaitUntilReady(std::chrono::milliseconds limit) { return true; }
 };
 using BatchSourcePtr = std::unique_ptr<BatchSource>;
 
@@ -81,8 +85,9 @@ class BatchCounter {
 };
 
 // Reads up to `depth` batches ahead of `source` on one background thread. Order is kept. An error of `source` comes out
-// of Next() at its own place in the order, after the batches before it. Destroying the result stops and joins the
-// thread. With depth 0 nothing is read ahead and there is no thread.
+// of Next() at its own place in the order, after the batches before it. Destroying the result ends the thread, too; but
+// a read that does not return within 2 s is left behind with its thread, so that a disk that hangs holds nobody up:
+// `source` must own all that it uses. With depth 0 nothing is read ahead and there is no thread.
 BatchSourcePtr Prefetch(BatchSourcePtr source, int depth);
 
 }  // namespace official::data

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <new>
 #include <thread>
 
@@ -19,8 +21,9 @@ void* operator new(size_t size) {
   if (void* data = std::malloc(size)) return data;
   throw std::bad_alloc();
 }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, size_t) noexcept { std::free(data); }
+// Not inlined: the compiler would see free() of what new has made.
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 #endif
 
 namespace official::data {
@@ -187,6 +190,25 @@ TEST_CASE("Destroying a prefetching source stops its thread, wherever it is") {
   }
 }
 
+TEST_CASE("Whether there is a batch can be asked, and a read that hangs is left behind with its thread") {
+  std::promise<void> disk;
+  const auto alive = std::make_shared<int>();
+  const DatasetPtr numbers = Numbers(8);
+  DatasetPtr hanging = Map(numbers, numbers->spec(), /*seed=*/1,
+                           [back = disk.get_future().share(), alive](const Example& in, Random&, const Example&) {
+                             if (in.labels[0].scalar<int32_t>() == 4) back.wait();
+                             return absl::OkStatus();
+                           });
+  BatchSourcePtr source = Open(std::move(hanging), {.batch_size = 4}, /*depth=*/2);
+  CHECK(source->WaitUntilReady(std::chrono::seconds(60)));
+  REQUIRE(source->Next().value()->num_examples == 4);
+  CHECK_FALSE(source->WaitUntilReady(std::chrono::milliseconds(50)));
+  source.reset();
+  CHECK(alive.use_count() == 2);
+  disk.set_value();
+  while (alive.use_count() > 1) std::this_thread::yield();
+}
+
 TEST_CASE("A batch stays unchanged while it is held, and outlives its source") {
   BatchSourcePtr source = Open(Numbers(100), {.batch_size = 10}, /*depth=*/2);
   std::vector<Batch> held;
@@ -233,6 +255,14 @@ TEST_CASE("A WorkerPool runs every item of every loop once") {
       CHECK(runs == std::vector<int>(n, 1));
     }
   }
+}
+
+TEST_CASE("An exception in any thread of a WorkerPool comes out of its loop, and the next loop is whole") {
+  WorkerPool pool(3);
+  std::atomic<int> runs = 0;
+  CHECK_THROWS_AS(pool.ForEach(100, [](int64_t) { throw std::bad_alloc(); }), std::bad_alloc);
+  pool.ForEach(100, [&](int64_t) { ++runs; });
+  CHECK(runs == 100);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
+#include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -7,6 +9,7 @@
 
 #include "utils/compute/core/check.h"
 #include "utils/data/batch.h"
+#include "utils/logs/log.h"
 
 namespace official::data {
 namespace {
@@ -15,22 +18,44 @@ using NextResult = absl::StatusOr<std::optional<Batch>>;
 
 bool IsBatch(const NextResult& result) { return result.ok() && result->has_value(); }
 
-class PrefetchedSource : public BatchSource {
+// Destroying a source waits so long for a read to end, then leaves it behind.
+constexpr std::chrono::seconds kPatience(2);
+
+// What a source shares with its thread, which keeps it alive: a read that hangs may outlast the source.
+class ReadAhead {
  public:
-  PrefetchedSource(BatchSourcePtr source, int depth)
-      : source_(std::move(source)), ring_(depth), thread_([this] { ReadAhead(); }) {}
+  ReadAhead(BatchSourcePtr source, int depth) : source_(std::move(source)), ring_(depth) {}
 
-  ~PrefetchedSource() override {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
+  const ElementSpec& spec() const { return source_->spec(); }
+
+  // On the thread.
+  void Run() {
+    for (bool more = true; more;) {
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return stop_ || num_ready_ < ring_.size(); });
+        if (stop_) break;
+      }
+      NextResult result = ReadOne();
+      more = IsBatch(result);
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ring_[(first_ + num_ready_) % ring_.size()] = std::move(result);
+        ++num_ready_;
+      }
+      changed_.notify_all();
     }
+    std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
     changed_.notify_all();
-    thread_.join();
   }
-  const ElementSpec& spec() const override { return source_->spec(); }
 
-  NextResult Next() override {
+  bool WaitUntilReady(std::chrono::milliseconds limit) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, limit, [this] { return num_ready_ > 0; });
+  }
+
+  NextResult Next() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return num_ready_ > 0; });
     NextResult& oldest = ring_[first_];
@@ -43,25 +68,15 @@ class PrefetchedSource : public BatchSource {
     return result;
   }
 
- private:
-  void ReadAhead() {
-    for (bool more = true; more;) {
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [this] { return stop_ || num_ready_ < ring_.size(); });
-        if (stop_) return;
-      }
-      NextResult result = ReadOne();
-      more = IsBatch(result);
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        ring_[(first_ + num_ready_) % ring_.size()] = std::move(result);
-        ++num_ready_;
-      }
-      changed_.notify_all();
-    }
+  // Whether the thread came to its end within kPatience.
+  bool Stop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+    return changed_.wait_for(lock, kPatience, [this] { return ended_; });
   }
 
+ private:
   NextResult ReadOne() {
     try {
       return source_->Next();
@@ -70,12 +85,33 @@ class PrefetchedSource : public BatchSource {
     }
   }
 
-  BatchSourcePtr source_;  // used by the thread alone, but for its spec
+  const BatchSourcePtr source_;  // used by the thread alone, but for its spec
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<NextResult> ring_;  // entries [first_, first_ + num_ready_), modulo its size, are read and not yet taken
   size_t first_ = 0, num_ready_ = 0;
-  bool stop_ = false;
+  bool stop_ = false, ended_ = false;
+};
+
+class PrefetchedSource : public BatchSource {
+ public:
+  PrefetchedSource(BatchSourcePtr source, int depth)
+      : ahead_(std::make_shared<ReadAhead>(std::move(source), depth)), thread_([ahead = ahead_] { ahead->Run(); }) {}
+
+  ~PrefetchedSource() override {
+    if (ahead_->Stop()) {
+      thread_.join();
+    } else {
+      LOG(WARNING) << "a read of data has not ended for " << kPatience.count() << " s and is left behind";
+      thread_.detach();
+    }
+  }
+  const ElementSpec& spec() const override { return ahead_->spec(); }
+  bool WaitUntilReady(std::chrono::milliseconds limit) override { return ahead_->WaitUntilReady(limit); }
+  NextResult Next() override { return ahead_->Next(); }
+
+ private:
+  const std::shared_ptr<ReadAhead> ahead_;
   std::thread thread_;
 };
 

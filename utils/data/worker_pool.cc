@@ -1,5 +1,7 @@
 #include "utils/data/worker_pool.h"
 
+#include <utility>
+
 #include "utils/compute/core/check.h"
 
 namespace official::data {
@@ -31,10 +33,16 @@ void WorkerPool::ForEach(int64_t n, absl::FunctionRef<void(int64_t)> fn) {
   TakeAll();
   std::unique_lock<std::mutex> lock(mutex_);
   done_.wait(lock, [this] { return num_busy_ == 0; });
+  if (exception_ != nullptr) std::rethrow_exception(std::exchange(exception_, nullptr));
 }
 
 void WorkerPool::TakeAll() {
-  for (int64_t i = next_++; i < end_; i = next_++) (*fn_)(i);
+  try {
+    for (int64_t i = next_++; i < end_; i = next_++) (*fn_)(i);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    exception_ = std::current_exception();
+  }
 }
 
 void WorkerPool::WorkerLoop() {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -21,7 +22,8 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Calls fn(i) once for every 0 <= i < n, each thread taking the next i that is left, and returns when all are done.
-  // Allocates nothing. For one caller at a time.
+  // Allocates nothing. An exception of fn ends its thread's share of the loop and comes out at the end. For one caller
+  // at a time.
   void ForEach(int64_t n, absl::FunctionRef<void(int64_t)> fn);
 
  private:
@@ -38,6 +40,7 @@ class WorkerPool {
   int64_t loop_ = 0;  // number of the loop at hand; workers run each once
   int num_busy_ = 0;
   bool stop_ = false;
+  std::exception_ptr exception_;  // of the loop at hand
   std::vector<std::thread> threads_;
 };
 

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -51,6 +52,32 @@ void OccupyStandardStreams() {
   }
 }
 
+struct sigaction print_stack;  // Abseil's action for the signals of a crash
+
+// A second crash, as when there is no memory left to print the stack in, ends the process as the first would have.
+// Abseil's handler would begin anew with it, for ever.
+void HandleCrash(int signal, siginfo_t* info, void* context) {
+  static std::atomic<int> first{0};
+  int none = 0;
+  if (!first.compare_exchange_strong(none, signal)) misc::DieOfSignal(none);
+  print_stack.sa_sigaction(signal, info, context);
+}
+
+// A crash says where.
+void InstallCrashHandler(const char* program) {
+  absl::InitializeSymbolizer(program);
+  struct sigaction terminate;
+  sigaction(SIGTERM, nullptr, &terminate);
+  absl::InstallFailureSignalHandler({});
+  sigaction(SIGTERM, &terminate, nullptr);  // that is no crash
+  for (const int signal : {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGBUS}) {
+    sigaction(signal, nullptr, &print_stack);
+    struct sigaction action = print_stack;
+    action.sa_sigaction = HandleCrash;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 int Run(const std::vector<std::string>& arguments, const Program& program, const Body& body, std::ostream& out,
@@ -83,13 +110,10 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
 
 int RunMain(int argc, char** argv, const Program& program, const Body& body) {
   OccupyStandardStreams();
-  // A crash says where; a reader that has gone is an error of the write, not the end of a training.
-  absl::InitializeSymbolizer(argv[0]);
-  struct sigaction terminate;
-  sigaction(SIGTERM, nullptr, &terminate);
-  absl::InstallFailureSignalHandler({});
-  sigaction(SIGTERM, &terminate, nullptr);  // that is no failure
+  InstallCrashHandler(argv[0]);
+  // A reader that has gone is an error of the write, not the end of a training; so is a file at the limit (ulimit -f).
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   const int exit_code = Run(arguments, program, body, std::cout, std::cerr);
   const int stop_signal = misc::StopSignalReceived();

@@ -1,11 +1,13 @@
 #include "utils/train/background_saver.h"
 
+#include <chrono>
 #include <new>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
 
 namespace official::train {
 
@@ -25,25 +27,29 @@ absl::Status CheckFinite(int64_t step, const CheckpointContent& content) {
 
 }  // namespace
 
-BackgroundSaver::~BackgroundSaver() {
-  if (writer_.joinable()) writer_.join();
-}
-
 absl::Status BackgroundSaver::Wait() {
-  if (writer_.joinable()) writer_.join();
-  return std::exchange(status_, absl::OkStatus());
+  if (!writing_.valid()) return status_;
+  std::chrono::seconds waited(0);
+  for (std::chrono::seconds more(2); writing_.wait_for(more) != std::future_status::ready; more = waited) {
+    waited += more;
+    LOG(INFO) << "waiting for the checkpoint of step " << writing_step_ << " to be written, for " << waited.count()
+              << " s now";
+  }
+  status_ = writing_.get();
+  if (status_.ok()) finished_step_ = writing_step_;
+  return status_;
 }
 
 absl::Status BackgroundSaver::Save(int64_t step, CheckpointContent content) {
   RETURN_IF_ERROR(Wait());
-  writer_ = std::thread([this, step, content = std::move(content)] {
+  writing_step_ = step;
+  writing_ = std::async(std::launch::async, [this, step, content = std::move(content)]() -> absl::Status {
     try {
-      status_ = CheckFinite(step, content);
-      if (status_.ok()) status_ = saver_->Save(step, content.tensors, content.strings);
+      RETURN_IF_ERROR(CheckFinite(step, content));
+      return saver_->Save(step, content.tensors, content.strings);
     } catch (const std::bad_alloc&) {
-      status_ = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+      return absl::InternalError(absl::StrCat("out of memory while saving step ", step));
     }
-    if (status_.ok()) finished_step_ = step;
   });
   return absl::OkStatus();
 }

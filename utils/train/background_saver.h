@@ -1,11 +1,12 @@
 // Writes checkpoints behind the training: the caller hands over a copy of the state and goes on.
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "utils/compute/core/tensor.h"
@@ -22,21 +23,21 @@ struct CheckpointContent {
 class BackgroundSaver {
  public:
   explicit BackgroundSaver(std::unique_ptr<CheckpointSaver> saver) : saver_(std::move(saver)) {}
-  ~BackgroundSaver();  // waits for the checkpoint that is being written
 
-  // Starts writing model.ckpt-<step>, after the one before is finished. Returns that one's error. A tensor that is not
-  // finite is never written: that is an error of this save.
+  // Starts writing model.ckpt-<step>, after the one before is finished. Returns that one's error, and writes nothing
+  // then. A tensor that is not finite is never written: that is an error of this save.
   absl::Status Save(int64_t step, CheckpointContent content);
-  // Waits for the checkpoint that is being written; its error.
+  // Waits for the checkpoint that is being written, and says so if that takes long; the first error of all so far.
   absl::Status Wait();
   // The step of the last checkpoint that was written whole, by the last Wait or Save.
   std::optional<int64_t> finished_step() const { return finished_step_; }
 
  private:
   const std::unique_ptr<CheckpointSaver> saver_;
-  std::thread writer_;
-  absl::Status status_;  // of the last write; read after joining, as is the next
+  absl::Status status_;
   std::optional<int64_t> finished_step_;
+  int64_t writing_step_ = 0;           // what is being written, while writing_ is valid
+  std::future<absl::Status> writing_;  // last: its destructor waits for the write
 };
 
 }  // namespace official::train

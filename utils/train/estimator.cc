@@ -314,10 +314,12 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   int64_t batches = 0;
   ReplicatedProgram* program = nullptr;
   while (!max_steps || batches < *max_steps) {
-    if (config_.interruption() == Interruption::kStop) {
-      return absl::CancelledError(
-          absl::StrCat("stopped in the evaluation at step ", global_step_, ", whose checkpoint is saved"));
-    }
+    do {
+      if (config_.interruption() == Interruption::kStop) {
+        return absl::CancelledError(
+            absl::StrCat("stopped in the evaluation at step ", global_step_, ", whose checkpoint is saved"));
+      }
+    } while (!source->WaitUntilReady(kAskInterval));
     ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
     if (!batch) break;
     const bool first = program == nullptr;

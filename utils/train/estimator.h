@@ -1,6 +1,7 @@
 // Estimator: trains, evaluates, predicts with and exports one model in one model_dir, as tf.estimator.Estimator does.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,7 +23,9 @@
 
 namespace official::train {
 
-// What somebody outside (a signal) wants of a run, asked after each training step and before each of an evaluation.
+// What somebody outside (a signal) wants of a run, asked after each training step and before each of an evaluation, and
+// every kAskInterval while either waits for data.
+constexpr std::chrono::milliseconds kAskInterval(100);
 enum class Interruption { kNone, kSave, kStop };
 
 // Whether a run goes on from a checkpoint in model_dir.
@@ -83,8 +86,8 @@ class Estimator {
   absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
 
   // Trains on batches from position() on, until the source ends or global_step() reaches max_steps. Saves a checkpoint
-  // at the start of a new run, as configured in between, and at the end. Cancelled, after saving, if it was
-  // interrupted.
+  // at the start of a new run, as configured in between, and at the end, be it an error of the source. Cancelled, after
+  // saving, if it was interrupted.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
                      absl::Span<const std::unique_ptr<logs::Hook>> hooks);
 

@@ -8,6 +8,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -55,6 +59,22 @@ InputFn Input(float last) {
   };
 }
 
+// As Input(1), but with something that happens when the first example of the fourth batch is read.
+InputFn InputWithFault(std::function<absl::Status()> fault) {
+  return [fault](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    Tensor x(DType::kFloat32, {8, 2}), y(DType::kFloat32, {8});
+    const data::DatasetPtr zeros = data::TensorSlices({{"", x}}, {{"", y}});
+    const auto read = std::make_shared<int>(0);
+    ASSIGN_OR_RETURN(data::BatchSourcePtr batches,
+                     data::Batches(data::Map(zeros, zeros->spec(), /*seed=*/1,
+                                             [fault, read](const data::Example&, data::Random&, const data::Example&) {
+                                               return ++*read == 13 ? fault() : absl::OkStatus();
+                                             }),
+                                   {.batch_size = 4, .start = start, .end_epoch = data::kEndless}));
+    return data::Prefetch(std::move(batches), /*depth=*/2);
+  };
+}
+
 EstimatorConfig Config() {
   static int counter = 0;
   const char* root = std::getenv("TEST_TMPDIR");
@@ -80,6 +100,31 @@ TEST_CASE("A number that is not finite in the share of one replica ends all at o
   CHECK(estimator->global_step() == 3);
 }
 
+TEST_CASE("Replicas whose variables have come apart end the run before they are saved") {
+  // A sum of what each replica sees of the batches, 8 and 10 after two, which nobody adds up.
+  Model model = Line();
+  const auto x = std::make_shared<Value>();
+  model.model_fn = [x, line = model.model_fn](const ModelInputs& in) {
+    *x = in.features[0];
+    return line(in);
+  };
+  model.optimizer = [x](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+    std::vector<compute::Node*> targets = compute::GradientDescent(inputs, variables);
+    const Value drift = x->graph()->Variable({"drift", {DType::kFloat32, {}}, compute::Initializer::Zeros(), false});
+    targets.push_back(compute::AssignAdd(drift, compute::Sum(*x)));
+    return targets;
+  };
+  EstimatorConfig config = Config();
+  config.check_replicas_steps = 2;
+  auto strategy = distribute::Strategy::Create({.num_replicas = 2, .num_threads = 2}).value();
+  const auto estimator = Estimator::Create(model, config, std::move(strategy)).value();
+  const absl::Status status = estimator->Train(Input(2), 20, {});
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(std::string(status.message()), Contains("drift is no longer the same on replica 0 and replica 1"));
+  CHECK(estimator->global_step() == 2);
+  CHECK_FALSE(files::Exists(config.model_dir + "/model.ckpt-2.index"));
+}
+
 TEST_CASE("An interruption stops after its step, which is saved, and the run goes on from there") {
   EstimatorConfig config = Config();
   int asked = 0;
@@ -97,6 +142,77 @@ TEST_CASE("An interruption stops after its step, which is saved, and the run goe
   REQUIRE(whole->Train(Input(1), 20, {}).ok());
   const Tensor a = resumed->Variable("w").value(), b = whole->Variable("w").value();
   CHECK(std::equal(a.data<float>(), a.data<float>() + 2, b.data<float>()));
+}
+
+TEST_CASE("A stop and a wish to save are met while a read of data hangs") {
+  std::promise<void> disk;
+  const auto alive = std::make_shared<int>();
+  const InputFn input = InputWithFault([back = disk.get_future().share(), alive] {
+    back.wait();
+    return absl::OkStatus();
+  });
+  EstimatorConfig config = Config();
+  const Estimator* running = nullptr;
+  int asked = 0;  // after three steps; the first time is after the third, the others are while it waits
+  bool saved = false;
+  config.interruption = [&] {
+    if (running->global_step() < 3 || ++asked == 1) return Interruption::kNone;
+    if (asked == 2) return Interruption::kSave;
+    saved |= files::Exists(config.model_dir + "/model.ckpt-3.index");
+    return saved || asked == 300 ? Interruption::kStop : Interruption::kNone;
+  };
+  {
+    const auto estimator = MakeEstimator(config);
+    running = estimator.get();
+    const absl::Status status = estimator->Train(input, 20, {});
+    CHECK(absl::IsCancelled(status));
+    CHECK_THAT(std::string(status.message()), Contains("stopped at step 3"));
+    CHECK(saved);
+  }
+  CHECK(MakeEstimator(config)->global_step() == 3);
+  CHECK(alive.use_count() > 1);
+  disk.set_value();
+  while (alive.use_count() > 2) std::this_thread::yield();  // this one and that of `input`
+}
+
+TEST_CASE("A stop is met where not even the first batch comes, and in an evaluation") {
+  std::promise<void> disk;
+  const auto alive = std::make_shared<int>();
+  const auto hangs = [alive, back = disk.get_future().share()](data::Position) {
+    Tensor x(DType::kFloat32, {4, 2}), y(DType::kFloat32, {4});
+    const data::DatasetPtr zeros = data::TensorSlices({{"", x}}, {{"", y}});
+    return data::Prefetch(
+        data::Batches(data::Map(zeros, zeros->spec(), /*seed=*/1,
+                                [alive, back](const data::Example&, data::Random&, const data::Example&) {
+                                  back.wait();
+                                  return absl::OkStatus();
+                                }),
+                      {.batch_size = 4})
+            .value(),
+        /*depth=*/2);
+  };
+  EstimatorConfig config = Config();
+  bool stop = true;
+  config.interruption = [&] { return stop ? Interruption::kStop : Interruption::kNone; };
+  const auto estimator = MakeEstimator(config);
+  const absl::Status train = estimator->Train(hangs, 20, {});
+  CHECK(absl::IsCancelled(train));
+  CHECK_THAT(std::string(train.message()), Contains("stopped before step 1 had its data"));
+  CHECK_FALSE(files::Exists(config.model_dir + "/checkpoint"));
+  stop = false;
+  REQUIRE(estimator->Train(Input(1), 2, {}).ok());
+  int asked = 0;
+  config.interruption = [&] { return ++asked == 3 ? Interruption::kStop : Interruption::kNone; };
+  CHECK(absl::IsCancelled(MakeEstimator(config)->Evaluate(hangs, 1).status()));
+  disk.set_value();
+  while (alive.use_count() > 2) std::this_thread::yield();
+}
+
+TEST_CASE("An error of the data comes out as it is, after what was trained until then is saved") {
+  const EstimatorConfig config = Config();
+  const absl::Status lost = absl::AbortedError("cannot read 16 bytes at offset 48 of train: Input/output error");
+  CHECK(MakeEstimator(config)->Train(InputWithFault([&] { return lost; }), 20, {}) == lost);
+  CHECK(MakeEstimator(config)->global_step() == 3);
 }
 
 TEST_CASE("A request to save is met between the regular ones") {

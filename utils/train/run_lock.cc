@@ -16,6 +16,17 @@
 
 namespace official::train {
 
+namespace {
+
+// Whether the file that is open as `fd` still has the name `path`.
+bool HasName(int fd, const std::string& path) {
+  struct stat file, named;
+  return fstat(fd, &file) == 0 && stat(path.c_str(), &named) == 0 && file.st_dev == named.st_dev &&
+         file.st_ino == named.st_ino;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& model_dir) {
   RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   const std::string path = files::JoinPath(model_dir, kRunLockFile);
@@ -33,7 +44,9 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
                                                  text.empty() ? "another process" : text,
                                                  "; wait for it or choose another --model_dir"));
   }
-  std::unique_ptr<RunLock> lock(new RunLock(fd));
+  // Between the two calls the run that had the lock may have ended and removed its file, which is then nobody's.
+  std::unique_ptr<RunLock> lock(new RunLock(path, fd));
+  if (!HasName(fd, path)) return Acquire(model_dir);
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
   const std::string text = absl::StrCat("process ", getpid(), " on ", host, " since ",
@@ -46,8 +59,9 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
 }
 
 RunLock::~RunLock() {
-  // If this fails a text stays that nobody reads: the file is not locked.
-  [[maybe_unused]] const int ignored = ftruncate(fd_, 0);
+  // While the lock is held, so that nobody else has one on this file. Who has emptied the directory meanwhile may have
+  // made another of that name.
+  if (HasName(fd_, path_)) unlink(path_.c_str());
   close(fd_);
 }
 

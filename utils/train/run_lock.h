@@ -3,14 +3,15 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
 namespace official::train {
 
 // The name of the lock file in model_dir. It holds the process id, host and start time of the run that has the lock,
-// and stays, empty, when that run ends. What counts is the lock on the file, which ends with the process that holds it,
-// however that ends.
+// and goes when that run ends. What counts is the lock on the file, which ends with the process that holds it, however
+// that ends: the file of a run that was killed stays and hinders nobody.
 inline constexpr char kRunLockFile[] = "run.lock";
 
 class RunLock {
@@ -23,7 +24,9 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
 
  private:
-  explicit RunLock(int fd) : fd_(fd) {}
+  RunLock(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  const std::string path_;
   const int fd_;
 };
 

@@ -3,9 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
@@ -31,7 +34,40 @@ TEST_CASE("A second run is refused, and told who has the lock; a third may begin
              Contains(directory) && Contains(absl::StrCat("process ", getpid(), " on ")));
   CHECK(absl::IsAlreadyExists(RunLock::Acquire(directory).status()));  // the failed attempt has changed nothing
   first->reset();
+  CHECK_FALSE(files::Exists(files::JoinPath(directory, kRunLockFile)));
   CHECK(RunLock::Acquire(directory).ok());
+}
+
+TEST_CASE("One at a time has the lock, however many come and go") {
+  const std::string directory = NewDirectory();
+  std::atomic<int> inside = 0, together = 0, taken = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 300; ++j) {
+        const auto lock = RunLock::Acquire(directory);
+        if (!lock.ok()) continue;
+        ++taken;
+        if (++inside > 1) ++together;
+        std::this_thread::yield();
+        --inside;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(taken > 4);
+  CHECK(together == 0);
+}
+
+TEST_CASE("A lock whose directory was emptied leaves that of the next run alone") {
+  const std::string directory = NewDirectory();
+  auto first = RunLock::Acquire(directory);
+  REQUIRE(first.ok());
+  REQUIRE(files::RemoveFile(files::JoinPath(directory, kRunLockFile)).ok());
+  const auto second = RunLock::Acquire(directory);
+  REQUIRE(second.ok());
+  first->reset();
+  CHECK(absl::IsAlreadyExists(RunLock::Acquire(directory).status()));
 }
 
 TEST_CASE("The lock of a process that was killed is free") {

@@ -45,6 +45,8 @@ class Estimator::TrainCall {
         feeds_(estimator.strategy_->num_replicas()),
         summary_step_(estimator.global_step_) {}
 
+  // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
+  absl::Status WaitForData(data::BatchSource& source);
   // Before the first step, when its program is known.
   absl::Status Begin(const ReplicatedProgram& program);
   absl::Status Step(const data::Batch& batch, ReplicatedProgram& program, Clock::time_point wait_start);
@@ -84,6 +86,13 @@ class Estimator::TrainCall {
   Clock::time_point save_time_ = Clock::now(), summary_time_ = save_time_;
   int64_t summary_step_;
 };
+
+absl::Status Estimator::TrainCall::WaitForData(data::BatchSource& source) {
+  while (!stopped_ && !source.WaitUntilReady(kAskInterval)) {
+    RETURN_IF_ERROR(MeetInterruption(/*save_is_due=*/false));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Estimator::TrainCall::Begin(const ReplicatedProgram& program) {
   begun_ = true;
@@ -178,12 +187,11 @@ absl::Status Estimator::TrainCall::FindBadTensor(ReplicatedProgram& program, con
   absl::Status found = e_.strategy_->Run(
       [&](int r) { return program.replicas[r].program->Run(feeds_[r].tensors, {.check_numerics = true}); });
   if (!absl::IsOutOfRange(found)) found = error;
-  const absl::Status saved = e_.saver_->Wait();
+  e_.saver_->Wait().IgnoreError();  // Train tells it
   const std::optional<int64_t> last = e_.saver_->finished_step() ? e_.saver_->finished_step() : e_.restored_step_;
   return absl::InternalError(absl::StrCat(
       "step ", e_.global_step_ + 1, ": ", found.message(), ". Training stops before that reaches a checkpoint (",
-      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). ", Advice(),
-      saved.ok() ? "" : absl::StrCat(". Before that: ", saved.message())));
+      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). ", Advice()));
 }
 
 std::string Estimator::TrainCall::Advice() const {
@@ -256,12 +264,16 @@ absl::Status Estimator::TrainCall::MeetInterruption(bool save_is_due) {
   const Interruption interruption = e_.config_.interruption();
   stopped_ = interruption == Interruption::kStop;
   const bool save = save_is_due || interruption == Interruption::kSave;
-  if (!save || stopped_) return absl::OkStatus();
+  if (!save || stopped_ || !begun_) return absl::OkStatus();
   save_time_ = info_.time;
   return e_.SaveCheckpoint();
 }
 
 absl::Status Estimator::TrainCall::End() {
+  if (!begun_) {
+    return stopped_ ? absl::CancelledError(absl::StrCat("stopped before step ", e_.global_step_ + 1, " had its data"))
+                    : absl::OkStatus();
+  }
   const Clock::time_point start = Clock::now();
   RETURN_IF_ERROR(e_.SaveCheckpoint());
   RETURN_IF_ERROR(e_.saver_->Wait());
@@ -285,18 +297,27 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
   const auto run = [&]() -> absl::Status {
     while (!call.stopped() && (!max_steps || global_step_ < *max_steps)) {
       const Clock::time_point wait_start = Clock::now();
-      ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
-      if (!batch) break;
-      ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, source->spec(), batch->num_examples));
+      RETURN_IF_ERROR(call.WaitForData(*source));
+      if (call.stopped()) break;
+      const absl::StatusOr<std::optional<data::Batch>> batch = source->Next();
+      if (!batch.ok()) {
+        // What was trained until here is sound, and worth more than the last regular checkpoint. How that went is told
+        // below.
+        if (call.begun()) SaveCheckpoint().IgnoreError();
+        return batch.status();
+      }
+      if (!*batch) break;
+      ASSIGN_OR_RETURN(ReplicatedProgram* const program,
+                       ProgramFor(Mode::kTrain, source->spec(), (*batch)->num_examples));
       if (!call.begun()) RETURN_IF_ERROR(call.Begin(*program));
-      RETURN_IF_ERROR(call.Step(*batch, *program, wait_start));
+      RETURN_IF_ERROR(call.Step(**batch, *program, wait_start));
     }
-    return call.begun() ? call.End() : absl::OkStatus();
+    return call.End();
   };
   const absl::Status status = run();
   // The checkpoint that is being written is finished, and its error told, whatever ended the training.
   const absl::Status saved = saver_->Wait();
-  if (status.ok() || saved.ok()) return status.ok() ? saved : status;
+  if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;
   return absl::Status(status.code(), absl::StrCat(status.message(), ". Before that: ", saved.message()));
 }
 

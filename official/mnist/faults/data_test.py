@@ -1,6 +1,8 @@
 """Damaged and hostile files end a run with an exit status below 128 and a line that names the file."""
 
+import collections
 import gzip
+import shutil
 import struct
 
 from official.mnist.faults import checkpoint_file, harness
@@ -49,6 +51,31 @@ class DataTest(harness.FaultTest):
         path.unlink()
         self.execute(["mkfifo", str(path)])
         self.assert_refused(self.run_steps(self.folder / "model", STEPS), 66, path, "not a regular file")
+
+    def test_files_that_cannot_be_read(self) -> None:
+        whole, model_dir = self.folder / "whole", self.folder / "model"
+        self.train(model_dir, FIRST)
+        for place in (self.data_dir, model_dir):
+            journal = self.folder / f"journal of {place.name}"
+            shutil.rmtree(whole, ignore_errors=True)
+            self.copy(model_dir, whole.name)
+            watched = whole if place == model_dir else place
+            self.train(whole, env=self.with_fault(watched, "", 0, call="read", journal=journal))
+            paths = [line.split("\t")[2] for line in journal.read_text().splitlines()]
+            reads = collections.Counter(path.rsplit("/", 1)[1] for path in paths)
+            self.assertGreater(reads.total(), 8, "the library has seen hardly any reads")
+            for name, number in ((name, k) for name, n in reads.items() for k in sorted({1, 2, n} & set(range(n + 1)))):
+                # On these depend only a warning about changed flags, an evaluation that is made again, and a new line
+                # after one that was cut.
+                if name in ("flags.txt", "evaluated_step", "metric.log", "benchmark_run.log"):
+                    continue
+                with self.subTest(f"read {number} of {name}"):
+                    env = self.with_fault(place, "EIO", number, call="read", path=name)
+                    outcome = self.run_steps(model_dir, STEPS, env=env)
+                    self.assert_refused(outcome, 74, place / name, "bytes at offset", "Input/output error")
+                    self.assertEqual(harness.latest_step(model_dir), FIRST)
+        self.train(model_dir)
+        self.assert_same_checkpoint(model_dir, whole)
 
     def test_missing_files_of_a_checkpoint(self) -> None:
         whole, model_dir = self.folder / "whole", self.folder / "model"

@@ -1,12 +1,15 @@
 // Preloaded into a program (LD_PRELOAD), this counts the calls that change files below a directory, over all threads,
 // and makes one of them fail.
 //   FAULTS_DIR      the directory, absolute
-//   FAULTS_CALL     count only calls of this name, and FAULTS_PATH only those whose path contains this
+//   FAULTS_CALL     count only calls of this name, and FAULTS_PATH only those whose path contains this. "read": count
+//                   the calls that read files instead
 //   FAULTS_AT       the number of the call, from 1; 0: none
 //   FAULTS_KIND     kill: the process is killed before the call. EIO, ...: that call fails. ENOSPC: from that call on,
-//                   all calls fail that would make or lengthen files. slow: that call takes 4 s longer
-//   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and the new path of a
-//   rename FAULTS_KEEP     a directory that gets a link to each file when it is synced, named by the number of the call
+//                   all calls fail that would make or lengthen files. slow: that call takes 4 s longer. stop: the
+//                   process is stopped (SIGSTOP) before that call and each after it
+//   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and a rename's new path
+//   FAULTS_CLOCK    every second look at the time of day is wrong by so many seconds
+//   FAULTS_KEEP     a directory that gets a link to each file when it is synced, named by the number of the call
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -95,6 +98,7 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
     if (linkat(AT_FDCWD, file.c_str(), AT_FDCWD, link.c_str(), AT_SYMLINK_FOLLOW) != 0 && !IsDirectory(fd)) abort();
   }
   if (settings().at == 0 || count < settings().at) return false;
+  if (settings().kind == "stop") raise(SIGSTOP);
   const bool full = settings().error == ENOSPC && NeedsSpace(call);
   if (count > settings().at && !full) return false;
   if (settings().kind == "kill") raise(SIGKILL);
@@ -107,6 +111,8 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   errno = settings().error;
   return settings().error != 0;
 }
+
+bool FailsToRead(int fd) { return settings().call == "read" && Fails("read", PathOf(fd)); }
 
 int Open(int directory, const char* path, int flags, mode_t mode) {
   if ((flags & O_ACCMODE) != O_RDONLY && Fails((flags & O_CREAT) ? "create" : "open", path)) return -1;
@@ -147,6 +153,16 @@ ssize_t write(int fd, const void* bytes, size_t size) {
 ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
   if (Fails("write", PathOf(fd))) return -1;
   return Real<ssize_t(int, const void*, size_t, off_t)>("pwrite")(fd, bytes, size, offset);
+}
+
+ssize_t read(int fd, void* bytes, size_t size) {
+  if (FailsToRead(fd)) return -1;
+  return Real<ssize_t(int, void*, size_t)>("read")(fd, bytes, size);
+}
+
+ssize_t pread(int fd, void* bytes, size_t size, off_t offset) {
+  if (FailsToRead(fd)) return -1;
+  return Real<ssize_t(int, void*, size_t, off_t)>("pread")(fd, bytes, size, offset);
 }
 
 int ftruncate(int fd, off_t size) noexcept {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 
 from official.mnist.faults import harness
@@ -79,6 +80,10 @@ class MachineTest(harness.FaultTest):
             if outcome.code != 0:
                 self.skipTest(f"the rights of root cannot be given up here: {outcome.error}")
         self.assert_refused(self.execute([*powerless, *self.command(model_dir)]), 77, model_dir, "Permission denied")
+        labels = self.data_dir / "train-labels-idx1-ubyte"
+        labels.chmod(0)
+        outcome = self.execute([*powerless, *self.command(self.folder / "another")])
+        self.assert_refused(outcome, 77, labels, "Permission denied")
 
     def test_places_where_no_directory_can_be(self) -> None:
         (self.folder / "file").touch()
@@ -90,7 +95,7 @@ class MachineTest(harness.FaultTest):
                 self.assertNotIn("step", outcome.stderr, "this must be found before the first step")
 
     def test_odd_names(self) -> None:
-        for name in ("with space", "-dash", "quote'\"", "ünïcode 数", "a=b,c", "percent %s", "a/b/c", "x" * 200):
+        for name in ("with space", "-dash", "quote'\"", "ünïcode 数", "a=b,c", "percent %s", "new\nline", "a/b/c", "x" * 200):
             with self.subTest(name):
                 model_dir = self.folder / name
                 self.train(model_dir, 2)
@@ -111,6 +116,12 @@ class MachineTest(harness.FaultTest):
                 times.setdefault(record["global_step"], float(record["timestamp"][17:-1]))
         waited = max((times[step + 1] - times[step]) % 60 for step in range(10, STEPS - 2))
         self.assertLess(waited, 2, f"a step waited for the disk: {times}")
+
+    def test_a_long_wait_for_the_disk_is_told(self) -> None:
+        model_dir = self.folder / "model"
+        env = self.with_fault(model_dir, "slow", 1, call="fsync", path="ckpt-10.data")
+        outcome = self.train(model_dir, 11, "--save_checkpoints_steps=10", env=env)
+        self.assertIn("waiting for the checkpoint of step 10 to be written, for 2 s now", outcome.stderr)
 
     def test_clock_that_jumps(self) -> None:
         whole, model_dir = self.folder / "whole", self.folder / "model"
@@ -136,6 +147,28 @@ class MachineTest(harness.FaultTest):
             if outcome.code == 0 and batch == 1_000_000:
                 continue  # a machine with hundreds of gigabytes
             self.assert_refused(outcome, 2, f"--batch_size={batch}", "of memory", "would fit")
+
+    def test_little_memory(self) -> None:
+        # From so little that the libraries cannot be loaded, to enough.
+        whole, codes = self.folder / "whole", []
+        self.train(whole)
+        for megabytes in (*range(20, 200, 15), *range(200, 1300, 100)):
+            with self.subTest(f"{megabytes} MB"):
+                model_dir = self.folder / f"{megabytes} MB"
+                limited = ["prlimit", f"--as={megabytes << 20}", "--core=0"]
+                outcome = self.execute([*limited, *self.command(model_dir, f"--max_train_steps={STEPS}")])
+                codes.append(outcome.code)
+                self.assertLess(outcome.code, 128, outcome.told)
+                if outcome.code not in (0, 127):  # 127: the loader has no room for the libraries
+                    self.assertIn(outcome.code, (1, 74), outcome.told)
+                    self.assertIn("memory", outcome.error, outcome.told)
+                if model_dir.exists():
+                    self.train(model_dir)
+                    self.assert_same_checkpoint(model_dir, whole)
+                    shutil.rmtree(model_dir)
+        self.assertEqual(codes[0], 127, "even 20 MB are no limit")
+        self.assertEqual(codes[-1], 0, "1200 MB are not enough")
+        self.assertTrue({1, 74} & set(codes), "no limit was met")
 
     def test_no_descriptors(self) -> None:
         for limit in (4, 5, 6, 8):

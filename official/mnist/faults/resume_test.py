@@ -51,6 +51,21 @@ class ResumeTest(harness.FaultTest):
             self.train(stopped, STEPS, f"--intra_op_parallelism_threads={4 - threads}")
             self.assert_same_checkpoint(stopped, self.whole, f"{threads} threads, then {4 - threads}")
 
+    def test_any_number_of_processors(self) -> None:
+        for name, prefix, threads in (("one", ["taskset", "--cpu-list", "0"], 0), ("many", [], 64)):
+            model_dir = self.folder / f"{name} processors"
+            command = self.command(model_dir, f"--max_train_steps={STEPS}", f"--intra_op_parallelism_threads={threads}")
+            outcome = self.execute([*prefix, *command])
+            self.assertEqual(outcome.code, 0, outcome.told)
+            self.assert_same_checkpoint(model_dir, self.whole, name)
+
+    def test_another_number_of_replicas(self) -> None:
+        # The order of the examples is that of one device, and so are the bits.
+        model_dir = self.folder / "model"
+        for step, replicas in ((5, 1), (9, 2), (STEPS, 1)):
+            self.train(model_dir, step, f"--num_cpu_devices={replicas}")
+        self.assert_same_checkpoint(model_dir, self.whole)
+
     def test_changed_flags_are_named(self) -> None:
         model_dir = self.folder / "model"
         self.train(model_dir, STEPS_PER_EPOCH)

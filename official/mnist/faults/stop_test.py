@@ -2,8 +2,10 @@
 
 import os
 import re
+import resource
 import signal
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -83,6 +85,43 @@ class StopTest(harness.FaultTest):
         self.assertLess(time.monotonic() - start, 2, "the second SIGINT waited for the save")
         self.assertEqual(harness.latest_step(model_dir), first)
 
+    def test_a_signal_in_an_evaluation(self) -> None:
+        # 30,000 images, 10 at a time, take a while.
+        images = struct.pack(">4I", 2051, 30000, 28, 28) + bytes(30000 * 784)
+        (self.data_dir / "t10k-images-idx3-ubyte").write_bytes(images)
+        (self.data_dir / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 2049, 30000) + bytes(30000))
+        model_dir, steps = self.folder / "model", 5
+        command = self.command(model_dir, f"--max_train_steps={steps}")
+        process = self.start(command)
+        until = time.monotonic() + harness.DEADLINE
+        while harness.latest_step(model_dir) < steps and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        outcome = self.finish(process, SOON)
+        self.assertEqual(outcome.code, 143, outcome.told)
+        self.assertIn(f"stopped in the evaluation at step {steps}", outcome.stderr)
+        self.assertNotIn("accuracy", harness.metrics(model_dir)[1])
+        self.assertEqual(self.execute(command).code, 0)
+        self.assertIn("accuracy", harness.metrics(model_dir)[1])
+
+    def test_a_signal_before_training(self) -> None:
+        # In a slow read of the data, and in a download from a server that says nothing.
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
+            (self.folder / "empty").mkdir()
+            slow = self.with_fault(self.data_dir, "slow", 1, call="read")
+            for data_dir, env in ((self.data_dir, slow), (self.folder / "empty", {"https_proxy": proxy})):
+                with self.subTest(data_dir):
+                    model_dir = self.folder / f"model of {data_dir.name}"
+                    process = self.start(self.command(model_dir, data_dir=data_dir), env={**os.environ, **env})
+                    time.sleep(1)
+                    self.assertIsNone(process.poll(), "this was to take longer")
+                    process.send_signal(signal.SIGTERM)
+                    outcome = self.finish(process, 2)
+                    self.assertEqual(outcome.code, 143, outcome.told)
+                    self.assertEqual(harness.latest_step(model_dir), 0)
+                    self.train(model_dir, 2)
+
     def test_hangup_under_nohup(self) -> None:
         process = self.begin(
             self.folder / "model", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -99,8 +138,18 @@ class StopTest(harness.FaultTest):
                 model_dir = self.folder / number.name
                 process = self.begin(model_dir)
                 process.send_signal(number)
-                self.assertEqual(self.finish(process, SOON).code, 128 + number)
+                outcome = self.finish(process, SOON)
+                self.assertEqual(outcome.code, 128 + number, outcome.told)
+                self.assertIn(f"*** {number.name} received", outcome.stderr)
+                self.assertIn("PC: @", outcome.stderr)
                 self.check_resumes(model_dir, whole)
+
+    def test_a_crash_without_memory_to_tell_of_it(self) -> None:
+        process = self.begin(self.folder / "model", "--train_epochs=1000000", "--epochs_between_evals=1000000")
+        used = int(Path(f"/proc/{process.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (used, used))
+        process.send_signal(signal.SIGSEGV)
+        self.assertEqual(self.finish(process, SOON).code, 128 + signal.SIGSEGV)
 
     def test_two_runs_on_one_directory(self) -> None:
         model_dir = self.folder / "model"
@@ -115,6 +164,13 @@ class StopTest(harness.FaultTest):
         # The lock went with the process; what it wrote into the file does not count.
         self.assertIn(f"process {first.pid}", (model_dir / "run.lock").read_text())
         self.assertEqual(self.execute(self.command(model_dir, *FLAGS)).code, 0)
+
+    def test_a_refused_clean_leaves_the_directory_as_it_is(self) -> None:
+        (self.folder / "thesis").mkdir()
+        (self.folder / "thesis" / "thesis.tex").touch()
+        outcome = self.run_steps(self.folder / "thesis", 5, "--clean")
+        self.assert_refused(outcome, 2, "thesis.tex")
+        self.assertEqual([p.name for p in (self.folder / "thesis").iterdir()], ["thesis.tex"])
 
     def test_resume_flag(self) -> None:
         model_dir = self.folder / "model"

@@ -1,5 +1,7 @@
 #include "utils/compute/cpu/onednn.h"
 
+#include <sys/mman.h>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/cpu/simd.h"
 
@@ -75,6 +77,17 @@ absl::Status OnednnError(absl::string_view what, const dnnl::error& error) {
   const absl::Status status = ToStatus(error.status);
   return absl::Status(status.ok() ? absl::StatusCode::kInternal : status.code(),
                       absl::StrCat(what, ": oneDNN: ", error.what()));
+}
+
+absl::Status CheckRoomForCode() {
+  constexpr size_t kBytes = 32 << 20;  // each kernel of a primitive takes up to 1 MB
+  void* const room = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("out of memory: oneDNN needs up to ", kBytes, " bytes for code; is there a limit (ulimit -v)?"));
+  }
+  munmap(room, kBytes);
+  return absl::OkStatus();
 }
 
 std::unique_lock<std::recursive_mutex> LockCreationUnderTsan() {

@@ -38,12 +38,17 @@ dnnl::primitive_attr OnednnAttr();
 // The Status for an exception of oneDNN: Unimplemented, ResourceExhausted or Internal, "<what>: <oneDNN's message>".
 absl::Status OnednnError(absl::string_view what, const dnnl::error& error);
 
+// ResourceExhausted if the process may not have a few dozen megabytes more (ulimit -v). oneDNN does not check that it
+// got the memory into which it writes the code of a primitive, and crashes.
+absl::Status CheckRoomForCode();
+
 // Held while primitives are created, in builds with the thread sanitizer: it does not see the locks of oneDNN's cache.
 std::unique_lock<std::recursive_mutex> LockCreationUnderTsan();
 
 // f(), which creates primitives and returns an absl::StatusOr.
 template <typename F>
 auto CatchOnednn(absl::string_view what, F&& f) -> decltype(f()) {
+  RETURN_IF_ERROR(CheckRoomForCode());
   const auto lock = LockCreationUnderTsan();
   const OneThreadUnderTsan guard;  // a primitive is divided among the threads when it is created
   try {
