@@ -25,7 +25,7 @@ class LateStreams : public compute::PeerStreams {
   explicit LateStreams(int num_devices) : num_devices_(num_devices), streams_(2 * num_devices), marks_(num_devices) {}
 
   // What a device computes.
-  void Compute(int rank, std::function<void()> work) { Give(num_devices_ + rank, {std::move(work)}); }
+  void Compute(int rank, std::function<void()> work) { Give(num_devices_ + rank, {std::move(work)}).IgnoreError(); }
   void Settle(std::mt19937& random) {
     for (;;) {
       std::vector<Stream*> ready;
@@ -159,7 +159,12 @@ TEST_CASE("Devices that work behind the host's back sum to the bits of the host'
   for (int step = 0; step < kSteps; ++step) {
     RunStep(
         group, gradients, random,
-        [&, step](int d) { streams.Compute(d, [&, step, d] { gradients[d] = Numbers(d, step); }); },
+        [&, step](int d) {
+          streams.Compute(d, [&, step, d] {
+            const std::vector<float> numbers = Numbers(d, step);  // the memory stays where it is
+            std::copy(numbers.begin(), numbers.end(), gradients[d].begin());
+          });
+        },
         [&, step](int d) {
           streams.Compute(d, [&, step, d] {
             results[step][d] = gradients[d];
