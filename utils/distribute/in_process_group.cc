@@ -1,11 +1,11 @@
 #include "utils/distribute/in_process_group.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 
 namespace official::distribute {
@@ -16,29 +16,60 @@ constexpr int64_t kShare = int64_t{1} << 17;
 // What is added up in the first-level cache before it is stored to every device.
 constexpr int64_t kBlock = 2048;
 
-// sum[i] = x[i] or sum[i] + x[i]
-void AddTo(float* __restrict__ sum, const float* __restrict__ x, int64_t n, bool first) {
-  if (first) {
-    std::copy_n(x, n, sum);
-    return;
+class HostSummer : public PackSummer {
+ public:
+  HostSummer(int num_devices, compute::SumOrder order) {
+    for (int pack = 0; pack < num_devices; ++pack) plans_.push_back(compute::PlanSum(order, num_devices, pack));
   }
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
-}
 
-// The sum of data(first), ..., data(last - 1) in the order of TreeSum.
-template <typename F>
-void AddHalves(int first, int last, const F& data, int64_t n, float* sum) {
-  if (last - first == 1) return AddTo(sum, data(first), n, true);
-  const int middle = first + (last - first + 1) / 2;
-  AddHalves(first, middle, data, n, sum);
-  if (last - middle == 1) return AddTo(sum, data(middle), n, false);
-  float second[kBlock];
-  AddHalves(middle, last, data, n, second);
-  AddTo(sum, second, n, false);
-}
+  int64_t Share(int64_t left) const override { return std::min(left, kShare * compute::NumThreads()); }
+  absl::Status Sum(int pack, absl::Span<const std::vector<Buffer>> buffers, int64_t begin, int64_t end) override {
+    const compute::SumPlan& plan = plans_[pack % plans_.size()];
+    compute::ParallelFor(end - begin, kBlock,
+                         [&](int64_t first, int64_t last) { Follow(plan, buffers, begin + first, begin + last); });
+    return absl::OkStatus();
+  }
+
+ private:
+  // Elements [begin, end), block by block.
+  static void Follow(const compute::SumPlan& plan, absl::Span<const std::vector<Buffer>> buffers, int64_t begin,
+                     int64_t end) {
+    static thread_local std::vector<float> scratch;
+    scratch.resize(std::max(scratch.size(), plan.scratch.size() * kBlock));
+    for (size_t b = 0; b < buffers[0].size() && begin < end; ++b) {
+      const int64_t elements = buffers[0][b].elements;
+      for (int64_t i = begin; i < std::min(end, elements);) {
+        const int64_t n = std::min({kBlock, end - i, elements - i});
+        const auto at = [&](int place) {
+          const int of_scratch = place - plan.num_devices;
+          return of_scratch < 0 ? buffers[place][b].data + i : scratch.data() + of_scratch * kBlock;
+        };
+        for (const compute::SumPlan::Step& step : plan.steps) {
+          if (step.adds) {
+            AddTo(at(step.to), at(step.from), n);
+          } else {
+            std::copy_n(at(step.from), n, at(step.to));
+          }
+        }
+        i += n;
+      }
+      begin = std::max<int64_t>(0, begin - elements);
+      end -= elements;
+    }
+  }
+  static void AddTo(float* __restrict__ sum, const float* __restrict__ x, int64_t n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
+  }
+
+  std::vector<compute::SumPlan> plans_;  // by the pack's number, which repeats them
+};
 
 }  // namespace
+
+std::unique_ptr<PackSummer> MakeHostSummer(int num_devices, compute::SumOrder order) {
+  return std::make_unique<HostSummer>(num_devices, order);
+}
 
 class InProcessGroup::Member : public compute::Communicator {
  public:
@@ -62,8 +93,8 @@ class InProcessGroup::Member : public compute::Communicator {
   int64_t next_ = 0, step_begin_ = 0;  // numbers of packs
 };
 
-InProcessGroup::InProcessGroup(int size, SumOrder order, std::chrono::seconds deadline)
-    : size_(size), order_(order), deadline_(deadline) {
+InProcessGroup::InProcessGroup(int size, std::unique_ptr<PackSummer> summer, std::chrono::seconds deadline)
+    : size_(size), summer_(std::move(summer)), deadline_(deadline) {
   for (int rank = 0; rank < size; ++rank) members_.push_back(std::make_unique<Member>(*this, rank));
 }
 
@@ -102,11 +133,12 @@ InProcessGroup::Pack& InProcessGroup::PackNumber(int64_t number) {
   return *packs_[number - first_number_];
 }
 
-absl::Status InProcessGroup::Start(int rank, int64_t number, int order, absl::Span<const Buffer> buffers) {
+absl::Status InProcessGroup::Start(int rank, int64_t number, int in_step, absl::Span<const Buffer> buffers) {
+  RETURN_IF_ERROR(summer_->Give(rank, in_step));
   const std::lock_guard<std::mutex> lock(mutex_);
   if (aborted_) return absl::CancelledError("another device has failed");
   Pack& pack = PackNumber(number);
-  pack.order = order;
+  pack.number = in_step;
   pack.buffers[rank].assign(buffers.begin(), buffers.end());
   pack.elements = 0;
   for (const Buffer& b : buffers) pack.elements += b.elements;
@@ -137,11 +169,10 @@ absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
     }
     if (open != nullptr) {
       const int64_t from = open->claimed;
-      const int64_t to = std::min(open->elements, from + kShare * compute::NumThreads());
+      const int64_t to = from + summer_->Share(open->elements - from);
       open->claimed = to;
       lock.unlock();
-      compute::ParallelFor(to - from, kBlock,
-                           [&](int64_t first, int64_t last) { Sum(*open, from + first, from + last); });
+      RETURN_IF_ERROR(summer_->Sum(open->number, open->buffers, from, to));
       lock.lock();
       open->summed += to - from;
       if (open->summed == open->elements) changed_.notify_all();
@@ -153,8 +184,8 @@ absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
       const std::string what = unfinished->given == size_
                                    ? "another replica to add gradients"
                                    : absl::StrCat("the gradients of replica ", Missing(*unfinished));
-      return absl::DeadlineExceededError(
-          absl::StrCat("replica ", rank, " has waited ", deadline_.count(), " s for ", what));
+      return absl::DeadlineExceededError(absl::StrCat("replica ", rank, " has waited ", deadline_.count(), " s for ",
+                                                      what, "; --all_reduce_timeout_secs sets how long it may"));
     }
   }
   for (int64_t number = begin; number < end; ++number) ++PackNumber(number).left;
@@ -163,35 +194,8 @@ absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
     packs_.pop_front();
     ++first_number_;
   }
-  return absl::OkStatus();
-}
-
-void InProcessGroup::Sum(const Pack& pack, int64_t begin, int64_t end) const {
-  float block[kBlock], second[kBlock];
-  const int half = size_ / 2;
-  // Devices [first, last) of the half that comes first, the others come second.
-  const bool low_first = order_ == SumOrder::kReductionToOneDevice || pack.order % size_ < half;
-  for (size_t b = 0; b < pack.buffers[0].size() && begin < end; ++b) {
-    const int64_t elements = pack.buffers[0][b].elements;
-    for (int64_t i = begin; i < std::min(end, elements);) {
-      const int64_t n = std::min({kBlock, end - i, elements - i});
-      const auto data = [&](int rank) { return pack.buffers[rank][b].data + i; };
-      const auto add = [&](float* sum, int first, int last) {
-        for (int rank = first; rank < last; ++rank) AddTo(sum, data(rank), n, rank == first);
-      };
-      if (order_ == SumOrder::kReductionToOneDevice) {
-        AddHalves(0, size_, data, n, block);
-      } else {
-        low_first ? add(block, 0, half) : add(block, half, size_);
-        low_first ? add(second, half, size_) : add(second, 0, half);
-        AddTo(block, second, n, false);
-      }
-      for (int rank = 0; rank < size_; ++rank) std::copy_n(block, n, pack.buffers[rank][b].data + i);
-      i += n;
-    }
-    begin = std::max<int64_t>(0, begin - elements);
-    end -= elements;
-  }
+  lock.unlock();
+  return summer_->Take(rank);
 }
 
 }  // namespace official::distribute

@@ -1,5 +1,5 @@
-// The communicators of devices that share the memory of one process. Sums are made by whoever waits for them: a device
-// that is done with its backward pass adds up what is complete while the others still compute.
+// The communicators of the devices of one process. Sums are made, or given to the devices, by whoever waits for them: a
+// device that is done with its backward pass adds up what is complete while the others still compute.
 #pragma once
 
 #include <chrono>
@@ -10,24 +10,37 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "utils/compute/runtime/communicator.h"
+#include "utils/compute/runtime/sum_plan.h"
 
 namespace official::distribute {
 
-// In which order a sum over the devices is made. The results differ in the last bits, never from run to run.
-enum class SumOrder {
-  // By halves (TreeSum), as one device adds the parts of its batch: for 4 devices (g0 + g1) + (g2 + g3). TensorFlow's
-  // operation of this name adds one device after the other.
-  kReductionToOneDevice,
-  // Two halves of the devices, each in ascending order, then the two sums; the half that holds device i % n comes first
-  // for pack i. TensorFlow forgets the last device if n is odd; here it belongs to the second half.
-  kHierarchicalCopy,
+// Makes the sums of a group. What it gets of a pack are its number in the step and the buffers of each device, [rank].
+class PackSummer {
+ public:
+  using Buffer = compute::Communicator::Buffer;
+  virtual ~PackSummer() = default;
+
+  // Device `rank` has given the pack; called on its thread.
+  virtual absl::Status Give(int rank, int pack) { return absl::OkStatus(); }
+  // How many of the `left` elements that nobody has taken yet one call of Sum should get; at least 1.
+  virtual int64_t Share(int64_t left) const = 0;
+  // Elements [begin, end) of the buffers, taken one after the other. Called on any device's thread.
+  virtual absl::Status Sum(int pack, absl::Span<const std::vector<Buffer>> buffers, int64_t begin, int64_t end) = 0;
+  // The sums of all packs of the step are made, or ordered; called on the thread of device `rank`, which goes on.
+  virtual absl::Status Take(int rank) { return absl::OkStatus(); }
 };
+
+// Sums in the memory of the host, where all devices compute.
+std::unique_ptr<PackSummer> MakeHostSummer(int num_devices, compute::SumOrder order);
 
 class InProcessGroup : public compute::CommunicatorGroup {
  public:
   // A device that has waited this long gives up: DeadlineExceeded names the devices that it waits for.
-  InProcessGroup(int size, SumOrder order, std::chrono::seconds deadline = std::chrono::minutes(10));
+  InProcessGroup(int size, std::unique_ptr<PackSummer> summer,
+                 std::chrono::seconds deadline = std::chrono::minutes(10));
   ~InProcessGroup() override;
 
   compute::Communicator& communicator(int rank) override;
@@ -40,22 +53,20 @@ class InProcessGroup : public compute::CommunicatorGroup {
 
   // Buffers that are summed together.
   struct Pack {
-    int order = 0;                             // in its step
+    int number = 0;                            // in its step
     std::vector<std::vector<Buffer>> buffers;  // [rank]; empty until that device has given its own
     int given = 0;                             // devices that have
     int left = 0;                              // devices that no longer need it
     int64_t elements = 0, claimed = 0, summed = 0;
   };
 
-  absl::Status Start(int rank, int64_t number, int order, absl::Span<const Buffer> buffers);
+  absl::Status Start(int rank, int64_t number, int in_step, absl::Span<const Buffer> buffers);
   absl::Status Finish(int rank, int64_t begin, int64_t end);
   Pack& PackNumber(int64_t number);  // made if it is new
-  // Elements [begin, end) of the pack's buffers, taken one after the other.
-  void Sum(const Pack& pack, int64_t begin, int64_t end) const;
   std::string Missing(const Pack& pack) const;
 
   const int size_;
-  const SumOrder order_;
+  const std::unique_ptr<PackSummer> summer_;
   const std::chrono::seconds deadline_;
   std::vector<std::unique_ptr<Member>> members_;
   std::mutex mutex_;

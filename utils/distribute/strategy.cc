@@ -11,6 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cuda/cuda_backend.h"
+#include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {
@@ -22,31 +23,30 @@ std::string AlgorithmOf(const StrategyOptions& options) {
 
 absl::Status CheckAlgorithm(const StrategyOptions& options) {
   const std::string alg = AlgorithmOf(options);
-  const bool known = alg == "hierarchical_copy" || alg == "reduction_to_one_device";
-  if (options.device_kind == "cuda") {
-    if (alg == "nccl") return absl::OkStatus();
-    if (known) {
-      return absl::UnimplementedError(
-          absl::StrCat("--all_reduce_alg=", alg, " has not been written for GPUs; use nccl"));
-    }
-    return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for cuda devices; use nccl"));
+  const bool on_gpus = options.device_kind == "cuda";
+  if (alg == "hierarchical_copy" || alg == "reduction_to_one_device" || (alg == "nccl" && on_gpus)) {
+    return absl::OkStatus();
   }
-  if (known) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for ", options.device_kind,
-                                                 " devices; use hierarchical_copy or reduction_to_one_device"));
+                                                 " devices; use ", on_gpus ? "nccl, " : "",
+                                                 "hierarchical_copy or reduction_to_one_device"));
 }
 
 absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
     const StrategyOptions& options, absl::Span<const std::unique_ptr<compute::Device>> devices) {
   const std::string alg = AlgorithmOf(options);
-  if (alg == "nccl") {
-    std::vector<compute::Device*> pointers;
-    for (const auto& device : devices) pointers.push_back(device.get());
-    return compute::MakeNcclGroup(pointers);
+  const int n = static_cast<int>(devices.size());
+  const compute::SumOrder order =
+      alg == "hierarchical_copy" ? compute::SumOrder::kHierarchicalCopy : compute::SumOrder::kReductionToOneDevice;
+  if (options.device_kind != "cuda") {
+    return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), options.all_reduce_timeout);
   }
-  return std::make_unique<InProcessGroup>(static_cast<int>(devices.size()), alg == "hierarchical_copy"
-                                                                                ? SumOrder::kHierarchicalCopy
-                                                                                : SumOrder::kReductionToOneDevice);
+  std::vector<compute::Device*> pointers;
+  for (const auto& device : devices) pointers.push_back(device.get());
+  if (alg == "nccl") return compute::MakeNcclGroup(pointers, options.all_reduce_timeout);
+  ASSIGN_OR_RETURN(auto streams, compute::MakePeerStreams(pointers));
+  ASSIGN_OR_RETURN(auto summer, MakeDeviceSummer(pointers, std::move(streams), order));
+  return std::make_unique<InProcessGroup>(n, std::move(summer), options.all_reduce_timeout);
 }
 
 }  // namespace
@@ -100,7 +100,9 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
   for (int i = 0; i < n; ++i) {
     const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
-    ASSIGN_OR_RETURN(auto device, compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share}));
+    ASSIGN_OR_RETURN(
+        auto device,
+        compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share, .allow_tf32 = options.allow_tf32}));
     strategy->devices_.push_back(std::move(device));
   }
   if (n == 1) return strategy;
@@ -123,7 +125,8 @@ void Strategy::Report(const absl::Status& status) {
   if (status.ok()) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!first_error_.ok()) return;
+    // That a device was cancelled since another failed is told only if that one's error is not.
+    if (!first_error_.ok() && (absl::IsCancelled(status) || !absl::IsCancelled(first_error_))) return;
     first_error_ = status;
   }
   group_->Abort();
@@ -150,6 +153,15 @@ absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
   if (first_error_.ok()) return absl::OkStatus();
   broken_ = group_->Reset();
   return std::exchange(first_error_, absl::OkStatus());
+}
+
+absl::Status Strategy::RunAlone(int replica, absl::FunctionRef<absl::Status()> f) {
+  if (replica == 0) return f();
+  absl::Status status;
+  const std::function<void()> work = [&] { status = f(); };
+  workers_[replica - 1]->Give(&work);
+  workers_[replica - 1]->Wait();
+  return status;
 }
 
 }  // namespace official::distribute

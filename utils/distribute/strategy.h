@@ -2,6 +2,7 @@
 // copy of the variables on each of several devices, gives each its share of every batch and sums the gradients.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -21,14 +22,16 @@ struct StrategyOptions {
   std::string device_kind = "cpu";
   int num_replicas = 1;
   int num_threads = 0;  // of all CPU devices together; 0: all cores
-  // How several devices sum: hierarchical_copy or reduction_to_one_device on CPUs, nccl on GPUs; unset: chosen.
+  // How several devices sum: hierarchical_copy, reduction_to_one_device or, on GPUs, nccl; unset: chosen.
   std::optional<std::string> all_reduce_alg = {};
+  // A device that has waited this long for the others' gradients ends the step.
+  std::chrono::seconds all_reduce_timeout = std::chrono::minutes(10);
+  bool allow_tf32 = false;  // on GPUs: float32 matrix products and convolutions may be computed in TF32
 };
 
 class Strategy {
  public:
-  // InvalidArgument or Unimplemented for an algorithm that the devices lack, else the device's or the group's own
-  // error.
+  // InvalidArgument for an algorithm that the devices lack, else the device's or the group's own error.
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
@@ -40,10 +43,12 @@ class Strategy {
   std::string Description() const;
 
   // Calls f(replica) for every replica at the same time, each always on the same thread, that of replica 0 the
-  // caller's. Returns when all have returned; the error of the one that failed first. The failure of one ends the
-  // waiting of the others for its gradients. Where that has broken the devices' connections (nccl), all later calls
-  // fail.
+  // caller's. Returns when all have returned; the error of the one that failed first, Cancelled only if there is no
+  // other. The failure of one ends the waiting of the others for its gradients. Where that has broken the devices'
+  // connections (nccl), all later calls fail.
   absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f);
+  // Calls f() on the thread of one replica, also when the connections are broken; its status.
+  absl::Status RunAlone(int replica, absl::FunctionRef<absl::Status()> f);
 
  private:
   class Worker;

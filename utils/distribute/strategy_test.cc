@@ -10,6 +10,7 @@
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/compute/testing/op_test.h"
+#include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {
@@ -19,6 +20,7 @@ using Catch::Matchers::Contains;
 using compute::DType;
 using compute::Graph;
 using compute::Program;
+using compute::SumOrder;
 using compute::Tensor;
 using compute::Value;
 
@@ -82,41 +84,45 @@ TEST_CASE("AllReduce sums over the devices, in every order and packing") {
   }
 }
 
-// What one GPU can test of NCCL is that it is called as it should be, and that a CUDA graph holds what it does.
-TEST_CASE("NCCL sums over the GPUs that there are") {
-  const absl::Status cuda = compute::LoadCudaBackend();
-  if (!cuda.ok()) {
-    CHECK(compute::MakeNcclGroup({}).status() == cuda);
-    return;
-  }
+// Devices of kind "cuda": at least as many as wanted, those beyond the machine's GPUs on the same ones. Empty without.
+std::vector<std::unique_ptr<compute::Device>> CudaDevices(int wanted) {
   std::vector<std::unique_ptr<compute::Device>> devices;
-  std::vector<compute::Device*> pointers;
+  if (!compute::LoadCudaBackend().ok()) return devices;
   for (auto device = compute::MakeDevice("cuda"); device.ok();
        device = compute::MakeDevice("cuda", {.index = static_cast<int>(devices.size())})) {
     devices.push_back(*std::move(device));
-    pointers.push_back(devices.back().get());
   }
+  for (int i = 0; static_cast<int>(devices.size()) < wanted; ++i) {
+    devices.push_back(compute::MakeDevice("cuda", {.index = i}).value());
+  }
+  return devices;
+}
+
+std::vector<compute::Device*> Pointers(const std::vector<std::unique_ptr<compute::Device>>& devices) {
+  std::vector<compute::Device*> pointers;
+  for (const auto& device : devices) pointers.push_back(device.get());
+  return pointers;
+}
+
+// Sums the same numbers of all devices, three times, each device on its thread: run, recorded and replayed.
+void CheckSums(compute::CommunicatorGroup& group, const std::vector<compute::Device*>& devices) {
   const int n = static_cast<int>(devices.size());
-  const auto group = compute::MakeNcclGroup(pointers).value();
   const Sums sums(2);
   const std::vector<Tensor> feeds = {compute::testing::RandomTensor({1000}, 1),
                                      compute::testing::RandomTensor({300000}, 2)};
   std::vector<std::unique_ptr<compute::VariableStore>> variables(n);
   std::vector<std::unique_ptr<Program>> programs(n);
-  const auto on_each = [&](const std::function<void(int)>& f) {
-    std::vector<std::thread> threads;
-    for (int r = 0; r < n; ++r) threads.emplace_back(f, r);
-    for (std::thread& thread : threads) thread.join();
-  };
   std::vector<absl::Status> statuses(n);
-  on_each([&](int r) {
-    devices[r]->set_communicator(&group->communicator(r));
-    variables[r] = std::make_unique<compute::VariableStore>(*devices[r]);
-    programs[r] = Program::Compile(sums.graph, sums.roots, *devices[r], *variables[r]).value();
-    for (int step = 0; step < 3; ++step) {
-      if (statuses[r].ok()) statuses[r] = programs[r]->Run(feeds);
-    }
-  });
+  std::vector<std::thread> threads;
+  for (int r = 0; r < n; ++r) {
+    threads.emplace_back([&, r] {
+      devices[r]->set_communicator(&group.communicator(r));
+      variables[r] = std::make_unique<compute::VariableStore>(*devices[r]);
+      programs[r] = Program::Compile(sums.graph, sums.roots, *devices[r], *variables[r]).value();
+      for (int step = 0; step < 3; ++step) statuses[r].Update(programs[r]->Run(feeds));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   compute::testing::RecordKernels(*programs[0], "cuda");
   for (int r = 0; r < n; ++r) {
     INFO(statuses[r]);
@@ -129,8 +135,33 @@ TEST_CASE("NCCL sums over the GPUs that there are") {
     }
     CHECK(std::equal(own.data<float>(), own.data<float>() + 1000, feeds[0].data<float>()));
   }
+}
+
+// What one GPU can test of NCCL is that it is called as it should be, and that a CUDA graph holds what it does.
+TEST_CASE("NCCL sums over the GPUs that there are") {
+  const auto devices = CudaDevices(0);
+  if (devices.empty()) {
+    CHECK(compute::MakeNcclGroup({}, std::chrono::minutes(1)).status() == compute::LoadCudaBackend());
+    return;
+  }
+  const auto group = compute::MakeNcclGroup(Pointers(devices), std::chrono::minutes(1)).value();
+  CheckSums(*group, Pointers(devices));
   group->Abort();
   CHECK(absl::IsFailedPrecondition(group->Reset()));
+}
+
+TEST_CASE("GPUs, or one several times, sum by copying to each other") {
+  const SumOrder order = GENERATE(SumOrder::kReductionToOneDevice, SumOrder::kHierarchicalCopy);
+  const auto devices = CudaDevices(3);
+  if (devices.empty()) {
+    CHECK(compute::MakePeerStreams({}).status() == compute::LoadCudaBackend());
+    return;
+  }
+  const std::vector<compute::Device*> pointers = Pointers(devices);
+  auto streams = compute::MakePeerStreams(pointers).value();
+  const int n = static_cast<int>(devices.size());
+  InProcessGroup group(n, MakeDeviceSummer(pointers, std::move(streams), order, /*chunk_elements=*/100000).value());
+  CheckSums(group, pointers);
 }
 
 TEST_CASE("A pack is given away before what was built after its values") {
@@ -151,7 +182,7 @@ TEST_CASE("The orders of summation") {
   const float tiny = 0x1p-24f;
   const auto sum_of = [&](SumOrder order, std::vector<float> values, int packs_before) {
     const int n = static_cast<int>(values.size());
-    InProcessGroup group(n, order);
+    InProcessGroup group(n, MakeHostSummer(n, order));
     std::atomic<bool> all_ok{true};
     std::vector<std::thread> threads;
     for (int r = 0; r < n; ++r) {
@@ -190,22 +221,51 @@ TEST_CASE("The error of one replica ends the others' waiting and comes out") {
   CHECK(strategy->Run([&](int r) { return programs[r]->Run(feeds); }).ok());
 }
 
+TEST_CASE("Of several errors the cause comes out, not that others were cancelled for it") {
+  const auto strategy = Mirrored(2);
+  const absl::Status status = strategy->Run([&](int r) {
+    if (r == 1) return absl::CancelledError("another device has failed");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return absl::DataLossError("replica 0 is ill");
+  });
+  CHECK(status == absl::DataLossError("replica 0 is ill"));
+}
+
+TEST_CASE("One replica runs alone on its own thread, whatever became of the others") {
+  const auto strategy = Mirrored(2);
+  std::thread::id of_replica[2], alone;
+  REQUIRE(strategy
+              ->Run([&](int r) {
+                of_replica[r] = std::this_thread::get_id();
+                return absl::OkStatus();
+              })
+              .ok());
+  const absl::Status status = strategy->RunAlone(1, [&] {
+    alone = std::this_thread::get_id();
+    return absl::DataLossError("found");
+  });
+  CHECK(status == absl::DataLossError("found"));
+  CHECK(alone == of_replica[1]);
+  CHECK(alone != of_replica[0]);
+}
+
 TEST_CASE("A device that never comes is named when the deadline has passed") {
-  InProcessGroup group(3, SumOrder::kReductionToOneDevice, std::chrono::seconds(1));
+  InProcessGroup group(3, MakeHostSummer(3, SumOrder::kReductionToOneDevice), std::chrono::seconds(1));
   float x = 1;
   REQUIRE(group.communicator(0).Start({{&x, 1}}).ok());
   REQUIRE(group.communicator(1).Start({{&x, 1}}).ok());
   const absl::Status status = group.communicator(0).Finish();
   CHECK(absl::IsDeadlineExceeded(status));
-  CHECK_THAT(std::string(status.message()), Contains("replica 0 has waited 1 s") && Contains("replica 2"));
+  CHECK_THAT(std::string(status.message()),
+             Contains("replica 0 has waited 1 s") && Contains("replica 2; --all_reduce_timeout_secs"));
 }
 
 TEST_CASE("Bad choices") {
   CHECK(absl::IsInvalidArgument(Strategy::Create({.num_replicas = 2, .all_reduce_alg = "nccl"}).status()));
   const absl::Status on_gpus =
-      Strategy::Create({.device_kind = "cuda", .num_replicas = 2, .all_reduce_alg = "hierarchical_copy"}).status();
-  CHECK(absl::IsUnimplemented(on_gpus));
-  CHECK_THAT(std::string(on_gpus.message()), Contains("hierarchical_copy") && Contains("use nccl"));
+      Strategy::Create({.device_kind = "cuda", .num_replicas = 2, .all_reduce_alg = "ring"}).status();
+  CHECK(absl::IsInvalidArgument(on_gpus));
+  CHECK_THAT(std::string(on_gpus.message()), Contains("--all_reduce_alg=ring") && Contains("use nccl, hierarchical"));
   CHECK(absl::IsNotFound(Strategy::Create({.device_kind = "abacus"}).status()));
   CHECK(Mirrored(2)->name() == "mirrored");
   CHECK(Mirrored(1)->name() == "one_device");

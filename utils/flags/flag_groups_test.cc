@@ -60,6 +60,8 @@ TEST_CASE("Defaults of the other groups") {
   CHECK_FALSE(performance.loss_scale.dynamic);
   CHECK(performance.winograd);
   CHECK_FALSE(performance.all_reduce_alg.has_value());
+  CHECK(performance.all_reduce_timeout_secs == 600);
+  CHECK_FALSE(performance.tf32);
   CHECK_FALSE(ImageFromFlags().data_format.has_value());
   const BenchmarkConfig benchmark = BenchmarkFromFlags();
   CHECK(benchmark.benchmark_logger_type == "BaseBenchmarkLogger");

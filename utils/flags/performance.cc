@@ -27,6 +27,11 @@ ABSL_FLAG(
     "or 'dynamic' to start with 32768, to halve it and skip the batch when gradients overflow and to double it "
     "after 2000 steps in which none did.");
 ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several devices.");
+ABSL_FLAG(int, all_reduce_timeout_secs, 600,
+          "With several devices: seconds that one waits for the gradients of the others before the run ends.");
+ABSL_FLAG(bool, tf32, false,
+          "On GPUs, with --dtype=fp32: matrix products and convolutions may round their inputs to 10 bits of mantissa, "
+          "which makes them several times faster.");
 ABSL_FLAG(int, num_cpu_devices, 1,
           "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
 ABSL_FLAG(
@@ -93,6 +98,8 @@ FlagGroup PerformanceFlags() {
                .short_name = "ara",
                .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
                .unset_means = "chosen by the devices"},
+              {.name = "all_reduce_timeout_secs", .range = AtLeast(1)},
+              {.name = "tf32"},
               {.name = "num_cpu_devices", .range = {.min = 1, .max = 1024}},
               {.name = "check_replicas_steps", .range = AtLeast(1)},
               {.name = "winograd", .choices = {"auto", "off"}},
@@ -116,6 +123,8 @@ PerformanceConfig PerformanceFromFlags() {
       .check_replicas_steps = absl::GetFlag(FLAGS_check_replicas_steps),
       .winograd = absl::GetFlag(FLAGS_winograd) == "auto",
       .all_reduce_alg = absl::GetFlag(FLAGS_all_reduce_alg),
+      .all_reduce_timeout_secs = absl::GetFlag(FLAGS_all_reduce_timeout_secs),
+      .tf32 = absl::GetFlag(FLAGS_tf32),
   };
 }
 

@@ -23,6 +23,8 @@ struct PerformanceConfig {
   int check_replicas_steps = 100;
   bool winograd = true;                       // false: nothing is timed
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
+  int all_reduce_timeout_secs = 600;
+  bool tf32 = false;  // on GPUs: float32 matrix products and convolutions may be computed in TF32
 };
 
 FlagGroup PerformanceFlags();

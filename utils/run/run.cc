@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 
@@ -87,6 +88,9 @@ absl::StatusOr<Devices> DevicesFor(const Config& config) {
   Devices devices;
   devices.kind = num_gpus > 0 ? "cuda" : "cpu";
   devices.num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
+  if (config.performance.tf32 && num_gpus == 0) {
+    LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
+  }
   ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
                                                                    num_gpus > 0 ? "GPUs" : "CPU devices"));
   return devices;
@@ -96,10 +100,13 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                                                                 train::Model model, const std::string& dataset,
                                                                 bool write_model_dir, const Task& task = {}) {
   ASSIGN_OR_RETURN(auto strategy,
-                   distribute::Strategy::Create({.device_kind = devices.kind,
-                                                 .num_replicas = devices.num_replicas,
-                                                 .num_threads = config.performance.intra_op_parallelism_threads,
-                                                 .all_reduce_alg = config.performance.all_reduce_alg}));
+                   distribute::Strategy::Create(
+                       {.device_kind = devices.kind,
+                        .num_replicas = devices.num_replicas,
+                        .num_threads = config.performance.intra_op_parallelism_threads,
+                        .all_reduce_alg = config.performance.all_reduce_alg,
+                        .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
+                        .allow_tf32 = config.performance.tf32}));
   return train::Estimator::Create(std::move(model),
                                   {.model_dir = config.base.model_dir,
                                    .dataset = dataset,

@@ -11,8 +11,11 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "utils/compute/core/status.h"
@@ -48,12 +51,16 @@ Model Line() {
           .learning_rate = [](int64_t) { return 0.1; }};
 }
 
-// Batches of 4 examples; the last feature of each batch is `last`.
-InputFn Input(float last) {
-  return [last](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
-    Tensor x(DType::kFloat32, {8, 2}), y(DType::kFloat32, {8});
-    for (int i = 0; i < 16; ++i) x.data<float>()[i] = i % 8 == 7 ? last : static_cast<float>(i % 3);
-    for (int i = 0; i < 8; ++i) y.data<float>()[i] = static_cast<float>(i % 2);
+// Batches of 4 examples; the last feature of each batch, or only of batch number `of_batch`, is `last`.
+InputFn Input(float last, std::optional<int> of_batch = {}) {
+  return [last, of_batch](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    const int batches = 20;
+    Tensor x(DType::kFloat32, {4 * batches, 2}), y(DType::kFloat32, {4 * batches});
+    for (int i = 0; i < 8 * batches; ++i) {
+      const bool here = i % 8 == 7 && of_batch.value_or(i / 8) == i / 8;
+      x.data<float>()[i] = here ? last : static_cast<float>(i % 3);
+    }
+    for (int i = 0; i < 4 * batches; ++i) y.data<float>()[i] = static_cast<float>(i % 2);
     return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
                          {.batch_size = 4, .start = start, .end_epoch = data::kEndless});
   };
@@ -123,6 +130,101 @@ TEST_CASE("Replicas whose variables have come apart end the run before they are 
   CHECK_THAT(std::string(status.message()), Contains("drift is no longer the same on replica 0 and replica 1"));
   CHECK(estimator->global_step() == 2);
   CHECK_FALSE(files::Exists(config.model_dir + "/model.ckpt-2.index"));
+}
+
+// A device of kind "late", as a GPU is: it has memory of its own, and tells what only the data tell when it is next
+// read from, or some runs later. Its kernels are the CPU's; after such an error they leave the variables alone.
+class LateDevice : public compute::Device {
+ public:
+  explicit LateDevice(const compute::DeviceOptions& options) : cpu_(compute::MakeDevice("cpu", options).value()) {}
+  absl::string_view kind() const override { return "late"; }
+  absl::string_view name() const override { return "late:0"; }
+  std::string Description() const override { return "late:0"; }
+  std::string Hardware() const override { return "late"; }
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override { return cpu_->Allocate(bytes); }
+  bool uses_host_memory() const override { return false; }
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    return cpu_->CopyToDevice(device, host, bytes);
+  }
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
+    RETURN_IF_ERROR(cpu_->CopyToHost(host, device, bytes));
+    return Tell();
+  }
+  absl::StatusOr<std::unique_ptr<compute::FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override {
+    ASSIGN_OR_RETURN(auto copied, Device::MakeFeedBuffers(bytes));
+    return std::make_unique<Feeds>(*this, std::move(copied));
+  }
+  void MakeCurrent() override { cpu_->MakeCurrent(); }
+  absl::Status Synchronize() override { return Tell(); }
+
+  static void RegisterKernels() {
+    for (const compute::KernelDef* def : compute::KernelRegistry::Global().All()) {
+      if (def->device_kind != "cpu") continue;
+      compute::KernelDef late = *def;
+      late.device_kind = "late";
+      late.make = [make = def->make](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
+        ASSIGN_OR_RETURN(compute::Kernel kernel, make(spec));
+        auto& device = static_cast<LateDevice&>(spec.device);
+        const absl::string_view op = spec.node.op().name;
+        const bool writes_variables =
+            absl::StartsWith(op, "Apply") || absl::StartsWith(op, "Assign") || absl::StartsWith(op, "Update");
+        kernel.run = [&device, writes_variables, run = std::move(kernel.run)](const compute::KernelArgs& args) {
+          if (writes_variables && !device.error_.ok()) return absl::OkStatus();
+          const absl::Status status = run(args);
+          if (!absl::IsOutOfRange(status)) return status;
+          if (device.error_.ok()) device.failed_fill_ = device.num_fills_;
+          device.error_.Update(status);
+          return absl::OkStatus();
+        };
+        return kernel;
+      };
+      compute::RegisterKernel(std::move(late));
+    }
+  }
+
+ private:
+  struct Feeds : compute::FeedBuffers {
+    Feeds(LateDevice& device, std::unique_ptr<compute::FeedBuffers> copied)
+        : device(device), copied(std::move(copied)) {}
+    void* data(int i) const override { return copied->data(i); }
+    absl::Status Fill(absl::Span<const void* const> feeds) override {
+      if (device.num_fills_ + 1 - device.failed_fill_ >= compute::kMaxRunsBehind) RETURN_IF_ERROR(device.Tell());
+      ++device.num_fills_;
+      return copied->Fill(feeds);
+    }
+    LateDevice& device;
+    std::unique_ptr<compute::FeedBuffers> copied;
+  };
+  absl::Status Tell() { return std::exchange(error_, absl::OkStatus()); }
+
+  std::unique_ptr<compute::Device> cpu_;
+  absl::Status error_;
+  int64_t num_fills_ = 0, failed_fill_ = 0;
+};
+
+TEST_CASE("A device that tells of a bad number only later has the right step and tensor named, and nothing saved") {
+  static const bool registered = compute::RegisterDeviceKind("late",
+                                                             [](const compute::DeviceOptions& options) {
+                                                               return absl::StatusOr<std::unique_ptr<compute::Device>>(
+                                                                   std::make_unique<LateDevice>(options));
+                                                             }) &&
+                                 (LateDevice::RegisterKernels(), true);
+  REQUIRE(registered);
+  const int bad_step = GENERATE(2, 7, 10), num_replicas = GENERATE(1, 2);
+  CAPTURE(bad_step, num_replicas);
+  EstimatorConfig config = Config();
+  config.save_checkpoints_steps = GENERATE(1, 5, 100);  // told by the next save, one some steps later, or never
+  config.save_summary_steps = GENERATE(100, 3);
+  auto strategy =
+      distribute::Strategy::Create({.device_kind = "late", .num_replicas = num_replicas, .num_threads = 2}).value();
+  const auto estimator = Estimator::Create(Line(), config, std::move(strategy)).value();
+  const absl::Status status = estimator->Train(Input(NAN, bad_step - 1), 10, {});
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  const int64_t last = (bad_step - 1) / *config.save_checkpoints_steps * *config.save_checkpoints_steps;
+  CHECK_THAT(std::string(status.message()),
+             Contains(absl::StrCat("step ", bad_step, ": the first tensor that is not finite is features (Input")) &&
+                 Contains(absl::StrCat("the last one is of step ", last, ")")));
+  CHECK(estimator->global_step() == bad_step - 1);
 }
 
 TEST_CASE("An interruption stops after its step, which is saved, and the run goes on from there") {

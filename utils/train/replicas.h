@@ -61,8 +61,10 @@ class Replicas {
   absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
   bool HasVariable(absl::string_view name) const { return stores_[0]->Has(name); }
   std::vector<compute::VariableSpec> variables() const { return stores_[0]->specs(); }
-  // Of the first replica, which stands for all.
-  absl::StatusOr<compute::Tensor> Read(absl::string_view name) const { return stores_[0]->Read(name); }
+  // Of one replica; the first stands for all.
+  absl::StatusOr<compute::Tensor> Read(absl::string_view name, int replica = 0) const {
+    return stores_[replica]->Read(name);
+  }
   // To all replicas.
   absl::Status Write(absl::string_view name, const compute::Tensor& value);
 

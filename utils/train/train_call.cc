@@ -42,8 +42,10 @@ class Estimator::TrainCall {
   TrainCall(Estimator& estimator, absl::Span<const std::unique_ptr<logs::Hook>> hooks)
       : e_(estimator),
         hooks_(hooks),
-        feeds_(estimator.strategy_->num_replicas()),
-        summary_step_(estimator.global_step_) {}
+        recent_(estimator.strategy_->device(0).uses_host_memory() ? 1 : compute::kMaxRunsBehind + 1),
+        summary_step_(estimator.global_step_) {
+    for (StepFeeds& feeds : recent_) feeds.replicas.resize(estimator.strategy_->num_replicas());
+  }
 
   // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
   absl::Status WaitForData(data::BatchSource& source);
@@ -51,6 +53,9 @@ class Estimator::TrainCall {
   absl::Status Begin(const ReplicatedProgram& program);
   absl::Status Step(const data::Batch& batch, ReplicatedProgram& program, Clock::time_point wait_start);
   absl::Status End();
+  // An error of Step or End: if it is that a number is not finite, the one of the step that failed, naming the first
+  // tensor with such a number.
+  absl::Status Explain(const absl::Status& error);
   bool begun() const { return begun_; }
   bool stopped() const { return stopped_; }
 
@@ -62,13 +67,20 @@ class Estimator::TrainCall {
     Tensor weight{DType::kFloat32, {}};
     std::vector<Tensor> tensors;
   };
+  // What a step was run with.
+  struct StepFeeds {
+    int64_t number = 0;  // the global step that it ends with
+    ReplicatedProgram* program = nullptr;
+    data::Batch batch;  // which the tensors are views of
+    std::vector<ReplicaFeeds> replicas;
+  };
 
   logs::StepRequest AskHooks(Clock::time_point now);
   // learning_rate, the model's logged values and its metrics.
   absl::StatusOr<Scalars> Shown(const ReplicatedProgram& program, float learning_rate);
   absl::Status WriteSummary(const data::Batch& batch, double loss);
-  void SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r, float learning_rate);
-  absl::Status FindBadTensor(ReplicatedProgram& program, const absl::Status& error);
+  StepFeeds& FeedsOf(int64_t step) { return recent_[step % static_cast<int64_t>(recent_.size())]; }
+  void SetFeeds(StepFeeds& step, int r, float learning_rate);
   // Of the last run: false if its gradients were not finite and a dynamic loss scale is lower now.
   absl::StatusOr<bool> Updated(const ReplicatedProgram& program);
   std::string Advice() const;  // for numbers that are not finite
@@ -77,7 +89,8 @@ class Estimator::TrainCall {
 
   Estimator& e_;
   const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
-  std::vector<ReplicaFeeds> feeds_;  // by replica
+  // Of the steps whose errors may not be known yet, by the remainder of the step.
+  std::vector<StepFeeds> recent_;
   std::vector<compute::KernelTiming> timings_;
   Scalars shown_;
   std::vector<std::string> tags_;  // of shown_, in event files
@@ -159,20 +172,19 @@ absl::Status Estimator::TrainCall::WriteSummary(const data::Batch& batch, double
 }
 
 // What replica `r` feeds: see BuiltModel::roots.
-void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedProgram& program, int r,
-                                    float learning_rate) {
-  const ReplicatedProgram::Replica& replica = program.replicas[r];
-  ReplicaFeeds& feeds = feeds_[r];
+void Estimator::TrainCall::SetFeeds(StepFeeds& step, int r, float learning_rate) {
+  const ReplicatedProgram::Replica& replica = step.program->replicas[r];
+  ReplicaFeeds& feeds = step.replicas[r];
   feeds.tensors.clear();
   if (replica.model->has_examples || replica.model->stands_in) {
-    AppendRows(batch, replica.share, feeds.tensors);
+    AppendRows(step.batch, replica.share, feeds.tensors);
     int64_t* const random = feeds.random_state.data<int64_t>();
     random[0] = static_cast<int64_t>(e_.config_.seed);
     random[1] = e_.global_step_;
     random[2] = replica.share.begin;
     feeds.tensors.push_back(feeds.random_state);
-    if (program.replicas.size() > 1) {
-      *feeds.weight.data<float>() = replica.model->has_examples ? program.Weight(replica) : 0;
+    if (step.program->replicas.size() > 1) {
+      *feeds.weight.data<float>() = replica.model->has_examples ? step.program->Weight(replica) : 0;
       feeds.tensors.push_back(feeds.weight);
     }
   }
@@ -180,12 +192,33 @@ void Estimator::TrainCall::SetFeeds(const data::Batch& batch, const ReplicatedPr
   feeds.tensors.push_back(feeds.learning_rate);
 }
 
-// The step again, slowly, on the same variables: it failed before it changed any.
-absl::Status Estimator::TrainCall::FindBadTensor(ReplicatedProgram& program, const absl::Status& error) {
-  // Each replica, since one may find it in the sum of all gradients that another has spoilt; the first to find it ends
-  // the others, and none gets further than its check of the sums.
-  absl::Status found = e_.strategy_->Run(
-      [&](int r) { return program.replicas[r].program->Run(feeds_[r].tensors, {.check_numerics = true}); });
+// The step that failed again, slowly. It changed no variable of its replica, nor did those after it that the device was
+// given before it told: so the variables still count the steps before it, and where replicas differ, because one has
+// failed on what another had spoilt, the one that counts the fewest was first.
+absl::Status Estimator::TrainCall::Explain(const absl::Status& error) {
+  if (!begun_ || !absl::IsOutOfRange(error)) return error;
+  distribute::Strategy& strategy = *e_.strategy_;
+  std::vector<int64_t> good_steps;
+  for (int r = 0; r < strategy.num_replicas(); ++r) {
+    strategy.device(r).Synchronize().IgnoreError();  // it may have the same to tell
+    ASSIGN_OR_RETURN(const Tensor steps, e_.replicas_.Read(kGlobalStep, r));
+    good_steps.push_back(steps.scalar<int64_t>());
+  }
+  e_.global_step_ = *std::min_element(good_steps.begin(), good_steps.end());
+  const StepFeeds& step = FeedsOf(e_.global_step_ + 1);
+  absl::Status found;
+  if (step.number == e_.global_step_ + 1) {
+    const auto again = [&](int r) {
+      if (good_steps[r] != e_.global_step_) return absl::OkStatus();
+      return step.program->replicas[r].program->Run(step.replicas[r].tensors, {.check_numerics = true});
+    };
+    found = strategy.Run(again);
+    // Where the failure has broken the devices' connections, each gets as far as its own gradients.
+    for (int r = 0; absl::IsFailedPrecondition(found) && r < strategy.num_replicas(); ++r) {
+      const absl::Status alone = strategy.RunAlone(r, [&] { return again(r); });
+      if (absl::IsOutOfRange(alone)) found = alone;
+    }
+  }
   if (!absl::IsOutOfRange(found)) found = error;
   e_.saver_->Wait().IgnoreError();  // Train tells it
   const std::optional<int64_t> last = e_.saver_->finished_step() ? e_.saver_->finished_step() : e_.restored_step_;
@@ -220,13 +253,15 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   const auto learning_rate = static_cast<float>(e_.model_.learning_rate(e_.global_step_));
   timings_.clear();
   const int64_t trace_start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
-  const absl::Status status = e_.strategy_->Run([&](int r) {
-    SetFeeds(batch, program, r, learning_rate);
-    return program.replicas[r].program->Run(feeds_[r].tensors,
+  StepFeeds& feeds = FeedsOf(e_.global_step_ + 1);
+  feeds.number = e_.global_step_ + 1;
+  feeds.program = &program;
+  feeds.batch = batch;
+  RETURN_IF_ERROR(e_.strategy_->Run([&](int r) {
+    SetFeeds(feeds, r, learning_rate);
+    return program.replicas[r].program->Run(feeds.replicas[r].tensors,
                                             {.timings = request.trace && r == 0 ? &timings_ : nullptr});
-  });
-  if (absl::IsOutOfRange(status)) return FindBadTensor(program, status);
-  RETURN_IF_ERROR(status);
+  }));
   e_.position_ = batch.next;
   ASSIGN_OR_RETURN(const bool updated, Updated(program));
   // A step without an update has no number, so hooks and events do not see it.
@@ -314,7 +349,7 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
     }
     return call.End();
   };
-  const absl::Status status = run();
+  const absl::Status status = call.Explain(run());
   // The checkpoint that is being written is finished, and its error told, whatever ended the training.
   const absl::Status saved = saver_->Wait();
   if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;

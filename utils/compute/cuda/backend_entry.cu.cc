@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/cuda/cuda_peer_streams.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/nccl_group.h"
@@ -34,5 +35,6 @@ CudaGpus VisibleGpus() {
 extern "C" __attribute__((visibility("default"))) void OfficialRegisterCudaBackend(
     official::compute::KernelRegistry& kernels, official::compute::CudaBackend& backend) {
   official::compute::RegisterCudaKernels(kernels);
-  backend = {official::compute::VisibleGpus, official::compute::CudaDevice::Make, official::compute::NcclGroup::Make};
+  backend = {official::compute::VisibleGpus, official::compute::CudaDevice::Make, official::compute::NcclGroup::Make,
+             official::compute::MakeCudaPeerStreams};
 }

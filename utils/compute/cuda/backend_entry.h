@@ -9,6 +9,7 @@
 // must be built from the same source by the same compiler, as one Bazel build does.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "absl/types/span.h"
 #include "utils/compute/runtime/device.h"
 #include "utils/compute/runtime/kernel.h"
+#include "utils/compute/runtime/peer_streams.h"
 
 namespace official::compute {
 
@@ -28,7 +30,9 @@ struct CudaGpus {
 struct CudaBackend {
   CudaGpus (*visible_gpus)() = nullptr;  // initializes the driver
   DeviceFactory make_device;
-  absl::StatusOr<std::unique_ptr<CommunicatorGroup>> (*make_nccl_group)(absl::Span<Device* const> devices) = nullptr;
+  absl::StatusOr<std::unique_ptr<CommunicatorGroup>> (*make_nccl_group)(absl::Span<Device* const> devices,
+                                                                        std::chrono::seconds deadline) = nullptr;
+  absl::StatusOr<std::unique_ptr<PeerStreams>> (*make_peer_streams)(absl::Span<Device* const> devices) = nullptr;
 };
 
 // Adds all kernels of kind "cuda" to `kernels`; needs no driver.

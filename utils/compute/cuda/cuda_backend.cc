@@ -80,9 +80,15 @@ absl::Status LoadCudaBackend() {
 
 absl::Status LoadCudaKernels() { return Library().status(); }
 
-absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices) {
+absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices,
+                                                                 std::chrono::seconds deadline) {
   RETURN_IF_ERROR(LoadCudaBackend());
-  return Library()->make_nccl_group(devices);
+  return Library()->make_nccl_group(devices, deadline);
+}
+
+absl::StatusOr<std::unique_ptr<PeerStreams>> MakePeerStreams(absl::Span<Device* const> devices) {
+  RETURN_IF_ERROR(LoadCudaBackend());
+  return Library()->make_peer_streams(devices);
 }
 
 }  // namespace official::compute

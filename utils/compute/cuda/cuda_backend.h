@@ -2,6 +2,7 @@
 // are wanted. A program that never calls these functions loads nothing of CUDA; none links it.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -9,6 +10,7 @@
 #include "absl/types/span.h"
 #include "utils/compute/runtime/communicator.h"
 #include "utils/compute/runtime/device.h"
+#include "utils/compute/runtime/peer_streams.h"
 
 namespace official::compute {
 
@@ -22,7 +24,12 @@ absl::Status LoadCudaKernels();
 
 // A group of devices of kind "cuda" in this process that sum through NCCL, on streams of their own, in the order that
 // NCCL chooses. `devices` must outlive it; the rank of each is its place. DeadlineExceeded if they do not find
-// together. After an Abort the group cannot be used again.
-absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices);
+// together within the deadline, or when one of them has waited as long in a step. After an Abort the group cannot be
+// used again.
+absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices,
+                                                                 std::chrono::seconds deadline);
+
+// How such devices copy to each other, directly where their links allow it. `devices` must outlive it.
+absl::StatusOr<std::unique_ptr<PeerStreams>> MakePeerStreams(absl::Span<Device* const> devices);
 
 }  // namespace official::compute

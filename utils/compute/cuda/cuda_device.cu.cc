@@ -1,7 +1,9 @@
 #include "utils/compute/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,10 +30,11 @@ class CudaGraph : public Recording {
 
 }  // namespace
 
-CudaDevice::CudaDevice(int index) : index_(index), name_(absl::StrCat("gpu:", index)) {}
+CudaDevice::CudaDevice(const DeviceOptions& options)
+    : index_(options.index), name_(absl::StrCat("gpu:", options.index)), allow_tf32_(options.allow_tf32) {}
 
 absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Make(const DeviceOptions& options) {
-  std::unique_ptr<CudaDevice> device(new CudaDevice(options.index));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options));
   if (const absl::Status status = device->Init(); !status.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(device->name_, " cannot be used: ", status.message()));
   }
@@ -45,29 +48,33 @@ absl::Status CudaDevice::Init() {
     return absl::FailedPreconditionError(absl::StrFormat("%s has compute capability %d.%d, this program needs 9.0",
                                                          properties_.name, properties_.major, properties_.minor));
   }
-  CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  ASSIGN_OR_RETURN(stream_, MakeStream());
+  ASSIGN_OR_RETURN(copy_stream_, MakeStream());
   for (Staging& staging : staging_) {
     CALL(cudaMallocHost(&staging.data, kStagingBytes));
-    CALL(cudaEventCreateWithFlags(&staging.copied, cudaEventDisableTiming));
+    ASSIGN_OR_RETURN(staging.copied, MakeEvent());
+  }
+  ASSIGN_OR_RETURN(copied_, MakeEvent());
+  for (CudaEvent& filled : filled_) {
+    ASSIGN_OR_RETURN(filled, MakeEvent());
   }
   CALL(cudaMallocHost(&host_data_error_, sizeof(*host_data_error_)));
+  *host_data_error_ = kNoDataError;
   CALL(cudaMalloc(&data_error_, sizeof(*data_error_)));
-  CALL(cudaMemsetAsync(data_error_, 0xff, sizeof(*data_error_), stream_));
+  CALL(cudaMemsetAsync(data_error_, 0xff, sizeof(*data_error_), stream()));
   return absl::OkStatus();
 }
 
 CudaDevice::~CudaDevice() {
   MakeCurrent();
-  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  for (const CudaStream* stream : {&stream_, &copy_stream_}) {
+    if (*stream != nullptr) cudaStreamSynchronize(stream->get());
+  }
   if (cudnn_ != nullptr) cudnnDestroy(cudnn_);
   if (cublas_lt_ != nullptr) cublasLtDestroy(cublas_lt_);
-  for (const Staging& staging : staging_) {
-    if (staging.copied != nullptr) cudaEventDestroy(staging.copied);
-    cudaFreeHost(staging.data);
-  }
+  for (const Staging& staging : staging_) cudaFreeHost(staging.data);
   cudaFreeHost(host_data_error_);
   cudaFree(data_error_);
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 std::string CudaDevice::Description() const {
@@ -90,28 +97,52 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(int64_t bytes) {
     RETURN_IF_ERROR(CudaStatus(error, "cudaMalloc"));
   }
   std::shared_ptr<void> memory(data, cudaFree);
-  CALL(cudaMemsetAsync(data, 0, size, stream_));
+  CALL(cudaMemsetAsync(data, 0, size, stream()));
   return memory;
 }
 
-absl::Status CudaDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
-  MakeCurrent();
+absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    const cudaError_t state = query();
+    if (state != cudaErrorNotReady) return CudaStatus(state, what);
+    cudaGetLastError();  // or it would be the next launch's
+    if (communicator() != nullptr) RETURN_IF_ERROR(communicator()->CheckWait());
+    if (Clock::now() - start < std::chrono::milliseconds(1)) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+}
+
+absl::Status CudaDevice::CopyThroughStaging(cudaStream_t stream, void* device, const void* host, int64_t bytes) {
   for (int64_t done = 0; done < bytes;) {
     const int64_t part = std::min(bytes - done, kStagingBytes);
     Staging& staging = staging_[next_staging_];
     next_staging_ = (next_staging_ + 1) % kNumStaging;
-    CALL(cudaEventSynchronize(staging.copied));
+    RETURN_IF_ERROR(Wait([&] { return cudaEventQuery(staging.copied.get()); }, "cudaEventQuery"));
     std::memcpy(staging.data, static_cast<const char*>(host) + done, part);
-    CALL(cudaMemcpyAsync(static_cast<char*>(device) + done, staging.data, part, cudaMemcpyHostToDevice, stream_));
-    CALL(cudaEventRecord(staging.copied, stream_));
+    CALL(cudaMemcpyAsync(static_cast<char*>(device) + done, staging.data, part, cudaMemcpyHostToDevice, stream));
+    CALL(cudaEventRecord(staging.copied.get(), stream));
     done += part;
   }
   return absl::OkStatus();
 }
 
+absl::Status CudaDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
+  MakeCurrent();
+  return CopyThroughStaging(stream(), device, host, bytes);
+}
+
 absl::Status CudaDevice::CopyToHost(void* host, const void* device, int64_t bytes) {
   MakeCurrent();
-  if (bytes > 0) CALL(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_));
+  // The copy to memory that is not pinned may wait for the work before it, without asking the communicator.
+  if (communicator() != nullptr) {
+    RETURN_IF_ERROR(Wait([&] { return cudaStreamQuery(stream()); }, "cudaStreamQuery"));
+  }
+  if (bytes > 0) CALL(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream()));
   return ReadDataError();
 }
 
@@ -123,12 +154,72 @@ absl::Status CudaDevice::Synchronize() {
 }
 
 absl::Status CudaDevice::ReadDataError() {
-  CALL(cudaMemcpyAsync(host_data_error_, data_error_, sizeof(*data_error_), cudaMemcpyDeviceToHost, stream_));
-  CALL(cudaStreamSynchronize(stream_));
-  const unsigned long long report = *host_data_error_;
+  CALL(cudaMemcpyAsync(host_data_error_, data_error_, sizeof(*data_error_), cudaMemcpyDeviceToHost, stream()));
+  RETURN_IF_ERROR(Wait([&] { return cudaStreamQuery(stream()); }, "cudaStreamQuery"));
+  const unsigned long long report = std::exchange(*host_data_error_, kNoDataError);
   if (report == kNoDataError) return absl::OkStatus();
-  CALL(cudaMemsetAsync(data_error_, 0xff, sizeof(*data_error_), stream_));
+  CALL(cudaMemsetAsync(data_error_, 0xff, sizeof(*data_error_), stream()));
   return data_errors_[report >> 32](static_cast<int32_t>(report));
+}
+
+// The feeds of a run come in pieces, on the copy stream and beside the kernels of the runs before, to one of two
+// landing places, and go from there in one copy, on the kernels' stream, to the place that the program knows.
+class CudaDevice::Feeds : public FeedBuffers {
+ public:
+  Feeds(CudaDevice& device, absl::Span<const int64_t> bytes) : device_(device), bytes_(bytes.begin(), bytes.end()) {
+    for (const int64_t b : bytes) {
+      offsets_.push_back(total_);
+      total_ += (b + kAlignment - 1) / kAlignment * kAlignment;
+    }
+  }
+  absl::Status Init() {
+    ASSIGN_OR_RETURN(memory_, device_.Allocate(3 * total_));
+    return device_.Synchronize();  // the memory is zeroed before another stream writes to it
+  }
+
+  void* data(int i) const override { return At(0) + offsets_[i]; }
+
+  absl::Status Fill(absl::Span<const void* const> feeds) override {
+    device_.MakeCurrent();
+    const int64_t fill = device_.num_fills_;
+    const CudaEvent& filled = device_.filled_[fill % 2];
+    // The landing place of two fills ago, of this program or another, has been read, and what the run before that fill
+    // reported has come in.
+    RETURN_IF_ERROR(device_.Wait([&] { return cudaEventQuery(filled.get()); }, "cudaEventQuery"));
+    if (*static_cast<volatile unsigned long long*>(device_.host_data_error_) != kNoDataError) {
+      return device_.ReadDataError();
+    }
+    ++device_.num_fills_;
+    char* const landing = At(1 + fill % 2);
+    for (size_t i = 0; i < feeds.size(); ++i) {
+      RETURN_IF_ERROR(
+          device_.CopyThroughStaging(device_.copy_stream_.get(), landing + offsets_[i], feeds[i], bytes_[i]));
+    }
+    const cudaStream_t stream = device_.stream();
+    RETURN_IF_ERROR(WaitFor(stream, device_.copy_stream_.get(), device_.copied_));
+    CALL(cudaMemcpyAsync(device_.host_data_error_, device_.data_error_, sizeof(*device_.data_error_),
+                         cudaMemcpyDeviceToHost, stream));
+    if (total_ > 0) CALL(cudaMemcpyAsync(At(0), landing, total_, cudaMemcpyDeviceToDevice, stream));
+    CALL(cudaEventRecord(filled.get(), stream));
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kAlignment = 256;
+
+  char* At(int64_t copy) const { return static_cast<char*>(memory_.get()) + copy * total_; }
+
+  CudaDevice& device_;
+  const std::vector<int64_t> bytes_;
+  std::vector<int64_t> offsets_;
+  int64_t total_ = 0;
+  std::shared_ptr<void> memory_;  // where the program reads, then the landing places
+};
+
+absl::StatusOr<std::unique_ptr<FeedBuffers>> CudaDevice::MakeFeedBuffers(absl::Span<const int64_t> bytes) {
+  auto feeds = std::make_unique<Feeds>(*this, bytes);
+  RETURN_IF_ERROR(feeds->Init());
+  return feeds;
 }
 
 DataError CudaDevice::AddDataError(const Node& node, std::function<std::string(int32_t)> message,
@@ -140,25 +231,26 @@ DataError CudaDevice::AddDataError(const Node& node, std::function<std::string(i
 }
 
 absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::Record(absl::FunctionRef<absl::Status()> run) {
+  if (communicator() != nullptr && !communicator()->can_be_recorded()) return nullptr;
   MakeCurrent();
   // Other threads (the saver's) may go on calling CUDA meanwhile.
-  CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  CALL(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
   const absl::Status status = run();
   cudaGraph_t graph = nullptr;
-  const cudaError_t error = cudaStreamEndCapture(stream_, &graph);
+  const cudaError_t error = cudaStreamEndCapture(stream(), &graph);
   const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype(&cudaGraphDestroy)> owner(graph, cudaGraphDestroy);
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(CudaStatus(error, "cudaStreamEndCapture"));
   cudaGraphExec_t executable = nullptr;
   CALL(cudaGraphInstantiate(&executable, graph, 0));
-  return std::make_unique<CudaGraph>(executable, stream_);
+  return std::make_unique<CudaGraph>(executable, stream());
 }
 
 absl::StatusOr<cudnnHandle_t> CudaDevice::cudnn() {
   if (cudnn_ == nullptr) {
     MakeCurrent();
     CALL(cudnnCreate(&cudnn_));
-    CALL(cudnnSetStream(cudnn_, stream_));
+    CALL(cudnnSetStream(cudnn_, stream()));
   }
   return cudnn_;
 }

@@ -1,4 +1,5 @@
-// One GPU: "gpu:0" of kind "cuda". All work goes to one stream, in order: kernels, and copies in and out.
+// One GPU: "gpu:0" of kind "cuda". All work goes to one stream, in order: kernels, and copies in and out. Feeds come in
+// on a stream beside it, which it waits for.
 //
 // Kernels must only give work to stream(): no waiting, no allocation, no copy from or to memory of the host. So a
 // program's kernels can be recorded into one CUDA graph, which replays them with the addresses of the recorded run.
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "utils/compute/cuda/data_error.h"
+#include "utils/compute/cuda/stream.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -34,11 +36,16 @@ class CudaDevice : public Device {
   absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override;
   // Waits; an error of the work before comes out here too, that of AddDataError if the data were at fault.
   absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override;
+  // Filled by copies that run beside the kernels of the run before.
+  absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override;
   void MakeCurrent() override;
   absl::Status Synchronize() override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override;
 
-  cudaStream_t stream() const { return stream_; }
+  int index() const { return index_; }
+  // Whether float32 matrix products and convolutions may be computed in TF32.
+  bool allow_tf32() const { return allow_tf32_; }
+  cudaStream_t stream() const { return stream_.get(); }
   const cudaDeviceProp& properties() const { return properties_; }
   // Made at the first call; work goes to stream().
   absl::StatusOr<cudnnHandle_t> cudnn();
@@ -52,26 +59,35 @@ class CudaDevice : public Device {
   const unsigned long long* data_error_word() const { return data_error_; }
 
  private:
+  class Feeds;
   // A piece of pinned memory that input copies go through.
   struct Staging {
     void* data = nullptr;
-    cudaEvent_t copied = nullptr;
+    CudaEvent copied;
   };
   static constexpr int kNumStaging = 8;
   static constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
-  explicit CudaDevice(int index);
+  explicit CudaDevice(const DeviceOptions& options);
   absl::Status Init();
   absl::Status ReadDataError();
+  // Gives `stream` the copy; returns when `host` has been read.
+  absl::Status CopyThroughStaging(cudaStream_t stream, void* device, const void* host, int64_t bytes);
+  // Returns when query() no longer says cudaErrorNotReady, or the communicator's error if it gives up before.
+  absl::Status Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
 
   const int index_;
   const std::string name_;
+  const bool allow_tf32_;
   cudaDeviceProp properties_ = {};
-  cudaStream_t stream_ = nullptr;
+  CudaStream stream_, copy_stream_;  // the latter for feeds, beside the kernels
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublas_lt_ = nullptr;
   Staging staging_[kNumStaging];
   int next_staging_ = 0;
+  CudaEvent copied_;     // on copy_stream_: the feeds of the next run
+  CudaEvent filled_[2];  // on stream_: those of the last two runs are in place, and the runs before are done
+  int64_t num_fills_ = 0;
   unsigned long long* data_error_ = nullptr;                       // device memory
   unsigned long long* host_data_error_ = nullptr;                  // pinned: a copy of it
   std::vector<std::function<absl::Status(int32_t)>> data_errors_;  // by DataError::id

@@ -2,14 +2,16 @@
 
 #include <nccl.h>
 
-#include <chrono>
+#include <algorithm>
 #include <mutex>
-#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/stream.h"
 
 namespace official::compute {
 namespace {
@@ -19,8 +21,6 @@ using Clock = std::chrono::steady_clock;
 // Names the call in the error.
 #define CALL(expression) RETURN_IF_ERROR(CudaStatus((expression), #expression))
 
-constexpr std::chrono::minutes kDeadline{10};
-
 // A call of a communicator that does not block may go on behind it: ncclInProgress is no error.
 absl::Status NcclStatus(ncclResult_t error, ncclComm_t comm, absl::string_view call) {
   if (error == ncclSuccess || error == ncclInProgress) return absl::OkStatus();
@@ -28,105 +28,161 @@ absl::Status NcclStatus(ncclResult_t error, ncclComm_t comm, absl::string_view c
                                           "); NCCL_DEBUG=INFO in the environment shows more"));
 }
 
+absl::Status DeviceHasFailed() { return absl::CancelledError("another device has failed"); }
+
+__global__ void CountUp(volatile uint64_t* counter) { *counter = *counter + 1; }
+
 }  // namespace
+
+// How far a device has come, in memory of the host that its kernels write: while a recorded step runs, the host knows
+// nothing else.
+struct NcclGroup::Progress {
+  volatile uint64_t given;   // steps whose packs are all given
+  volatile uint64_t summed;  // steps whose sums are all there
+};
 
 class NcclGroup::Member : public Communicator {
  public:
-  Member(NcclGroup& group, CudaDevice& device) : group_(group), device_(device) {}
+  Member(NcclGroup& group, CudaDevice& device, int rank) : group_(group), device_(device), rank_(rank) {}
   ~Member() override {
     device_.MakeCurrent();
-    if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+    if (stream_ != nullptr) cudaStreamSynchronize(stream_.get());
     if (comm_ != nullptr) ncclCommDestroy(comm_);
-    for (const cudaEvent_t event : {given_, summed_}) {
-      if (event != nullptr) cudaEventDestroy(event);
-    }
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    given_.reset();
+    summed_.reset();
+    stream_.reset();
   }
 
   // Begins to connect; to be called between ncclGroupStart and ncclGroupEnd for all members.
-  absl::Status Connect(const ncclUniqueId& id, int rank, int size);
+  absl::Status Connect(const ncclUniqueId& id, int size);
   // Returns when the last call of the communicator has done its work.
-  absl::Status Wait(Clock::time_point give_up, absl::string_view call);
+  absl::Status WaitForCall(Clock::time_point give_up, absl::string_view call);
   // Ends what runs on the device, too.
   void Abort();
 
   absl::Status Start(absl::Span<const Buffer> pack) override;
   absl::Status Finish() override;
+  absl::Status CheckWait() override;
+  bool can_be_recorded() const override { return true; }
 
  private:
   NcclGroup& group_;
   CudaDevice& device_;
+  const int rank_;
   std::mutex mutex_;  // of comm_, which another thread may abort
   ncclComm_t comm_ = nullptr;
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t given_ = nullptr;   // on the device's stream: what is summed next is final
-  cudaEvent_t summed_ = nullptr;  // on stream_: all sums are made
+  CudaStream stream_;
+  CudaEvent given_;   // on the device's stream: what is summed next is final
+  CudaEvent summed_;  // on stream_: all sums are made
+  // Of the device's thread: how long it has seen the device wait for sums.
+  Clock::time_point last_check_ = Clock::now();
+  Clock::duration waited_{0};
+  uint64_t waited_for_ = 0;  // the step
 };
 
-absl::Status NcclGroup::Member::Connect(const ncclUniqueId& id, int rank, int size) {
+absl::Status NcclGroup::Member::Connect(const ncclUniqueId& id, int size) {
   device_.MakeCurrent();
-  // Sums take precedence over the kernels that they run beside, or those would keep them from the multiprocessors.
-  int lowest = 0, highest = 0;
-  CALL(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  CALL(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest));
-  CALL(cudaEventCreateWithFlags(&given_, cudaEventDisableTiming));
-  CALL(cudaEventCreateWithFlags(&summed_, cudaEventDisableTiming));
+  ASSIGN_OR_RETURN(stream_, MakeUrgentStream());
+  ASSIGN_OR_RETURN(given_, MakeEvent());
+  ASSIGN_OR_RETURN(summed_, MakeEvent());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  return NcclStatus(ncclCommInitRankConfig(&comm_, size, id, rank, &config), nullptr, "ncclCommInitRankConfig");
+  return NcclStatus(ncclCommInitRankConfig(&comm_, size, id, rank_, &config), nullptr, "ncclCommInitRankConfig");
 }
 
-absl::Status NcclGroup::Member::Wait(Clock::time_point give_up, absl::string_view call) {
+absl::Status NcclGroup::Member::WaitForCall(Clock::time_point give_up, absl::string_view call) {
   for (;;) {
     ncclResult_t state = ncclSuccess;
     RETURN_IF_ERROR(NcclStatus(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
     if (state != ncclInProgress) return NcclStatus(state, comm_, call);
-    if (group_.aborted_) return absl::CancelledError("another device has failed");
+    if (group_.aborted_) return DeviceHasFailed();
     if (Clock::now() > give_up) {
-      return absl::DeadlineExceededError(absl::StrCat(device_.name(), " has waited ", kDeadline.count(),
-                                                      " min for the other GPUs in ", call,
-                                                      "; NCCL_DEBUG=INFO in the environment shows where it stands"));
+      return absl::DeadlineExceededError(absl::StrCat(device_.name(), " has waited ", group_.deadline_.count(),
+                                                      " s for the other GPUs in ", call,
+                                                      "; --all_reduce_timeout_secs sets how long it may, "
+                                                      "NCCL_DEBUG=INFO in the environment shows where it stands"));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 }
 
 void NcclGroup::Member::Abort() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (comm_ != nullptr) ncclCommAbort(comm_);
-  comm_ = nullptr;
+  ncclComm_t comm = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    comm = std::exchange(comm_, nullptr);
+  }
+  if (comm != nullptr) ncclCommAbort(comm);
 }
 
 absl::Status NcclGroup::Member::Start(absl::Span<const Buffer> pack) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (group_.aborted_ || comm_ == nullptr) return absl::CancelledError("another device has failed");
-  CALL(cudaEventRecord(given_, device_.stream()));
-  CALL(cudaStreamWaitEvent(stream_, given_, 0));
+  if (group_.aborted_ || comm_ == nullptr) return DeviceHasFailed();
+  RETURN_IF_ERROR(WaitFor(stream_.get(), device_.stream(), given_));
   RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), comm_, "ncclGroupStart"));
   absl::Status status;
   for (const Buffer& b : pack) {
     if (b.elements == 0 || !status.ok()) continue;
-    status = NcclStatus(ncclAllReduce(b.data, b.data, b.elements, ncclFloat32, ncclSum, comm_, stream_), comm_,
-                        "ncclAllReduce");
+    status.Update(NcclStatus(ncclAllReduce(b.data, b.data, b.elements, ncclFloat32, ncclSum, comm_, stream_.get()),
+                             comm_, "ncclAllReduce"));
   }
   const ncclResult_t launched = ncclGroupEnd();
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(NcclStatus(launched, comm_, "ncclGroupEnd"));
-  return Wait(Clock::now() + kDeadline, "ncclAllReduce");
+  return WaitForCall(Clock::now() + group_.deadline_, "ncclAllReduce");
 }
 
 absl::Status NcclGroup::Member::Finish() {
-  if (group_.aborted_) return absl::CancelledError("another device has failed");
-  CALL(cudaEventRecord(summed_, stream_));
-  CALL(cudaStreamWaitEvent(device_.stream(), summed_, 0));
-  return absl::OkStatus();
+  if (group_.aborted_) return DeviceHasFailed();
+  Progress& progress = group_.progress_[rank_];
+  CountUp<<<1, 1, 0, device_.stream()>>>(&progress.given);
+  RETURN_IF_ERROR(LaunchStatus("CountUp"));
+  RETURN_IF_ERROR(WaitFor(device_.stream(), stream_.get(), summed_));
+  CountUp<<<1, 1, 0, device_.stream()>>>(&progress.summed);
+  return LaunchStatus("CountUp");
 }
 
-NcclGroup::NcclGroup() = default;
-NcclGroup::~NcclGroup() = default;
+absl::Status NcclGroup::Member::CheckWait() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ncclResult_t state = ncclSuccess;
+    // What still runs after an Abort ends by itself.
+    if (group_.aborted_ || comm_ == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(NcclStatus(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
+    RETURN_IF_ERROR(NcclStatus(state, comm_, "ncclAllReduce"));
+  }
+  const Progress* const all = group_.progress_;
+  const uint64_t given = all[rank_].given;
+  const Clock::time_point now = Clock::now();
+  // In slices, so that a process that was stopped for a while does not give up.
+  const Clock::duration slice =
+      std::min<Clock::duration>(now - std::exchange(last_check_, now), std::chrono::seconds(1));
+  const bool waits = all[rank_].summed < given;
+  waited_ = waits && std::exchange(waited_for_, given) == given ? waited_ + slice : Clock::duration(0);
+  if (waited_ < group_.deadline_) return absl::OkStatus();
+  std::vector<size_t> missing;
+  for (size_t r = 0; r < group_.members_.size(); ++r) {
+    if (all[r].given < given) missing.push_back(r);
+  }
+  const std::string what = missing.empty()
+                               ? "NCCL to add gradients; NCCL_DEBUG=INFO in the environment shows where it stands"
+                               : absl::StrCat("the gradients of replica ", absl::StrJoin(missing, ", "));
+  group_.Abort();  // or nobody could wait for the devices any more, not even to end
+  return absl::DeadlineExceededError(absl::StrCat("replica ", rank_, " has waited ", group_.deadline_.count(),
+                                                  " s for ", what, "; --all_reduce_timeout_secs sets how long it may"));
+}
 
-absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<Device* const> devices) {
-  std::unique_ptr<NcclGroup> group(new NcclGroup);
+NcclGroup::NcclGroup(std::chrono::seconds deadline) : deadline_(deadline) {}
+
+NcclGroup::~NcclGroup() {
+  if (aborter_.joinable()) aborter_.join();
+  members_.clear();
+  cudaFreeHost(progress_);
+}
+
+absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<Device* const> devices,
+                                                                   std::chrono::seconds deadline) {
+  std::unique_ptr<NcclGroup> group(new NcclGroup(deadline));
   const absl::Status status = group->Init(devices);
   devices[0]->MakeCurrent();
   if (status.ok()) return group;
@@ -135,28 +191,35 @@ absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<De
 }
 
 absl::Status NcclGroup::Init(absl::Span<Device* const> devices) {
-  for (Device* device : devices) {
-    members_.push_back(std::make_unique<Member>(*this, static_cast<CudaDevice&>(*device)));
+  const int size = static_cast<int>(devices.size());
+  devices[0]->MakeCurrent();
+  CALL(cudaHostAlloc(&progress_, size * sizeof(Progress), cudaHostAllocPortable));
+  std::fill_n(progress_, size, Progress{0, 0});
+  for (int rank = 0; rank < size; ++rank) {
+    members_.push_back(std::make_unique<Member>(*this, static_cast<CudaDevice&>(*devices[rank]), rank));
   }
   ncclUniqueId id;
   RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId"));
   RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), nullptr, "ncclGroupStart"));
   absl::Status status;
-  const int size = static_cast<int>(devices.size());
-  for (int rank = 0; rank < size && status.ok(); ++rank) status = members_[rank]->Connect(id, rank, size);
+  for (int rank = 0; rank < size && status.ok(); ++rank) status.Update(members_[rank]->Connect(id, size));
   const ncclResult_t begun = ncclGroupEnd();
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(NcclStatus(begun, nullptr, "ncclGroupEnd"));
-  const Clock::time_point give_up = Clock::now() + kDeadline;
-  for (const auto& member : members_) RETURN_IF_ERROR(member->Wait(give_up, "ncclCommInitRankConfig"));
+  const Clock::time_point give_up = Clock::now() + deadline_;
+  for (const auto& member : members_) RETURN_IF_ERROR(member->WaitForCall(give_up, "ncclCommInitRankConfig"));
   return absl::OkStatus();
 }
 
 Communicator& NcclGroup::communicator(int rank) { return *members_[rank]; }
 
+// ncclCommAbort ends the devices' work at once, but does not return before the recordings that hold the communicators
+// are gone, which may be those of the thread that calls this.
 void NcclGroup::Abort() {
-  aborted_ = true;
-  for (const auto& member : members_) member->Abort();
+  if (aborted_.exchange(true)) return;
+  aborter_ = std::thread([this] {
+    for (const auto& member : members_) member->Abort();
+  });
 }
 
 // Recorded programs hold the communicators that were aborted.

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,7 +18,8 @@ namespace official::compute {
 class NcclGroup : public CommunicatorGroup {
  public:
   // See MakeNcclGroup in cuda_backend.h.
-  static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices);
+  static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices,
+                                                                 std::chrono::seconds deadline);
   ~NcclGroup() override;
 
   Communicator& communicator(int rank) override;
@@ -25,12 +28,16 @@ class NcclGroup : public CommunicatorGroup {
 
  private:
   class Member;
+  struct Progress;
 
-  NcclGroup();
+  explicit NcclGroup(std::chrono::seconds deadline);
   absl::Status Init(absl::Span<Device* const> devices);
 
+  const std::chrono::seconds deadline_;
+  Progress* progress_ = nullptr;  // by rank
   std::vector<std::unique_ptr<Member>> members_;
   std::atomic<bool> aborted_ = false;
+  std::thread aborter_;
 };
 
 }  // namespace official::compute

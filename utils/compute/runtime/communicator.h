@@ -24,6 +24,10 @@ class Communicator {
   virtual absl::Status Start(absl::Span<const Buffer> pack) = 0;
   // Returns when all packs that this device gave hold the sums. An error of another device ends the wait: Cancelled.
   virtual absl::Status Finish() = 0;
+  // Asked now and then by the device's thread while it waits for the device: an error once the sums will not come.
+  virtual absl::Status CheckWait() { return absl::OkStatus(); }
+  // Whether what Start and Finish give the device can be part of a Recording.
+  virtual bool can_be_recorded() const { return false; }
 };
 
 class CommunicatorGroup {

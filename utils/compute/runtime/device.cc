@@ -13,7 +13,41 @@ std::map<std::string, DeviceFactory>& Factories() {
   return *factories;
 }
 
+class CopiedFeeds : public FeedBuffers {
+ public:
+  explicit CopiedFeeds(Device& device) : device_(device) {}
+  absl::Status Add(int64_t bytes) {
+    absl::StatusOr<std::shared_ptr<void>> memory = device_.Allocate(bytes);
+    if (memory.ok()) feeds_.push_back({*std::move(memory), bytes});
+    return memory.status();
+  }
+  void* data(int i) const override { return feeds_[i].memory.get(); }
+  absl::Status Fill(absl::Span<const void* const> feeds) override {
+    absl::Status status;
+    for (size_t i = 0; i < feeds.size(); ++i) {
+      status.Update(device_.CopyToDevice(feeds_[i].memory.get(), feeds[i], feeds_[i].bytes));
+    }
+    return status;
+  }
+
+ private:
+  struct Feed {
+    std::shared_ptr<void> memory;
+    int64_t bytes;
+  };
+  Device& device_;
+  std::vector<Feed> feeds_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<FeedBuffers>> Device::MakeFeedBuffers(absl::Span<const int64_t> bytes) {
+  auto feeds = std::make_unique<CopiedFeeds>(*this);
+  for (const int64_t b : bytes) {
+    if (const absl::Status status = feeds->Add(b); !status.ok()) return status;
+  }
+  return feeds;
+}
 
 bool RegisterDeviceKind(absl::string_view kind, DeviceFactory factory) {
   Factories()[std::string(kind)] = std::move(factory);

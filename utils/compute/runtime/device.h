@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "utils/compute/runtime/communicator.h"
 
 namespace official::compute {
@@ -23,6 +24,21 @@ class Recording {
   // Gives the device the same work again, on the same addresses.
   virtual absl::Status Replay() = 0;
 };
+
+// Memory of a device that the feeds of a program are copied to.
+class FeedBuffers {
+ public:
+  virtual ~FeedBuffers() = default;
+  // Where feed i is for the program's kernels.
+  virtual void* data(int i) const = 0;
+  // Copies the feeds of the next run, from addresses in the host's memory, ordered after all work given to the device
+  // before. Returns when the host's memory has been read. The error of an earlier run may come out here.
+  virtual absl::Status Fill(absl::Span<const void* const> feeds) = 0;
+};
+
+// How many runs of programs a device with memory of its own may be behind: the error of a run comes out before or with
+// that of this number of runs later.
+inline constexpr int kMaxRunsBehind = 3;
 
 class Device {
  public:
@@ -43,6 +59,8 @@ class Device {
   // Copies that are ordered after all work given to the device before.
   virtual absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status CopyToHost(void* host, const void* device, int64_t bytes) = 0;
+  // For feeds of so many bytes. Not for devices that use the host's memory.
+  virtual absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes);
   // Called on the thread that is about to run kernels here.
   virtual void MakeCurrent() = 0;
   // Waits for the work given so far; its first error, if any.
@@ -61,7 +79,8 @@ class Device {
 
 struct DeviceOptions {
   int index = 0;
-  int num_threads = 0;  // of a CPU device; 0: all cores
+  int num_threads = 0;      // of a CPU device; 0: all cores
+  bool allow_tf32 = false;  // of a CUDA device: float32 matrix products and convolutions may round inputs to 10 bits
 };
 
 using DeviceFactory = std::function<absl::StatusOr<std::unique_ptr<Device>>(const DeviceOptions&)>;

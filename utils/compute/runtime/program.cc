@@ -67,8 +67,8 @@ struct Program::Plan {
   std::vector<FeedSlot> feed_slots;
   std::shared_ptr<void> arena;
   int64_t arena_bytes = 0;
-  std::vector<std::shared_ptr<void>> owned;     // constants, and feeds of a device with memory of its own
-  std::vector<void*> feed_buffers;              // of such a device; empty for the CPU
+  std::vector<std::shared_ptr<void>> owned;     // constants
+  std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
   std::vector<const void*> lent_feeds;          // addresses of the last run
   absl::flat_hash_map<const Node*, int> feed_index;
@@ -86,14 +86,15 @@ struct Program::Plan {
 
 // Gives inputs, variables and constants their addresses.
 absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
-  for (size_t i = 0; i < compiled.roots.feeds.size(); ++i) {
-    const Value feed = compiled.roots.feeds[i];
-    feed_index[feed.node()] = static_cast<int>(i);
-    if (device->uses_host_memory()) continue;
-    ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(feed.type().num_bytes()));
-    feed_buffers.push_back(buffer.get());
-    addresses[feed] = buffer.get();
-    owned.push_back(std::move(buffer));
+  const std::vector<Value>& feeds = compiled.roots.feeds;
+  std::vector<int64_t> feed_bytes;
+  for (const Value& feed : feeds) {
+    feed_index[feed.node()] = static_cast<int>(feed_bytes.size());
+    feed_bytes.push_back(feed.type().num_bytes());
+  }
+  if (!device->uses_host_memory()) {
+    ASSIGN_OR_RETURN(feed_buffers, device->MakeFeedBuffers(feed_bytes));
+    for (size_t i = 0; i < feeds.size(); ++i) addresses[feeds[i]] = feed_buffers->data(static_cast<int>(i));
   }
   for (const auto& node : compiled.graph->nodes()) {
     if (node->Is("Variable")) {
@@ -283,9 +284,8 @@ absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& opti
         << "feed " << expected[i].node()->name() << " is " << feeds[i].type().ToString() << ", the program takes "
         << expected[i].type().ToString();
     plan.lent_feeds[i] = feeds[i].raw_data();
-    if (plan.device->uses_host_memory()) continue;
-    RETURN_IF_ERROR(plan.device->CopyToDevice(plan.feed_buffers[i], feeds[i].raw_data(), feeds[i].num_bytes()));
   }
+  if (plan.feed_buffers != nullptr) RETURN_IF_ERROR(plan.feed_buffers->Fill(plan.lent_feeds));
   for (const FeedSlot& slot : plan.feed_slots) plan.steps[slot.step].inputs[slot.input] = plan.lent_feeds[slot.feed];
   // The first run is never recorded: libraries may set themselves up in it.
   const bool plain = options.timings == nullptr && !options.check_numerics;

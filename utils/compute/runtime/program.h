@@ -45,7 +45,7 @@ class Program {
 
   // Runs once with one tensor per feed, in the order of roots.feeds and of their types. A device with memory of its own
   // may still be at work on return; an error that only the data tell then comes out of the next Fetch or
-  // VariableStore::Read.
+  // VariableStore::Read, or of one of the next kMaxRunsBehind runs, which then has not begun.
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options = {});
   // The value of roots.fetches[i] after the last run. On the CPU a view that the next run overwrites.
   absl::StatusOr<Tensor> Fetch(int i) const;

@@ -1,12 +1,12 @@
 // CUDA kernels of batch normalization. Each reads its images twice: once for the sums per channel, once to write the
-// result. The sums are made in pieces whose size depends on the shape alone, each by one block and added up in a fixed
-// order, so that the bits do not depend on timing.
+// result.
 
 #include <algorithm>
 #include <string>
 
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cuda/channel_pieces.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
@@ -14,78 +14,31 @@
 namespace official::compute {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kTileChannels = 32, kTileRows = kThreads / kTileChannels;  // of a block that sums
-
-// Values as [rows, channels], the rows in pieces.
-struct View {
-  static constexpr int64_t kMaxPieces = 256, kMinPieceRows = 4 * kTileRows;
-
-  int64_t rows, channels, piece_rows, pieces;
-
-  explicit View(const TensorType& type)
-      : rows(type.shape.Product(0, type.shape.rank() - 1)),
-        channels(type.shape.dim(-1)),
-        piece_rows(std::max((rows + kMaxPieces - 1) / kMaxPieces, kMinPieceRows)),
-        pieces((rows + piece_rows - 1) / piece_rows) {}
-
-  __host__ __device__ int64_t FirstRow(int64_t piece) const { return piece * piece_rows; }
-  __host__ __device__ int64_t LastRow(int64_t piece) const { return std::min(FirstRow(piece) + piece_rows, rows); }
-
-  // Blocks for a thread per channel or per element, and for PieceSums.
-  unsigned ChannelBlocks() const { return static_cast<unsigned>((channels + kThreads - 1) / kThreads); }
-  unsigned ElementBlocks() const { return static_cast<unsigned>((rows * channels + kThreads - 1) / kThreads); }
-  dim3 PieceBlocks() const {
-    return dim3(static_cast<unsigned>((channels + kTileChannels - 1) / kTileChannels), static_cast<unsigned>(pieces));
-  }
-  bool empty() const { return rows == 0 || channels == 0; }
-};
-
-__device__ int64_t ThreadIndex() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
+constexpr int kThreads = ChannelPieces::kThreads;
 
 // What is computed from x alone, the same wherever it is computed: the gradient must find the sign that y had.
 __device__ float Normalize(float x, float mean, float scale, float beta) { return fmaf(x - mean, scale, beta); }
 
-// The sums of a pair of numbers over the rows of block y's piece, for a channel of block x's tile. `f(element)` gives
-// the pair. The result is for the threads of row 0 of the block.
-template <typename F>
-__device__ float2 SumOverPiece(const View& v, int64_t channel, F f) {
-  __shared__ float2 shared[kTileRows][kTileChannels];
-  const int lane = threadIdx.x % kTileChannels, first = threadIdx.x / kTileChannels;
-  float2 sum = make_float2(0, 0);
-  if (channel < v.channels) {
-    const int64_t last_row = v.LastRow(blockIdx.y);
-    for (int64_t row = v.FirstRow(blockIdx.y) + first; row < last_row; row += kTileRows) {
-      const float2 value = f(row * v.channels + channel);
-      sum.x += value.x;
-      sum.y += value.y;
-    }
+struct Pair {
+  float x, y;
+  __device__ void operator+=(const Pair& other) {
+    x += other.x;
+    y += other.y;
   }
-  shared[first][lane] = sum;
-  __syncthreads();
-  for (int i = 1; first == 0 && i < kTileRows; ++i) {
-    sum.x += shared[i][lane].x;
-    sum.y += shared[i][lane].y;
-  }
-  return sum;
-}
-
-__device__ int64_t ChannelOfTile() {
-  return static_cast<int64_t>(blockIdx.x) * kTileChannels + threadIdx.x % kTileChannels;
-}
+};
 
 // Mean and sum of squared deviations of each channel in each piece: [piece][2][channels]. Summed about the piece's
 // first row rather than zero, so that a mean far from zero does not swallow the variance.
 template <typename T>
-__global__ void PieceMoments(View v, const T* x, float* moments) {
-  const int64_t channel = ChannelOfTile();
+__global__ void PieceMoments(ChannelPieces v, const T* x, float* moments) {
+  const int64_t channel = v.Channel();
   const int64_t first_row = v.FirstRow(blockIdx.y);
   const float center = channel < v.channels ? static_cast<float>(x[first_row * v.channels + channel]) : 0.0f;
-  const float2 sum = SumOverPiece(v, channel, [=](int64_t i) {
+  const Pair sum = v.Sum<Pair>([=](int64_t i) {
     const float d = static_cast<float>(x[i]) - center;
-    return make_float2(d, d * d);
+    return Pair{d, d * d};
   });
-  if (threadIdx.x >= kTileChannels || channel >= v.channels) return;
+  if (!v.HasSum()) return;
   const float n = static_cast<float>(v.LastRow(blockIdx.y) - first_row);
   float* const moment = moments + 2 * blockIdx.y * v.channels + channel;
   const float squares = sum.y - sum.x * sum.x / n;
@@ -94,9 +47,9 @@ __global__ void PieceMoments(View v, const T* x, float* moments) {
 }
 
 // The pieces' moments put together in order (Chan, Golub, LeVeque 1979).
-__global__ void MergeMoments(View v, const float* moments, float epsilon, float* mean, float* variance,
+__global__ void MergeMoments(ChannelPieces v, const float* moments, float epsilon, float* mean, float* variance,
                              float* inverse_std) {
-  const int64_t c = ThreadIndex();
+  const int64_t c = ThreadIndex<int64_t>();
   if (c >= v.channels) return;
   double total = 0, center = 0, squares = 0;
   for (int64_t piece = 0; piece < v.pieces; ++piece) {
@@ -114,21 +67,22 @@ __global__ void MergeMoments(View v, const float* moments, float epsilon, float*
 }
 
 // scale = gamma * inverse_std
-__global__ void TrainingScale(View v, const float* gamma, const float* inverse_std, float* scale) {
-  const int64_t c = ThreadIndex();
+__global__ void TrainingScale(ChannelPieces v, const float* gamma, const float* inverse_std, float* scale) {
+  const int64_t c = ThreadIndex<int64_t>();
   if (c < v.channels) scale[c] = gamma[c] * inverse_std[c];
 }
 
-__global__ void InferenceScale(View v, const float* gamma, const float* variance, float epsilon, float* scale) {
-  const int64_t c = ThreadIndex();
+__global__ void InferenceScale(ChannelPieces v, const float* gamma, const float* variance, float epsilon,
+                               float* scale) {
+  const int64_t c = ThreadIndex<int64_t>();
   if (c < v.channels) scale[c] = gamma[c] / sqrtf(variance[c] + epsilon);
 }
 
 // y = activation((x - mean) * scale + beta + residual), the last of which may be absent. y may lie over x or residual.
 template <typename T>
-__global__ void Apply(View v, const T* x, const float* mean, const float* scale, const float* beta, const T* residual,
-                      bool relu, T* y) {
-  const int64_t i = ThreadIndex();
+__global__ void Apply(ChannelPieces v, const T* x, const float* mean, const float* scale, const float* beta,
+                      const T* residual, bool relu, T* y) {
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= v.rows * v.channels) return;
   const int64_t c = i % v.channels;
   float value = Normalize(static_cast<float>(x[i]), mean[c], scale[c], beta[c]);
@@ -148,7 +102,7 @@ NormOptions OptionsOf(const KernelSpec& spec, int inputs) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
-  const View v(spec.input(0));
+  const ChannelPieces v(spec.input(0));
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 1) * v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, options = OptionsOf(spec, 3),
@@ -177,7 +131,7 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
-  const View v(spec.input(0));
+  const ChannelPieces v(spec.input(0));
   Kernel kernel;
   kernel.scratch_bytes = v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, options = OptionsOf(spec, 5),
@@ -209,14 +163,14 @@ struct Gradient {
 
 // Sums of g and of g * (x - mean) per piece and channel: [piece][2][channels].
 template <typename T>
-__global__ void PieceGradientSums(View v, Gradient<T> gradient, float* sums) {
-  const int64_t channel = ChannelOfTile();
+__global__ void PieceGradientSums(ChannelPieces v, Gradient<T> gradient, float* sums) {
+  const int64_t channel = v.Channel();
   const float mean = channel < v.channels ? gradient.mean[channel] : 0.0f;
-  const float2 sum = SumOverPiece(v, channel, [=](int64_t i) {
+  const Pair sum = v.Sum<Pair>([=](int64_t i) {
     const float g = gradient(i, channel);
-    return make_float2(g, g * (static_cast<float>(gradient.x[i]) - mean));
+    return Pair{g, g * (static_cast<float>(gradient.x[i]) - mean)};
   });
-  if (threadIdx.x >= kTileChannels || channel >= v.channels) return;
+  if (!v.HasSum()) return;
   float* const to = sums + 2 * blockIdx.y * v.channels + channel;
   to[0] = sum.x;
   to[v.channels] = sum.y;
@@ -229,9 +183,9 @@ struct GradientFactors {
 
 // dgamma = sum g (x - mean) / std, dbeta = sum g,
 // dx = gamma / std * (g - dbeta / n - (x - mean) / std * dgamma / n).
-__global__ void MergeGradientSums(View v, const float* sums, const float* gamma, const float* inverse_std,
+__global__ void MergeGradientSums(ChannelPieces v, const float* sums, const float* gamma, const float* inverse_std,
                                   GradientFactors factors, float* d_gamma, float* d_beta) {
-  const int64_t c = ThreadIndex();
+  const int64_t c = ThreadIndex<int64_t>();
   if (c >= v.channels) return;
   double plain = 0, centered = 0;
   for (int64_t piece = 0; piece < v.pieces; ++piece) {
@@ -250,8 +204,8 @@ __global__ void MergeGradientSums(View v, const float* sums, const float* gamma,
 
 // dx may lie over dy or x.
 template <typename T>
-__global__ void WriteGradient(View v, Gradient<T> gradient, GradientFactors factors, T* dx) {
-  const int64_t i = ThreadIndex();
+__global__ void WriteGradient(ChannelPieces v, Gradient<T> gradient, GradientFactors factors, T* dx) {
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= v.rows * v.channels) return;
   const int64_t c = i % v.channels;
   const float centered = static_cast<float>(gradient.x[i]) - gradient.mean[c];
@@ -260,7 +214,7 @@ __global__ void WriteGradient(View v, Gradient<T> gradient, GradientFactors fact
 
 template <typename T>
 absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
-  const View v(spec.input(0));
+  const ChannelPieces v(spec.input(0));
   const bool relu = spec.node.num_inputs() == 6;
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 4) * v.channels * static_cast<int64_t>(sizeof(float));

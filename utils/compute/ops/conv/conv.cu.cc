@@ -36,21 +36,21 @@ Kernel ZeroKernel(const KernelSpec& spec) {
 absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
   if (IsEmpty(g)) return ZeroKernel(spec);
-  CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(device, g, ConvResult::kOutput));
+  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, g, ConvResult::kOutput));
   const bool has_bias = spec.node.num_inputs() == 3;
   const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
-  return Kernel{.run = [=, type = g.output, stream = device.stream()](const KernelArgs& args) -> absl::Status {
-                  RETURN_IF_ERROR(conv->Run(args.inputs[0], args.inputs[1], args.outputs[0], args.scratch));
-                  return has_bias ? AddBias(stream, type, args.inputs[2], relu, args.outputs[0]) : absl::OkStatus();
-                },
-                .scratch_bytes = conv->scratch_bytes()};
+  return Kernel{
+      .run = [=, type = g.output, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+        RETURN_IF_ERROR(conv->Run(args.inputs[0], args.inputs[1], args.outputs[0], args.scratch));
+        return has_bias ? AddBias(stream, type, args.inputs[2], relu, args.outputs[0]) : absl::OkStatus();
+      },
+      .scratch_bytes = conv->scratch_bytes()};
 }
 
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
   if (IsEmpty(g)) return ZeroKernel(spec);
-  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(CudaDeviceOf(spec), g, ConvResult::kImages));
+  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, g, ConvResult::kImages));
   return Kernel{.run =
                     [conv](const KernelArgs& args) {
                       return conv->Run(args.outputs[0], args.inputs[0], args.inputs[1], args.scratch);
@@ -62,16 +62,16 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
 absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
   if (IsEmpty(g)) return ZeroKernel(spec);
-  CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(device, g, ConvResult::kFilters));
+  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, g, ConvResult::kFilters));
   const bool has_bias = spec.node.num_outputs() == 2;
   // The two need their scratch memory one after the other.
-  return Kernel{.run = [=, type = g.output, stream = device.stream()](const KernelArgs& args) -> absl::Status {
-                  RETURN_IF_ERROR(conv->Run(args.inputs[0], args.outputs[0], args.inputs[1], args.scratch));
-                  if (!has_bias) return absl::OkStatus();
-                  return BiasGradient(stream, type, args.inputs[1], args.outputs[1], args.scratch);
-                },
-                .scratch_bytes = std::max(conv->scratch_bytes(), has_bias ? BiasGradientScratchBytes(g.output) : 0)};
+  return Kernel{
+      .run = [=, type = g.output, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+        RETURN_IF_ERROR(conv->Run(args.inputs[0], args.outputs[0], args.inputs[1], args.scratch));
+        if (!has_bias) return absl::OkStatus();
+        return BiasGradient(stream, type, args.inputs[1], args.outputs[1], args.scratch);
+      },
+      .scratch_bytes = std::max(conv->scratch_bytes(), has_bias ? BiasGradientScratchBytes(g.output) : 0)};
 }
 
 }  // namespace

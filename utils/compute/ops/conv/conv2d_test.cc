@@ -239,6 +239,25 @@ TEST_CASE("Winograd gives the same within its rounding") {
   check(FilterGradientCase(s, false), "Conv2DBackpropFilter", WithShape(s, "filter_shape", Filters(s)));
 }
 
+TEST_CASE("What is chosen by timing computes the same, and is chosen once") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2, 8, 9, 16}});
+  const Value w = graph.Input("w", {DType::kFloat32, {3, 3, 16, 32}});
+  const Value y = Conv2D(x, w, {.stride = {2, 1}});
+  const std::vector<Tensor> feeds = {testing::RandomTensor(x.shape(), 1), testing::RandomTensor(w.shape(), 2)};
+  const auto run = [&](AlgorithmChoices* choices) {
+    return testing::ToDoubles(Evaluate(graph, {{x, w}, {y}, {}}, feeds, *device, {.choices = choices}).value()[0]);
+  };
+  AlgorithmChoices choices;
+  const Doubles plain = run(nullptr), timed = run(&choices);
+  for (size_t i = 0; i < plain.size(); ++i) REQUIRE(timed[i] == Approx(plain[i]).margin(1e-3));
+  choices.TakeChanged();
+  CHECK(run(&choices) == timed);
+  CHECK_FALSE(choices.TakeChanged());
+}
+
 TEST_CASE("An empty batch has no output and a zero filter gradient") {
   const Case s{0, 4, 4, 3, 3, 3, 2};
   CheckAll(s);

@@ -6,12 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 
 namespace official::compute {
 namespace {
@@ -22,6 +26,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = kThreads / kTile;  // of a transposition
 constexpr int64_t kMaxWorkspace = int64_t{1} << 30;      // bytes
+constexpr size_t kMaxTimed = 5;                          // engines: making one ready may take a tenth of a second
 constexpr int64_t kAlignment = 256;                      // of what cuDNN gets in scratch memory
 
 // Owns a descriptor of the graph API.
@@ -151,8 +156,8 @@ absl::StatusOr<Descriptor> MakeConvolution(const Window2D& window, const Margins
   return conv;
 }
 
-// Whether an engine computes as Make promises.
-absl::StatusOr<bool> IsExact(const Descriptor& config, DType dtype) {
+// Whether an engine computes as Make promises. With tensor cores, float32 is computed in TF32.
+absl::StatusOr<bool> IsAllowed(const Descriptor& config, bool tensor_cores) {
   ASSIGN_OR_RETURN(const Descriptor engine, Descriptor::Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   cudnnBackendDescriptor_t to = engine.get();
   int64_t count = 0;
@@ -165,7 +170,7 @@ absl::StatusOr<bool> IsExact(const Descriptor& config, DType dtype) {
     return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
            note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
            note == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13 ||
-           (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && dtype == DType::kFloat32);
+           (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !tensor_cores);
   });
 }
 
@@ -192,9 +197,6 @@ absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cud
   return configs;
 }
 
-__device__ int64_t ThreadIndex() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
-unsigned Blocks(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
-
 // Images inside larger ones: pixel (y, x) of the small is pixel (y + top, x + left) of the large.
 struct Frame {
   int64_t images, height, width, channels;  // of the small ones
@@ -207,7 +209,7 @@ struct Frame {
 // Element i of the large images, from the small or zero.
 template <typename T>
 __global__ void PadImages(Frame f, int64_t elements, const T* small, T* large) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= elements) return;
   const int64_t c = i % f.channels, x = i / f.channels % f.large_width - f.left;
   const int64_t row = i / f.channels / f.large_width, y = row % f.large_height - f.top, n = row / f.large_height;
@@ -218,7 +220,7 @@ __global__ void PadImages(Frame f, int64_t elements, const T* small, T* large) {
 // Element i of the small images, from the large.
 template <typename T>
 __global__ void CropImages(Frame f, int64_t elements, const T* large, T* small) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= elements) return;
   const int64_t c = i % f.channels, x = i / f.channels % f.width + f.left;
   const int64_t row = i / f.channels / f.width, y = row % f.height + f.top, n = row / f.height;
@@ -240,6 +242,26 @@ __global__ void Transpose(int64_t rows, int64_t columns, const T* from, T* to) {
   }
 }
 
+// One that the convolution can run on, made ready.
+struct Engine {
+  std::string name;  // its place in cuDNN's lists, which depend on the device and on cuDNN's version
+  Descriptor config, plan;
+  int64_t workspace_bytes;
+};
+
+// What the times of the engines depend on.
+std::string KeyOf(const CudaDevice& device, const ConvGeometry& g, ConvResult result, bool tensor_cores) {
+  const auto axis = [](const WindowAxis& a) {
+    return absl::StrCat(a.before, "+", a.after, "/", a.stride, "/", a.dilation);
+  };
+  const char* const of = result == ConvResult::kOutput   ? "output"
+                         : result == ConvResult::kImages ? "images"
+                                                         : "filters";
+  return absl::StrCat("cuDNN ", cudnnGetVersion(), " on ", device.Hardware(), ": ", of, " of ", g.images.ToString(),
+                      " * ", g.filters.ToString(), ", padding/stride/dilation ", axis(g.window.height), " ",
+                      axis(g.window.width), tensor_cores ? ", tensor cores" : "");
+}
+
 // Calls f with a value of an integer type as large as `dtype`: what only moves numbers needs no more.
 template <typename F>
 void WithBits(DType dtype, F f) {
@@ -253,28 +275,34 @@ struct CudnnConv::Plan {
   cudaStream_t stream = nullptr;
   ConvResult result;
   DType dtype;
+  bool tensor_cores = false;  // may be used
   bool has_frame = false;
   Frame frame = {};
   int64_t filter_rows = 0, filter_columns = 0;  // HWIO filters as a matrix [KH * KW * C, O]
   int64_t filters_at = 0, images_at = 0, workspace_at = 0, scratch_bytes = 0;  // places in scratch memory
   std::vector<Descriptor> parts;                                               // of the graph
-  std::vector<Descriptor> plan;                                                // one
+  std::optional<Engine> engine;
 
-  absl::Status Init(CudaDevice& device, const ConvGeometry& g);
-  absl::StatusOr<int64_t> ChooseEngine(const Descriptor& graph);
+  absl::Status Init(const KernelSpec& spec, const ConvGeometry& g);
+  absl::StatusOr<std::vector<Engine>> Engines(const Descriptor& graph, size_t most, const std::string& name = "") const;
+  absl::StatusOr<std::string> FastestEngine(CudaDevice& device, const ConvGeometry& g, const Descriptor& graph) const;
+  absl::Status ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph);
   int64_t AddScratch(int64_t bytes) {
     const int64_t at = scratch_bytes;
     scratch_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return at;
   }
   absl::Status TransposeFilters(int64_t rows, int64_t columns, const void* from, void* to) const;
-  absl::Status Execute(const void* images, const void* filters, const void* output, void* workspace) const;
+  absl::Status Execute(const Engine& engine, const void* images, const void* filters, const void* output,
+                       void* workspace) const;
 };
 
-absl::Status CudnnConv::Plan::Init(CudaDevice& device, const ConvGeometry& g) {
+absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g) {
+  CudaDevice& device = CudaDeviceOf(spec);
   ASSIGN_OR_RETURN(handle, device.cudnn());
   stream = device.stream();
   dtype = g.images.dtype;
+  tensor_cores = dtype != DType::kFloat32 || device.allow_tf32();
   const Shape &images = g.images.shape, &filters = g.filters.shape, &output = g.output.shape;
   const Margins margins(g.window);
   has_frame = margins.any();
@@ -309,48 +337,106 @@ absl::Status CudnnConv::Plan::Init(CudaDevice& device, const ConvGeometry& g) {
   RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle));
   RETURN_IF_ERROR(graph.SetDescriptor(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
   RETURN_IF_ERROR(graph.Finalize());
-  ASSIGN_OR_RETURN(const int64_t workspace_bytes, ChooseEngine(graph));
+  RETURN_IF_ERROR(ChooseEngine(spec, g, graph));
   for (Descriptor* part : {&x, &w, &y, &conv, &operation, &graph}) parts.push_back(std::move(*part));
 
   filters_at = AddScratch(g.filters.num_bytes());
   images_at = AddScratch(has_frame ? frame.large_elements() * SizeOf(dtype) : 0);
-  workspace_at = AddScratch(workspace_bytes);
+  workspace_at = AddScratch(engine->workspace_bytes);
   return absl::OkStatus();
 }
 
-// Makes the plan; the bytes of its workspace.
-absl::StatusOr<int64_t> CudnnConv::Plan::ChooseEngine(const Descriptor& graph) {
+// Up to `most` engines that compute as Make promises, those first that cuDNN recommends; only the one of that name if
+// one is given.
+absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const Descriptor& graph, size_t most,
+                                                             const std::string& name) const {
+  std::vector<Engine> engines;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode));
-    for (Descriptor& config : configs) {
-      const absl::StatusOr<bool> exact = IsExact(config, dtype);
-      if (!exact.ok() || !*exact) continue;
-      ASSIGN_OR_RETURN(Descriptor candidate, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-      RETURN_IF_ERROR(candidate.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
-      RETURN_IF_ERROR(candidate.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config));
-      if (!candidate.Finalize().ok()) continue;  // not for this device or these shapes
+    for (size_t i = 0; i < configs.size() && engines.size() < most; ++i) {
+      std::string own_name = absl::StrCat(mode == CUDNN_HEUR_MODE_A ? "recommended " : "fallback ", i);
+      if (!name.empty() && name != own_name) continue;
+      const absl::StatusOr<bool> allowed = IsAllowed(configs[i], tensor_cores);
+      if (!allowed.ok() || !*allowed) continue;
+      ASSIGN_OR_RETURN(Descriptor plan, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
+      RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
+      RETURN_IF_ERROR(plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]));
+      if (!plan.Finalize().ok()) continue;  // not for this device or these shapes
       int64_t workspace_bytes = 0, count = 0;
-      CALL(cudnnBackendGetAttribute(candidate.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                    &count, &workspace_bytes));
+      CALL(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                                    &workspace_bytes));
       if (workspace_bytes > kMaxWorkspace) continue;
-      plan.push_back(std::move(candidate));
-      parts.push_back(std::move(config));
-      return workspace_bytes;
+      engines.push_back({std::move(own_name), std::move(configs[i]), std::move(plan), workspace_bytes});
     }
   }
+  if (!engines.empty() || !name.empty()) return engines;
   return absl::UnimplementedError(absl::StrCat("cuDNN ", cudnnGetVersion(), " has no algorithm for this convolution"));
 }
 
+// The name of the engine that takes the least time for numbers that are all zero.
+absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, const ConvGeometry& g,
+                                                           const Descriptor& graph) const {
+  constexpr int kRuns = 3;
+  ASSIGN_OR_RETURN(const std::vector<Engine> engines, Engines(graph, kMaxTimed));
+  if (engines.size() == 1) return engines[0].name;
+  int64_t workspace_bytes = 0;
+  for (const Engine& e : engines) workspace_bytes = std::max(workspace_bytes, e.workspace_bytes);
+  ASSIGN_OR_RETURN(const auto images, device.Allocate(frame.large_elements() * SizeOf(dtype)));
+  ASSIGN_OR_RETURN(const auto filters, device.Allocate(g.filters.num_bytes()));
+  ASSIGN_OR_RETURN(const auto output, device.Allocate(g.output.num_bytes()));
+  ASSIGN_OR_RETURN(const auto workspace, device.Allocate(workspace_bytes));
+  ASSIGN_OR_RETURN(const CudaEvent start, MakeEvent(cudaEventDefault));
+  ASSIGN_OR_RETURN(const CudaEvent end, MakeEvent(cudaEventDefault));
+  const Engine* best = nullptr;
+  float best_time = std::numeric_limits<float>::infinity();
+  for (const Engine& e : engines) {
+    absl::Status status = Execute(e, images.get(), filters.get(), output.get(), workspace.get());  // sets itself up
+    CALL(cudaEventRecord(start.get(), stream));
+    for (int run = 0; run < kRuns && status.ok(); ++run) {
+      status.Update(Execute(e, images.get(), filters.get(), output.get(), workspace.get()));
+    }
+    CALL(cudaEventRecord(end.get(), stream));
+    CALL(cudaEventSynchronize(end.get()));
+    float time = 0;
+    CALL(cudaEventElapsedTime(&time, start.get(), end.get()));
+    if (!status.ok() || time >= best_time) continue;
+    best = &e;
+    best_time = time;
+  }
+  if (best == nullptr) return absl::InternalError(absl::StrCat("none of cuDNN's ", engines.size(), " algorithms ran"));
+  return best->name;
+}
+
+absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph) {
+  std::vector<Engine> chosen;
+  if (spec.choices == nullptr) {
+    ASSIGN_OR_RETURN(chosen, Engines(graph, 1));
+  } else {
+    CudaDevice& device = CudaDeviceOf(spec);
+    const std::string key = KeyOf(device, g, result, tensor_cores);
+    const auto choose = [&] { return FastestEngine(device, g, graph); };
+    ASSIGN_OR_RETURN(const std::string kept, spec.choices->FindOrChoose(key, choose));
+    ASSIGN_OR_RETURN(chosen, Engines(graph, 1, kept));
+    if (chosen.empty()) {
+      spec.choices->Forget(key);
+      ASSIGN_OR_RETURN(const std::string name, spec.choices->FindOrChoose(key, choose));
+      ASSIGN_OR_RETURN(chosen, Engines(graph, 1, name));
+      if (chosen.empty()) return absl::InternalError(absl::StrCat("cuDNN's algorithm ", name, " is gone"));
+    }
+  }
+  engine = std::move(chosen[0]);
+  return absl::OkStatus();
+}
+
 absl::Status CudnnConv::Plan::TransposeFilters(int64_t rows, int64_t columns, const void* from, void* to) const {
-  const dim3 blocks(static_cast<unsigned>((rows + kTile - 1) / kTile),
-                    static_cast<unsigned>((columns + kTile - 1) / kTile));
+  const dim3 blocks(NumBlocks(rows, kTile), NumBlocks(columns, kTile));
   WithBits(dtype, [&]<typename T>(T) {
     Transpose<<<blocks, kThreads, 0, stream>>>(rows, columns, static_cast<const T*>(from), static_cast<T*>(to));
   });
   return LaunchStatus("Transpose");
 }
 
-absl::Status CudnnConv::Plan::Execute(const void* images, const void* filters, const void* output,
+absl::Status CudnnConv::Plan::Execute(const Engine& engine, const void* images, const void* filters, const void* output,
                                       void* workspace) const {
   ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   const void* const addresses[] = {images, filters, output};
@@ -359,17 +445,17 @@ absl::Status CudnnConv::Plan::Execute(const void* images, const void* filters, c
                                std::array{int64_t{kImagesId}, int64_t{kFiltersId}, int64_t{kOutputId}}));
   RETURN_IF_ERROR(pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace));
   RETURN_IF_ERROR(pack.Finalize());
-  return CudaStatus(cudnnBackendExecute(handle, plan[0].get(), pack.get()), "cudnnBackendExecute");
+  return CudaStatus(cudnnBackendExecute(handle, engine.plan.get(), pack.get()), "cudnnBackendExecute");
 }
 
 CudnnConv::CudnnConv(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
 CudnnConv::~CudnnConv() = default;
 
-absl::StatusOr<std::shared_ptr<const CudnnConv>> CudnnConv::Make(CudaDevice& device, const ConvGeometry& geometry,
+absl::StatusOr<std::shared_ptr<const CudnnConv>> CudnnConv::Make(const KernelSpec& spec, const ConvGeometry& geometry,
                                                                  ConvResult result) {
   auto plan = std::make_unique<Plan>();
   plan->result = result;
-  if (const absl::Status status = plan->Init(device, geometry); !status.ok()) {
+  if (const absl::Status status = plan->Init(spec, geometry); !status.ok()) {
     return absl::Status(status.code(), absl::StrCat("convolution of ", geometry.images.ToString(), " with ",
                                                     geometry.filters.ToString(), ": ", status.message()));
   }
@@ -391,17 +477,17 @@ absl::Status CudnnConv::Run(const void* images, const void* filters, const void*
   if (p.has_frame && p.result != ConvResult::kImages) {
     const int64_t elements = p.frame.large_elements();
     WithBits(p.dtype, [&]<typename T>(T) {
-      PadImages<<<Blocks(elements), kThreads, 0, p.stream>>>(p.frame, elements, static_cast<const T*>(images),
-                                                             static_cast<T*>(own_images));
+      PadImages<<<NumBlocks(elements, kThreads), kThreads, 0, p.stream>>>(
+          p.frame, elements, static_cast<const T*>(images), static_cast<T*>(own_images));
     });
     RETURN_IF_ERROR(LaunchStatus("PadImages"));
   }
-  RETURN_IF_ERROR(p.Execute(own_images, own_filters, output, begin + p.workspace_at));
+  RETURN_IF_ERROR(p.Execute(*p.engine, own_images, own_filters, output, begin + p.workspace_at));
   if (p.has_frame && p.result == ConvResult::kImages) {
     const int64_t elements = p.frame.small_elements();
     WithBits(p.dtype, [&]<typename T>(T) {
-      CropImages<<<Blocks(elements), kThreads, 0, p.stream>>>(p.frame, elements, static_cast<const T*>(own_images),
-                                                              static_cast<T*>(const_cast<void*>(images)));
+      CropImages<<<NumBlocks(elements, kThreads), kThreads, 0, p.stream>>>(
+          p.frame, elements, static_cast<const T*>(own_images), static_cast<T*>(const_cast<void*>(images)));
     });
     RETURN_IF_ERROR(LaunchStatus("CropImages"));
   }

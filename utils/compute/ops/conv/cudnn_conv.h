@@ -13,9 +13,11 @@ enum class ConvResult { kOutput, kImages, kFilters };
 
 class CudnnConv {
  public:
-  // Chooses the algorithm: the first one of cuDNN's list that the device accepts, gives the same bits in every run, and
-  // computes float32 in float32 (not TF32). No dimension may be 0. Unimplemented if cuDNN knows none.
-  static absl::StatusOr<std::shared_ptr<const CudnnConv>> Make(CudaDevice& device, const ConvGeometry& geometry,
+  // For a kernel of `spec`. Chooses the algorithm among those of cuDNN's list that the device accepts, that give the
+  // same bits in every run and that compute float32 in float32, or in TF32 where the device allows it: the fastest if
+  // spec.choices is there to keep which it was, else the first. No dimension may be 0. Unimplemented if cuDNN knows
+  // none.
+  static absl::StatusOr<std::shared_ptr<const CudnnConv>> Make(const KernelSpec& spec, const ConvGeometry& geometry,
                                                                ConvResult result);
   ~CudnnConv();
 

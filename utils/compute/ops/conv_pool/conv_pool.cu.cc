@@ -9,6 +9,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/conv/bias.h"
 #include "utils/compute/ops/conv/cudnn_conv.h"
 #include "utils/compute/ops/conv_pool/geometry.h"
@@ -20,8 +21,6 @@ constexpr int kThreads = 256;
 
 int64_t OutputElements(const ConvPoolGeometry& g) { return g.batch * g.height * g.width * g.out_channels; }
 int64_t PooledElements(const ConvPoolGeometry& g) { return OutputElements(g) / 4; }
-unsigned Blocks(int64_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
-__device__ int64_t ThreadIndex() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
 
 // The convolution alone.
 ConvGeometry ConvOf(const ConvPoolGeometry& g) {
@@ -38,7 +37,7 @@ ConvGeometry ConvOf(const ConvPoolGeometry& g) {
 // Element i of pooled and codes: bias, ReLU and 2x2 maximum of the convolution's output.
 __global__ void BiasReluMaxPool(ConvPoolGeometry g, int64_t elements, const float* output, const float* bias,
                                 float* pooled, uint8_t* codes) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= elements) return;
   const int64_t c = i % g.out_channels, x = i / g.out_channels % (g.width / 2);
   const int64_t row = i / g.out_channels / (g.width / 2);  // of all images' pooled rows
@@ -60,7 +59,7 @@ __global__ void BiasReluMaxPool(ConvPoolGeometry g, int64_t elements, const floa
 // Element i of the gradient of the convolution's output.
 __global__ void MaxPoolReluGrad(ConvPoolGeometry g, int64_t elements, const uint8_t* codes, const float* d_pooled,
                                 float* d_output) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= elements) return;
   const int64_t c = i % g.out_channels, x = i / g.out_channels % g.width;
   const int64_t row = i / g.out_channels / g.width;  // of all images' rows, of which each has an even number
@@ -75,14 +74,13 @@ int64_t OutputBytes(const ConvPoolGeometry& g) {
 
 absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   const ConvPoolGeometry g = ConvPoolGeometryOf(spec.node);
-  CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(device, ConvOf(g), ConvResult::kOutput));
+  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, ConvOf(g), ConvResult::kOutput));
   return Kernel{
-      .run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
+      .run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
         auto* const output = static_cast<float*>(args.scratch);
         RETURN_IF_ERROR(
             conv->Run(args.inputs[0], args.inputs[1], output, static_cast<char*>(args.scratch) + OutputBytes(g)));
-        BiasReluMaxPool<<<Blocks(PooledElements(g)), kThreads, 0, stream>>>(
+        BiasReluMaxPool<<<NumBlocks(PooledElements(g), kThreads), kThreads, 0, stream>>>(
             g, PooledElements(g), output, args.input<float>(2), args.output<float>(0), args.output<uint8_t>(1));
         return LaunchStatus("BiasReluMaxPool");
       },
@@ -91,17 +89,16 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
 
 // The gradient of the convolution's output in args.scratch, from inputs 1 and 2.
 absl::Status PutOutputGradient(const ConvPoolGeometry& g, cudaStream_t stream, const KernelArgs& args) {
-  MaxPoolReluGrad<<<Blocks(OutputElements(g)), kThreads, 0, stream>>>(
+  MaxPoolReluGrad<<<NumBlocks(OutputElements(g), kThreads), kThreads, 0, stream>>>(
       g, OutputElements(g), args.input<uint8_t>(1), args.input<float>(2), static_cast<float*>(args.scratch));
   return LaunchStatus("MaxPoolReluGrad");
 }
 
 absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   const ConvPoolGeometry g = ConvPoolGeometryOf(spec.node);
-  CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(device, ConvOf(g), ConvResult::kFilters));
+  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, ConvOf(g), ConvResult::kFilters));
   const TensorType output = ConvOf(g).output;
-  return Kernel{.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
+  return Kernel{.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
                   RETURN_IF_ERROR(PutOutputGradient(g, stream, args));
                   void* const rest = static_cast<char*>(args.scratch) + OutputBytes(g);
                   RETURN_IF_ERROR(conv->Run(args.inputs[0], args.outputs[0], args.scratch, rest));
@@ -112,9 +109,8 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   const ConvPoolGeometry g = ConvPoolGeometryOf(spec.node);
-  CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(device, ConvOf(g), ConvResult::kImages));
-  return Kernel{.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
+  ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, ConvOf(g), ConvResult::kImages));
+  return Kernel{.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
                   RETURN_IF_ERROR(PutOutputGradient(g, stream, args));
                   return conv->Run(args.outputs[0], args.inputs[0], args.scratch,
                                    static_cast<char*>(args.scratch) + OutputBytes(g));

@@ -1,5 +1,5 @@
-// CUDA kernels of matrix multiplication: cuBLASLt, which computes in float (TF32 is not used) and adds the bias and the
-// ReLU as it stores the result.
+// CUDA kernels of matrix multiplication: cuBLASLt, which computes in float (in TF32 where the device allows it) and
+// adds the bias and the ReLU as it stores the result.
 //
 // cuBLASLt's matrices are column-major: a row-major matrix is to it the transposed one. So it is asked for
 // y^T [n, m] = b^T [n, k] * a^T [k, m], whose columns are the rows of y, and the bias is one number per row of it.
@@ -79,7 +79,8 @@ absl::Status Plan::Init(CudaDevice& device, const MatMulGeometry& g, DType dtype
   const cudaDataType_t type = dtype == DType::kFloat32    ? CUDA_R_32F
                               : dtype == DType::kBFloat16 ? CUDA_R_16BF
                                                           : CUDA_R_16F;
-  CALL(cublasLtMatmulDescCreate(&matmul_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const bool tf32 = dtype == DType::kFloat32 && device.allow_tf32();
+  CALL(cublasLtMatmulDescCreate(&matmul_, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
   // cuBLASLt's first matrix is b, its second a.
   RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_TRANSA, g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_TRANSB, g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -160,13 +161,12 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   auto plan = std::make_shared<Plan>();
   const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
   const DType dtype = spec.input(0).dtype;
-  absl::Status status = plan->Init(device, g, dtype, has_bias, relu);
+  const absl::Status with_bias = plan->Init(device, g, dtype, has_bias, relu);
   // cuBLASLt may be unable to add the bias to a product that it can compute.
-  const bool adds_bias_later = has_bias && absl::IsUnimplemented(status);
-  if (adds_bias_later) {
-    plan = std::make_shared<Plan>();
-    status = plan->Init(device, g, dtype, /*has_bias=*/false, /*relu=*/false);
-  }
+  const bool adds_bias_later = has_bias && absl::IsUnimplemented(with_bias);
+  if (adds_bias_later) plan = std::make_shared<Plan>();
+  const absl::Status status =
+      adds_bias_later ? plan->Init(device, g, dtype, /*has_bias=*/false, /*relu=*/false) : with_bias;
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat(spec.node.op().name, " of ", spec.input(0).ToString(), " and ",
                                                     spec.input(1).ToString(), ": ", status.message()));

@@ -1,6 +1,8 @@
 #include "utils/compute/ops/matmul/matmul.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
@@ -148,6 +150,22 @@ TEST_CASE("Matrices that do not fit say so") {
   CHECK_THAT(error({f, {2, 3}}, {DType::kBFloat16, {3, 5}}), Catch::Contains("one floating type"));
   CHECK_THAT(error({f, {2, 2, 3}}, {f, {3, 3, 5}}), Catch::Contains("batch dimension"));
   CHECK_THAT(error({f, {3}}, {f, {3, 5}}), Catch::Contains("rank 2 to 4"));
+}
+
+TEST_CASE("A GPU rounds float32 inputs, to TF32, only where that is allowed") {
+  const std::vector<std::string> kinds = testing::KindsUnderTest();
+  if (std::find(kinds.begin(), kinds.end(), "cuda") == kinds.end()) return;
+  const bool allow_tf32 = GENERATE(false, true);
+  const std::unique_ptr<Device> device = MakeDevice("cuda", {.allow_tf32 = allow_tf32}).value();
+  const Case s{1, 128, 256, 128};
+  Graph graph;
+  const Value a = graph.Input("a", {DType::kFloat32, {s.m, s.k}}), b = graph.Input("b", {DType::kFloat32, {s.k, s.n}});
+  const std::vector<Tensor> feeds = {testing::RandomTensor(a.shape(), 1), testing::RandomTensor(b.shape(), 2)};
+  const Doubles want = Product(s, {}, testing::ToDoubles(feeds[0]), testing::ToDoubles(feeds[1]));
+  const Doubles got = testing::ToDoubles(Evaluate(graph, {{a, b}, {MatMul(a, b)}, {}}, feeds, *device).value()[0]);
+  double error = 0;
+  for (size_t i = 0; i < want.size(); ++i) error = std::max(error, std::abs(got[i] - want[i]));
+  CHECK(error < (allow_tf32 ? 3e-2 : 1e-4));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/pooling/geometry.h"
 
 namespace official::compute {
@@ -42,11 +43,9 @@ struct Place {
   }
 };
 
-__device__ int64_t ThreadIndex() { return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; }
-
 template <typename T>
 __global__ void MaxPool(View v, const T* x, T* y, uint8_t* codes) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= v.outputs()) return;
   const Place out(i, v.height.output, v.width.output, v.channels);
   const int64_t k0 = v.height.FirstInside(out.y), k1 = v.height.LastInside(out.y);
@@ -76,7 +75,7 @@ __device__ float Share(const WindowAxis& axis, int64_t o) {
 
 template <typename T>
 __global__ void AvgPool(View v, const T* x, T* y) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= v.outputs()) return;
   const Place out(i, v.height.output, v.width.output, v.channels);
   const int64_t k1 = v.height.LastInside(out.y), l1 = v.width.LastInside(out.x);
@@ -104,7 +103,7 @@ struct Covering {
 // read element i: each input is written once, by one thread, in a fixed order.
 template <typename T, typename Part>
 __device__ void Gather(const View& v, T* dx, Part part) {
-  const int64_t i = ThreadIndex();
+  const int64_t i = ThreadIndex<int64_t>();
   if (i >= v.inputs()) return;
   const Place in(i, v.height.input, v.width.input, v.channels);
   const Covering rows(v.height, in.y), columns(v.width, in.x);
@@ -137,7 +136,7 @@ template <typename F>
 absl::StatusOr<Kernel> MakeKernel(const KernelSpec& spec, F launch) {
   const PoolGeometry g = PoolGeometryOf(spec.node);
   const View v{g.images.shape.dim(0), g.images.shape.dim(3), g.window.height, g.window.width};
-  const auto blocks = static_cast<unsigned>((spec.output(0).shape.num_elements() + kThreads - 1) / kThreads);
+  const auto blocks = NumBlocks(spec.output(0).shape.num_elements(), kThreads);
   return Kernel{
       [=, op = spec.node.op().name, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
         if (blocks == 0) return absl::OkStatus();

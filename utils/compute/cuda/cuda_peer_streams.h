@@ -1,0 +1,16 @@
+// PeerStreams of GPUs.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/runtime/device.h"
+#include "utils/compute/runtime/peer_streams.h"
+
+namespace official::compute {
+
+// See MakePeerStreams in cuda_backend.h.
+absl::StatusOr<std::unique_ptr<PeerStreams>> MakeCudaPeerStreams(absl::Span<Device* const> devices);
+
+}  // namespace official::compute
