@@ -9,6 +9,7 @@
 #include "official/resnet/resnet_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
+#include "utils/flags/predict.h"
 
 ABSL_FLAG(std::string, dataset_name, "imagenet", "The data set; the defaults of other flags follow it.");
 ABSL_FLAG(std::string, resnet_version, "2",
@@ -31,6 +32,9 @@ ABSL_FLAG(
     "A checkpoint, or the directory of a run, whose variables a new run begins with, where they fit: with another "
     "number of classes all but the last layer.");
 ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
+ABSL_FLAG(int, top_k, 5, "How many classes --predict prints.");
+ABSL_FLAG(std::string, label_file, "",
+          "Names of the classes for --predict, one a line from class 0 on (1001 lines for ImageNet).");
 
 namespace official::resnet {
 namespace {
@@ -86,6 +90,12 @@ absl::Status CheckSchedule(const flags::CommandLine&) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTopK(const flags::CommandLine&) {
+  const DatasetInfo& info = InfoOf(DatasetFromFlag());
+  if (absl::GetFlag(FLAGS_top_k) <= info.num_classes) return absl::OkStatus();
+  return flags::FlagError("top_k", absl::StrCat("wants at most ", info.num_classes, ", the classes of ", info.name));
+}
+
 std::string List(const std::vector<double>& numbers) { return absl::StrJoin(numbers, ","); }
 
 // The defaults of the program for the data set that --dataset_name names.
@@ -116,8 +126,8 @@ flags::Program ResnetProgram() {
       .examples = {{"resnet_main --num_gpus=4 --batch_size=1024 --data_dir=/data/imagenet", "train ResNet-50"},
                    {"resnet_main --dataset_name=cifar10", "train ResNet-32 on CIFAR-10"},
                    {"resnet_main --use_synthetic_data --max_train_steps=100", "measure the speed of training"},
-                   {"resnet_main --data_dir=/data/imagenet --model_dir=run1 --eval_only",
-                    "evaluate a trained network"}},
+                   {"resnet_main --data_dir=/data/imagenet --model_dir=run1 --eval_only", "evaluate a trained network"},
+                   {"resnet_main --model_dir=run1 --predict=cat.jpg", "classify a photograph (JPEG or PNG files)"}},
       .dependent_defaults = DatasetDefaults,
       .flags = {.name = "resnet",
                 .flags = {{.name = "dataset_name", .key = true, .choices = {"imagenet", "cifar10"}},
@@ -132,8 +142,13 @@ flags::Program ResnetProgram() {
                           {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},
                           {.name = "fine_tune", .key = true, .unset_means = "begin at random"},
-                          {.name = "eval_only", .key = true}},
-                .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule}},
+                          {.name = "eval_only", .key = true},
+                          flags::PredictFlag(),
+                          {.name = "top_k", .range = flags::AtLeast(1)},
+                          {.name = "label_file"}},
+                .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckTopK,
+                               flags::CheckPredictWords}},
+      .words = "IMAGE...",
   };
 }
 
@@ -158,7 +173,9 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
           absl::GetFlag(FLAGS_fast_jpeg),
           absl::GetFlag(FLAGS_eval_only),
           absl::GetFlag(FLAGS_fine_tune),
-          {}};
+          flags::FilesToPredict(command_line),
+          absl::GetFlag(FLAGS_top_k),
+          absl::GetFlag(FLAGS_label_file)};
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/resnet/cifar10/dataset.h"
 #include "official/resnet/resnet_export.h"
+#include "official/resnet/resnet_predict.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
@@ -101,6 +102,15 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
 }  // namespace
 
 absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
+  if (!config.predict.empty()) {
+    ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, ResnetModel(config.model)));
+    return PredictFiles(*estimator, config.predict,
+                        {.dataset = config.model.dataset,
+                         .top_k = config.top_k,
+                         .label_file = config.label_file,
+                         .json = config.base.output == "json"},
+                        results);
+  }
   const run::Task task{.name = "resnet",
                        .load = [&] { return LoadInput(config); },
                        .model =

@@ -18,6 +18,8 @@ struct ResnetConfig : run::Config {
   bool eval_only = false;
   std::optional<std::string> fine_tune;  // see run::Task
   std::vector<std::string> predict;      // image files to classify in place of training
+  int top_k = 5;                         // how many classes are printed of each
+  std::string label_file = "";           // the names of the classes; see PredictOptions
 };
 
 // Trains and evaluates, evaluates, or predicts if files are given. Results go to `results`, all else to the log.

@@ -6,11 +6,15 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "official/resnet/cifar10/dataset.h"
 #include "utils/compute/core/random.h"
+#include "utils/data/jpeg_encoder.h"
+#include "utils/data/png_encoder.h"
 #include "utils/files/files.h"
 #include "utils/run/small_run.h"
 
@@ -202,6 +206,112 @@ TEST_CASE("Synthetic images, in every type") {
   config.performance.max_train_steps = 2;
   config.performance.dtype = GENERATE(from_range(compute::StorageTypes()));
   CHECK_THAT(Run(config), Contains("\"global_step\": 2") && Contains("\"accuracy\": 1.0"));
+}
+
+std::string WriteFile(const std::string& name, const std::string& bytes) {
+  const std::string path = NewDirectory(name);
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+std::string WritePng(int64_t size) {
+  const compute::Tensor image(compute::DType::kUInt8, {size, size, 3});
+  for (int64_t i = 0; i < image.num_elements(); ++i) image.data<uint8_t>()[i] = static_cast<uint8_t>(i * i / 97);
+  return WriteFile("image.png", data::EncodePng(image));
+}
+
+std::string WriteLabels(int lines) {
+  std::string text;
+  for (int i = 0; i < lines; ++i) absl::StrAppend(&text, "name ", i, "\n");
+  return WriteFile("labels.txt", text);
+}
+
+// A trained network's configuration, to predict with.
+ResnetConfig Trained() {
+  ResnetConfig config = SmallConfig(4);
+  config.performance.max_train_steps = 1;
+  config.base.export_dir = NewDirectory("export");
+  Run(config);
+  CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
+  return config;
+}
+
+TEST_CASE("Image files are classified, the most likely class first") {
+  static const ResnetConfig trained = Trained();
+  ResnetConfig config = trained;
+  const std::string png = WritePng(32);
+  const std::string jpeg = WriteFile("image.jpg", data::SmoothJpeg({.height = 40, .width = 70}));
+  config.predict = {png, jpeg};
+  SECTION("as JSON, an object a line") {
+    config.top_k = 10;
+    const std::string out = Run(config);
+    const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
+    REQUIRE(lines.size() == 2);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const nlohmann::json line = nlohmann::json::parse(lines[i]);
+      CHECK(line["file"] == config.predict[i]);
+      REQUIRE(line["classes"].size() == 10);
+      double sum = 0, last = 1;
+      for (const nlohmann::json& entry : line["classes"]) {
+        CHECK(entry["probability"] <= last);
+        last = entry["probability"];
+        sum += last;
+        if (entry["class"] == 3) CHECK(entry["name"] == "cat");
+        if (entry["class"] == 9) CHECK(entry["name"] == "truck");
+      }
+      CHECK(sum == Approx(1));
+    }
+    CHECK(nlohmann::json::parse(lines[0])["classes"] != nlohmann::json::parse(lines[1])["classes"]);
+  }
+  SECTION("as text, with names from a file") {
+    config.base.output = "text";
+    config.label_file = WriteLabels(10);
+    config.top_k = 3;
+    const std::string out = Run(config);
+    CHECK(std::count(out.begin(), out.end(), '\n') == 2 * (1 + 3));
+    CHECK_THAT(out, Contains(png + ":\n  0.") && Contains(jpeg + ":\n  0.") && Contains("  name "));
+  }
+  SECTION("whatever the size of the image") {
+    config.predict = {WritePng(1), WritePng(200)};
+    CHECK_THAT(Run(config), Contains(config.predict[1]));
+  }
+}
+
+TEST_CASE("What prediction lacks is named in one line") {
+  static const ResnetConfig trained = Trained();
+  ResnetConfig config = trained;
+  config.predict = {WritePng(32)};
+  const auto check = [&](absl::StatusCode code, const std::vector<std::string>& words) {
+    const absl::Status status = RunStatus(config);
+    CHECK(status.code() == code);
+    for (const std::string& word : words) CHECK_THAT(std::string(status.message()), Contains(word));
+    CHECK_THAT(std::string(status.message()), !Contains("\n"));
+  };
+  SECTION("a checkpoint") {
+    config.base.model_dir = NewDirectory("model");
+    check(absl::StatusCode::kNotFound, {"no checkpoint", config.base.model_dir});
+  }
+  SECTION("a file") {
+    config.predict = {"/nowhere/cat.jpg"};
+    check(absl::StatusCode::kNotFound, {"/nowhere/cat.jpg"});
+  }
+  SECTION("an image") {
+    config.predict = {WriteFile("notes.txt", "not a picture")};
+    check(absl::StatusCode::kDataLoss, {config.predict[0], "neither JPEG nor PNG"});
+  }
+  SECTION("a whole image") {
+    const std::string jpeg = data::SmoothJpeg({.height = 90, .width = 90});
+    config.predict = {WriteFile("cut.jpg", jpeg.substr(0, jpeg.size() - 40))};
+    check(absl::StatusCode::kDataLoss, {config.predict[0]});
+  }
+  SECTION("the label file") {
+    config.label_file = "/nowhere/labels.txt";
+    check(absl::StatusCode::kNotFound, {config.label_file});
+  }
+  SECTION("lines of the label file") {
+    config.label_file = WriteLabels(9);
+    check(absl::StatusCode::kInvalidArgument, {config.label_file, "expected 10 lines", "found 9"});
+  }
 }
 
 TEST_CASE("Missing data says how to get it and how to do without") {

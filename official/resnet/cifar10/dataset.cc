@@ -81,22 +81,6 @@ void CopyWindow(const uint8_t* planes, const Window& window, float* pixels) {
   }
 }
 
-// tf.image.per_image_standardization.
-void Standardize(float* pixels) {
-  // Pixels are whole numbers up to 255, so the sums are exact and in any order the same.
-  int64_t sum = 0, sum_squares = 0;
-  for (int64_t i = 0; i < kPixels; ++i) {
-    const int32_t value = static_cast<int32_t>(pixels[i]);
-    sum += value;
-    sum_squares += value * value;
-  }
-  const double mean = static_cast<double>(sum) / kPixels;
-  const double variance = std::max(0.0, static_cast<double>(sum_squares) / kPixels - mean * mean);
-  const double deviation = std::max(std::sqrt(variance), 1 / std::sqrt(static_cast<double>(kPixels)));
-  const float shift = static_cast<float>(mean), scale = static_cast<float>(1 / deviation);
-  for (int64_t i = 0; i < kPixels; ++i) pixels[i] = (pixels[i] - shift) * scale;
-}
-
 }  // namespace
 
 std::vector<std::string> Cifar10FileNames() {
@@ -135,6 +119,21 @@ data::ElementSpec Cifar10Spec() {
   return {.features = {{"", {DType::kFloat32, {kSize, kSize, kChannels}}}}, .labels = {{"", {DType::kInt32, {}}}}};
 }
 
+void StandardizeCifar10(float* pixels) {
+  // Pixels are whole numbers up to 255, so the sums are exact and in any order the same.
+  int64_t sum = 0, sum_squares = 0;
+  for (int64_t i = 0; i < kPixels; ++i) {
+    const int32_t value = static_cast<int32_t>(pixels[i]);
+    sum += value;
+    sum_squares += value * value;
+  }
+  const double mean = static_cast<double>(sum) / kPixels;
+  const double variance = std::max(0.0, static_cast<double>(sum_squares) / kPixels - mean * mean);
+  const double deviation = std::max(std::sqrt(variance), 1 / std::sqrt(static_cast<double>(kPixels)));
+  const float shift = static_cast<float>(mean), scale = static_cast<float>(1 / deviation);
+  for (int64_t i = 0; i < kPixels; ++i) pixels[i] = (pixels[i] - shift) * scale;
+}
+
 data::DatasetPtr Cifar10Dataset(const Cifar10Split& split, bool augment, uint64_t seed) {
   const auto preprocess = [augment](const data::Example& in, data::Random& random, const data::Example& out) {
     Window window;
@@ -145,7 +144,7 @@ data::DatasetPtr Cifar10Dataset(const Cifar10Split& split, bool augment, uint64_
     }
     float* pixels = out.features[0].data<float>();
     CopyWindow(in.features[0].data<uint8_t>(), window, pixels);
-    Standardize(pixels);
+    StandardizeCifar10(pixels);
     *out.labels[0].data<int32_t>() = *in.labels[0].data<int32_t>();
     return absl::OkStatus();
   };

@@ -34,6 +34,9 @@ absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Par
 // Examples as the model takes them: one feature, float32 [32, 32, 3] with red, green, blue last; one label, int32.
 data::ElementSpec Cifar10Spec();
 
+// tf.image.per_image_standardization of pixels [32, 32, 3], whole numbers from 0 to 255.
+void StandardizeCifar10(float* pixels);
+
 // Standardizes each image: (x - mean) / max(standard deviation, 1 / sqrt(3072)) over all its values. With `augment` it
 // is first moved by up to 4 pixels each way, what comes in being black, and mirrored every other time; that depends on
 // (seed, epoch, index) alone.

@@ -52,16 +52,6 @@ absl::StatusOr<RgbImage> DecodePng(absl::string_view encoded, std::vector<uint8_
   return RgbImage{size, buffer->data(), size.width * kChannels};
 }
 
-absl::StatusOr<RgbImage> DecodeAll(absl::string_view encoded, std::vector<uint8_t>* buffer) {
-  if (data::IsPng(encoded)) return DecodePng(encoded, buffer);
-  if (!data::IsJpeg(encoded)) {
-    return absl::DataLossError(encoded.empty() ? "the image is empty" : "the image is neither JPEG nor PNG");
-  }
-  data::JpegReader jpeg(encoded);
-  RETURN_IF_ERROR(jpeg.ReadSize().status());
-  return jpeg.Decode(buffer);
-}
-
 // The largest fraction of the size at which the window still has the pixels that are wanted.
 int Denominator(const ImageWindow& window) {
   for (const int denominator : {8, 4, 2}) {
@@ -80,7 +70,7 @@ ImageWindow Shrink(const ImageWindow& window, int denominator, const ImageSize& 
 absl::StatusOr<RgbImage> DecodeDistorted(absl::string_view encoded, absl::Span<const BoundingBox> boxes, bool fast_jpeg,
                                          data::Random& random, std::vector<uint8_t>* buffer) {
   if (!data::IsJpeg(encoded)) {
-    ASSIGN_OR_RETURN(const RgbImage image, DecodeAll(encoded, buffer));
+    ASSIGN_OR_RETURN(const RgbImage image, DecodeImage(encoded, buffer));
     return Crop(image, SampleDistortedBox(image.size, boxes, random));
   }
   data::JpegReader jpeg(encoded);
@@ -94,6 +84,16 @@ absl::StatusOr<RgbImage> DecodeDistorted(absl::string_view encoded, absl::Span<c
 
 }  // namespace
 
+absl::StatusOr<RgbImage> DecodeImage(absl::string_view encoded, std::vector<uint8_t>* buffer) {
+  if (data::IsPng(encoded)) return DecodePng(encoded, buffer);
+  if (!data::IsJpeg(encoded)) {
+    return absl::DataLossError(encoded.empty() ? "the image is empty" : "the image is neither JPEG nor PNG");
+  }
+  data::JpegReader jpeg(encoded);
+  RETURN_IF_ERROR(jpeg.ReadSize().status());
+  return jpeg.Decode(buffer);
+}
+
 absl::Status PreprocessForTraining(absl::string_view encoded, absl::Span<const BoundingBox> boxes, bool fast_jpeg,
                                    data::Random& random, PreprocessingScratch& scratch, float* out) {
   ASSIGN_OR_RETURN(const RgbImage image, DecodeDistorted(encoded, boxes, fast_jpeg, random, &scratch.pixels));
@@ -104,14 +104,14 @@ absl::Status PreprocessForTraining(absl::string_view encoded, absl::Span<const B
 }
 
 absl::Status PreprocessForEvaluation(absl::string_view encoded, PreprocessingScratch& scratch, float* out) {
-  ASSIGN_OR_RETURN(const RgbImage image, DecodeAll(encoded, &scratch.pixels));
+  ASSIGN_OR_RETURN(const RgbImage image, DecodeImage(encoded, &scratch.pixels));
   const ImageSize size = ScaledSize(image.size);
   scratch.resizer.Resize(image, {.size = size, .window = Middle(size), .subtract = kMeans}, out);
   return absl::OkStatus();
 }
 
 absl::StatusOr<ImageSize> CheckImage(absl::string_view encoded, PreprocessingScratch& scratch) {
-  ASSIGN_OR_RETURN(const RgbImage image, DecodeAll(encoded, &scratch.pixels));
+  ASSIGN_OR_RETURN(const RgbImage image, DecodeImage(encoded, &scratch.pixels));
   return image.size;
 }
 

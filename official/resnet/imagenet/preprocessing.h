@@ -22,6 +22,9 @@ struct PreprocessingScratch {
   data::BilinearResizer resizer;
 };
 
+// All of an image; its pixels lie in `buffer`. `encoded` and errors as below.
+absl::StatusOr<data::RgbImage> DecodeImage(absl::string_view encoded, std::vector<uint8_t>* buffer);
+
 // Both write 224 x 224 pixels as ImagenetSpec() says. `encoded` is JPEG or, which its first bytes tell, PNG; DataLoss
 // or ResourceExhausted if it is neither or cannot be decoded.
 

@@ -1,0 +1,25 @@
+#include "utils/flags/predict.h"
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+
+ABSL_FLAG(std::vector<std::string>, predict, {},
+          "Image files to classify with what was trained in --model_dir, in place of training.");
+
+namespace official::flags {
+
+FlagSpec PredictFlag() { return {.name = "predict", .key = true}; }
+
+absl::Status CheckPredictWords(const CommandLine& command_line) {
+  if (command_line.words().empty() || command_line.given("predict")) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", command_line.words()[0], "' is not a flag; image files follow --predict=FILE only"));
+}
+
+std::vector<std::string> FilesToPredict(const CommandLine& command_line) {
+  std::vector<std::string> files = absl::GetFlag(FLAGS_predict);
+  if (!files.empty()) files.insert(files.end(), command_line.words().begin(), command_line.words().end());
+  return files;
+}
+
+}  // namespace official::flags
