@@ -1,10 +1,11 @@
 #include "official/resnet/resnet_run.h"
 
-#include <memory>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "official/resnet/cifar10/dataset.h"
+#include "official/resnet/imagenet/dataset.h"
 #include "official/resnet/resnet_export.h"
 #include "official/resnet/resnet_predict.h"
 #include "utils/compute/core/status.h"
@@ -16,9 +17,7 @@ namespace official::resnet {
 namespace {
 
 data::ElementSpec SpecOf(DatasetName dataset) {
-  const int size = InfoOf(dataset).image_size;
-  return {.features = {{"", {compute::DType::kFloat32, {size, size, 3}}}},
-          .labels = {{"", {compute::DType::kInt32, {}}}}};
+  return dataset == DatasetName::kCifar10 ? Cifar10Spec() : ImagenetSpec();
 }
 
 // One constant example: zeros.
@@ -47,11 +46,9 @@ run::Input SyntheticInput(const ResnetConfig& config) {
               }};
 }
 
-// The training set of CIFAR-10 is augmented under the run's seed, which is known only when its checkpoint is read.
-using TrainSet = std::function<absl::StatusOr<data::DatasetPtr>(uint64_t seed)>;
-
 struct Sets {
-  TrainSet train;
+  // Augmented under the run's seed, which is known only when its checkpoint is read.
+  std::function<data::DatasetPtr(uint64_t seed)> train;
   data::DatasetPtr test;
   int64_t num_train_examples;
 };
@@ -63,8 +60,17 @@ absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
               Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), train.labels.num_elements()};
 }
 
-absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig&) {
-  return absl::UnimplementedError("ImageNet is not read yet; try --use_synthetic_data");
+absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config) {
+  const int num_threads = config.performance.num_parallel_calls;
+  ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(config.base.data_dir, ImagenetPart::kTrain, num_threads));
+  ASSIGN_OR_RETURN(const ImagenetRecords test,
+                   OpenImagenet(config.base.data_dir, ImagenetPart::kValidation, num_threads));
+  const auto dataset = [fast_jpeg = config.fast_jpeg](const ImagenetRecords& records, bool augment, uint64_t seed) {
+    return ImagenetDataset(records, {.augment = augment, .seed = seed, .fast_jpeg = fast_jpeg});
+  };
+  const data::DatasetPtr test_set = dataset(test, /*augment=*/false, /*seed=*/0);
+  return Sets{[=, augment = config.base.augment](uint64_t seed) { return dataset(train, augment, seed); }, test_set,
+              dataset(train, /*augment=*/false, /*seed=*/0)->num_examples()};
 }
 
 absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
@@ -78,25 +84,25 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
   };
   const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
-  return run::Input{
-      .dataset = std::string(InfoOf(config.model.dataset).title),
-      .spec = SpecOf(config.model.dataset),
-      .num_train_examples = sets.num_train_examples,
-      .across_epochs = true,
-      .train = [=, train = sets.train, shuffle = config.base.shuffle](
-                   uint64_t seed, data::Position start, int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
-        ASSIGN_OR_RETURN(data::DatasetPtr examples, train(seed));
-        if (shuffle) examples = data::Shuffle(std::move(examples), seed);
-        return batches(std::move(examples), {.batch_size = batch_size,
-                                             .start = start,
-                                             .end_epoch = end_epoch,
-                                             .across_epochs = true,
-                                             .num_threads = num_threads});
-      },
-      .eval =
-          [=, test = sets.test](data::Position start) {
-            return batches(test, {.batch_size = batch_size, .start = start, .num_threads = num_threads});
-          }};
+  return run::Input{.dataset = std::string(InfoOf(config.model.dataset).title),
+                    .spec = SpecOf(config.model.dataset),
+                    .num_train_examples = sets.num_train_examples,
+                    .across_epochs = true,
+                    .train =
+                        [=, train = sets.train, shuffle = config.base.shuffle](uint64_t seed, data::Position start,
+                                                                               int64_t end_epoch) {
+                          data::DatasetPtr examples = train(seed);
+                          if (shuffle) examples = data::Shuffle(std::move(examples), seed);
+                          return batches(std::move(examples), {.batch_size = batch_size,
+                                                               .start = start,
+                                                               .end_epoch = end_epoch,
+                                                               .across_epochs = true,
+                                                               .num_threads = num_threads});
+                        },
+                    .eval =
+                        [=, test = sets.test](data::Position start) {
+                          return batches(test, {.batch_size = batch_size, .start = start, .num_threads = num_threads});
+                        }};
 }
 
 }  // namespace

@@ -13,8 +13,6 @@ namespace official::resnet {
 
 inline constexpr int64_t kCifar10ImageSize = 32;
 inline constexpr int kCifar10Classes = 10;
-// Examples of the published data set; synthetic data has as many.
-inline constexpr int64_t kCifar10TrainExamples = 50000, kCifar10TestExamples = 10000;
 
 // Where the files lie below --data_dir.
 inline constexpr char kCifar10Folder[] = "cifar-10-batches-bin";

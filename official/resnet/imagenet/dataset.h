@@ -16,8 +16,6 @@ class TFRecordIndex;
 namespace official::resnet {
 
 inline constexpr int kImagenetClasses = 1001;  // 0 is the background, the classes are 1 to 1000
-// Examples of the published data set; synthetic data has as many.
-inline constexpr int64_t kImagenetTrainExamples = 1281167, kImagenetValidationExamples = 50000;
 
 enum class ImagenetPart { kTrain, kValidation };
 
