@@ -176,7 +176,7 @@ TEST_CASE("The real files, where there are some") {
   const char* directory = std::getenv("OFFICIAL_CIFAR10_DIR");
   if (directory == nullptr) return;
   const Cifar10Split test = LoadCifar10(directory, Cifar10Part::kTest).value();
-  CHECK(test.images.shape() == Shape({kCifar10TestExamples, 3, 32, 32}));
+  CHECK(test.images.shape() == Shape({10000, 3, 32, 32}));
   CHECK(LoadCifar10(directory, Cifar10Part::kTrain).value().labels.num_elements() == 50000);
   // A thousand of each class.
   std::array<int, 10> counts = {};
