@@ -32,7 +32,7 @@ class DiskTest(harness.FaultTest):
         image = self.folder / "image"
         with image.open("wb") as file:
             file.truncate(megabytes * MEGABYTE)
-        outcome = self.execute(["mkfs.ext4", "-q", "-m", "0", str(image)])
+        outcome = self.execute(["/usr/sbin/mkfs.ext4", "-q", "-m", "0", str(image)])
         self.assertEqual(outcome.code, 0, outcome.told)
         outcome = self.mount(image, self.disk)
         if outcome.code != 0:

@@ -95,12 +95,18 @@ class MachineTest(harness.FaultTest):
                 self.assertNotIn("step", outcome.stderr, "this must be found before the first step")
 
     def test_odd_names(self) -> None:
-        for name in ("with space", "-dash", "quote'\"", "ünïcode 数", "a=b,c", "percent %s", "new\nline", "a/b/c", "x" * 200):
+        for name in ("with space", "-dash", "quote'\"", "ünïcode 数", "a=b,c", "percent %s", "a/b/c", "x" * 200):
             with self.subTest(name):
                 model_dir = self.folder / name
                 self.train(model_dir, 2)
                 self.train(model_dir, 3)
                 self.assertEqual(harness.latest_step(model_dir), 3)
+
+    def test_a_newline_in_a_name(self) -> None:
+        # Names stand in logs and flag files, one to a line.
+        outcome = self.run_steps(self.folder / "new\nline", STEPS)
+        self.assertEqual(outcome.code, 2, outcome.told)
+        self.assertIn("new\\nline: control characters are not allowed", outcome.stderr)
 
     def test_slow_disk(self) -> None:
         # Saves go on behind the training: only the next save waits for a slow one.

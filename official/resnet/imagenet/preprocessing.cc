@@ -62,10 +62,9 @@ int Denominator(const ImageWindow& window) {
 
 // The window in an image that has shrunk to `size`.
 ImageWindow Shrink(const ImageWindow& window, int denominator, const ImageSize& size) {
-  const auto nearest = [denominator](int64_t pixels) { return (pixels + denominator / 2) / denominator; };
-  const int64_t top = nearest(window.top), left = nearest(window.left);
-  return {top, left, std::min(nearest(window.height), size.height - top),
-          std::min(nearest(window.width), size.width - left)};
+  const int64_t top = window.top / denominator, left = window.left / denominator;
+  return {top, left, std::min(window.height / denominator, size.height - top),
+          std::min(window.width / denominator, size.width - left)};
 }
 
 absl::StatusOr<RgbImage> DecodeDistorted(absl::string_view encoded, absl::Span<const BoundingBox> boxes, bool fast_jpeg,

@@ -78,10 +78,16 @@ TEST_CASE("Fast decoding gives nearly the same pixels of a large image, and the 
   for (int64_t index = 0; index < 5; ++index) {
     CHECK(Train(small, index) == Train(small, index, /*fast_jpeg=*/true));
     const std::vector<float> exact = Train(large, index), fast = Train(large, index, /*fast_jpeg=*/true);
-    double mean = 0;
-    for (size_t i = 0; i < exact.size(); ++i) mean += std::abs(exact[i] - fast[i]) / exact.size();
-    CHECK(mean > 0);
-    CHECK(mean < 8);
+    // A pixel of the fast one is the mean of a block, whose middle is up to half a pixel further down and right; and
+    // blocks begin where they can. That makes less of a difference than one pixel each way.
+    double difference = 0, one_pixel = 0;
+    constexpr size_t kNeighbour = 3 * (224 + 1);
+    for (size_t i = 0; i + kNeighbour < exact.size(); ++i) {
+      difference += std::abs(exact[i] - fast[i]);
+      one_pixel += std::abs(exact[i] - exact[i + kNeighbour]);
+    }
+    CHECK(difference > 0);
+    CHECK(difference < one_pixel);
   }
 }
 
