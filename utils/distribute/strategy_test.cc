@@ -5,7 +5,9 @@
 #include <functional>
 #include <thread>
 
+#include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_backend.h"
+#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/runtime/program.h"
@@ -41,6 +43,57 @@ struct Sums {
     REQUIRE(graph.status().ok());
   }
 };
+
+TEST_CASE("The gradient of a sum over the devices is the sum of all devices' gradients") {
+  // Each device's loss is a factor of its own times the sum of squares of what all give together.
+  constexpr int kDevices = 3, kElements = 4;
+  const double factors[kDevices] = {1, -0.5, 2};
+  std::vector<std::vector<double>> x(kDevices, std::vector<double>(kElements));
+  for (int r = 0; r < kDevices; ++r) {
+    for (int i = 0; i < kElements; ++i) x[r][i] = 0.1 * (r + 1) * (i - 1);
+  }
+  const auto total_loss = [&] {
+    double loss = 0;
+    for (int i = 0; i < kElements; ++i) {
+      double sum = 0;
+      for (int r = 0; r < kDevices; ++r) sum += x[r][i];
+      for (const double factor : factors) loss += factor * sum * sum;
+    }
+    return loss;
+  };
+  const auto strategy = Mirrored(kDevices, "reduction_to_one_device");
+  std::vector<std::vector<float>> gradients(kDevices);
+  const absl::Status status = strategy->Run([&](int r) -> absl::Status {
+    Graph graph;
+    const Value in = graph.Input("x", {DType::kFloat32, {kElements}});
+    const Value sum = compute::AllReduce({in}, 1)[0];
+    const Value factor = graph.Constant(Tensor::Scalar(static_cast<float>(factors[r])));
+    const Value gradient = compute::Gradients(compute::Mul(compute::Mul(sum, sum), factor), {in})[0];
+    compute::VariableStore variables(strategy->device(r));
+    ASSIGN_OR_RETURN(const auto program,
+                     Program::Compile(graph, {{in}, {gradient}, {}}, strategy->device(r), variables));
+    const std::vector<float> feed(x[r].begin(), x[r].end());
+    RETURN_IF_ERROR(program->Run({Tensor::Of<float>({kElements}, absl::MakeConstSpan(feed))}));
+    ASSIGN_OR_RETURN(const Tensor result, program->Fetch(0));
+    gradients[r].assign(result.flat<float>().begin(), result.flat<float>().end());
+    return absl::OkStatus();
+  });
+  INFO(status);
+  REQUIRE(status.ok());
+  for (int r = 0; r < kDevices; ++r) {
+    for (int i = 0; i < kElements; ++i) {
+      constexpr double kStep = 1e-4;
+      x[r][i] += kStep;
+      const double above = total_loss();
+      x[r][i] -= 2 * kStep;
+      const double below = total_loss();
+      x[r][i] += kStep;
+      CHECK(gradients[r][i] == Approx((above - below) / (2 * kStep)).margin(1e-6));
+    }
+  }
+  compute::testing::RecordGradient("AllReduceStart", "cpu", DType::kFloat32);
+  compute::testing::RecordGradient("AllReduceDone", "cpu", DType::kFloat32);
+}
 
 TEST_CASE("AllReduce sums over the devices, in every order and packing") {
   const int n = GENERATE(2, 3, 4), num_packs = GENERATE(1, 2, 4);

@@ -300,6 +300,10 @@ void RecordKernels(const Program& program, absl::string_view device_kind) {
   RecordProgram(program, device_kind, {.others = "run"});
 }
 
+void RecordGradient(absl::string_view op, absl::string_view device_kind, DType dtype) {
+  Record(op, device_kind, DTypeName(dtype), "gradient", 0);
+}
+
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,
                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build) {
   Graph graph;

@@ -67,5 +67,7 @@ absl::Status BuildStatus(const std::vector<TensorType>& inputs,
 //   run       it ran, and the test knows what to expect (tolerance 0)
 // A test that compiles its own program calls this to add it, as "run".
 void RecordKernels(const Program& program, absl::string_view device_kind);
+// A test that compares the gradient of an op with central differences itself calls this to add it.
+void RecordGradient(absl::string_view op, absl::string_view device_kind, DType dtype);
 
 }  // namespace official::compute::testing
