@@ -51,11 +51,6 @@ absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
     LOG(WARNING) << data.note;
   }
   const data::DatasetPtr train = MnistDataset(data.train), test = MnistDataset(data.test);
-  const auto batches = [](data::DatasetPtr dataset,
-                          const data::BatchOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
-    ASSIGN_OR_RETURN(data::BatchSourcePtr source, data::Batches(std::move(dataset), options));
-    return data::Prefetch(std::move(source), /*depth=*/2);
-  };
   const int64_t batch_size = config.base.batch_size;
   return run::Input{
       .dataset = data.drawn ? "drawn digits" : "MNIST",
@@ -63,10 +58,10 @@ absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
       .num_train_examples = train->num_examples(),
       .train =
           [=, shuffle = config.base.shuffle](uint64_t seed, data::Position start, int64_t end_epoch) {
-            return batches(shuffle ? data::Shuffle(train, seed) : train,
-                           {.batch_size = batch_size, .start = start, .end_epoch = end_epoch});
+            return run::ReadAhead(shuffle ? data::Shuffle(train, seed) : train,
+                                  {.batch_size = batch_size, .start = start, .end_epoch = end_epoch});
           },
-      .eval = [=](data::Position start) { return batches(test, {.batch_size = batch_size, .start = start}); }};
+      .eval = [=](data::Position start) { return run::ReadAhead(test, {.batch_size = batch_size, .start = start}); }};
 }
 
 }  // namespace

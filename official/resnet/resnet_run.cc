@@ -77,11 +77,6 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
   if (config.performance.use_synthetic_data) return SyntheticInput(config);
   ASSIGN_OR_RETURN(const Sets sets,
                    config.model.dataset == DatasetName::kCifar10 ? LoadCifar10Sets(config) : LoadImagenetSets(config));
-  const auto batches = [](data::DatasetPtr dataset,
-                          const data::BatchOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
-    ASSIGN_OR_RETURN(data::BatchSourcePtr source, data::Batches(std::move(dataset), options));
-    return data::Prefetch(std::move(source), /*depth=*/2);
-  };
   const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
   return run::Input{.dataset = std::string(InfoOf(config.model.dataset).title),
@@ -93,15 +88,16 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
                                                                                int64_t end_epoch) {
                           data::DatasetPtr examples = train(seed);
                           if (shuffle) examples = data::Shuffle(std::move(examples), seed);
-                          return batches(std::move(examples), {.batch_size = batch_size,
-                                                               .start = start,
-                                                               .end_epoch = end_epoch,
-                                                               .across_epochs = true,
-                                                               .num_threads = num_threads});
+                          return run::ReadAhead(std::move(examples), {.batch_size = batch_size,
+                                                                      .start = start,
+                                                                      .end_epoch = end_epoch,
+                                                                      .across_epochs = true,
+                                                                      .num_threads = num_threads});
                         },
                     .eval =
                         [=, test = sets.test](data::Position start) {
-                          return batches(test, {.batch_size = batch_size, .start = start, .num_threads = num_threads});
+                          return run::ReadAhead(test,
+                                                {.batch_size = batch_size, .start = start, .num_threads = num_threads});
                         }};
 }
 

@@ -34,10 +34,10 @@ ABSL_FLAG(bool, tf32, false,
           "which makes them several times faster.");
 ABSL_FLAG(int, num_cpu_devices, 1,
           "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
-ABSL_FLAG(
-    std::string, winograd, "auto",
-    "auto: algorithms of convolutions are chosen by timing, Winograd's, which rounds more, among them; the choice is "
-    "kept in --model_dir. off: each convolution is computed directly.");
+ABSL_FLAG(std::string, winograd, "auto",
+          "On GPUs: auto times cuDNN's algorithms for each convolution, Winograd's, which rounds more, among them, and "
+          "keeps the "
+          "choice in --model_dir; off takes the first that fits. CPUs have one algorithm.");
 ABSL_FLAG(int, check_replicas_steps, 100,
           "With several devices: steps between two checks that all hold the same weights.");
 

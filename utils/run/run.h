@@ -46,6 +46,9 @@ struct Input {
   train::InputFn eval;
 };
 
+// The batches of a data set, two of them read ahead of the training.
+absl::StatusOr<data::BatchSourcePtr> ReadAhead(data::DatasetPtr dataset, const data::BatchOptions& options);
+
 struct Task {
   std::string name;  // "mnist", of the run record
   // Called when the run is locked, before anything is written.
