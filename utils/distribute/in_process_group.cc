@@ -80,6 +80,7 @@ class InProcessGroup::Member : public compute::Communicator {
     if (status.ok()) ++next_;
     return status;
   }
+  absl::StatusOr<bool> AllTrue(bool value) override { return group_.AllTrue(rank_, value); }
   absl::Status Finish() override {
     const absl::Status status = group_.Finish(rank_, step_begin_, next_);
     if (status.ok()) step_begin_ = next_;
@@ -96,6 +97,7 @@ class InProcessGroup::Member : public compute::Communicator {
 InProcessGroup::InProcessGroup(int size, std::unique_ptr<PackSummer> summer, std::chrono::seconds deadline)
     : size_(size), summer_(std::move(summer)), deadline_(deadline) {
   for (int rank = 0; rank < size; ++rank) members_.push_back(std::make_unique<Member>(*this, rank));
+  answered_.resize(size);
 }
 
 InProcessGroup::~InProcessGroup() = default;
@@ -113,6 +115,8 @@ absl::Status InProcessGroup::Reset() {
   aborted_ = false;
   packs_.clear();
   first_number_ = 0;
+  answered_.assign(size_, false);
+  answer_ = true;
   for (const auto& member : members_) member->Reset();
   return absl::OkStatus();
 }
@@ -154,10 +158,45 @@ std::string InProcessGroup::Missing(const Pack& pack) const {
   return absl::StrJoin(missing, ", ");
 }
 
+template <typename F>
+absl::Status InProcessGroup::Wait(std::unique_lock<std::mutex>& lock, int rank, std::chrono::seconds& waited, F what) {
+  if (waited >= deadline_) {
+    return absl::DeadlineExceededError(absl::StrCat("replica ", rank, " has waited ", deadline_.count(), " s for ",
+                                                    what(), "; --all_reduce_timeout_secs sets how long it may"));
+  }
+  // In slices, so that a process that was stopped for a while does not give up.
+  if (changed_.wait_for(lock, std::chrono::seconds(1)) == std::cv_status::timeout) ++waited;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> InProcessGroup::AllTrue(int rank, bool value) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const int64_t question = questions_;
+  answered_[rank] = true;
+  answer_ = answer_ && value;
+  if (std::find(answered_.begin(), answered_.end(), false) == answered_.end()) {
+    last_answer_ = std::exchange(answer_, true);
+    answered_.assign(size_, false);
+    ++questions_;
+    changed_.notify_all();
+  }
+  // The next answer needs this device, so `last_answer_` stays until it has been read.
+  for (std::chrono::seconds waited{0}; question == questions_;) {
+    if (aborted_) return absl::CancelledError("another device has failed");
+    RETURN_IF_ERROR(Wait(lock, rank, waited, [&] {
+      std::vector<int> missing;
+      for (int r = 0; r < size_; ++r) {
+        if (!answered_[r]) missing.push_back(r);
+      }
+      return absl::StrCat("replica ", absl::StrJoin(missing, ", "), " to be ready for the update");
+    }));
+  }
+  return last_answer_;
+}
+
 absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
   std::unique_lock<std::mutex> lock(mutex_);
-  std::chrono::seconds waited{0};  // in slices, so that a process that was stopped for a while does not give up
-  for (;;) {
+  for (std::chrono::seconds waited{0};;) {
     if (aborted_) return absl::CancelledError("another device has failed");
     Pack* open = nullptr;        // has elements that nobody has taken yet
     Pack* unfinished = nullptr;  // is not summed yet
@@ -178,14 +217,11 @@ absl::Status InProcessGroup::Finish(int rank, int64_t begin, int64_t end) {
       if (open->summed == open->elements) changed_.notify_all();
     } else if (unfinished == nullptr) {
       break;
-    } else if (waited < deadline_) {
-      if (changed_.wait_for(lock, std::chrono::seconds(1)) == std::cv_status::timeout) ++waited;
     } else {
-      const std::string what = unfinished->given == size_
-                                   ? "another replica to add gradients"
-                                   : absl::StrCat("the gradients of replica ", Missing(*unfinished));
-      return absl::DeadlineExceededError(absl::StrCat("replica ", rank, " has waited ", deadline_.count(), " s for ",
-                                                      what, "; --all_reduce_timeout_secs sets how long it may"));
+      RETURN_IF_ERROR(Wait(lock, rank, waited, [&] {
+        return unfinished->given == size_ ? "another replica to add gradients"
+                                          : absl::StrCat("the gradients of replica ", Missing(*unfinished));
+      }));
     }
   }
   for (int64_t number = begin; number < end; ++number) ++PackNumber(number).left;

@@ -62,6 +62,10 @@ class InProcessGroup : public compute::CommunicatorGroup {
 
   absl::Status Start(int rank, int64_t number, int in_step, absl::Span<const Buffer> buffers);
   absl::Status Finish(int rank, int64_t begin, int64_t end);
+  absl::StatusOr<bool> AllTrue(int rank, bool value);
+  // Waits for a change; DeadlineExceeded, once `waited` is the deadline, says that the replica waits for `what()`.
+  template <typename F>
+  absl::Status Wait(std::unique_lock<std::mutex>& lock, int rank, std::chrono::seconds& waited, F what);
   Pack& PackNumber(int64_t number);  // made if it is new
   std::string Missing(const Pack& pack) const;
 
@@ -75,6 +79,11 @@ class InProcessGroup : public compute::CommunicatorGroup {
   std::deque<std::unique_ptr<Pack>> packs_;          // those that somebody still needs, in the order of their numbers
   std::vector<std::unique_ptr<Pack>> unused_packs_;  // to be used again, so that a step allocates nothing
   int64_t first_number_ = 0;                         // of packs_.front()
+  // The question under way.
+  std::vector<bool> answered_;  // [rank]
+  bool answer_ = true;
+  bool last_answer_ = true;
+  int64_t questions_ = 0;  // that all have answered
 };
 
 }  // namespace official::distribute

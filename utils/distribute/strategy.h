@@ -1,5 +1,6 @@
 // Strategy: the devices on which a model trains, as tf.distribute has it. OneDevice is one device; Mirrored keeps a
-// copy of the variables on each of several devices, gives each its share of every batch and sums the gradients.
+// copy of the variables on each of several devices, gives each its share of every batch and sums the gradients. Devices
+// that compute in the same memory, the CPU's, have the variables in common, and each updates a part of them.
 #pragma once
 
 #include <chrono>
@@ -38,6 +39,7 @@ class Strategy {
   // "one_device" or "mirrored".
   absl::string_view name() const { return num_replicas() == 1 ? "one_device" : "mirrored"; }
   int num_replicas() const { return static_cast<int>(devices_.size()); }
+  bool shares_memory() const { return num_replicas() > 1 && device(0).uses_host_memory(); }
   compute::Device& device(int replica) const { return *devices_[replica]; }
   // "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)"
   std::string Description() const;

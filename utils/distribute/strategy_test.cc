@@ -2,14 +2,19 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
 #include <functional>
 #include <thread>
 
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_backend.h"
 #include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/loss_scale/loss_scale.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/compute/testing/op_test.h"
 #include "utils/distribute/device_summer.h"
@@ -311,6 +316,108 @@ TEST_CASE("A device that never comes is named when the deadline has passed") {
   CHECK(absl::IsDeadlineExceeded(status));
   CHECK_THAT(std::string(status.message()),
              Contains("replica 0 has waited 1 s") && Contains("replica 2; --all_reduce_timeout_secs"));
+}
+
+// A scalar, a table and a row, updated by what the device was fed.
+struct Trained {
+  Graph graph;
+  compute::GraphRoots roots;
+  Value row;
+  explicit Trained(bool adam) {
+    const Value g = graph.Input("g", {DType::kFloat32, {}});
+    std::vector<compute::VariableGradient> pairs;
+    const auto add = [&](const char* name, const compute::Shape& shape) {
+      const Value v = graph.Variable({name, {DType::kFloat32, shape}, compute::Initializer::Normal(1)});
+      pairs.push_back({v, Mul(v, g)});
+    };
+    add("row", {40001});
+    add("scalar", {});
+    add("table", {5, 3});
+    row = pairs[0].variable;
+    const Value finite = compute::AllFinite({pairs[0].gradient, pairs[1].gradient, pairs[2].gradient});
+    if (adam) {
+      // The table's rows 4, 0, 4, 2.
+      pairs[2].gradient = compute::IndexedSlices(graph.Constant(Tensor::Of<int32_t>({4}, {4, 0, 4, 2})),
+                                                 graph.Constant(compute::testing::RandomTensor({4, 3}, 1)), {5, 3});
+    }
+    const Value rate = graph.Constant(Tensor::Scalar(0.1f));
+    roots = {{g}, {}, adam ? Adam(rate, pairs, {.lazy = true}) : Momentum(rate, pairs, {})};
+    roots.targets.insert(roots.targets.begin(), finite.node());
+    REQUIRE(graph.status().ok());
+  }
+};
+
+TEST_CASE("Devices that share variables update them as one device does") {
+  const int n = GENERATE(2, 3);
+  const bool adam = GENERATE(false, true);
+  CAPTURE(n, adam);
+  const Trained trained(adam);
+  // The variables after some steps on n devices.
+  const auto train = [&](int n) {
+    const auto strategy = Mirrored(n);
+    std::vector<std::unique_ptr<compute::VariableStore>> stores;
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int r = 0; r < n; ++r) {
+      stores.push_back(std::make_unique<compute::VariableStore>(strategy->device(r), r > 0 ? stores[0].get() : nullptr,
+                                                                compute::UpdatePart{r, n}));
+      REQUIRE(stores[r]->Create(trained.graph, 7).ok());
+      programs.push_back(Program::Compile(trained.graph, trained.roots, strategy->device(r), *stores[r]).value());
+      CHECK(stores[r]->data("row") == stores[0]->data("row"));
+      CHECK((stores[r]->data("scalar") == stores[0]->data("scalar")) == (r == 0));
+    }
+    for (int step = 0; step < 3; ++step) {
+      REQUIRE(strategy->Run([&](int r) { return programs[r]->Run({Tensor::Scalar(0.5f)}); }).ok());
+    }
+    // One device whose gradients are not finite is enough to keep all of them from the update.
+    const absl::Status status =
+        strategy->Run([&](int r) { return programs[r]->Run({Tensor::Scalar(r == n - 1 ? NAN : 0.5f)}); });
+    CHECK(absl::IsOutOfRange(status));
+    std::vector<float> values;
+    for (const compute::VariableSpec& spec : stores[0]->specs()) {
+      const Tensor value = stores[0]->Read(spec.name).value();
+      values.insert(values.end(), value.flat<float>().begin(), value.flat<float>().end());
+      for (int r = 1; r < n; ++r) {
+        const Tensor others = stores[r]->Read(spec.name).value();
+        CHECK(std::memcmp(others.raw_data(), value.raw_data(), value.num_bytes()) == 0);
+      }
+    }
+    return values;
+  };
+  CHECK(train(n) == train(1));
+}
+
+TEST_CASE("What would read shared variables while others update them is refused") {
+  Trained trained(false);
+  trained.roots.fetches = {Exp(trained.row)};
+  const auto strategy = Mirrored(2);
+  compute::VariableStore variables(strategy->device(0), nullptr, {0, 2});
+  REQUIRE(variables.Create(trained.graph, 7).ok());
+  const auto compile = [&] {
+    return Program::Compile(trained.graph, trained.roots, strategy->device(0), variables).status();
+  };
+  CHECK(absl::IsInternal(compile()));
+  CHECK_THAT(std::string(compile().message()), Contains("(Exp) uses variable row") && Contains("while they update it"));
+  trained.roots.fetches.clear();
+  CHECK(compile().ok());
+  trained.roots.targets.erase(trained.roots.targets.begin());  // AllFinite
+  CHECK_THAT(std::string(compile().message()), Contains("(ApplyMomentum)") && Contains("before they have met"));
+}
+
+TEST_CASE("A device that never answers is named when the deadline has passed, and a failure ends the wait") {
+  InProcessGroup group(3, MakeHostSummer(3, SumOrder::kReductionToOneDevice), std::chrono::seconds(1));
+  const absl::Status late = group.communicator(1).AllTrue(true).status();
+  CHECK(absl::IsDeadlineExceeded(late));
+  CHECK_THAT(std::string(late.message()), Contains("replica 1 has waited 1 s for replica 0, 2 to be ready"));
+  group.Abort();
+  CHECK(absl::IsCancelled(group.communicator(0).AllTrue(true).status()));
+  REQUIRE(group.Reset().ok());
+  std::thread others([&] {
+    std::thread third([&] { CHECK(group.communicator(2).AllTrue(true).value()); });
+    CHECK(group.communicator(1).AllTrue(true).value());
+    third.join();
+  });
+  CHECK(group.communicator(0).AllTrue(true).value());
+  others.join();
 }
 
 TEST_CASE("Bad choices") {

@@ -63,8 +63,13 @@ void AppendRows(const data::Batch& batch, const compute::Share& share, std::vect
 Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
                    distribute::Strategy& strategy, compute::AlgorithmChoices* choices)
     : model_(model), dtype_(dtype), loss_scale_(loss_scale), strategy_(strategy), choices_(choices) {
-  for (int r = 0; r < strategy.num_replicas(); ++r) {
-    stores_.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
+  const int n = strategy.num_replicas();
+  for (int r = 0; r < n; ++r) {
+    compute::Device& device = strategy.device(r);
+    stores_.push_back(strategy.shares_memory()
+                          ? std::make_unique<compute::VariableStore>(device, r > 0 ? stores_[0].get() : nullptr,
+                                                                     compute::UpdatePart{r, n})
+                          : std::make_unique<compute::VariableStore>(device));
   }
 }
 
@@ -104,7 +109,8 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
 }
 
 absl::Status Replicas::CreateVariables(const compute::Graph& graph, uint64_t seed) {
-  return strategy_.Run([&](int r) { return stores_[r]->Create(graph, seed); });
+  RETURN_IF_ERROR(stores_[0]->Create(graph, seed));
+  return strategy_.Run([&](int r) { return r > 0 ? stores_[r]->Create(graph, seed) : absl::OkStatus(); });
 }
 
 absl::Status Replicas::Write(absl::string_view name, const Tensor& value) {
@@ -132,11 +138,15 @@ absl::Status Replicas::ResetMetrics() {
 
 absl::Status Replicas::CheckEqual() {
   if (stores_.size() == 1) return absl::OkStatus();
-  const std::vector<compute::VariableSpec> specs = variables();
+  std::vector<compute::VariableSpec> specs = variables();
+  specs.erase(std::remove_if(specs.begin(), specs.end(),
+                             [&](const compute::VariableSpec& spec) {
+                               return IsLocal(spec) || stores_[1]->data(spec.name) == stores_[0]->data(spec.name);
+                             }),
+              specs.end());
   std::vector<std::vector<uint32_t>> crcs(stores_.size(), std::vector<uint32_t>(specs.size()));
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
     for (size_t i = 0; i < specs.size(); ++i) {
-      if (IsLocal(specs[i])) continue;
       ASSIGN_OR_RETURN(const Tensor value, stores_[r]->Read(specs[i].name));
       crcs[r][i] = data::Crc32c({static_cast<const char*>(value.raw_data()), static_cast<size_t>(value.num_bytes())});
     }

@@ -1,4 +1,5 @@
-// A model on the devices of a strategy: a copy of its variables on each, and its programs by the size of the batch.
+// A model on the devices of a strategy: its variables, which are copied to each device or, where all compute in the
+// same memory, shared; and its programs by the size of the batch.
 #pragma once
 
 #include <functional>

@@ -50,6 +50,10 @@ struct OpDef {
   bool is_view = false;
   // Writes into input buffers (variables): never removed as dead, never reordered.
   bool has_side_effect = false;
+  // An update of variables by what was computed for them. Where devices share variables, each makes a part of it.
+  bool is_update = false;
+  // Comes between what reads variables and their updates. Where devices share variables, they meet in it.
+  bool precedes_updates = false;
   // Runs as soon as its inputs exist, before what was built in between: for work that goes on while others run.
   bool runs_early = false;
   // Depends on more than inputs and attributes, so it must not be folded.

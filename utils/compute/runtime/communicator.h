@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 namespace official::compute {
@@ -24,6 +25,11 @@ class Communicator {
   virtual absl::Status Start(absl::Span<const Buffer> pack) = 0;
   // Returns when all packs that this device gave hold the sums. An error of another device ends the wait: Cancelled.
   virtual absl::Status Finish() = 0;
+  // Whether `value` is true on every device; returns when all have asked. For devices that share variables. An error of
+  // another device ends the wait: Cancelled.
+  virtual absl::StatusOr<bool> AllTrue(bool value) {
+    return absl::UnimplementedError("the devices of this group share no variables");
+  }
   // Asked now and then by the device's thread while it waits for the device: an error once the sums will not come.
   virtual absl::Status CheckWait() { return absl::OkStatus(); }
   // Whether what Start and Finish give the device can be part of a Recording.

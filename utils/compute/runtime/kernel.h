@@ -24,6 +24,12 @@ enum class Layout : uint8_t {
 };
 absl::string_view LayoutName(Layout layout);
 
+// The part of all elements that one of several devices with common variables updates, as of ShareOf; everything for a
+// device with variables of its own.
+struct UpdatePart {
+  int part = 0, parts = 1;
+};
+
 // Pointers of one run. Outputs do not overlap inputs, except as the kernel's in_place pairs allow.
 struct KernelArgs {
   absl::Span<const void* const> inputs;
@@ -60,6 +66,8 @@ struct KernelSpec {
   absl::Span<const Layout> output_layouts;
   // Where a kernel keeps what it chose by timing. nullptr: nothing is timed, the choice depends on the node alone.
   AlgorithmChoices* choices = nullptr;
+  // Of the variables that devices share, which this device updates.
+  UpdatePart update_part = {};
 
   const TensorType& input(int i) const { return node.input(i).type(); }
   const TensorType& output(int i) const { return node.output_types()[i]; }

@@ -75,6 +75,8 @@ struct Program::Plan {
   bool has_run = false, has_recorded = false;
   std::unique_ptr<Recording> recording;  // of all steps, if the device makes recordings
 
+  // Internal if another device could update a variable that devices share while a step of this one still reads it.
+  absl::Status CheckReadsOfShared() const;
   absl::Status Place(VariableStore& variables);
   absl::Status PlaceFixed(VariableStore& variables);
   const void* AddressOf(Value v) const;
@@ -109,6 +111,22 @@ absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
       owned.push_back(std::move(buffer));
     } else if (node->Is("Input") && !feed_index.contains(node.get())) {
       return absl::InvalidArgumentError(absl::StrCat("input ", node->name(), " is needed but not among the feeds"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Plan::CheckReadsOfShared() const {
+  bool met = false;
+  for (const Step& step : steps) {
+    const OpDef& op = step.node->op();
+    if (op.precedes_updates) met = true;
+    if (met == op.is_update) continue;  // reads before, updates after
+    for (const Value& v : step.node->inputs()) {
+      if (!Base(v).node()->Is("Variable") || v.shape().rank() == 0) continue;
+      return absl::InternalError(absl::StrCat(step.node->name(), " (", op.name, ") uses variable ",
+                                              Base(v).node()->name(), ", which devices share, ",
+                                              met ? "while they update it" : "before they have met"));
     }
   }
   return absl::OkStatus();
@@ -264,11 +282,12 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     std::vector<Layout> input_layouts, output_layouts;
     for (const Value& v : node->inputs()) input_layouts.push_back(plan->layouts.LayoutOf(v));
     for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->layouts.LayoutOf(node->output(i)));
-    ASSIGN_OR_RETURN(Kernel kernel,
-                     def->make(KernelSpec{*node, device, input_layouts, output_layouts, options.choices}));
+    ASSIGN_OR_RETURN(Kernel kernel, def->make(KernelSpec{*node, device, input_layouts, output_layouts, options.choices,
+                                                         variables.update_part()}));
     plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
   }
   MoveEarly(plan->steps);
+  if (variables.update_part().parts > 1) RETURN_IF_ERROR(plan->CheckReadsOfShared());
   RETURN_IF_ERROR(plan->Place(variables));
   return std::unique_ptr<Program>(new Program(std::move(plan)));
 }

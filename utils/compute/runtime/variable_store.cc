@@ -13,6 +13,11 @@ absl::Status VariableStore::Create(const Graph& graph, uint64_t seed) {
                                                      it->second.spec.type.ToString(), ", the graph has it as ",
                                                      spec.type.ToString()));
     }
+    if (first_ != nullptr && spec.type.shape.rank() > 0) {
+      ASSIGN_OR_RETURN(const Entry* const common, first_->Find(spec.name));
+      entries_[spec.name] = *common;
+      continue;
+    }
     ASSIGN_OR_RETURN(std::shared_ptr<void> data, device_.Allocate(spec.type.num_bytes()));
     const Tensor initial = InitialValue(spec.initializer, spec.type, spec.name, seed);
     RETURN_IF_ERROR(device_.CopyToDevice(data.get(), initial.raw_data(), initial.num_bytes()));

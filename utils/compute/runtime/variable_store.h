@@ -10,12 +10,18 @@
 #include "absl/status/statusor.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/runtime/device.h"
+#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 
 class VariableStore {
  public:
   explicit VariableStore(Device& device) : device_(device) {}
+  // The store of one of several devices that compute in the same memory and train in one group. All variables but
+  // scalars are those of `first` (nullptr: this is the first), which must outlive this and make its variables first.
+  // Counters and the like each device keeps for itself. Programs update `part` of the common ones.
+  VariableStore(Device& device, const VariableStore* first, UpdatePart part)
+      : device_(device), first_(first), update_part_(part) {}
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
 
@@ -31,6 +37,7 @@ class VariableStore {
   std::vector<VariableSpec> specs() const;
   // Address on the device; nullptr if there is no such variable.
   void* data(absl::string_view name) const;
+  UpdatePart update_part() const { return update_part_; }
 
  private:
   struct Entry {
@@ -40,6 +47,8 @@ class VariableStore {
   absl::StatusOr<const Entry*> Find(absl::string_view name) const;
 
   Device& device_;
+  const VariableStore* const first_ = nullptr;
+  const UpdatePart update_part_ = {};
   std::map<std::string, Entry> entries_;
 };
 

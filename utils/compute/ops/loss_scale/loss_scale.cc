@@ -23,6 +23,7 @@ const bool all_finite = RegisterOp({
       return std::vector<TensorType>{kBoolScalar};
     },
     .has_side_effect = true,
+    .precedes_updates = true,
 });
 const bool update_loss_scale = RegisterOp({
     .name = "UpdateLossScale",

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/runtime/kernel.h"
@@ -14,12 +16,14 @@ namespace official::compute {
 namespace {
 
 // Of float32 numbers: the bits without the sign grow with the magnitude, and infinity is below all NaNs.
-bool RangeIsFinite(const float* x, int64_t begin, int64_t end) {
+bool RangeIsFinite(const float* values, int64_t begin, int64_t end) {
   int32_t largest = 0;
-  WithSimd([&] {
+  WithSimd([&, x = values + begin, n = end - begin] {
     int32_t most = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t i = begin; i < end; ++i) most = std::max(most, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t magnitude = std::bit_cast<int32_t>(x[i]) & 0x7fffffff;
+      most = magnitude > most ? magnitude : most;
+    }
     largest = most;
   });
   return largest < 0x7f800000;
@@ -46,9 +50,13 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
     types.push_back(spec.input(i));
     if (i >= first) starts.push_back(starts.back() + spec.input(i).shape.num_elements());
   }
+  const Share share = ShareOf(starts.back(), spec.update_part.part, spec.update_part.parts);
+  Communicator* const others = spec.update_part.parts > 1 ? spec.device.communicator() : nullptr;
   return Kernel{[=](const KernelArgs& args) -> absl::Status {
     std::atomic<bool> finite = true;
-    ParallelFor(starts.back(), 1 << 15, [&](int64_t begin, int64_t end) {
+    ParallelFor(share.size(), 1 << 15, [&](int64_t begin, int64_t end) {
+      begin += share.begin;
+      end += share.begin;
       size_t k = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
       for (; begin < end; ++k) {
         const int64_t stop = std::min(end, starts[k + 1]);
@@ -57,9 +65,13 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
         begin = stop;
       }
     });
+    if (others != nullptr) {
+      ASSIGN_OR_RETURN(finite, others->AllTrue(finite));
+    }
     *args.output<bool>(0) = finite;
     if (finite || (scaled && *args.input<float>(0) > 1)) return absl::OkStatus();
-    return FirstNonFinite(args, types);
+    RETURN_IF_ERROR(FirstNonFinite(args, types));
+    return absl::OutOfRangeError("another device has an element that is not finite");
   }};
 }
 

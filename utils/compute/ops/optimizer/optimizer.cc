@@ -40,10 +40,12 @@ auto UpdateTypes(int scalars, int group) {
   };
 }
 
-const bool gradient_descent =
-    RegisterOp({.name = "ApplyGradientDescent", .infer = UpdateTypes(1, 2), .has_side_effect = true});
-const bool momentum = RegisterOp({.name = "ApplyMomentum", .infer = UpdateTypes(1, 3), .has_side_effect = true});
-const bool adam = RegisterOp({.name = "ApplyAdam", .infer = UpdateTypes(3, 4), .has_side_effect = true});
+const bool gradient_descent = RegisterOp(
+    {.name = "ApplyGradientDescent", .infer = UpdateTypes(1, 2), .has_side_effect = true, .is_update = true});
+const bool momentum =
+    RegisterOp({.name = "ApplyMomentum", .infer = UpdateTypes(1, 3), .has_side_effect = true, .is_update = true});
+const bool adam =
+    RegisterOp({.name = "ApplyAdam", .infer = UpdateTypes(3, 4), .has_side_effect = true, .is_update = true});
 const bool lazy_adam = RegisterOp({
     .name = "ApplyLazyAdam",
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
@@ -60,9 +62,10 @@ const bool lazy_adam = RegisterOp({
       return std::vector<TensorType>{};
     },
     .has_side_effect = true,
+    .is_update = true,
 });
-const bool moving_average =
-    RegisterOp({.name = "UpdateMovingAverages", .infer = UpdateTypes(0, 2), .has_side_effect = true});
+const bool moving_average = RegisterOp(
+    {.name = "UpdateMovingAverages", .infer = UpdateTypes(0, 2), .has_side_effect = true, .is_update = true});
 const bool assign_add = RegisterOp({
     .name = "AssignAdd",
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {

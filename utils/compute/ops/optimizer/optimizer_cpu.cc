@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/runtime/kernel.h"
@@ -34,39 +35,50 @@ class Guard {
   int scalars_;
 };
 
-// Where each variable starts in the row of all elements; one more entry for its end.
-std::vector<int64_t> Starts(const KernelSpec& spec, int scalars, int group) {
-  std::vector<int64_t> starts = {0};
-  for (int i = scalars; i < spec.node.num_inputs(); i += group) {
-    starts.push_back(starts.back() + spec.input(i).shape.num_elements());
-  }
-  return starts;
-}
+// Variables, by the inputs that they are, whose elements stand in a row.
+struct Row {
+  std::vector<int> inputs;
+  std::vector<int64_t> starts = {0};  // of each variable, and the end
 
-// Calls update(variable number, begin, end) for all elements, in parallel, with WithSimd around each call.
+  void Add(int input, int64_t elements) {
+    inputs.push_back(input);
+    starts.push_back(starts.back() + elements);
+  }
+};
+
+// Calls update(input, begin, end) for all elements of the part, in parallel, with WithSimd around each call.
 template <typename F>
-void ForAllElements(const std::vector<int64_t>& starts, F update) {
-  ParallelFor(starts.back(), 16384, [&](int64_t begin, int64_t end) {
-    size_t k = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
+void ForAllElements(const Row& row, UpdatePart part, F update) {
+  const Share share = ShareOf(row.starts.back(), part.part, part.parts);
+  ParallelFor(share.size(), 16384, [&](int64_t begin, int64_t end) {
+    begin += share.begin;
+    end += share.begin;
+    size_t k = std::upper_bound(row.starts.begin(), row.starts.end(), begin) - row.starts.begin() - 1;
     for (; begin < end; ++k) {
-      const int64_t stop = std::min(end, starts[k + 1]);
-      if (begin < stop) WithSimd([&] { update(static_cast<int>(k), begin - starts[k], stop - starts[k]); });
+      const int64_t start = row.starts[k], stop = std::min(end, row.starts[k + 1]);
+      if (begin < stop) WithSimd([&] { update(row.inputs[k], begin - start, stop - start); });
       begin = std::max(begin, stop);
     }
   });
 }
 
-// A kernel that calls update(args, unscale, first, begin, end) for all elements, `first` being the input that is the
-// variable they are of. `prepare(args)` makes the update at each run.
+// A kernel that calls update(unscale, input, begin, end) for all elements that this device updates, `input` being the
+// variable they are of, the first of its group. `prepare(args)` makes the update at each run.
 template <typename F>
 Kernel MakeUpdate(const KernelSpec& spec, int scalars, int group, F prepare) {
   const Guard guard(spec, scalars);
-  return Kernel{[=, starts = Starts(spec, guard.first(), group)](const KernelArgs& args) {
+  Row common, own;  // scalars are each device's own
+  for (int i = guard.first(); i < spec.node.num_inputs(); i += group) {
+    const Shape& shape = spec.input(i).shape;
+    (shape.rank() > 0 ? common : own).Add(i, shape.num_elements());
+  }
+  return Kernel{[=, part = spec.update_part](const KernelArgs& args) {
     if (!guard.Applies(args)) return absl::OkStatus();
     const auto update = prepare(args);
     guard.WithUnscale(args, [&](auto unscale) {
-      ForAllElements(
-          starts, [&](int k, int64_t begin, int64_t end) { update(unscale, guard.first() + group * k, begin, end); });
+      const auto of_variable = [&](int input, int64_t begin, int64_t end) { update(unscale, input, begin, end); };
+      ForAllElements(common, part, of_variable);
+      ForAllElements(own, {}, of_variable);
     });
     return absl::OkStatus();
   }};
@@ -150,7 +162,7 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   const int64_t num_rows = shape.dim(0), row = shape.num_elements() / std::max<int64_t>(1, num_rows);
   Kernel kernel;
   kernel.scratch_bytes = count * sizeof(int32_t);
-  kernel.run = [=, step_of = AdamStepOf(spec)](const KernelArgs& args) -> absl::Status {
+  kernel.run = [=, part = spec.update_part, step_of = AdamStepOf(spec)](const KernelArgs& args) -> absl::Status {
     if (!guard.Applies(args)) return absl::OkStatus();
     const AdamStep step = step_of(args);
     const int32_t* indices = args.input<int32_t>(first + 3);
@@ -166,21 +178,23 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
     std::sort(order, order + count,
               [&](int32_t a, int32_t b) { return indices[a] != indices[b] ? indices[a] < indices[b] : a < b; });
     // A thread takes the rows whose first occurrence lies in its range.
+    const Share share = ShareOf(count, part.part, part.parts);
     guard.WithUnscale(args, [&](auto unscale) {
-      ParallelFor(count, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          const int32_t index = indices[order[i]];
-          if (i > 0 && indices[order[i - 1]] == index) continue;
-          float* variable = args.variable<float>(first) + index * row;
-          float* m = args.variable<float>(first + 1) + index * row;
-          float* v = args.variable<float>(first + 2) + index * row;
-          for (int64_t c = 0; c < row; ++c) {
-            float g = 0;
-            for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
-            step(variable[c], m[c], v[c], unscale(g));
-          }
-        }
-      });
+      ParallelFor(share.size(), std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t i = share.begin + begin; i < share.begin + end; ++i) {
+                      const int32_t index = indices[order[i]];
+                      if (i > 0 && indices[order[i - 1]] == index) continue;
+                      float* variable = args.variable<float>(first) + index * row;
+                      float* m = args.variable<float>(first + 1) + index * row;
+                      float* v = args.variable<float>(first + 2) + index * row;
+                      for (int64_t c = 0; c < row; ++c) {
+                        float g = 0;
+                        for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
+                        step(variable[c], m[c], v[c], unscale(g));
+                      }
+                    }
+                  });
     });
     return absl::OkStatus();
   };
