@@ -105,7 +105,13 @@ def peer_command(args: argparse.Namespace, workload: Workload, script: str, envi
 def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
     """Ours, then each peer in each of its modes. With bf16 the peers run in fp32 too: both ratios are of interest."""
     name = " ".join([f"{workload.model}_main", *(flag.split("=")[1] for flag in workload.flags)])
-    field = [Contestant(name, dtype, our_command(args, workload, dtype), ours=True) for dtype in args.dtype]
+    field = []
+    for dtype in args.dtype:
+        command = our_command(args, workload, dtype)
+        field.append(Contestant(name, dtype, command, ours=True))
+        if args.cpu_devices:
+            devices = f"--num_cpu_devices={args.cpu_devices}"
+            field.append(Contestant(f"{name}, {args.cpu_devices} devices", dtype, [*command, devices], ours=True))
     tensorflow = {
         "TensorFlow graph": [],
         f"TensorFlow graph, {args.threads} inter-op threads": [f"--inter_op_threads={args.threads}"],
@@ -263,6 +269,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, help="examples per step; default: the workload's")
     parser.add_argument("--dtype", default="fp32", help="of the computation: fp32, bf16 or fp32,bf16")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
     parser.add_argument("--rounds", type=int, help="over all; default: the workload's")
     parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
