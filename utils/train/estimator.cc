@@ -200,17 +200,18 @@ absl::Status Estimator::CheckTrained() const {
 
 absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {
   RETURN_IF_ERROR(CheckTrained());
-  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, {}, spec, /*batch_size=*/1,
-                                                /*num_replicas=*/1));
+  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, {}, Batched(spec, 1),
+                                                /*has_examples=*/true, /*num_replicas=*/1));
   RETURN_IF_ERROR(PrepareVariables(*model.graph));
   return model;
 }
 
-absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size) {
+absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec,
+                                                         const data::Batch& batch) {
   if (mode == Mode::kPredict) RETURN_IF_ERROR(CheckTrained());
-  ASSIGN_OR_RETURN(ReplicatedProgram* const program,
-                   replicas_.ProgramFor(mode, spec, batch_size,
-                                        [this](const compute::Graph& graph) { return PrepareVariables(graph); }));
+  ASSIGN_OR_RETURN(
+      ReplicatedProgram* const program,
+      replicas_.ProgramFor(mode, spec, batch, [this](const compute::Graph& graph) { return PrepareVariables(graph); }));
   if (algorithm_choices_.TakeChanged() && config_.write_model_dir) {
     RETURN_IF_ERROR(files::WriteFileAtomically(AlgorithmsFile(), algorithm_choices_.ToText()));
   }
@@ -228,7 +229,8 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   const int64_t sizes[2] = {16, 32};
   for (int i = 0; i < 2 && strategy_->device(0).uses_host_memory(); ++i) {
     ASSIGN_OR_RETURN(const BuiltModel built,
-                     BuildModel(model_, Mode::kTrain, config_.dtype, config_.loss_scale, spec, sizes[i], 1));
+                     BuildModel(model_, Mode::kTrain, config_.dtype, config_.loss_scale, Batched(spec, sizes[i]),
+                                /*has_examples=*/true, /*num_replicas=*/1));
     compute::VariableStore scratch(strategy_->device(0));
     RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
     ASSIGN_OR_RETURN(const auto program,
@@ -323,13 +325,13 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
     ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
     if (!batch) break;
     const bool first = program == nullptr;
-    ASSIGN_OR_RETURN(program, ProgramFor(Mode::kEval, source->spec(), batch->num_examples));
+    ASSIGN_OR_RETURN(program, ProgramFor(Mode::kEval, source->spec(), *batch));
     if (first) RETURN_IF_ERROR(replicas_.ResetMetrics());
     RETURN_IF_ERROR(strategy_->Run([&](int r) -> absl::Status {
       const ReplicatedProgram::Replica& replica = program->replicas[r];
       if (replica.program == nullptr) return absl::OkStatus();
       std::vector<Tensor> feeds;
-      AppendRows(*batch, replica.share, feeds);
+      AppendTensors(replica.share, feeds);
       return replica.program->Run(feeds);
     }));
     ASSIGN_OR_RETURN(const double loss, program->MeanFetch(0));
@@ -362,9 +364,13 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
 
 absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(const data::ElementSpec& spec,
                                                                                const data::Tensors& features) {
-  ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kPredict, spec, features[0].shape().dim(0)));
-  compute::Program& first = *program->replicas[0].program;
-  RETURN_IF_ERROR(first.Run(std::vector<Tensor>(features.begin(), features.end())));
+  data::Batch batch;
+  batch.features = features;
+  batch.num_examples = features[0].shape().dim(0);
+  ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kPredict, spec, batch));
+  const ReplicatedProgram::Replica& replica = program->replicas[0];
+  compute::Program& first = *replica.program;
+  RETURN_IF_ERROR(first.Run(std::vector<Tensor>(replica.share.features.begin(), replica.share.features.end())));
   std::vector<std::pair<std::string, Tensor>> results;
   for (size_t i = 0; i < program->model().fetch_names.size(); ++i) {
     ASSIGN_OR_RETURN(const Tensor value, first.Fetch(static_cast<int>(i)));

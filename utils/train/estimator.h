@@ -116,7 +116,7 @@ class Estimator {
   void ReadAlgorithms();
   absl::Status KeepFlags() const;
   std::string EvaluatedStepFile() const;
-  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size);
+  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch);
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
   absl::Status SaveCheckpoint();

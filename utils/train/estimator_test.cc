@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -130,6 +131,66 @@ TEST_CASE("Replicas whose variables have come apart end the run before they are 
   CHECK_THAT(std::string(status.message()), Contains("drift is no longer the same on replica 0 and replica 1"));
   CHECK(estimator->global_step() == 2);
   CHECK_FALSE(files::Exists(config.model_dir + "/model.ckpt-2.index"));
+}
+
+// Batches of 6 examples [4] that are 1 where they count, of which as many as the example's number in its batch do.
+InputFn Ragged() {
+  return [](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    Tensor x(DType::kFloat32, {60, 4});
+    for (int i = 0; i < 240; ++i) x.data<float>()[i] = i % 4 < i / 4 % 5 ? 1 : 0;
+    return data::Batches(data::TensorSlices({{"", x}}, {}),
+                         {.batch_size = 6, .start = start, .end_epoch = data::kEndless});
+  };
+}
+
+// The mean of (i w - 1)^2 over all numbers that count, packed: i is the place of a number among its share's.
+Model Packed() {
+  Model model = Line();
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    const Value w = in.graph.Variable({"w", {DType::kFloat32, {1}}, compute::Initializer::Zeros()});
+    const Value error = compute::Sub(compute::Mul(in.features[0], w), in.features[1]);
+    const Value one = in.graph.Constant(Tensor::Scalar(1.0f));
+    const Value count = compute::Maximum(compute::Sum(in.features[1]), one);
+    return ModelSpec{.loss = compute::Div(compute::Sum(compute::Square(error)), count)};
+  };
+  // Numbers 1 to 4 of each example that counts, behind each other; then ones for those; both padded to a multiple of 8.
+  model.share = [](const data::Batch& batch, const compute::Share& examples) {
+    std::vector<float> numbers;
+    for (int64_t i = 4 * examples.begin; i < 4 * examples.end; ++i) {
+      if (batch.features[0].data<float>()[i] == 1) numbers.push_back(static_cast<float>(i % 4 + 1));
+    }
+    const auto rows = static_cast<int64_t>(std::max<size_t>(1, (numbers.size() + 7) / 8) * 8);
+    Tensor x(DType::kFloat32, {rows}), counts(DType::kFloat32, {rows});
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      x.data<float>()[i] = numbers[i];
+      counts.data<float>()[i] = 1;
+    }
+    return BatchShare{examples, {x, counts}, {}, static_cast<int64_t>(numbers.size())};
+  };
+  return model;
+}
+
+TEST_CASE("Shares may have shapes of their own, and count by what they hold") {
+  const auto train = [&](int num_replicas) {
+    auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 2}).value();
+    const auto estimator = Estimator::Create(Packed(), Config(), std::move(strategy)).value();
+    REQUIRE(estimator->Train(Ragged(), 10, {}).ok());
+    return estimator->Variable("w")->data<float>()[0];
+  };
+  // The same by hand.
+  double w = 0;
+  for (int step = 0; step < 10; ++step) {
+    double gradient = 0;
+    int count = 0;
+    for (int example = 6 * step; example < 6 * step + 6; ++example) {
+      for (int i = 1; i <= example % 5; ++i, ++count) gradient += 2.0 * i * (i * w - 1);
+    }
+    w -= 0.1 * gradient / count;
+  }
+  for (const int num_replicas : {1, 2, 3, 7}) {
+    CAPTURE(num_replicas);
+    CHECK(train(num_replicas) == Approx(w).epsilon(1e-6));
+  }
 }
 
 // A device of kind "late", as a GPU is: it has memory of its own, and tells what only the data tell when it is next

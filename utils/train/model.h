@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/data/batch.h"
 
 namespace official::train {
 
@@ -18,7 +20,7 @@ struct ModelInputs {
   compute::Graph& graph;
   Mode mode;
   compute::DType dtype;                  // of the computation; variables stay float32
-  std::vector<compute::Value> features;  // as the data set has them, with a batch dimension in front
+  std::vector<compute::Value> features;  // of a share, see BatchShare
   std::vector<compute::Value> labels;    // empty in kPredict
   compute::Value random_state;           // for Dropout; kTrain only
   compute::Value replica_weight = {};    // float32: this replica's share of the examples; kTrain with several replicas
@@ -59,6 +61,19 @@ using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::Upd
 // Learning rate of the update that follows `step` finished ones.
 using LearningRateFn = std::function<double(int64_t step)>;
 
+// The examples of a batch that one replica computes, as its program takes them. Programs are made for the types of
+// these tensors.
+struct BatchShare {
+  compute::Share examples{0, 0};   // of the batch
+  data::Tensors features, labels;  // of a share without examples: of one example of zeros
+  // What the replica's means count in those of the whole batch: its examples, or what else they are means of.
+  int64_t weight = 0;
+};
+using ShareFn = std::function<BatchShare(const data::Batch& batch, const compute::Share& examples)>;
+
+// Rows [begin, end) of each tensor, without copying; their number is the weight.
+BatchShare ShareOfRows(const data::Batch& batch, const compute::Share& examples);
+
 struct Model {
   std::string name;  // "mnist"
   ModelFn model_fn;
@@ -70,6 +85,7 @@ struct Model {
   bool synchronizes = false;
   // The feature, float32 [height, width, channels], that event files show of the first examples of a batch.
   std::optional<size_t> image_feature = {};
+  ShareFn share = ShareOfRows;
 };
 
 }  // namespace official::train

@@ -24,18 +24,11 @@ using compute::Tensor;
 using compute::TensorType;
 using compute::Value;
 
-TensorType Batched(const TensorType& type, int64_t batch_size) {
-  std::vector<int64_t> dims = {batch_size};
-  dims.insert(dims.end(), type.shape.dims().begin(), type.shape.dims().end());
-  return {type.dtype, Shape(dims)};
-}
-
-std::vector<Value> AddInputs(Graph& graph, absl::string_view prefix, const std::vector<data::Leaf>& leaves,
-                             int64_t batch_size) {
+std::vector<Value> AddInputs(Graph& graph, absl::string_view prefix, const std::vector<data::Leaf>& leaves) {
   std::vector<Value> inputs;
   for (const data::Leaf& leaf : leaves) {
-    inputs.push_back(graph.Input(leaf.name.empty() ? std::string(prefix) : absl::StrCat(prefix, "/", leaf.name),
-                                 Batched(leaf.type, batch_size)));
+    inputs.push_back(
+        graph.Input(leaf.name.empty() ? std::string(prefix) : absl::StrCat(prefix, "/", leaf.name), leaf.type));
   }
   return inputs;
 }
@@ -132,19 +125,25 @@ void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossS
 
 }  // namespace
 
+data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
+  for (auto* leaves : {&spec.features, &spec.labels}) {
+    for (data::Leaf& leaf : *leaves) leaf.type = data::BatchedType(leaf.type, batch_size);
+  }
+  return spec;
+}
+
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
-                                      const data::ElementSpec& spec, int64_t batch_size, int num_replicas) {
+                                      const data::ElementSpec& types, bool has_examples, int num_replicas) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
-  built.has_examples = batch_size > 0;
+  built.has_examples = has_examples;
   built.stands_in = !built.has_examples && model.synchronizes && mode == Mode::kTrain;
   Graph& graph = *built.graph;
   graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
   std::vector<Value>& feeds = built.roots.feeds;
   // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
-  const int64_t built_size = std::max<int64_t>(1, batch_size);
-  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", spec.features, built_size), {}, Value()};
-  if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", spec.labels, built_size);
+  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
+  if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
   if (mode == Mode::kTrain && num_replicas > 1) {
     inputs.replica_weight = graph.Input("replica_weight", {DType::kFloat32, {}});

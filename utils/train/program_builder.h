@@ -47,9 +47,13 @@ struct BuiltModel {
 // With several replicas the gradients are those of the mean loss over the global batch: each replica's are multiplied
 // by its weight, its share of the examples, and summed over all of them, in `num_replicas` packs. For 1, 2 and 4
 // replicas the sums over the batch are made of the same parts (core/batch_parts.h).
-// `batch_size` 0 is for several replicas only; what it builds for an evaluation has nothing to compute.
+// `types` are the names and types of what a BatchShare holds. Without examples, for several replicas only, they are
+// those of one example; what is built for an evaluation then has nothing to compute.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
-                                      const compute::LossScale& loss_scale, const data::ElementSpec& spec,
-                                      int64_t batch_size, int num_replicas);
+                                      const compute::LossScale& loss_scale, const data::ElementSpec& types,
+                                      bool has_examples, int num_replicas);
+
+// `spec` with a dimension for `batch_size` examples in front of each type.
+data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);
 
 }  // namespace official::train

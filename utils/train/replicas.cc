@@ -14,14 +14,28 @@ using compute::Tensor;
 
 namespace {
 
-// Rows [begin, end) of the first dimension: a view.
-Tensor Rows(const Tensor& tensor, const compute::Share& share) {
-  compute::TensorType type = tensor.type();
-  const int64_t row_bytes = type.num_bytes() / std::max<int64_t>(1, type.shape.dim(0));
-  std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
-  dims[0] = share.size();
-  type.shape = compute::Shape(dims);
-  return Tensor(type, static_cast<char*>(tensor.raw_data()) + share.begin * row_bytes);
+// Beyond the programs that a data set has in turn: buckets of lengths, last batches of epochs.
+constexpr size_t kMaxPrograms = 256;
+
+// What of a share decides the graph that is built for it.
+void AppendKey(const BatchShare& share, std::vector<int64_t>& key) {
+  key.push_back(share.examples.size() > 0 ? 1 : 0);
+  for (const auto* tensors : {&share.features, &share.labels}) {
+    for (const Tensor& tensor : *tensors) {
+      const compute::Shape& shape = tensor.type().shape;
+      key.push_back(shape.rank());
+      key.insert(key.end(), shape.dims().begin(), shape.dims().end());
+    }
+  }
+}
+
+// Names from `spec`, where it has as many, and types from `tensors`.
+std::vector<data::Leaf> LeavesOf(const std::vector<data::Leaf>& spec, const data::Tensors& tensors) {
+  std::vector<data::Leaf> leaves;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    leaves.push_back({i < spec.size() ? spec[i].name : absl::StrCat(i), tensors[i].type()});
+  }
+  return leaves;
 }
 
 bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.name, kLocalPrefix); }
@@ -29,7 +43,9 @@ bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.n
 }  // namespace
 
 float ReplicatedProgram::Weight(const Replica& replica) const {
-  const auto own = static_cast<float>(replica.share.size()), all = static_cast<float>(replicas.back().share.end);
+  int64_t sum = 0;
+  for (const Replica& r : replicas) sum += r.share.weight;
+  const auto own = static_cast<float>(replica.share.weight), all = static_cast<float>(sum);
   const float each = 1 / all, nearest = own / all;
   for (const float weight : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2.0f)}) {
     if (weight / own == each) return weight;
@@ -40,24 +56,16 @@ float ReplicatedProgram::Weight(const Replica& replica) const {
 absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
   double mean = 0;
   for (const Replica& replica : replicas) {
-    if (replica.share.size() == 0) continue;
+    if (replica.share.weight == 0) continue;
     ASSIGN_OR_RETURN(const Tensor value, replica.program->Fetch(i));
     mean += double{Weight(replica)} * value.scalar<float>();
   }
   return mean;
 }
 
-void AppendRows(const data::Batch& batch, const compute::Share& share, std::vector<Tensor>& feeds) {
-  const bool all = share.size() == batch.num_examples;
-  if (share.size() == 0) {
-    for (const auto* tensors : {&batch.features, &batch.labels}) {
-      for (const Tensor& tensor : *tensors) feeds.emplace_back(Rows(tensor, {0, 1}).type());
-    }
-    return;
-  }
-  for (const auto* tensors : {&batch.features, &batch.labels}) {
-    for (const Tensor& tensor : *tensors) feeds.push_back(all ? tensor : Rows(tensor, share));
-  }
+void AppendTensors(const BatchShare& share, std::vector<Tensor>& feeds) {
+  feeds.insert(feeds.end(), share.features.begin(), share.features.end());
+  feeds.insert(feeds.end(), share.labels.begin(), share.labels.end());
 }
 
 Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
@@ -70,42 +78,69 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
                           ? std::make_unique<compute::VariableStore>(device, r > 0 ? stores_[0].get() : nullptr,
                                                                      compute::UpdatePart{r, n})
                           : std::make_unique<compute::VariableStore>(device));
+    arenas_.push_back(std::make_unique<compute::Arena>(device));
   }
 }
 
-absl::StatusOr<const BuiltModel*> Replicas::BuiltFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
-                                                     const PrepareFn& prepare) {
-  BuiltModel& built = models_[{mode, batch_size}];
-  if (built.graph == nullptr) {
-    ASSIGN_OR_RETURN(BuiltModel made,
-                     BuildModel(model_, mode, dtype_, loss_scale_, spec, batch_size, strategy_.num_replicas()));
-    RETURN_IF_ERROR(prepare(*made.graph));
-    built = std::move(made);
-  }
-  return &built;
+absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, const data::ElementSpec& spec,
+                                                                     const BatchShare& share,
+                                                                     const PrepareFn& prepare) {
+  Key key = {static_cast<int64_t>(mode)};
+  AppendKey(share, key);
+  std::weak_ptr<const BuiltModel>& built = models_[key];
+  if (auto there = built.lock()) return there;
+  const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
+  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
+                                                strategy_.num_replicas()));
+  RETURN_IF_ERROR(prepare(*model.graph));
+  auto made = std::make_shared<const BuiltModel>(std::move(model));
+  built = made;
+  return made;
 }
 
-absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
-                                                        const PrepareFn& prepare) {
-  const auto found = programs_.find({mode, batch_size});
-  if (found != programs_.end()) return &found->second;
+absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, const data::ElementSpec& spec,
+                                                    const PrepareFn& prepare) {
   ReplicatedProgram program;
-  const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
-  for (int r = 0; r < num_replicas; ++r) {
-    const compute::Share share = compute::ShareOf(batch_size, r, num_replicas);
-    ASSIGN_OR_RETURN(const BuiltModel* const model, BuiltFor(mode, spec, share.size(), prepare));
-    program.replicas.push_back({model, nullptr, share});
+  for (const BatchShare& share : shares_) {
+    ASSIGN_OR_RETURN(auto model, BuiltFor(mode, spec, share, prepare));
+    program.replicas.push_back({std::move(model), nullptr, {}});
   }
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
-    if (r >= num_replicas) return absl::OkStatus();
+    if (r >= static_cast<int>(program.replicas.size())) return absl::OkStatus();
     ReplicatedProgram::Replica& replica = program.replicas[r];
     if (mode == Mode::kEval && !replica.model->has_examples) return absl::OkStatus();
     ASSIGN_OR_RETURN(replica.program,
                      compute::Program::Compile(*replica.model->graph, replica.model->roots, strategy_.device(r),
-                                               *stores_[r], {.choices = choices_}));
+                                               *stores_[r], {.choices = choices_, .arena = arenas_[r].get()}));
     return absl::OkStatus();
   }));
-  return &(programs_[{mode, batch_size}] = std::move(program));
+  return program;
+}
+
+absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
+                                                        const data::Batch& batch, const PrepareFn& prepare) {
+  const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
+  shares_.clear();
+  key_.assign({static_cast<int64_t>(mode)});
+  for (int r = 0; r < num_replicas; ++r) {
+    shares_.push_back(model_.share(batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
+    AppendKey(shares_.back(), key_);
+  }
+  auto found = programs_.find(key_);
+  if (found == programs_.end()) {
+    ASSIGN_OR_RETURN(ReplicatedProgram program, Compile(mode, spec, prepare));
+    if (programs_.size() >= kMaxPrograms) {
+      programs_.erase(std::min_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
+        return a.second.last_asked < b.second.last_asked;
+      }));
+      std::erase_if(models_, [](const auto& entry) { return entry.second.expired(); });
+    }
+    found = programs_.emplace(key_, std::move(program)).first;
+  }
+  ReplicatedProgram& program = found->second;
+  program.last_asked = ++asked_;
+  for (int r = 0; r < num_replicas; ++r) program.replicas[r].share = std::move(shares_[r]);
+  return &program;
 }
 
 absl::Status Replicas::CreateVariables(const compute::Graph& graph, uint64_t seed) {

@@ -20,28 +20,29 @@
 
 namespace official::train {
 
-// The programs that together work on a batch of one size.
+// The programs that together work on batches of one kind.
 struct ReplicatedProgram {
   struct Replica {
-    const BuiltModel* model = nullptr;
+    std::shared_ptr<const BuiltModel> model;
     std::unique_ptr<compute::Program> program;  // null: no share in the batch, and nothing to do without one
-    compute::Share share{};                     // of the examples
+    BatchShare share;                           // of the batch that the program was last asked for
   };
   std::vector<Replica> replicas;
+
+  int64_t last_asked = 0;
 
   // Of the first replica, which always has a program.
   const BuiltModel& model() const { return *replicas[0].model; }
   // The mean over the examples of fetch i of the last run, a float32 scalar that is a mean over each replica's.
   absl::StatusOr<double> MeanFetch(int i) const;
-  // The share of a replica in the examples of the batch, in [0, 1]: what its mean counts in the batch's. Divided by its
-  // number of examples, as the gradient of its mean does, it is 1 / the batch's as a float, if there is such a number:
-  // each example then has the weight in the gradients that one device gives it.
+  // A replica's part of the batch's weight, in [0, 1]: what its mean counts in the batch's. Divided by its own weight,
+  // the number of its examples, as the gradient of its mean does, it is 1 / the batch's as a float, if there is such a
+  // number: each example then has the weight in the gradients that one device gives it.
   float Weight(const Replica& replica) const;
 };
 
-// Appends the rows of a replica's share of all features and labels of a batch, in this order: views. For an empty share
-// it is one row of zeros.
-void AppendRows(const data::Batch& batch, const compute::Share& share, std::vector<compute::Tensor>& feeds);
+// Appends the features, then the labels of a share.
+void AppendTensors(const BatchShare& share, std::vector<compute::Tensor>& feeds);
 
 class Replicas {
  public:
@@ -54,8 +55,9 @@ class Replicas {
 
   distribute::Strategy& strategy() const { return strategy_; }
 
-  // The programs of a mode for batches of `batch_size` examples; built and compiled at the first call.
-  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
+  // The programs of a mode for batches such as this, with its shares; built and compiled when there are none yet, in
+  // the place of the ones unused for longest if there are very many. `spec` names the tensors.
+  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 const PrepareFn& prepare);
 
   // Makes the variables of `graph` that are new, with the same initial values everywhere.
@@ -77,17 +79,26 @@ class Replicas {
   absl::Status CheckEqual();
 
  private:
-  absl::StatusOr<const BuiltModel*> BuiltFor(Mode mode, const data::ElementSpec& spec, int64_t batch_size,
-                                             const PrepareFn& prepare);
+  // What decides a program: numbers that stand for a mode and for the types of shares.
+  using Key = std::vector<int64_t>;
+
+  absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, const data::ElementSpec& spec,
+                                                             const BatchShare& share, const PrepareFn& prepare);
+  absl::StatusOr<ReplicatedProgram> Compile(Mode mode, const data::ElementSpec& spec, const PrepareFn& prepare);
 
   const Model& model_;
   const compute::DType dtype_;
   const compute::LossScale loss_scale_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
-  std::vector<std::unique_ptr<compute::VariableStore>> stores_;     // by replica
-  std::map<std::pair<Mode, int64_t>, BuiltModel> models_;           // by the examples of a replica
-  std::map<std::pair<Mode, int64_t>, ReplicatedProgram> programs_;  // by the examples of a batch
+  std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica
+  std::vector<std::unique_ptr<compute::Arena>> arenas_;          // by replica
+  std::map<Key, std::weak_ptr<const BuiltModel>> models_;        // for one replica, by mode and share
+  std::map<Key, ReplicatedProgram> programs_;                    // by mode and all shares
+  int64_t asked_ = 0;                                            // times that ProgramFor was called
+  // Of the batch that is asked for: here so that a step allocates nothing.
+  std::vector<BatchShare> shares_;
+  Key key_;
 };
 
 }  // namespace official::train

@@ -177,11 +177,11 @@ void Estimator::TrainCall::SetFeeds(StepFeeds& step, int r, float learning_rate)
   ReplicaFeeds& feeds = step.replicas[r];
   feeds.tensors.clear();
   if (replica.model->has_examples || replica.model->stands_in) {
-    AppendRows(step.batch, replica.share, feeds.tensors);
+    AppendTensors(replica.share, feeds.tensors);
     int64_t* const random = feeds.random_state.data<int64_t>();
     random[0] = static_cast<int64_t>(e_.config_.seed);
     random[1] = e_.global_step_;
-    random[2] = replica.share.begin;
+    random[2] = replica.share.examples.begin;
     feeds.tensors.push_back(feeds.random_state);
     if (step.program->replicas.size() > 1) {
       *feeds.weight.data<float>() = replica.model->has_examples ? step.program->Weight(replica) : 0;
@@ -342,8 +342,7 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
         return batch.status();
       }
       if (!*batch) break;
-      ASSIGN_OR_RETURN(ReplicatedProgram* const program,
-                       ProgramFor(Mode::kTrain, source->spec(), (*batch)->num_examples));
+      ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, source->spec(), **batch));
       if (!call.begun()) RETURN_IF_ERROR(call.Begin(*program));
       RETURN_IF_ERROR(call.Step(**batch, *program, wait_start));
     }

@@ -65,8 +65,10 @@ struct Program::Plan {
   PlannedLayouts layouts;
   std::vector<Step> steps;
   std::vector<FeedSlot> feed_slots;
-  std::shared_ptr<void> arena;
-  int64_t arena_bytes = 0;
+  std::unique_ptr<Arena> own_arena;
+  Arena* arena = nullptr;
+  int64_t arena_bytes = 0;                      // of it, that this program needs
+  char* arena_address = nullptr;                // where it was when the addresses were set
   std::vector<std::shared_ptr<void>> owned;     // constants
   std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
@@ -79,6 +81,8 @@ struct Program::Plan {
   absl::Status CheckReadsOfShared() const;
   absl::Status Place(VariableStore& variables);
   absl::Status PlaceFixed(VariableStore& variables);
+  // Follows the arena to where it has moved.
+  void FollowArena();
   const void* AddressOf(Value v) const;
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
   absl::Status CheckNumerics(Value v, absl::string_view op);
@@ -181,8 +185,8 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
 
   const MemoryPlan plan = PlanMemory(requests);
   arena_bytes = plan.arena_bytes;
-  ASSIGN_OR_RETURN(arena, device->Allocate(arena_bytes));
-  char* const begin = static_cast<char*>(arena.get());
+  RETURN_IF_ERROR(arena->Reserve(arena_bytes));
+  char* const begin = arena_address = arena->data();
   for (const auto& [value, request] : request_of) addresses[value] = begin + plan.offsets[request];
 
   for (int s = 0; s < num_steps; ++s) {
@@ -200,6 +204,25 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
     if (scratch_request[s] >= 0) step.scratch = begin + plan.offsets[scratch_request[s]];
   }
   return absl::OkStatus();
+}
+
+void Program::Plan::FollowArena() {
+  char* const begin = arena->data();
+  if (begin == arena_address) return;
+  const auto moved = [&](const void* address) {
+    const char* const p = static_cast<const char*>(address);
+    const bool inside = p >= arena_address && p < arena_address + arena_bytes;
+    return inside ? begin + (p - arena_address) : const_cast<char*>(p);
+  };
+  for (Step& step : steps) {
+    for (const void*& input : step.inputs) input = moved(input);
+    for (void*& output : step.outputs) output = moved(output);
+    step.scratch = moved(step.scratch);
+  }
+  for (auto& [value, address] : addresses) address = moved(address);
+  arena_address = begin;
+  recording.reset();
+  has_recorded = false;
 }
 
 absl::Status Program::Plan::CheckNumerics(Value v, absl::string_view op) {
@@ -256,6 +279,11 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
   device.MakeCurrent();
   auto plan = std::make_unique<Plan>();
   plan->device = &device;
+  plan->arena = options.arena;
+  if (plan->arena == nullptr) {
+    plan->own_arena = std::make_unique<Arena>(device);
+    plan->arena = plan->own_arena.get();
+  }
   const RewriteEnvironment environment{std::string(device.kind()), [&](absl::string_view op, DType dtype) {
                                          return KernelRegistry::Global().Find(op, device.kind(), dtype) != nullptr;
                                        }};
@@ -297,6 +325,7 @@ absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& opti
   const std::vector<Value>& expected = plan.compiled.roots.feeds;
   OFFICIAL_CHECK(feeds.size() == expected.size()) << feeds.size() << " feeds, " << expected.size() << " expected";
   plan.device->MakeCurrent();
+  plan.FollowArena();
   plan.lent_feeds.resize(feeds.size());
   for (size_t i = 0; i < feeds.size(); ++i) {
     OFFICIAL_CHECK(feeds[i].type() == expected[i].type())

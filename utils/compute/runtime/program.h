@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/runtime/arena.h"
 #include "utils/compute/runtime/device.h"
 #include "utils/compute/runtime/kernel.h"
 #include "utils/compute/runtime/variable_store.h"
@@ -21,6 +22,8 @@ struct CompileOptions {
   bool fuse = true;
   // See KernelSpec; only used while compiling.
   AlgorithmChoices* choices = nullptr;
+  // Where the intermediate values live, which must outlive the program; nullptr: memory of its own.
+  Arena* arena = nullptr;
 };
 
 // When one kernel ran, for a profile.
@@ -47,7 +50,8 @@ class Program {
   // may still be at work on return; an error that only the data tell then comes out of the next Fetch or
   // VariableStore::Read, or of one of the next kMaxRunsBehind runs, which then has not begun.
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options = {});
-  // The value of roots.fetches[i] after the last run. On the CPU a view that the next run overwrites.
+  // The value of roots.fetches[i] after the last run. On the CPU a view that the next run of a program with the same
+  // arena overwrites.
   absl::StatusOr<Tensor> Fetch(int i) const;
 
   // Bytes of intermediate values.

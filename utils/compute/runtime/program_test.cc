@@ -1,6 +1,7 @@
 #include "utils/compute/runtime/program.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -177,6 +178,21 @@ const bool recorder_kernel = RegisterKernel({
     },
 });
 
+const bool recorder_square = RegisterKernel({
+    .op = "TestSquare",
+    .device_kind = "recorder",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return Kernel{[&device = static_cast<Recorder&>(spec.device),
+                     n = spec.input(0).shape.num_elements()](const KernelArgs& args) {
+        device.Do([n, y = args.output<float>(0), x = args.input<float>(0)] {
+          for (int64_t i = 0; i < n; ++i) y[i] = x[i] * x[i];
+        });
+        return absl::OkStatus();
+      }};
+    },
+});
+
 TEST_CASE("The second run is recorded, and replayed from then on with new feeds") {
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {}});
@@ -193,6 +209,40 @@ TEST_CASE("The second run is recorded, and replayed from then on with new feeds"
   REQUIRE(program->Run({Tensor::Scalar(16.0f)}, {.timings = &timings}).ok());
   CHECK(timings.size() == 1);
   CHECK(variables.Read("v")->scalar<float>() == 31);
+}
+
+TEST_CASE("Programs of one arena run in turn, and follow it where it moves") {
+  Recorder device;
+  Arena arena(device);
+  VariableStore variables(device);
+  struct One {
+    Graph graph;
+    std::unique_ptr<Program> program;
+  };
+  std::vector<std::unique_ptr<One>> all;
+  const auto check = [](Program& program, int64_t n) {
+    Tensor x(DType::kFloat32, {n});
+    for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = static_cast<float>(i % 5);
+    REQUIRE(program.Run({x}).ok());
+    const Tensor y = program.Fetch(0).value();
+    for (int64_t i = 0; i < n; ++i) CHECK(y.data<float>()[i] == std::pow(static_cast<float>(i % 5), 8.0f));
+  };
+  for (const int64_t n : {10, 10000, 100}) {
+    auto one = std::make_unique<One>();
+    const Value x = one->graph.Input("x", {DType::kFloat32, {n}});
+    one->program =
+        Program::Compile(one->graph, {{x}, {Square(Square(Square(x)))}, {}}, device, variables, {.arena = &arena})
+            .value();
+    // Often enough that the first ones have been recorded when the arena moves.
+    for (int i = 0; i < 3; ++i) check(*one->program, n);
+    all.push_back(std::move(one));
+  }
+  const int calls = device.calls;
+  check(*all[0]->program, 10);
+  CHECK(device.calls == calls + 3);  // recorded anew
+  check(*all[1]->program, 10000);
+  check(*all[0]->program, 10);
+  CHECK(device.calls == calls + 3);
 }
 
 TEST_CASE("A failed graph does not compile and says why") {
