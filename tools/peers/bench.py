@@ -34,12 +34,16 @@ class Workload:
     rounds: int = 3
     warmup_steps: int = 20  # of the peers
     steps: int = 100  # timed ones of one measurement
-    input_of: str = ""  # "train" or "validation": no training, but the input of that alone, from --images_dir
+    input_of: str = ""  # "train" or "validation": no training, but the input of that alone
 
 
 def resnet(dataset: str, size: int, **fields: object) -> Workload:
     peers = "^TensorFlow|channels last"  # the layout in which PyTorch's convolutions are faster
     return Workload("resnet", flags=(f"--dataset_name={dataset}", f"--resnet_size={size}"), peers=peers, **fields)
+
+
+def resnet_input(dataset: str, **fields: object) -> Workload:
+    return Workload("resnet", flags=(f"--dataset={dataset}",), **fields)
 
 
 WORKLOADS = {
@@ -48,8 +52,9 @@ WORKLOADS = {
     "resnet-cifar10-32": resnet("cifar10", 32, batch_size=128, warmup_steps=3, steps=12),
     "resnet-cifar10-56": resnet("cifar10", 56, batch_size=128, warmup_steps=3, steps=8),
     "resnet-imagenet-50": resnet("imagenet", 50, batch_size=32, rounds=2, warmup_steps=1, steps=2),
-    "resnet-input-train": Workload("resnet", batch_size=32, input_of="train"),
-    "resnet-input-validation": Workload("resnet", batch_size=32, input_of="validation"),
+    "resnet-input-train": resnet_input("imagenet", batch_size=32, input_of="train"),
+    "resnet-input-validation": resnet_input("imagenet", batch_size=32, input_of="validation"),
+    "resnet-input-cifar10": resnet_input("cifar10", batch_size=128, input_of="train"),
 }
 
 
@@ -144,22 +149,40 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
 
 
 def input_contestants(args: argparse.Namespace, workload: Workload, folder: Path) -> list[Contestant]:
-    """Ours and TensorFlow read records, PyTorch the same photographs as files. The records are made in `folder`."""
-    split = [f"--split={workload.input_of}", f"--batch_size={workload.batch_size}"]
-    records = [f"--data_dir={folder}"]
-    converter = build("official/resnet/imagenet", "imagenet_to_tfrecords_main")
-    images = f"--images_dir={args.images_dir.absolute()}"
-    subprocess.run([converter, images, f"--output_dir={folder}", split[0], "--num_shards=4"], check=True)
-    ours = [str(build("official/resnet/input_benchmark", "input_benchmark_main")), *records, *split]
-    ours += [f"--num_threads={args.threads}"]
-    tensorflow = script_command(args, "tensorflow_input.py", "tensorflow-bench") + [*records, *split]
-    pytorch = script_command(args, "pytorch_input.py", "pytorch") + [images, *split]
-    return [
-        Contestant("input_benchmark_main", "fp32", ours, ours=True),
-        Contestant("input_benchmark_main, reduced decoding", "fp32", [*ours, "--fast_jpeg"], ours=True),
-        Contestant("TensorFlow tf.data", "fp32", [*tensorflow, f"--threads={args.threads}"]),
-        Contestant("PyTorch DataLoader, Pillow", "fp32", [*pytorch, f"--threads={args.threads}"]),
+    """All read the same examples, which are made in `folder`; PyTorch reads photographs as the files they are."""
+    split = f"--split={workload.input_of}"
+    common = [*workload.flags, split, f"--batch_size={workload.batch_size}"]
+    ours = [str(build("official/resnet/input_benchmark", "input_benchmark_main")), *common]
+    tensorflow = script_command(args, "tensorflow_input.py", "tensorflow-bench") + common
+    pytorch = script_command(args, "pytorch_input.py", "pytorch") + common
+    data = pytorch_data = f"--data_dir={folder}"
+    variants = {"input_benchmark_main": []}
+    if "--dataset=imagenet" in workload.flags:
+        converter = build("official/resnet/imagenet", "imagenet_to_tfrecords_main")
+        images = str(args.images_dir.absolute())
+        command = [converter, f"--images_dir={images}", f"--output_dir={folder}", split, "--num_shards=4"]
+        subprocess.run(command, check=True)
+        pytorch_data = f"--data_dir={images}"
+        if workload.input_of == "train":
+            variants["input_benchmark_main, reduced decoding"] = ["--fast_jpeg"]
+    else:
+        write_cifar10(folder / "cifar-10-batches-bin")
+    measured = [f"--seconds={args.seconds}"]
+    field = [
+        Contestant(name, "fp32", [*ours, data, *flags, *measured, f"--num_threads={args.threads}"], ours=True)
+        for name, flags in variants.items()
     ]
+    measured.append(f"--threads={args.threads}")
+    field.append(Contestant("TensorFlow tf.data", "fp32", [*tensorflow, data, *measured]))
+    field.append(Contestant("PyTorch DataLoader, Pillow", "fp32", [*pytorch, pytorch_data, *measured]))
+    return field
+
+
+def write_cifar10(folder: Path) -> None:
+    """Writes files like those of CIFAR-10's binary version: pixels of noise cost what others do."""
+    folder.mkdir()
+    for name in [*(f"data_batch_{i + 1}.bin" for i in range(5)), "test_batch.bin"]:
+        folder.joinpath(name).write_bytes(b"".join(b"\x07" + os.urandom(3 * 32 * 32) for _ in range(10000)))
 
 
 def cores_busy() -> float:
@@ -174,9 +197,18 @@ def run(contestant: Contestant, threads: int) -> Measurement:
         trains = "--use_synthetic_data" in contestant.command
         command = contestant.command + ([f"--model_dir={folder}/model"] if trains else [])
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        # A process of so many threads has others too, which must not find cores of their own.
+        cores = sorted(os.sched_getaffinity(0))[:threads]
         start, busy = time.monotonic_ns(), cores_busy()
         environment["BENCH_STARTED_NS"] = str(start)
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, cwd=folder)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
         # wait4 gives the peak memory of this one process.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -229,14 +261,16 @@ def print_results(results: dict[str, list[Measurement]], field: list[Contestant]
     # A peer in fp32 is compared with ours in fp32, if that runs too.
     ours = {c.dtype: c.title for c in reversed(field) if c.ours}
     first = next(c.title for c in field if c.ours)
-    print(f"{'':<56}{'examples/s':>11}{'of runs':>9}{'best':>9}{'ours is':>9}{'first step':>13}{'peak memory':>13}")
+    trains = any(r.first_step_ms for runs in results.values() for r in runs)
+    first_step = f"{'first step':>13}" if trains else ""
+    print(f"{'':<56}{'examples/s':>11}{'of runs':>9}{'best':>11}{'ours is':>9}{first_step}{'peak memory':>13}")
     for c in field:
         runs = results[c.title]
         ratio = speed(results[ours.get(c.dtype, first)]) / speed(runs)
+        first_step = f"{min(r.first_step_ms for r in runs) / 1000:>11.2f} s" if trains else ""
         print(
-            f"{c.title:<56}{speed(runs):>11.4g}{len(runs):>9}{max(r.examples_per_sec for r in runs):>9.4g}"
-            f"{ratio:>8.2f}x"
-            f"{min(r.first_step_ms for r in runs) / 1000:>11.2f} s{min(r.peak_mb for r in runs):>10.0f} MB"
+            f"{c.title:<56}{speed(runs):>11.4g}{len(runs):>9}{max(r.examples_per_sec for r in runs):>11.4g}"
+            f"{ratio:>8.2f}x{first_step}{min(r.peak_mb for r in runs):>10.0f} MB"
         )
     others = median(r.other_cores for runs in results.values() for r in runs)
     print(f"meanwhile other processes kept {others:.1f} cores busy")
@@ -275,7 +309,8 @@ def main() -> None:
     parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
     parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
     parser.add_argument("--peers", help="only peers whose name matches this, as in --peers='eager.*bf16'")
-    parser.add_argument("--images_dir", type=Path, help="photographs in folders by class, for resnet-input")
+    parser.add_argument("--images_dir", type=Path, help="photographs in folders by class, for ImageNet's input")
+    parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input")
     parser.add_argument("--binary", type=Path, help="our program; default: built now")
     parser.add_argument("--python", help="runs the peers; default: an environment made for each")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
@@ -286,11 +321,12 @@ def main() -> None:
     names = [name for prefix in args.workload for name in WORKLOADS if f"{name}-".startswith(f"{prefix}-")]
     if not names:
         parser.error(f"there is no workload '{' '.join(args.workload)}'; there are {', '.join(WORKLOADS)}")
-    if not args.images_dir and any(WORKLOADS[name].input_of for name in names):
-        names = [name for name in names if not WORKLOADS[name].input_of]
+    photographs = [name for name in names if WORKLOADS[name].input_of and "--dataset=imagenet" in WORKLOADS[name].flags]
+    if photographs and not args.images_dir:
+        names = [name for name in names if name not in photographs]
         if not names:
             parser.error(f"{' '.join(args.workload)} needs --images_dir=DIR, photographs in folders by class")
-        print("without --images_dir the input is not measured", file=sys.stderr)
+        print(f"without --images_dir there is no {', '.join(photographs)}", file=sys.stderr)
     given = {key: value for key, value in vars(args).items() if value is not None}
 
     measurements = {}
