@@ -61,10 +61,9 @@ absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
 }
 
 absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config) {
-  const int num_threads = config.performance.num_parallel_calls;
-  ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(config.base.data_dir, ImagenetPart::kTrain, num_threads));
-  ASSIGN_OR_RETURN(const ImagenetRecords test,
-                   OpenImagenet(config.base.data_dir, ImagenetPart::kValidation, num_threads));
+  const std::string &data_dir = config.base.data_dir, &model_dir = config.base.model_dir;
+  ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir));
+  ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir));
   const auto dataset = [fast_jpeg = config.fast_jpeg](const ImagenetRecords& records, bool augment, uint64_t seed) {
     return ImagenetDataset(records, {.augment = augment, .seed = seed, .fast_jpeg = fast_jpeg});
   };

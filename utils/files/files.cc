@@ -162,7 +162,8 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> RandomAccessFile::Open(const s
   struct stat info;
   const int stat_error = fstat(fd, &info) == 0 ? 0 : errno;
   if (stat_error == 0 && S_ISREG(info.st_mode)) {
-    return std::unique_ptr<RandomAccessFile>(new RandomAccessFile(path, fd, info.st_size));
+    const int64_t modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+    return std::unique_ptr<RandomAccessFile>(new RandomAccessFile(path, fd, info.st_size, modified_ns));
   }
   close(fd);
   if (stat_error != 0) return ErrnoStatus(stat_error, "read", path);

@@ -97,13 +97,17 @@ class RandomAccessFile {
   const std::string& path() const { return path_; }
   // Bytes in the file when it was opened.
   int64_t size() const { return size_; }
+  // When it was last changed before that, in nanoseconds since 1970.
+  int64_t modified_ns() const { return modified_ns_; }
 
  private:
-  RandomAccessFile(std::string path, int fd, int64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  RandomAccessFile(std::string path, int fd, int64_t size, int64_t modified_ns)
+      : path_(std::move(path)), fd_(fd), size_(size), modified_ns_(modified_ns) {}
 
   std::string path_;
   int fd_;
   int64_t size_;
+  int64_t modified_ns_;
 };
 
 // All bytes of a file; ResourceExhausted, before anything is allocated, if there are more than `max_bytes`.

@@ -22,10 +22,12 @@ enum class ImagenetPart { kTrain, kValidation };
 // The records of a part, opened and counted.
 using ImagenetRecords = std::shared_ptr<const data::TFRecordIndex>;
 
-// Opens the files train-*-of-* or validation-*-of-* in `data_dir`: reads where each record begins, and no images, with
-// `num_threads` threads. NotFound, with what to do, if no file matches; DataLoss if some of the files are missing, one
-// is damaged, or there are no records.
-absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, ImagenetPart part, int num_threads);
+// Opens the files train-*-of-* or validation-*-of-* in `data_dir`: reads where each record begins, and no images. With
+// a `cache_dir` that is kept there for the next time, in records-train.index or records-validation.index. NotFound,
+// with what to do, if no file matches; DataLoss if some of the files are missing, one is damaged, or there are no
+// records.
+absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, ImagenetPart part,
+                                             const std::string& cache_dir = "");
 
 struct ImagenetOptions {
   // A random part of the image, mirrored every other time, is scaled to 224 x 224, whatever its proportions. Else the

@@ -9,6 +9,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/jpeg_encoder.h"
 #include "utils/data/records/tf_record.h"
+#include "utils/data/records/tf_record_index.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::resnet {
@@ -50,7 +51,7 @@ class Fixture {
   }
   data::DatasetPtr Open(bool training) const {
     const ImagenetPart part = training ? ImagenetPart::kTrain : ImagenetPart::kValidation;
-    return ImagenetDataset(OpenImagenet(directory_, part, /*num_threads=*/2).value(), {.augment = training, .seed = 1});
+    return ImagenetDataset(OpenImagenet(directory_, part).value(), {.augment = training, .seed = 1});
   }
   // Of reading a validation set with this one record.
   std::string ErrorOf(const std::string& record) const {
@@ -107,7 +108,7 @@ TEST_CASE_METHOD(Fixture, "Batches are the same for any number of threads and an
 TEST_CASE_METHOD(Fixture, "Where training is not to augment, its images are preprocessed as in evaluation") {
   Write("train-00000-of-00001", {Record(3)});
   Write("validation-00000-of-00001", {Record(3)});
-  const data::DatasetPtr train = ImagenetDataset(OpenImagenet(directory_, ImagenetPart::kTrain, 1).value(), {});
+  const data::DatasetPtr train = ImagenetDataset(OpenImagenet(directory_, ImagenetPart::kTrain).value(), {});
   const data::DatasetPtr validation = Open(false);
   const data::Example a = data::MakeExample(ImagenetSpec()), b = data::MakeExample(ImagenetSpec());
   REQUIRE(train->Read(1, 0, a).ok());
@@ -138,8 +139,26 @@ TEST_CASE_METHOD(Fixture, "A bad record is named with its file, number, offset a
   CHECK_THAT(ErrorOf("no protocol buffer"), Contains("the record is no tf.Example"));
 }
 
+TEST_CASE_METHOD(Fixture, "An index that was kept gives the same records, and each part has its own") {
+  Write("train-00000-of-00002", {Record(1), Record(2)});
+  Write("train-00001-of-00002", {Record(3)});
+  Write("validation-00000-of-00001", {Record(4)});
+  const std::string kept = Path("model");
+  std::filesystem::create_directories(kept);
+  for (const ImagenetPart part : {ImagenetPart::kTrain, ImagenetPart::kValidation}) {
+    const ImagenetRecords without = OpenImagenet(directory_, part).value();
+    for (int start = 0; start < 2; ++start) {
+      const ImagenetRecords with = OpenImagenet(directory_, part, kept).value();
+      REQUIRE(with->num_records() == without->num_records());
+      for (int64_t i = 0; i < with->num_records(); ++i) CHECK(with->Describe(i) == without->Describe(i));
+    }
+  }
+  CHECK(std::filesystem::exists(kept + "/records-train.index"));
+  CHECK(std::filesystem::exists(kept + "/records-validation.index"));
+}
+
 TEST_CASE_METHOD(Fixture, "Data sets that are not there, damaged or empty are refused when they are opened") {
-  const auto error = [&] { return OpenImagenet(directory_, ImagenetPart::kValidation, 1).status(); };
+  const auto error = [&] { return OpenImagenet(directory_, ImagenetPart::kValidation).status(); };
   CHECK(absl::IsNotFound(error()));
   Write("validation-00000-of-00001", {});
   CHECK_THAT(std::string(error().message()), Contains("no records"));

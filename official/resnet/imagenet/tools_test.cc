@@ -56,7 +56,7 @@ TEST_CASE_METHOD(Fixture, "Folders become classes, and training reads what was w
   CHECK(result.num_images == 6);
   CHECK(result.num_classes == 2);
   const data::DatasetPtr dataset =
-      ImagenetDataset(OpenImagenet(Path("records"), ImagenetPart::kTrain, 1).value(), {.augment = true});
+      ImagenetDataset(OpenImagenet(Path("records"), ImagenetPart::kTrain).value(), {.augment = true});
   REQUIRE(dataset->num_examples() == 6);
   std::vector<int> labels;
   for (int i = 0; i < 6; ++i) {

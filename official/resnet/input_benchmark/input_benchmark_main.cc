@@ -49,8 +49,7 @@ absl::StatusOr<data::DatasetPtr> OpenDataset(bool training) {
   if (absl::GetFlag(FLAGS_dataset) == "imagenet") {
     ASSIGN_OR_RETURN(
         const ImagenetRecords records,
-        OpenImagenet(absl::GetFlag(FLAGS_data_dir), training ? ImagenetPart::kTrain : ImagenetPart::kValidation,
-                     absl::GetFlag(FLAGS_num_threads)));
+        OpenImagenet(absl::GetFlag(FLAGS_data_dir), training ? ImagenetPart::kTrain : ImagenetPart::kValidation));
     return ImagenetDataset(records, {.augment = training, .seed = kSeed, .fast_jpeg = absl::GetFlag(FLAGS_fast_jpeg)});
   }
   ASSIGN_OR_RETURN(const Cifar10Split split,

@@ -1,19 +1,34 @@
 #include "utils/data/records/tf_record_index.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/records/tf_record.h"
 #include "utils/data/records/tf_record_format.h"
 #include "utils/data/worker_pool.h"
+#include "utils/logs/log.h"
 
 namespace official::data {
 namespace {
 
 constexpr int64_t kHeaderBytes = kTFRecordHeaderBytes, kTrailerBytes = kTFRecordTrailerBytes;
+// More than there are cores: threads that read headers wait for the disk.
+constexpr size_t kFilesAtOnce = 32;
+
+// Whether these are offsets of records and of the end of a file.
+bool AreOffsets(const std::vector<int64_t>& offsets) {
+  if (offsets.empty() || offsets[0] != 0) return false;
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (offsets[i] - offsets[i - 1] < kHeaderBytes + kTrailerBytes) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -54,21 +69,80 @@ absl::StatusOr<absl::string_view> ReadTFRecord(const files::RandomAccessFile& fi
   return data;
 }
 
-absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string>& paths, int num_threads) {
+absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string>& paths, const std::string& cache) {
+  std::vector<File> known;
+  if (!cache.empty()) {
+    known = ReadCache(cache).value_or(std::vector<File>());
+    if (known.size() != paths.size()) {
+      known.clear();
+      LOG(INFO) << "finding where the records of " << paths.size() << " files begin, once: " << cache << " keeps it";
+    }
+  }
+  known.resize(paths.size());
   TFRecordIndex index;
   index.files_.resize(paths.size());
   std::vector<absl::Status> statuses(paths.size());
-  WorkerPool(num_threads).ForEach(paths.size(), [&](int64_t i) {
-    index.files_[i].path = paths[i];
-    const auto file = files::RandomAccessFile::Open(paths[i]);
-    statuses[i] = file.ok() ? FindTFRecords(**file, &index.files_[i].offsets) : file.status();
+  std::atomic<bool> has_news = false;
+  const auto find = [&](int64_t i) -> absl::Status {
+    ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(paths[i]));
+    File& indexed = index.files_[i];
+    indexed = std::move(known[i]);
+    if (indexed.path == paths[i] && indexed.modified_ns == file->modified_ns() &&
+        indexed.offsets.back() == file->size()) {
+      return absl::OkStatus();
+    }
+    has_news = true;
+    indexed = {paths[i], file->modified_ns(), {}};
+    return FindTFRecords(*file, &indexed.offsets);
+  };
+  WorkerPool(static_cast<int>(std::clamp<size_t>(paths.size(), 1, kFilesAtOnce))).ForEach(paths.size(), [&](int64_t i) {
+    statuses[i] = find(i);
   });
   index.first_records_ = {0};
   for (size_t i = 0; i < paths.size(); ++i) {
     RETURN_IF_ERROR(statuses[i]);
     index.first_records_.push_back(index.num_records() + static_cast<int64_t>(index.files_[i].offsets.size()) - 1);
   }
+  if (!cache.empty() && has_news) {
+    const absl::Status written = index.WriteCache(cache);
+    if (!written.ok()) {
+      LOG(WARNING) << "the next start will be no faster: " << written.message();
+    }
+  }
   return index;
+}
+
+// The cache is a TFRecord file itself, so that its checksums tell damage. It has two records for each file: the path,
+// and 64-bit numbers, the time of change before the offsets.
+absl::StatusOr<std::vector<TFRecordIndex::File>> TFRecordIndex::ReadCache(const std::string& cache) {
+  ASSIGN_OR_RETURN(const auto reader, TFRecordReader::Open(cache));
+  std::vector<File> files;
+  for (std::string path, numbers;;) {
+    ASSIGN_OR_RETURN(const bool more, reader->Next(&path));
+    if (!more) return files;
+    ASSIGN_OR_RETURN(const bool whole, reader->Next(&numbers));
+    File file{path, 0, std::vector<int64_t>(numbers.size() / sizeof(int64_t))};
+    if (!file.offsets.empty()) {
+      std::memcpy(file.offsets.data(), numbers.data(), file.offsets.size() * sizeof(int64_t));
+      file.modified_ns = file.offsets[0];
+      file.offsets.erase(file.offsets.begin());
+    }
+    if (!whole || !AreOffsets(file.offsets)) return absl::DataLossError(absl::StrCat(cache, " is no index of records"));
+    files.push_back(std::move(file));
+  }
+}
+
+absl::Status TFRecordIndex::WriteCache(const std::string& cache) const {
+  const std::string temporary = absl::StrCat(cache, files::kTemporarySuffix);
+  ASSIGN_OR_RETURN(const auto writer, TFRecordWriter::Open(temporary));
+  for (const File& file : files_) {
+    std::vector<int64_t> numbers = {file.modified_ns};
+    numbers.insert(numbers.end(), file.offsets.begin(), file.offsets.end());
+    RETURN_IF_ERROR(writer->Write(file.path));
+    RETURN_IF_ERROR(writer->Write({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t)}));
+  }
+  RETURN_IF_ERROR(writer->Close());
+  return files::Rename(temporary, cache);
 }
 
 TFRecordIndex::Place TFRecordIndex::Find(int64_t i) const {

@@ -25,9 +25,11 @@ absl::StatusOr<absl::string_view> ReadTFRecord(const files::RandomAccessFile& fi
 
 class TFRecordIndex {
  public:
-  // Finds the records of all files, `num_threads` files at a time. Errors as FindTFRecords, those of the first bad
-  // file; of the file system as in utils/files.
-  static absl::StatusOr<TFRecordIndex> Build(const std::vector<std::string>& paths, int num_threads);
+  // Finds the records of all files, many files at a time: that is one small read for each record, and waiting for the
+  // disk. What was found is kept in the file `cache`, if one is named, and taken from there the next time, for files
+  // whose size and time of change are the same. A cache that is missing or damaged is made anew; one that cannot be
+  // written is warned of. Errors as FindTFRecords, those of the first bad file; of the file system as in utils/files.
+  static absl::StatusOr<TFRecordIndex> Build(const std::vector<std::string>& paths, const std::string& cache = "");
 
   int64_t num_records() const { return first_records_.back(); }
   // The data of record `i` of all, counted in the order of the files; a part of `buffer`. Threads may call it at once.
@@ -38,6 +40,7 @@ class TFRecordIndex {
  private:
   struct File {
     std::string path;
+    int64_t modified_ns = 0;
     std::vector<int64_t> offsets;  // of the records, and of the end
   };
   struct Place {
@@ -45,6 +48,9 @@ class TFRecordIndex {
     int64_t number;  // of the record in its file
   };
   Place Find(int64_t i) const;
+
+  static absl::StatusOr<std::vector<File>> ReadCache(const std::string& cache);
+  absl::Status WriteCache(const std::string& cache) const;
 
   std::vector<File> files_;
   std::vector<int64_t> first_records_;  // number, among all, of each file's first; at the end, the number of all
