@@ -8,7 +8,6 @@
 #include "official/mnist/mnist_predict.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
-#include "utils/data/synthetic.h"
 #include "utils/logs/log.h"
 
 namespace official::mnist {
@@ -22,29 +21,15 @@ data::ElementSpec MnistSpec() {
   return {.features = {{"", {DType::kFloat32, {kImageSize * kImageSize}}}}, .labels = {{"", {DType::kInt32, {}}}}};
 }
 
-// One constant example.
-run::Input SyntheticInput(const MnistConfig& config) {
-  const auto batches = [](const data::BatchOptions& options, int64_t num_examples) {
-    return data::GenerateSyntheticData({.input = {.shapes = {{"", {kImageSize * kImageSize}}}, .value = 0.0},
-                                        .label = {.shapes = {{"", {}}}, .value = int64_t{0}},
-                                        .num_examples = num_examples},
-                                       options);
-  };
-  const int64_t batch_size = config.base.batch_size;
-  return {
-      .dataset = "MNIST-synthetic",
-      .spec = MnistSpec(),
-      .num_train_examples = kTrainExamples,
-      .train =
-          [=](uint64_t, data::Position start, int64_t end_epoch) {
-            return batches({.batch_size = batch_size, .start = start, .end_epoch = end_epoch}, kTrainExamples);
-          },
-      .eval = [=](data::Position start) { return batches({.batch_size = batch_size, .start = start}, kTestExamples); }};
-}
-
 // Real or drawn digits.
 absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
-  if (config.performance.use_synthetic_data) return SyntheticInput(config);
+  if (config.performance.use_synthetic_data) {
+    return run::SyntheticInput({.stands_for = "MNIST",
+                                .spec = MnistSpec(),
+                                .num_train_examples = kTrainExamples,
+                                .num_eval_examples = kTestExamples},
+                               config.base.batch_size);
+  }
   ASSIGN_OR_RETURN(const MnistData data,
                    LoadMnist({.data_dir = config.base.data_dir, .data_dir_given = config.base.data_dir_given}));
   if (!data.note.empty()) {

@@ -11,39 +11,12 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
-#include "utils/data/synthetic.h"
 
 namespace official::resnet {
 namespace {
 
 data::ElementSpec SpecOf(DatasetName dataset) {
   return dataset == DatasetName::kCifar10 ? Cifar10Spec() : ImagenetSpec();
-}
-
-// One constant example: zeros.
-run::Input SyntheticInput(const ResnetConfig& config) {
-  const DatasetInfo& info = InfoOf(config.model.dataset);
-  const auto batches = [size = info.image_size](const data::BatchOptions& options, int64_t num_examples) {
-    return data::GenerateSyntheticData({.input = {.shapes = {{"", {size, size, 3}}}, .value = 0.0},
-                                        .label = {.shapes = {{"", {}}}, .value = int64_t{0}},
-                                        .num_examples = num_examples},
-                                       options);
-  };
-  const int64_t batch_size = config.base.batch_size;
-  return {.dataset = absl::StrCat(info.title, "-synthetic"),
-          .spec = SpecOf(config.model.dataset),
-          .num_train_examples = info.num_train_examples,
-          .across_epochs = true,
-          .train =
-              [=, &info](uint64_t, data::Position start, int64_t end_epoch) {
-                return batches(
-                    {.batch_size = batch_size, .start = start, .end_epoch = end_epoch, .across_epochs = true},
-                    info.num_train_examples);
-              },
-          .eval =
-              [=, &info](data::Position start) {
-                return batches({.batch_size = batch_size, .start = start}, info.num_eval_examples);
-              }};
 }
 
 struct Sets {
@@ -73,12 +46,20 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config) {
 }
 
 absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
-  if (config.performance.use_synthetic_data) return SyntheticInput(config);
+  const DatasetInfo& info = InfoOf(config.model.dataset);
+  if (config.performance.use_synthetic_data) {
+    return run::SyntheticInput({.stands_for = std::string(info.title),
+                                .spec = SpecOf(config.model.dataset),
+                                .num_train_examples = info.num_train_examples,
+                                .num_eval_examples = info.num_eval_examples,
+                                .across_epochs = true},
+                               config.base.batch_size);
+  }
   ASSIGN_OR_RETURN(const Sets sets,
                    config.model.dataset == DatasetName::kCifar10 ? LoadCifar10Sets(config) : LoadImagenetSets(config));
   const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
-  return run::Input{.dataset = std::string(InfoOf(config.model.dataset).title),
+  return run::Input{.dataset = std::string(info.title),
                     .spec = SpecOf(config.model.dataset),
                     .num_train_examples = sets.num_train_examples,
                     .across_epochs = true,

@@ -247,11 +247,6 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .flags_text = command_line.AllFlagsText()};
 }
 
-absl::StatusOr<data::BatchSourcePtr> ReadAhead(data::DatasetPtr dataset, const data::BatchOptions& options) {
-  ASSIGN_OR_RETURN(data::BatchSourcePtr batches, data::Batches(std::move(dataset), options));
-  return data::Prefetch(std::move(batches), /*depth=*/2);
-}
-
 absl::Status InitLogging(const Config& config) {
   ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
   logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,

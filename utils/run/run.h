@@ -12,11 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "utils/data/batch.h"
 #include "utils/flags/base.h"
 #include "utils/flags/benchmark.h"
 #include "utils/flags/performance.h"
 #include "utils/logs/run_info.h"
+#include "utils/run/input.h"
 #include "utils/train/estimator.h"
 #include "utils/train/model.h"
 
@@ -33,21 +33,6 @@ Config ConfigFromFlags(const flags::CommandLine& command_line);
 
 // Sends the log to stderr in the form that --log_format wants. InvalidArgument for a form that does not exist.
 absl::Status InitLogging(const Config& config);
-
-// The data of a run. Its functions may be called as long as it lives.
-struct Input {
-  std::string dataset;  // its name, kept in the checkpoint
-  data::ElementSpec spec;
-  int64_t num_train_examples = 0;
-  bool across_epochs = false;  // whether a batch may go on into the next epoch of the same train call
-  // Batches of the training set from `start` to the end of epoch `end_epoch` - 1.
-  std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
-  // One pass over the test set.
-  train::InputFn eval;
-};
-
-// The batches of a data set, two of them read ahead of the training.
-absl::StatusOr<data::BatchSourcePtr> ReadAhead(data::DatasetPtr dataset, const data::BatchOptions& options);
 
 struct Task {
   std::string name;  // "mnist", of the run record

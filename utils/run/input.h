@@ -1,0 +1,40 @@
+// The data of a run: real, by a data set, or synthetic.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "utils/data/batch.h"
+#include "utils/data/dataset.h"
+#include "utils/train/estimator.h"
+
+namespace official::run {
+
+// Its functions may be called as long as it lives.
+struct Input {
+  std::string dataset;  // its name, kept in the checkpoint
+  data::ElementSpec spec;
+  int64_t num_train_examples = 0;
+  bool across_epochs = false;  // whether a batch may go on into the next epoch of the same train call
+  // Batches of the training set from `start` to the end of epoch `end_epoch` - 1.
+  std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
+  // One pass over the test set.
+  train::InputFn eval;
+};
+
+// The batches of a data set, two of them read ahead of the training.
+absl::StatusOr<data::BatchSourcePtr> ReadAhead(data::DatasetPtr dataset, const data::BatchOptions& options);
+
+// What --use_synthetic_data trains on in place of a data set: one example of zeros, as many times as there are real
+// ones.
+struct SyntheticSet {
+  std::string stands_for;  // "CIFAR-10", of the name "CIFAR-10-synthetic"
+  data::ElementSpec spec;  // leaves of a group have one dtype
+  int64_t num_train_examples = 0, num_eval_examples = 0;
+  bool across_epochs = false;
+};
+Input SyntheticInput(const SyntheticSet& set, int64_t batch_size);
+
+}  // namespace official::run
