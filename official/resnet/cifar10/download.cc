@@ -115,7 +115,13 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
   } else {
     const data::RemoteFile remote{
         .path = archive, .urls = source.urls, .num_bytes = source.num_bytes, .sha256 = source.sha256};
-    RETURN_IF_ERROR(data::DownloadFiles({remote}));
+    const absl::Status downloaded = data::DownloadFiles({remote});
+    if (absl::IsUnavailable(downloaded)) {
+      return absl::UnavailableError(
+          absl::StrFormat("%s; a copy of %s from elsewhere is unpacked by `tools/download cifar10 %s COPY`",
+                          downloaded.message(), kArchiveName, data_dir));
+    }
+    RETURN_IF_ERROR(downloaded);
   }
   LOG(INFO) << "unpacking " << archive;
   RETURN_IF_ERROR(Unpack(archive, data_dir));

@@ -116,10 +116,11 @@ TEST_CASE_METHOD(Fixture, "Archives that are cut, lack a file or are no tar leav
   }
 }
 
-TEST_CASE_METHOD(Fixture, "Without a network the error names the file and the server") {
+TEST_CASE_METHOD(Fixture, "Without a network the error names the file, the server and what does without") {
   const absl::Status status = DownloadCifar10(DataDir(), {.urls = {"http://127.0.0.1:1/cifar-10-binary.tar.gz"}});
   CHECK(absl::IsUnavailable(status));
-  CHECK_THAT(std::string(status.message()), Contains("http://127.0.0.1:1/cifar-10-binary.tar.gz"));
+  CHECK_THAT(std::string(status.message()), Contains("http://127.0.0.1:1/cifar-10-binary.tar.gz") &&
+                                                Contains("`tools/download cifar10 " + DataDir() + " COPY`"));
 }
 
 TEST_CASE_METHOD(Fixture, "A missing archive is NotFound") {

@@ -46,9 +46,10 @@ absl::StatusOr<std::vector<std::string>> FindShards(const std::string& directory
   }
   if (found.empty()) {
     return absl::NotFoundError(absl::StrFormat(
-        "%s has no files %s-*-of-*; make them by `tools/run imagenet_to_tfrecords_main`, name their directory by "
-        "--data_dir, or train without data by --use_synthetic_data",
-        directory, split));
+        "%s has no files %s-*-of-*; name their directory by --data_dir, make them of photographs by `tools/run "
+        "imagenet_to_tfrecords_main --images_dir=PHOTOGRAPHS --output_dir=%s --split=%s`, or train without data by "
+        "--use_synthetic_data",
+        directory, split, directory, split));
   }
   for (int shard = 0; shard < *num_shards; ++shard) {
     const std::string name = ShardName(split, shard, *num_shards);
