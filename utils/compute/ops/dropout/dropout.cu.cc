@@ -9,6 +9,9 @@
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_threads.h"
+#include "utils/compute/ops/packed/row_dropout_cuda.h"
+#include "utils/compute/ops/rows/rows.h"
 
 namespace official::compute {
 namespace {
@@ -60,16 +63,43 @@ Kernel MakeDropout(const KernelSpec& spec) {
   }};
 }
 
+// y may be x.
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock)
+    DropRows(Rows rows, CudaRowDropout dropout, const int32_t* offsets, const int64_t* state, const T* x, T* y) {
+  const int64_t row = Threads::Row(), size = rows.size;
+  if (row >= rows.count) return;
+  dropout.CheckOffsets(offsets, row, rows.count);
+  const PackedPosition at = PositionOfRow(offsets, dropout.batch, row);
+  const bool padding = at.sequence == dropout.batch;
+  const T* const from = x + row * size;
+  T* const to = y + row * size;
+  dropout.ForEach(state, at, size, Threads::Lane(), Threads::kRowThreads,
+                  [=](int64_t i, float factor) { to[i] = T(padding ? 0.0f : static_cast<float>(from[i]) * factor); });
+}
+
+template <typename T>
+Kernel MakePackedDropout(const KernelSpec& spec) {
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const CudaRowDropout dropout(spec, 1);
+  return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+    if (rows.count == 0) return absl::OkStatus();
+    WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
+      DropRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          rows, dropout, args.input<int32_t>(1), args.input<int64_t>(2), args.input<T>(0), args.output<T>(0));
+    });
+    return LaunchStatus("DropRows");
+  }};
+}
+
 }  // namespace
 
 void RegisterDropoutCuda(KernelRegistry& kernels) {
-  kernels.Add({
-      .op = "Dropout",
-      .device_kind = "cuda",
-      .dtypes = StorageTypes(),
-      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
-      .in_place = {{0, 0}},
-  });
+  const auto add = [&](const char* op, auto make) {
+    kernels.Add({op, "cuda", StorageTypes(), ForStorageType(make), {{0, 0}}});
+  };
+  add("Dropout", []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); });
+  add("PackedDropout", []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); });
 }
 
 }  // namespace official::compute

@@ -16,4 +16,14 @@ Value RandomState(Graph& graph);
 // [0, 1); 0 is x itself.
 Value Dropout(Value x, double rate, Value random_state, absl::string_view name);
 
+// The same for packed sequences: x [T, C], whose rows are tokens, sequences one behind the other; offsets int32
+// [B + 1], ascending from 0: sequence b has rows [offsets[b], offsets[b + 1]). Here the sequences are the examples of
+// the random state: whether an element is kept is a function of (seed, step, `name`, sequence in the global batch,
+// position in the sequence, column) only. Rows from offsets[B] on are padding: not read, and 0 in the result. rate in
+// [0, 1); 0 only clears the padding. Running fails with InvalidArgument if offsets do not ascend from 0 or go beyond T.
+Value PackedDropout(Value x, Value offsets, double rate, Value random_state, absl::string_view name);
+
+// The attribute "stream" of ops whose random numbers have this name.
+int64_t DropoutStream(absl::string_view name);
+
 }  // namespace official::compute

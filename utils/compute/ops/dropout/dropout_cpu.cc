@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/philox_block.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/packed/row_dropout.h"
+#include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -13,8 +17,7 @@ namespace {
 constexpr int64_t kDraws = 32;          // made together
 constexpr int64_t kBlock = 4 * kDraws;  // words, and elements, of as many draws
 
-// words[4 * d + k] = Philox(seed, {draw first + d, stream, step})[k] of core/random.h, d in [0, kDraws). Round by round
-// for all draws at once, since a loop over whole draws does not become vector code.
+// words[4 * d + k] = Philox(seed, {draw first + d, stream, step})[k] of core/random.h, d in [0, kDraws).
 inline void DrawBlock(uint64_t seed, uint64_t first, uint32_t stream, uint32_t step, uint32_t* words) {
   uint32_t counter[4][kDraws];
   for (int64_t d = 0; d < kDraws; ++d) {
@@ -23,20 +26,7 @@ inline void DrawBlock(uint64_t seed, uint64_t first, uint32_t stream, uint32_t s
     counter[2][d] = stream;
     counter[3][d] = step;
   }
-  auto k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-#pragma omp simd
-    for (int64_t d = 0; d < kDraws; ++d) {
-      const uint64_t p0 = uint64_t{0xD2511F53} * counter[0][d];
-      const uint64_t p1 = uint64_t{0xCD9E8D57} * counter[2][d];
-      counter[0][d] = static_cast<uint32_t>(p1 >> 32) ^ counter[1][d] ^ k0;
-      counter[1][d] = static_cast<uint32_t>(p1);
-      counter[2][d] = static_cast<uint32_t>(p0 >> 32) ^ counter[3][d] ^ k1;
-      counter[3][d] = static_cast<uint32_t>(p0);
-    }
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
+  PhiloxBlock(seed, counter);
 #pragma GCC ivdep
   for (int64_t d = 0; d < kDraws; ++d) {
     for (int k = 0; k < 4; ++k) words[4 * d + k] = counter[k][d];
@@ -82,13 +72,37 @@ Kernel MakeDropout(const KernelSpec& spec) {
   }};
 }
 
-const bool registered = RegisterKernel({
-    .op = "Dropout",
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
-    .in_place = {{0, 0}},
-});
+template <typename T>
+Kernel MakePackedDropout(const KernelSpec& spec) {
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const RowDropout dropout(spec, 1, 2);
+  return {[=](const KernelArgs& args) -> absl::Status {
+    RETURN_IF_ERROR(dropout.CheckOffsets(args));
+    ForEachRow(rows, [&](int64_t r) {
+      const T* const x = args.input<T>(0) + r * rows.size;
+      T* const y = args.output<T>(0) + r * rows.size;
+      const PackedPosition at = dropout.PositionOf(args, r);
+      if (dropout.IsPadding(at)) {
+        std::fill_n(y, rows.size, T(0.0f));
+        return;
+      }
+      dropout.ForEach(args, at, rows.size,
+                      [=](int64_t i, float factor) { y[i] = T(static_cast<float>(x[i]) * factor); });
+    });
+    return absl::OkStatus();
+  }};
+}
+
+template <typename Make>
+bool Register(const char* op, Make make) {
+  return RegisterKernel(
+      {.op = op, .device_kind = "cpu", .dtypes = StorageTypes(), .make = ForStorageType(make), .in_place = {{0, 0}}});
+}
+
+const bool registered[] = {
+    Register("Dropout", []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
+    Register("PackedDropout", []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); }),
+};
 
 }  // namespace
 }  // namespace official::compute

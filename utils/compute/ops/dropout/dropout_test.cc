@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "utils/compute/core/random.h"
 #include "utils/compute/cpu/parallel.h"
@@ -114,6 +115,88 @@ TEST_CASE("The gradient has the mask of the forward pass") {
   const std::vector<Tensor> out =
       Evaluate(graph, {{x, state}, {y, dx}, {}}, {OnesTensor({3, 50}), State(3, 4, 0)}, *device).value();
   CHECK(Values(out[0]) == Values(out[1]));
+}
+
+constexpr int64_t kFirstSequence = (int64_t{1} << 32) + 3;
+
+Tensor DropPacked(const std::string& kind, const Tensor& x, std::vector<int32_t> offsets, int64_t first_sequence,
+                  double rate = 0.4) {
+  const Tensor offsets_tensor = Tensor::Of<int32_t>({static_cast<int64_t>(offsets.size())}, offsets);
+  return testing::RunOn(kind, {x, offsets_tensor, State(42, 9, first_sequence)}, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{PackedDropout(in[0], in[1], rate, in[2], "dropout")};
+  })[0];
+}
+
+// Sequences of 2, 0 and 3 tokens, and a row of padding. Column c of a token takes word c / 16 % 4 of the draw
+// c / 64 * 16 + c % 16 at its position, under the key that is drawn for the sequence.
+TEST_CASE("The mask of packed sequences is Philox's") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const int64_t columns = 300;
+  const std::vector<float> y = Values(DropPacked(kind, OnesTensor({6, columns}), {0, 2, 2, 5}, kFirstSequence));
+  const auto stream = static_cast<uint32_t>(StreamOf("dropout", 7));
+  const int sequence_of[] = {0, 0, 2, 2, 2}, position_of[] = {0, 1, 0, 1, 2};
+  for (int64_t row = 0; row < 5; ++row) {
+    const auto example = static_cast<uint64_t>(kFirstSequence + sequence_of[row]);
+    const Philox4 key = Philox(42, {static_cast<uint32_t>(example), static_cast<uint32_t>(example >> 32), stream, 9});
+    for (int64_t c = 0; c < columns; ++c) {
+      const Philox4 draw =
+          Philox(key[0] | uint64_t{key[1]} << 32,
+                 {static_cast<uint32_t>(c / 64 * 16 + c % 16), static_cast<uint32_t>(position_of[row]), 0, key[2]});
+      const float want = draw[c / 16 % 4] >= 0.4 * 0x1p32 ? static_cast<float>(1 / 0.6) : 0.0f;
+      if (y[row * columns + c] != want) FAIL_CHECK("row " << row << " column " << c);
+    }
+  }
+  for (int64_t c = 0; c < columns; ++c) CHECK(y[5 * columns + c] == 0);
+}
+
+TEST_CASE("Two half batches of packed sequences draw what the whole batch draws, whatever their rows") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const std::vector<float> y = Values(DropPacked(kind, OnesTensor({7, 50}), {0, 3, 4, 7}, 5));
+  std::vector<float> halves = Values(DropPacked(kind, OnesTensor({3, 50}), {0, 3}, 5));
+  const std::vector<float> rest = Values(DropPacked(kind, OnesTensor({4, 50}), {0, 1, 4}, 6));
+  halves.insert(halves.end(), rest.begin(), rest.end());
+  CHECK(y == halves);
+}
+
+TEST_CASE("PackedDropout, values and gradients; padding is not read") {
+  const double rate = GENERATE(0.0, 0.4);
+  const Tensor state = State(42, 9, 7), offsets = Tensor::Of<int32_t>({4}, {0, 2, 2, 5});
+  const std::vector<float> mask = Values(DropPacked("cpu", OnesTensor({6, 20}), {0, 2, 2, 5}, 7, rate));
+  Tensor x = testing::RandomTensor({6, 20}, 1, -2, 2);
+  std::fill_n(x.data<float>() + 5 * 20, 20, std::numeric_limits<float>::quiet_NaN());
+  const testing::OpCase test{
+      .op = "PackedDropout",
+      .inputs = {x, offsets, state},
+      .build =
+          [&](absl::Span<const Value> in) {
+            return std::vector<Value>{PackedDropout(in[0], in[1], rate, in[2], "dropout")};
+          },
+      .reference =
+          [&](const std::vector<testing::Doubles>& in) {
+            testing::Doubles y(in[0].size());
+            for (size_t i = 0; i < 5 * 20; ++i) y[i] = in[0][i] * mask[i];
+            return std::vector<testing::Doubles>{y};
+          },
+  };
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("Row offsets that do not ascend from 0 or go beyond the rows are errors") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {4, 2}}), offsets = graph.Input("o", {DType::kInt32, {3}});
+  const Value state = RandomState(graph);
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  VariableStore variables(*device);
+  const GraphRoots roots = {{x, offsets, state}, {PackedDropout(x, offsets, 0.4, state, "d")}, {}};
+  const std::unique_ptr<Program> program = Program::Compile(graph, roots, *device, variables).value();
+  for (const std::vector<int32_t>& bad : std::vector<std::vector<int32_t>>{{1, 2, 3}, {0, 3, 2}, {0, 2, 5}}) {
+    const absl::Status status =
+        testing::RunAndWait(*program, {OnesTensor({4, 2}), Tensor::Of<int32_t>({3}, bad), State(1, 2, 3)}, *device);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("row offset"));
+  }
 }
 
 TEST_CASE("Rate 0 is the input, a rate of 1 is refused") {
