@@ -8,6 +8,7 @@ namespace official::compute {
 
 // In utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterArrayCuda(KernelRegistry& kernels);
+void RegisterAttentionCuda(KernelRegistry& kernels);
 void RegisterBatchNormCuda(KernelRegistry& kernels);
 void RegisterCheckNumericsCuda(KernelRegistry& kernels);
 void RegisterCollectiveCuda(KernelRegistry& kernels);
@@ -28,6 +29,7 @@ void RegisterTopKCuda(KernelRegistry& kernels);
 
 inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterArrayCuda(kernels);
+  RegisterAttentionCuda(kernels);
   RegisterBatchNormCuda(kernels);
   RegisterCheckNumericsCuda(kernels);
   RegisterCollectiveCuda(kernels);

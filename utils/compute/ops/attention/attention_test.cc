@@ -1,0 +1,303 @@
+#include "utils/compute/ops/attention/attention.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "utils/compute/core/random.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using testing::Doubles;
+using Lengths = std::vector<int>;
+
+constexpr double kRate = 0.3;
+constexpr int64_t kSeed = 5, kStep = 9, kFirst = (int64_t{1} << 32) + 3;  // of the random state
+
+struct Problem {
+  Lengths queries, keys;
+  int heads = 1, key_size = 1, value_size = 1;
+  bool causal = false;
+  double rate = 0;
+  int padding = 3;  // rows behind the sequences
+};
+
+Tensor State(int64_t first) { return Tensor::Of<int64_t>({3}, {kSeed, kStep, first}); }
+
+Tensor Offsets(const Lengths& lengths) {
+  Tensor offsets(DType::kInt32, {static_cast<int64_t>(lengths.size()) + 1});
+  offsets.data<int32_t>()[0] = 0;
+  std::partial_sum(lengths.begin(), lengths.end(), offsets.data<int32_t>() + 1);
+  return offsets;
+}
+
+// Random rows of the sequences, NaN behind them: whoever reads padding shows it.
+Tensor Rows(const Lengths& lengths, int padding, int columns, uint64_t seed) {
+  const int rows = std::accumulate(lengths.begin(), lengths.end(), 0);
+  Tensor result = testing::RandomTensor({rows + padding, columns}, seed, -1.5, 1.5);
+  std::fill_n(result.data<float>() + int64_t{rows} * columns, int64_t{padding} * columns,
+              std::numeric_limits<float>::quiet_NaN());
+  return result;
+}
+
+std::vector<Tensor> Inputs(const Problem& p) {
+  return {Rows(p.queries, p.padding, p.heads * p.key_size, 1),
+          Rows(p.keys, p.padding, p.heads * p.key_size, 2),
+          Rows(p.keys, p.padding, p.heads * p.value_size, 3),
+          Offsets(p.queries),
+          Offsets(p.keys),
+          State(kFirst)};
+}
+
+double ScaleOf(const Problem& p) { return 0.7 / std::sqrt(p.key_size); }
+
+Value Attend(const Problem& p, absl::Span<const Value> in) {
+  return Attention(
+      {.q = in[0], .k = in[1], .v = in[2], .q_offsets = in[3], .k_offsets = in[4], .random_state = in[5]},
+      {.num_heads = p.heads, .causal = p.causal, .scale = ScaleOf(p), .dropout_rate = p.rate, .name = "attention"});
+}
+
+// As packed_draws.h has it, word by word.
+bool Keeps(int64_t sequence, int head, int query, int key) {
+  const auto example = static_cast<uint64_t>(kFirst + sequence);
+  const Philox4 words = Philox(kSeed, {static_cast<uint32_t>(example), static_cast<uint32_t>(example >> 32),
+                                       static_cast<uint32_t>(StreamOf("attention", 9)), kStep});
+  const Philox4 draw = Philox(words[0] | uint64_t{words[1]} << 32,
+                              {static_cast<uint32_t>(key / 64 * 16 + key % 16), static_cast<uint32_t>(query),
+                               static_cast<uint32_t>(head), words[2]});
+  return draw[key / 16 % 4] >= kRate * 0x1p32;
+}
+
+// Row `query` of head `head` of sequence b, whose rows start at q0 and k0.
+void AttendRow(const Problem& p, const std::vector<Doubles>& in, int b, int head, int query, int q0, int k0,
+               double* out) {
+  const int seen = p.causal ? std::min(p.keys[b], query + 1) : p.keys[b];
+  const double* const q = &in[0][((q0 + query) * p.heads + head) * p.key_size];
+  Doubles weights(seen);
+  for (int key = 0; key < seen; ++key) {
+    const double* const k = &in[1][((k0 + key) * p.heads + head) * p.key_size];
+    weights[key] = std::exp(ScaleOf(p) * std::inner_product(q, q + p.key_size, k, 0.0));
+  }
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (int key = 0; key < seen; ++key) {
+    double weight = weights[key] / sum;
+    if (p.rate > 0) weight *= Keeps(b, head, query, key) ? 1 / (1 - p.rate) : 0;
+    const double* const v = &in[2][((k0 + key) * p.heads + head) * p.value_size];
+    for (int c = 0; c < p.value_size; ++c) out[c] += weight * v[c];
+  }
+}
+
+testing::OpCase CaseOf(const Problem& p) {
+  return {
+      .op = "Attention",
+      .inputs = Inputs(p),
+      .build = [p](absl::Span<const Value> in) { return std::vector<Value>{Attend(p, in)}; },
+      .reference =
+          [p](const std::vector<Doubles>& in) {
+            Doubles out(in[0].size() / p.key_size * p.value_size);
+            for (int b = 0, q0 = 0, k0 = 0; b < static_cast<int>(p.queries.size()); ++b) {
+              for (int query = 0; query < p.queries[b]; ++query) {
+                for (int h = 0; h < p.heads; ++h) {
+                  AttendRow(p, in, b, h, query, q0, k0, &out[((q0 + query) * p.heads + h) * p.value_size]);
+                }
+              }
+              q0 += p.queries[b];
+              k0 += p.keys[b];
+            }
+            return std::vector<Doubles>{out};
+          },
+  };
+}
+
+void Check(const Problem& p) {
+  testing::CheckForward(CaseOf(p));
+  testing::CheckGradients(CaseOf(p));
+}
+
+TEST_CASE("Attention of sequences of unlike lengths, values and gradients") {
+  Problem p = {.queries = {3, 1, 0, 5, 2}, .keys = {3, 1, 0, 5, 2}, .heads = 2, .key_size = 3, .value_size = 5};
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  Check(p);
+}
+
+TEST_CASE("Attention between sequences of unlike lengths, some without keys or queries") {
+  Problem p = {.queries = {4, 2, 0, 1}, .keys = {2, 0, 3, 5}, .heads = 3, .key_size = 2, .value_size = 1};
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  Check(p);
+}
+
+// More than one tile of 64, and a rest, of queries, keys and columns.
+TEST_CASE("Attention of long sequences") {
+  Problem p = {.queries = {70, 5}, .keys = {70, 5}, .key_size = 2, .value_size = 2, .padding = 1};
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  Check(p);
+  const Problem cross = {.queries = {66}, .keys = {81}, .causal = p.causal, .rate = p.rate, .padding = 0};
+  Check(cross);
+}
+
+TEST_CASE("Attention of long sequences with wide heads, values") {
+  Problem p = {.queries = {150, 31}, .keys = {150, 31}, .heads = 2, .key_size = 64, .value_size = 40};
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  testing::CheckForward(CaseOf(p));
+}
+
+TEST_CASE("Attention without sequences") { testing::CheckForward(CaseOf({.queries = {}, .keys = {}})); }
+
+TEST_CASE("Large scores do not overflow") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Problem p = {.queries = {2}, .keys = {2}, .padding = 0};
+  std::vector<Tensor> inputs = Inputs(p);
+  inputs[0] = Tensor::Of<float>({2, 1}, {1e4f, -1e4f});
+  inputs[1] = Tensor::Of<float>({2, 1}, {1, -1});
+  inputs[2] = Tensor::Of<float>({2, 1}, {3, 5});
+  const Tensor out =
+      testing::RunOn(kind, inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{Attend(p, in)}; })[0];
+  CHECK(out.data<float>()[0] == 3);
+  CHECK(out.data<float>()[1] == 5);
+}
+
+std::vector<float> Flat(const std::vector<Tensor>& tensors) {
+  std::vector<float> result;
+  for (const Tensor& t : tensors) result.insert(result.end(), t.flat<float>().begin(), t.flat<float>().end());
+  return result;
+}
+
+// The result and all gradients.
+std::vector<Value> ForwardAndBackward(const Problem& p, absl::Span<const Value> in) {
+  const Value out = Attend(p, in);
+  std::vector<Value> results = Gradients(out, {in[0], in[1], in[2]});
+  results.push_back(out);
+  return results;
+}
+
+TEST_CASE("Results have the same bits for any number of threads") {
+  const Problem p = {
+      .queries = {70, 1, 0, 20}, .keys = {70, 1, 0, 20}, .heads = 3, .key_size = 16, .value_size = 16, .rate = kRate};
+  const int threads = NumThreads();
+  std::vector<std::vector<float>> results;
+  for (const int n : {1, 2, 3, 7}) {
+    SetNumThreads(n);
+    std::vector<Tensor> inputs = Inputs(p);
+    results.push_back(
+        Flat(testing::RunOnCpu(inputs, [&](absl::Span<const Value> in) { return ForwardAndBackward(p, in); })));
+  }
+  SetNumThreads(threads);
+  CHECK(results[0].size() == 4 * 94 * 48);
+  for (const std::vector<float>& result : results) CHECK(result == results[0]);
+}
+
+TEST_CASE("Two half batches drop what the whole batch drops") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Problem whole = {.queries = {4, 7, 3}, .keys = {4, 7, 3}, .heads = 2, .rate = kRate, .padding = 0};
+  const auto attend = [&](const Problem& p, int64_t first_sequence, int first_row) {
+    std::vector<Tensor> inputs = Inputs(whole);
+    const int rows = std::accumulate(p.queries.begin(), p.queries.end(), 0);
+    for (int i = 0; i < 3; ++i) {
+      Tensor part(DType::kFloat32, {rows, 2});
+      std::copy_n(inputs[i].data<float>() + first_row * 2, rows * 2, part.data<float>());
+      inputs[i] = part;
+    }
+    inputs[3] = inputs[4] = Offsets(p.queries);
+    inputs[5] = State(kFirst + first_sequence);
+    return Flat({testing::RunOn(kind, inputs,
+                                [&](absl::Span<const Value> in) { return std::vector<Value>{Attend(p, in)}; })[0]});
+  };
+  Problem first = whole, second = whole;
+  first.queries = first.keys = {4};
+  second.queries = second.keys = {7, 3};
+  std::vector<float> halves = attend(first, 0, 0);
+  const std::vector<float> rest = attend(second, 1, 4);
+  halves.insert(halves.end(), rest.begin(), rest.end());
+  CHECK(halves == attend(whole, 0, 0));
+}
+
+TEST_CASE("Offsets that do not ascend or go beyond the rows are errors") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Problem p = {.queries = {2, 3}, .keys = {2, 3}, .padding = 1};
+  const auto run = [&](std::vector<int32_t> offsets) {
+    std::vector<Tensor> inputs = Inputs(p);
+    inputs[4] = Tensor::Of<int32_t>({3}, offsets);
+    Graph graph;
+    GraphRoots roots;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      roots.feeds.push_back(graph.Input("input" + std::to_string(i), inputs[i].type()));
+    }
+    roots.fetches = {Attend(p, roots.feeds)};
+    const std::unique_ptr<Device> device = MakeDevice(kind).value();
+    VariableStore variables(*device);
+    const std::unique_ptr<Program> program = Program::Compile(graph, roots, *device, variables).value();
+    return testing::RunAndWait(*program, inputs, *device);
+  };
+  for (const std::vector<int32_t>& offsets : std::vector<std::vector<int32_t>>{{1, 2, 5}, {0, 4, 3}, {0, 2, 7}}) {
+    const absl::Status status = run(offsets);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("key offset"));
+  }
+}
+
+TEST_CASE("Heads that do not divide the columns are refused") {
+  const TensorType rows = {DType::kFloat32, {4, 6}}, offsets = {DType::kInt32, {3}};
+  const absl::Status status =
+      testing::BuildStatus({rows, rows, rows, offsets, offsets}, [](absl::Span<const Value> in) {
+        return std::vector<Value>{
+            Attention({.q = in[0], .k = in[1], .v = in[2], .q_offsets = in[3], .k_offsets = in[4]}, {.num_heads = 4})};
+      });
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Catch::Contains("needs columns that 4 heads divide"));
+}
+
+TEST_CASE("DecodeAttention is Attention of one query, and reads no more than the length") {
+  const int heads = 2, key_size = 5, value_size = 3, positions = 9;
+  const std::vector<int32_t> lengths = {1, 9, 0, 4};
+  const int64_t batch = 4;
+  Tensor k = testing::RandomTensor({batch, positions, heads * key_size}, 2);
+  Tensor v = testing::RandomTensor({batch, positions, heads * value_size}, 3);
+  for (int64_t b = 0; b < batch; ++b) {
+    for (Tensor* cache : {&k, &v}) {
+      const int64_t row = cache->shape().dim(2);
+      std::fill_n(cache->data<float>() + (b * positions + lengths[b]) * row, (positions - lengths[b]) * row,
+                  std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  testing::CheckForward({
+      .op = "DecodeAttention",
+      .inputs = {testing::RandomTensor({batch, heads * key_size}, 1, -2, 2), k, v,
+                 Tensor::Of<int32_t>({batch}, lengths)},
+      .build =
+          [&](absl::Span<const Value> in) {
+            return std::vector<Value>{DecodeAttention(in[0], in[1], in[2], in[3], heads, 0.5)};
+          },
+      .reference =
+          [&](const std::vector<Doubles>& in) {
+            Doubles out(batch * heads * value_size);
+            for (int64_t i = 0; i < batch * heads; ++i) {
+              const int64_t b = i / heads, h = i % heads;
+              double sum = 0;
+              for (int64_t s = 0; s < lengths[b]; ++s) {
+                const int64_t row = (b * positions + s) * heads + h;
+                const double weight =
+                    std::exp(0.5 * std::inner_product(&in[0][i * key_size], &in[0][(i + 1) * key_size],
+                                                      &in[1][row * key_size], 0.0));
+                sum += weight;
+                for (int64_t c = 0; c < value_size; ++c)
+                  out[i * value_size + c] += weight * in[2][row * value_size + c];
+              }
+              for (int64_t c = 0; c < value_size && sum > 0; ++c) out[i * value_size + c] /= sum;
+            }
+            return std::vector<Doubles>{out};
+          },
+  });
+}
+
+}  // namespace
+}  // namespace official::compute

@@ -1,0 +1,36 @@
+// What the kernels of attention on all devices share.
+#pragma once
+
+#include <cstdint>
+
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/ops/packed/packed_draws.h"
+
+namespace official::compute {
+
+// Of an Attention or AttentionGrad node.
+struct AttentionGeometry {
+  explicit AttentionGeometry(const Node& node)
+      : batch(node.input(3).shape().dim(0) - 1),
+        heads(node.attrs().GetInt("num_heads")),
+        queries(node.input(0).shape().dim(0)),
+        keys(node.input(1).shape().dim(0)),
+        key_size(node.input(0).shape().dim(1) / heads),
+        value_size(node.input(2).shape().dim(1) / heads),
+        causal(node.attrs().GetBool("causal")),
+        scale(static_cast<float>(node.attrs().GetFloat("scale"))),
+        drop(node.attrs().GetFloat("dropout_rate") > 0),
+        stream(static_cast<uint32_t>(node.attrs().GetInt("stream"))),
+        dropout(node.attrs().GetFloat("dropout_rate")) {}
+
+  int64_t batch, heads;
+  int64_t queries, keys;  // rows, with padding
+  int64_t key_size, value_size;
+  bool causal;
+  float scale;
+  bool drop;
+  uint32_t stream;
+  DropoutRate dropout;
+};
+
+}  // namespace official::compute
