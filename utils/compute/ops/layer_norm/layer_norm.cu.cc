@@ -12,6 +12,7 @@
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/elementwise/math.h"
+#include "utils/compute/ops/packed/row_dropout_cuda.h"
 #include "utils/compute/ops/rows/rows.h"
 
 namespace official::compute {
@@ -78,13 +79,16 @@ __global__ void __launch_bounds__(Threads::kBlock) GradRows(Rows rows, Forward<T
       dy, x, forward.gamma);
 }
 
-// partials [chunks, 2, size]: the sums of dy * h and of dy over each chunk of rows. Block (column / kColumns, chunk).
+// partials [chunks, 2, size]: the sums of dy * h and of dy over each chunk of rows, those from *num_rows on left out
+// (nullptr: all). Block (column / kColumns, chunk).
 template <typename T>
 __global__ void __launch_bounds__(kColumns* kLanes)
-    SumChunks(Rows rows, Forward<T> forward, const T* dy, float* partials) {
+    SumChunks(Rows rows, const int32_t* num_rows, Forward<T> forward, const T* dy, float* partials) {
   const int x = threadIdx.x % kColumns, lane = threadIdx.x / kColumns;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumns + x;
-  const int64_t begin = rows.count * blockIdx.y / gridDim.y, end = rows.count * (blockIdx.y + 1) / gridDim.y;
+  const int64_t begin = rows.count * blockIdx.y / gridDim.y;
+  int64_t end = rows.count * (blockIdx.y + 1) / gridDim.y;
+  if (num_rows != nullptr) end = min(end, static_cast<int64_t>(*num_rows));
   float dgamma = 0, dbeta = 0;
   if (column < rows.size) {
     for (int64_t r = begin + lane; r < end; r += kLanes) {
@@ -131,24 +135,108 @@ Kernel MakeLayerNorm(const KernelSpec& spec) {
   }};
 }
 
+// Of ResidualLayerNorm: the sum of each row, then its normalization, as above. The thread that wrote an element of the
+// sum reads it again.
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock)
+    AddAndNormalizeRows(Rows rows, CudaRowDropout dropout, const int32_t* offsets, const int64_t* state, const T* input,
+                        const T* sublayer, const float* gamma, const float* beta, float epsilon, T* sums, T* output,
+                        float* means, float* inverses) {
+  const int64_t row = Threads::Row(), size = rows.size;
+  if (row >= rows.count) return;
+  dropout.CheckOffsets(offsets, row, rows.count);
+  const PackedPosition at = PositionOfRow(offsets, dropout.batch, row);
+  const bool padding = at.sequence == dropout.batch;
+  T *const sum_row = sums + row * size, *const y = output + row * size;
+  const T *const x = input + row * size, *const s = sublayer + row * size;
+  float sum = 0;
+  dropout.ForEach(state, at, size, Threads::Lane(), Threads::kRowThreads, [&](int64_t i, float factor) {
+    const T v = T(padding ? 0.0f : static_cast<float>(x[i]) + static_cast<float>(s[i]) * factor);
+    sum_row[i] = v;
+    sum += static_cast<float>(v);
+  });
+  const float mean = Threads::Reduce(sum, math::Add()) / static_cast<float>(size);
+  const auto for_each = [&](auto f) {
+    for (int64_t draw = Threads::Lane(); draw < (size + kDrawColumns - 1) / kDrawColumns * kDrawLanes;
+         draw += Threads::kRowThreads) {
+      for (int k = 0; k < 4; ++k) {
+        const int64_t i = draw / kDrawLanes * kDrawColumns + k * kDrawLanes + draw % kDrawLanes;
+        if (i < size) f(i, static_cast<float>(sum_row[i]));
+      }
+    }
+  };
+  float squares = 0;
+  for_each([&](int64_t, float v) { squares += (v - mean) * (v - mean); });
+  const float variance = Threads::Reduce(squares, math::Add()) / static_cast<float>(size);
+  const float inverse = padding ? 0.0f : 1 / std::sqrt(variance + epsilon);
+  for_each([&](int64_t i, float v) { y[i] = T(padding ? 0.0f : (v - mean) * inverse * gamma[i] + beta[i]); });
+  if (Threads::Lane() == 0) {
+    means[row] = mean;
+    inverses[row] = inverse;
+  }
+}
+
+// As GradRows, plus the gradient of the sum itself (nullptr: none); then the sublayer's share of it. dxs may be the
+// sum, dsublayers dy.
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock)
+    ResidualGradRows(Rows rows, CudaRowDropout dropout, const int32_t* offsets, const int64_t* state,
+                     Forward<T> forward, const T* dys, const T* dsums, T* dxs, T* dsublayers) {
+  const int64_t row = Threads::Row(), size = rows.size;
+  if (row >= rows.count) return;
+  const PackedPosition at = PositionOfRow(offsets, dropout.batch, row);
+  const bool padding = at.sequence == dropout.batch;
+  const T *const x = forward.x + row * size, *const dy = dys + row * size;
+  const float mean = forward.mean[row], inverse = forward.inverse[row];
+  float sum_g = 0, sum_gh = 0;
+  Threads::ForEach(
+      size,
+      [&](int64_t, float d, float v, float gamma) {
+        const float g = d * gamma;
+        sum_g += g;
+        sum_gh += g * ((v - mean) * inverse);
+      },
+      dy, x, forward.gamma);
+  const float mean_g = Threads::Reduce(sum_g, math::Add()) / static_cast<float>(size);
+  const float mean_gh = Threads::Reduce(sum_gh, math::Add()) / static_cast<float>(size);
+  T *const dx = dxs + row * size, *const dsublayer = dsublayers + row * size;
+  dropout.ForEach(state, at, size, Threads::Lane(), Threads::kRowThreads, [&](int64_t i, float factor) {
+    const float h = (static_cast<float>(x[i]) - mean) * inverse;
+    float d = inverse * (static_cast<float>(dy[i]) * forward.gamma[i] - mean_g - h * mean_gh);
+    if (dsums != nullptr) d += static_cast<float>(dsums[row * size + i]);
+    const T rounded = T(padding ? 0.0f : d);
+    dx[i] = rounded;
+    dsublayer[i] = T(padding ? 0.0f : static_cast<float>(rounded) * factor);
+  });
+}
+
+// dgamma and dbeta. `partials` is scratch memory for ParameterChunks() * 2 rows.
+int64_t ParameterChunks(const Rows& rows) {
+  constexpr int64_t kRowsOfChunk = 64, kMaxChunks = 64;
+  return std::clamp<int64_t>(rows.count / kRowsOfChunk, 1, kMaxChunks);
+}
+template <typename T>
+absl::Status ParameterGradients(cudaStream_t stream, const Rows& rows, const int32_t* num_rows,
+                                const Forward<T>& forward, const T* dy, float* partials, float* dgamma, float* dbeta) {
+  constexpr int kThreads = 256;
+  const int64_t chunks = ParameterChunks(rows);
+  const dim3 grid(NumBlocks(rows.size, kColumns), static_cast<unsigned>(chunks));
+  SumChunks<<<grid, kColumns * kLanes, 0, stream>>>(rows, num_rows, forward, dy, partials);
+  RETURN_IF_ERROR(LaunchStatus("SumChunks"));
+  AddChunks<<<NumBlocks(2 * rows.size, kThreads), kThreads, 0, stream>>>(partials, chunks, rows.size, dgamma, dbeta);
+  return LaunchStatus("AddChunks");
+}
+
 template <typename T>
 Kernel MakeLayerNormGrad(const KernelSpec& spec) {
-  constexpr int64_t kRowsOfChunk = 64, kMaxChunks = 64;
-  constexpr int kThreads = 256;
   const Rows rows = RowsOf(spec.input(0).shape);
-  const int64_t chunks = std::clamp<int64_t>(rows.count / kRowsOfChunk, 1, kMaxChunks);
   Kernel kernel;
-  kernel.scratch_bytes = chunks * 2 * rows.size * static_cast<int64_t>(sizeof(float));
-  kernel.run = [rows, chunks, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+  kernel.scratch_bytes = ParameterChunks(rows) * 2 * rows.size * static_cast<int64_t>(sizeof(float));
+  kernel.run = [rows, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     const Forward<T> forward{args.input<T>(0), args.input<float>(1), args.input<float>(2), args.input<float>(3)};
     const T* const dy = args.input<T>(4);
-    float* const partials = static_cast<float*>(args.scratch);
-    const dim3 grid(NumBlocks(rows.size, kColumns), static_cast<unsigned>(chunks));
-    SumChunks<<<grid, kColumns * kLanes, 0, stream>>>(rows, forward, dy, partials);
-    RETURN_IF_ERROR(LaunchStatus("SumChunks"));
-    AddChunks<<<NumBlocks(2 * rows.size, kThreads), kThreads, 0, stream>>>(
-        partials, chunks, rows.size, args.output<float>(1), args.output<float>(2));
-    RETURN_IF_ERROR(LaunchStatus("AddChunks"));
+    RETURN_IF_ERROR(ParameterGradients(stream, rows, nullptr, forward, dy, static_cast<float*>(args.scratch),
+                                       args.output<float>(1), args.output<float>(2)));
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over x or dy.
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
@@ -156,6 +244,49 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
           rows, forward, dy, args.output<T>(0));
     });
     return LaunchStatus("GradRows");
+  };
+  return kernel;
+}
+
+template <typename T>
+Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
+  const CudaRowDropout dropout(spec, 4);
+  return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+    if (rows.count == 0) return absl::OkStatus();
+    WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
+      AddAndNormalizeRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          rows, dropout, args.input<int32_t>(4), dropout.drop ? args.input<int64_t>(5) : nullptr, args.input<T>(0),
+          args.input<T>(1), args.input<float>(2), args.input<float>(3), epsilon, args.output<T>(0), args.output<T>(1),
+          args.output<float>(2), args.output<float>(3));
+    });
+    return LaunchStatus("AddAndNormalizeRows");
+  }};
+}
+
+template <typename T>
+Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const CudaRowDropout dropout(spec, 5);
+  const int added = spec.attrs().GetBool("adds") ? spec.node.num_inputs() - 1 : -1;
+  Kernel kernel;
+  kernel.scratch_bytes = ParameterChunks(rows) * 2 * rows.size * static_cast<int64_t>(sizeof(float));
+  kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+    const Forward<T> forward{args.input<T>(1), args.input<float>(2), args.input<float>(3), args.input<float>(4)};
+    const T* const dy = args.input<T>(0);
+    const int32_t* const offsets = args.input<int32_t>(5);
+    RETURN_IF_ERROR(ParameterGradients(stream, rows, offsets + dropout.batch, forward, dy,
+                                       static_cast<float*>(args.scratch), args.output<float>(2),
+                                       args.output<float>(3)));
+    if (rows.count == 0) return absl::OkStatus();
+    // Last, since it may write over its inputs.
+    WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
+      ResidualGradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          rows, dropout, offsets, dropout.drop ? args.input<int64_t>(6) : nullptr, forward, dy,
+          added < 0 ? nullptr : args.input<T>(added), args.output<T>(0), args.output<T>(1));
+    });
+    return LaunchStatus("ResidualGradRows");
   };
   return kernel;
 }
@@ -176,6 +307,20 @@ void RegisterLayerNormCuda(KernelRegistry& kernels) {
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
       .in_place = {{0, 4}, {0, 0}},
+  });
+  kernels.Add({
+      .op = "ResidualLayerNorm",
+      .device_kind = "cuda",
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
+      .in_place = {{0, 0}, {0, 1}, {1, 1}},
+  });
+  kernels.Add({
+      .op = "ResidualLayerNormGrad",
+      .device_kind = "cuda",
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
+      .in_place = {{0, 1}, {1, 0}},
   });
 }
 

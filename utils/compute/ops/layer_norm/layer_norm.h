@@ -1,6 +1,7 @@
 // Layer normalization.
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 
 namespace official::compute {
@@ -11,5 +12,31 @@ namespace official::compute {
 // The gradient of gamma and beta has the same bits for any number of threads.
 // Source: LayerNormalization of the official transformer, whose epsilon is 1e-6.
 Value LayerNorm(Value x, Value gamma, Value beta, float epsilon = 1e-6f);
+
+struct ResidualLayerNormInputs {
+  Value x, sublayer;  // [T, C] of one type: the tokens of packed sequences
+  Value gamma, beta;  // as for LayerNorm
+  // int32 [B + 1], ascending from 0: sequence b has rows [offsets[b], offsets[b + 1]), which are at most T. Rows from
+  // offsets[B] on are padding: never read, and zero in all results and gradients.
+  Value offsets;
+  // RandomState of dropout.h, its examples being sequences. For a dropout rate above 0 only.
+  Value random_state = {};
+};
+
+struct ResidualLayerNormParams {
+  float epsilon = 1e-6f;
+  double dropout_rate = 0;
+  absl::string_view name = "";  // of the dropout's random numbers
+};
+
+struct ResidualLayerNormOutputs {
+  Value sum;         // x + Dropout(sublayer), PackedDropout of dropout.h
+  Value normalized;  // LayerNorm(sum)
+};
+
+// What lies between two sublayers of the official transformer, y = x + dropout(sublayer(layer_norm(x))), in one pass,
+// and one for the gradients: the end of one sublayer and the start of the next.
+ResidualLayerNormOutputs ResidualLayerNorm(const ResidualLayerNormInputs& inputs,
+                                           const ResidualLayerNormParams& params);
 
 }  // namespace official::compute

@@ -1,10 +1,13 @@
-// CPU kernels of layer normalization: rows in parallel; the passes over one row find it in the first-level cache.
+// CPU kernels of layer normalization, alone and behind a residual sum: rows in parallel; the passes over one row find
+// it in the first-level cache.
 
 #include <algorithm>
 #include <cmath>
 
+#include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/packed/row_dropout.h"
 #include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/runtime/kernel.h"
 
@@ -37,9 +40,10 @@ inline void NormalizeRow(const T* x, const float* gamma, const float* beta, int6
 
 // With g = dy * gamma and h the normalized x:
 //   dx = inverse * (g - mean(g) - h * mean(g * h));  dgamma += dy * h;  dbeta += dy
-template <typename T>
-inline void GradRow(const T* x, const float* gamma, float mean, float inverse, const T* dy, int64_t n, T* dx,
-                    float* dgamma, float* dbeta) {
+// store(i, dx[i]) is called for each i.
+template <typename T, typename StoreElement>
+inline void GradRow(const T* x, const float* gamma, float mean, float inverse, const T* dy, int64_t n, float* dgamma,
+                    float* dbeta, StoreElement store) {
   float sum_g = 0, sum_gh = 0;
 #pragma omp simd reduction(+ : sum_g, sum_gh)
   for (int64_t i = 0; i < n; ++i) {
@@ -55,7 +59,7 @@ inline void GradRow(const T* x, const float* gamma, float mean, float inverse, c
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const float h = (static_cast<float>(x[i]) - mean) * inverse;
-    dx[i] = T(inverse * (static_cast<float>(dy[i]) * gamma[i] - mean_g - h * mean_gh));
+    store(i, inverse * (static_cast<float>(dy[i]) * gamma[i] - mean_g - h * mean_gh));
   }
 }
 
@@ -82,36 +86,120 @@ inline void SumPartials(const float* partials, int64_t count, int64_t stride, in
   }
 }
 
-// The sums over rows are made in chunks whose number depends on the shape alone, each into its own part of the scratch
-// memory: dgamma and dbeta do not depend on how many threads there are.
-template <typename T>
-Kernel MakeLayerNormGrad(const KernelSpec& spec) {
-  constexpr int64_t kGrain = 8192;  // elements worth a thread
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const int64_t n = rows.size;
-  const int64_t chunks = std::clamp<int64_t>(rows.count / 16, 1, 64);
-  Kernel kernel;
-  kernel.scratch_bytes = chunks * 2 * n * static_cast<int64_t>(sizeof(float));
-  kernel.run = [rows, n, chunks](const KernelArgs& args) {
-    auto* partials = static_cast<float*>(args.scratch);  // [chunks, 2, n]
-    const int64_t chunk_elements = std::max<int64_t>(1, rows.count * n / chunks);
-    ParallelFor(chunks, std::max<int64_t>(1, kGrain / chunk_elements), [&](int64_t begin, int64_t end) {
+// Runs the backward pass of rows: row(r, dgamma, dbeta) adds to the latter two. The sums over rows are made in chunks
+// whose number depends on the shape alone, each into its own part of the scratch memory: dgamma and dbeta do not depend
+// on how many threads there are.
+class GradRows {
+ public:
+  explicit GradRows(const Rows& rows) : rows_(rows), chunks_(std::clamp<int64_t>(rows.count / 16, 1, 64)) {}
+
+  int64_t scratch_bytes() const { return chunks_ * 2 * rows_.size * static_cast<int64_t>(sizeof(float)); }
+
+  template <typename Row>
+  void Run(void* scratch, float* dgamma, float* dbeta, Row row) const {
+    constexpr int64_t kGrain = 8192;  // elements worth a thread
+    const int64_t n = rows_.size, chunk_elements = std::max<int64_t>(1, rows_.count * n / chunks_);
+    auto* const partials = static_cast<float*>(scratch);  // [chunks, 2, n]
+    ParallelFor(chunks_, std::max<int64_t>(1, kGrain / chunk_elements), [&](int64_t begin, int64_t end) {
       WithSimd([&] {
         for (int64_t k = begin; k < end; ++k) {
-          float* dgamma = partials + k * 2 * n;
-          std::fill_n(dgamma, 2 * n, 0.0f);
-          for (int64_t r = rows.count * k / chunks; r < rows.count * (k + 1) / chunks; ++r) {
-            GradRow(args.input<T>(0) + r * n, args.input<float>(1), args.input<float>(2)[r], args.input<float>(3)[r],
-                    args.input<T>(4) + r * n, n, args.output<T>(0) + r * n, dgamma, dgamma + n);
+          float* const partial = partials + k * 2 * n;
+          std::fill_n(partial, 2 * n, 0.0f);
+          for (int64_t r = rows_.count * k / chunks_; r < rows_.count * (k + 1) / chunks_; ++r) {
+            row(r, partial, partial + n);
           }
         }
       });
     });
-    ParallelFor(n, std::max<int64_t>(16, kGrain / chunks), [&](int64_t begin, int64_t end) {
+    ParallelFor(n, std::max<int64_t>(16, kGrain / chunks_), [&](int64_t begin, int64_t end) {
       WithSimd([&] {
-        SumPartials(partials, chunks, 2 * n, begin, end, args.output<float>(1));
-        SumPartials(partials + n, chunks, 2 * n, begin, end, args.output<float>(2));
+        SumPartials(partials, chunks_, 2 * n, begin, end, dgamma);
+        SumPartials(partials + n, chunks_, 2 * n, begin, end, dbeta);
       });
+    });
+  }
+
+ private:
+  const Rows rows_;
+  const int64_t chunks_;
+};
+
+template <typename T>
+Kernel MakeLayerNormGrad(const KernelSpec& spec) {
+  const int64_t n = RowsOf(spec.input(0).shape).size;
+  const GradRows rows(RowsOf(spec.input(0).shape));
+  Kernel kernel;
+  kernel.scratch_bytes = rows.scratch_bytes();
+  kernel.run = [rows, n](const KernelArgs& args) {
+    rows.Run(args.scratch, args.output<float>(1), args.output<float>(2), [&](int64_t r, float* dgamma, float* dbeta) {
+      T* const dx = args.output<T>(0) + r * n;
+      GradRow(args.input<T>(0) + r * n, args.input<float>(1), args.input<float>(2)[r], args.input<float>(3)[r],
+              args.input<T>(4) + r * n, n, dgamma, dbeta, [=](int64_t i, float v) { dx[i] = T(v); });
+    });
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+// Results may be written over inputs, element by element.
+template <typename T>
+Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
+  const Rows rows = RowsOf(spec.input(0).shape);
+  const int64_t n = rows.size;
+  const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
+  const RowDropout dropout(spec, 4, 5);
+  return {[=](const KernelArgs& args) -> absl::Status {
+    RETURN_IF_ERROR(dropout.CheckOffsets(args));
+    ForEachRow(rows, [&](int64_t r) {
+      T *const sum = args.output<T>(0) + r * n, *const y = args.output<T>(1) + r * n;
+      float &mean = args.output<float>(2)[r], &inverse = args.output<float>(3)[r];
+      const T *const x = args.input<T>(0) + r * n, *const sublayer = args.input<T>(1) + r * n;
+      const PackedPosition at = dropout.PositionOf(args, r);
+      if (dropout.IsPadding(at)) {
+        std::fill_n(sum, n, T(0.0f));
+        std::fill_n(y, n, T(0.0f));
+        mean = inverse = 0;
+        return;
+      }
+      dropout.ForEach(args, at, n, [=](int64_t i, float factor) {
+        sum[i] = T(static_cast<float>(x[i]) + static_cast<float>(sublayer[i]) * factor);
+      });
+      NormalizeRow(sum, args.input<float>(2), args.input<float>(3), n, epsilon, y, mean, inverse);
+    });
+    return absl::OkStatus();
+  }};
+}
+
+template <typename T>
+Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
+  const int64_t n = RowsOf(spec.input(0).shape).size;
+  const GradRows rows(RowsOf(spec.input(0).shape));
+  const RowDropout dropout(spec, 5, 6);
+  const int added = spec.attrs().GetBool("adds") ? spec.node.num_inputs() - 1 : -1;
+  Kernel kernel;
+  kernel.scratch_bytes = rows.scratch_bytes();
+  kernel.run = [=](const KernelArgs& args) -> absl::Status {
+    RETURN_IF_ERROR(dropout.CheckOffsets(args));
+    rows.Run(args.scratch, args.output<float>(2), args.output<float>(3), [&](int64_t r, float* dgamma, float* dbeta) {
+      T *const dx = args.output<T>(0) + r * n, *const dsublayer = args.output<T>(1) + r * n;
+      const PackedPosition at = dropout.PositionOf(args, r);
+      if (dropout.IsPadding(at)) {
+        std::fill_n(dx, n, T(0.0f));
+        std::fill_n(dsublayer, n, T(0.0f));
+        return;
+      }
+      const T* const dsum = added < 0 ? nullptr : args.input<T>(added) + r * n;
+      const auto grad_row = [&](auto store) {
+        GradRow(args.input<T>(1) + r * n, args.input<float>(2), args.input<float>(3)[r], args.input<float>(4)[r],
+                args.input<T>(0) + r * n, n, dgamma, dbeta, store);
+      };
+      if (dsum == nullptr) {
+        grad_row([=](int64_t i, float v) { dx[i] = T(v); });
+      } else {
+        grad_row([=](int64_t i, float v) { dx[i] = T(v + static_cast<float>(dsum[i])); });
+      }
+      dropout.ForEach(args, at, n,
+                      [=](int64_t i, float factor) { dsublayer[i] = T(static_cast<float>(dx[i]) * factor); });
     });
     return absl::OkStatus();
   };
@@ -132,6 +220,22 @@ const bool layer_norm_grad = RegisterKernel({
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
     .in_place = {{0, 4}, {0, 0}},
+});
+
+const bool residual_layer_norm = RegisterKernel({
+    .op = "ResidualLayerNorm",
+    .device_kind = "cpu",
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
+    .in_place = {{0, 0}, {0, 1}, {1, 1}},
+});
+
+const bool residual_layer_norm_grad = RegisterKernel({
+    .op = "ResidualLayerNormGrad",
+    .device_kind = "cpu",
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
+    .in_place = {{0, 1}, {1, 0}},
 });
 
 }  // namespace

@@ -1,10 +1,13 @@
 #include "utils/compute/ops/layer_norm/layer_norm.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/dropout/dropout.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -106,6 +109,115 @@ TEST_CASE("Gradients have the same bits for any number of threads") {
   CHECK(results[1] == results[0]);
   CHECK(results[2] == results[0]);
   CHECK(results[3] == results[0]);
+}
+
+constexpr double kRate = 0.25;
+
+// Sequences of 2, 0, 1 and 4 tokens and three rows of padding, which hold NaN.
+struct Residual {
+  int64_t columns;
+  double rate;
+
+  int64_t rows() const { return 10; }
+  std::vector<Tensor> Inputs() const {
+    Tensor x = testing::RandomTensor({rows(), columns}, 1, -2, 2),
+           s = testing::RandomTensor({rows(), columns}, 2, -2, 2);
+    for (const Tensor& t : {x, s}) {
+      std::fill_n(t.data<float>() + 7 * columns, 3 * columns, std::numeric_limits<float>::quiet_NaN());
+    }
+    return {x,
+            s,
+            testing::RandomTensor({columns}, 3, 0.5, 1.5),
+            testing::RandomTensor({columns}, 4),
+            Tensor::Of<int32_t>({5}, {0, 2, 2, 3, 7}),
+            Tensor::Of<int64_t>({3}, {1, 2, 30})};
+  }
+  ResidualLayerNormOutputs Build(absl::Span<const Value> in) const {
+    return ResidualLayerNorm({in[0], in[1], AsFloat32(in[2]), AsFloat32(in[3]), in[4], in[5]},
+                             {.epsilon = 1e-3f, .dropout_rate = rate, .name = "residual"});
+  }
+  // What dropout makes of ones.
+  std::vector<float> Factors() const {
+    Tensor ones(DType::kFloat32, {rows(), columns});
+    std::fill_n(ones.data<float>(), ones.num_elements(), 1.0f);
+    const Tensor factors = testing::RunOnCpu({ones, Inputs()[4], Inputs()[5]}, [&](absl::Span<const Value> in) {
+      return std::vector<Value>{PackedDropout(in[0], in[1], rate, in[2], "residual")};
+    })[0];
+    return {factors.flat<float>().begin(), factors.flat<float>().end()};
+  }
+  testing::OpCase Case(bool normalized, bool sum) const {
+    return {
+        .op = "ResidualLayerNorm",
+        .inputs = Inputs(),
+        .build =
+            [=, *this](absl::Span<const Value> in) {
+              const ResidualLayerNormOutputs out = Build(in);
+              std::vector<Value> values;
+              if (sum) values.push_back(out.sum);
+              if (normalized) values.push_back(out.normalized);
+              return values;
+            },
+        .reference =
+            [=, *this, factors = Factors()](const std::vector<Doubles>& in) {
+              Doubles sums(in[0].size()), y(in[0].size());
+              for (size_t r = 0; r < static_cast<size_t>(7 * columns); r += columns) {
+                double mean = 0, variance = 0;
+                for (int64_t i = 0; i < columns; ++i) {
+                  sums[r + i] = in[0][r + i] + in[1][r + i] * factors[r + i];
+                  mean += sums[r + i] / columns;
+                }
+                for (int64_t i = 0; i < columns; ++i) variance += std::pow(sums[r + i] - mean, 2) / columns;
+                for (int64_t i = 0; i < columns; ++i) {
+                  y[r + i] = (sums[r + i] - mean) / std::sqrt(variance + 1e-3) * in[2][i] + in[3][i];
+                }
+              }
+              std::vector<Doubles> values;
+              if (sum) values.push_back(sums);
+              if (normalized) values.push_back(y);
+              return values;
+            },
+    };
+  }
+};
+
+TEST_CASE("ResidualLayerNorm, values and gradients") {
+  const Residual residual = {GENERATE(5, 32, 67), GENERATE(0.0, kRate)};
+  testing::CheckForward(residual.Case(true, true));
+  testing::CheckGradients(residual.Case(true, true));
+}
+
+TEST_CASE("ResidualLayerNorm of one result only, gradients") {
+  const Residual residual = {6, kRate};
+  testing::CheckGradients(residual.Case(true, false));
+  const testing::OpCase sum = residual.Case(false, true);
+  // Of the sum alone: gamma and beta have gradients of 0.
+  testing::CheckGradients(sum);
+}
+
+TEST_CASE("ResidualLayerNorm of rows of more than one chunk of random numbers") {
+  testing::CheckForward(Residual{1100, kRate}.Case(true, true));
+}
+
+TEST_CASE("ResidualLayerNorm has the same bits for any number of threads") {
+  const Residual residual = {2000, kRate};
+  const int threads = NumThreads();
+  std::vector<std::vector<float>> results;
+  for (const int n : {1, 2, 3, 7}) {
+    SetNumThreads(n);
+    const std::vector<Tensor> out = testing::RunOnCpu(residual.Inputs(), [&](absl::Span<const Value> in) {
+      const ResidualLayerNormOutputs out = residual.Build(in);
+      std::vector<Value> values = Gradients({out.sum, out.normalized}, {out.normalized, out.sum}, in.subspan(0, 4));
+      values.push_back(out.normalized);
+      return values;
+    });
+    results.emplace_back();
+    for (const Tensor& t : out) {
+      results.back().insert(results.back().end(), t.flat<float>().begin(), t.flat<float>().end());
+    }
+  }
+  SetNumThreads(threads);
+  CHECK(results[0].size() == 3 * 20000 + 2 * 2000);
+  for (const std::vector<float>& result : results) CHECK(result == results[0]);
 }
 
 TEST_CASE("A gamma of another size is refused") {
