@@ -1,5 +1,9 @@
 #include "utils/compute/ops/softmax/softmax.h"
 
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/rows/rows.h"
 
@@ -16,26 +20,37 @@ absl::StatusOr<std::vector<TensorType>> SoftmaxType(const InferContext& c) {
   return std::vector<TensorType>{c.type(0)};
 }
 
-absl::StatusOr<std::vector<TensorType>> CrossEntropyType(const InferContext& c) {
-  if (c.num_inputs() != 2 || c.shape(0).rank() < 1 || !IsFloating(c.dtype(0))) {
+absl::Status CheckLabels(const InferContext& c) {
+  if (c.num_inputs() < 2 || c.shape(0).rank() < 1 || !IsFloating(c.dtype(0))) {
     return c.Error("needs floating logits [..., classes] and labels");
   }
   if (c.dtype(1) != DType::kInt32 && c.dtype(1) != DType::kInt64) return c.Error("needs int32 or int64 labels");
-  const Shape rows = RowShape(c.shape(0));
-  if (c.shape(1) != rows) return c.Error("needs one label for each row of logits");
-  return std::vector<TensorType>{{DType::kFloat32, rows}, c.type(0)};
+  if (c.shape(1) != RowShape(c.shape(0))) return c.Error("needs one label for each row of logits");
+  return absl::OkStatus();
 }
 
-// Output 1 of the forward op is the gradient for an output gradient of 1.
+// Outputs: the losses, and the logarithm of the sum of each row's exponentials.
+absl::StatusOr<std::vector<TensorType>> CrossEntropyType(const InferContext& c) {
+  RETURN_IF_ERROR(CheckLabels(c));
+  if (c.num_inputs() != 2) return c.Error("needs logits and labels");
+  const TensorType of_rows{DType::kFloat32, c.shape(1)};
+  return std::vector<TensorType>{of_rows, of_rows};
+}
+
+// Inputs logits, labels, the forward pass's second output, the gradient of the losses.
+absl::StatusOr<std::vector<TensorType>> CrossEntropyGradType(const InferContext& c) {
+  RETURN_IF_ERROR(CheckLabels(c));
+  const TensorType of_rows{DType::kFloat32, c.shape(1)};
+  if (c.num_inputs() != 4 || c.type(2) != of_rows || c.type(3) != of_rows) {
+    return c.Error("needs logits, labels and two float32 numbers for each row");
+  }
+  return std::vector<TensorType>{c.type(0)};
+}
+
 std::vector<Value> CrossEntropyGradient(const Node& node, absl::Span<const Value> dy) {
   if (!dy[0]) return {Value(), Value()};
-  const Shape& rows = node.output_types()[0].shape;
-  std::vector<int64_t> column(rows.dims().begin(), rows.dims().end());
-  column.push_back(1);
-  Value scale = Apply("Reshape", {dy[0]}, Attrs{{"shape", column}});
-  const DType dtype = node.input(0).dtype();
-  if (dtype != DType::kFloat32) scale = Apply("Cast", {scale}, Attrs{{"dtype", dtype}});
-  return {Apply("Mul", {node.output(1), scale}), Value()};
+  return {Apply("SparseSoftmaxCrossEntropyGrad", {node.input(0), node.input(1), node.output(1), dy[0]}, node.attrs()),
+          Value()};
 }
 
 const bool softmax = RegisterOp({
@@ -64,6 +79,7 @@ const bool cross_entropy = RegisterOp({
     .gradient = CrossEntropyGradient,
     .tolerance = {1e-5, 1e-2},
 });
+const bool cross_entropy_grad = RegisterOp({.name = "SparseSoftmaxCrossEntropyGrad", .infer = CrossEntropyGradType});
 
 }  // namespace
 
@@ -73,6 +89,20 @@ Value LogSoftmax(Value x) { return Apply("LogSoftmax", {x}); }
 Value SparseSoftmaxCrossEntropy(Value logits, Value labels, float label_smoothing) {
   return Apply("SparseSoftmaxCrossEntropy", {logits, labels},
                Attrs{{"label_smoothing", static_cast<double>(label_smoothing)}});
+}
+
+Value PaddedCrossEntropy(Value logits, Value labels, float label_smoothing) {
+  if (!logits || !labels) return Value();
+  const auto classes = static_cast<double>(logits.shape().rank() == 0 ? 0 : logits.shape().dim(-1));
+  if (classes < 2) {
+    logits.graph()->Fail(absl::InvalidArgumentError(
+        absl::StrCat("PaddedCrossEntropy: needs logits of 2 classes or more, got ", logits.type().ToString())));
+    return Value();
+  }
+  const double smoothing = label_smoothing, confidence = 1 - smoothing, low = smoothing / (classes - 1);
+  const double entropy = -(confidence * std::log(confidence) + (classes - 1) * low * std::log(low + 1e-20));
+  return Apply("SparseSoftmaxCrossEntropy", {logits, labels},
+               Attrs{{"label_smoothing", low * classes}, {"padding_label", int64_t{0}}, {"entropy", entropy}});
 }
 
 }  // namespace official::compute

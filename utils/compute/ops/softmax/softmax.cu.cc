@@ -16,6 +16,7 @@
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/rows/rows.h"
+#include "utils/compute/ops/softmax/cross_entropy.h"
 
 namespace official::compute {
 namespace {
@@ -128,15 +129,14 @@ Kernel MakeTwoInputs(const KernelSpec& spec) {
   }};
 }
 
-// The losses, and softmax minus target in `gradient`, which may be `x` itself. A row whose label is outside the classes
-// is left alone.
+// The losses, and the logarithm of the sum of each row's exponentials. A row whose label is outside the classes is left
+// alone.
 template <typename Threads, typename T, typename Label>
 __global__ void __launch_bounds__(Threads::kBlock)
-    CrossEntropy(Rows rows, const T* logits, const Label* labels, float smoothing, float* losses, T* gradients,
-                 DataError error) {
+    Losses(CrossEntropy c, const T* logits, const Label* labels, float* losses, float* log_sums, DataError error) {
   const int64_t row = Threads::Row();
-  if (row >= rows.count) return;
-  const int64_t label = labels[row], size = rows.size;
+  if (row >= c.rows.count) return;
+  const int64_t label = labels[row], size = c.rows.size;
   if (label < 0 || label >= size) {
     constexpr int64_t kLowest = std::numeric_limits<int32_t>::min(), kHighest = std::numeric_limits<int32_t>::max();
     if (Threads::Lane() == 0) {
@@ -144,48 +144,79 @@ __global__ void __launch_bounds__(Threads::kBlock)
     }
     return;
   }
-  const T* const x = logits + row * size;
-  const float max = Max<Threads>(x, size), sum = SumExp<Threads>(x, size, max);
-  const float low = smoothing / static_cast<float>(size), high = 1 - smoothing + low;
-  const float log_sum = std::log(sum), scale = 1 / sum;
-  float smoothed = 0;
-  if (smoothing > 0) {
-    smoothed = smoothing * log_sum - low * Sum<Threads>(
-                                               size, [=](float v) { return v - max; }, x);
+  if (c.IsPadding(label)) {
+    if (Threads::Lane() == 0) losses[row] = log_sums[row] = 0;
+    return;
   }
-  // The thread that has the label's logit writes the loss, since no other may read the logit any more.
+  const T* const x = logits + row * size;
+  const float max = Max<Threads>(x, size), log = std::log(SumExp<Threads>(x, size, max));
+  float loss = (1 - c.smoothing) * (log + max - static_cast<float>(x[label])) - c.entropy;
+  if (c.smoothing > 0) {
+    loss += c.smoothing * log - c.low * Sum<Threads>(
+                                            size, [=](float v) { return v - max; }, x);
+  }
+  if (Threads::Lane() == 0) {
+    losses[row] = loss;
+    log_sums[row] = log + max;
+  }
+}
+
+// (softmax - target) * dy, which may be written over the logits.
+template <typename Threads, typename T, typename Label>
+__global__ void __launch_bounds__(Threads::kBlock)
+    LossGradients(CrossEntropy c, const T* logits, const Label* labels, const float* log_sums, const float* dys,
+                  T* gradients) {
+  const int64_t row = Threads::Row();
+  if (row >= c.rows.count) return;
+  const int64_t label = labels[row];
+  const bool padding = c.IsPadding(label);
+  const float log_sum = log_sums[row], dy = dys[row];
   Threads::Map(
-      size, gradients + row * size,
+      c.rows.size, gradients + row * c.rows.size,
       [=](int64_t i, float v) {
-        const float p = math::Exp()(v - max) * scale;
-        if (i != label) return p - low;
-        losses[row] = (1 - smoothing) * (log_sum + max - v) + smoothed;
-        return p - high;
+        return padding ? 0.0f : (math::Exp()(v - log_sum) - (i == label ? c.high : c.low)) * dy;
       },
-      x);
+      logits + row * c.rows.size);
 }
 
 template <typename T, typename Label>
 Kernel MakeCrossEntropy(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const float smoothing = static_cast<float>(spec.attrs().GetFloat("label_smoothing"));
+  const CrossEntropy c(spec.node);
   CudaDevice& device = CudaDeviceOf(spec);
-  const DataError error = device.AddDataError(spec.node, [size = rows.size](int32_t label) {
+  const DataError error = device.AddDataError(spec.node, [size = c.rows.size](int32_t label) {
     return absl::StrCat("label ", label, " is outside [0, ", size, ")");
   });
   return {[=, stream = device.stream()](const KernelArgs& args) {
-    if (rows.count == 0) return absl::OkStatus();
-    WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
-      CrossEntropy<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), args.input<Label>(1), smoothing, args.output<float>(0), args.output<T>(1), error);
+    if (c.rows.count == 0) return absl::OkStatus();
+    WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
+      Losses<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          c, args.input<T>(0), args.input<Label>(1), args.output<float>(0), args.output<float>(1), error);
     });
-    return LaunchStatus("CrossEntropy");
+    return LaunchStatus("Losses");
+  }};
+}
+
+template <typename T, typename Label>
+Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
+  return {[c = CrossEntropy(spec.node), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+    if (c.rows.count == 0) return absl::OkStatus();
+    WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
+      LossGradients<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          c, args.input<T>(0), args.input<Label>(1), args.input<float>(2), args.input<float>(3), args.output<T>(0));
+    });
+    return LaunchStatus("LossGradients");
   }};
 }
 
 template <typename T>
 Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
   return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec) : MakeCrossEntropy<T, int64_t>(spec);
+}
+
+template <typename T>
+Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
+  return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
+                                              : MakeCrossEntropyGrad<T, int64_t>(spec);
 }
 
 }  // namespace
@@ -202,7 +233,9 @@ void RegisterSoftmaxCuda(KernelRegistry& kernels) {
   add("SoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<SoftmaxGradRow, T>(spec); },
       {{0, 1}, {0, 0}});
   add("SparseSoftmaxCrossEntropy",
-      []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {{1, 0}});
+      []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {});
+  add("SparseSoftmaxCrossEntropyGrad",
+      []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); }, {{0, 0}});
 }
 
 }  // namespace official::compute

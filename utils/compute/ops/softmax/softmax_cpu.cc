@@ -1,12 +1,15 @@
 // CPU kernels of softmax and cross entropy: rows in parallel, each row in float whatever its storage type.
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/rows/for_each_row.h"
+#include "utils/compute/ops/softmax/cross_entropy.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -98,43 +101,75 @@ Kernel MakeLogSoftmaxGrad(const KernelSpec& spec) {
   });
 }
 
-// One row: the loss, and softmax minus target in `gradient`, which may be `x` itself.
+// One row: the loss, and in `log_sum` the logarithm of the sum of the exponentials.
 template <typename T>
-inline float CrossEntropyRow(const T* x, int64_t n, int64_t label, float smoothing, T* gradient) {
+inline float CrossEntropyRow(const CrossEntropy& c, const T* x, int64_t label, float& log_sum) {
+  const int64_t n = c.rows.size;
   const float max = Max(x, n);
-  const float sum = SumExp(x, n, max);
-  const float low = smoothing / static_cast<float>(n), high = 1 - smoothing + low;
-  const float log_sum = std::log(sum);
-  float loss = (1 - smoothing) * (log_sum + max - static_cast<float>(x[label]));
-  if (smoothing > 0) {
-    float total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t i = 0; i < n; ++i) total += static_cast<float>(x[i]) - max;
-    loss += smoothing * log_sum - low * total;
+  float sum = 0, total = 0;
+  if (c.smoothing > 0) {
+#pragma omp simd reduction(+ : sum, total)
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = static_cast<float>(x[i]) - max;
+      sum += math::Exp()(v);
+      total += v;
+    }
+  } else {
+    sum = SumExp(x, n, max);
   }
-  const float scale = 1 / sum;
-  const float at_label = math::Exp()(static_cast<float>(x[label]) - max) * scale - high;
+  const float log = std::log(sum);
+  log_sum = log + max;
+  return (1 - c.smoothing) * (log_sum - static_cast<float>(x[label])) + c.smoothing * log - c.low * total - c.entropy;
+}
+
+// One row of the gradient, (softmax - target) * dy, which may be written over the logits.
+template <typename T>
+inline void CrossEntropyGradRow(const CrossEntropy& c, const T* x, int64_t label, float log_sum, float dy, T* dx) {
+  const float at_label = math::Exp()(static_cast<float>(x[label]) - log_sum) - c.high;
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) gradient[i] = T(math::Exp()(static_cast<float>(x[i]) - max) * scale - low);
-  gradient[label] = T(at_label);
-  return loss;
+  for (int64_t i = 0; i < c.rows.size; ++i) {
+    dx[i] = T((math::Exp()(static_cast<float>(x[i]) - log_sum) - c.low) * dy);
+  }
+  dx[label] = T(at_label * dy);
+}
+
+template <typename Label>
+absl::Status CheckLabels(const CrossEntropy& c, const Label* labels) {
+  for (int64_t row = 0; row < c.rows.count; ++row) {
+    if (labels[row] >= 0 && labels[row] < c.rows.size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("label ", labels[row], " of example ", row, " is outside [0, ", c.rows.size, ")"));
+  }
+  return absl::OkStatus();
 }
 
 template <typename T, typename Label>
 Kernel MakeCrossEntropy(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const float smoothing = static_cast<float>(spec.attrs().GetFloat("label_smoothing"));
-  return {[rows, smoothing](const KernelArgs& args) -> absl::Status {
+  return {[c = CrossEntropy(spec.node)](const KernelArgs& args) -> absl::Status {
     const Label* labels = args.input<Label>(1);
-    for (int64_t row = 0; row < rows.count; ++row) {
-      if (labels[row] < 0 || labels[row] >= rows.size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("label ", labels[row], " of example ", row, " is outside [0, ", rows.size, ")"));
+    RETURN_IF_ERROR(CheckLabels(c, labels));
+    ForEachRow(c.rows, [&](int64_t row) {
+      float &loss = args.output<float>(0)[row], &log_sum = args.output<float>(1)[row];
+      loss = log_sum = 0;
+      if (c.IsPadding(labels[row])) return;
+      loss = CrossEntropyRow(c, args.input<T>(0) + row * c.rows.size, labels[row], log_sum);
+    });
+    return absl::OkStatus();
+  }};
+}
+
+template <typename T, typename Label>
+Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
+  return {[c = CrossEntropy(spec.node)](const KernelArgs& args) {
+    const Label* labels = args.input<Label>(1);
+    ForEachRow(c.rows, [&](int64_t row) {
+      T* const dx = args.output<T>(0) + row * c.rows.size;
+      if (c.IsPadding(labels[row])) {
+        std::fill_n(dx, c.rows.size, T(0.0f));
+        return;
       }
-    }
-    ForEachRow(rows, [&](int64_t row) {
-      args.output<float>(0)[row] = CrossEntropyRow(args.input<T>(0) + row * rows.size, rows.size, labels[row],
-                                                   smoothing, args.output<T>(1) + row * rows.size);
+      CrossEntropyGradRow(c, args.input<T>(0) + row * c.rows.size, labels[row], args.input<float>(2)[row],
+                          args.input<float>(3)[row], dx);
     });
     return absl::OkStatus();
   }};
@@ -143,6 +178,12 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
 template <typename T>
 Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
   return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec) : MakeCrossEntropy<T, int64_t>(spec);
+}
+
+template <typename T>
+Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
+  return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
+                                              : MakeCrossEntropyGrad<T, int64_t>(spec);
 }
 
 // `make` is called as make(spec, T()), T being the type of input 0.
@@ -163,7 +204,10 @@ const bool registered[] = {
     Register("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmaxGrad<T>(spec); },
              {{0, 1}, {0, 0}}),
     Register("SparseSoftmaxCrossEntropy",
-             []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {{1, 0}}),
+             []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {}),
+    Register("SparseSoftmaxCrossEntropyGrad",
+             []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); },
+             {{0, 0}}),
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "utils/compute/ops/softmax/softmax.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "utils/compute/graph/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -105,6 +107,65 @@ TEST_CASE("Cross entropy equals TensorFlow's") {
   const Tensor smooth = CrossEntropy(kind, logits, labels, 0.1f * 4 / 3);
   CHECK(smooth.data<float>()[0] - entropy == Approx(0.20524544).epsilon(2e-6));
   CHECK(smooth.data<float>()[1] - entropy == Approx(0.9513501).epsilon(1e-6));
+}
+
+// Rows of label 0 hold NaN: whoever reads them shows it.
+testing::OpCase PaddedCase(int64_t rows, int64_t n, float smoothing) {
+  OpCase test = CrossEntropyCase(rows, n, 0);
+  for (int64_t r = 0; r < rows; r += 3) {
+    test.inputs[1].data<int32_t>()[r] = 0;
+    std::fill_n(test.inputs[0].data<float>() + r * n, n, std::numeric_limits<float>::quiet_NaN());
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    if (r % 3 != 0) test.inputs[1].data<int32_t>()[r] = std::max(1, test.inputs[1].data<int32_t>()[r]);
+  }
+  test.build = [=](absl::Span<const Value> in) {
+    return std::vector<Value>{PaddedCrossEntropy(in[0], in[1], smoothing)};
+  };
+  test.reference = [=](const std::vector<Doubles>& in) {
+    const Doubles log_p = LogSoftmaxRows(in[0], n);
+    Doubles loss(rows);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (in[1][r] == 0) continue;
+      for (int64_t c = 0; c < n; ++c) {
+        const double target = c == in[1][r] ? 1 - smoothing : static_cast<double>(smoothing) / (n - 1);
+        if (target > 0) loss[r] += target * (std::log(target) - log_p[r * n + c]);
+      }
+    }
+    return std::vector<Doubles>{loss};
+  };
+  return test;
+}
+
+TEST_CASE("PaddedCrossEntropy, values and gradients") {
+  const OpCase test = PaddedCase(7, GENERATE(2, 10, 33), GENERATE(0.0f, 0.1f));
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+  testing::CheckForward(PaddedCase(4, 1030, 0.1f));
+}
+
+// Seen in the official transformer's padded_cross_entropy_loss under TensorFlow 1.10.1.
+TEST_CASE("PaddedCrossEntropy equals TensorFlow's") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor loss = testing::RunOn(
+      kind, {Tensor::Of<float>({3, 4}, {1, 2, 3, 0, 0, 0, 0, 0, 1, 2, 3, 4}), Tensor::Of<int32_t>({3}, {2, 1, 0})},
+      [](absl::Span<const Value> in) { return std::vector<Value>{PaddedCrossEntropy(in[0], in[1], 0.1f)}; })[0];
+  CHECK(loss.data<float>()[0] == Approx(0.20524544).epsilon(2e-6));
+  CHECK(loss.data<float>()[1] == Approx(0.9513501).epsilon(1e-6));
+  CHECK(loss.data<float>()[2] == 0);
+}
+
+TEST_CASE("The gradient of cross entropy is written over the logits") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {64, 1000}});
+  const Value labels = graph.Input("labels", {DType::kInt32, {64}});
+  const Value logits = Apply("Neg", {x});
+  const Value gradient = Gradients(PaddedCrossEntropy(logits, labels, 0.1f), {logits})[0];
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const GraphRoots roots = {{x, labels}, {gradient}, {}};
+  const std::unique_ptr<Program> program = Program::Compile(graph, roots, *device, variables).value();
+  CHECK(program->arena_bytes() < 2 * logits.type().num_bytes());
 }
 
 TEST_CASE("Cross entropy takes logits of any rank and labels of both types") {
