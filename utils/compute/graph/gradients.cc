@@ -38,23 +38,27 @@ std::vector<Node*> NodesBetween(absl::Span<const Value> xs, absl::Span<const Val
   return result;
 }
 
-// The sum of the contributions to one value's gradient; several sparse ones stay sparse.
+// The sum of the contributions to one value's gradient. Several sparse ones stay sparse; beside dense ones they are
+// added to their sum row by row.
 Value Sum(absl::Span<const Value> parts) {
   if (parts.size() == 1) return parts[0];
-  const auto is_sparse = [](const Value& v) { return v.node()->Is("IndexedSlices"); };
-  if (std::all_of(parts.begin(), parts.end(), is_sparse)) {
-    std::vector<Value> indices, rows;
-    for (const Value& part : parts) {
+  std::vector<Value> indices, rows;
+  Value dense;
+  for (const Value& part : parts) {
+    if (part.node()->Is("IndexedSlices")) {
       indices.push_back(part.node()->input(0));
       rows.push_back(part.node()->input(1));
+    } else {
+      dense = dense ? Apply("Add", {dense, part}) : part;
     }
-    const Attrs axis{{"axis", int64_t{0}}};
-    return Apply("IndexedSlices", {Apply("Concat", indices, axis), Apply("Concat", rows, axis)},
-                 parts[0].node()->attrs());
   }
-  Value sum = parts[0];
-  for (size_t i = 1; i < parts.size(); ++i) sum = Apply("Add", {sum, parts[i]});
-  return sum;
+  if (indices.empty()) return dense;
+  const Attrs axis{{"axis", int64_t{0}}};
+  const auto join = [&](const std::vector<Value>& values) {
+    return values.size() == 1 ? values[0] : Apply("Concat", values, axis);
+  };
+  if (dense) return Apply("AddRows", {dense, join(indices), join(rows)});
+  return Apply("IndexedSlices", {join(indices), join(rows)}, parts[0].node()->attrs());
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ Value Gather(Value params, Value indices);
 // The floating array [dense_shape] whose row v is the sum of the rows [n, ...] at which indices [n] int32 is v.
 // Running fails as Gather does.
 Value IndexedSlices(Value indices, Value rows, const Shape& dense_shape);
+// x plus that array, row by row and over x where it may be: how a sparse gradient joins a dense one. No gradient.
+Value AddRows(Value x, Value indices, Value rows);
 
 // Zeros of x's type.
 Value ZerosLike(Value x);

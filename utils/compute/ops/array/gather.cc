@@ -1,4 +1,4 @@
-// Gather, its gradient IndexedSlices, and OneHot.
+// Gather, its gradient IndexedSlices, AddRows, and OneHot.
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/graph/op_def.h"
@@ -38,6 +38,17 @@ absl::StatusOr<std::vector<TensorType>> InferIndexedSlices(const InferContext& c
   return std::vector<TensorType>{{c.dtype(1), dense}};
 }
 
+absl::StatusOr<std::vector<TensorType>> InferAddRows(const InferContext& c) {
+  if (c.num_inputs() != 3 || c.shape(0).rank() < 1 || !IsStorageType(c.dtype(0)) || c.dtype(1) != DType::kInt32 ||
+      c.shape(1).rank() != 1) {
+    return c.Error("needs x [V, ...] of float32, bfloat16 or half, int32 indices [n] and rows");
+  }
+  Shape rows = c.shape(0);
+  rows.set_dim(0, c.shape(1).dim(0));
+  if (c.type(2) != TensorType{c.dtype(0), rows}) return c.Error("needs one row of x for each index");
+  return std::vector<TensorType>{c.type(0)};
+}
+
 absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
   if (c.num_inputs() != 1 || (c.dtype(0) != DType::kInt32 && c.dtype(0) != DType::kInt64)) {
     return c.Error("needs int32 or int64 indices");
@@ -60,6 +71,7 @@ const bool registered = [] {
                     return std::vector<Value>{Value(), Gather(dy[0], node.input(0))};
                   },
               .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = "AddRows", .infer = InferAddRows, .tolerance = {1e-6, 1e-2}});
   RegisterOp({.name = "OneHot", .infer = InferOneHot});
   return true;
 }();
@@ -72,6 +84,8 @@ Value IndexedSlices(Value indices, Value rows, const Shape& dense_shape) {
   return Apply("IndexedSlices", {indices, rows},
                Attrs{{"shape", std::vector<int64_t>(dense_shape.dims().begin(), dense_shape.dims().end())}});
 }
+
+Value AddRows(Value x, Value indices, Value rows) { return Apply("AddRows", {x, indices, rows}); }
 
 Value OneHot(Value indices, int64_t depth, DType dtype) {
   return Apply("OneHot", {indices}, Attrs{{"depth", depth}, {"dtype", dtype}});

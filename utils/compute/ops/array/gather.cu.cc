@@ -1,5 +1,5 @@
-// CUDA kernels of Gather, IndexedSlices and OneHot: a thread for each word or element of the result, so that each is
-// written once and by one thread.
+// CUDA kernels of Gather, IndexedSlices, AddRows and OneHot: a thread for each word or element of the result, so that
+// each is written once and by one thread.
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -123,6 +123,54 @@ absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
   return WithStorageType(spec.input(1).dtype, [&]<typename T>(T) { return MakeIndexedSlicesOf<T>(spec); });
 }
 
+// y[v, c] += the sum of rows[position, c] over the positions of index v, in their order and in float; a thread for each
+// position and c, of which the first of each index does the work.
+template <typename T, typename Index>
+__global__ void __launch_bounds__(kThreads) AddSums(SortedIndices::Result sorted, int32_t count, const T* rows,
+                                                    Index elements, Index width, int64_t num_rows, T* y) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= elements) return;
+  const auto k = static_cast<int32_t>(i / width);
+  const int64_t c = i % width;
+  const int32_t v = sorted.indices[k];
+  if (v < 0 || v >= num_rows || (k > 0 && sorted.indices[k - 1] == v)) return;
+  float sum = 0;
+  for (int32_t p = k; p < count && sorted.indices[p] == v; ++p) {
+    sum += static_cast<float>(rows[sorted.positions[p] * static_cast<int64_t>(width) + c]);
+  }
+  T& to = y[v * static_cast<int64_t>(width) + c];
+  to = T(sum + static_cast<float>(to));
+}
+
+template <typename T>
+absl::StatusOr<Kernel> MakeAddRows(const KernelSpec& spec) {
+  const Shape& dense = spec.output(0).shape;
+  const int64_t width = dense.Product(1, dense.rank()), num_rows = dense.dim(0), bytes = spec.output(0).num_bytes();
+  const auto count = static_cast<int32_t>(spec.input(1).shape.num_elements());
+  const int64_t elements = count * width;
+  CudaDevice& device = CudaDeviceOf(spec);
+  ASSIGN_OR_RETURN(const SortedIndices sort,
+                   SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(num_rows)));
+  Kernel kernel;
+  kernel.scratch_bytes = sort.scratch_bytes();
+  kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
+    if (args.outputs[0] != args.inputs[0] && bytes > 0) {
+      RETURN_IF_ERROR(
+          CudaStatus(cudaMemcpyAsync(args.outputs[0], args.inputs[0], bytes, cudaMemcpyDeviceToDevice, stream),
+                     "cudaMemcpyAsync"));
+    }
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(1), args.scratch));
+    if (elements == 0) return absl::OkStatus();
+    WithIndexType(elements, [&]<typename Index>(Index) {
+      AddSums<T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
+          sorted, count, args.input<T>(2), static_cast<Index>(elements), static_cast<Index>(width), num_rows,
+          args.output<T>(0));
+    });
+    return LaunchStatus("AddSums");
+  };
+  return kernel;
+}
+
 template <typename Label, typename T, typename Index>
 __global__ void __launch_bounds__(kThreads) WriteOneHot(const Label* indices, Index elements, Index depth, T* y) {
   const Index i = ThreadIndex<Index>();
@@ -154,6 +202,13 @@ absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
 void RegisterGatherCuda(KernelRegistry& kernels) {
   kernels.Add({.op = "Gather", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeGather});
   kernels.Add({.op = "IndexedSlices", .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  kernels.Add({
+      .op = "AddRows",
+      .device_kind = "cuda",
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeAddRows<T>(spec); }),
+      .in_place = {{0, 0}},
+  });
   kernels.Add({.op = "OneHot", .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
 }
 

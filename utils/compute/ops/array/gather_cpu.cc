@@ -1,4 +1,4 @@
-// CPU kernels of Gather, IndexedSlices and OneHot.
+// CPU kernels of Gather, IndexedSlices, AddRows and OneHot.
 
 #include <algorithm>
 #include <cstring>
@@ -52,9 +52,10 @@ void LinkPositions(const int32_t* indices, int32_t n, int32_t* first, int64_t li
   }
 }
 
-// y = the sum of the rows [..., width] on the list that starts at `position`, in float, whatever T.
+// y = x plus the sum of the rows [..., width] on the list that starts at `position`, in float, whatever T. x may be y,
+// or nullptr for zeros.
 template <typename T>
-void SumRows(const T* rows, int64_t width, const int32_t* next, int32_t position, T* y) {
+void SumRows(const T* x, const T* rows, int64_t width, const int32_t* next, int32_t position, T* y) {
   constexpr int64_t kTile = 1024;
   for (int64_t begin = 0; begin < width; begin += kTile) {
     const int64_t n = std::min(kTile, width - begin);
@@ -65,31 +66,38 @@ void SumRows(const T* rows, int64_t width, const int32_t* next, int32_t position
         const T* row = rows + p * width + begin;
         for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<float>(row[j]);
       }
+      if (x != nullptr) {
+        for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<float>(x[begin + j]);
+      }
       for (int64_t j = 0; j < n; ++j) y[begin + j] = T(sum[j]);
     });
   }
 }
 
-// Every row of the result is written once, by one thread, and summed in the order of positions: the same bits on any
-// number of threads.
+// IndexedSlices of inputs `indices_input` and the next one, added to `x_input` if that is not -1. Every row of the
+// result is written once, by one thread, and summed in the order of positions: the same bits on any number of threads.
 template <typename T>
-Kernel MakeIndexedSlicesOf(const KernelSpec& spec) {
+Kernel MakeSumOfRows(const KernelSpec& spec, int x_input, int indices_input) {
   const Shape& dense = spec.output(0).shape;
   const int64_t limit = dense.dim(0), width = dense.Product(1, dense.rank());
-  const auto n = static_cast<int32_t>(spec.input(0).shape.num_elements());
+  const auto n = static_cast<int32_t>(spec.input(indices_input).shape.num_elements());
   const auto run = [=](const KernelArgs& args) {
-    const int32_t* indices = args.input<int32_t>(0);
+    const int32_t* indices = args.input<int32_t>(indices_input);
     RETURN_IF_ERROR(CheckIndices(indices, n, limit));
     int32_t* const first = static_cast<int32_t*>(args.scratch);
     int32_t* const next = first + limit;
     LinkPositions(indices, n, first, limit, next);
+    const T* const x = x_input < 0 ? nullptr : args.input<T>(x_input);
     ParallelFor(limit, Grain(width * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
       for (int64_t v = begin; v < end; ++v) {
         T* const row = args.output<T>(0) + v * width;
-        if (first[v] < 0) {
+        const T* const x_row = x == nullptr ? nullptr : x + v * width;
+        if (first[v] >= 0) {
+          SumRows(x_row, args.input<T>(indices_input + 1), width, next, first[v], row);
+        } else if (x == nullptr) {
           std::memset(static_cast<void*>(row), 0, width * sizeof(T));
-        } else {
-          SumRows(args.input<T>(1), width, next, first[v], row);
+        } else if (x_row != row) {
+          std::memcpy(static_cast<void*>(row), x_row, width * sizeof(T));
         }
       }
     });
@@ -99,7 +107,7 @@ Kernel MakeIndexedSlicesOf(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
-  return WithStorageType(spec.input(1).dtype, [&]<typename T>(T) { return MakeIndexedSlicesOf<T>(spec); });
+  return WithStorageType(spec.input(1).dtype, [&]<typename T>(T) { return MakeSumOfRows<T>(spec, -1, 0); });
 }
 
 template <typename Index, typename T>
@@ -127,6 +135,13 @@ absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
 const bool registered = [] {
   RegisterKernel({.op = "Gather", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeGather});
   RegisterKernel({.op = "IndexedSlices", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  RegisterKernel({
+      .op = "AddRows",
+      .device_kind = "cpu",
+      .dtypes = StorageTypes(),
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeSumOfRows<T>(spec, 0, 1); }),
+      .in_place = {{0, 0}},
+  });
   RegisterKernel({.op = "OneHot", .device_kind = "cpu", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
   return true;
 }();

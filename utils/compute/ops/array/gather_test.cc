@@ -108,6 +108,57 @@ TEST_CASE("The gradients of several lookups in one table are one IndexedSlices")
   CHECK(testing::ToDoubles(dense) == Doubles{0, 0, 3, 3, 0, 0, 1, 1});
 }
 
+OpCase AddRowsCase(int64_t n, int64_t limit, int64_t width) {
+  const OpCase slices = IndexedSlicesCase(n, limit, width);
+  return {.op = "AddRows",
+          .inputs = {RandomTensor({limit, width}, 8), slices.inputs[0], slices.inputs[1]},
+          .build = [](absl::Span<const Value> in) { return std::vector<Value>{AddRows(in[0], in[1], in[2])}; },
+          .reference =
+              [=](const std::vector<Doubles>& in) {
+                std::vector<Doubles> sum = slices.reference({in[1], in[2]});
+                for (size_t i = 0; i < sum[0].size(); ++i) sum[0][i] += in[0][i];
+                return sum;
+              }};
+}
+
+TEST_CASE("AddRows") {
+  testing::CheckForward(AddRowsCase(9, 4, 3));
+  testing::CheckForward(AddRowsCase(200, 300, 1500));
+  testing::CheckForward(AddRowsCase(1, 1, 1));
+  testing::CheckForward(AddRowsCase(0, 2, 3));
+}
+
+TEST_CASE("AddRows leaves an input that others read as it is, and writes over one that nobody reads") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const std::vector<Tensor> inputs = {Tensor::Of<float>({2, 1}, {1, 2}), Tensor::Of<int32_t>({1}, {1}),
+                                      Tensor::Of<float>({1, 1}, {5})};
+  for (const bool others : {false, true}) {
+    const std::vector<Tensor> out = testing::RunOn(kind, inputs, [&](absl::Span<const Value> in) {
+      const Value x = Apply("Neg", {in[0]});
+      std::vector<Value> values = {AddRows(x, in[1], in[2])};
+      if (others) values.push_back(x);
+      return values;
+    });
+    CHECK(testing::ToDoubles(out[0]) == Doubles{-1, 3});
+    if (others) CHECK(testing::ToDoubles(out[1]) == Doubles{-1, -2});
+  }
+}
+
+TEST_CASE("The gradient of a table that is looked up in and multiplied with is one dense sum") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  Graph graph;
+  const Value table = graph.Input("table", {DType::kFloat32, {4, 2}});
+  const Value ids = graph.Constant(Tensor::Of<int32_t>({3}, {1, 3, 1}));
+  const Value y = Concat({Gather(table, ids), Apply("Mul", {table, table})}, 0);
+  const Value gradient = Gradients(y, {table})[0];
+  CHECK(gradient.node()->Is("AddRows"));
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  const Tensor at = RandomTensor({4, 2}, 1);
+  const Tensor dense = Evaluate(graph, {{table}, {gradient}, {}}, {at}, *device).value()[0];
+  const int lookups[] = {0, 2, 0, 1};
+  for (int i = 0; i < 8; ++i) CHECK(dense.data<float>()[i] == Approx(2 * at.data<float>()[i] + lookups[i / 2]));
+}
+
 absl::Status RunStatus(const std::string& kind, const std::vector<Tensor>& inputs,
                        const std::function<Value(absl::Span<const Value>)>& build) {
   Graph graph;
