@@ -16,6 +16,7 @@ void RegisterConvCuda(KernelRegistry& kernels);
 void RegisterConvPoolCuda(KernelRegistry& kernels);
 void RegisterDropoutCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
+void RegisterEmbeddingCuda(KernelRegistry& kernels);
 void RegisterGatherCuda(KernelRegistry& kernels);
 void RegisterL2LossCuda(KernelRegistry& kernels);
 void RegisterLayerNormCuda(KernelRegistry& kernels);
@@ -37,6 +38,7 @@ inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterConvPoolCuda(kernels);
   RegisterDropoutCuda(kernels);
   RegisterElementwiseCuda(kernels);
+  RegisterEmbeddingCuda(kernels);
   RegisterGatherCuda(kernels);
   RegisterL2LossCuda(kernels);
   RegisterLayerNormCuda(kernels);
