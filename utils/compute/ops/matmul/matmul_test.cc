@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -126,6 +127,46 @@ TEST_CASE("Bias and ReLU become part of the product") {
     const Doubles fused = testing::ToDoubles(testing::RunOn(kind, inputs, build)[0]);
     const Doubles plain = testing::ToDoubles(testing::RunOn(kind, inputs, build, {.fuse = false})[0]);
     for (size_t i = 0; i < fused.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
+  }
+}
+
+// The feed-forward layer of packed tokens, [T, d] with T a multiple of 64, whose last rows are padding: zeros, with
+// gradients of zero. Padding then adds nothing to the gradients of weights and bias, which are those of the rows
+// before.
+TEST_CASE("A dense layer of packed tokens is fused, and padding adds nothing to its gradients") {
+  const auto layer = [](absl::Span<const Value> in) {
+    const Value y = Relu(BiasAdd(MatMul(in[0], in[1]), in[2]));
+    std::vector<Value> values = Gradients({y}, {in[3]}, {in[0], in[1], in[2]});
+    values.push_back(y);
+    return values;
+  };
+  const int64_t tokens = 70, rows = 128;
+  std::vector<Tensor> inputs = {testing::RandomTensor({rows, 24}, 1), testing::RandomTensor({24, 40}, 2),
+                                testing::RandomTensor({40}, 3), testing::RandomTensor({rows, 40}, 4)};
+  std::fill_n(inputs[0].data<float>() + tokens * 24, (rows - tokens) * 24, 0.0f);
+  std::fill_n(inputs[3].data<float>() + tokens * 40, (rows - tokens) * 40, 0.0f);
+  std::vector<TensorType> types;
+  for (const Tensor& t : inputs) types.push_back(t.type());
+  const std::vector<std::string> ops = testing::CompiledOps(types, layer);
+  CHECK(std::count(ops.begin(), ops.end(), "FusedMatMul") == 1);
+  CHECK(std::count(ops.begin(), ops.end(), "MatMul") == 2);
+  CHECK(std::count(ops.begin(), ops.end(), "Relu") == 0);
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    INFO(kind);
+    const std::vector<Tensor> padded = testing::RunOn(kind, inputs, layer);
+    std::vector<Tensor> packed_inputs = inputs;
+    for (const int i : {0, 3}) {
+      const int64_t columns = inputs[i].shape().dim(1);
+      packed_inputs[i] = Tensor(DType::kFloat32, {tokens, columns});
+      std::copy_n(inputs[i].data<float>(), tokens * columns, packed_inputs[i].data<float>());
+    }
+    const std::vector<Tensor> packed = testing::RunOn(kind, packed_inputs, layer);
+    for (size_t k = 0; k < padded.size(); ++k) {
+      for (int64_t i = 0; i < packed[k].num_elements(); ++i) {
+        CHECK(padded[k].data<float>()[i] == Approx(packed[k].data<float>()[i]).margin(1e-5));
+      }
+    }
+    for (int64_t i = tokens * 24; i < rows * 24; ++i) CHECK(padded[0].data<float>()[i] == 0);
   }
 }
 
