@@ -405,6 +405,24 @@ def command_lines() -> dict[str, bytes]:
     return {name: text.encode("latin-1") for name, text in texts.items()}
 
 
+def vocabularies() -> dict[str, bytes]:
+    characters = "".join(f"'{c}'\n" for c in "abc \\_u;0123456789")
+    return {
+        "characters": f"{characters}\0a bc_\\ é\n".encode(),
+        "reserved": b"'<pad>'\n'<EOS>'\n'the_'\r\n'\\52;_'\n\0\2\0\3\0\1\0\xff\xff",
+        "split_escapes": b"'\\'\n'5'\n'_'\n'u'\n';'\n\0\2\0\3\0\3\0\6\0\2\0\5\0\4\0\2\0\2\0",
+        "quotes": b"'''\n'\"'\n\"_\"\n\0''\"\"",
+        "umlauts": "'ä'\n'ää_'\n'ö_'\n'_'\n\0ä ö".encode(),
+        "cut_character": b"'\xc3'\n\0\2\0",
+        "duplicate": b"'a'\n'b'\n'a'\n",
+        "no_quotes": b"a\nb\n",
+        "empty_subtoken": b"''\n",
+        "no_subtokens": b"'<pad>'\n",
+        "empty": b"",
+        "long": b"'" + b"ab" * 300 + b"_'\n'a'\n'b'\n'_'\n\0" + b"ab" * 299 + b"a",
+    }
+
+
 def main() -> None:
     for target, files in {
         "utils/data/records/corpus/tf_record_fuzz": tf_records(),
@@ -417,6 +435,7 @@ def main() -> None:
         "utils/train/checkpoint/corpus/bundle_fuzz": bundles(),
         "utils/train/checkpoint/corpus/checkpoint_dir_fuzz": state_files(),
         "utils/flags/corpus/command_line_fuzz": command_lines(),
+        "official/transformer/text/corpus/vocabulary_fuzz": vocabularies(),
     }.items():
         folder = Path(target)
         folder.mkdir(parents=True, exist_ok=True)

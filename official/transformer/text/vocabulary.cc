@@ -1,0 +1,68 @@
+#include "official/transformer/text/vocabulary.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "official/transformer/text/lines.h"
+#include "official/transformer/text/unicode.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/flags/text.h"
+
+namespace official::transformer {
+namespace {
+
+bool IsQuoted(absl::string_view line) {
+  return line.size() > 2 && line.front() == line.back() && (line.front() == '\'' || line.front() == '"');
+}
+
+bool IsReserved(absl::string_view subtoken) {
+  return std::count(std::begin(kReservedSubtokens), std::end(kReservedSubtokens), subtoken) > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
+  std::vector<std::string> subtokens(std::begin(kReservedSubtokens), std::end(kReservedSubtokens));
+  absl::flat_hash_map<std::string, int64_t> line_numbers;
+  for (;;) {
+    absl::string_view line;
+    ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
+    if (!more) break;
+    line = Strip(line);
+    if (!IsQuoted(line)) {
+      return absl::DataLossError(absl::StrFormat("%s:%d: found %s, expected a subtoken in quotes, such as 'the_'", path,
+                                                 reader->line_number(), flags::Printable(line)));
+    }
+    const absl::string_view subtoken = line.substr(1, line.size() - 2);
+    if (IsReserved(subtoken)) continue;
+    const auto [other, is_new] = line_numbers.try_emplace(subtoken, reader->line_number());
+    if (!is_new) {
+      return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s stands in line %d already", path,
+                                                 reader->line_number(), flags::Printable(subtoken), other->second));
+    }
+    subtokens.emplace_back(subtoken);
+  }
+  if (line_numbers.empty()) return absl::DataLossError(absl::StrCat(path, " lists no subtokens"));
+  return subtokens;
+}
+
+absl::Status WriteVocabulary(const std::string& path, absl::Span<const std::string> subtokens) {
+  std::string text;
+  for (const std::string& subtoken : subtokens) absl::StrAppend(&text, "'", subtoken, "'\n");
+  return files::WriteFileAtomically(path, text);
+}
+
+Alphabet AlphabetOf(absl::Span<const std::string> subtokens) {
+  Alphabet alphabet;
+  for (const std::string& subtoken : subtokens) AddCharacters(subtoken, &alphabet);
+  for (const absl::string_view reserved : kReservedSubtokens) AddCharacters(reserved, &alphabet);
+  AddCharacters("\\_u;0123456789", &alphabet);
+  return alphabet;
+}
+
+}  // namespace official::transformer

@@ -1,0 +1,31 @@
+// The subtokens of a vocabulary, and the file that lists them: one a line, in single quotes, in the order of their ids.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "official/transformer/text/tokens.h"
+
+namespace official::transformer {
+
+inline constexpr int32_t kPadId = 0;
+inline constexpr int32_t kEosId = 1;
+// What the ids 0 and 1 are called.
+inline constexpr absl::string_view kReservedSubtokens[] = {"<pad>", "<EOS>"};
+
+// All subtokens by id, the reserved ones first. The file may have those or not. NotFound if there is no such file;
+// DataLoss, naming the line, for a line that is not UTF-8, not a subtoken in (single or double) quotes, or lists a
+// subtoken again, and if there are no subtokens.
+absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path);
+
+// Writes the file, whole or not at all. Errors as in utils/files.
+absl::Status WriteVocabulary(const std::string& path, absl::Span<const std::string> subtokens);
+
+// The characters of all subtokens and those that escapes and reserved subtokens need.
+Alphabet AlphabetOf(absl::Span<const std::string> subtokens);
+
+}  // namespace official::transformer
