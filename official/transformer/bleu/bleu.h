@@ -1,0 +1,33 @@
+// BLEU (Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002) of a whole corpus.
+// Source: tensorflow/models@d64bcfe3 official/transformer/utils/metrics.py and compute_bleu.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "official/transformer/bleu/tokenize.h"
+
+namespace official::transformer {
+
+// In [0, 1], in float32 as upstream: the geometric mean of the precisions of 1- to 4-grams, times exp(1 - r / t) if
+// the translations have fewer tokens, t, than the references, r. The n-th order without a match counts as 1/2^n of a
+// match; one without any n-grams is left out of the product, not of the root. 0 if the translations are empty.
+// Sentence i of the one belongs to sentence i of the other; a token is a number.
+float CorpusBleu(absl::Span<const std::vector<int32_t>> references,
+                 absl::Span<const std::vector<int32_t>> translations);
+
+struct BleuOptions {
+  bool case_sensitive = true;
+  BleuTokenizer tokenizer = BleuTokenizer::kOfficial;
+};
+
+// 100 times the BLEU of two text files, sentence by line. As upstream, lines end as in Python's str.splitlines, and
+// blank lines at the beginning and the end of a file do not count. NotFound if a file is missing; DataLoss if it is not
+// UTF-8 or has no lines, and, naming both files and counts, if they have not equally many.
+absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
+                               const BleuOptions& options);
+
+}  // namespace official::transformer

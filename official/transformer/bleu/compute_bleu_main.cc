@@ -1,0 +1,56 @@
+// compute_bleu_main: the BLEU of a translation.
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "official/transformer/bleu/bleu.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/main.h"
+
+ABSL_FLAG(std::string, translation, "", "File with the translation, a sentence a line.");
+ABSL_FLAG(std::string, reference, "", "File with the reference: what the translation should be, line by line.");
+ABSL_FLAG(std::string, bleu_variant, "both", "Whether case counts: \"cased\" if it does, \"uncased\" if not.");
+ABSL_FLAG(std::string, tokenize, "official",
+          "How words are parted: as in TensorFlow's official models, or as in sacreBLEU (13a).");
+
+namespace official::transformer {
+namespace {
+
+flags::Program BleuProgram() {
+  return {
+      .name = "compute_bleu_main",
+      .description = "Computes the BLEU of a translation.",
+      .examples = {{"compute_bleu_main --translation=translation.de --reference=newstest2014.de",
+                    "BLEU without and with regard to case"}},
+      .flags = {.name = "compute_bleu",
+                .flags = {{.name = "translation", .key = true, .required = true},
+                          {.name = "reference", .key = true, .required = true},
+                          {.name = "bleu_variant",
+                           .short_name = "bv",
+                           .key = true,
+                           .choices = {"both", "uncased", "cased"},
+                           .any_case = true},
+                          {.name = "tokenize", .key = true, .choices = {"official", "13a"}}}},
+      .shared_flags = false,
+  };
+}
+
+absl::Status Main(const flags::CommandLine&) {
+  const std::string variant = absl::GetFlag(FLAGS_bleu_variant);
+  for (const bool case_sensitive : {false, true}) {
+    if (variant == (case_sensitive ? "uncased" : "cased")) continue;
+    const bool is_13a = absl::GetFlag(FLAGS_tokenize) == "13a";
+    ASSIGN_OR_RETURN(const float bleu,
+                     FileBleu(absl::GetFlag(FLAGS_reference), absl::GetFlag(FLAGS_translation),
+                              {.case_sensitive = case_sensitive,
+                               .tokenizer = is_13a ? BleuTokenizer::k13a : BleuTokenizer::kOfficial}));
+    std::printf("Case-%s results: %f\n", case_sensitive ? "sensitive" : "insensitive", bleu);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace official::transformer
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::transformer::BleuProgram(), official::transformer::Main);
+}
