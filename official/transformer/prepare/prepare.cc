@@ -1,0 +1,238 @@
+#include "official/transformer/prepare/prepare.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "official/transformer/text/lines.h"
+#include "official/transformer/text/subtokenizer.h"
+#include "official/transformer/text/unicode.h"
+#include "official/transformer/text/vocabulary.h"
+#include "utils/compute/core/status.h"
+#include "utils/data/permutation.h"
+#include "utils/data/records/tf_record.h"
+#include "utils/files/files.h"
+#include "utils/logs/log.h"
+#include "utils/protos/example.pb.h"
+
+namespace official::transformer {
+namespace {
+
+constexpr char kOriginName[] = "prepared.txt";
+
+// Lines of one file; each is checked to be text.
+absl::StatusOr<int64_t> CountLines(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
+  for (;;) {
+    absl::string_view line;
+    ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
+    if (!more) return reader->line_number();
+  }
+}
+
+// Before hours of work: reads all files once.
+absl::Status CheckText(const ParallelText& text) {
+  if (text.sources.size() != text.targets.size() || text.sources.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("found %d files of sentences and %d of their translations, expected "
+                        "equally many, and at least one",
+                        text.sources.size(), text.targets.size()));
+  }
+  for (size_t i = 0; i < text.sources.size(); ++i) {
+    ASSIGN_OR_RETURN(const int64_t source_lines, CountLines(text.sources[i]));
+    ASSIGN_OR_RETURN(const int64_t target_lines, CountLines(text.targets[i]));
+    if (source_lines != target_lines) {
+      return absl::DataLossError(
+          absl::StrFormat("%s has %d lines, its translation %s has %d, but line by line they must belong together",
+                          text.sources[i], source_lines, text.targets[i], target_lines));
+    }
+    if (source_lines == 0) return absl::DataLossError(absl::StrCat(text.sources[i], " has no lines"));
+  }
+  return absl::OkStatus();
+}
+
+// Upstream strips the lines.
+absl::Status ReadIds(LineReader& reader, const Subtokenizer& subtokenizer, const std::string& path,
+                     std::vector<int32_t>* ids) {
+  absl::string_view line;
+  ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
+  if (!more) return absl::DataLossError(absl::StrCat(path, " has become shorter meanwhile"));
+  ids->clear();
+  const absl::Status status = subtokenizer.Encode(Strip(line), ids);
+  if (!status.ok()) {
+    return absl::Status(status.code(), absl::StrCat(path, ":", reader.line_number(), ": ", status.message()));
+  }
+  ids->push_back(kEosId);
+  return absl::OkStatus();
+}
+
+std::string SerializeExample(const std::vector<int32_t>& inputs, const std::vector<int32_t>& targets) {
+  tensorflow::Example example;
+  auto& features = *example.mutable_features()->mutable_feature();
+  features["inputs"].mutable_int64_list()->mutable_value()->Add(inputs.begin(), inputs.end());
+  features["targets"].mutable_int64_list()->mutable_value()->Add(targets.begin(), targets.end());
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream output(&stream);
+  output.SetSerializationDeterministic(true);  // the order of a map is another one in every process
+  example.SerializeToCodedStream(&output);
+  output.Trim();
+  return bytes;
+}
+
+// The files of one part of the data.
+class Shards {
+ public:
+  Shards(const std::string& data_dir, absl::string_view tag, int num_shards) {
+    for (int shard = 1; shard <= num_shards; ++shard) {
+      paths_.push_back(files::JoinPath(data_dir, ShardName(tag, shard, num_shards)));
+    }
+  }
+
+  bool AllExist() const {
+    return std::all_of(paths_.begin(), paths_.end(), [](const std::string& path) { return files::Exists(path); });
+  }
+
+  // Writes those that do not exist, in the order of the text or, with a seed, in a random one.
+  absl::Status Write(const ParallelText& text, const Subtokenizer& subtokenizer, std::optional<uint64_t> seed) {
+    absl::Status status = WriteInOrder(text, subtokenizer);
+    writers_.clear();
+    for (size_t shard = 0; shard < paths_.size() && status.ok(); ++shard) {
+      if (files::Exists(paths_[shard])) continue;
+      if (seed.has_value()) status = ShuffleRecords(shard, *seed);
+      if (status.ok()) status = files::Rename(TemporaryPath(shard), paths_[shard]);
+    }
+    if (status.ok()) return files::SyncDirectory(files::DirectoryOf(paths_[0]));
+    for (size_t shard = 0; shard < paths_.size(); ++shard) files::RemoveFile(TemporaryPath(shard)).IgnoreError();
+    return status;
+  }
+
+ private:
+  std::string TemporaryPath(size_t shard) const { return absl::StrCat(paths_[shard], files::kTemporarySuffix); }
+
+  absl::Status WriteInOrder(const ParallelText& text, const Subtokenizer& subtokenizer) {
+    for (size_t shard = 0; shard < paths_.size(); ++shard) {
+      writers_.emplace_back();
+      if (files::Exists(paths_[shard])) continue;
+      ASSIGN_OR_RETURN(writers_.back(), data::TFRecordWriter::Open(TemporaryPath(shard)));
+    }
+    int64_t number = 0;  // of the sentence
+    for (size_t file = 0; file < text.sources.size(); ++file) {
+      ASSIGN_OR_RETURN(const int64_t num_lines, CountLines(text.sources[file]));
+      ASSIGN_OR_RETURN(const auto source, LineReader::Open(text.sources[file]));
+      ASSIGN_OR_RETURN(const auto target, LineReader::Open(text.targets[file]));
+      std::vector<int32_t> inputs, targets;
+      for (int64_t line = 0; line < num_lines; ++line, ++number) {
+        RETURN_IF_ERROR(ReadIds(*source, subtokenizer, text.sources[file], &inputs));
+        RETURN_IF_ERROR(ReadIds(*target, subtokenizer, text.targets[file], &targets));
+        const auto& writer = writers_[number % writers_.size()];
+        if (writer != nullptr) RETURN_IF_ERROR(writer->Write(SerializeExample(inputs, targets)));
+      }
+    }
+    for (const auto& writer : writers_) {
+      if (writer != nullptr) RETURN_IF_ERROR(writer->Close());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ShuffleRecords(size_t shard, uint64_t seed) const {
+    const std::string path = TemporaryPath(shard);
+    std::vector<std::string> records;
+    {
+      ASSIGN_OR_RETURN(const auto reader, data::TFRecordReader::Open(path));
+      for (;;) {
+        std::string record;
+        ASSIGN_OR_RETURN(const bool more, reader->Next(&record));
+        if (!more) break;
+        records.push_back(std::move(record));
+      }
+    }
+    ASSIGN_OR_RETURN(const auto writer, data::TFRecordWriter::Open(path));
+    const int64_t num_records = static_cast<int64_t>(records.size());
+    const data::Permutation order(std::max<int64_t>(1, num_records), seed, /*epoch=*/static_cast<int64_t>(shard));
+    for (int64_t i = 0; i < num_records; ++i) RETURN_IF_ERROR(writer->Write(records[order(i)]));
+    return writer->Close();
+  }
+
+  std::vector<std::string> paths_;
+  std::vector<std::unique_ptr<data::TFRecordWriter>> writers_;  // null for a file that exists
+};
+
+// What the files in data_dir are made of.
+absl::StatusOr<std::string> DescribeOrigin(const PrepareOptions& options) {
+  std::string text = absl::StrFormat("vocabulary: %s, %s\nfiles: %d\nseed: %d\n", options.vocabulary_name,
+                                     options.vocabulary.min_count.has_value()
+                                         ? absl::StrCat("min_count ", *options.vocabulary.min_count)
+                                         : absl::StrCat("about ", options.vocabulary.target_size, " entries"),
+                                     options.num_train_shards, options.seed);
+  const auto add = [&](absl::string_view name, const std::vector<std::string>& paths) -> absl::Status {
+    for (const std::string& path : paths) {
+      ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(path));
+      absl::StrAppend(&text, name, ": ", path.substr(path.rfind('/') + 1), ", ", file->size(), " bytes\n");
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add("train source", options.train.sources));
+  RETURN_IF_ERROR(add("train target", options.train.targets));
+  RETURN_IF_ERROR(add("eval source", options.eval.sources));
+  RETURN_IF_ERROR(add("eval target", options.eval.targets));
+  return text;
+}
+
+// Refuses to mix files of different origins.
+absl::Status CheckOrigin(const PrepareOptions& options) {
+  ASSIGN_OR_RETURN(const std::string origin, DescribeOrigin(options));
+  const std::string path = files::JoinPath(options.data_dir, kOriginName);
+  if (!files::Exists(path)) return files::WriteFileAtomically(path, origin);
+  ASSIGN_OR_RETURN(const std::string found, files::ReadFile(path, 1 << 20));
+  if (found == origin) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%s holds files that were made from other text or with other flags, as %s says; choose another "
+                      "--data_dir, or remove what is in it",
+                      options.data_dir, path));
+}
+
+}  // namespace
+
+std::string ShardName(absl::string_view tag, int shard, int num_shards) {
+  return absl::StrFormat("wmt32k-%s-%05d-of-%05d", tag, shard, num_shards);
+}
+
+absl::Status PrepareData(const PrepareOptions& options) {
+  RETURN_IF_ERROR(CheckText(options.train));
+  RETURN_IF_ERROR(CheckText(options.eval));
+  RETURN_IF_ERROR(files::MakeDirectories(options.data_dir));
+  RETURN_IF_ERROR(CheckOrigin(options));
+
+  const std::string vocabulary = files::JoinPath(options.data_dir, options.vocabulary_name);
+  if (!files::Exists(vocabulary)) {
+    LOG(INFO) << "making the vocabulary " << vocabulary;
+    std::vector<std::string> paths = options.train.sources;
+    paths.insert(paths.end(), options.train.targets.begin(), options.train.targets.end());
+    ASSIGN_OR_RETURN(const std::vector<std::string> subtokens, BuildVocabulary(paths, options.vocabulary));
+    RETURN_IF_ERROR(WriteVocabulary(vocabulary, subtokens));
+  }
+  ASSIGN_OR_RETURN(const Subtokenizer subtokenizer, Subtokenizer::Load(vocabulary));
+  LOG(INFO) << "the vocabulary has " << subtokenizer.vocab_size() << " entries";
+
+  const auto write = [&](absl::string_view tag, int num_shards, const ParallelText& text,
+                         std::optional<uint64_t> seed) -> absl::Status {
+    Shards shards(options.data_dir, tag, num_shards);
+    if (shards.AllExist()) {
+      LOG(INFO) << "all files " << ShardName(tag, 1, num_shards) << " and so on exist";
+      return absl::OkStatus();
+    }
+    LOG(INFO) << "writing " << ShardName(tag, 1, num_shards) << " and so on";
+    return shards.Write(text, subtokenizer, seed);
+  };
+  RETURN_IF_ERROR(write(kTrainTag, options.num_train_shards, options.train, options.seed));
+  return write(kEvalTag, 1, options.eval, std::nullopt);
+}
+
+}  // namespace official::transformer

@@ -1,0 +1,47 @@
+// Makes the files that transformer_main trains on from text: a vocabulary, and TFRecord files of tf.Example with the
+// ids of a sentence in `inputs` and those of its translation in `targets`, each ended by EOS.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "official/transformer/text/vocabulary_builder.h"
+
+namespace official::transformer {
+
+// A text in two languages: line i of sources[f] is translated by line i of targets[f]. Several files are one text after
+// another.
+struct ParallelText {
+  std::vector<std::string> sources;
+  std::vector<std::string> targets;
+};
+
+struct PrepareOptions {
+  std::string data_dir;  // where the files go; made if it is missing
+  ParallelText train, eval;
+  std::string vocabulary_name;   // of the file in data_dir
+  VocabularyOptions vocabulary;  // made of both sides of `train`
+  uint64_t seed = 1;             // of the order of the records
+  int num_train_shards = 100;
+};
+
+// "train", "dev": what the names of the files say.
+inline constexpr absl::string_view kTrainTag = "train";
+inline constexpr absl::string_view kEvalTag = "dev";
+
+// "wmt32k-train-00001-of-00100": upstream's name for the file number `shard`, counted from 1.
+std::string ShardName(absl::string_view tag, int shard, int num_shards);
+
+// Writes the vocabulary, wmt32k-train-*-of-* and wmt32k-dev-00001-of-00001. Sentence i goes, without the blanks around
+// it, into file 1 + i % num_train_shards, whose records are then put in a random order; those of `eval` keep theirs.
+// The same text, options and seed make the same bytes. A file appears under its name only when it is complete, and one
+// that is there is kept: a second call finishes what a first one left. Holds no more in memory than one file. DataLoss,
+// naming file and line or both files and counts, if a text is not UTF-8, has no lines, or the two sides have not
+// equally many; FailedPrecondition if data_dir holds files made from another text or with other options (it says so in
+// prepared.txt); NotFound if a text is missing; other errors as in utils/files.
+absl::Status PrepareData(const PrepareOptions& options);
+
+}  // namespace official::transformer

@@ -1,0 +1,83 @@
+// prepare_data_main: makes the files that transformer_main trains on.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "official/transformer/prepare/prepare.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/flags/main.h"
+
+ABSL_DECLARE_FLAG(std::string, data_dir);
+ABSL_DECLARE_FLAG(uint64_t, seed);
+ABSL_FLAG(std::string, raw_dir, "/tmp/translate_ende_raw", "Directory of the text files.");
+ABSL_FLAG(std::vector<std::string>, train_source, {"train.en"},
+          "Text files in --raw_dir, a sentence a line, to translate in training.");
+ABSL_FLAG(std::vector<std::string>, train_target, {"train.de"}, "Their translations, line by line.");
+ABSL_FLAG(std::vector<std::string>, eval_source, {"val.en"}, "Text files to translate in evaluation.");
+ABSL_FLAG(std::vector<std::string>, eval_target, {"val.de"}, "Their translations, line by line.");
+ABSL_FLAG(int64_t, vocab_size, 32768, "Entries that the vocabulary should have, within one in a hundred.");
+ABSL_FLAG(bool, search, false,
+          "Search for the count at which the vocabulary has --vocab_size entries, as is done when that flag is given. "
+          "Else a subtoken must occur 6 times, which suits WMT.");
+
+namespace official::transformer {
+namespace {
+
+constexpr int64_t kMinCount = 6;  // upstream's
+
+flags::Program PrepareProgram() {
+  return {
+      .name = "prepare_data_main",
+      .description =
+          "Makes the files that transformer_main trains on, in --data_dir, from text files in --raw_dir: a vocabulary, "
+          "and records of the sentences' ids. What is complete is kept: the same command goes on where it was stopped.",
+      .examples = {{"prepare_data_main --raw_dir=multi30k --data_dir=data --vocab_size=8192",
+                    "read train.en, train.de, val.en and val.de, and make a vocabulary of about 8192 entries"},
+                   {"prepare_data_main --raw_dir=wmt --train_source=a.en,b.en --train_target=a.de,b.de "
+                    "--eval_source=newstest2013.en --eval_target=newstest2013.de",
+                    "read several files, which are named"}},
+      .defaults = {{"data_dir", "/tmp/translate_ende"}},
+      .flags = {.name = "prepare_data",
+                .flags = {{.name = "data_dir", .short_name = "dd", .key = true, .required = true},
+                          {.name = "raw_dir", .short_name = "rd", .key = true, .required = true},
+                          {.name = "train_source", .key = true},
+                          {.name = "train_target", .key = true},
+                          {.name = "eval_source", .key = true},
+                          {.name = "eval_target", .key = true},
+                          {.name = "vocab_size", .key = true, .range = flags::AtLeast(1)},
+                          {.name = "search", .key = true},
+                          {.name = "seed"}}},
+      .shared_flags = false,
+  };
+}
+
+std::vector<std::string> InRawDir(const std::vector<std::string>& names) {
+  std::vector<std::string> paths;
+  for (const std::string& name : names) paths.push_back(files::JoinPath(absl::GetFlag(FLAGS_raw_dir), name));
+  return paths;
+}
+
+absl::Status Main(const flags::CommandLine& command_line) {
+  const int64_t vocab_size = absl::GetFlag(FLAGS_vocab_size);
+  PrepareOptions options;
+  options.data_dir = absl::GetFlag(FLAGS_data_dir);
+  options.train = {InRawDir(absl::GetFlag(FLAGS_train_source)), InRawDir(absl::GetFlag(FLAGS_train_target))};
+  options.eval = {InRawDir(absl::GetFlag(FLAGS_eval_source)), InRawDir(absl::GetFlag(FLAGS_eval_target))};
+  options.vocabulary_name = absl::StrCat("vocab.ende.", vocab_size);
+  options.vocabulary.target_size = vocab_size;
+  options.vocabulary.threshold = vocab_size / 100;
+  if (!absl::GetFlag(FLAGS_search) && !command_line.given("vocab_size")) options.vocabulary.min_count = kMinCount;
+  options.seed = absl::GetFlag(FLAGS_seed);
+  return PrepareData(options);
+}
+
+}  // namespace
+}  // namespace official::transformer
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::transformer::PrepareProgram(), official::transformer::Main);
+}
