@@ -169,25 +169,30 @@ absl::StatusOr<absl::string_view> ExampleView::Bytes(absl::string_view name) con
   return value;
 }
 
-absl::StatusOr<int64_t> ExampleView::Int64(absl::string_view name) const {
+absl::Status ExampleView::Int64s(absl::string_view name, std::vector<int64_t>* values) const {
+  values->clear();
   ASSIGN_OR_RETURN(const Feature* feature, FindRequired(name, Kind::kInt64));
-  uint64_t value = 0;
-  int64_t count = 0;
-  WireReader values(feature->list);
-  while (values.Next()) {
-    if (values.Is(kList, kVarint)) {
-      value = values.varint();
-      ++count;
-    } else if (values.Is(kList, kBytes)) {
-      WireReader packed(values.value());
-      for (; !packed.empty(); ++count) {
+  WireReader fields(feature->list);
+  while (fields.Next()) {
+    if (fields.Is(kList, kVarint)) {
+      values->push_back(static_cast<int64_t>(fields.varint()));
+    } else if (fields.Is(kList, kBytes)) {
+      WireReader packed(fields.value());
+      while (!packed.empty()) {
+        uint64_t value;
         if (!packed.ReadVarint(&value)) return BadFeature(name, kDamaged);
+        values->push_back(static_cast<int64_t>(value));
       }
     }
   }
-  if (!values.ok()) return BadFeature(name, kDamaged);
-  if (count != 1) return BadFeature(name, absl::StrFormat("has %d values, expected 1", count));
-  return static_cast<int64_t>(value);
+  return fields.ok() ? absl::OkStatus() : BadFeature(name, kDamaged);
+}
+
+absl::StatusOr<int64_t> ExampleView::Int64(absl::string_view name) const {
+  std::vector<int64_t> values;
+  RETURN_IF_ERROR(Int64s(name, &values));
+  if (values.size() != 1) return BadFeature(name, absl::StrFormat("has %d values, expected 1", values.size()));
+  return values[0];
 }
 
 absl::Status ExampleView::Floats(absl::string_view name, std::vector<float>* values) const {

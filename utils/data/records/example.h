@@ -22,6 +22,8 @@ class ExampleView {
   // number of values than one.
   absl::StatusOr<absl::string_view> Bytes(absl::string_view name) const;
   absl::StatusOr<int64_t> Int64(absl::string_view name) const;
+  // All values of a feature. DataLoss, naming it, if it is missing or of another kind.
+  absl::Status Int64s(absl::string_view name, std::vector<int64_t>* values) const;
   // All values of a feature; none if it is missing.
   absl::Status Floats(absl::string_view name, std::vector<float>* values) const;
 

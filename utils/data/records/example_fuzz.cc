@@ -10,9 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   OFFICIAL_CHECK(example.ok() || absl::IsDataLoss(example.status())) << example.status();
   if (!example.ok()) return 0;
   std::vector<float> floats;
+  std::vector<int64_t> integers;
   for (const char* name : {"image/encoded", "image/class/label", "image/object/bbox/xmin", ""}) {
     const absl::Status results[] = {example->Bytes(name).status(), example->Int64(name).status(),
-                                    example->Floats(name, &floats)};
+                                    example->Floats(name, &floats), example->Int64s(name, &integers)};
     for (const absl::Status& status : results) OFFICIAL_CHECK(status.ok() || absl::IsDataLoss(status)) << status;
   }
   return 0;

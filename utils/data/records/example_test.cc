@@ -47,6 +47,11 @@ TEST_CASE("Values are found in what protobuf writes") {
   CHECK(example.Bytes("image").value().data() >= bytes.data());  // nothing is copied
   CHECK(example.Bytes("image").value().data() < bytes.data() + bytes.size());
   CHECK(example.Int64("label").value() == -7);
+  std::vector<int64_t> integers = {9};
+  REQUIRE(example.Int64s("two", &integers).ok());
+  CHECK(integers == std::vector<int64_t>{1, 300});
+  CHECK(MessageOf(example.Int64s("nothing", &integers)) == "feature nothing is missing");
+  CHECK(MessageOf(example.Int64s("image", &integers)) == "feature image is a list of bytes, expected int64");
   std::vector<float> floats = {9};
   REQUIRE(example.Floats("boxes", &floats).ok());
   CHECK(floats == std::vector<float>{0.5f, -1.0f});
