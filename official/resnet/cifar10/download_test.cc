@@ -105,7 +105,7 @@ TEST_CASE_METHOD(Fixture, "Archives that are cut, lack a file or are no tar leav
   const auto [tar, message] = GENERATE_COPY(table<std::string, std::string>({
       {members.substr(0, members.size() - 700), "test_batch.bin is cut"},
       {members, "it is cut"},
-      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', "x") + kEnd, "it lacks data_batch_2.bin"},
+      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', "x") + kEnd, "lacks data_batch_2.bin"},
       {std::string(512, 'x'), "is no number"},
   }));
   const absl::Status status = DownloadCifar10(DataDir(), Archive(tar));
