@@ -28,6 +28,11 @@ constexpr char kOriginName[] = "prepared.txt";
 
 // Lines of one file; each is checked to be text.
 absl::StatusOr<int64_t> CountLines(const std::string& path) {
+  if (!files::Exists(path)) {
+    return absl::NotFoundError(absl::StrFormat(
+        "there is no text %s%s; name the files by --raw_dir, --train_source and so on, or get WMT by --download", path,
+        files::Exists(path + ".gz") ? ", but its .gz: gunzip that" : ""));
+  }
   ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
   for (;;) {
     absl::string_view line;

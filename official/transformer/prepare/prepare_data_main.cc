@@ -7,6 +7,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "official/transformer/prepare/prepare.h"
+#include "official/transformer/prepare/wmt.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/flags/main.h"
@@ -19,6 +20,9 @@ ABSL_FLAG(std::vector<std::string>, train_source, {"train.en"},
 ABSL_FLAG(std::vector<std::string>, train_target, {"train.de"}, "Their translations, line by line.");
 ABSL_FLAG(std::vector<std::string>, eval_source, {"val.en"}, "Text files to translate in evaluation.");
 ABSL_FLAG(std::vector<std::string>, eval_target, {"val.de"}, "Their translations, line by line.");
+ABSL_FLAG(bool, download, false,
+          "Use the text of WMT 2017, and download what of it is not in --raw_dir: 1.8 GB. The four flags above do not "
+          "count then.");
 ABSL_FLAG(int64_t, vocab_size, 32768, "Entries that the vocabulary should have, within one in a hundred.");
 ABSL_FLAG(bool, search, false,
           "Search for the count at which the vocabulary has --vocab_size entries, as is done when that flag is given. "
@@ -37,6 +41,7 @@ flags::Program PrepareProgram() {
           "and records of the sentences' ids. What is complete is kept: the same command goes on where it was stopped.",
       .examples = {{"prepare_data_main --raw_dir=multi30k --data_dir=data --vocab_size=8192",
                     "read train.en, train.de, val.en and val.de, and make a vocabulary of about 8192 entries"},
+                   {"prepare_data_main --download", "download the 4.6 million pairs of WMT 2017"},
                    {"prepare_data_main --raw_dir=wmt --train_source=a.en,b.en --train_target=a.de,b.de "
                     "--eval_source=newstest2013.en --eval_target=newstest2013.de",
                     "read several files, which are named"}},
@@ -48,6 +53,7 @@ flags::Program PrepareProgram() {
                           {.name = "train_target", .key = true},
                           {.name = "eval_source", .key = true},
                           {.name = "eval_target", .key = true},
+                          {.name = "download", .key = true},
                           {.name = "vocab_size", .key = true, .range = flags::AtLeast(1)},
                           {.name = "search", .key = true},
                           {.name = "seed"}}},
@@ -61,12 +67,29 @@ std::vector<std::string> InRawDir(const std::vector<std::string>& names) {
   return paths;
 }
 
+// The text of WMT 2017: the last archive is for evaluation.
+absl::Status UseWmt17(PrepareOptions& options) {
+  const std::string raw_dir = absl::GetFlag(FLAGS_raw_dir);
+  RETURN_IF_ERROR(DownloadText(raw_dir, Wmt17()));
+  for (const WmtArchive& archive : Wmt17()) {
+    const std::vector<std::string> paths = LocateText(raw_dir, archive.files);
+    ParallelText& text = &archive == &Wmt17().back() ? options.eval : options.train;
+    text.sources.push_back(paths[0]);
+    text.targets.push_back(paths[1]);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Main(const flags::CommandLine& command_line) {
   const int64_t vocab_size = absl::GetFlag(FLAGS_vocab_size);
   PrepareOptions options;
   options.data_dir = absl::GetFlag(FLAGS_data_dir);
-  options.train = {InRawDir(absl::GetFlag(FLAGS_train_source)), InRawDir(absl::GetFlag(FLAGS_train_target))};
-  options.eval = {InRawDir(absl::GetFlag(FLAGS_eval_source)), InRawDir(absl::GetFlag(FLAGS_eval_target))};
+  if (absl::GetFlag(FLAGS_download)) {
+    RETURN_IF_ERROR(UseWmt17(options));
+  } else {
+    options.train = {InRawDir(absl::GetFlag(FLAGS_train_source)), InRawDir(absl::GetFlag(FLAGS_train_target))};
+    options.eval = {InRawDir(absl::GetFlag(FLAGS_eval_source)), InRawDir(absl::GetFlag(FLAGS_eval_target))};
+  }
   options.vocabulary_name = absl::StrCat("vocab.ende.", vocab_size);
   options.vocabulary.target_size = vocab_size;
   options.vocabulary.threshold = vocab_size / 100;

@@ -176,7 +176,9 @@ TEST_CASE_METHOD(Fixture, "Text that does not fit is refused, and leaves no reco
   }
   SECTION("missing") {
     options_.eval.sources = {directory_ + "/none.en"};
-    CheckRefused("none.en", absl::StatusCode::kNotFound);
+    CheckRefused("/none.en; name the files by --raw_dir", absl::StatusCode::kNotFound);
+    Write("none.en.gz", "");
+    CheckRefused("/none.en, but its .gz: gunzip that; name", absl::StatusCode::kNotFound);
   }
   SECTION("not as many files") {
     options_.train.sources.push_back(options_.train.sources[0]);
