@@ -154,7 +154,7 @@ Model Packed() {
     return ModelSpec{.loss = compute::Div(compute::Sum(compute::Square(error)), count)};
   };
   // Numbers 1 to 4 of each example that counts, behind each other; then ones for those; both padded to a multiple of 8.
-  model.share = [](const data::Batch& batch, const compute::Share& examples) {
+  model.share = [](Mode, const data::Batch& batch, const compute::Share& examples) {
     std::vector<float> numbers;
     for (int64_t i = 4 * examples.begin; i < 4 * examples.end; ++i) {
       if (batch.features[0].data<float>()[i] == 1) numbers.push_back(static_cast<float>(i % 4 + 1));

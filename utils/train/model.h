@@ -69,10 +69,10 @@ struct BatchShare {
   // What the replica's means count in those of the whole batch: its examples, or what else they are means of.
   int64_t weight = 0;
 };
-using ShareFn = std::function<BatchShare(const data::Batch& batch, const compute::Share& examples)>;
+using ShareFn = std::function<BatchShare(Mode mode, const data::Batch& batch, const compute::Share& examples)>;
 
 // Rows [begin, end) of each tensor, without copying; their number is the weight.
-BatchShare ShareOfRows(const data::Batch& batch, const compute::Share& examples);
+BatchShare ShareOfRows(Mode mode, const data::Batch& batch, const compute::Share& examples);
 
 struct Model {
   std::string name;  // "mnist"

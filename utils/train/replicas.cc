@@ -123,7 +123,7 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   shares_.clear();
   key_.assign({static_cast<int64_t>(mode)});
   for (int r = 0; r < num_replicas; ++r) {
-    shares_.push_back(model_.share(batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
+    shares_.push_back(model_.share(mode, batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
     AppendKey(shares_.back(), key_);
   }
   auto found = programs_.find(key_);

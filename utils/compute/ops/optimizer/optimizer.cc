@@ -87,9 +87,9 @@ const bool assign_scale = RegisterOp({
     .has_side_effect = true,
 });
 
-Value Slot(const Value& variable, absl::string_view suffix) {
-  return variable.graph()->Variable(
-      {absl::StrCat(variable.node()->name(), "/", suffix), variable.type(), Initializer::Zeros(), /*trainable=*/false});
+Value Slot(const Value& variable, absl::string_view suffix, absl::string_view scope = "") {
+  return variable.graph()->Variable({absl::StrCat(scope, variable.node()->name(), "/", suffix), variable.type(),
+                                     Initializer::Zeros(), /*trainable=*/false});
 }
 
 Value PowerOf(Graph& graph, absl::string_view name, double beta) {
@@ -152,15 +152,15 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
                         const AdamParams& params) {
   if (!Check(inputs, variables)) return {};
   Graph& graph = *inputs.learning_rate.graph();
-  const Value beta1_power = PowerOf(graph, "beta1_power", params.beta1);
-  const Value beta2_power = PowerOf(graph, "beta2_power", params.beta2);
+  const Value beta1_power = PowerOf(graph, params.scope + "beta1_power", params.beta1);
+  const Value beta2_power = PowerOf(graph, params.scope + "beta2_power", params.beta2);
   const Attrs attrs{
       {"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}, {"guarded", IsGuarded(inputs)}};
   const std::vector<Value> scalars = Scalars(inputs, {beta1_power, beta2_power});
   std::vector<Value> dense = scalars;
   std::vector<Node*> updates;
   for (const auto& [variable, gradient] : variables) {
-    const Value m = Slot(variable, "Adam"), v = Slot(variable, "Adam_1");
+    const Value m = Slot(variable, "Adam", params.scope), v = Slot(variable, "Adam_1", params.scope);
     if (params.lazy && gradient.node()->Is("IndexedSlices")) {
       std::vector<Value> operands = scalars;
       operands.insert(operands.end(), {variable, m, v, gradient.node()->input(0), gradient.node()->input(1)});

@@ -35,6 +35,7 @@ struct AdamParams {
   // tf.contrib.opt.LazyAdamOptimizer: a gradient that is an IndexedSlices updates the rows it names and their moments
   // only. Off: every gradient is dense.
   bool lazy = false;
+  std::string scope = "";  // what the names of slots and powers begin with, such as "model/get_train_op/"
 };
 
 // Each function adds the nodes that do one update and returns them: they are targets of the training program.
