@@ -185,9 +185,9 @@ std::vector<train::MeanMetric> Metrics(Value logits, Value targets, Value counte
     return compute::Sum(compute::Mul(compute::Sum(among_best, {1}), counted));
   };
   const Value log_likelihood = compute::Neg(compute::Sum(compute::PaddedCrossEntropy(logits, targets, 0)));
-  return {{"accuracy", hits(1), count, "metrics/accuracy"},
-          {"accuracy_top5", hits(k), count, "metrics/accuracy_top5"},
-          {"neg_log_perplexity", log_likelihood, count, "metrics/neg_log_perplexity"}};
+  return {{"metrics/accuracy", hits(1), count},
+          {"metrics/accuracy_top5", hits(k), count},
+          {"metrics/neg_log_perplexity", log_likelihood, count}};
 }
 
 absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const ModelParams& params) {

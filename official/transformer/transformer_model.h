@@ -8,7 +8,8 @@
 namespace official::transformer {
 
 // Batches are those of TranslationBatches, shares those of PackedShare. The loss is the mean of PaddedCrossEntropy over
-// the targets. Evaluation: accuracy, accuracy_top5 and neg_log_perplexity, means over the targets.
+// the targets. Evaluation: metrics/accuracy, metrics/accuracy_top5 and metrics/neg_log_perplexity, means over the
+// targets.
 train::Model TransformerModel(const ModelParams& params);
 
 // Of a share of a batch, not for prediction: float [U, vocab_size] in the type of the computation, each row from the

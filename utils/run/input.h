@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,8 @@ struct Input {
   data::ElementSpec spec;
   int64_t num_train_examples = 0;
   bool across_epochs = false;  // whether a batch may go on into the next epoch of the same train call
+  // Of an epoch, where it does not follow from --batch_size.
+  std::optional<int64_t> steps_per_epoch = std::nullopt;
   // Batches of the training set from `start` to the end of epoch `end_epoch` - 1.
   std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
   // One pass over the test set.

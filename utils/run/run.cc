@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 
@@ -148,23 +149,37 @@ class Run {
       : config_(config), task_(task), input_(input), estimator_(estimator) {}
 
   bool IsTrained() const {
-    const std::optional<int64_t> max_steps = config_.performance.max_train_steps;
-    return estimator_.position().epoch >= config_.base.train_epochs ||
+    const std::optional<int64_t> max_steps = MaxSteps();
+    return (!task_.steps && estimator_.position().epoch >= config_.base.train_epochs) ||
            (max_steps && estimator_.global_step() >= *max_steps);
   }
 
-  // Evaluations are due after every epochs_between_evals epochs of the whole training, wherever a run began; a run that
-  // was stopped between training and evaluation leaves the evaluation to the next.
+  // Evaluations are due after every epochs_between_evals epochs, or steps, of the whole training, wherever a run began;
+  // a run that was stopped between training and evaluation leaves the evaluation to the next.
   bool EvaluationIsDue() const {
     const data::Position position = estimator_.position();
     if (position == data::Position{} || estimator_.evaluated_step() == estimator_.global_step()) return false;
+    if (task_.steps) return IsTrained() || estimator_.global_step() % task_.steps->between_evals == 0;
     return IsTrained() || (position.index == 0 && position.epoch % config_.base.epochs_between_evals == 0);
   }
 
   absl::Status Train(logs::BaseBenchmarkLogger& logger, std::ostream& out);
 
  private:
+  // The step at which all training ends.
+  std::optional<int64_t> MaxSteps() const {
+    const std::optional<int64_t> limit = config_.performance.max_train_steps;
+    if (!task_.steps) return limit;
+    return std::min(task_.steps->total, limit.value_or(task_.steps->total));
+  }
+  // The step at which the next train call ends.
+  std::optional<int64_t> NextSteps() const {
+    if (!task_.steps) return MaxSteps();
+    const int64_t between = task_.steps->between_evals;
+    return std::min(*MaxSteps(), (estimator_.global_step() / between + 1) * between);
+  }
   int64_t EndEpoch() const {
+    if (task_.steps) return data::kEndless;
     const int64_t between = config_.base.epochs_between_evals;
     return std::min<int64_t>(config_.base.train_epochs, (estimator_.position().epoch / between + 1) * between);
   }
@@ -182,7 +197,14 @@ int64_t Run::TotalSteps() const {
   const int64_t batch = base.batch_size, between = base.epochs_between_evals, examples = input_.num_train_examples;
   const auto batches = [&](int64_t n) { return (n + batch - 1) / batch; };
   int64_t steps = 0;
-  if (input_.across_epochs) {
+  if (task_.steps) {
+    return *MaxSteps();
+  } else if (input_.steps_per_epoch) {
+    // An epoch that has begun has as many steps left as it has examples.
+    const double left = static_cast<double>(base.train_epochs - position.epoch) -
+                        static_cast<double>(position.index) / static_cast<double>(examples);
+    steps = static_cast<int64_t>(std::ceil(left * static_cast<double>(*input_.steps_per_epoch)));
+  } else if (input_.across_epochs) {
     // Each train call ends with a batch of what is left.
     for (int64_t epoch = position.epoch; epoch < base.train_epochs;) {
       const int64_t end = std::min<int64_t>(base.train_epochs, (epoch / between + 1) * between);
@@ -193,17 +215,18 @@ int64_t Run::TotalSteps() const {
     steps = (base.train_epochs - position.epoch) * batches(examples) - position.index / batch;
   }
   const int64_t total = estimator_.global_step() + steps;
-  return config_.performance.max_train_steps ? std::min(total, *config_.performance.max_train_steps) : total;
+  return std::min(total, MaxSteps().value_or(total));
 }
 
 absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
   const flags::BaseConfig& base = config_.base;
-  const std::optional<int64_t> max_steps = config_.performance.max_train_steps;
   RETURN_IF_ERROR(logger.LogRunInfo(RunRecord(config_, task_, input_)));
 
-  ASSIGN_OR_RETURN(
-      std::vector<std::unique_ptr<logs::Hook>> hooks,
-      logs::GetTrainHooks(base.hooks, {.model_dir = base.model_dir, .batch_size = base.batch_size, .logger = &logger}));
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> hooks,
+                   logs::GetTrainHooks(base.hooks, {.model_dir = base.model_dir,
+                                                    .batch_size = base.batch_size,
+                                                    .logger = &logger,
+                                                    .tensors_to_log = task_.tensors_to_log}));
   auto progress = std::make_unique<logs::Progress>(logs::ProgressOptions{.format = logs::CurrentLogFormat(),
                                                                          .total_steps = TotalSteps(),
                                                                          .total_epochs = base.train_epochs,
@@ -218,11 +241,13 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
       const auto train_input = [&, end_epoch = EndEpoch()](data::Position start) {
         return input_.train(estimator_.seed(), start, end_epoch);
       };
-      RETURN_IF_ERROR(estimator_.Train(train_input, max_steps, hooks));
+      RETURN_IF_ERROR(estimator_.Train(train_input, NextSteps(), hooks));
     }
-    ASSIGN_OR_RETURN(const train::EvalResults results, estimator_.Evaluate(input_.eval, max_steps));
+    ASSIGN_OR_RETURN(const train::EvalResults results,
+                     estimator_.Evaluate(input_.eval, config_.performance.max_train_steps));
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
     PrintEvaluation(config_, results, out);
+    if (!base.stop_threshold) continue;
     const double metric = Result(results, task_.stop_metric);
     if (misc::PastStopThreshold(base.stop_threshold, metric)) {
       LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << metric;

@@ -41,13 +41,20 @@ struct Task {
   // For the data that `load` gave.
   std::function<train::Model(const Input& input)> model;
   std::string stop_metric = "accuracy";  // what --stop_threshold is compared with
+  std::vector<std::string> tensors_to_log = {"cross_entropy", "learning_rate", "train_accuracy"};
+  // Train so many steps in all and evaluate after every so many, whatever the epochs.
+  struct Steps {
+    int64_t total, between_evals;
+  };
+  std::optional<Steps> steps = std::nullopt;
   // For the run record, beside those of every model.
   std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
   // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
   std::optional<std::string> fine_tune = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
-  // Writes a SavedModel of what was trained and returns its path.
-  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model;
+  // Writes a SavedModel of what was trained and returns its path; unset where --export_dir is refused.
+  std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
+      nullptr;
 };
 
 // Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. Results go to `results`, all

@@ -222,7 +222,8 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   // Below this the answer is always yes, and the question costs start-up time.
   constexpr int64_t kSmall = 4096;
   const int64_t available = AvailableMemory();
-  if (batch_size <= kSmall || available < 0) return absl::OkStatus();
+  // Nor is there an answer where a share of a batch is not rows of it.
+  if (batch_size <= kSmall || available < 0 || model_.share) return absl::OkStatus();
   // The arena of a program grows with the batch; two small programs tell by how much. Variables do not. A device with
   // memory of its own says itself when that is too small.
   int64_t bytes[2] = {0, 0};

@@ -85,7 +85,7 @@ struct Model {
   bool synchronizes = false;
   // The feature, float32 [height, width, channels], that event files show of the first examples of a batch.
   std::optional<size_t> image_feature = {};
-  ShareFn share = ShareOfRows;
+  ShareFn share = nullptr;  // unset: ShareOfRows
 };
 
 }  // namespace official::train

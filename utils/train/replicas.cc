@@ -120,10 +120,11 @@ absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, const data::Eleme
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
                                                         const data::Batch& batch, const PrepareFn& prepare) {
   const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
+  const ShareFn& share = model_.share ? model_.share : rows_;
   shares_.clear();
   key_.assign({static_cast<int64_t>(mode)});
   for (int r = 0; r < num_replicas; ++r) {
-    shares_.push_back(model_.share(mode, batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
+    shares_.push_back(share(mode, batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
     AppendKey(shares_.back(), key_);
   }
   auto found = programs_.find(key_);

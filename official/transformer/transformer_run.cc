@@ -1,0 +1,167 @@
+#include "official/transformer/transformer_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "official/transformer/dataset.h"
+#include "official/transformer/transformer_model.h"
+#include "utils/compute/core/status.h"
+#include "utils/data/batch.h"
+#include "utils/logs/log.h"
+
+namespace official::transformer {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+
+// Of WMT, after the pairs that are too long have been left out.
+constexpr int64_t kTrainPairs = 4572160, kEvalPairs = 3000;
+
+// Of one pair, padded.
+data::ElementSpec SpecOf(int64_t length) {
+  return {.features = {{"inputs", {DType::kInt32, {length}}}, {"input_lengths", {DType::kInt32, {}}}},
+          .labels = {{"targets", {DType::kInt32, {length}}}, {"target_lengths", {DType::kInt32, {}}}}};
+}
+
+// Upstream's synthetic batches: as many sentences as each has ids, all of them 1.
+class SyntheticPairs : public data::BatchSource {
+ public:
+  // `sentences` is the size of a batch; an epoch has about num_pairs.
+  static absl::StatusOr<data::BatchSourcePtr> Create(int64_t sentences, int64_t num_pairs, data::Position start,
+                                                     int64_t end_epoch) {
+    const int64_t whole = std::max<int64_t>(1, num_pairs / sentences) * sentences;
+    ASSIGN_OR_RETURN(
+        data::BatchCounter counter,
+        data::BatchCounter::Create(whole, {.batch_size = sentences, .start = start, .end_epoch = end_epoch}));
+    return std::unique_ptr<data::BatchSource>(new SyntheticPairs(sentences, std::move(counter)));
+  }
+
+  const data::ElementSpec& spec() const override { return spec_; }
+  absl::StatusOr<std::optional<data::Batch>> Next() override {
+    data::Batch batch = counter_.Advance();
+    if (batch.num_examples == 0) return std::nullopt;
+    batch.features = {ids_, lengths_};
+    batch.labels = {ids_, lengths_};
+    return batch;
+  }
+
+ private:
+  SyntheticPairs(int64_t sentences, data::BatchCounter counter)
+      : spec_(SpecOf(sentences)),
+        counter_(std::move(counter)),
+        ids_(DType::kInt32, {sentences, sentences}),
+        lengths_(DType::kInt32, {sentences}) {
+    std::fill_n(ids_.data<int32_t>(), sentences * sentences, 1);
+    std::fill_n(lengths_.data<int32_t>(), sentences, static_cast<int32_t>(sentences));
+  }
+
+  const data::ElementSpec spec_;
+  data::BatchCounter counter_;
+  Tensor ids_, lengths_;
+};
+
+absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config) {
+  const auto sentences = static_cast<int64_t>(std::sqrt(static_cast<double>(config.base.batch_size)));
+  if (sentences > config.params.max_length) {
+    return absl::InvalidArgumentError(absl::StrCat("--batch_size=", config.base.batch_size,
+                                                   " makes synthetic sentences of ", sentences,
+                                                   " ids, but max_length is ", config.params.max_length));
+  }
+  return run::Input{
+      .dataset = "WMT-synthetic",
+      .spec = SpecOf(sentences),
+      .num_train_examples = kTrainPairs,
+      .steps_per_epoch = std::max<int64_t>(1, kTrainPairs / sentences),
+      .train = [=](uint64_t, data::Position start,
+                   int64_t end_epoch) { return SyntheticPairs::Create(sentences, kTrainPairs, start, end_epoch); },
+      .eval =
+          [=](data::Position start) { return SyntheticPairs::Create(sentences, kEvalPairs, start, /*end_epoch=*/1); }};
+}
+
+// Of one epoch, in whatever order its pairs come.
+int64_t StepsPerEpoch(const Translations& pairs, const std::vector<Bucket>& buckets, const TransformerConfig& config) {
+  if (config.static_batch) {
+    return std::max<int64_t>(1, pairs.num_examples() / (config.base.batch_size / pairs.max_length()));
+  }
+  std::vector<int64_t> counts(buckets.size());
+  for (int64_t i = 0; i < pairs.num_examples(); ++i) {
+    const int64_t length = std::max(pairs.num_inputs(i), pairs.num_targets(i));
+    const auto bucket =
+        std::find_if(buckets.begin(), buckets.end(), [&](const Bucket& b) { return length < b.max_length; });
+    ++counts[bucket - buckets.begin()];
+  }
+  int64_t steps = 0;
+  for (size_t b = 0; b < buckets.size(); ++b) steps += (counts[b] + buckets[b].batch_size - 1) / buckets[b].batch_size;
+  return steps;
+}
+
+absl::StatusOr<TranslationsPtr> OpenPairs(const TransformerConfig& config, TranslationPart part) {
+  ASSIGN_OR_RETURN(TranslationsPtr pairs, Translations::Open(config.base.data_dir, part, config.params.max_length,
+                                                             config.performance.num_parallel_calls));
+  if (pairs->max_id() >= config.params.vocab_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the sentences in ", config.base.data_dir, " have ids up to ", pairs->max_id(),
+                     ", but vocab_size is ", config.params.vocab_size,
+                     "; give --params_override=vocab_size=N with the number of lines of their vocabulary"));
+  }
+  return pairs;
+}
+
+absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
+  if (config.performance.use_synthetic_data) return SyntheticInput(config);
+  ASSIGN_OR_RETURN(const TranslationsPtr train, OpenPairs(config, TranslationPart::kTrain));
+  ASSIGN_OR_RETURN(const TranslationsPtr dev, OpenPairs(config, TranslationPart::kEval));
+  ASSIGN_OR_RETURN(const std::vector<Bucket> buckets, MakeBuckets(config.base.batch_size, config.params.max_length));
+  if (train->num_too_long() > 0) {
+    LOG(INFO) << "left out " << train->num_too_long() << " pairs longer than " << config.params.max_length << " ids";
+  }
+  const TranslationBatchOptions options{.batch_tokens = config.base.batch_size, .static_batch = config.static_batch};
+  const auto batches = [](const TranslationsPtr& pairs,
+                          const TranslationBatchOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
+    ASSIGN_OR_RETURN(data::BatchSourcePtr source, TranslationBatches(pairs, options));
+    return data::Prefetch(std::move(source), /*depth=*/2);
+  };
+  return run::Input{.dataset = "translations",
+                    .spec = SpecOf(config.params.max_length),
+                    .num_train_examples = train->num_examples(),
+                    .steps_per_epoch = StepsPerEpoch(*train, buckets, config),
+                    .train =
+                        [=, shuffle = config.base.shuffle](uint64_t seed, data::Position start, int64_t end_epoch) {
+                          TranslationBatchOptions of_train = options;
+                          of_train.shuffle = shuffle;
+                          of_train.seed = seed;
+                          of_train.start = start;
+                          of_train.end_epoch = end_epoch;
+                          return batches(train, of_train);
+                        },
+                    .eval =
+                        [=](data::Position start) {
+                          TranslationBatchOptions of_dev = options;
+                          of_dev.shuffle = false;
+                          of_dev.start = start;
+                          return batches(dev, of_dev);
+                        }};
+}
+
+}  // namespace
+
+absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
+  run::Task task{.name = "transformer",
+                 .load = [&] { return LoadInput(config); },
+                 .model = [&](const run::Input&) { return TransformerModel(config.params); },
+                 .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
+                 .run_parameters = {{"param_set", config.param_set}},
+                 .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
+  if (config.train_steps) {
+    // Whole rounds, as upstream.
+    const int64_t between = config.steps_between_evals;
+    task.steps = {.total = *config.train_steps / between * between, .between_evals = between};
+  }
+  return run::TrainAndEvaluate(config, task, results);
+}
+
+}  // namespace official::transformer

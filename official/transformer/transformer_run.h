@@ -1,0 +1,26 @@
+// What transformer_main runs: the Transformer on sentence pairs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "official/transformer/model_params.h"
+#include "utils/run/run.h"
+
+namespace official::transformer {
+
+struct TransformerConfig : run::Config {
+  std::string param_set;  // for the run record
+  ModelParams params;
+  bool static_batch = false;
+  std::optional<int64_t> train_steps;  // in all, in place of epochs
+  int64_t steps_between_evals = 1000;  // with train_steps
+};
+
+// Trains and evaluates. Results go to `results`, all else to the log.
+absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results);
+
+}  // namespace official::transformer
