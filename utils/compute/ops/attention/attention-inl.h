@@ -15,6 +15,7 @@ Span KeptOf(const Band& band, int64_t row, int64_t row_end, int64_t size) {
 }
 
 void Multiply(const Product& p) {
+  constexpr int kPrefetch = 8;
   constexpr int64_t kPanel = kMaxTileVecs * kLanes;
   const int64_t tiles = (p.rows + kMaxTileRows - 1) / kMaxTileRows;
   for (int64_t column = 0; column < p.columns; column += kPanel) {
@@ -25,12 +26,15 @@ void Multiply(const Product& p) {
       if (column >= columns.end || column + kPanel <= columns.begin) continue;
       const Span depth = KeptOf(p.depth_kept, row, row_end, p.depth);
       const int64_t block = depth.begin / kBlock, block_end = (depth.end + kBlock - 1) / kBlock;
-      FindTile<kBlock, kBlock>(static_cast<int>(row_end - row), vecs)({
+      const int64_t blocks = std::max<int64_t>(0, block_end - block);
+      const void* const* const prefetch = p.prefetch == nullptr ? nullptr : p.prefetch->Take(blocks * kPrefetch);
+      const int rows = static_cast<int>(row_end - row);
+      (prefetch == nullptr ? FindTile<kBlock, kBlock>(rows, vecs) : FindTile<kBlock, kBlock, kPrefetch>(rows, vecs))({
           .a = p.a + (block * p.a_rows + row) * kBlock,
           .w = p.w + block * kBlock * p.w_stride + column,
           .w_stride = p.w_stride,
           .out = p.out + row * p.out_stride + column,
-          .blocks = std::max<int64_t>(0, block_end - block),
+          .blocks = blocks,
           .block_stride = p.a_rows * kBlock,
           .height = 1,
           .y_stride = 0,
@@ -38,6 +42,7 @@ void Multiply(const Product& p) {
           .x_stride = 0,
           .out_stride = p.out_stride,
           .accumulate = p.accumulate,
+          .prefetch = prefetch,
       });
     }
   }

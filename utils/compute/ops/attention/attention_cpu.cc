@@ -38,6 +38,45 @@ struct Band {
   int64_t offset = 0;
 };
 
+// One head's columns of some rows of a tensor.
+template <typename T>
+struct HeadRows {
+  T* data;
+  int64_t stride, rows, columns;
+
+  HeadRows Part(int64_t begin, int64_t n) const { return {data + begin * stride, stride, n, columns}; }
+  HeadRows NextHead() const { return {data + columns, stride, rows, columns}; }
+};
+
+// The cache lines that the next head will read, fetched during the arithmetic on this one: its rows are short and far
+// apart, so the processor does not fetch them by itself. A fifth of the time of sequences of 64 tokens.
+class NextLines {
+ public:
+  static constexpr int64_t kMost = 2048;
+
+  // `lines` has room for kMost addresses.
+  explicit NextLines(const void** lines) : next_(lines), end_(lines), limit_(lines + kMost) {}
+
+  template <typename T>
+  void Add(const HeadRows<const T>& x) {
+    constexpr int64_t kLine = 64;
+    const int64_t bytes = x.columns * static_cast<int64_t>(sizeof(T));
+    for (int64_t r = 0; r < x.rows && limit_ - end_ > bytes / kLine; ++r) {
+      const char* const row = reinterpret_cast<const char*>(x.data + r * x.stride);
+      for (int64_t at = 0; at < bytes; at += kLine) *end_++ = row + at;
+    }
+  }
+  // The next `count` of them; nullptr if so many are not left.
+  const void* const* Take(int64_t count) {
+    if (end_ - next_ < count) return nullptr;
+    next_ += count;
+    return next_ - count;
+  }
+
+ private:
+  const void **next_, **end_, **limit_;
+};
+
 // out [rows, columns] = a [rows, depth] * w [depth, columns], columns and depth multiples of kBlock.
 struct Product {
   int64_t rows, columns, depth;
@@ -48,8 +87,9 @@ struct Product {
   float* out;
   int64_t out_stride;
   bool accumulate = false;
-  Band columns_kept = {};  // what else there is in `out` may stay as it was
-  Band depth_kept = {};    // what else there is in `a` is zero
+  Band columns_kept = {};         // what else there is in `out` may stay as it was
+  Band depth_kept = {};           // what else there is in `a` is zero
+  NextLines* prefetch = nullptr;  // what to fetch on the way
 };
 
 // What depends on the instruction set.
@@ -62,15 +102,6 @@ struct AttentionKernels {
 #include "utils/compute/cpu/foreach_isa.h"
 
 const AttentionKernels& Kernels() { return HasAvx512() ? avx512::kAttentionKernels : avx2::kAttentionKernels; }
-
-// One head's columns of some rows of a tensor.
-template <typename T>
-struct HeadRows {
-  T* data;
-  int64_t stride, rows, columns;
-
-  HeadRows Part(int64_t begin, int64_t n) const { return {data + begin * stride, stride, n, columns}; }
-};
 
 // The head's part of rows [begin, end) of data [..., heads * columns].
 template <typename T>
@@ -221,9 +252,10 @@ struct ForwardScratch {
         scores(parts.Add(kRows * Padded(g.keys))),
         weights(parts.Add(kRows * Padded(g.keys))),
         out(parts.Add(kRows * Padded(g.value_size))),
-        keep(parts.Add(kRows * RoundUp(g.keys, kDrawColumns) / 32)) {}
+        keep(parts.Add(kRows * RoundUp(g.keys, kDrawColumns) / 32)),
+        next_lines(parts.Add(NextLines::kMost * 2)) {}
 
-  int64_t rows, q, k, v, scores, weights, out, keep;
+  int64_t rows, q, k, v, scores, weights, out, keep, next_lines;
 };
 
 // Some of the pointers of a node: one head of one sequence.
@@ -252,6 +284,12 @@ inline void Attend(const AttentionGeometry& g, const Head<T>& head, const Forwar
   Pack(head.k, 1, rows);
   Transpose(rows, Padded(keys), key_size, k);
   Pack(head.v, 1, v);
+  NextLines next(reinterpret_cast<const void**>(scratch + at.next_lines));
+  if (head.head + 1 < g.heads) {
+    next.Add(head.k.NextHead());
+    next.Add(head.v.NextHead());
+    next.Add(head.q.NextHead());
+  }
   for (int64_t begin = 0; begin < head.q.rows; begin += kRows) {
     const int64_t n = std::min(kRows, head.q.rows - begin);
     const int64_t seen = g.causal ? std::min(keys, begin + n) : keys, columns = Padded(seen);
@@ -267,7 +305,8 @@ inline void Attend(const AttentionGeometry& g, const Head<T>& head, const Forwar
                       .w_stride = Padded(keys),
                       .out = scores,
                       .out_stride = columns,
-                      .columns_kept = kept});
+                      .columns_kept = kept,
+                      .prefetch = &next});
     if (g.drop) {
       KeepBits(head.key, static_cast<uint32_t>(head.head), begin, n, 0, (seen + kDrawColumns - 1) / kDrawColumns,
                g.dropout.threshold, keep);
@@ -293,7 +332,8 @@ inline void Attend(const AttentionGeometry& g, const Head<T>& head, const Forwar
                       .w_stride = value_size,
                       .out = out,
                       .out_stride = value_size,
-                      .depth_kept = kept});
+                      .depth_kept = kept,
+                      .prefetch = &next});
     for (int64_t r = 0; r < n; ++r) {
       Store(out + r * value_size, value_size, factors[r], head.out.Part(begin + r, 1));
     }
@@ -352,10 +392,11 @@ struct BackwardScratch {
         dscores_of_queries(parts.Add(kRows * Padded(g.queries))),
         dk(parts.Add(kRows * Padded(g.key_size))),
         dv(parts.Add(kRows * Padded(g.value_size))),
-        keep(parts.Add(Padded(g.queries) * kDrawColumns / 32)) {}
+        keep(parts.Add(Padded(g.queries) * kDrawColumns / 32)),
+        next_lines(parts.Add(NextLines::kMost * 2)) {}
 
   int64_t q, q_columns, dout, dout_columns, dq, log_sums, deltas, k, k_blocks, v, v_blocks, scores, dweights, weights,
-      dscores, dscores_of_queries, dk, dv, keep;
+      dscores, dscores_of_queries, dk, dv, keep, next_lines;
 };
 
 template <typename T>
@@ -442,6 +483,14 @@ inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& he
     for (int64_t c = 0; c < g.value_size; ++c) delta += static_cast<float>(y[c]) * static_cast<float>(dy[c]);
     deltas[r] = delta;
   }
+  NextLines next(reinterpret_cast<const void**>(scratch + at.next_lines));
+  if (head.head + 1 < g.heads) {
+    next.Add(head.q.NextHead());
+    next.Add(head.dout.NextHead());
+    next.Add(head.out.NextHead());
+    next.Add(head.k.NextHead());
+    next.Add(head.v.NextHead());
+  }
   for (int64_t begin = 0; begin < keys; begin += kRows) {
     const int64_t n = std::min(kRows, keys - begin), padded = Padded(n);
     Pack(head.k.Part(begin, n), 1, k);
@@ -458,7 +507,8 @@ inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& he
                                .w_stride = columns,
                                .out = scores,
                                .out_stride = columns,
-                               .columns_kept = kept};
+                               .columns_kept = kept,
+                               .prefetch = &next};
     kernels.multiply(of_scores);
     Product of_dweights = of_scores;
     of_dweights.depth = value_size;
@@ -496,7 +546,8 @@ inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& he
                      .w_stride = value_size,
                      .out = dv,
                      .out_stride = value_size,
-                     .depth_kept = kept};
+                     .depth_kept = kept,
+                     .prefetch = &next};
     kernels.multiply(of_dv);
     Store(dv, value_size, 1, head.dv.Part(begin, n));
     Product of_dk = of_dv;
