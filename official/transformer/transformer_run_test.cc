@@ -91,6 +91,7 @@ TEST_CASE("A translation is learned") {
   config.params.layer_postprocess_dropout = config.params.attention_dropout = config.params.relu_dropout = 0;
   config.params.hidden_size = 32;
   config.params.label_smoothing = 0;
+  config.params.learning_rate = 0.3;
   config.train_steps = 400;
   config.steps_between_evals = 200;
   const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
@@ -161,6 +162,7 @@ TEST_CASE("Data and parameters that do not fit are refused") {
   config.base.batch_size = 128;
   Run(config);
   config.params.hidden_size = 32;
+  config.base.train_epochs = 2;
   CHECK_THAT(std::string(RunStatus(config).message()), Contains("--params_override that it was trained with"));
   config.base.data_dir = run::NewDirectory("empty");
   CHECK(absl::IsNotFound(RunStatus(InNewModelDir(config))));
