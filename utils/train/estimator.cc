@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -212,8 +213,11 @@ absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::
   ASSIGN_OR_RETURN(
       ReplicatedProgram* const program,
       replicas_.ProgramFor(mode, spec, batch, [this](const compute::Graph& graph) { return PrepareVariables(graph); }));
-  if (algorithm_choices_.TakeChanged() && config_.write_model_dir) {
-    RETURN_IF_ERROR(files::WriteFileAtomically(AlgorithmsFile(), algorithm_choices_.ToText()));
+  if (const auto chosen = algorithm_choices_.TakeNew(); chosen.count > 0) {
+    LOG(INFO) << absl::StrFormat("chose %d algorithms by timing them, in %.2f s", chosen.count, chosen.seconds);
+    if (config_.write_model_dir) {
+      RETURN_IF_ERROR(files::WriteFileAtomically(AlgorithmsFile(), algorithm_choices_.ToText()));
+    }
   }
   return program;
 }

@@ -1,5 +1,6 @@
 #include "utils/compute/runtime/algorithm_choices.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,11 @@ absl::StatusOr<std::string> AlgorithmChoices::FindOrChoose(const std::string& ke
                                                            absl::FunctionRef<absl::StatusOr<std::string>()> choose) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const auto it = choices_.find(key); it != choices_.end()) return it->second;
+  const auto start = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(std::string choice, choose());
   OFFICIAL_CHECK((key + choice).find_first_of("\t\n") == std::string::npos) << key << " " << choice;
-  changed_ = true;
+  ++new_.count;
+  new_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return choices_[key] = std::move(choice);
 }
 
@@ -56,9 +59,9 @@ std::string AlgorithmChoices::ToText() const {
   return text;
 }
 
-bool AlgorithmChoices::TakeChanged() {
+AlgorithmChoices::NewChoices AlgorithmChoices::TakeNew() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(changed_, false);
+  return std::exchange(new_, {});
 }
 
 }  // namespace official::compute

@@ -17,7 +17,7 @@ namespace official::compute {
 class AlgorithmChoices {
  public:
   // The choice known for `key`; else what `choose` gives, which is kept. Timings are made one at a time: the devices of
-  // a run share cores, memory and links. A key says all that the times depend on, and neither has tabs or line ends.
+  // a run share cores, memory and links. A key says for what it was chosen, and neither has tabs or line ends.
   absl::StatusOr<std::string> FindOrChoose(const std::string& key,
                                            absl::FunctionRef<absl::StatusOr<std::string>()> choose);
   // Forgets the choice for `key`: what is known does not exist here (a file of another version).
@@ -28,13 +28,17 @@ class AlgorithmChoices {
   absl::Status Parse(absl::string_view text);
   // One line for each choice: key, tab, choice.
   std::string ToText() const;
-  // True if something was chosen since the last call.
-  bool TakeChanged();
+  // What was chosen, not found, since the last call.
+  struct NewChoices {
+    int count = 0;
+    double seconds = 0;  // that choosing took
+  };
+  NewChoices TakeNew();
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, std::string> choices_;
-  bool changed_ = false;
+  NewChoices new_;
 };
 
 }  // namespace official::compute

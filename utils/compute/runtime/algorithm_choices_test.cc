@@ -13,11 +13,11 @@ std::string Choose(AlgorithmChoices& choices, const std::string& key, const std:
 
 TEST_CASE("The first choice for a key stays") {
   AlgorithmChoices choices;
-  CHECK_FALSE(choices.TakeChanged());
+  CHECK(choices.TakeNew().count == 0);
   CHECK(Choose(choices, "Conv2D on cpu", "winograd") == "winograd");
-  CHECK(choices.TakeChanged());
+  CHECK(choices.TakeNew().count == 1);
   CHECK(Choose(choices, "Conv2D on cpu", "direct") == "winograd");
-  CHECK_FALSE(choices.TakeChanged());
+  CHECK(choices.TakeNew().count == 0);
   choices.Forget("Conv2D on cpu");
   CHECK(Choose(choices, "Conv2D on cpu", "direct") == "direct");
 }
@@ -26,7 +26,7 @@ TEST_CASE("Where nothing can be chosen nothing is kept") {
   AlgorithmChoices choices;
   const auto fails = []() -> absl::StatusOr<std::string> { return absl::InternalError("no plan"); };
   CHECK(choices.FindOrChoose("key", fails).status().message() == "no plan");
-  CHECK_FALSE(choices.TakeChanged());
+  CHECK(choices.TakeNew().count == 0);
   CHECK(Choose(choices, "key", "b") == "b");
 }
 
@@ -35,10 +35,10 @@ TEST_CASE("Choices go through a text") {
   Choose(choices, "b 1", "x=1 y=2");
   Choose(choices, "a", "z");
   REQUIRE(others.Parse(choices.ToText()).ok());
-  CHECK_FALSE(others.TakeChanged());
+  CHECK(others.TakeNew().count == 0);
   CHECK(Choose(others, "b 1", "other") == "x=1 y=2");
   CHECK(Choose(others, "a", "other") == "z");
-  CHECK_FALSE(others.TakeChanged());
+  CHECK(others.TakeNew().count == 0);
 }
 
 TEST_CASE("A text that is none of ours is refused whole, with its line") {
