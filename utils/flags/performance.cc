@@ -34,10 +34,12 @@ ABSL_FLAG(bool, tf32, false,
           "which makes them several times faster.");
 ABSL_FLAG(int, num_cpu_devices, 1,
           "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
-ABSL_FLAG(std::string, winograd, "auto",
-          "On GPUs: auto times cuDNN's algorithms for each convolution, Winograd's, which rounds more, among them, and "
-          "keeps the "
-          "choice in --model_dir; off takes the first that fits. CPUs have one algorithm.");
+ABSL_FLAG(
+    std::string, winograd, "auto",
+    "auto: times the algorithms for each convolution, Winograd's, which rounds more, among them, and keeps the "
+    "choice in --model_dir (algorithms.txt), so that a run that goes on computes as it began; on CPUs for windows "
+    "of 3x3 with stride 1, where there is AVX-512. off: direct convolution on CPUs, on GPUs the first algorithm "
+    "that fits.");
 ABSL_FLAG(int, check_replicas_steps, 100,
           "With several devices: steps between two checks that all hold the same weights.");
 

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/runtime/kernel.h"
@@ -205,7 +206,7 @@ TEST_CASE("Gradients that the graph makes") {
   }
 }
 
-TEST_CASE("Blocked images give the same") {
+TEST_CASE("Images that come blocked give the same") {
   for (const Case& s : {Case{2, 7, 6, 16, 3, 3, 32}, Case{1, 8, 8, 32, 5, 5, 16, {.stride = {2, 2}}}}) {
     CAPTURE(s);
     testing::CheckForward(ForwardCase(s, true));
@@ -220,23 +221,86 @@ TEST_CASE("Blocked images give the same") {
 
 TEST_CASE("Winograd gives the same within its rounding") {
   if (!HasAvx512()) return;
-  const Case s{2, 9, 10, 32, 3, 3, 48};
-  const auto check = [&](testing::OpCase test, const std::string& op, Attrs attrs) {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  CAPTURE(dtype);
+  const auto check = [&](testing::OpCase test, Attrs attrs) {
     attrs.Set("algorithm", std::string("winograd"));
-    std::vector<Doubles> inputs;
-    for (const Tensor& t : test.inputs) inputs.push_back(testing::ToDoubles(t));
-    const Doubles want = test.reference(inputs)[0];
+    std::vector<Tensor> inputs;
+    std::vector<Doubles> exact;
+    for (const Tensor& t : test.inputs) {
+      inputs.push_back(t.CastTo(dtype));
+      exact.push_back(testing::ToDoubles(inputs.back()));
+    }
+    const Doubles want = test.reference(exact)[0];
     const Doubles got = testing::ToDoubles(testing::RunOnCpu(
-        test.inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{Apply(op, in, attrs)}; })[0]);
-    double largest = 0;
-    for (size_t i = 0; i < want.size(); ++i) largest = std::max(largest, std::abs(got[i] - want[i]));
-    CAPTURE(op);
-    CHECK(largest < 1e-3);
-    CHECK(largest > 0);
+        inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{Apply(test.op, in, attrs)}; })[0]);
+    double difference = 0, largest = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      difference = std::max(difference, std::abs(got[i] - want[i]));
+      largest = std::max(largest, std::abs(want[i]));
+    }
+    CAPTURE(test.op);
+    CHECK(difference <= (dtype == DType::kFloat32 ? 2e-5 : 4e-3) * largest);
+    CHECK(difference > 0);
   };
-  check(ForwardCase(s), "Conv2D", WindowAttrs(s.params));
-  check(InputGradientCase(s), "Conv2DBackpropInput", WithShape(s, "input_shape", Images(s)));
-  check(FilterGradientCase(s, false), "Conv2DBackpropFilter", WithShape(s, "filter_shape", Filters(s)));
+  const auto check_all = [&](const Case& s) {
+    CAPTURE(s);
+    check(ForwardCase(s), WindowAttrs(s.params));
+    check(InputGradientCase(s), WithShape(s, "input_shape", Images(s)));
+    check(FilterGradientCase(s, false), WithShape(s, "filter_shape", Filters(s)));
+  };
+  check_all({2, 9, 10, 32, 3, 3, 48});
+  check_all({1, 1, 1, 16, 3, 3, 16});
+  check_all({3, 16, 4, 48, 3, 3, 16});
+  check_all({5, 8, 8, 16, 3, 3, 32});
+  check_all({1, 7, 6, 16, 3, 3, 16, {.padding = kValid}});
+  check_all({1, 4, 5, 16, 3, 3, 16, {.padding = Padding::kExplicit, .border = {2, 0, 1, 2}}});
+}
+
+TEST_CASE("Winograd's results do not depend on the number of threads") {
+  if (!HasAvx512()) return;
+  const Case s{9, 12, 13, 16, 3, 3, 32};
+  const testing::OpCase test = FilterGradientCase(s, false);
+  Attrs attrs = WithShape(s, "filter_shape", Filters(s));
+  attrs.Set("algorithm", std::string("winograd"));
+  const int before = NumThreads();
+  std::vector<Doubles> results;
+  for (const int threads : {1, 2, 3}) {
+    SetNumThreads(threads);
+    results.push_back(testing::ToDoubles(testing::RunOnCpu(
+        test.inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{Apply(test.op, in, attrs)}; })[0]));
+    CHECK(results.back() == results[0]);
+  }
+  SetNumThreads(before);
+}
+
+TEST_CASE("Algorithms are chosen by timing, where there are two, and the choice decides") {
+  if (!HasAvx512()) return;
+  Graph graph;
+  const DType f = DType::kFloat32;
+  const Value images = graph.Input("images", {f, {2, 8, 8, 16}}), filters = graph.Input("filters", {f, {3, 3, 16, 16}});
+  const Value y = Conv2D(images, filters), strided = Conv2D(images, filters, {.stride = {2, 2}});
+  const std::vector<Tensor> feeds = {testing::RandomTensor(images.shape(), 1),
+                                     testing::RandomTensor(filters.shape(), 2)};
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  AlgorithmChoices choices;
+  const auto run = [&](AlgorithmChoices* with) {
+    const GraphRoots roots{{images, filters}, {y, strided}, {}};
+    return testing::ToDoubles(Evaluate(graph, roots, feeds, *device, {.choices = with}).value()[0]);
+  };
+  run(&choices);
+  CHECK(choices.TakeNew().count == 1);
+  const std::string text = choices.ToText();
+  CHECK_THAT(text, Catch::Contains("\nConv2D float32[2,8,8,16] float32[3,3,16,16] ") && Catch::Contains(" on cpu\t"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);  // a comment and one convolution
+
+  const std::string key = text.substr(text.find('\n') + 1, text.find('\t') - text.find('\n') - 1);
+  REQUIRE(choices.Parse(key + "\tdirect").ok());
+  const Doubles direct = run(&choices);
+  CHECK(direct == run(nullptr));
+  REQUIRE(choices.Parse(key + "\twinograd").ok());
+  CHECK(direct != run(&choices));
+  CHECK(choices.TakeNew().count == 0);
 }
 
 TEST_CASE("What is chosen by timing computes the same, and is chosen once") {

@@ -21,7 +21,8 @@ absl::StatusOr<ConvGeometry> ResolveConv(const InferContext& c, const TensorType
 // Of a node of any op of the family.
 ConvGeometry ConvGeometryOf(const Node& node);
 
-// Attribute "algorithm" (direct if absent): how the convolution is computed, chosen per node.
+// How a convolution is computed on CPUs: with oneDNN, or with our kernels (winograd.h). A node may ask for one with the
+// attribute "algorithm", "direct" or "winograd".
 enum class ConvAlgorithm { kDirect, kWinograd };
 ConvAlgorithm ConvAlgorithmOf(const Attrs& attrs);
 
