@@ -14,7 +14,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/distribute/strategy.h"
-#include "utils/logs/hook.h"
+#include "utils/logs/loss_recorder.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/estimator.h"
 
@@ -30,19 +30,6 @@ namespace official::resnet {
 namespace {
 
 using compute::Tensor;
-
-class LossHook : public logs::Hook {
- public:
-  explicit LossHook(std::vector<float>& losses) : losses_(losses) {}
-  logs::StepRequest BeforeStep(int64_t, logs::TimePoint) override { return {.loss = true}; }
-  absl::Status AfterStep(const logs::StepInfo& step) override {
-    losses_.push_back(static_cast<float>(*step.loss));
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<float>& losses_;
-};
 
 train::Model ModelFromFlags() {
   const DatasetName dataset =
@@ -90,7 +77,7 @@ absl::Status Run() {
   };
   std::vector<float> losses;
   std::vector<std::unique_ptr<logs::Hook>> hooks;
-  hooks.push_back(std::make_unique<LossHook>(losses));
+  hooks.push_back(std::make_unique<logs::LossRecorder<float>>(losses));
   RETURN_IF_ERROR(estimator->Train(input_fn, absl::GetFlag(FLAGS_steps), hooks));
   ASSIGN_OR_RETURN(const Tensor final, Probabilities(*estimator, prediction_images));
 

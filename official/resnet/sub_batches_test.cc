@@ -20,7 +20,7 @@
 #include "utils/compute/ops/batch_norm/batch_norm.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/data/batch.h"
-#include "utils/logs/hook.h"
+#include "utils/logs/loss_recorder.h"
 #include "utils/train/estimator.h"
 
 namespace official::resnet {
@@ -123,19 +123,6 @@ train::Model InShares(train::Model model) {
   return model;
 }
 
-class LossHook : public logs::Hook {
- public:
-  explicit LossHook(std::vector<double>& losses) : losses_(losses) {}
-  logs::StepRequest BeforeStep(int64_t, logs::TimePoint) override { return {.loss = true}; }
-  absl::Status AfterStep(const logs::StepInfo& step) override {
-    losses_.push_back(*step.loss);
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<double>& losses_;
-};
-
 // Images of CIFAR-10's size: noise around a brightness that is the label's.
 data::DatasetPtr Images(int64_t n) {
   Tensor images(compute::DType::kFloat32, {n, 32, 32, 3}), labels(compute::DType::kInt32, {n});
@@ -164,7 +151,7 @@ Trained Train(const train::Model& model, int num_replicas) {
   Trained trained;
   trained.estimator = train::Estimator::Create(model, std::move(config), std::move(strategy)).value();
   std::vector<std::unique_ptr<logs::Hook>> hooks;
-  hooks.push_back(std::make_unique<LossHook>(trained.losses));
+  hooks.push_back(std::make_unique<logs::LossRecorder<double>>(trained.losses));
   const auto input = [](data::Position start) { return data::Batches(Images(45), {.batch_size = 16, .start = start}); };
   REQUIRE(trained.estimator->Train(input, std::nullopt, hooks).ok());
   REQUIRE(trained.losses.size() == 3);

@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from official.resnet.interop import ours, parity_case, reference_run, resnet_graph
+from official.resnet.interop import ours, reference_run, resnet_graph
 from official.resnet.interop.parity_case import Case
 from tools.interop import harness
+from tools.interop.parity import read_bundle
 
 STEPS = 3  # so many before the checkpoint, and so many after it
 
@@ -29,7 +30,7 @@ class CheckpointTest(harness.InteropTest):
                 self.assertEqual(actual, expected)
                 self.assertEqual(reader.get_tensor("global_step"), STEPS)
 
-                inputs = parity_case.read_bundle(folder / "inputs")
+                inputs = read_bundle(folder / "inputs")
                 with resnet_graph.session(model, threads=2) as sess:
                     model.saver.restore(sess, tf.train.latest_checkpoint(str(folder / ours.SIDE)))
                     probabilities = sess.run(model.probabilities, {model.images: inputs["prediction_images"]})

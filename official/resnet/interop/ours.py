@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from official.resnet.interop import parity_case
 from official.resnet.interop.parity_case import Case
 from tools.interop import harness
+from tools.interop.parity import read_bundle
 
 SIDE = "ours"
 
@@ -28,4 +28,4 @@ def run(test: harness.InteropTest, folder: Path, case: Case, steps: int | None =
         f"--inputs={folder / 'inputs'}",
         f"--model_dir={model_dir}",
     )
-    return parity_case.read_bundle(model_dir / "outputs")
+    return read_bundle(model_dir / "outputs")

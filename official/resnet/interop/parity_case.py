@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 
 @dataclass(frozen=True)
@@ -38,20 +37,6 @@ def write_cases(folder: Path, cases: list[Case]) -> None:
 
 def read_cases(folder: Path) -> list[Case]:
     return [Case(**fields) for fields in json.loads((folder / "cases.json").read_text())]
-
-
-def write_bundle(prefix: Path, tensors: dict[str, np.ndarray]) -> None:
-    names = list(tensors)
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(tensors.values())
-    )
-
-
-def read_bundle(prefix: Path) -> dict[str, np.ndarray]:
-    """Of a folder its last checkpoint. Without the state of our own programs."""
-    reader = tf.train.load_checkpoint(str(prefix))
-    names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_run/")]
-    return {name: reader.get_tensor(name) for name in names}
 
 
 def draw_inputs(case: Case) -> dict[str, np.ndarray]:

@@ -5,11 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from official.resnet.interop import ours, parity_case, reference_run
 from official.resnet.interop.parity_case import Case
 from tools.interop import harness
+from tools.interop.parity import Comparison, read_bundle
 
 # On one batch TensorFlow's own losses drift apart within a few steps at the rates of a new run: these are late ones.
 CIFAR10 = [
@@ -36,37 +35,6 @@ SIDES = [
 ATTEMPTS = 4
 
 
-def distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Relative, in the Euclidean norm."""
-    return float(np.linalg.norm(np.float64(a) - b) / max(np.linalg.norm(np.float64(b)), 1e-30))
-
-
-class Comparison:
-    """Holds our distance to the nearest of TensorFlow's configurations against four times the largest between two of
-    them."""
-
-    def __init__(self, name: str):
-        self.name, self.failures = name, []
-        self.error = self.own = 0.0  # the largest
-
-    def add(
-        self, what: str, actual: np.ndarray, references: list[np.ndarray], at_least: float, own: float = 0
-    ) -> float:
-        """Returns TensorFlow's own variation, not less than `own`."""
-        own = max(own, *(distance(a, b) for a in references for b in references))
-        error = min(distance(actual, reference) for reference in references)
-        if not error <= max(at_least, 4 * own):
-            self.failures.append(f"{what}: relative difference {error:.1e}, TensorFlow's own {own:.1e}")
-        self.error, self.own = max(self.error, error), max(self.own, own)
-        return own
-
-    def __str__(self) -> str:
-        text = f"{self.name}: largest relative difference {self.error:.1e}, TensorFlow's own {self.own:.1e}"
-        if self.failures:
-            text += f"; {len(self.failures)} too large:\n  " + "\n  ".join(self.failures[:10])
-        return text
-
-
 class ParityTest(harness.InteropTest):
     def run_cases(self, cases: list[Case], num_sides: int) -> Path:
         folder = self.folder / f"seed{cases[0].seed}"
@@ -79,8 +47,8 @@ class ParityTest(harness.InteropTest):
         return folder
 
     def compare_outputs(self, folder: Path, case: Case, num_sides: int) -> list[Comparison]:
-        outputs = parity_case.read_bundle(folder / ours.SIDE / "outputs")
-        references = [parity_case.read_bundle(folder / side / "outputs") for side, _, _ in SIDES[:num_sides]]
+        outputs = read_bundle(folder / ours.SIDE / "outputs")
+        references = [read_bundle(folder / side / "outputs") for side, _, _ in SIDES[:num_sides]]
         predictions = Comparison(f"{case.name}, predictions")
         key = "initial_probabilities"
         predictions.add(key, outputs[key], [r[key] for r in references], at_least=5e-6)
@@ -93,8 +61,8 @@ class ParityTest(harness.InteropTest):
         return [predictions, losses]
 
     def compare_variables(self, folder: Path, case: Case, num_sides: int) -> Comparison:
-        variables = parity_case.read_bundle(folder / ours.SIDE)
-        references = [parity_case.read_bundle(folder / side) for side, _, _ in SIDES[:num_sides]]
+        variables = read_bundle(folder / ours.SIDE)
+        references = [read_bundle(folder / side) for side, _, _ in SIDES[:num_sides]]
         self.assertEqual(set(variables), set(references[0]))
         comparison = Comparison(f"{case.name}, variables")
         for name, value in variables.items():

@@ -15,6 +15,7 @@ import numpy as np
 from official.resnet.interop import parity_case, resnet_graph
 from official.resnet.interop.parity_case import Case
 from official.resnet.interop.resnet_graph import Network, ResnetGraph
+from tools.interop.parity import write_bundle
 
 FIRST_SIDE = "tensorflow"
 
@@ -35,9 +36,9 @@ def run(folder: Path, case: Case, side: str, threads: int) -> None:
         probabilities = sess.run(model.probabilities, {model.images: inputs["prediction_images"]})
         losses = train(sess, model, inputs, case.steps, case.learning_rate)
         model.saver.save(sess, str(folder / side / "model.ckpt"), global_step=case.steps)
-    parity_case.write_bundle(folder / side / "outputs", {"losses": losses, "initial_probabilities": probabilities})
+    write_bundle(folder / side / "outputs", {"losses": losses, "initial_probabilities": probabilities})
     if side == FIRST_SIDE:
-        parity_case.write_bundle(folder / "inputs", inputs)
+        write_bundle(folder / "inputs", inputs)
 
 
 def train(
