@@ -5,6 +5,7 @@ Every measurement is a process of its own, so that start-up and peak memory are 
 
 import argparse
 import json
+import math
 import os
 import platform
 import re
@@ -28,13 +29,18 @@ class Workload:
     """A training, or the input of one alone."""
 
     model: str  # official/<model>/<model>_main, and of the peers' scripts
-    batch_size: int
+    batch_size: int  # examples; of the Transformer ids
     flags: tuple[str, ...] = ()  # of both
     peers: str = ""  # those of interest, by a pattern in their names
     rounds: int = 3
     warmup_steps: int = 20  # of the peers
     steps: int = 100  # timed ones of one measurement
     input_of: str = ""  # "train" or "validation": no training, but the input of that alone
+
+    @property
+    def sentence_length(self) -> int | None:
+        """Of the Transformer: a synthetic batch has as many sentences as each has ids."""
+        return math.isqrt(self.batch_size) if self.model == "transformer" else None
 
 
 def resnet(dataset: str, size: int, **fields: object) -> Workload:
@@ -46,12 +52,19 @@ def resnet_input(dataset: str, **fields: object) -> Workload:
     return Workload("resnet", flags=(f"--dataset={dataset}",), **fields)
 
 
+def transformer(param_set: str, **fields: object) -> Workload:
+    peers = "^(?!.*channels last)"
+    return Workload("transformer", flags=(f"--param_set={param_set}",), peers=peers, **fields)
+
+
 WORKLOADS = {
     "mnist": Workload("mnist", batch_size=100),
     "resnet-cifar10-20": resnet("cifar10", 20, batch_size=128, warmup_steps=3, steps=20),
     "resnet-cifar10-32": resnet("cifar10", 32, batch_size=128, warmup_steps=3, steps=12),
     "resnet-cifar10-56": resnet("cifar10", 56, batch_size=128, warmup_steps=3, steps=8),
     "resnet-imagenet-50": resnet("imagenet", 50, batch_size=32, rounds=2, warmup_steps=1, steps=2),
+    "transformer-tiny": transformer("tiny", batch_size=4096, rounds=2, warmup_steps=3, steps=10),
+    "transformer-base": transformer("base", batch_size=576, rounds=2, warmup_steps=3, steps=5),
     "resnet-input-train": resnet_input("imagenet", batch_size=32, input_of="train"),
     "resnet-input-validation": resnet_input("imagenet", batch_size=32, input_of="validation"),
     "resnet-input-cifar10": resnet_input("cifar10", batch_size=128, input_of="train"),
@@ -103,7 +116,11 @@ def script_command(args: argparse.Namespace, script: str, environment: str) -> l
 
 def peer_command(args: argparse.Namespace, workload: Workload, script: str, environment: str) -> list[str]:
     command = script_command(args, script, environment) + [f"--model={workload.model}", *workload.flags]
-    command += [f"--batch_size={workload.batch_size}", f"--threads={args.threads}"]
+    if workload.sentence_length:
+        command += [f"--batch_size={workload.sentence_length}", f"--sentence_length={workload.sentence_length}"]
+    else:
+        command += [f"--batch_size={workload.batch_size}"]
+    command += [f"--threads={args.threads}"]
     return command + [f"--warmup_steps={workload.warmup_steps}", f"--steps={workload.steps}"]
 
 
@@ -257,19 +274,22 @@ def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, lis
     return results
 
 
-def print_results(results: dict[str, list[Measurement]], field: list[Contestant]) -> None:
+def print_results(results: dict[str, list[Measurement]], field: list[Contestant], sentence_length: int | None) -> None:
+    """Of sentences the speed is that of their target tokens."""
+    unit, per_example = ("tokens/s", sentence_length) if sentence_length else ("examples/s", 1)
     # A peer in fp32 is compared with ours in fp32, if that runs too.
     ours = {c.dtype: c.title for c in reversed(field) if c.ours}
     first = next(c.title for c in field if c.ours)
     trains = any(r.first_step_ms for runs in results.values() for r in runs)
     first_step = f"{'first step':>13}" if trains else ""
-    print(f"{'':<56}{'examples/s':>11}{'of runs':>9}{'best':>11}{'ours is':>9}{first_step}{'peak memory':>13}")
+    print(f"{'':<56}{unit:>11}{'of runs':>9}{'best':>11}{'ours is':>9}{first_step}{'peak memory':>13}")
     for c in field:
         runs = results[c.title]
         ratio = speed(results[ours.get(c.dtype, first)]) / speed(runs)
         first_step = f"{min(r.first_step_ms for r in runs) / 1000:>11.2f} s" if trains else ""
         print(
-            f"{c.title:<56}{speed(runs):>11.4g}{len(runs):>9}{max(r.examples_per_sec for r in runs):>11.4g}"
+            f"{c.title:<56}{per_example * speed(runs):>11.4g}{len(runs):>9}"
+            f"{per_example * max(r.examples_per_sec for r in runs):>11.4g}"
             f"{ratio:>8.2f}x{first_step}{min(r.peak_mb for r in runs):>10.0f} MB"
         )
     others = median(r.other_cores for runs in results.values() for r in runs)
@@ -300,7 +320,7 @@ def main() -> None:
         epilog=f"Workloads: {', '.join(WORKLOADS)}; by the beginning of their names several: resnet, resnet-cifar10.",
     )
     parser.add_argument("workload", nargs="+", help="what to train; see below")
-    parser.add_argument("--batch_size", type=int, help="examples per step; default: the workload's")
+    parser.add_argument("--batch_size", type=int, help="examples (Transformer: ids) per step; default: the workload's")
     parser.add_argument("--dtype", default="fp32", help="of the computation: fp32, bf16 or fp32,bf16")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
@@ -342,7 +362,7 @@ def main() -> None:
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
         runs = "runs" if workload.input_of else f"runs of {workload.steps} steps"
         print(f"medians of interleaved {runs}; a peer far behind is run once")
-        print_results(results, field)
+        print_results(results, field, workload.sentence_length)
         print(flush=True)
         measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}
     if args.json:

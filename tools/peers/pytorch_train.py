@@ -5,13 +5,15 @@ import contextlib
 from collections.abc import Callable
 
 import pytorch_resnet
+import pytorch_transformer
 import resnet_architecture
 import timing
 import torch
+import transformer_architecture
 from torch import nn
 
 
-# The module, its batch (images NCHW, labels) and its optimizer.
+# The module, its batch (what it takes, such as images NCHW, then labels) and its optimizer.
 Training = tuple[nn.Module, list[torch.Tensor], torch.optim.Optimizer]
 
 
@@ -30,12 +32,21 @@ def resnet(args: argparse.Namespace) -> Training:
     return pytorch_resnet.build(resnet_architecture.architecture(args), args.batch_size)
 
 
-MODELS: dict[str, Callable[[argparse.Namespace], Training]] = {"mnist": mnist, "resnet": resnet}
+def transformer(args: argparse.Namespace) -> Training:
+    return pytorch_transformer.build(transformer_architecture.architecture(args), args.batch_size, args.sentence_length)
+
+
+MODELS: dict[str, Callable[[argparse.Namespace], Training]] = {
+    "mnist": mnist,
+    "resnet": resnet,
+    "transformer": transformer,
+}
 
 
 def main() -> None:
     p = timing.parser()
     resnet_architecture.add_flags(p)
+    transformer_architecture.add_flags(p)
     p.add_argument("--compile", action="store_true", help="torch.compile the forward and backward pass")
     p.add_argument("--cuda_graphs", action="store_true", help="with --compile: replay the compiled passes as CUDA graphs")
     p.add_argument("--channels_last", action="store_true")
@@ -50,21 +61,24 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
 
-    model, (inputs, labels), optimizer = MODELS[args.model](args)
+    model, batch, optimizer = MODELS[args.model](args)
     if args.channels_last:
-        model, inputs = model.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
+        model, batch[0] = model.to(memory_format=torch.channels_last), batch[0].to(memory_format=torch.channels_last)
+    label_smoothing = 0.0
+    if args.model == "transformer":
+        label_smoothing = pytorch_transformer.label_smoothing(transformer_architecture.architecture(args))
     low_precision = torch.autocast(device, torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()
 
-    def loss_of(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss_of(*batch: torch.Tensor) -> torch.Tensor:
         with low_precision:
-            logits = model(inputs)
-        return nn.functional.cross_entropy(logits.float(), labels)
+            logits = model(*batch[:-1])
+        return nn.functional.cross_entropy(logits.float(), batch[-1], label_smoothing=label_smoothing)
 
     mode = "reduce-overhead" if args.cuda_graphs else "default"
     forward = torch.compile(loss_of, mode=mode) if args.compile else loss_of
 
     def step() -> torch.Tensor:
-        loss = forward(inputs, labels)
+        loss = forward(*batch)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import resnet_architecture
 import tensorflow as tf
 import tensorflow_resnet
+import tensorflow_transformer
 import timing
+import transformer_architecture
 
 
 @dataclass
@@ -58,11 +60,24 @@ def resnet(args: argparse.Namespace, compute: tf.DType) -> Training:
     )
 
 
+def transformer(args: argparse.Namespace, compute: tf.DType) -> Training:
+    """An official Transformer with Adam; the batch are inputs and targets."""
+    a = transformer_architecture.architecture(args)
+    network = tensorflow_transformer.Network(a, args.sentence_length, compute)
+    ids = tf.ones([args.batch_size, args.sentence_length], tf.int32)
+    optimizer = Adam(network.variables, 1e-6, a.beta1, a.beta2, a.epsilon)
+    return Training(network.loss, network.variables, [ids, tf.identity(ids)], optimizer.apply)
+
+
 def random_labels(batch_size: int, classes: int) -> tf.Tensor:
     return tf.random.uniform([batch_size], maxval=classes, dtype=tf.int32)
 
 
-MODELS: dict[str, Callable[[argparse.Namespace, tf.DType], Training]] = {"mnist": mnist, "resnet": resnet}
+MODELS: dict[str, Callable[[argparse.Namespace, tf.DType], Training]] = {
+    "mnist": mnist,
+    "resnet": resnet,
+    "transformer": transformer,
+}
 
 
 # Optimizers are TensorFlow's own fused kernels: its Keras optimizers are slower.
@@ -83,12 +98,19 @@ class Momentum:
 
 
 class Adam:
-
-    def __init__(self, variables: list[tf.Variable], learning_rate: float):
+    def __init__(
+        self,
+        variables: list[tf.Variable],
+        learning_rate: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ):
         self.variables, self.learning_rate = variables, learning_rate
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.m = [tf.Variable(tf.zeros_like(v)) for v in variables]
         self.v = [tf.Variable(tf.zeros_like(v)) for v in variables]
-        self.beta1_power, self.beta2_power = tf.Variable(0.9), tf.Variable(0.999)
+        self.beta1_power, self.beta2_power = tf.Variable(beta1), tf.Variable(beta2)
 
     def apply(self, gradients: list[tf.Tensor]) -> None:
         for variable, m, v, gradient in zip(self.variables, self.m, self.v, gradients):
@@ -99,18 +121,19 @@ class Adam:
                 beta1_power=self.beta1_power,
                 beta2_power=self.beta2_power,
                 lr=self.learning_rate,
-                beta1=0.9,
-                beta2=0.999,
-                epsilon=1e-8,
+                beta1=self.beta1,
+                beta2=self.beta2,
+                epsilon=self.epsilon,
                 grad=gradient,
             )
-        self.beta1_power.assign(self.beta1_power * 0.9)
-        self.beta2_power.assign(self.beta2_power * 0.999)
+        self.beta1_power.assign(self.beta1_power * self.beta1)
+        self.beta2_power.assign(self.beta2_power * self.beta2)
 
 
 def main() -> None:
     p = timing.parser()
     resnet_architecture.add_flags(p)
+    transformer_architecture.add_flags(p)
     p.add_argument("--xla", action="store_true", help="compile the step with XLA")
     p.add_argument("--inter_op_threads", type=int, default=1)
     args = p.parse_args()
