@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <utility>
 
 namespace official::transformer {
 namespace {
@@ -10,28 +10,32 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
-struct Packed {
-  Tensor ids, offsets;
-};
-
 // Rows [begin, end) of ids [N, L], of each the first lengths[i].
-Packed Pack(const Tensor& ids, const int32_t* lengths, const compute::Share& rows) {
+PackedIds Pack(const Tensor& ids, const int32_t* lengths, const compute::Share& rows) {
   const int64_t length = ids.type().shape.dim(1);
-  const auto sentences = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, rows.size()))));
-  Tensor offsets(DType::kInt32, {sentences + 1});
-  int32_t* const offset = offsets.data<int32_t>();
-  for (int64_t b = 0; b < sentences; ++b) {
-    offset[b + 1] = offset[b] + (b < rows.size() ? lengths[rows.begin + b] : 0);
+  std::vector<absl::Span<const int32_t>> sentences;
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    sentences.emplace_back(ids.data<int32_t>() + i * length, lengths[i]);
   }
-  Tensor packed(DType::kInt32, {PaddedRows(offset[sentences])});
-  for (int64_t b = 0; b < rows.size(); ++b) {
-    std::memcpy(packed.data<int32_t>() + offset[b], ids.data<int32_t>() + (rows.begin + b) * length,
-                (offset[b + 1] - offset[b]) * sizeof(int32_t));
-  }
-  return {std::move(packed), std::move(offsets)};
+  return PackIds(sentences);
 }
 
 }  // namespace
+
+PackedIds PackIds(const std::vector<absl::Span<const int32_t>>& sentences) {
+  const auto padded = static_cast<int64_t>(std::bit_ceil(std::max<size_t>(1, sentences.size())));
+  Tensor offsets(DType::kInt32, {padded + 1});
+  int32_t* const offset = offsets.data<int32_t>();
+  for (int64_t b = 0; b < padded; ++b) {
+    const bool is_padding = b >= static_cast<int64_t>(sentences.size());
+    offset[b + 1] = offset[b] + (is_padding ? 0 : static_cast<int32_t>(sentences[b].size()));
+  }
+  Tensor ids(DType::kInt32, {PaddedRows(offset[padded])});
+  for (size_t b = 0; b < sentences.size(); ++b) {
+    std::copy(sentences[b].begin(), sentences[b].end(), ids.data<int32_t>() + offset[b]);
+  }
+  return {std::move(ids), std::move(offsets)};
+}
 
 int64_t PaddedRows(int64_t tokens) {
   // At most a sixteenth of a row is padding, but 64 rows, which kernels work on together, are the least step.
@@ -45,10 +49,10 @@ train::BatchShare PackedShare(train::Mode mode, const data::Batch& batch, const 
   const int32_t* const target_lengths = batch.labels[1].data<int32_t>();
   int64_t weight = 0;
   for (int64_t i = examples.begin; i < examples.end; ++i) weight += target_lengths[i];
-  Packed inputs = Pack(batch.features[0], batch.features[1].data<int32_t>(), examples);
+  PackedIds inputs = Pack(batch.features[0], batch.features[1].data<int32_t>(), examples);
   const std::vector<int32_t> whole(mode == train::Mode::kEval ? batch.num_examples : 0,
                                    static_cast<int32_t>(targets.type().shape.dim(1)));
-  Packed packed = Pack(targets, mode == train::Mode::kEval ? whole.data() : target_lengths, examples);
+  PackedIds packed = Pack(targets, mode == train::Mode::kEval ? whole.data() : target_lengths, examples);
   return {.examples = examples,
           .features = {std::move(inputs.ids), std::move(inputs.offsets)},
           .labels = {std::move(packed.ids), std::move(packed.offsets)},

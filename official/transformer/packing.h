@@ -2,12 +2,24 @@
 // padding between them.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
 #include "utils/train/model.h"
 
 namespace official::transformer {
 
+struct PackedIds {
+  compute::Tensor ids, offsets;
+};
+
 // A row of ids int32 [T] is padded with 0 to one of few lengths, so that there are few programs; offsets int32 [B + 1]
 // say that sentence b has ids [offsets[b], offsets[b + 1]). Empty sentences make B a power of two.
+PackedIds PackIds(const std::vector<absl::Span<const int32_t>>& sentences);
+
+// A share of a batch, its sentences packed.
 //
 //   features  inputs [T], input_offsets [B + 1]
 //   labels    targets [U], target_offsets [B + 1]

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "official/transformer/packing.h"
+#include "official/transformer/small_network.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/train/program_builder.h"
 
@@ -17,8 +18,6 @@ namespace {
 
 using compute::DType;
 using compute::Tensor;
-
-constexpr char kScope[] = "model/Transformer/";
 
 // With the same words of source and target.
 train::BuiltModel Build(const ModelParams& params, train::Mode mode) {
@@ -35,9 +34,9 @@ TEST_CASE("The networks have the official numbers of variables and parameters") 
   int64_t found = 0, trainable = 0, slots = 0;
   const train::BuiltModel built = Build(ParamsOf(set, false).value(), train::Mode::kTrain);
   for (const compute::VariableSpec& v : built.graph->variables()) {
-    if (absl::StartsWith(v.name, absl::StrCat("model/get_train_op/", kScope))) ++slots;
+    if (absl::StartsWith(v.name, absl::StrCat("model/get_train_op/", kNetworkScope))) ++slots;
     if (!v.trainable) continue;
-    CHECK(absl::StartsWith(v.name, kScope));
+    CHECK(absl::StartsWith(v.name, kNetworkScope));
     ++trainable;
     found += v.type.shape.num_elements();
   }
@@ -69,38 +68,12 @@ TEST_CASE("Variables have the names of the official checkpoints") {
   }
 }
 
-// A network and values that were seen in upstream's code at d64bcfe3 under TensorFlow 1.10.1.
-ModelParams SmallParams() {
-  ModelParams params;
-  params.vocab_size = 11;
-  params.hidden_size = 8;
-  params.num_heads = 2;
-  params.filter_size = 16;
-  params.num_hidden_layers = 2;
-  params.layer_postprocess_dropout = params.attention_dropout = params.relu_dropout = 0;
-  params.learning_rate_warmup_steps = 4;
-  return params;
-}
-
 data::Batch TwoPairs() {
   data::Batch batch;
   batch.num_examples = 2;
   batch.features = {Tensor::Of<int32_t>({2, 4}, {2, 3, 4, 1, 5, 6, 1, 0}), Tensor::Of<int32_t>({2}, {4, 3})};
   batch.labels = {Tensor::Of<int32_t>({2, 3}, {7, 8, 1, 9, 1, 0}), Tensor::Of<int32_t>({2}, {3, 2})};
   return batch;
-}
-
-// Every variable of the network gets numbers that its name gives.
-void SetVariables(compute::VariableStore& variables) {
-  for (const compute::VariableSpec& spec : variables.specs()) {
-    if (!absl::StartsWith(spec.name, kScope)) continue;
-    Tensor value(spec.type);
-    for (int64_t i = 0; i < spec.type.shape.num_elements(); ++i) {
-      const double wave = 0.3 * std::sin(0.7 * static_cast<double>(i) + static_cast<double>(spec.name.size()));
-      value.data<float>()[i] = static_cast<float>(wave + (absl::StrContains(spec.name, "layer_norm_scale") ? 1 : 0));
-    }
-    REQUIRE(variables.Write(spec.name, value).ok());
-  }
 }
 
 TEST_CASE("Logits are upstream's") {
@@ -171,7 +144,7 @@ TEST_CASE("Training follows upstream's") {
     CHECK(program->Fetch(0)->scalar<float>() == Approx(losses[step]).epsilon(2e-6));
   }
   const auto check = [&](const char* name, int begin, const std::vector<double>& official) {
-    const Tensor value = variables.Read(absl::StrCat(kScope, name)).value();
+    const Tensor value = variables.Read(absl::StrCat(kNetworkScope, name)).value();
     for (int i = 0; i < 4; ++i) CHECK(value.data<float>()[begin + i] == Approx(official[i]).margin(2e-6));
   };
   check("embedding_shared_weights/embedding_and_softmax/weights", 0, {.557797, .377921, .237634, .170943});

@@ -28,6 +28,8 @@ class VariableStore {
   // Makes the variables of `graph` that the store does not have yet, with their initial values under `seed`.
   // InvalidArgument if one exists with another type.
   absl::Status Create(const Graph& graph, uint64_t seed);
+  // Frees a variable, if there is one of this name; programs that bind it must be gone.
+  void Remove(absl::string_view name) { entries_.erase(std::string(name)); }
   bool Has(absl::string_view name) const;
   // A copy in host memory. NotFound if there is no such variable.
   absl::StatusOr<Tensor> Read(absl::string_view name) const;

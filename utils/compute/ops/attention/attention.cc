@@ -61,23 +61,29 @@ std::vector<Value> AttentionGradient(const Node& node, absl::Span<const Value> d
   return gradients;
 }
 
+// Inputs q, k, v, caches of k and v, rows in the caches, lengths.
 absl::StatusOr<std::vector<TensorType>> DecodeAttentionType(const InferContext& c) {
-  if (c.num_inputs() != 4 || c.shape(0).rank() != 2 || c.shape(1).rank() != 3 || c.shape(2).rank() != 3) {
-    return c.Error("needs q [B, columns], caches [B, S, columns] and lengths [B]");
+  if (c.num_inputs() != 7 || c.shape(0).rank() != 2 || c.shape(2).rank() != 2 || c.shape(3).rank() != 3 ||
+      c.shape(5).rank() != 2) {
+    return c.Error("needs q, k and v [B, columns], caches [C, S, columns], rows [B, P] and lengths [B]");
   }
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 5; ++i) {
     if (c.dtype(i) != c.dtype(0) || !IsStorageType(c.dtype(i))) {
-      return c.Error("needs q and caches of one type: float32, bfloat16 or half");
+      return c.Error("needs q, k, v and caches of one type: float32, bfloat16 or half");
     }
-    RETURN_IF_ERROR(CheckHeads(c, c.shape(i).dim(-1)));
   }
-  const int64_t batch = c.shape(0).dim(0);
-  if (c.shape(1) != Shape({batch, c.shape(1).dim(1), c.shape(0).dim(1)}) ||
-      c.shape(2) != Shape({batch, c.shape(1).dim(1), c.shape(2).dim(2)}) ||
-      c.type(3) != TensorType{DType::kInt32, {batch}}) {
-    return c.Error("needs q [B, columns], caches [B, S, columns] and int32 lengths [B]");
+  RETURN_IF_ERROR(CheckHeads(c, c.shape(0).dim(1)));
+  RETURN_IF_ERROR(CheckHeads(c, c.shape(2).dim(1)));
+  const int64_t batch = c.shape(0).dim(0), rows = c.shape(3).dim(0), positions = c.shape(3).dim(1);
+  if (c.shape(1) != c.shape(0) || c.shape(2).dim(0) != batch || rows < batch ||
+      c.shape(3).dim(2) != c.shape(0).dim(1) || c.shape(4) != Shape({rows, positions, c.shape(2).dim(1)})) {
+    return c.Error("needs q, k and v [B, columns] and caches [C, S, columns] with C of at least B");
   }
-  return std::vector<TensorType>{{c.dtype(0), {batch, c.shape(2).dim(2)}}};
+  if (c.dtype(5) != DType::kInt32 || c.shape(5).dim(0) != batch || c.shape(5).dim(1) > positions ||
+      c.type(6) != TensorType{DType::kInt32, {batch}}) {
+    return c.Error("needs int32 rows [B, P], P at most S, and int32 lengths [B]");
+  }
+  return std::vector<TensorType>{{c.dtype(0), c.shape(2)}};
 }
 
 const bool registered = [] {
@@ -88,7 +94,12 @@ const bool registered = [] {
       .tolerance = {1e-5, 2e-2},
   });
   RegisterOp({.name = "AttentionGrad", .infer = AttentionGradType});
-  RegisterOp({.name = "DecodeAttention", .infer = DecodeAttentionType, .tolerance = {1e-5, 2e-2}});
+  RegisterOp({
+      .name = "DecodeAttention",
+      .infer = DecodeAttentionType,
+      .has_side_effect = true,
+      .tolerance = {1e-5, 2e-2},
+  });
   return true;
 }();
 
@@ -105,8 +116,8 @@ Value Attention(const AttentionInputs& in, const AttentionParams& params) {
                      {"stream", DropoutStream(params.name)}});
 }
 
-Value DecodeAttention(Value q, Value k_cache, Value v_cache, Value lengths, int num_heads, double scale) {
-  return Apply("DecodeAttention", {q, k_cache, v_cache, lengths},
+Value DecodeAttention(const DecodeAttentionInputs& in, int num_heads, double scale) {
+  return Apply("DecodeAttention", {in.q, in.k, in.v, in.k_cache, in.v_cache, in.cache_rows, in.lengths},
                Attrs{{"num_heads", int64_t{num_heads}}, {"scale", scale}});
 }
 

@@ -34,10 +34,24 @@ struct AttentionParams {
 // Source: "Attention Is All You Need" 3.2.1; FlashAttention (Dao et al. 2022) for the backward pass.
 Value Attention(const AttentionInputs& inputs, const AttentionParams& params);
 
-// For decoding: one query of each sequence against a cache, of which the first lengths[b] of S positions hold keys.
-// q [B, num_heads * key_size], k_cache [B, S, num_heads * key_size], v_cache [B, S, num_heads * value_size], lengths
-// int32 [B] -> [B, num_heads * value_size]; 0 for a length of 0. The rest of the cache is not read. No gradient.
-// Running fails with InvalidArgument if a length is outside [0, S].
-Value DecodeAttention(Value q, Value k_cache, Value v_cache, Value lengths, int num_heads, double scale);
+struct DecodeAttentionInputs {
+  // The newest token of each of B sequences, float32, bfloat16 or half.
+  Value q, k;  // [B, num_heads * key_size]
+  Value v;     // [B, num_heads * value_size]
+  // Variables of q's type: row c, position p holds what the token at position p of some sequence was when it was the
+  // newest of row c of the batch. C is at least B.
+  Value k_cache;  // [C, S, num_heads * key_size]
+  Value v_cache;  // [C, S, num_heads * value_size]
+  // int32 [B, P], P at most S: where the earlier tokens of the sequences are. So sequences that begin alike share them,
+  // and none is ever moved.
+  Value cache_rows;
+  Value lengths;  // int32 [B]: earlier tokens of each sequence
+};
+
+// One step of decoding: Attention of each sequence's newest token over its earlier ones, at positions p < lengths[b] of
+// the rows cache_rows[b, p], and itself -> [B, num_heads * value_size]. Writes k and v to row b, position lengths[b] of
+// the caches, which no other sequence may name; all else in the caches stays, and is not read. No gradient.
+// Running fails with InvalidArgument if a length is outside [0, P), or a row outside [0, C).
+Value DecodeAttention(const DecodeAttentionInputs& inputs, int num_heads, double scale);
 
 }  // namespace official::compute

@@ -608,71 +608,94 @@ Kernel MakeAttentionGrad(const KernelSpec& spec) {
   return {.run = run, .scratch_bytes = parts.scratch_bytes()};
 }
 
-// One query against `length` rows of a cache; scores has room for as many floats.
+// One head's part of a cache [C, positions, heads * columns], and the rows in it of a sequence's tokens.
 template <typename T>
-inline void AttendCache(const T* q, const HeadRows<const T>& k, const HeadRows<const T>& v, float scale, float* scores,
-                        T* out) {
-  if (k.rows == 0) {
-    std::fill_n(out, v.columns, T(0.0f));
-    return;
-  }
+struct CachedHead {
+  T* data;
+  int64_t row_stride, stride, columns;  // stride: of positions
+  const int32_t* rows;
+  int64_t own_row;  // of the newest token
+
+  T* Newest(int64_t position) const { return data + own_row * row_stride + position * stride; }
+  const T* Token(int64_t position) const { return data + rows[position] * row_stride + position * stride; }
+};
+
+// One query against `length` tokens of caches and the newest; scores has room for length + 1 floats.
+template <typename T>
+inline void AttendCache(const T* q, const CachedHead<T>& k, const CachedHead<T>& v, int64_t length, float scale,
+                        float* scores, T* out) {
   float max = -std::numeric_limits<float>::infinity();
-  for (int64_t r = 0; r < k.rows; ++r) {
-    const T* const row = k.data + r * k.stride;
+  for (int64_t p = 0; p <= length; ++p) {
+    const T* const key = p < length ? k.Token(p) : k.Newest(p);
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < k.columns; ++c) sum += static_cast<float>(q[c]) * static_cast<float>(row[c]);
-    scores[r] = sum * scale;
-    max = scores[r] > max ? scores[r] : max;
+    for (int64_t c = 0; c < k.columns; ++c) sum += static_cast<float>(q[c]) * static_cast<float>(key[c]);
+    scores[p] = sum * scale;
+    max = scores[p] > max ? scores[p] : max;
   }
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t r = 0; r < k.rows; ++r) {
-    scores[r] = math::Exp()(scores[r] - max);
-    sum += scores[r];
+  for (int64_t p = 0; p <= length; ++p) {
+    scores[p] = math::Exp()(scores[p] - max);
+    sum += scores[p];
   }
   constexpr int64_t kTile = 128;
   for (int64_t begin = 0; begin < v.columns; begin += kTile) {
     const int64_t n = std::min(kTile, v.columns - begin);
     float values[kTile] = {};
-    for (int64_t r = 0; r < v.rows; ++r) {
-      const T* const row = v.data + r * v.stride + begin;
+    for (int64_t p = 0; p <= length; ++p) {
+      const T* const value = (p < length ? v.Token(p) : v.Newest(p)) + begin;
 #pragma omp simd
-      for (int64_t c = 0; c < n; ++c) values[c] += scores[r] * static_cast<float>(row[c]);
+      for (int64_t c = 0; c < n; ++c) values[c] += scores[p] * static_cast<float>(value[c]);
     }
 #pragma GCC ivdep
     for (int64_t c = 0; c < n; ++c) out[begin + c] = T(values[c] / sum);
   }
 }
 
+absl::Status CheckCacheRows(const DecodeGeometry& g, const int32_t* rows, const int32_t* lengths) {
+  for (int64_t b = 0; b < g.batch; ++b) {
+    if (lengths[b] < 0 || lengths[b] >= g.known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("length ", lengths[b], " of sequence ", b, " is outside [0, ", g.known, ")"));
+    }
+    for (int32_t p = 0; p < lengths[b]; ++p) {
+      const int32_t row = rows[b * g.known + p];
+      if (row >= 0 && row < g.rows) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("cache row ", row, " of position ", p, " of sequence ", b, " is outside [0, ", g.rows, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 template <typename T>
 Kernel MakeDecodeAttention(const KernelSpec& spec) {
-  const int64_t heads = spec.attrs().GetInt("num_heads");
-  const int64_t batch = spec.input(0).shape.dim(0), positions = spec.input(1).shape.dim(1);
-  const int64_t key_size = spec.input(0).shape.dim(1) / heads, value_size = spec.input(2).shape.dim(2) / heads;
-  const auto scale = static_cast<float>(spec.attrs().GetFloat("scale"));
+  const DecodeGeometry g(spec.node);
+  const auto head_of = [=](T* cache, int64_t columns, int64_t b, int64_t h, const int32_t* rows) {
+    const int64_t stride = g.heads * columns;
+    return CachedHead<T>{cache + h * columns, g.positions * stride, stride, columns, rows + b * g.known, b};
+  };
   const auto run = [=](const KernelArgs& args) -> absl::Status {
-    const int32_t* const lengths = args.input<int32_t>(3);
-    for (int64_t b = 0; b < batch; ++b) {
-      if (lengths[b] >= 0 && lengths[b] <= positions) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("length ", lengths[b], " of sequence ", b, " is outside [0, ", positions, "]"));
-    }
+    const int32_t *const rows = args.input<int32_t>(5), *const lengths = args.input<int32_t>(6);
+    RETURN_IF_ERROR(CheckCacheRows(g, rows, lengths));
     float* const scores = static_cast<float*>(args.scratch);
-    ParallelFor(batch * heads, 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(g.batch * g.heads, 1, [&](int64_t begin, int64_t end) {
       WithSimd([&] {
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t b = i / heads, h = i % heads, row = b * positions;
-          AttendCache(args.input<T>(0) + i * key_size,
-                      RowsOfHead(args.input<T>(1), heads, h, key_size, row, row + lengths[b]),
-                      RowsOfHead(args.input<T>(2), heads, h, value_size, row, row + lengths[b]), scale,
-                      scores + i * positions, args.output<T>(0) + i * value_size);
+          const int64_t b = i / g.heads, h = i % g.heads, length = lengths[b];
+          const CachedHead<T> k = head_of(args.variable<T>(3), g.key_size, b, h, rows);
+          const CachedHead<T> v = head_of(args.variable<T>(4), g.value_size, b, h, rows);
+          std::copy_n(args.input<T>(1) + i * g.key_size, g.key_size, k.Newest(length));
+          std::copy_n(args.input<T>(2) + i * g.value_size, g.value_size, v.Newest(length));
+          AttendCache(args.input<T>(0) + i * g.key_size, k, v, length, g.scale, scores + i * g.known,
+                      args.output<T>(0) + i * g.value_size);
         }
       });
     });
     return absl::OkStatus();
   };
-  return {.run = run, .scratch_bytes = batch * heads * positions * static_cast<int64_t>(sizeof(float))};
+  return {.run = run, .scratch_bytes = g.batch * g.heads * g.known * static_cast<int64_t>(sizeof(float))};
 }
 
 template <typename Make>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -256,47 +257,133 @@ TEST_CASE("Heads that do not divide the columns are refused") {
   CHECK_THAT(std::string(status.message()), Catch::Contains("needs columns that 4 heads divide"));
 }
 
-TEST_CASE("DecodeAttention is Attention of one query, and reads no more than the length") {
-  const int heads = 2, key_size = 5, value_size = 3, positions = 9;
-  const std::vector<int32_t> lengths = {1, 9, 0, 4};
-  const int64_t batch = 4;
-  Tensor k = testing::RandomTensor({batch, positions, heads * key_size}, 2);
-  Tensor v = testing::RandomTensor({batch, positions, heads * value_size}, 3);
-  for (int64_t b = 0; b < batch; ++b) {
-    for (Tensor* cache : {&k, &v}) {
-      const int64_t row = cache->shape().dim(2);
-      std::fill_n(cache->data<float>() + (b * positions + lengths[b]) * row, (positions - lengths[b]) * row,
-                  std::numeric_limits<float>::quiet_NaN());
+struct Decoding {
+  static constexpr int64_t kBatch = 4, kRows = 6, kPositions = 9, kKnown = 8;
+  static constexpr int kHeads = 2, kKeySize = 5, kValueSize = 3;
+
+  // Caches of NaN, but for the tokens that `cache_rows` names.
+  Tensor Cache(int64_t columns, uint64_t seed) const {
+    const Tensor numbers = testing::RandomTensor({kRows, kPositions, columns}, seed);
+    const Tensor cache(numbers.type());
+    std::fill_n(cache.data<float>(), cache.num_elements(), std::numeric_limits<float>::quiet_NaN());
+    for (int64_t b = 0; b < kBatch; ++b) {
+      for (int64_t p = 0; p < lengths[b]; ++p) {
+        const int64_t at = (cache_rows[b * kKnown + p] * kPositions + p) * columns;
+        std::copy_n(numbers.data<float>() + at, columns, cache.data<float>() + at);
+      }
     }
+    return cache;
   }
+  std::vector<Tensor> Inputs() const {
+    return {testing::RandomTensor({kBatch, kHeads * kKeySize}, 1, -2, 2),
+            testing::RandomTensor({kBatch, kHeads * kKeySize}, 2),
+            testing::RandomTensor({kBatch, kHeads * kValueSize}, 3),
+            Cache(kHeads * kKeySize, 4),
+            Cache(kHeads * kValueSize, 5),
+            Tensor::Of<int32_t>({kBatch, kKnown}, cache_rows),
+            Tensor::Of<int32_t>({kBatch}, lengths)};
+  }
+  static std::vector<Value> Build(absl::Span<const Value> in) {
+    return {DecodeAttention({in[0], in[1], in[2], in[3], in[4], in[5], in[6]}, kHeads, 0.5)};
+  }
+
+  // Sequences 0 and 1 share their first tokens, 2 has none, 3 is as long as can be.
+  std::vector<int32_t> lengths = {3, 4, 0, 7};
+  std::vector<int32_t> cache_rows = {5, 5, 1, -1, -1, -1, -1, -1,  //
+                                     5, 5, 0, 2,  -1, -1, -1, -1,  //
+                                     9, 9, 9, 9,  9,  9,  9,  9,   //
+                                     4, 3, 4, 3,  2,  1,  0,  -1};
+};
+
+TEST_CASE("DecodeAttention is Attention of one query, and reads only what the sequence has") {
+  const Decoding d;
   testing::CheckForward({
       .op = "DecodeAttention",
-      .inputs = {testing::RandomTensor({batch, heads * key_size}, 1, -2, 2), k, v,
-                 Tensor::Of<int32_t>({batch}, lengths)},
-      .build =
-          [&](absl::Span<const Value> in) {
-            return std::vector<Value>{DecodeAttention(in[0], in[1], in[2], in[3], heads, 0.5)};
-          },
+      .inputs = d.Inputs(),
+      .build = Decoding::Build,
       .reference =
           [&](const std::vector<Doubles>& in) {
-            Doubles out(batch * heads * value_size);
-            for (int64_t i = 0; i < batch * heads; ++i) {
+            const int64_t heads = Decoding::kHeads, key_size = Decoding::kKeySize, value_size = Decoding::kValueSize;
+            Doubles out(Decoding::kBatch * heads * value_size);
+            for (int64_t i = 0; i < Decoding::kBatch * heads; ++i) {
               const int64_t b = i / heads, h = i % heads;
               double sum = 0;
-              for (int64_t s = 0; s < lengths[b]; ++s) {
-                const int64_t row = (b * positions + s) * heads + h;
+              for (int64_t p = 0; p <= d.lengths[b]; ++p) {
+                const bool cached = p < d.lengths[b];
+                const int64_t row = cached ? d.cache_rows[b * Decoding::kKnown + p] : 0;
+                const int64_t token = cached ? (row * Decoding::kPositions + p) * heads + h : i;
+                const double* const key = &in[cached ? 3 : 1][token * key_size];
+                const double* const value = &in[cached ? 4 : 2][token * value_size];
                 const double weight =
-                    std::exp(0.5 * std::inner_product(&in[0][i * key_size], &in[0][(i + 1) * key_size],
-                                                      &in[1][row * key_size], 0.0));
+                    std::exp(0.5 * std::inner_product(&in[0][i * key_size], &in[0][i * key_size] + key_size, key, 0.0));
                 sum += weight;
-                for (int64_t c = 0; c < value_size; ++c)
-                  out[i * value_size + c] += weight * in[2][row * value_size + c];
+                for (int64_t c = 0; c < value_size; ++c) out[i * value_size + c] += weight * value[c];
               }
-              for (int64_t c = 0; c < value_size && sum > 0; ++c) out[i * value_size + c] /= sum;
+              for (int64_t c = 0; c < value_size; ++c) out[i * value_size + c] /= sum;
             }
             return std::vector<Doubles>{out};
           },
   });
+}
+
+TEST_CASE("DecodeAttention writes the newest token to the caches, and nothing else") {
+  const Decoding d;
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    INFO(kind);
+    const std::vector<Tensor> inputs = d.Inputs();
+    const auto device = MakeDevice(kind).value();
+    Graph graph;
+    GraphRoots roots;
+    std::vector<Value> values;
+    for (int i = 0; i < 7; ++i) {
+      const std::string name(1, static_cast<char>('a' + i));
+      const bool cache = i == 3 || i == 4;
+      values.push_back(cache ? graph.Variable({name, inputs[i].type(), Initializer::Zeros()})
+                             : graph.Input(name, inputs[i].type()));
+      if (!cache) roots.feeds.push_back(values.back());
+    }
+    roots.fetches = Decoding::Build(values);
+    VariableStore variables(*device);
+    REQUIRE(variables.Create(graph, 1).ok());
+    for (const int i : {3, 4}) REQUIRE(variables.Write(std::string(1, static_cast<char>('a' + i)), inputs[i]).ok());
+    const auto program = Program::Compile(graph, roots, *device, variables).value();
+    const std::vector<Tensor> feeds = {inputs[0], inputs[1], inputs[2], inputs[5], inputs[6]};
+    REQUIRE(testing::RunAndWait(*program, feeds, *device).ok());
+    for (const int i : {3, 4}) {
+      const Tensor cache = variables.Read(std::string(1, static_cast<char>('a' + i))).value();
+      const int64_t columns = cache.shape().dim(2);
+      std::vector<float> expected(inputs[i].flat<float>().begin(), inputs[i].flat<float>().end());
+      for (int64_t b = 0; b < Decoding::kBatch; ++b) {
+        std::copy_n(inputs[i - 2].data<float>() + b * columns, columns,
+                    &expected[(b * Decoding::kPositions + d.lengths[b]) * columns]);
+      }
+      CHECK(std::memcmp(cache.data<float>(), expected.data(), cache.num_bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("DecodeAttention refuses lengths and rows that the caches do not have") {
+  const auto message = [](const Decoding& d) {
+    std::vector<Tensor> inputs = Decoding().Inputs();
+    inputs[5] = Tensor::Of<int32_t>(inputs[5].shape(), d.cache_rows);
+    inputs[6] = Tensor::Of<int32_t>(inputs[6].shape(), d.lengths);
+    const auto device = MakeDevice("cpu").value();
+    Graph graph;
+    GraphRoots roots;
+    for (const Tensor& input : inputs) roots.feeds.push_back(graph.Input("input", input.type()));
+    roots.fetches = Decoding::Build(roots.feeds);
+    VariableStore variables(*device);
+    const auto program = Program::Compile(graph, roots, *device, variables).value();
+    return std::string(program->Run(inputs).message());
+  };
+  Decoding d;
+  CHECK(message(d).empty());
+  d.cache_rows[8 + 3] = 6;
+  using Catch::Matchers::Contains;
+  CHECK_THAT(message(d), Contains("cache row 6 of position 3 of sequence 1 is outside [0, 6)"));
+  d = Decoding();
+  d.lengths[2] = -1;
+  CHECK_THAT(message(d), Contains("length -1 of sequence 2 is outside [0, 8)"));
 }
 
 }  // namespace

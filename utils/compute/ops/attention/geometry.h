@@ -33,4 +33,23 @@ struct AttentionGeometry {
   DropoutRate dropout;
 };
 
+// Of a DecodeAttention node.
+struct DecodeGeometry {
+  explicit DecodeGeometry(const Node& node)
+      : batch(node.input(0).shape().dim(0)),
+        heads(node.attrs().GetInt("num_heads")),
+        rows(node.input(3).shape().dim(0)),
+        positions(node.input(3).shape().dim(1)),
+        known(node.input(5).shape().dim(1)),
+        key_size(node.input(0).shape().dim(1) / heads),
+        value_size(node.input(2).shape().dim(1) / heads),
+        scale(static_cast<float>(node.attrs().GetFloat("scale"))) {}
+
+  int64_t batch, heads;
+  int64_t rows, positions;  // of the caches
+  int64_t known;            // positions of which the rows in the caches are given
+  int64_t key_size, value_size;
+  float scale;
+};
+
 }  // namespace official::compute

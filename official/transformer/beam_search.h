@@ -1,0 +1,55 @@
+// The search for the best translation of a sentence. Source: tensorflow/models
+// official/transformer/model/beam_search.py at d64bcfe3, whose arithmetic in float32 is followed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace official::transformer {
+
+struct BeamSearchOptions {
+  int64_t beam_size = 4;
+  double alpha = 0.6;  // scores are log probabilities / ((5 + length) / 6)^alpha
+  int64_t max_decode_length = 0;
+};
+
+struct Hypothesis {
+  std::vector<int32_t> ids;  // with EOS at the end, unless the length was reached before
+  float score = 0;           // for a hypothesis without EOS its log probability
+};
+
+// Follows `beam_size` hypotheses. Each step makes each of them longer by one token and keeps the best; those that end
+// with EOS are set aside. The search is done when none of the others could become better than those set aside, or when
+// they are max_decode_length long.
+class BeamSearch {
+ public:
+  explicit BeamSearch(const BeamSearchOptions& options);
+
+  bool IsDone() const;
+
+  // Of the hypotheses that go on, the best first: the newest token, 0 at the beginning, and the log probability.
+  int32_t newest(int64_t k) const { return alive_[k].ids.empty() ? 0 : alive_[k].ids.back(); }
+  float log_prob(int64_t k) const { return alive_[k].score; }
+
+  // A step: the best continuations of each hypothesis, as many of each, [beam_size, n] one row behind the other, in the
+  // order of their log probabilities and, of equal ones, ids. That of the hypothesis is counted in. n is at least
+  // min(2 * beam_size, vocab_size). Returns of each hypothesis that goes on which one it continues; valid until the
+  // next step.
+  absl::Span<const int64_t> Advance(absl::Span<const float> log_probs, absl::Span<const int32_t> ids);
+
+  // The result, once the search is done.
+  const Hypothesis& best() const { return finished_.empty() ? alive_[0] : finished_[0]; }
+
+ private:
+  float LengthPenalty(int64_t length) const;
+
+  BeamSearchOptions options_;
+  int64_t length_ = 0;
+  std::vector<Hypothesis> alive_;     // beam_size; the score is the log probability
+  std::vector<Hypothesis> finished_;  // up to beam_size, the best first
+  std::vector<int64_t> parents_;
+};
+
+}  // namespace official::transformer

@@ -1,0 +1,243 @@
+#include "official/transformer/decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "official/transformer/packing.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/softmax/softmax.h"
+#include "utils/compute/ops/top_k/top_k.h"
+
+namespace official::transformer {
+namespace {
+
+using compute::DType;
+using compute::Graph;
+using compute::Shape;
+using compute::Tensor;
+using compute::Value;
+
+// A number of sentences, at least n and at most a half more, such that there are few of them.
+int64_t PaddedSentences(int64_t n) {
+  const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
+  return power >= 4 && power / 4 * 3 >= n ? power / 4 * 3 : power;
+}
+
+int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// The first rows of a matrix, without a copy.
+Tensor FirstRows(const Tensor& matrix, int64_t rows) {
+  return Tensor({matrix.dtype(), {rows, matrix.shape().dim(1)}}, matrix.raw_data());
+}
+
+// Where the tokens of the hypotheses that go on are in the caches: the table that DecodeAttention takes.
+class CacheRows {
+ public:
+  CacheRows(int64_t rows, int64_t positions)
+      : now_(DType::kInt32, {rows, positions}), next_(DType::kInt32, {rows, positions}) {}
+
+  Tensor table(int64_t rows) const { return FirstRows(now_, rows); }
+  // Row `row` of the next step continues row `parent` of this one, whose newest token is at `position`.
+  void Continue(int64_t row, int64_t parent, int64_t position) {
+    const int64_t positions = now_.shape().dim(1);
+    int32_t* const to = next_.data<int32_t>() + row * positions;
+    std::copy_n(now_.data<int32_t>() + parent * positions, position, to);
+    to[position] = static_cast<int32_t>(parent);
+  }
+  void EndStep() { std::swap(now_, next_); }
+
+ private:
+  Tensor now_, next_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelParams& params, DType dtype,
+                                                         compute::Device& device, const ReadVariable& read) {
+  RETURN_IF_ERROR(CheckParams(params));
+  std::unique_ptr<Decoder> decoder(new Decoder(params, dtype, device));
+  RETURN_IF_ERROR(decoder->ReadWeights(read));
+  return decoder;
+}
+
+absl::Status Decoder::ReadWeights(const ReadVariable& read) {
+  Graph graph;
+  Network network({.graph = graph, .dtype = dtype_, .max_length = 1, .weights_are_given = true}, params_);
+  const Sentences sentences = {graph.Input("ids", {DType::kInt32, {1}}), graph.Input("offsets", {DType::kInt32, {2}})};
+  network.Decode(sentences, network.Encode(sentences));
+  RETURN_IF_ERROR(graph.status());
+  RETURN_IF_ERROR(variables_.Create(graph, 0));
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    ASSIGN_OR_RETURN(const Tensor value, read(spec));
+    const compute::TensorType wanted{DType::kFloat32, spec.type.shape};
+    if (value.type() != wanted) {
+      return absl::InvalidArgumentError(absl::StrCat("variable ", spec.name, " is ", value.type().ToString(),
+                                                     ", the network has ", wanted.ToString()));
+    }
+    RETURN_IF_ERROR(variables_.Write(spec.name, spec.type == wanted ? value : value.CastTo(spec.type.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<KeysAndValues> Decoder::Cached(Graph& graph) const {
+  const compute::TensorType type{dtype_, {capacity_.rows, capacity_.positions, params_.hidden_size}};
+  std::vector<KeysAndValues> layers;
+  for (int64_t n = 0; n < params_.num_hidden_layers; ++n) {
+    layers.push_back({graph.Variable({absl::StrCat("decode/cached_keys_", n), type, {}, false}),
+                      graph.Variable({absl::StrCat("decode/cached_values_", n), type, {}, false})});
+  }
+  return layers;
+}
+
+std::vector<KeysAndValues> Decoder::Encoded(Graph& graph) const {
+  const compute::TensorType type{dtype_, {capacity_.tokens, params_.hidden_size}};
+  std::vector<KeysAndValues> layers;
+  for (int64_t n = 0; n < params_.num_hidden_layers; ++n) {
+    layers.push_back({graph.Variable({absl::StrCat("decode/encoded_keys_", n), type, {}, false}),
+                      graph.Variable({absl::StrCat("decode/encoded_values_", n), type, {}, false})});
+  }
+  return layers;
+}
+
+absl::Status Decoder::Reserve(const Capacity& needed) {
+  if (capacity_.Holds(needed)) return absl::OkStatus();
+  step_programs_.clear();
+  Graph before;
+  Cached(before);
+  Encoded(before);
+  for (const compute::VariableSpec& spec : before.variables()) variables_.Remove(spec.name);
+  capacity_ = {.tokens = std::max(capacity_.tokens, needed.tokens),
+               .rows = std::max(capacity_.rows, needed.rows),
+               .positions = std::max(capacity_.positions, needed.positions)};
+  Graph after;
+  Cached(after);
+  Encoded(after);
+  const absl::Status status = variables_.Create(after, 0);
+  if (!status.ok()) capacity_ = {};
+  return status;
+}
+
+absl::StatusOr<compute::Program*> Decoder::Compile(const Graph& graph, const compute::GraphRoots& roots,
+                                                   std::unique_ptr<compute::Program>* program) {
+  ASSIGN_OR_RETURN(*program, compute::Program::Compile(graph, roots, device_, variables_, {.arena = &arena_}));
+  return program->get();
+}
+
+absl::StatusOr<compute::Program*> Decoder::EncodeProgram(int64_t tokens, int64_t sentences) {
+  std::unique_ptr<compute::Program>& program = encode_programs_[{tokens, sentences}];
+  if (program != nullptr) return program.get();
+  Graph graph;
+  Network network({.graph = graph, .dtype = dtype_, .max_length = tokens, .weights_are_given = true}, params_);
+  const Sentences ids = {graph.Input("ids", {DType::kInt32, {tokens}}),
+                         graph.Input("offsets", {DType::kInt32, {sentences + 1}})};
+  compute::GraphRoots roots{{ids.tokens, ids.offsets}, {}, {}};
+  for (const KeysAndValues& layer : network.EncodedKeysAndValues(network.Encode(ids))) {
+    roots.fetches.push_back(layer.keys);
+    roots.fetches.push_back(layer.values);
+  }
+  return Compile(graph, roots, &program);
+}
+
+absl::StatusOr<compute::Program*> Decoder::StepProgram(int64_t sentences, int64_t rows) {
+  std::unique_ptr<compute::Program>& program = step_programs_[{sentences, rows}];
+  if (program != nullptr) return program.get();
+  Graph graph;
+  Network network({.graph = graph, .dtype = dtype_, .max_length = capacity_.positions, .weights_are_given = true},
+                  params_);
+  const DecodeStep step = {
+      .ids = graph.Input("ids", {DType::kInt32, {rows}}),
+      .position = graph.Input("position", {DType::kInt32, {1}}),
+      .cache_rows = graph.Input("cache_rows", {DType::kInt32, {rows, capacity_.positions}}),
+      .query_offsets = graph.Input("query_offsets", {DType::kInt32, {sentences + 1}}),
+      .key_offsets = graph.Input("key_offsets", {DType::kInt32, {sentences + 1}}),
+      .cached = Cached(graph),
+      .encoded = Encoded(graph),
+  };
+  const Value log_probs_before = graph.Input("log_probs", {DType::kFloat32, {rows, 1}});
+  const Value logits = compute::Cast(network.Decode(step), DType::kFloat32);
+  const Value log_probs = compute::Add(compute::LogSoftmax(logits), log_probs_before);
+  const auto best = compute::TopK(log_probs, static_cast<int>(std::min(2 * params_.beam_size, params_.vocab_size)));
+  const compute::GraphRoots roots{
+      {step.ids, step.position, step.cache_rows, step.query_offsets, step.key_offsets, log_probs_before},
+      {best.first, best.second},
+      {}};
+  return Compile(graph, roots, &program);
+}
+
+absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets) {
+  const int64_t tokens = ids.num_elements();
+  ASSIGN_OR_RETURN(compute::Program* const program, EncodeProgram(tokens, offsets.num_elements() - 1));
+  RETURN_IF_ERROR(program->Run({ids, offsets}));
+  Graph graph;
+  std::vector<Value> encoded;
+  for (const KeysAndValues& layer : Encoded(graph)) encoded.insert(encoded.end(), {layer.keys, layer.values});
+  Tensor staged(encoded[0].type());
+  for (size_t i = 0; i < encoded.size(); ++i) {
+    ASSIGN_OR_RETURN(const Tensor value, program->Fetch(static_cast<int>(i)));
+    std::memcpy(staged.raw_data(), value.raw_data(), value.num_bytes());
+    RETURN_IF_ERROR(variables_.Write(encoded[i].node()->name(), staged));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Translations> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences) {
+  Translations result;
+  if (sentences.empty()) return result;
+  const int64_t beam = params_.beam_size, n = static_cast<int64_t>(sentences.size());
+  const PackedIds source = PackIds({sentences.begin(), sentences.end()});
+  const int64_t padded_sentences = source.offsets.num_elements() - 1;
+  size_t longest = 0;
+  for (const std::vector<int32_t>& sentence : sentences) longest = std::max(longest, sentence.size());
+  const int64_t max_length = static_cast<int64_t>(longest) + params_.extra_decode_length;
+  RETURN_IF_ERROR(Reserve(
+      {.tokens = source.ids.num_elements(), .rows = beam * PaddedSentences(n), .positions = RoundUp(max_length, 64)}));
+  RETURN_IF_ERROR(Encode(source.ids, source.offsets));
+
+  std::vector<BeamSearch> searches(
+      n, BeamSearch({.beam_size = beam, .alpha = params_.alpha, .max_decode_length = max_length}));
+  CacheRows cache_rows(capacity_.rows, capacity_.positions);
+  const Tensor ids(DType::kInt32, {capacity_.rows}), log_probs(DType::kFloat32, {capacity_.rows, 1});
+  const Tensor position(DType::kInt32, {1}), query_offsets(DType::kInt32, {padded_sentences + 1});
+  for (;; ++result.steps) {
+    int64_t rows = 0;  // hypotheses of the searches that go on
+    for (int64_t b = 0; b < padded_sentences; ++b) {
+      if (b < n && !searches[b].IsDone()) {
+        for (int64_t k = 0; k < beam; ++k, ++rows) {
+          ids.data<int32_t>()[rows] = searches[b].newest(k);
+          log_probs.data<float>()[rows] = searches[b].log_prob(k);
+        }
+      }
+      query_offsets.data<int32_t>()[b + 1] = static_cast<int32_t>(rows);
+    }
+    if (rows == 0) break;
+    const int64_t padded_rows = beam * PaddedSentences(rows / beam);
+    ASSIGN_OR_RETURN(compute::Program* const program, StepProgram(padded_sentences, padded_rows));
+    position.data<int32_t>()[0] = static_cast<int32_t>(result.steps);
+    RETURN_IF_ERROR(
+        program->Run({Tensor({DType::kInt32, {padded_rows}}, ids.raw_data()), position, cache_rows.table(padded_rows),
+                      query_offsets, source.offsets, FirstRows(log_probs, padded_rows)}));
+    ASSIGN_OR_RETURN(const Tensor best, program->Fetch(0));
+    ASSIGN_OR_RETURN(const Tensor best_ids, program->Fetch(1));
+    const int64_t candidates = best.shape().dim(1) * beam;
+    int64_t next_row = 0;
+    for (int64_t b = 0; b < n; ++b) {
+      const int64_t row = query_offsets.data<int32_t>()[b];
+      if (query_offsets.data<int32_t>()[b + 1] == row) continue;
+      const int64_t at = row / beam * candidates;
+      const absl::Span<const int64_t> parents =
+          searches[b].Advance({best.data<float>() + at, static_cast<size_t>(candidates)},
+                              {best_ids.data<int32_t>() + at, static_cast<size_t>(candidates)});
+      if (searches[b].IsDone()) continue;
+      for (const int64_t parent : parents) cache_rows.Continue(next_row++, row + parent, result.steps);
+    }
+    cache_rows.EndStep();
+  }
+  for (const BeamSearch& search : searches) result.best.push_back(search.best());
+  return result;
+}
+
+}  // namespace official::transformer

@@ -1,0 +1,83 @@
+// Translation of sentences, as ids, by a trained Transformer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "official/transformer/beam_search.h"
+#include "official/transformer/model_params.h"
+#include "official/transformer/network.h"
+#include "utils/compute/runtime/arena.h"
+#include "utils/compute/runtime/device.h"
+#include "utils/compute/runtime/program.h"
+#include "utils/compute/runtime/variable_store.h"
+
+namespace official::transformer {
+
+struct Translations {
+  std::vector<Hypothesis> best;  // of each sentence
+  int64_t steps = 0;             // tokens of the longest search
+};
+
+// Encodes a batch once, then decodes it token by token: each step computes one token of every hypothesis, with the keys
+// and values of those before taken from caches. Hypotheses that part share the tokens that they have in common, and
+// those of a sentence what was encoded. The search itself runs on the host. Programs are compiled as shapes are met.
+class Decoder {
+ public:
+  // Gives the trained value of a variable of the network, in float32.
+  using ReadVariable = std::function<absl::StatusOr<compute::Tensor>(const compute::VariableSpec&)>;
+
+  // Computes in `dtype` on `device`, which must outlive this. InvalidArgument if a value is not of the variable's
+  // shape; else errors of `read`.
+  static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelParams& params, compute::DType dtype,
+                                                         compute::Device& device, const ReadVariable& read);
+
+  // The best translation of each sentence, ids in [0, vocab_size) with EOS at the end. Translations are at most
+  // extra_decode_length longer than the longest of the sentences. InvalidArgument for an id out of range;
+  // ResourceExhausted if there is not enough memory.
+  absl::StatusOr<Translations> Translate(absl::Span<const std::vector<int32_t>> sentences);
+
+ private:
+  // What there is room for in the variables that hold what was encoded and decoded.
+  struct Capacity {
+    int64_t tokens = 0;     // of all sentences of a batch
+    int64_t rows = 0;       // hypotheses of all sentences
+    int64_t positions = 0;  // tokens of a hypothesis
+    bool Holds(const Capacity& other) const {
+      return tokens >= other.tokens && rows >= other.rows && positions >= other.positions;
+    }
+  };
+  using Programs = std::map<std::pair<int64_t, int64_t>, std::unique_ptr<compute::Program>>;
+
+  Decoder(const ModelParams& params, compute::DType dtype, compute::Device& device)
+      : params_(params), dtype_(dtype), device_(device), variables_(device), arena_(device) {}
+  absl::Status ReadWeights(const ReadVariable& read);
+  absl::Status Reserve(const Capacity& needed);
+  // The variables that `capacity_` is about.
+  std::vector<KeysAndValues> Cached(compute::Graph& graph) const;
+  std::vector<KeysAndValues> Encoded(compute::Graph& graph) const;
+  absl::StatusOr<compute::Program*> EncodeProgram(int64_t tokens, int64_t sentences);
+  absl::StatusOr<compute::Program*> StepProgram(int64_t sentences, int64_t rows);
+  absl::Status Encode(const compute::Tensor& ids, const compute::Tensor& offsets);
+  absl::StatusOr<compute::Program*> Compile(const compute::Graph& graph, const compute::GraphRoots& roots,
+                                            std::unique_ptr<compute::Program>* program);
+
+  const ModelParams params_;
+  const compute::DType dtype_;
+  compute::Device& device_;
+  compute::VariableStore variables_;
+  compute::Arena arena_;
+  Capacity capacity_;
+  Programs encode_programs_;  // by tokens and sentences
+  Programs step_programs_;    // by sentences and rows
+};
+
+}  // namespace official::transformer

@@ -1,0 +1,303 @@
+#include "official/transformer/decoder.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "official/transformer/packing.h"
+#include "official/transformer/small_network.h"
+#include "official/transformer/transformer_model.h"
+#include "utils/compute/runtime/program.h"
+
+namespace official::transformer {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+using Ids = std::vector<int32_t>;
+
+compute::Device& Cpu() {
+  static compute::Device& device = *compute::MakeDevice("cpu").value().release();
+  return device;
+}
+
+// A trained network, as far as a decoder can tell.
+class Trained {
+ public:
+  explicit Trained(const ModelParams& params, uint64_t seed = 1) : params_(params), variables_(Cpu()) {
+    compute::Graph graph;
+    AddLogits(graph, {{2}}, {{2}});
+    REQUIRE(variables_.Create(graph, seed).ok());
+  }
+
+  compute::VariableStore& variables() { return variables_; }
+  std::unique_ptr<Decoder> MakeDecoder(DType dtype = DType::kFloat32) const {
+    return Decoder::Create(params_, dtype, Cpu(), [this](const auto& spec) { return variables_.Read(spec.name); })
+        .value();
+  }
+
+  // The logits of what follows each of the targets so far, by the network as it is trained: all of it again.
+  std::vector<std::vector<float>> NextLogits(const std::vector<Ids>& sources, std::vector<Ids> targets) {
+    for (Ids& target : targets) target.push_back(2);  // which no logits before it see
+    compute::Graph graph;
+    const compute::Value logits = AddLogits(graph, sources, targets);
+    const auto program = compute::Program::Compile(graph, {{}, {logits}, {}}, Cpu(), variables_).value();
+    REQUIRE(program->Run({}).ok());
+    const Tensor result = program->Fetch(0).value();
+    std::vector<std::vector<float>> next;
+    int64_t row = -1;
+    for (const Ids& target : targets) {
+      row += static_cast<int64_t>(target.size());
+      const float* const begin = result.data<float>() + row * params_.vocab_size;
+      next.emplace_back(begin, begin + params_.vocab_size);
+    }
+    return next;
+  }
+
+ private:
+  compute::Value AddLogits(compute::Graph& graph, const std::vector<Ids>& sources, const std::vector<Ids>& targets) {
+    const auto constants = [&](const std::vector<Ids>& sentences) {
+      const PackedIds packed = PackIds({sentences.begin(), sentences.end()});
+      return std::vector<compute::Value>{graph.Constant(packed.ids), graph.Constant(packed.offsets)};
+    };
+    return Logits({.graph = graph,
+                   .mode = train::Mode::kEval,
+                   .dtype = DType::kFloat32,
+                   .features = constants(sources),
+                   .labels = constants(targets),
+                   .random_state = {}},
+                  params_);
+  }
+
+  const ModelParams params_;
+  compute::VariableStore variables_;
+};
+
+std::vector<int> TopIndices(const std::vector<float>& values, size_t k) {
+  std::vector<int> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return values[a] > values[b]; });
+  order.resize(k);
+  return order;
+}
+
+// sequence_beam_search of tensorflow/models official/transformer/model/beam_search.py, word for word: of whole batches,
+// with places for finished sequences that are filled from the start, and until all sentences are done.
+Translations Reference(Trained& trained, const ModelParams& params, const std::vector<Ids>& sources) {
+  Translations result;
+  constexpr float kInf = 1e7;
+  const int beam = static_cast<int>(params.beam_size), vocab = static_cast<int>(params.vocab_size);
+  const int batch = static_cast<int>(sources.size());
+  size_t longest = 0;
+  for (const Ids& source : sources) longest = std::max(longest, source.size());
+  const int max_length = static_cast<int>(longest + params.extra_decode_length);
+  const auto norm = [&](int64_t n) {
+    return std::pow((5.0f + static_cast<float>(n)) / 6.0f, static_cast<float>(params.alpha));
+  };
+  struct State {
+    std::vector<Ids> alive, finished;
+    std::vector<float> log_probs, scores;
+    std::vector<bool> flags;
+  };
+  std::vector<State> states(batch);
+  for (State& s : states) {
+    s.alive = s.finished = std::vector<Ids>(beam);
+    s.log_probs.assign(beam, -std::numeric_limits<float>::infinity());
+    s.log_probs[0] = 0;
+    s.scores.assign(beam, -kInf);
+    s.flags.assign(beam, false);
+  }
+  const auto done = [&](const State& s) {
+    float worst = 0;
+    bool any = false;
+    for (int k = 0; k < beam; ++k) {
+      worst = std::min(worst, s.flags[k] ? s.scores[k] : 0.0f);
+      any = any || s.flags[k];
+    }
+    if (!any) worst -= kInf;
+    return worst > s.log_probs[0] / norm(max_length);
+  };
+  for (; result.steps < max_length && !std::all_of(states.begin(), states.end(), done); ++result.steps) {
+    std::vector<Ids> all_sources, all_targets;
+    for (int b = 0; b < batch; ++b) {
+      for (const Ids& alive : states[b].alive) {
+        all_sources.push_back(sources[b]);
+        all_targets.push_back(alive);
+      }
+    }
+    const auto logits = trained.NextLogits(all_sources, all_targets);
+    for (int b = 0; b < batch; ++b) {
+      State& s = states[b];
+      std::vector<float> log_probs;
+      for (int k = 0; k < beam; ++k) {
+        const std::vector<float>& row = logits[b * beam + k];
+        const float max = *std::max_element(row.begin(), row.end());
+        float sum = 0;
+        for (const float x : row) sum += std::exp(x - max);
+        for (const float x : row) log_probs.push_back(x - max - std::log(sum) + s.log_probs[k]);
+      }
+      State next;
+      std::vector<Ids> sequences;
+      std::vector<float> alive_scores, finished_scores = s.scores;
+      std::vector<Ids> finished = s.finished;
+      std::vector<bool> flags = s.flags;
+      for (const int index : TopIndices(log_probs, 2 * beam)) {
+        sequences.push_back(s.alive[index / vocab]);
+        sequences.back().push_back(index % vocab);
+        const bool eos = index % vocab == 1;
+        alive_scores.push_back(log_probs[index] + (eos ? -kInf : 0));
+        finished_scores.push_back(log_probs[index] / norm(result.steps + 1) + (eos ? 0 : -kInf));
+        finished.push_back(sequences.back());
+        flags.push_back(eos);
+      }
+      for (const int index : TopIndices(alive_scores, beam)) {
+        next.alive.push_back(sequences[index]);
+        next.log_probs.push_back(alive_scores[index]);
+      }
+      for (const int index : TopIndices(finished_scores, beam)) {
+        next.finished.push_back(finished[index]);
+        next.scores.push_back(finished_scores[index]);
+        next.flags.push_back(flags[index]);
+      }
+      s = next;
+    }
+  }
+  for (const State& s : states) {
+    const bool any = std::any_of(s.flags.begin(), s.flags.end(), [](bool flag) { return flag; });
+    result.best.push_back(any ? Hypothesis{s.finished[0], s.scores[0]} : Hypothesis{s.alive[0], s.log_probs[0]});
+  }
+  return result;
+}
+
+void Check(const Translations& got, const Translations& expected) {
+  REQUIRE(got.best.size() == expected.best.size());
+  // Of each sentence the search may end earlier than that of the whole batch.
+  CHECK(got.steps <= expected.steps);
+  for (size_t i = 0; i < got.best.size(); ++i) {
+    INFO("sentence " << i);
+    CHECK(got.best[i].ids == expected.best[i].ids);
+    CHECK(got.best[i].score == Approx(expected.best[i].score).margin(1e-4));
+  }
+}
+
+const std::vector<Ids> kSentences = {{2, 3, 4, 1}, {5, 6, 1}, {9, 8, 7, 6, 5, 4, 3, 2, 1}, {1}, {10, 10, 3, 1}};
+
+TEST_CASE("Translations are upstream's") {
+  Trained trained(SmallParams());
+  SetVariables(trained.variables());
+  const std::vector<Ids> sentences = {{2, 3, 4, 1}, {5, 6, 1}};
+  const Translations reference = Reference(trained, SmallParams(), sentences);
+  // Upstream fills up the translations, which end at once, with zeros to the length of its search.
+  CHECK(reference.steps == 23);
+  for (const Translations& found : {trained.MakeDecoder()->Translate(sentences).value(), reference}) {
+    REQUIRE(found.best.size() == 2);
+    for (const Hypothesis& best : found.best) CHECK(best.ids == Ids{1});
+    CHECK(found.best[0].score == Approx(-3.755977).margin(2e-6));
+    CHECK(found.best[1].score == Approx(-1.909757).margin(2e-6));
+  }
+}
+
+TEST_CASE("The search finds what one without caches finds") {
+  ModelParams params = SmallParams();
+  params.hidden_size = 16;
+  params.initializer_gain = 4;  // so that what was decoded matters
+  params.extra_decode_length = 9;
+  params.beam_size = GENERATE(1, 3, 4);
+  const auto seed = GENERATE(range<uint64_t>(1, 4));
+  CAPTURE(params.beam_size, seed);
+  Trained trained(params, seed);
+  const auto decoder = trained.MakeDecoder();
+  Check(decoder->Translate(kSentences).value(), Reference(trained, params, kSentences));
+  const std::vector<Ids> one = {kSentences[2]};
+  Check(decoder->Translate(one).value(), Reference(trained, params, one));
+}
+
+// Of a network whose logits are those of the embedding's sums, whatever is translated.
+void FavourEos(compute::VariableStore& variables, float embedding_of_eos) {
+  const auto set = [&](const std::string& name, float value) {
+    const Tensor tensor = variables.Read(kNetworkScope + name).value();
+    std::fill_n(tensor.data<float>(), tensor.num_elements(), value);
+    REQUIRE(variables.Write(kNetworkScope + name, tensor).ok());
+  };
+  set("decoder_stack/layer_normalization/layer_norm_scale", 0.01f);
+  set("decoder_stack/layer_normalization/layer_norm_bias", 1);
+  const std::string name = kNetworkScope + std::string("embedding_shared_weights/embedding_and_softmax/weights");
+  const Tensor embedding = variables.Read(name).value();
+  std::fill_n(embedding.data<float>() + embedding.shape().dim(1), embedding.shape().dim(1), embedding_of_eos);
+  REQUIRE(variables.Write(name, embedding).ok());
+}
+
+TEST_CASE("A translation may end at once, or never") {
+  ModelParams params = SmallParams();
+  params.extra_decode_length = 5;
+  Trained trained(params);
+  FavourEos(trained.variables(), 2);
+  Translations found = trained.MakeDecoder()->Translate(kSentences).value();
+  Check(found, Reference(trained, params, kSentences));
+  for (const Hypothesis& hypothesis : found.best) CHECK(hypothesis.ids == Ids{1});
+
+  FavourEos(trained.variables(), -20);
+  found = trained.MakeDecoder()->Translate(kSentences).value();
+  Check(found, Reference(trained, params, kSentences));
+  for (const Hypothesis& hypothesis : found.best) {
+    CHECK(hypothesis.ids.size() == 9 + 5);
+    CHECK(std::count(hypothesis.ids.begin(), hypothesis.ids.end(), 1) == 0);
+  }
+}
+
+TEST_CASE("With few words the search falls back on hypotheses that have ended") {
+  ModelParams params = SmallParams();
+  params.vocab_size = 3;
+  params.extra_decode_length = 4;
+  Trained trained(params, 3);
+  const std::vector<Ids> sentences = {{2, 2, 1}, {1}};
+  Check(trained.MakeDecoder()->Translate(sentences).value(), Reference(trained, params, sentences));
+}
+
+TEST_CASE("A decoder translates batch after batch of any size") {
+  ModelParams params = SmallParams();
+  params.initializer_gain = 4;
+  params.extra_decode_length = 9;
+  Trained trained(params, 2);
+  const auto decoder = trained.MakeDecoder();
+  const Ids longer(200, 5);
+  for (const std::vector<Ids>& sentences :
+       {std::vector<Ids>{kSentences[0]}, kSentences, std::vector<Ids>{longer}, std::vector<Ids>{kSentences[1]}}) {
+    Check(decoder->Translate(sentences).value(), trained.MakeDecoder()->Translate(sentences).value());
+  }
+  CHECK(decoder->Translate({}).value().best.empty());
+  const absl::Status status = decoder->Translate({{11, 1}}).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Catch::Contains("11"));
+  Check(decoder->Translate(kSentences).value(), trained.MakeDecoder()->Translate(kSentences).value());
+}
+
+TEST_CASE("Narrow types give nearly the same scores") {
+  Trained trained(SmallParams());
+  SetVariables(trained.variables());
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    const Translations found = trained.MakeDecoder(dtype)->Translate({{2, 3, 4, 1}, {5, 6, 1}}).value();
+    CHECK(found.best[0].ids == Ids{1});
+    CHECK(found.best[0].score == Approx(-3.755977).epsilon(0.02));
+    CHECK(found.best[1].score == Approx(-1.909757).epsilon(0.02));
+  }
+}
+
+TEST_CASE("Weights must have the network's shapes") {
+  Trained trained(SmallParams());
+  ModelParams larger = SmallParams();
+  larger.vocab_size = 12;
+  const absl::Status status = Decoder::Create(larger, DType::kFloat32, Cpu(), [&](const auto& spec) {
+                                return trained.variables().Read(spec.name);
+                              }).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Catch::Contains("embedding_and_softmax/weights is float32[11,8], the "
+                                                            "network has float32[12,8]"));
+}
+
+}  // namespace
+}  // namespace official::transformer
