@@ -14,4 +14,10 @@ ModelParams SmallParams();
 // Every variable of the network gets numbers that its name gives.
 void SetVariables(compute::VariableStore& variables);
 
+// Makes the network, whose variables are random, surer of the next token, so that translations are not all empty.
+void Sharpen(compute::VariableStore& variables, float factor);
+
+// Makes the logit of EOS `logit` at each step.
+void SetLogitOfEos(compute::VariableStore& variables, float logit);
+
 }  // namespace official::transformer

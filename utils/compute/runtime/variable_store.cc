@@ -19,8 +19,11 @@ absl::Status VariableStore::Create(const Graph& graph, uint64_t seed) {
       continue;
     }
     ASSIGN_OR_RETURN(std::shared_ptr<void> data, device_.Allocate(spec.type.num_bytes()));
-    const Tensor initial = InitialValue(spec.initializer, spec.type, spec.name, seed);
-    RETURN_IF_ERROR(device_.CopyToDevice(data.get(), initial.raw_data(), initial.num_bytes()));
+    // Memory comes as zeros.
+    if (spec.initializer.kind != Initializer::Kind::kConstant || spec.initializer.value != 0) {
+      const Tensor initial = InitialValue(spec.initializer, spec.type, spec.name, seed);
+      RETURN_IF_ERROR(device_.CopyToDevice(data.get(), initial.raw_data(), initial.num_bytes()));
+    }
     entries_[spec.name] = {spec, std::move(data)};
   }
   return absl::OkStatus();

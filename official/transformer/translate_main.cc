@@ -1,0 +1,80 @@
+// translate_main: translates text with what transformer_main has trained.
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "official/transformer/translate_run.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/main.h"
+#include "utils/flags/performance.h"
+
+ABSL_DECLARE_FLAG(std::string, model_dir);
+ABSL_DECLARE_FLAG(int, batch_size);
+ABSL_FLAG(std::string, param_set, "big", "Size of the network: as in the training.");
+ABSL_FLAG(std::string, params_override, "",
+          "Parameters that differ from those of the set: \"hidden_size=256,vocab_size=8192\". Those of the search are "
+          "beam_size (4), alpha (0.6) and extra_decode_length (100).");
+ABSL_FLAG(std::string, vocab_file, "", "The vocabulary that the network was trained with.");
+ABSL_FLAG(std::optional<std::string>, text, std::nullopt, "A sentence to translate.");
+ABSL_FLAG(std::optional<std::string>, file, std::nullopt, "A file with a sentence a line to translate.");
+ABSL_FLAG(std::optional<std::string>, file_out, std::nullopt,
+          "Where the translation of --file is written, line by line.");
+
+namespace official::transformer {
+namespace {
+
+absl::Status CheckFileOutHasFile(const flags::CommandLine&) {
+  if (!absl::GetFlag(FLAGS_file_out) || absl::GetFlag(FLAGS_file)) return absl::OkStatus();
+  return flags::FlagError("file_out", "is for the translation of a file; name that with --file");
+}
+
+flags::Program TranslateProgram() {
+  return {
+      .name = "translate_main",
+      .description =
+          "Translates a sentence, a file or, without either, standard input line by line, with the newest checkpoint "
+          "in --model_dir.",
+      .examples = {{"translate_main --vocab_file=vocab.ende.32768 --text=\"hello world\"", "translate a sentence"},
+                   {"translate_main -md run1 -mp base -vf data/vocab.ende.8192 --file=test.en --file_out=test.de",
+                    "translate a file"},
+                   {"translate_main -md run1 -mp base -vf data/vocab.ende.8192", "translate what is typed"}},
+      .defaults = {{"model_dir", "/tmp/transformer_model"}},
+      .flags = {.name = "translate",
+                .flags = {{.name = "model_dir", .short_name = "md", .key = true, .required = true},
+                          {.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
+                          {.name = "params_override", .key = true},
+                          {.name = "vocab_file", .short_name = "vf", .key = true, .required = true},
+                          {.name = "text", .key = true, .unset_means = "none"},
+                          {.name = "file", .key = true, .unset_means = "none"},
+                          {.name = "file_out", .key = true, .unset_means = "standard output"},
+                          {.name = "batch_size", .short_name = "bs", .key = true, .range = flags::AtLeast(1)},
+                          {.name = "dtype", .short_name = "dt", .key = true, .choices = {"fp16", "bf16", "fp32"}},
+                          {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)}},
+                .validators = {CheckFileOutHasFile}},
+      .shared_flags = false,
+  };
+}
+
+absl::Status Main(const flags::CommandLine&) {
+  const flags::PerformanceConfig performance = flags::PerformanceFromFlags();
+  return RunTranslate({.model_dir = absl::GetFlag(FLAGS_model_dir),
+                       .param_set = absl::GetFlag(FLAGS_param_set),
+                       .params_override = absl::GetFlag(FLAGS_params_override),
+                       .vocab_file = absl::GetFlag(FLAGS_vocab_file),
+                       .text = absl::GetFlag(FLAGS_text),
+                       .file = absl::GetFlag(FLAGS_file),
+                       .file_out = absl::GetFlag(FLAGS_file_out),
+                       .batch_size = absl::GetFlag(FLAGS_batch_size),
+                       .dtype = performance.dtype,
+                       .num_threads = performance.intra_op_parallelism_threads},
+                      std::cin, std::cout);
+}
+
+}  // namespace
+}  // namespace official::transformer
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::transformer::TranslateProgram(), official::transformer::Main);
+}

@@ -1,0 +1,151 @@
+#include "official/transformer/translate_run.h"
+
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "official/transformer/translator.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/runtime/device.h"
+#include "utils/files/files.h"
+#include "utils/logs/log.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+namespace official::transformer {
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+constexpr int64_t kExtraDecodeLength = 100;  // upstream's when it translates
+constexpr char kScope[] = "model/Transformer/";
+constexpr char kEmbedding[] = "model/Transformer/embedding_shared_weights/embedding_and_softmax/weights";
+
+// The flags that a network with the checkpoint's embedding has.
+std::string SuggestFlags(const train::BundleReader& checkpoint) {
+  const std::optional<train::BundleTensor> embedding = checkpoint.Find(kEmbedding);
+  if (!embedding || embedding->shape.rank() != 2) return "is --model_dir that of a Transformer?";
+  const int64_t vocab_size = embedding->shape.dim(0), hidden_size = embedding->shape.dim(1);
+  ModelParams params;
+  std::string flags = "try --param_set";
+  std::vector<std::string> overrides;
+  for (const std::string& set : ParamSets()) {
+    params = ParamsOf(set, /*multi_gpu=*/false).value();
+    if (params.hidden_size != hidden_size) continue;
+    absl::StrAppend(&flags, "=", set);
+    break;
+  }
+  if (params.hidden_size != hidden_size) overrides.push_back(absl::StrCat("hidden_size=", hidden_size));
+  if (params.vocab_size != vocab_size) overrides.push_back(absl::StrCat("vocab_size=", vocab_size));
+  absl::StrAppend(&flags, " and --params_override", overrides.empty() ? "" : "=", absl::StrJoin(overrides, ","),
+                  ", as in the training");
+  return flags;
+}
+
+absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& config, const ModelParams& params,
+                                                     compute::Device& device) {
+  ASSIGN_OR_RETURN(const train::LatestCheckpoint latest, train::FindLatestCheckpoint(config.model_dir));
+  if (latest.reader == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("there is no checkpoint in ", config.model_dir, "; train first, or name another --model_dir"));
+  }
+  if (!latest.note.empty()) {
+    LOG(WARNING) << latest.note;
+  }
+  const train::BundleReader& checkpoint = *latest.reader;
+  const auto mismatch = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the checkpoint ", latest.prefix, " is not of --param_set=", config.param_set,
+                     config.params_override.empty() ? "" : " --params_override=", config.params_override, ": ", what,
+                     "; ", SuggestFlags(checkpoint)));
+  };
+  std::set<std::string> names;
+  const auto read = [&](const compute::VariableSpec& spec) -> absl::StatusOr<compute::Tensor> {
+    names.insert(spec.name);
+    const std::optional<train::BundleTensor> found = checkpoint.Find(spec.name);
+    if (!found) return mismatch(absl::StrCat("it has no ", spec.name));
+    if (found->dtype == compute::DType::kFloat32 && found->shape == spec.type.shape) return checkpoint.Read(spec.name);
+    return mismatch(absl::StrCat(spec.name, " is ", found->dtype_name, found->shape.ToString(), " and not float32",
+                                 spec.type.shape.ToString()));
+  };
+  ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, Decoder::Create(params, config.dtype, device, read));
+  for (const train::BundleTensor& tensor : checkpoint.ListTensors()) {
+    if (absl::StartsWith(tensor.name, kScope) && names.count(tensor.name) == 0) {
+      return mismatch(absl::StrCat("it has besides ", tensor.name));
+    }
+  }
+  LOG(INFO) << "device " << device.Description() << ", precision " << compute::DTypeName(config.dtype) << ", "
+            << latest.prefix;
+  return decoder;
+}
+
+absl::Status CheckFileOut(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat("--file_out=", path, " is a directory; name a file in it"));
+  }
+  if (const std::string directory = files::DirectoryOf(path); !files::Exists(directory)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--file_out=", path, ": there is no directory ", directory, "; make it first"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TranslateFile(const TranslateConfig& config, Translator& translator, std::ostream& out) {
+  ASSIGN_OR_RETURN(const std::string content, files::ReadFile(*config.file, kMaxFileBytes));
+  const absl::StatusOr<std::vector<std::string>> translations =
+      translator.Translate(LinesToTranslate(content), config.batch_size);
+  if (!translations.ok()) {
+    return absl::Status(translations.status().code(),
+                        absl::StrCat(*config.file, ": ", translations.status().message()));
+  }
+  std::string text;
+  for (const std::string& line : *translations) absl::StrAppend(&text, line, "\n");
+  if (!config.file_out) {
+    out << text;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(files::WriteFileAtomically(*config.file_out, text));
+  LOG(INFO) << "translated " << translations->size() << " lines to " << *config.file_out;
+  return absl::OkStatus();
+}
+
+absl::Status TranslateStream(Translator& translator, std::istream& in, std::ostream& out) {
+  LOG(INFO) << "translating standard input, line by line";
+  for (std::string line; out.good() && std::getline(in, line);) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({line}, 1));
+    out << translation[0] << std::endl;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out) {
+  ASSIGN_OR_RETURN(ModelParams params, ParamsOf(config.param_set, /*multi_gpu=*/false));
+  params.extra_decode_length = kExtraDecodeLength;
+  RETURN_IF_ERROR(OverrideParams(config.params_override, &params));
+  if (config.file_out) RETURN_IF_ERROR(CheckFileOut(*config.file_out));
+  ASSIGN_OR_RETURN(Subtokenizer vocabulary, Subtokenizer::Load(config.vocab_file));
+  ASSIGN_OR_RETURN(const auto device, compute::MakeDevice("cpu", {.num_threads = config.num_threads}));
+  ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, *device));
+  if (vocabulary.vocab_size() > params.vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--vocab_file=", config.vocab_file, " has ", vocabulary.vocab_size(), " subtokens, the network in ",
+        config.model_dir, " only ", params.vocab_size, "; give the vocabulary that it was trained with"));
+  }
+  Translator translator(std::move(vocabulary), std::move(decoder));
+  if (config.text) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({*config.text}, 1));
+    LOG(INFO) << "Translation of \"" << *config.text << "\": \"" << translation[0] << "\"";
+    out << translation[0] << "\n";
+  }
+  if (config.file) return TranslateFile(config, translator, out);
+  return config.text ? absl::OkStatus() : TranslateStream(translator, in, out);
+}
+
+}  // namespace official::transformer

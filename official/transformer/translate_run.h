@@ -1,0 +1,28 @@
+// All of translate_main but for its command line.
+#pragma once
+
+#include <istream>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "utils/compute/core/dtype.h"
+
+namespace official::transformer {
+
+struct TranslateConfig {
+  std::string model_dir;  // whose newest checkpoint translates
+  std::string param_set, params_override;
+  std::string vocab_file;
+  std::optional<std::string> text, file, file_out;
+  int batch_size = 32;                              // sentences
+  compute::DType dtype = compute::DType::kFloat32;  // of the computation
+  int num_threads = 0;                              // 0: all cores
+};
+
+// Translates --text, then --file, to `out` or --file_out; without either, what comes from `in`, each line as soon as it
+// is there. Errors say which flag or file does not fit.
+absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out);
+
+}  // namespace official::transformer

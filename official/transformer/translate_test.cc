@@ -1,0 +1,229 @@
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "official/transformer/small_network.h"
+#include "official/transformer/text/vocabulary.h"
+#include "official/transformer/transformer_model.h"
+#include "official/transformer/translate_run.h"
+#include "official/transformer/translator.h"
+#include "utils/compute/runtime/device.h"
+#include "utils/files/files.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+namespace official::transformer {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+
+constexpr char kOverrides[] = "vocab_size=11,hidden_size=8,num_heads=2,filter_size=16,num_hidden_layers=2";
+
+std::string NewPath(const std::string& name) {
+  static int count = 0;
+  const char* const directory = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(directory != nullptr ? directory : "/tmp", "/", name, ++count);
+}
+
+// A model_dir with a small network, its vocabulary (words of one letter, a to i), and the flags to translate with it.
+class Run {
+ public:
+  Run() : device_(compute::MakeDevice("cpu").value()), variables_(*device_) {
+    config_ = {.model_dir = NewPath("model"),
+               .param_set = "tiny",
+               .params_override = absl::StrCat(kOverrides, ",extra_decode_length=9"),
+               .vocab_file = NewPath("vocab"),
+               .text = {},
+               .file = {},
+               .file_out = {}};
+    compute::Graph graph;
+    const std::vector<compute::Value> sentences = {graph.Input("ids", {DType::kInt32, {64}}),
+                                                   graph.Input("offsets", {DType::kInt32, {2}})};
+    Logits({.graph = graph,
+            .mode = train::Mode::kEval,
+            .dtype = DType::kFloat32,
+            .features = sentences,
+            .labels = sentences,
+            .random_state = {}},
+           Params());
+    REQUIRE(variables_.Create(graph, 3).ok());
+    Sharpen(variables_, 3);
+    SetLogitOfEos(variables_, -100);  // translations are as long as they may be
+    Save(5, "");
+    WriteVocabularyOf({"<pad>", "<EOS>", "a_", "b_", "c_", "d_", "e_", "f_", "g_", "h_", "i_"});
+  }
+
+  static ModelParams Params() {
+    ModelParams params = SmallParams();
+    params.extra_decode_length = 9;
+    params.initializer_gain = 4;  // so that what was decoded matters
+    return params;
+  }
+  // Saves the network, without the variables whose names contain `without`.
+  void Save(int64_t step, const std::string& without) {
+    std::map<std::string, Tensor> tensors = {{"global_step", Tensor::Scalar(step)}};
+    for (const compute::VariableSpec& spec : variables_.specs()) {
+      if (!without.empty() && spec.name.find(without) != std::string::npos) continue;
+      tensors[spec.name] = variables_.Read(spec.name).value();
+      tensors["model/get_train_op/" + spec.name + "/Adam"] = tensors[spec.name];
+    }
+    REQUIRE(train::CheckpointSaver::Open(config_.model_dir, 5).value()->Save(step, tensors).ok());
+  }
+  void WriteVocabularyOf(const std::vector<std::string>& subtokens) const {
+    REQUIRE(WriteVocabulary(config_.vocab_file, subtokens).ok());
+  }
+
+  TranslateConfig& config() { return config_; }
+  // What goes to standard output.
+  std::string Translate(const std::string& in = "") const {
+    std::istringstream input(in);
+    std::ostringstream out;
+    const absl::Status status = RunTranslate(config_, input, out);
+    REQUIRE(status.ToString() == "OK");
+    return out.str();
+  }
+  std::string Error() const {
+    std::istringstream in;
+    std::ostringstream out;
+    return RunTranslate(config_, in, out).ToString();
+  }
+  // The translations of a batch of lines by the parts of the program.
+  std::vector<std::string> Expect(const std::vector<std::string>& lines) const {
+    const Subtokenizer vocabulary = Subtokenizer::Load(config_.vocab_file).value();
+    const auto decoder = Decoder::Create(Params(), DType::kFloat32, *device_, [this](const auto& spec) {
+                           return variables_.Read(spec.name);
+                         }).value();
+    std::vector<std::vector<int32_t>> ids;
+    for (const std::string& line : lines) {
+      ids.emplace_back();
+      REQUIRE(vocabulary.Encode(line, &ids.back()).ok());
+      ids.back().push_back(kEosId);
+    }
+    std::vector<std::string> translations;
+    const Translations found = decoder->Translate(ids).value();
+    for (const Hypothesis& best : found.best) {
+      translations.push_back(vocabulary.Decode(BeforeEos(best.ids)));
+    }
+    return translations;
+  }
+
+ private:
+  std::unique_ptr<compute::Device> device_;
+  compute::VariableStore variables_;
+  TranslateConfig config_;
+};
+
+std::string WriteText(const std::string& text) {
+  const std::string path = NewPath("text");
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST_CASE("A sentence, and what comes from standard input line by line") {
+  Run run;
+  const std::string translation = run.Expect({"a b c d"})[0], other = run.Expect({"h h"})[0];
+  CHECK_FALSE(translation.empty());
+  CHECK(translation != other);
+  CHECK(run.Translate("a b c d\n\n  h h \n") == absl::StrCat(translation, "\n\n", other, "\n"));
+  run.config().text = " a b c d";
+  CHECK(run.Translate("not read") == translation + "\n");
+}
+
+TEST_CASE("A file, in batches of lines with equally many words") {
+  Run run;
+  run.config().file = WriteText("a\n\n a b c\t\nd\r\ne f\n  ");
+  run.config().batch_size = 2;
+  const std::vector<std::string> first = run.Expect({"a b c", "e f"}), second = run.Expect({"a", "d"});
+  const std::string expected = absl::StrCat(second[0], "\n\n", first[0], "\n", second[1], "\n", first[1], "\n");
+  CHECK(run.Translate() == expected);
+  run.config().file_out = NewPath("translation");
+  CHECK(run.Translate().empty());
+  CHECK(files::ReadFile(*run.config().file_out, 1 << 20).value() == expected);
+}
+
+TEST_CASE("Translations may be 100 tokens longer than the text") {
+  Run run;
+  run.config().params_override = kOverrides;
+  run.config().text = "a b";
+  const std::vector<std::string> words = absl::StrSplit(run.Translate(), ' ');
+  CHECK(words.size() > 3 + 90);
+  CHECK(words.size() <= 3 + 100);
+}
+
+TEST_CASE("The lines of a file are those of upstream") {
+  using Lines = std::vector<std::string>;
+  CHECK(LinesToTranslate("").empty());
+  CHECK(LinesToTranslate("a\nb") == Lines{"a", "b"});
+  CHECK(LinesToTranslate("a\nb\n") == Lines{"a", "b"});
+  CHECK(LinesToTranslate("a\nb\n\n") == Lines{"a", "b", ""});
+  CHECK(LinesToTranslate("\na\n \t") == Lines{"", "a"});
+}
+
+TEST_CASE("The newest checkpoint translates, in narrow types too") {
+  Run run;
+  run.Save(7, "");
+  std::filesystem::remove(run.config().model_dir + "/model.ckpt-5.index");
+  run.config().dtype = DType::kBFloat16;
+  run.config().text = "a b";
+  CHECK_FALSE(run.Translate().empty());
+}
+
+TEST_CASE("What does not fit is named") {
+  Run run;
+  SECTION("no vocabulary") {
+    run.config().vocab_file = "/nowhere/vocab";
+    CHECK_THAT(run.Error(), Contains("NOT_FOUND") && Contains("/nowhere/vocab"));
+  }
+  SECTION("the vocabulary of a larger network") {
+    run.WriteVocabularyOf({"<pad>", "<EOS>", "a_", "b_", "c_", "d_", "e_", "f_", "g_", "h_", "i_", "j_"});
+    CHECK_THAT(run.Error(), Contains("has 12 subtokens") && Contains("only 11; give the vocabulary"));
+  }
+  SECTION("a directory for a file") {
+    run.config().file = WriteText("a");
+    run.config().file_out = run.config().model_dir;
+    CHECK_THAT(run.Error(), Contains("--file_out=" + run.config().model_dir + " is a directory"));
+  }
+  SECTION("no directory for a file") {
+    run.config().file_out = "/nowhere/translation";
+    CHECK_THAT(run.Error(), Contains("there is no directory /nowhere"));
+  }
+  SECTION("no file") {
+    run.config().file = "/nowhere/text";
+    CHECK_THAT(run.Error(), Contains("NOT_FOUND") && Contains("/nowhere/text"));
+  }
+  SECTION("no text") {
+    run.config().file = WriteText("a\nb\xff\n");
+    CHECK_THAT(run.Error(), Contains(*run.config().file + ": line 2: byte 2 is not UTF-8"));
+  }
+  SECTION("no checkpoint") {
+    run.config().model_dir = NewPath("empty");
+    CHECK_THAT(run.Error(), Contains("there is no checkpoint in " + run.config().model_dir));
+  }
+  SECTION("no such set of parameters") {
+    run.config().param_set = "huge";
+    CHECK_THAT(run.Error(), Contains("--param_set=huge is none of tiny, base, big"));
+  }
+  SECTION("parameters of another size") {
+    run.config().params_override = "";
+    CHECK_THAT(run.Error(), Contains("model.ckpt-5 is not of --param_set=tiny") &&
+                                Contains("weights is float32[11,8]") && Contains("and not float32[33708,32]") &&
+                                Contains("--params_override=hidden_size=8,vocab_size=11"));
+  }
+  SECTION("fewer layers than in the checkpoint") {
+    absl::StrAppend(&run.config().params_override, ",num_hidden_layers=1");
+    CHECK_THAT(run.Error(), Contains("it has besides model/Transformer/decoder_stack/layer_1"));
+  }
+  SECTION("more layers than in the checkpoint") {
+    absl::StrAppend(&run.config().params_override, ",num_hidden_layers=3");
+    CHECK_THAT(run.Error(), Contains("it has no model/Transformer/encoder_stack/layer_2"));
+  }
+}
+
+}  // namespace
+}  // namespace official::transformer

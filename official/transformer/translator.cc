@@ -1,0 +1,77 @@
+#include "official/transformer/translator.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "official/transformer/text/unicode.h"
+#include "official/transformer/text/vocabulary.h"
+#include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
+
+namespace official::transformer {
+namespace {
+
+// str.split() of Python.
+int64_t CountWords(absl::string_view line) {
+  int64_t words = 0;
+  bool in_word = false;
+  for (size_t i = 0; i < line.size();) {
+    const bool space = IsSpace(NextCharacter(line, &i));
+    words += !space && !in_word;
+    in_word = !space;
+  }
+  return words;
+}
+
+// A line to translate.
+struct Source {
+  size_t line;
+  int64_t words;
+  std::vector<int32_t> ids;
+};
+
+}  // namespace
+
+std::vector<std::string> LinesToTranslate(absl::string_view content) {
+  std::vector<std::string> lines = absl::StrSplit(content, '\n');
+  if (FindInvalidUtf8(lines.back()) == absl::string_view::npos && Strip(lines.back()).empty()) lines.pop_back();
+  return lines;
+}
+
+absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines, int batch_size) {
+  std::vector<Source> sources;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t invalid = FindInvalidUtf8(lines[i]);
+    if (invalid != absl::string_view::npos) {
+      return absl::DataLossError(absl::StrCat("line ", i + 1, ": byte ", invalid + 1, " is not UTF-8"));
+    }
+    const absl::string_view text = Strip(lines[i]);
+    if (text.empty()) continue;
+    Source source{i, CountWords(text), {}};
+    const absl::Status status = vocabulary_.Encode(text, &source.ids);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("line ", i + 1, ": ", status.message()));
+    source.ids.push_back(kEosId);
+    sources.push_back(std::move(source));
+  }
+  std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.words > b.words; });
+  std::vector<std::string> translations(lines.size());
+  for (size_t begin = 0; begin < sources.size(); begin += batch_size) {
+    const size_t end = std::min(sources.size(), begin + batch_size);
+    std::vector<std::vector<int32_t>> batch;
+    for (size_t i = begin; i < end; ++i) batch.push_back(std::move(sources[i].ids));
+    ASSIGN_OR_RETURN(const Translations found, decoder_->Translate(batch));
+    for (size_t i = begin; i < end; ++i) {
+      translations[sources[i].line] =
+          absl::StrReplaceAll(vocabulary_.Decode(BeforeEos(found.best[i - begin].ids)), {{"\n", " "}});
+    }
+    if (end < sources.size()) {
+      LOG(INFO) << "translated " << end << " of " << sources.size() << " lines";
+    }
+  }
+  return translations;
+}
+
+}  // namespace official::transformer

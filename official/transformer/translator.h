@@ -1,0 +1,36 @@
+// Translation of text by a trained Transformer. Source: tensorflow/models official/transformer/translate.py at
+// d64bcfe3.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "official/transformer/decoder.h"
+#include "official/transformer/text/subtokenizer.h"
+
+namespace official::transformer {
+
+class Translator {
+ public:
+  // With the vocabulary that the network was trained with.
+  Translator(Subtokenizer vocabulary, std::unique_ptr<Decoder> decoder)
+      : vocabulary_(std::move(vocabulary)), decoder_(std::move(decoder)) {}
+
+  // The translation of each line, in one line. Blanks around a line do not count; an empty line stays one. Lines of
+  // many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number from 1, if one is
+  // not UTF-8 or the vocabulary cannot express it; else errors of Decoder.
+  absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size);
+
+ private:
+  Subtokenizer vocabulary_;
+  std::unique_ptr<Decoder> decoder_;
+};
+
+// The lines of a file's content. A last line of blanks only is none.
+std::vector<std::string> LinesToTranslate(absl::string_view content);
+
+}  // namespace official::transformer
