@@ -184,8 +184,8 @@ absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Translations> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences) {
-  Translations result;
+absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences) {
+  Decoded result;
   if (sentences.empty()) return result;
   const int64_t beam = params_.beam_size, n = static_cast<int64_t>(sentences.size());
   const PackedIds source = PackIds({sentences.begin(), sentences.end()});

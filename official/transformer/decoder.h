@@ -22,7 +22,7 @@
 
 namespace official::transformer {
 
-struct Translations {
+struct Decoded {
   std::vector<Hypothesis> best;  // of each sentence
   int64_t steps = 0;             // tokens of the longest search
 };
@@ -43,7 +43,7 @@ class Decoder {
   // The best translation of each sentence, ids in [0, vocab_size) with EOS at the end. Translations are at most
   // extra_decode_length longer than the longest of the sentences. InvalidArgument for an id out of range;
   // ResourceExhausted if there is not enough memory.
-  absl::StatusOr<Translations> Translate(absl::Span<const std::vector<int32_t>> sentences);
+  absl::StatusOr<Decoded> Translate(absl::Span<const std::vector<int32_t>> sentences);
 
  private:
   // What there is room for in the variables that hold what was encoded and decoded.

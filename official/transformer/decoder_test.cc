@@ -88,8 +88,8 @@ std::vector<int> TopIndices(const std::vector<float>& values, size_t k) {
 
 // sequence_beam_search of tensorflow/models official/transformer/model/beam_search.py, word for word: of whole batches,
 // with places for finished sequences that are filled from the start, and until all sentences are done.
-Translations Reference(Trained& trained, const ModelParams& params, const std::vector<Ids>& sources) {
-  Translations result;
+Decoded Reference(Trained& trained, const ModelParams& params, const std::vector<Ids>& sources) {
+  Decoded result;
   constexpr float kInf = 1e7;
   const int beam = static_cast<int>(params.beam_size), vocab = static_cast<int>(params.vocab_size);
   const int batch = static_cast<int>(sources.size());
@@ -174,7 +174,7 @@ Translations Reference(Trained& trained, const ModelParams& params, const std::v
   return result;
 }
 
-void Check(const Translations& got, const Translations& expected) {
+void Check(const Decoded& got, const Decoded& expected) {
   REQUIRE(got.best.size() == expected.best.size());
   // Of each sentence the search may end earlier than that of the whole batch.
   CHECK(got.steps <= expected.steps);
@@ -191,10 +191,10 @@ TEST_CASE("Translations are upstream's") {
   Trained trained(SmallParams());
   SetVariables(trained.variables());
   const std::vector<Ids> sentences = {{2, 3, 4, 1}, {5, 6, 1}};
-  const Translations reference = Reference(trained, SmallParams(), sentences);
+  const Decoded reference = Reference(trained, SmallParams(), sentences);
   // Upstream fills up the translations, which end at once, with zeros to the length of its search.
   CHECK(reference.steps == 23);
-  for (const Translations& found : {trained.MakeDecoder()->Translate(sentences).value(), reference}) {
+  for (const Decoded& found : {trained.MakeDecoder()->Translate(sentences).value(), reference}) {
     REQUIRE(found.best.size() == 2);
     for (const Hypothesis& best : found.best) CHECK(best.ids == Ids{1});
     CHECK(found.best[0].score == Approx(-3.755977).margin(2e-6));
@@ -214,7 +214,7 @@ TEST_CASE("The search finds what one without caches finds") {
     Trained trained(params, seed);
     Sharpen(trained.variables(), 3);
     const auto decoder = trained.MakeDecoder();
-    const Translations found = decoder->Translate(kSentences).value();
+    const Decoded found = decoder->Translate(kSentences).value();
     Check(found, Reference(trained, params, kSentences));
     std::set<Ids> translations;
     for (const Hypothesis& best : found.best) translations.insert(best.ids);
@@ -230,7 +230,7 @@ TEST_CASE("A translation may end at once, or never") {
   params.extra_decode_length = 5;
   Trained trained(params);
   SetLogitOfEos(trained.variables(), 16);
-  Translations found = trained.MakeDecoder()->Translate(kSentences).value();
+  Decoded found = trained.MakeDecoder()->Translate(kSentences).value();
   Check(found, Reference(trained, params, kSentences));
   for (const Hypothesis& hypothesis : found.best) CHECK(hypothesis.ids == Ids{1});
 
@@ -275,7 +275,7 @@ TEST_CASE("Narrow types give nearly the same scores") {
   Trained trained(SmallParams());
   SetVariables(trained.variables());
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-    const Translations found = trained.MakeDecoder(dtype)->Translate({{2, 3, 4, 1}, {5, 6, 1}}).value();
+    const Decoded found = trained.MakeDecoder(dtype)->Translate({{2, 3, 4, 1}, {5, 6, 1}}).value();
     CHECK(found.best[0].ids == Ids{1});
     CHECK(found.best[0].score == Approx(-3.755977).epsilon(0.02));
     CHECK(found.best[1].score == Approx(-1.909757).epsilon(0.02));

@@ -106,7 +106,7 @@ class Run {
       ids.back().push_back(kEosId);
     }
     std::vector<std::string> translations;
-    const Translations found = decoder->Translate(ids).value();
+    const Decoded found = decoder->Translate(ids).value();
     for (const Hypothesis& best : found.best) {
       translations.push_back(vocabulary.Decode(BeforeEos(best.ids)));
     }

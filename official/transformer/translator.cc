@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
     const size_t end = std::min(sources.size(), begin + batch_size);
     std::vector<std::vector<int32_t>> batch;
     for (size_t i = begin; i < end; ++i) batch.push_back(std::move(sources[i].ids));
-    ASSIGN_OR_RETURN(const Translations found, decoder_->Translate(batch));
+    ASSIGN_OR_RETURN(const Decoded found, decoder_->Translate(batch));
     for (size_t i = begin; i < end; ++i) {
       translations[sources[i].line] =
           absl::StrReplaceAll(vocabulary_.Decode(BeforeEos(found.best[i - begin].ids)), {{"\n", " "}});
