@@ -70,7 +70,12 @@ void AppendTensors(const BatchShare& share, std::vector<Tensor>& feeds) {
 
 Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
                    distribute::Strategy& strategy, compute::AlgorithmChoices* choices)
-    : model_(model), dtype_(dtype), loss_scale_(loss_scale), strategy_(strategy), choices_(choices) {
+    : model_(model),
+      share_(model.share ? model.share : ShareOfRows),
+      dtype_(dtype),
+      loss_scale_(loss_scale),
+      strategy_(strategy),
+      choices_(choices) {
   const int n = strategy.num_replicas();
   for (int r = 0; r < n; ++r) {
     compute::Device& device = strategy.device(r);
@@ -120,11 +125,10 @@ absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, const data::Eleme
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
                                                         const data::Batch& batch, const PrepareFn& prepare) {
   const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
-  const ShareFn& share = model_.share ? model_.share : rows_;
   shares_.clear();
   key_.assign({static_cast<int64_t>(mode)});
   for (int r = 0; r < num_replicas; ++r) {
-    shares_.push_back(share(mode, batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
+    shares_.push_back(share_(mode, batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
     AppendKey(shares_.back(), key_);
   }
   auto found = programs_.find(key_);

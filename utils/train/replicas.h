@@ -87,7 +87,7 @@ class Replicas {
   absl::StatusOr<ReplicatedProgram> Compile(Mode mode, const data::ElementSpec& spec, const PrepareFn& prepare);
 
   const Model& model_;
-  const ShareFn rows_ = ShareOfRows;
+  const ShareFn share_;
   const compute::DType dtype_;
   const compute::LossScale loss_scale_;
   distribute::Strategy& strategy_;
