@@ -1,9 +1,13 @@
 """What the parity tests share: bundles of tensors, and TensorFlow's own variation as the measure of a difference."""
 
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+
+from tools.interop import harness
 
 
 def write_bundle(prefix: Path, tensors: dict[str, np.ndarray]) -> None:
@@ -18,6 +22,16 @@ def read_bundle(prefix: Path) -> dict[str, np.ndarray]:
     reader = tf.train.load_checkpoint(str(prefix))
     names = [name for name in reader.get_variable_to_shape_map() if not name.startswith("_run/")]
     return {name: reader.get_tensor(name) for name in names}
+
+
+def run_ours(test: harness.InteropTest, folder: Path, side: str, flags: list[str]) -> dict[str, np.ndarray]:
+    """Trains in folder/side on the case in `folder`: from where an earlier call ended, or from the initial checkpoint.
+    Returns the outputs."""
+    model_dir = folder / side
+    if not model_dir.exists():
+        shutil.copytree(folder / "initial", model_dir, copy_function=os.link)  # files are replaced, not changed
+    test.run_binary(*flags, f"--inputs={folder / 'inputs'}", f"--model_dir={model_dir}")
+    return read_bundle(model_dir / "outputs")
 
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
