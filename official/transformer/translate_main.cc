@@ -12,9 +12,10 @@
 
 ABSL_DECLARE_FLAG(std::string, model_dir);
 ABSL_DECLARE_FLAG(int, batch_size);
-ABSL_FLAG(std::string, param_set, "big", "Size of the network: as in the training.");
+ABSL_FLAG(std::optional<std::string>, param_set, std::nullopt, "Size of the network.");
 ABSL_FLAG(std::string, params_override, "",
-          "Parameters that differ from those of the set: \"hidden_size=256,vocab_size=8192\". Those of the search are "
+          "Parameters that differ from those of the set or of the training: \"hidden_size=256,vocab_size=8192\". Those "
+          "of the search are "
           "beam_size (4), alpha (0.6) and extra_decode_length (100).");
 ABSL_FLAG(std::string, vocab_file, "", "The vocabulary that the network was trained with.");
 ABSL_FLAG(std::optional<std::string>, text, std::nullopt, "A sentence to translate.");
@@ -37,13 +38,17 @@ flags::Program TranslateProgram() {
           "Translates a sentence, a file or, without either, standard input line by line, with the newest checkpoint "
           "in --model_dir.",
       .examples = {{"translate_main --vocab_file=vocab.ende.32768 --text=\"hello world\"", "translate a sentence"},
-                   {"translate_main -md run1 -mp base -vf data/vocab.ende.8192 --file=test.en --file_out=test.de",
+                   {"translate_main -md run1 -vf data/vocab.ende.8192 --file=test.en --file_out=test.de",
                     "translate a file"},
-                   {"translate_main -md run1 -mp base -vf data/vocab.ende.8192", "translate what is typed"}},
+                   {"translate_main -md run1 -vf data/vocab.ende.8192", "translate what is typed"}},
       .defaults = {{"model_dir", "/tmp/transformer_model"}},
       .flags = {.name = "translate",
                 .flags = {{.name = "model_dir", .short_name = "md", .key = true, .required = true},
-                          {.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
+                          {.name = "param_set",
+                           .short_name = "mp",
+                           .key = true,
+                           .choices = {"tiny", "base", "big"},
+                           .unset_means = "as flags.txt in --model_dir has it, else big"},
                           {.name = "params_override", .key = true},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .required = true},
                           {.name = "text", .key = true, .unset_means = "none"},

@@ -13,7 +13,10 @@ namespace official::transformer {
 
 struct TranslateConfig {
   std::string model_dir;  // whose newest checkpoint translates
-  std::string param_set, params_override;
+  // The network; without a set it is the one that flags.txt in model_dir was trained with, else "big". The overrides
+  // come on top.
+  std::optional<std::string> param_set;
+  std::string params_override;
   std::string vocab_file;
   std::optional<std::string> text, file, file_out;
   int batch_size = 32;                              // sentences
