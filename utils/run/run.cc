@@ -227,10 +227,11 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
                                                     .batch_size = base.batch_size,
                                                     .logger = &logger,
                                                     .tensors_to_log = task_.tensors_to_log}));
-  auto progress = std::make_unique<logs::Progress>(logs::ProgressOptions{.format = logs::CurrentLogFormat(),
-                                                                         .total_steps = TotalSteps(),
-                                                                         .total_epochs = base.train_epochs,
-                                                                         .log_every_n_steps = base.log_every_n_steps});
+  auto progress =
+      std::make_unique<logs::Progress>(logs::ProgressOptions{.format = logs::CurrentLogFormat(),
+                                                             .total_steps = TotalSteps(),
+                                                             .total_epochs = task_.steps ? 0 : base.train_epochs,
+                                                             .log_every_n_steps = base.log_every_n_steps});
   const logs::Progress& throughput = *progress;
   hooks.push_back(std::move(progress));
   hooks.push_back(train::MakeLossMetricHook(&logger, base.log_every_n_steps));
@@ -302,9 +303,10 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
   }
   Run run(config, task, input, *estimator);
   if (run.IsTrained() && !run.EvaluationIsDue()) {
-    LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step() << ", "
-              << estimator->position().epoch << " of --train_epochs=" << base.train_epochs
-              << " epochs; to go on raise --train_epochs"
+    LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step()
+              << (task.steps ? absl::StrCat(" of --train_steps=", task.steps->total, "; to go on raise --train_steps")
+                             : absl::StrCat(", ", estimator->position().epoch, " of --train_epochs=", base.train_epochs,
+                                            " epochs; to go on raise --train_epochs"))
               << (config.performance.max_train_steps ? " or --max_train_steps" : "")
               << ", to start afresh give --clean or another --model_dir";
   } else {
