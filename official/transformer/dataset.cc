@@ -21,10 +21,10 @@ using compute::DType;
 using compute::Tensor;
 
 // Ids are kept in bytes of 7 bits, the lowest first; the highest bit says that more follow.
-void AppendId(int32_t id, std::string* bytes) {
+void AppendId(int32_t id, std::vector<char>* bytes) {
   uint32_t rest = id;
-  for (; rest >= 0x80; rest >>= 7) *bytes += static_cast<char>(rest | 0x80);
-  *bytes += static_cast<char>(rest);
+  for (; rest >= 0x80; rest >>= 7) bytes->push_back(static_cast<char>(rest | 0x80));
+  bytes->push_back(static_cast<char>(rest));
 }
 
 const char* ReadIds(const char* bytes, int32_t count, int32_t* ids) {

@@ -44,8 +44,8 @@ class Translations {
     int32_t num_inputs, num_targets;
   };
   struct File {
-    std::string ids;
-    std::vector<Example> examples;
+    std::vector<char> ids;
+    std::vector<Example> examples;  // their ids lie in `ids`, also after a move
     int64_t num_too_long = 0;
     int32_t max_id = 0;
   };

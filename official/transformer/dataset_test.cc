@@ -132,6 +132,15 @@ TEST_CASE_METHOD(Fixture, "Batches have pairs of about one length, padded to the
   CHECK(values(batches[2].labels[0]) == Values{300, 1});
 }
 
+TEST_CASE_METHOD(Fixture, "Files may hold a few ids only") {
+  Write("x-train-00001-of-00002", {Serialize({7, 1}, {8, 1})});
+  Write("x-train-00002-of-00002", {Serialize({9, 1}, {300, 1})});
+  const auto batches = AllBatches(Open(), {.batch_tokens = 512, .shuffle = false});
+  REQUIRE(batches.size() == 1);
+  CHECK(Ids(batches[0].features[0].data<int32_t>(), batches[0].features[0].data<int32_t>() + 4) == Ids{7, 1, 9, 1});
+  CHECK(Ids(batches[0].labels[0].data<int32_t>(), batches[0].labels[0].data<int32_t>() + 4) == Ids{8, 1, 300, 1});
+}
+
 TEST_CASE_METHOD(Fixture, "A batch has no more tokens than the batch size, and each pair comes once an epoch") {
   WritePairs(500);
   const TranslationsPtr translations = Open();
