@@ -17,6 +17,13 @@ ABSL_FLAG(bool, static_batch, false, "Batches of one shape: sentences are padded
 ABSL_FLAG(std::optional<int64_t>, train_steps, std::nullopt,
           "Steps to train in all, in place of --train_epochs; whole rounds of --steps_between_evals.");
 ABSL_FLAG(int64_t, steps_between_evals, 1000, "Steps between two evaluations, with --train_steps.");
+ABSL_FLAG(std::optional<std::string>, bleu_source, std::nullopt,
+          "A file with a sentence a line, which is translated after each evaluation to compute BLEU.");
+ABSL_FLAG(std::optional<std::string>, bleu_ref, std::nullopt,
+          "What the translation of --bleu_source should be, line by line.");
+ABSL_FLAG(std::optional<std::string>, vocab_file, std::nullopt, "The vocabulary that the data was made with.");
+ABSL_FLAG(std::optional<double>, bleu_threshold, std::nullopt,
+          "Another name of --stop_threshold: training stops when the uncased BLEU, 0 to 100, is at or above it.");
 
 namespace official::transformer {
 namespace {
@@ -46,12 +53,29 @@ absl::Status StepsOrEpochs(const flags::CommandLine& command_line) {
                                                       absl::GetFlag(FLAGS_steps_between_evals)));
 }
 
+absl::Status WholeBleu(const flags::CommandLine& command_line) {
+  const bool source = absl::GetFlag(FLAGS_bleu_source).has_value(), ref = absl::GetFlag(FLAGS_bleu_ref).has_value();
+  if (source && !ref) return flags::FlagError("bleu_source", "needs --bleu_ref, what its translation should be");
+  if (ref && !source) return flags::FlagError("bleu_ref", "needs --bleu_source, the text to translate");
+  if (source && !absl::GetFlag(FLAGS_vocab_file)) {
+    return flags::FlagError("bleu_source", "needs --vocab_file, the vocabulary that the data was made with");
+  }
+  const bool stop = flags::BaseFromFlags(command_line).stop_threshold.has_value();
+  const bool bleu = absl::GetFlag(FLAGS_bleu_threshold).has_value();
+  if (stop && bleu) {
+    return flags::FlagError("bleu_threshold", "is another name of --stop_threshold; give one of them");
+  }
+  if ((stop || bleu) && !source) {
+    return flags::FlagError(stop ? "stop_threshold" : "bleu_threshold",
+                            "is a BLEU, which needs --bleu_source, --bleu_ref and --vocab_file");
+  }
+  return absl::OkStatus();
+}
+
 // Of the shared flags.
 absl::Status WhatIsMissing(const flags::CommandLine& command_line) {
-  const flags::BaseConfig base = flags::BaseFromFlags(command_line);
-  if (base.export_dir) return flags::FlagError("export_dir", "does not work for this model yet: leave it out");
-  if (!base.stop_threshold) return absl::OkStatus();
-  return flags::FlagError("stop_threshold", "does not work for this model yet; give --train_steps or --train_epochs");
+  if (!flags::BaseFromFlags(command_line).export_dir) return absl::OkStatus();
+  return flags::FlagError("export_dir", "does not work for this model yet: leave it out");
 }
 
 std::vector<std::pair<std::string, std::string>> DefaultsOfSet() {
@@ -68,36 +92,46 @@ flags::Program TransformerProgram() {
           "and evaluates it. --batch_size counts the ids of a batch.",
       .examples = {{"transformer_main --param_set=base --data_dir=/data/ende", "train for 10 epochs"},
                    {"transformer_main --train_steps=100000 --steps_between_evals=5000", "train for so many steps"},
+                   {"transformer_main --bleu_source=dev.en --bleu_ref=dev.de --vocab_file=data/vocab.ende.32768 "
+                    "--stop_threshold=25",
+                    "train until the translation is good"},
                    {"transformer_main --param_set=tiny --use_synthetic_data --max_train_steps=100",
                     "measure the speed of training"}},
       .defaults = {{"data_dir", "/tmp/translate_ende"},
                    {"model_dir", "/tmp/transformer_model"},
                    {"train_epochs", "10"}},
       .dependent_defaults = DefaultsOfSet,
-      .flags =
-          {.name = "transformer",
-           .flags = {{.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
-                     {.name = "params_override", .key = true},
-                     {.name = "static_batch", .key = true},
-                     {.name = "train_steps",
-                      .short_name = "ts",
-                      .key = true,
-                      .range = flags::AtLeast(1),
-                      .unset_means = "--train_epochs decides"},
-                     {.name = "steps_between_evals", .short_name = "sbe", .key = true, .range = flags::AtLeast(1)}},
-           .validators = {CheckParameters, StepsOrEpochs, WhatIsMissing}},
+      .flags = {.name = "transformer",
+                .flags = {{.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
+                          {.name = "params_override", .key = true},
+                          {.name = "static_batch", .key = true},
+                          {.name = "train_steps",
+                           .short_name = "ts",
+                           .key = true,
+                           .range = flags::AtLeast(1),
+                           .unset_means = "--train_epochs decides"},
+                          {.name = "steps_between_evals", .short_name = "sbe", .key = true, .range = flags::AtLeast(1)},
+                          {.name = "bleu_source", .short_name = "bls", .key = true, .unset_means = "no BLEU"},
+                          {.name = "bleu_ref", .short_name = "blr", .key = true, .unset_means = "no BLEU"},
+                          {.name = "vocab_file", .short_name = "vf", .key = true, .unset_means = "none"},
+                          {.name = "bleu_threshold", .short_name = "bt", .unset_means = "all is trained"}},
+                .validators = {CheckParameters, StepsOrEpochs, WholeBleu, WhatIsMissing}},
   };
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
-  const run::Config shared = run::ConfigFromFlags(command_line);
+  run::Config shared = run::ConfigFromFlags(command_line);
+  if (!shared.base.stop_threshold) shared.base.stop_threshold = absl::GetFlag(FLAGS_bleu_threshold);
   ASSIGN_OR_RETURN(const ModelParams params, ParamsFromFlags(shared.base.num_gpus));
   const TransformerConfig config = {shared,
                                     absl::GetFlag(FLAGS_param_set),
                                     params,
                                     absl::GetFlag(FLAGS_static_batch),
                                     absl::GetFlag(FLAGS_train_steps),
-                                    absl::GetFlag(FLAGS_steps_between_evals)};
+                                    absl::GetFlag(FLAGS_steps_between_evals),
+                                    absl::GetFlag(FLAGS_vocab_file),
+                                    absl::GetFlag(FLAGS_bleu_source),
+                                    absl::GetFlag(FLAGS_bleu_ref)};
   RETURN_IF_ERROR(run::InitLogging(config));
   return RunTransformer(config, std::cout);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "official/transformer/bleu_evaluation.h"
 #include "official/transformer/dataset.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/core/status.h"
@@ -150,9 +151,24 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
 }  // namespace
 
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
+  std::unique_ptr<BleuEvaluation> bleu;
+  const auto load = [&]() -> absl::StatusOr<run::Input> {
+    if (config.bleu_source) {
+      ASSIGN_OR_RETURN(bleu, BleuEvaluation::Open({.source = *config.bleu_source,
+                                                   .reference = *config.bleu_ref,
+                                                   .vocab_file = *config.vocab_file,
+                                                   .model_dir = config.base.model_dir,
+                                                   .dtype = config.performance.dtype},
+                                                  config.params));
+    } else if (config.vocab_file) {
+      RETURN_IF_ERROR(ReadVocabularyFor(config.params, *config.vocab_file).status());
+    }
+    return LoadInput(config);
+  };
   run::Task task{.name = "transformer",
-                 .load = [&] { return LoadInput(config); },
+                 .load = load,
                  .model = [&](const run::Input&) { return TransformerModel(config.params); },
+                 .stop_metric = "bleu_uncased",
                  .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
                  .run_parameters = {{"param_set", config.param_set}},
                  .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
@@ -160,6 +176,9 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
     // Whole rounds, as upstream.
     const int64_t between = config.steps_between_evals;
     task.steps = {.total = *config.train_steps / between * between, .between_evals = between};
+  }
+  if (config.bleu_source) {
+    task.evaluate_more = [&](const train::Estimator& estimator) { return bleu->Evaluate(estimator); };
   }
   return run::TrainAndEvaluate(config, task, results);
 }

@@ -18,9 +18,12 @@ struct TransformerConfig : run::Config {
   bool static_batch = false;
   std::optional<int64_t> train_steps;  // in all, in place of epochs
   int64_t steps_between_evals = 1000;  // with train_steps
+  std::optional<std::string> vocab_file;
+  std::optional<std::string> bleu_source, bleu_ref;  // both, and vocab_file then as well, or neither
 };
 
-// Trains and evaluates. Results go to `results`, all else to the log.
+// Trains and evaluates, with bleu_source by BLEU too, which stop_threshold is compared with. Results go to `results`,
+// all else to the log.
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results);
 
 }  // namespace official::transformer

@@ -10,9 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "official/transformer/bleu/bleu.h"
+#include "official/transformer/text/vocabulary.h"
+#include "official/transformer/translate_run.h"
 #include "utils/compute/core/random.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/protos/event.pb.h"
 #include "utils/protos/example.pb.h"
 #include "utils/run/small_run.h"
 
@@ -45,7 +49,9 @@ void WritePairs(const std::string& path, int pairs, uint64_t seed) {
 }
 
 TransformerConfig SmallConfig(int train_pairs = 200) {
-  TransformerConfig config{run::SmallRun(/*batch_size=*/128), "small", {}, /*static_batch=*/false, std::nullopt, 1000};
+  TransformerConfig config;
+  static_cast<run::Config&>(config) = run::SmallRun(/*batch_size=*/128);
+  config.param_set = "small";
   config.params.vocab_size = kVocabSize;
   config.params.max_length = 24;
   config.params.hidden_size = 16;
@@ -86,7 +92,26 @@ TransformerConfig InNewModelDir(TransformerConfig config) {
   return config;
 }
 
-TEST_CASE("A translation is learned") {
+std::string WriteText(absl::string_view text) {
+  const std::string path = run::NewDirectory("text");
+  REQUIRE(files::WriteFileAtomically(path, text).ok());
+  return path;
+}
+
+// A text of the pairs' language and its translation, where the letters from a on stand for the ids from 2 on; in
+// capital letters the last word is another.
+void AddBleu(TransformerConfig& config) {
+  std::vector<std::string> subtokens = {"<pad>", "<EOS>"};
+  for (char letter = 'a'; static_cast<int>(subtokens.size()) < kVocabSize; ++letter) {
+    subtokens.push_back(absl::StrCat(std::string(1, letter), "_"));
+  }
+  config.vocab_file = run::NewDirectory("vocab");
+  REQUIRE(WriteVocabulary(*config.vocab_file, subtokens).ok());
+  config.bleu_source = WriteText("a b c d e f\n h g f e d c b a \nb d f h k m o\n");
+  config.bleu_ref = WriteText("b c d e f g\ni h g f e d c b\nc e g i l n P\n");
+}
+
+TransformerConfig EasyToLearn() {
   TransformerConfig config = SmallConfig(1000);
   config.params.layer_postprocess_dropout = config.params.attention_dropout = config.params.relu_dropout = 0;
   config.params.hidden_size = 32;
@@ -94,6 +119,11 @@ TEST_CASE("A translation is learned") {
   config.params.learning_rate = 0.3;
   config.train_steps = 400;
   config.steps_between_evals = 200;
+  return config;
+}
+
+TEST_CASE("A translation is learned") {
+  const TransformerConfig config = EasyToLearn();
   const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
   REQUIRE(evaluations.size() == 2);
   CHECK(evaluations[0]["global_step"] == 200);
@@ -102,6 +132,124 @@ TEST_CASE("A translation is learned") {
   CHECK(evaluations[1]["metrics/accuracy"] <= evaluations[1]["metrics/accuracy_top5"]);
   CHECK(evaluations[1]["metrics/neg_log_perplexity"].get<double>() > -0.5);
   CHECK(evaluations[1]["loss"].get<double>() < evaluations[0]["loss"].get<double>());
+}
+
+// The values of a tag in the event files of a directory, by step.
+std::vector<std::pair<int64_t, float>> Events(const std::string& directory, const std::string& tag) {
+  std::vector<std::pair<int64_t, float>> values;
+  const std::vector<std::string> names = files::ListDirectory(directory).value();
+  for (const std::string& name : names) {
+    const auto reader = data::TFRecordReader::Open(directory + "/" + name).value();
+    for (std::string record; reader->Next(&record).value();) {
+      tensorflow::Event event;
+      REQUIRE(event.ParseFromString(record));
+      for (const auto& value : event.summary().value()) {
+        if (value.tag() == tag) values.emplace_back(event.step(), value.simple_value());
+      }
+    }
+  }
+  return values;
+}
+
+TEST_CASE("After each evaluation a text is translated, with the BLEU that the programs for that give") {
+  TransformerConfig config = EasyToLearn();
+  AddBleu(config);
+  const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
+  REQUIRE(evaluations.size() == 2);
+  const double cased = evaluations[1]["bleu_cased"], uncased = evaluations[1]["bleu_uncased"];
+  CHECK(evaluations[0]["bleu_uncased"] < uncased);
+  CHECK(cased < uncased);
+
+  const std::string translation = run::NewDirectory("translation");
+  const ModelParams& params = config.params;
+  std::istringstream no_input;
+  std::ostringstream no_output;
+  REQUIRE(RunTranslate({.model_dir = config.base.model_dir,
+                        .param_set = "tiny",
+                        .params_override = absl::StrCat(
+                            "vocab_size=", params.vocab_size, ",hidden_size=", params.hidden_size,
+                            ",num_heads=", params.num_heads, ",filter_size=", params.filter_size,
+                            ",num_hidden_layers=", params.num_hidden_layers, ",max_length=", params.max_length,
+                            ",extra_decode_length=", params.extra_decode_length),
+                        .vocab_file = *config.vocab_file,
+                        .text = {},
+                        .file = config.bleu_source,
+                        .file_out = translation},
+                       no_input, no_output)
+              .ToString() == "OK");
+  CHECK(cased == FileBleu(*config.bleu_ref, translation, {.case_sensitive = true}).value());
+  CHECK(uncased == FileBleu(*config.bleu_ref, translation, {.case_sensitive = false}).value());
+
+  const auto events = Events(config.base.model_dir + "/bleu", "bleu/uncased");
+  REQUIRE(events.size() == 2);
+  CHECK(events[1] == std::pair<int64_t, float>(400, static_cast<float>(uncased)));
+  CHECK(Events(config.base.model_dir + "/bleu", "bleu/cased").back().second == static_cast<float>(cased));
+  const std::string log = files::ReadFile(config.base.model_dir + "/metric.log", 1 << 24).value();
+  CHECK_THAT(log, Contains("{\"name\": \"bleu_cased\", \"value\": ") && Contains("{\"name\": \"bleu_uncased\", "));
+}
+
+TEST_CASE("Training stops at a BLEU") {
+  TransformerConfig config = SmallConfig();
+  AddBleu(config);
+  config.train_steps = 4;
+  config.steps_between_evals = 2;
+  config.base.stop_threshold = GENERATE(0.0, 100.0);
+  config.performance.num_cpu_devices = 2;
+  CHECK(Evaluations(Run(config)).size() == (config.base.stop_threshold == 0.0 ? 1 : 2));
+}
+
+TEST_CASE("Texts for BLEU that do not fit end a run before it begins") {
+  TransformerConfig config = SmallConfig();
+  AddBleu(config);
+  absl::StatusCode code = absl::StatusCode::kDataLoss;
+  std::vector<std::string> told;
+  SECTION("unlike numbers of lines") {
+    config.bleu_ref = WriteText("a\nb\n");
+    told = {absl::StrCat("--bleu_source=", *config.bleu_source, " has 3 lines"),
+            absl::StrCat("--bleu_ref=", *config.bleu_ref, " has 2")};
+  }
+  SECTION("no source") {
+    config.bleu_source = "/nowhere/source";
+    code = absl::StatusCode::kNotFound;
+    told = {"/nowhere/source"};
+  }
+  SECTION("no reference") {
+    config.bleu_ref = "/nowhere/reference";
+    code = absl::StatusCode::kNotFound;
+    told = {"/nowhere/reference"};
+  }
+  SECTION("an empty text") {
+    config.bleu_source = WriteText("");
+    told = {*config.bleu_source + " has no sentences"};
+  }
+  SECTION("a reference that is no text") {
+    config.bleu_ref = WriteText("a\nb\xff\nc\n");
+    told = {*config.bleu_ref + ": line 2: byte 2 is not UTF-8"};
+  }
+  SECTION("a source that the vocabulary cannot express") {
+    config.bleu_source = WriteText("a\nb\nZ\n");
+    told = {*config.bleu_source + ": line 3: ", "cannot express"};
+  }
+  SECTION("no vocabulary") {
+    config.vocab_file = "/nowhere/vocab";
+    code = absl::StatusCode::kNotFound;
+    told = {"/nowhere/vocab"};
+  }
+  SECTION("a vocabulary of a larger network, with and without texts") {
+    config.params.vocab_size = kVocabSize - 1;
+    if (GENERATE(true, false)) config.bleu_source = config.bleu_ref = {};
+    code = absl::StatusCode::kInvalidArgument;
+    told = {absl::StrCat("--vocab_file=", *config.vocab_file, " has 20 subtokens, but vocab_size is 19"),
+            "--params_override=vocab_size=20"};
+  }
+  SECTION("a vocabulary that has a subtoken twice") {
+    config.vocab_file = WriteText("'<pad>'\n'<EOS>'\n'a_'\n'a_'\n");
+    told = {*config.vocab_file, "4"};
+  }
+  const absl::Status status = RunStatus(config);
+  CHECK(status.code() == code);
+  for (const std::string& words : told) CHECK_THAT(std::string(status.message()), Contains(words));
+  CHECK_FALSE(files::Exists(config.base.model_dir + "/checkpoint"));
 }
 
 // Dropout is on; shares have unlike numbers of tokens.

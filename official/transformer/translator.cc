@@ -10,6 +10,7 @@
 #include "official/transformer/text/vocabulary.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
+#include "utils/misc/stop_signals.h"
 
 namespace official::transformer {
 namespace {
@@ -59,6 +60,7 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
   std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.words > b.words; });
   std::vector<std::string> translations(lines.size());
   for (size_t begin = 0; begin < sources.size(); begin += batch_size) {
+    if (misc::StopSignalReceived() != 0) return absl::CancelledError("stopped while translating");
     const size_t end = std::min(sources.size(), begin + batch_size);
     std::vector<std::vector<int32_t>> batch;
     for (size_t i = begin; i < end; ++i) batch.push_back(std::move(sources[i].ids));

@@ -244,10 +244,15 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
       };
       RETURN_IF_ERROR(estimator_.Train(train_input, NextSteps(), hooks));
     }
-    ASSIGN_OR_RETURN(const train::EvalResults results,
-                     estimator_.Evaluate(input_.eval, config_.performance.max_train_steps));
+    ASSIGN_OR_RETURN(train::EvalResults results, estimator_.Evaluate(input_.eval, config_.performance.max_train_steps));
+    if (task_.evaluate_more) {
+      ASSIGN_OR_RETURN(const train::EvalResults more, task_.evaluate_more(estimator_));
+      results.insert(results.end(), more.begin(), more.end());
+      std::sort(results.begin(), results.end());
+    }
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
     PrintEvaluation(config_, results, out);
+    RETURN_IF_ERROR(estimator_.KeepEvaluatedStep());
     if (!base.stop_threshold) continue;
     const double metric = Result(results, task_.stop_metric);
     if (misc::PastStopThreshold(base.stop_threshold, metric)) {
@@ -344,7 +349,7 @@ absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& 
   ASSIGN_OR_RETURN(const train::EvalResults evaluation,
                    estimator->Evaluate(input.eval, config.performance.max_train_steps));
   PrintEvaluation(config, evaluation, results);
-  return absl::OkStatus();
+  return estimator->KeepEvaluatedStep();
 }
 
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model) {

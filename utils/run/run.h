@@ -52,6 +52,8 @@ struct Task {
   // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
   std::optional<std::string> fine_tune = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
+  // What an evaluation tells beside the Estimator's results, of what was trained so far; unset: nothing.
+  std::function<absl::StatusOr<train::EvalResults>(const train::Estimator& estimator)> evaluate_more = nullptr;
   // Writes a SavedModel of what was trained and returns its path; unset where --export_dir is refused.
   std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
       nullptr;

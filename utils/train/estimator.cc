@@ -262,6 +262,12 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
 
 std::string Estimator::EvaluatedStepFile() const { return files::JoinPath(config_.model_dir, "eval/evaluated_step"); }
 
+absl::Status Estimator::KeepEvaluatedStep() {
+  RETURN_IF_ERROR(files::WriteFileAtomically(EvaluatedStepFile(), absl::StrCat(global_step_, "\n")));
+  evaluated_step_ = global_step_;
+  return absl::OkStatus();
+}
+
 // Says which flags differ from those of the run so far, and keeps the present ones.
 absl::Status Estimator::KeepFlags() const {
   if (config_.flags_text.empty()) return absl::OkStatus();
@@ -357,8 +363,6 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   RETURN_IF_ERROR(
       eval_events_->AddScalars(global_step_, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
   RETURN_IF_ERROR(eval_events_->Flush());
-  RETURN_IF_ERROR(files::WriteFileAtomically(EvaluatedStepFile(), absl::StrCat(global_step_, "\n")));
-  evaluated_step_ = global_step_;
   results.emplace_back("global_step", global_step_);
   std::sort(results.begin(), results.end());
   LOG(INFO) << "Saving dict for global step " << global_step_ << ": "

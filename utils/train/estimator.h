@@ -75,6 +75,8 @@ class Estimator {
   data::Position position() const { return position_; }
   // The step at which the last finished evaluation was made, by this run or one before it in model_dir.
   std::optional<int64_t> evaluated_step() const { return evaluated_step_; }
+  // Keeps that the evaluation at global_step(), with all that belongs to it, is finished.
+  absl::Status KeepEvaluatedStep();
   // The seed of this run: of the checkpoint if there is one.
   uint64_t seed() const { return config_.seed; }
   // "fresh" or "resumed from model.ckpt-600".

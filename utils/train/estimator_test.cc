@@ -459,6 +459,8 @@ TEST_CASE("The last evaluation is remembered") {
     REQUIRE(estimator->Train(Input(1), 3, {}).ok());
     CHECK_FALSE(estimator->evaluated_step());
     REQUIRE(estimator->Evaluate(once, 2).ok());
+    CHECK_FALSE(estimator->evaluated_step());
+    REQUIRE(estimator->KeepEvaluatedStep().ok());
     CHECK(estimator->evaluated_step() == 3);
   }
   CHECK(MakeEstimator(config)->evaluated_step() == 3);

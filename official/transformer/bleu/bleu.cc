@@ -77,7 +77,7 @@ class Tokenizer {
  public:
   explicit Tokenizer(const BleuOptions& options) : options_(options) {}
 
-  std::vector<std::vector<int32_t>> operator()(const std::vector<std::string>& sentences) {
+  std::vector<std::vector<int32_t>> operator()(absl::Span<const std::string> sentences) {
     std::vector<std::vector<int32_t>> tokens(sentences.size());
     for (size_t i = 0; i < sentences.size(); ++i) {
       const std::string text = options_.case_sensitive ? sentences[i] : LowerCase(sentences[i]);
@@ -123,6 +123,13 @@ float CorpusBleu(absl::Span<const std::vector<int32_t>> references,
   return static_cast<float>(std::exp(log_sum / kMaxOrder) * brevity_penalty);
 }
 
+float TextBleu(absl::Span<const std::string> references, absl::Span<const std::string> translations,
+               const BleuOptions& options) {
+  Tokenizer tokenize(options);
+  const auto reference_tokens = tokenize(references);
+  return 100 * CorpusBleu(reference_tokens, tokenize(translations));
+}
+
 absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
                                const BleuOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<std::string> references, ReadSentences(reference));
@@ -133,9 +140,7 @@ absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& 
         "lines at the beginning and end of a file do not count)",
         reference, references.size(), translation, translations.size()));
   }
-  Tokenizer tokenize(options);
-  const auto reference_tokens = tokenize(references);
-  return 100 * CorpusBleu(reference_tokens, tokenize(translations));
+  return TextBleu(references, translations, options);
 }
 
 }  // namespace official::transformer

@@ -24,7 +24,11 @@ struct BleuOptions {
   BleuTokenizer tokenizer = BleuTokenizer::kOfficial;
 };
 
-// 100 times the BLEU of two text files, sentence by line. As upstream, lines end as in Python's str.splitlines, and
+// 100 times the BLEU of translations, of which there are as many as references: well-formed UTF-8.
+float TextBleu(absl::Span<const std::string> references, absl::Span<const std::string> translations,
+               const BleuOptions& options);
+
+// The same of two text files, sentence by line. As upstream, lines end as in Python's str.splitlines, and
 // blank lines at the beginning and the end of a file do not count. NotFound if a file is missing; DataLoss if it is not
 // UTF-8 or has no lines, and, naming both files and counts, if they have not equally many.
 absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
