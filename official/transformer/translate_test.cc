@@ -65,6 +65,11 @@ class Run {
     params.initializer_gain = 4;  // so that what was decoded matters
     return params;
   }
+  // Makes the newest network one that translates each sentence into nothing.
+  void EndAtOnce() {
+    SetLogitOfEos(variables_, 100);
+    Save(6, "");
+  }
   // Saves the network, without the variables whose names contain `without`.
   void Save(int64_t step, const std::string& without) {
     std::map<std::string, Tensor> tensors = {{"global_step", Tensor::Scalar(step)}};
@@ -163,6 +168,15 @@ TEST_CASE("The lines of a file are those of upstream") {
   CHECK(LinesToTranslate("a\nb\n") == Lines{"a", "b"});
   CHECK(LinesToTranslate("a\nb\n\n") == Lines{"a", "b", ""});
   CHECK(LinesToTranslate("\na\n \t") == Lines{"", "a"});
+}
+
+TEST_CASE("A line may have 10,000 words") {
+  Run run;
+  run.EndAtOnce();
+  std::string line;
+  for (int i = 0; i < 5'000; ++i) line += "a b ";
+  run.config().file = WriteText(absl::StrCat("c\n", line, "\nd"));
+  CHECK(run.Translate() == "\n\n\n");
 }
 
 TEST_CASE("The newest checkpoint translates, in narrow types too") {

@@ -1,0 +1,198 @@
+"""The programs as a user runs them, one after another, and what they say to bad flags and bad text.
+
+Usage: MODULE PREPARE_DATA_MAIN TRANSFORMER_MAIN TRANSLATE_MAIN COMPUTE_BLEU_MAIN [unittest argument...]
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+DEADLINE = 120  # seconds for one program, which takes about one on an idle machine
+WORDS = ("one two three four five six seven eight nine ten", "eins zwei drei vier fünf sechs sieben acht neun zehn")
+FLAGS = ("--param_set=tiny", "--params_override=vocab_size=200,hidden_size=16,filter_size=32,num_hidden_layers=1")
+
+prepare_data, transformer, translate, compute_bleu = (Path(path).absolute() for path in sys.argv[1:5])
+
+
+def write_texts(folder: Path, name: str, count: int, seed: int) -> None:
+    """Sentences of 1 to 8 words in two languages, word by word."""
+    rng = random.Random(seed)
+    languages = [words.split() for words in WORDS]
+    sentences = [[rng.randrange(10) for _ in range(rng.randint(1, 8))] for _ in range(count)]
+    for suffix, words in zip(("en", "de"), languages):
+        text = "".join(" ".join(words[i] for i in sentence) + "\n" for sentence in sentences)
+        (folder / f"{name}.{suffix}").write_text(text)
+
+
+class ProgramsTest(unittest.TestCase):
+    """All tests use one network that is hardly trained."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        write_texts(cls.folder, "train", 200, seed=1)
+        write_texts(cls.folder, "val", 20, seed=2)
+        cls.source, cls.reference = cls.folder / "val.en", cls.folder / "val.de"
+        cls.vocab, cls.model_dir = cls.folder / "data" / "vocab.ende.200", cls.folder / "model"
+        cls.prepared = cls.execute(
+            prepare_data, f"--raw_dir={cls.folder}", f"--data_dir={cls.folder / 'data'}", "--vocab_size=200"
+        )
+        cls.trained = cls.execute(
+            transformer, *cls.train_flags(), *cls.bleu_flags(), f"--model_dir={cls.model_dir}", "--train_steps=2",
+            "--steps_between_evals=1",
+        )  # fmt: skip
+
+    @staticmethod
+    def execute(program: Path, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
+        return subprocess.run([program, *flags], input=stdin, capture_output=True, timeout=DEADLINE)
+
+    @classmethod
+    def train_flags(cls) -> tuple[str, ...]:
+        return (f"--data_dir={cls.folder / 'data'}", *FLAGS, "--batch_size=512", "--output=json")
+
+    @classmethod
+    def bleu_flags(cls) -> tuple[str, ...]:
+        return (f"--bleu_source={cls.source}", f"--bleu_ref={cls.reference}", f"--vocab_file={cls.vocab}")
+
+    def write(self, name: str, content: bytes) -> Path:
+        path = self.folder / name
+        path.write_bytes(content)
+        return path
+
+    def translate(self, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
+        return self.execute(
+            translate, f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", *FLAGS, *flags, stdin=stdin
+        )
+
+    def assert_succeeded(self, done: subprocess.CompletedProcess) -> None:
+        self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout!r}{done.stderr!r}")
+
+    def assert_refused(self, done: subprocess.CompletedProcess, code: int, *words: object) -> None:
+        """With this exit status, nothing on stdout, and one line with all the words; with 2 a hint may follow."""
+        told = done.stderr.decode()
+        self.assertEqual(done.returncode, code, f"{done.args}\n{told}")
+        self.assertEqual(done.stdout, b"")
+        lines = [line for line in told.splitlines() if all(str(word) in line for word in words)]
+        self.assertEqual(len(lines), 1, f"{words}\n{told}")
+
+    def test_the_way_of_a_text(self) -> None:
+        self.assert_succeeded(self.prepared)
+        self.assert_succeeded(self.trained)
+        results = self.trained.stdout.decode().splitlines()
+        self.assertEqual(len(results), 2)
+        self.assertIn('"bleu_uncased": ', results[1])
+        output = self.folder / "translation"
+        self.assert_succeeded(self.translate(f"--file={self.source}", f"--file_out={output}"))
+        self.assertEqual(len(output.read_bytes().split(b"\n")), 21)
+        done = self.execute(compute_bleu, f"--translation={self.reference}", f"--reference={self.reference}")
+        self.assert_succeeded(done)
+        self.assertEqual(
+            done.stdout, b"Case-insensitive results: 100.000000\nCase-sensitive results: 100.000000\n"
+        )
+
+    def test_flags_of_training(self) -> None:
+        source, ref, vocab = self.bleu_flags()
+        for flags, words in (
+            ([source], ["--bleu_source=", "needs --bleu_ref"]),
+            ([ref], ["--bleu_ref=", "needs --bleu_source"]),
+            ([source, ref], ["--bleu_source=", "needs --vocab_file"]),
+            (["--stop_threshold=20"], ["--stop_threshold=20", "needs --bleu_source, --bleu_ref and --vocab_file"]),
+            (["-bt", "20", vocab], ["--bleu_threshold=20", "needs --bleu_source"]),
+            ([source, ref, vocab, "-bt", "20", "-st", "20"], ["--bleu_threshold=20", "another name of --stop_threshold"]),
+            (["--train_steps=10", "--train_epochs=2"], ["--train_steps=10", "cannot be combined with --train_epochs"]),
+            (["--train_steps=10", "--steps_between_evals=20"], ["--train_steps=10", "--steps_between_evals=20"]),
+            (["--param_set=huge"], ["--param_set=huge", "<tiny|base|big>"]),
+            (["--params_override=hidden=8"], ["hidden", "hidden_size"]),
+            (["--params_override=hidden_size=many"], ["hidden_size=many"]),
+            (["--params_override=hidden_size=30,num_heads=4"], ["hidden_size", "num_heads"]),
+            (["--batch_size=0"], ["--batch_size=0", "at least 1"]),
+        ):
+            with self.subTest(flags):
+                model_dir = self.folder / "refused"
+                done = self.execute(transformer, *self.train_flags(), f"--model_dir={model_dir}", *flags)
+                self.assert_refused(done, 2, "FATAL Flags parsing error: ", *words)
+                self.assertFalse(model_dir.exists())
+
+    def test_data_of_training(self) -> None:
+        two_lines, nowhere = self.write("two_lines", b"a\nb\n"), self.folder / "nowhere"
+        bleu = self.bleu_flags()
+        for code, flags, words in (
+            (2, ["--batch_size=100"], ["100", "256"]),
+            (2, ["--params_override=vocab_size=10"], ["ids up to", "but vocab_size is 10"]),
+            (2, ["--params_override=vocab_size=10", *bleu], [f"--vocab_file={self.vocab}", "but vocab_size is 10"]),
+            (65, [*bleu, f"--bleu_ref={two_lines}"], [f"--bleu_source={self.source} has 20", f"={two_lines} has 2,"]),
+            (66, [*bleu, f"--bleu_source={nowhere}"], [nowhere]),
+            (66, [*bleu, f"--bleu_ref={nowhere}"], [nowhere]),
+            (66, [*bleu, f"--vocab_file={nowhere}"], [nowhere]),
+            (66, [f"--data_dir={self.folder}"], [self.folder, "train"]),
+        ):
+            with self.subTest(flags):
+                model_dir = Path(tempfile.mkdtemp(dir=self.folder))
+                done = self.execute(transformer, *self.train_flags(), f"--model_dir={model_dir}", *flags)
+                self.assert_refused(done, code, "transformer_main: ", *words)
+                self.assertFalse((model_dir / "checkpoint").exists())
+
+    def test_flags_of_translation(self) -> None:
+        a, nowhere = self.write("a", b"one\n"), self.folder / "nowhere"
+        larger = self.write("larger", b"".join(b"'%d_'\n" % i for i in range(300)))
+        for code, flags, words in (
+            (2, ["--vocab_file="], ["FATAL", "--vocab_file"]),
+            (2, ["--file_out=x"], ["FATAL", "--file_out=x", "--file"]),
+            (2, ["--param_set=huge"], ["FATAL", "--param_set=huge"]),
+            (2, ["--batch_size=0"], ["FATAL", "--batch_size=0"]),
+            (2, [f"--file={a}", f"--file_out={self.folder}"], [f"--file_out={self.folder} is a directory"]),
+            (2, [f"--vocab_file={larger}"], [f"--vocab_file={larger}", "302 subtokens"]),
+            (2, ["--params_override="], ["is not of --param_set=tiny", "vocab_size=200"]),
+            (65, [f"--vocab_file={self.write('twice', b'_twice_' * 2)}"], [self.folder / "twice"]),
+            (66, [f"--vocab_file={nowhere}"], [nowhere]),
+            (66, [f"--model_dir={nowhere}"], ["there is no checkpoint in", nowhere]),
+            (66, [f"--file={nowhere}"], [nowhere]),
+            (65, [f"--file={self.write('invalid', b'one' + bytes([10, 255]))}"], [self.folder / "invalid", "line 2", "UTF-8"]),
+        ):
+            with self.subTest(flags):
+                self.assert_refused(self.translate(*flags), code, *words)
+
+    def test_odd_lines_to_translate(self) -> None:
+        lines = [b"one\r", b"", b"two\0three", b"  four \t", "zwölf ☃".encode()]
+        flags = (f"{FLAGS[1]},extra_decode_length=3", "--batch_size=4")
+        done = self.translate(f"--file={self.write('odd', chr(10).encode().join(lines))}", *flags)
+        self.assert_succeeded(done)
+        translations = done.stdout.split(b"\n")
+        self.assertEqual(len(translations), len(lines) + 1)  # the last is behind the last newline
+        self.assertEqual(translations[1], b"")
+        plain = self.translate(*flags, stdin=b"one\nfour")
+        self.assert_succeeded(plain)
+        self.assertEqual(plain.stdout.split(b"\n")[0], translations[0])
+
+    def test_bleu(self) -> None:
+        def bleu(translation: Path, reference: Path, *flags: str) -> subprocess.CompletedProcess:
+            return self.execute(compute_bleu, f"--translation={translation}", f"--reference={reference}", *flags)
+
+        odd = "one two, three four\0five\r\n\r\nsix ☃ seven".encode()
+        same = odd.replace(b"\r\n", b"\n") + b"\n"
+        done = bleu(self.write("odd text", odd), self.write("same text", same), "-bv", "CASED")
+        self.assert_succeeded(done)
+        self.assertEqual(done.stdout, b"Case-sensitive results: 100.000000\n")
+        nowhere, invalid = self.folder / "nowhere", self.write("invalid text", b"one\n\xc3(\n")
+        for code, flags, words in (
+            (2, (self.source, self.reference, "--bleu_variant=none"), ["FATAL", "--bleu_variant=none"]),
+            (2, (self.source, self.reference, "--tokenize=14"), ["FATAL", "--tokenize=14"]),
+            (2, (self.source, ""), ["FATAL", "--reference"]),
+            (65, (self.source, self.write("two", b"a\nb\n")), [self.folder / "two", "has 2 lines", self.source, "has 20"]),
+            (65, (invalid, self.reference), [f"{invalid}:2: byte 0xc3"]),
+            (65, (self.write("no text", b"\n"), self.reference), ["no text has no sentences"]),
+            (66, (nowhere, self.reference), [nowhere]),
+            (66, (self.source, nowhere), [nowhere]),
+        ):
+            with self.subTest(flags):
+                self.assert_refused(bleu(*flags), code, *words)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)
