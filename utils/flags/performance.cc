@@ -26,6 +26,10 @@ ABSL_FLAG(
     "Factor on the loss and its inverse on the gradients, so that small gradients do not vanish in fp16: a number, "
     "or 'dynamic' to start with 32768, to halve it and skip the batch when gradients overflow and to double it "
     "after 2000 steps in which none did.");
+ABSL_FLAG(
+    int, grad_accum_steps, 1,
+    "Parts in which a training step computes its --batch_size examples, one after the other, before it updates the "
+    "weights once: the results of the whole batch in the memory of a part. Batch normalization sees the parts.");
 ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several devices.");
 ABSL_FLAG(int, all_reduce_timeout_secs, 600,
           "With several devices: seconds that one waits for the gradients of the others before the run ends.");
@@ -96,6 +100,7 @@ FlagGroup PerformanceFlags() {
               {.name = "max_train_steps", .short_name = "mts", .range = AtLeast(1), .unset_means = "no limit"},
               {.name = "dtype", .short_name = "dt", .choices = {"fp16", "bf16", "fp32"}},
               {.name = "loss_scale", .short_name = "ls", .unset_means = "128 with --dtype=fp16, else 1"},
+              {.name = "grad_accum_steps", .short_name = "gas", .range = {.min = 1, .max = 65536}},
               {.name = "all_reduce_alg",
                .short_name = "ara",
                .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
@@ -121,6 +126,7 @@ PerformanceConfig PerformanceFromFlags() {
       .max_train_steps = absl::GetFlag(FLAGS_max_train_steps),
       .dtype = dtype,
       .loss_scale = LossScaleFromFlag(dtype),
+      .grad_accum_steps = absl::GetFlag(FLAGS_grad_accum_steps),
       .num_cpu_devices = absl::GetFlag(FLAGS_num_cpu_devices),
       .check_replicas_steps = absl::GetFlag(FLAGS_check_replicas_steps),
       .winograd = absl::GetFlag(FLAGS_winograd) == "auto",

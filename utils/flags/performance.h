@@ -19,6 +19,7 @@ struct PerformanceConfig {
   std::optional<int64_t> max_train_steps;           // the total of all runs in model_dir; also bounds an evaluation
   compute::DType dtype = compute::DType::kFloat32;  // of the computation; variables stay float32
   compute::LossScale loss_scale;                    // the flag if set, else 128 for float16 and 1 for the others
+  int grad_accum_steps = 1;                         // parts in which a training step computes its batch
   int num_cpu_devices = 1;                          // logical devices that share the cores, if no GPU is used
   int check_replicas_steps = 100;
   bool winograd = true;                       // false: nothing is timed

@@ -114,6 +114,7 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                                    .seed = config.base.seed,
                                    .dtype = config.performance.dtype,
                                    .loss_scale = config.performance.loss_scale,
+                                   .grad_accum_steps = config.performance.grad_accum_steps,
                                    .save_checkpoints_steps = config.base.save_checkpoints_steps,
                                    .save_checkpoints_secs = config.base.save_checkpoints_secs,
                                    .keep_checkpoint_max = config.base.keep_checkpoint_max,

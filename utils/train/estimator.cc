@@ -77,7 +77,7 @@ Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<distri
     : model_(std::move(model)),
       config_(std::move(config)),
       strategy_(std::move(strategy)),
-      replicas_(model_, config_.dtype, config_.loss_scale, *strategy_,
+      replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
                 config_.time_algorithms ? &algorithm_choices_ : nullptr) {}
 
 Estimator::~Estimator() = default;
@@ -208,11 +208,12 @@ absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& sp
 }
 
 absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec,
-                                                         const data::Batch& batch) {
+                                                         const data::Batch& batch, std::optional<int> turn) {
   if (mode == Mode::kPredict) RETURN_IF_ERROR(CheckTrained());
   ASSIGN_OR_RETURN(
       ReplicatedProgram* const program,
-      replicas_.ProgramFor(mode, spec, batch, [this](const compute::Graph& graph) { return PrepareVariables(graph); }));
+      replicas_.ProgramFor(
+          mode, spec, batch, [this](const compute::Graph& graph) { return PrepareVariables(graph); }, turn));
   if (const auto chosen = algorithm_choices_.TakeNew(); chosen.count > 0) {
     LOG(INFO) << absl::StrFormat("chose %d algorithms by timing them, in %.2f s", chosen.count, chosen.seconds);
     if (config_.write_model_dir) {
@@ -247,8 +248,9 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
     for (const data::Leaf& leaf : *leaves) input_bytes += static_cast<double>(leaf.type.num_bytes());
   }
   // The input pipeline holds a few batches: one in use, the others read ahead.
-  const double per_example = static_cast<double>(bytes[1] - bytes[0]) / (sizes[1] - sizes[0]) + 4 * input_bytes;
-  const double fixed = static_cast<double>(bytes[0]) - sizes[0] * (per_example - 4 * input_bytes);
+  const double computed = static_cast<double>(bytes[1] - bytes[0]) / (sizes[1] - sizes[0]);
+  const double per_example = computed / config_.grad_accum_steps + 4 * input_bytes;
+  const double fixed = static_cast<double>(bytes[0]) - sizes[0] * computed;
   const double needed = fixed + per_example * static_cast<double>(batch_size);
   if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();
   const int64_t multiple = strategy_->num_replicas();
@@ -337,7 +339,7 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
     if (!batch) break;
     const bool first = program == nullptr;
     ASSIGN_OR_RETURN(program, ProgramFor(Mode::kEval, source->spec(), *batch));
-    if (first) RETURN_IF_ERROR(replicas_.ResetMetrics());
+    if (first) RETURN_IF_ERROR(replicas_.ResetSums());
     RETURN_IF_ERROR(strategy_->Run([&](int r) -> absl::Status {
       const ReplicatedProgram::Replica& replica = program->replicas[r];
       if (replica.program == nullptr) return absl::OkStatus();

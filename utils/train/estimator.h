@@ -37,6 +37,9 @@ struct EstimatorConfig {
   uint64_t seed = 1;
   compute::DType dtype = compute::DType::kFloat32;
   compute::LossScale loss_scale = {};
+  // A training step computes its batch in so many parts, one after the other, and updates the variables once: with the
+  // memory of a part, the results of the whole, but for rounding and what the model itself computes over its batch.
+  int grad_accum_steps = 1;
   std::optional<int64_t> save_checkpoints_steps;  // if set, save_checkpoints_secs does not count
   int save_checkpoints_secs = 600;
   int keep_checkpoint_max = 5;     // 0 keeps all
@@ -118,7 +121,9 @@ class Estimator {
   void ReadAlgorithms();
   absl::Status KeepFlags() const;
   std::string EvaluatedStepFile() const;
-  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch);
+  // See Replicas::ProgramFor.
+  absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
+                                                std::optional<int> turn = {});
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
   absl::Status SaveCheckpoint();

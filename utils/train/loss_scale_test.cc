@@ -72,12 +72,13 @@ InputFn Input(const std::set<int>& bad, const Bad& values = {}, const std::set<i
   };
 }
 
-EstimatorConfig Config(const LossScale& loss_scale) {
+EstimatorConfig Config(const LossScale& loss_scale, int grad_accum_steps = 1) {
   static int counter = 0;
   const char* root = std::getenv("TEST_TMPDIR");
   EstimatorConfig config;
   config.model_dir = absl::StrCat(root ? root : "/tmp", "/loss-scale-", getpid(), "-", ++counter);
   config.loss_scale = loss_scale;
+  config.grad_accum_steps = grad_accum_steps;
   config.check_replicas_steps = 1;
   return config;
 }
@@ -133,9 +134,9 @@ TEST_CASE("A power of two as static loss scale changes no bit") {
 
 TEST_CASE("Infinite gradients beside a finite loss end a run at their step, unless the loss scale is dynamic") {
   const auto [scale, bad] = GENERATE(std::pair{LossScale{}, kAlwaysBad}, std::pair{LossScale{.value = 128}, Bad{}});
-  const int replicas = GENERATE(1, 2, 4);
-  CAPTURE(scale.value, replicas);
-  const auto estimator = MakeEstimator(Config(scale), replicas);
+  const int replicas = GENERATE(1, 2, 4), turns = GENERATE(1, 2);
+  CAPTURE(scale.value, replicas, turns);
+  const auto estimator = MakeEstimator(Config(scale, turns), replicas);
   REQUIRE(estimator->Train(Input({}), 2, {}).ok());
   const absl::Status status = estimator->Train(Input({3}, bad), 10, {});
   CHECK(status.code() == absl::StatusCode::kInternal);
@@ -144,15 +145,15 @@ TEST_CASE("Infinite gradients beside a finite loss end a run at their step, unle
                                                 Contains("(the last one is of step 2)") && Contains("--learning_rate"));
   CHECK((status.message().find("--loss_scale=dynamic") != absl::string_view::npos) == (scale.value > 1));
   CHECK(estimator->global_step() == 3);
-  const auto good = MakeEstimator(Config(scale), replicas);
+  const auto good = MakeEstimator(Config(scale, turns), replicas);
   REQUIRE(good->Train(Input({}), 3, {}).ok());
   CHECK(State(*estimator) == State(*good));
 }
 
 TEST_CASE("A batch whose gradients overflow is skipped: it changes the loss scale and the place in the data only") {
-  const int replicas = GENERATE(1, 2, 4);
-  CAPTURE(replicas);
-  Run run(Config(compute::DynamicLossScale()), replicas);
+  const int replicas = GENERATE(1, 2, 4), turns = GENERATE(1, 2);
+  CAPTURE(replicas, turns);
+  Run run(Config(compute::DynamicLossScale(), turns), replicas);
   run.Train(Input({2}), 2);
   const std::vector<std::string> before = State(*run.estimator);
   CHECK(Scale(*run.estimator) == 32768);
@@ -165,7 +166,7 @@ TEST_CASE("A batch whose gradients overflow is skipped: it changes the loss scal
   run.Train(Input({2, 4, 5}), 11);
   CHECK(Scale(*run.estimator) == 2048);
   CHECK(run.estimator->global_step() == 10);
-  const auto without = MakeEstimator(Config({}), replicas);
+  const auto without = MakeEstimator(Config({}, turns), replicas);
   REQUIRE(without->Train(Input({}, {}, {2, 4, 5}), 10, {}).ok());
   CHECK(State(*run.estimator) == State(*without));
 }

@@ -33,12 +33,16 @@ std::vector<Value> AddInputs(Graph& graph, absl::string_view prefix, const std::
   return inputs;
 }
 
+// The variable for a sum.
+Value LocalSum(Graph& graph, absl::string_view name, const TensorType& type) {
+  return graph.Variable({absl::StrCat(kLocalPrefix, name), type, compute::Initializer::Zeros(),
+                         /*trainable=*/false,
+                         /*per_device=*/true});
+}
+
 // A float32 scalar that sums `value` over the batches; without examples there is nothing to add. Its name.
 std::string Accumulate(BuiltModel& built, absl::string_view name, Value value) {
-  const Value sum = built.graph->Variable({absl::StrCat(kLocalPrefix, name),
-                                           {DType::kFloat32, {}},
-                                           compute::Initializer::Zeros(),
-                                           /*trainable=*/false});
+  const Value sum = LocalSum(*built.graph, name, {DType::kFloat32, {}});
   if (built.has_examples) built.roots.targets.push_back(compute::AssignAdd(sum, value));
   return sum.node()->name();
 }
@@ -62,11 +66,30 @@ Value LossScaleValue(Graph& graph, const compute::LossScale& scale) {
   return scale.value == 1 ? Value() : graph.Constant(Tensor::Scalar(scale.value));
 }
 
-void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossScale& scale, Value loss, Value weight,
-                 BuiltModel& built, int num_replicas) {
+// What is computed in a turn of `values`, which are of the whole batch when multiplied by weights, is summed over the
+// turns. The sums; nothing in a turn itself.
+std::vector<Value> SumOverTurns(const std::vector<Value>& values, BuiltModel& built) {
   Graph& graph = *built.graph;
-  const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
-  built.roots.feeds.push_back(learning_rate);
+  std::vector<compute::RunningSum> sums;
+  for (size_t i = 0; i < values.size(); ++i) {
+    sums.push_back({LocalSum(graph, absl::StrCat("sum/", i), values[i].type()), values[i]});
+  }
+  if (built.part == StepPart::kTurn) {
+    const Value add = graph.Input("add", {DType::kBool, {}});
+    built.roots.feeds.push_back(add);
+    built.roots.targets.push_back(compute::Accumulate(add, sums));
+    return {};
+  }
+  std::vector<Value> variables;
+  for (const compute::RunningSum& sum : sums) variables.push_back(sum.variable);
+  return variables;
+}
+
+// `shown`: the loss and the logged values.
+void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossScale& scale,
+                 const std::vector<Value>& shown, Value weight, BuiltModel& built, int num_replicas) {
+  Graph& graph = *built.graph;
+  const Value loss = shown[0];
   std::vector<Value> variables;
   for (const auto& node : graph.nodes()) {
     if (node->Is("Variable") && graph.variable(*node).trainable) variables.push_back(node->output(0));
@@ -78,24 +101,33 @@ void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossS
   const std::vector<Value> all =
       seed ? compute::Gradients({loss}, {seed}, variables) : compute::Gradients(loss, variables);
   std::vector<compute::VariableGradient> pairs;
-  std::vector<Value> gradients;
+  // The gradients, then the values that are averaged.
+  std::vector<Value> sums;
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!all[i]) continue;
     pairs.push_back({variables[i], all[i]});
-    gradients.push_back(all[i]);
+    sums.push_back(all[i]);
   }
   std::vector<compute::MovingAverage> averages = spec.moving_averages;
-  if (num_replicas > 1) {
-    // The gradients, then the values that are averaged.
-    std::vector<Value> sums = gradients;
-    for (const compute::MovingAverage& average : averages) sums.push_back(compute::Mul(average.value, weight));
-    if (!graph.status().ok()) return;
-    if (!built.has_examples && !built.stands_in) sums = Zeros(graph, sums);
-    sums = compute::AllReduce(sums, num_replicas);
-    for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = sums[i];
-    for (size_t i = 0; i < averages.size(); ++i) averages[i].value = sums[pairs.size() + i];
+  for (const compute::MovingAverage& average : averages) {
+    sums.push_back(weight ? compute::Mul(average.value, weight) : average.value);
+  }
+  const size_t num_averaged = sums.size();
+  if (built.part != StepPart::kWhole) {
+    for (const Value& value : shown) sums.push_back(compute::Mul(value, weight));
   }
   if (!graph.status().ok()) return;
+  const bool is_update = built.part == StepPart::kUpdate;
+  if (!built.has_examples && !built.stands_in && !is_update) sums = Zeros(graph, sums);
+  if (built.part != StepPart::kWhole) sums = SumOverTurns(sums, built);
+  if (built.part == StepPart::kTurn || !graph.status().ok()) return;
+  if (num_replicas > 1) sums = compute::AllReduce(sums, num_replicas);
+  if (!graph.status().ok()) return;
+  for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = sums[i];
+  for (size_t i = 0; i < averages.size(); ++i) averages[i].value = sums[pairs.size() + i];
+  built.roots.fetches.insert(built.roots.fetches.end(), sums.begin() + num_averaged, sums.end());
+  const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
+  built.roots.feeds.push_back(learning_rate);
   // Numbers that are not finite end a step before it changes anything; with a dynamic loss scale it is skipped.
   std::vector<Value> checked;
   for (const compute::VariableGradient& pair : pairs) checked.push_back(pair.gradient);
@@ -133,11 +165,13 @@ data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
 }
 
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
-                                      const data::ElementSpec& types, bool has_examples, int num_replicas) {
+                                      const data::ElementSpec& types, bool has_examples, int num_replicas,
+                                      StepPart part) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
-  built.has_examples = has_examples;
-  built.stands_in = !built.has_examples && model.synchronizes && mode == Mode::kTrain;
+  built.part = part;
+  built.has_examples = has_examples && part != StepPart::kUpdate;
+  built.stands_in = !built.has_examples && model.synchronizes && mode == Mode::kTrain && part != StepPart::kUpdate;
   Graph& graph = *built.graph;
   graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
   std::vector<Value>& feeds = built.roots.feeds;
@@ -148,19 +182,26 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   if (mode == Mode::kTrain && num_replicas > 1) {
     inputs.replica_weight = graph.Input("replica_weight", {DType::kFloat32, {}});
   }
+  Value turn_weight;
+  if (part != StepPart::kWhole) turn_weight = graph.Input("turn_weight", {DType::kFloat32, {}});
   if (built.has_examples || built.stands_in) {
     feeds = inputs.features;
     feeds.insert(feeds.end(), inputs.labels.begin(), inputs.labels.end());
     if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
-    if (inputs.replica_weight) feeds.push_back(inputs.replica_weight);
+    for (const Value& weight : {inputs.replica_weight, turn_weight}) {
+      if (weight) feeds.push_back(weight);
+    }
   }
   ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
 
+  std::vector<Value> shown;
   const auto fetch = [&](const NamedValue& named) {
     const Value value = named.value;
+    shown.push_back(value);
     built.fetch_names.push_back(named.name);
     built.fetch_tags.push_back(named.summary_tag.empty() ? named.name : named.summary_tag);
+    if (part != StepPart::kWhole) return;  // AddTraining fetches their sums
     built.roots.fetches.push_back(built.has_examples ? value : graph.Constant(Tensor(value.type())));
   };
   if (mode == Mode::kPredict) {
@@ -172,7 +213,9 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   fetch({"loss", loss});
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v);
-    AddTraining(model, model_spec, loss_scale, loss, inputs.replica_weight, built, num_replicas);
+    Value weight = inputs.replica_weight;
+    if (turn_weight) weight = weight ? compute::Mul(weight, turn_weight) : turn_weight;
+    AddTraining(model, model_spec, loss_scale, shown, weight, built, num_replicas);
   }
   for (const MeanMetric& metric : model_spec.metrics) {
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,

@@ -68,12 +68,13 @@ void AppendTensors(const BatchShare& share, std::vector<Tensor>& feeds) {
   feeds.insert(feeds.end(), share.labels.begin(), share.labels.end());
 }
 
-Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
+Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int turns,
                    distribute::Strategy& strategy, compute::AlgorithmChoices* choices)
     : model_(model),
       share_(model.share ? model.share : ShareOfRows),
       dtype_(dtype),
       loss_scale_(loss_scale),
+      turns_(turns),
       strategy_(strategy),
       choices_(choices) {
   const int n = strategy.num_replicas();
@@ -87,27 +88,28 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
   }
 }
 
-absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, const data::ElementSpec& spec,
+absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, StepPart part,
+                                                                     const data::ElementSpec& spec,
                                                                      const BatchShare& share,
                                                                      const PrepareFn& prepare) {
-  Key key = {static_cast<int64_t>(mode)};
+  Key key = {static_cast<int64_t>(mode), static_cast<int64_t>(part)};
   AppendKey(share, key);
   std::weak_ptr<const BuiltModel>& built = models_[key];
   if (auto there = built.lock()) return there;
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
   ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
-                                                strategy_.num_replicas()));
+                                                strategy_.num_replicas(), part));
   RETURN_IF_ERROR(prepare(*model.graph));
   auto made = std::make_shared<const BuiltModel>(std::move(model));
   built = made;
   return made;
 }
 
-absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, const data::ElementSpec& spec,
+absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                     const PrepareFn& prepare) {
   ReplicatedProgram program;
   for (const BatchShare& share : shares_) {
-    ASSIGN_OR_RETURN(auto model, BuiltFor(mode, spec, share, prepare));
+    ASSIGN_OR_RETURN(auto model, BuiltFor(mode, part, spec, share, prepare));
     program.replicas.push_back({std::move(model), nullptr, {}});
   }
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
@@ -123,17 +125,29 @@ absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, const data::Eleme
 }
 
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
-                                                        const data::Batch& batch, const PrepareFn& prepare) {
+                                                        const data::Batch& batch, const PrepareFn& prepare,
+                                                        std::optional<int> turn) {
   const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
+  const int turns = mode == Mode::kTrain ? turns_ : 1;
+  const StepPart part = turns == 1 ? StepPart::kWhole : turn ? StepPart::kTurn : StepPart::kUpdate;
   shares_.clear();
-  key_.assign({static_cast<int64_t>(mode)});
+  key_.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
   for (int r = 0; r < num_replicas; ++r) {
-    shares_.push_back(share_(mode, batch, compute::ShareOf(batch.num_examples, r, num_replicas)));
-    AppendKey(shares_.back(), key_);
+    // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
+    const compute::Share examples =
+        part == StepPart::kUpdate
+            ? compute::Share{0, 1}
+            : compute::ShareOf(batch.num_examples, turn.value_or(0) * num_replicas + r, turns * num_replicas);
+    shares_.push_back(share_(mode, batch, examples));
+    if (part == StepPart::kUpdate) {
+      shares_.back().weight = 1;
+    } else {
+      AppendKey(shares_.back(), key_);
+    }
   }
   auto found = programs_.find(key_);
   if (found == programs_.end()) {
-    ASSIGN_OR_RETURN(ReplicatedProgram program, Compile(mode, spec, prepare));
+    ASSIGN_OR_RETURN(ReplicatedProgram program, Compile(mode, part, spec, prepare));
     if (programs_.size() >= kMaxPrograms) {
       programs_.erase(std::min_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
         return a.second.last_asked < b.second.last_asked;
@@ -144,6 +158,12 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   }
   ReplicatedProgram& program = found->second;
   program.last_asked = ++asked_;
+  if (part == StepPart::kTurn) {
+    int64_t weight = 0;
+    for (const BatchShare& share : shares_) weight += share.weight;
+    const BatchShare whole = share_(mode, batch, {0, batch.num_examples});
+    program.turn_weight = static_cast<float>(weight) / static_cast<float>(whole.weight);
+  }
   for (int r = 0; r < num_replicas; ++r) program.replicas[r].share = std::move(shares_[r]);
   return &program;
 }
@@ -169,7 +189,7 @@ absl::StatusOr<double> Replicas::MetricValue(const BuiltModel::Metric& metric) c
   return total / count;
 }
 
-absl::Status Replicas::ResetMetrics() {
+absl::Status Replicas::ResetSums() {
   for (const compute::VariableSpec& spec : variables()) {
     if (IsLocal(spec)) RETURN_IF_ERROR(Write(spec.name, Tensor(spec.type)));
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,16 +29,18 @@ struct ReplicatedProgram {
     BatchShare share;                           // of the batch that the program was last asked for
   };
   std::vector<Replica> replicas;
+  float turn_weight = 1;  // of a turn: its part of the whole batch's weight
 
   int64_t last_asked = 0;
 
   // Of the first replica, which always has a program.
   const BuiltModel& model() const { return *replicas[0].model; }
-  // The mean over the examples of fetch i of the last run, a float32 scalar that is a mean over each replica's.
+  // The mean over the examples of fetch i of the last run, a float32 scalar that is a mean over each replica's. Of an
+  // update, which has it on each replica, that over the examples of all turns.
   absl::StatusOr<double> MeanFetch(int i) const;
-  // A replica's part of the batch's weight, in [0, 1]: what its mean counts in the batch's. Divided by its own weight,
-  // the number of its examples, as the gradient of its mean does, it is 1 / the batch's as a float, if there is such a
-  // number: each example then has the weight in the gradients that one device gives it.
+  // A replica's part of the weight of the batch, or of the turn, in [0, 1]: what its mean counts in the batch's.
+  // Divided by its own weight, the number of its examples, as the gradient of its mean does, it is 1 / the batch's as a
+  // float, if there is such a number: each example then has the weight in the gradients that one device gives it.
   float Weight(const Replica& replica) const;
 };
 
@@ -49,16 +52,17 @@ class Replicas {
   // Called with every new graph before it is compiled, to make its variables.
   using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
 
-  // `choices`: see compute::CompileOptions; must outlive this.
-  Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale,
+  // Steps of training have `turns`. `choices`: see compute::CompileOptions; must outlive this.
+  Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int turns,
            distribute::Strategy& strategy, compute::AlgorithmChoices* choices);
 
   distribute::Strategy& strategy() const { return strategy_; }
 
   // The programs of a mode for batches such as this, with its shares; built and compiled when there are none yet, in
-  // the place of the ones unused for longest if there are very many. `spec` names the tensors.
+  // the place of the ones unused for longest if there are very many. `spec` names the tensors. Where steps of training
+  // have several turns, those of the given turn, from 0, or without one those that update.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
-                                                const PrepareFn& prepare);
+                                                const PrepareFn& prepare, std::optional<int> turn = {});
 
   // Makes the variables of `graph` that are new, with the same initial values everywhere.
   absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
@@ -73,23 +77,26 @@ class Replicas {
 
   // Total divided by count, both summed over the replicas; NaN where nothing was counted.
   absl::StatusOr<double> MetricValue(const BuiltModel::Metric& metric) const;
-  absl::Status ResetMetrics();
+  // Sets all sums to 0.
+  absl::Status ResetSums();
 
   // Internal, naming the first variable and two replicas, if a variable that must be the same on all replicas is not.
   absl::Status CheckEqual();
 
  private:
-  // What decides a program: numbers that stand for a mode and for the types of shares.
+  // What decides a program: numbers that stand for a mode, a part of a step and the types of shares.
   using Key = std::vector<int64_t>;
 
-  absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, const data::ElementSpec& spec,
+  absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                              const BatchShare& share, const PrepareFn& prepare);
-  absl::StatusOr<ReplicatedProgram> Compile(Mode mode, const data::ElementSpec& spec, const PrepareFn& prepare);
+  absl::StatusOr<ReplicatedProgram> Compile(Mode mode, StepPart part, const data::ElementSpec& spec,
+                                            const PrepareFn& prepare);
 
   const Model& model_;
   const ShareFn share_;
   const compute::DType dtype_;
   const compute::LossScale loss_scale_;
+  const int turns_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica

@@ -44,14 +44,20 @@ class Estimator::TrainCall {
         hooks_(hooks),
         recent_(estimator.strategy_->device(0).uses_host_memory() ? 1 : compute::kMaxRunsBehind + 1),
         summary_step_(estimator.global_step_) {
-    for (StepFeeds& feeds : recent_) feeds.replicas.resize(estimator.strategy_->num_replicas());
+    const int turns = estimator.config_.grad_accum_steps;
+    for (StepFeeds& feeds : recent_) {
+      feeds.runs.resize(turns > 1 ? turns + 1 : 1);
+      for (RunFeeds& run : feeds.runs) run.replicas.resize(estimator.strategy_->num_replicas());
+    }
   }
 
   // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
   absl::Status WaitForData(data::BatchSource& source);
   // Before the first step, when its program is known.
   absl::Status Begin(const ReplicatedProgram& program);
-  absl::Status Step(const data::Batch& batch, ReplicatedProgram& program, Clock::time_point wait_start);
+  // `program` is the one that updates the variables.
+  absl::Status Step(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
+                    Clock::time_point wait_start);
   absl::Status End();
   // An error of Step or End: if it is that a number is not finite, the one of the step that failed, naming the first
   // tensor with such a number.
@@ -65,14 +71,20 @@ class Estimator::TrainCall {
     Tensor random_state{DType::kInt64, {3}};
     Tensor learning_rate{DType::kFloat32, {}};
     Tensor weight{DType::kFloat32, {}};
+    Tensor turn_weight{DType::kFloat32, {}};
+    Tensor add{DType::kBool, {}};
     std::vector<Tensor> tensors;
+  };
+  struct RunFeeds {
+    ReplicatedProgram* program = nullptr;
+    std::vector<ReplicaFeeds> replicas;
   };
   // What a step was run with.
   struct StepFeeds {
     int64_t number = 0;  // the global step that it ends with
-    ReplicatedProgram* program = nullptr;
-    data::Batch batch;  // which the tensors are views of
-    std::vector<ReplicaFeeds> replicas;
+    data::Batch batch;   // which the tensors are views of
+    size_t num_runs = 0;
+    std::vector<RunFeeds> runs;  // the turns, if there are several, and last the update; the first num_runs have begun
   };
 
   logs::StepRequest AskHooks(Clock::time_point now);
@@ -80,7 +92,9 @@ class Estimator::TrainCall {
   absl::StatusOr<Scalars> Shown(const ReplicatedProgram& program, float learning_rate);
   absl::Status WriteSummary(const data::Batch& batch, double loss);
   StepFeeds& FeedsOf(int64_t step) { return recent_[step % static_cast<int64_t>(recent_.size())]; }
-  void SetFeeds(StepFeeds& step, int r, float learning_rate);
+  // `turn`: the number of its run.
+  void SetFeeds(RunFeeds& run, size_t turn, int r, float learning_rate);
+  absl::Status RunNext(StepFeeds& step, ReplicatedProgram& program, float learning_rate, bool trace);
   // Of the last run: false if its gradients were not finite and a dynamic loss scale is lower now.
   absl::StatusOr<bool> Updated(const ReplicatedProgram& program);
   std::string Advice() const;  // for numbers that are not finite
@@ -121,7 +135,7 @@ absl::Status Estimator::TrainCall::Begin(const ReplicatedProgram& program) {
   for (const auto& hook : hooks_) {
     RETURN_IF_ERROR(hook->Begin({.global_step = e_.global_step_, .tensor_names = names, .time = Clock::now()}));
   }
-  RETURN_IF_ERROR(e_.replicas_.ResetMetrics());
+  RETURN_IF_ERROR(e_.replicas_.ResetSums());
   if (e_.train_events_ == nullptr) {
     ASSIGN_OR_RETURN(EventWriter* const events, e_.TrainEvents());
     RETURN_IF_ERROR(events->AddSessionLog(e_.global_step_, EventWriter::SessionStatus::kStart));
@@ -172,9 +186,10 @@ absl::Status Estimator::TrainCall::WriteSummary(const data::Batch& batch, double
 }
 
 // What replica `r` feeds: see BuiltModel::roots.
-void Estimator::TrainCall::SetFeeds(StepFeeds& step, int r, float learning_rate) {
-  const ReplicatedProgram::Replica& replica = step.program->replicas[r];
-  ReplicaFeeds& feeds = step.replicas[r];
+void Estimator::TrainCall::SetFeeds(RunFeeds& run, size_t turn, int r, float learning_rate) {
+  const ReplicatedProgram::Replica& replica = run.program->replicas[r];
+  const bool is_turn = replica.model->part == StepPart::kTurn;
+  ReplicaFeeds& feeds = run.replicas[r];
   feeds.tensors.clear();
   if (replica.model->has_examples || replica.model->stands_in) {
     AppendTensors(replica.share, feeds.tensors);
@@ -183,13 +198,34 @@ void Estimator::TrainCall::SetFeeds(StepFeeds& step, int r, float learning_rate)
     random[1] = e_.global_step_;
     random[2] = replica.share.examples.begin;
     feeds.tensors.push_back(feeds.random_state);
-    if (step.program->replicas.size() > 1) {
-      *feeds.weight.data<float>() = replica.model->has_examples ? step.program->Weight(replica) : 0;
+    if (run.program->replicas.size() > 1) {
+      *feeds.weight.data<float>() = replica.model->has_examples ? run.program->Weight(replica) : 0;
       feeds.tensors.push_back(feeds.weight);
     }
+    if (is_turn) {
+      *feeds.turn_weight.data<float>() = run.program->turn_weight;
+      feeds.tensors.push_back(feeds.turn_weight);
+    }
+  }
+  if (is_turn) {
+    *feeds.add.data<bool>() = turn > 0;
+    feeds.tensors.push_back(feeds.add);
+    return;
   }
   *feeds.learning_rate.data<float>() = learning_rate;
   feeds.tensors.push_back(feeds.learning_rate);
+}
+
+absl::Status Estimator::TrainCall::RunNext(StepFeeds& step, ReplicatedProgram& program, float learning_rate,
+                                           bool trace) {
+  const size_t number = step.num_runs++;
+  RunFeeds& run = step.runs[number];
+  run.program = &program;
+  return e_.strategy_->Run([&](int r) {
+    SetFeeds(run, number, r, learning_rate);
+    return program.replicas[r].program->Run(run.replicas[r].tensors,
+                                            {.timings = trace && r == 0 ? &timings_ : nullptr});
+  });
 }
 
 // The step that failed again, slowly. It changed no variable of its replica, nor did those after it that the device was
@@ -208,9 +244,15 @@ absl::Status Estimator::TrainCall::Explain(const absl::Status& error) {
   const StepFeeds& step = FeedsOf(e_.global_step_ + 1);
   absl::Status found;
   if (step.number == e_.global_step_ + 1) {
-    const auto again = [&](int r) {
+    // Sums that are not finite are a consequence.
+    if (step.runs.size() > 1) RETURN_IF_ERROR(e_.replicas_.ResetSums());
+    const auto again = [&](int r) -> absl::Status {
       if (good_steps[r] != e_.global_step_) return absl::OkStatus();
-      return step.program->replicas[r].program->Run(step.replicas[r].tensors, {.check_numerics = true});
+      for (size_t i = 0; i < step.num_runs; ++i) {
+        const RunFeeds& run = step.runs[i];
+        RETURN_IF_ERROR(run.program->replicas[r].program->Run(run.replicas[r].tensors, {.check_numerics = true}));
+      }
+      return absl::OkStatus();
     };
     found = strategy.Run(again);
     // Where the failure has broken the devices' connections, each gets as far as its own gradients.
@@ -246,8 +288,8 @@ absl::StatusOr<bool> Estimator::TrainCall::Updated(const ReplicatedProgram& prog
   return false;
 }
 
-absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProgram& program,
-                                        Clock::time_point wait_start) {
+absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const data::Batch& batch,
+                                        ReplicatedProgram& program, Clock::time_point wait_start) {
   const Clock::time_point start = Clock::now();
   const logs::StepRequest request = AskHooks(start);
   const auto learning_rate = static_cast<float>(e_.model_.learning_rate(e_.global_step_));
@@ -255,13 +297,13 @@ absl::Status Estimator::TrainCall::Step(const data::Batch& batch, ReplicatedProg
   const int64_t trace_start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
   StepFeeds& feeds = FeedsOf(e_.global_step_ + 1);
   feeds.number = e_.global_step_ + 1;
-  feeds.program = &program;
   feeds.batch = batch;
-  RETURN_IF_ERROR(e_.strategy_->Run([&](int r) {
-    SetFeeds(feeds, r, learning_rate);
-    return program.replicas[r].program->Run(feeds.replicas[r].tensors,
-                                            {.timings = request.trace && r == 0 ? &timings_ : nullptr});
-  }));
+  feeds.num_runs = 0;
+  for (int turn = 0; turn < static_cast<int>(feeds.runs.size()) - 1; ++turn) {
+    ASSIGN_OR_RETURN(ReplicatedProgram* const of_turn, e_.ProgramFor(Mode::kTrain, spec, batch, turn));
+    RETURN_IF_ERROR(RunNext(feeds, *of_turn, learning_rate, request.trace));
+  }
+  RETURN_IF_ERROR(RunNext(feeds, program, learning_rate, request.trace));
   e_.position_ = batch.next;
   ASSIGN_OR_RETURN(const bool updated, Updated(program));
   // A step without an update has no number, so hooks and events do not see it.
@@ -344,7 +386,7 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
       if (!*batch) break;
       ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, source->spec(), **batch));
       if (!call.begun()) RETURN_IF_ERROR(call.Begin(*program));
-      RETURN_IF_ERROR(call.Step(**batch, *program, wait_start));
+      RETURN_IF_ERROR(call.Step(source->spec(), **batch, *program, wait_start));
     }
     return call.End();
   };

@@ -86,6 +86,7 @@ struct VariableSpec {
   TensorType type;
   Initializer initializer;
   bool trainable = true;
+  bool per_device = false;  // each device has its own, also where they share memory
 };
 
 class Graph {

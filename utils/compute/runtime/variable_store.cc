@@ -13,7 +13,7 @@ absl::Status VariableStore::Create(const Graph& graph, uint64_t seed) {
                                                      it->second.spec.type.ToString(), ", the graph has it as ",
                                                      spec.type.ToString()));
     }
-    if (first_ != nullptr && spec.type.shape.rank() > 0) {
+    if (first_ != nullptr && spec.type.shape.rank() > 0 && !spec.per_device) {
       ASSIGN_OR_RETURN(const Entry* const common, first_->Find(spec.name));
       entries_[spec.name] = *common;
       continue;

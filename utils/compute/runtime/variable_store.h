@@ -18,8 +18,9 @@ class VariableStore {
  public:
   explicit VariableStore(Device& device) : device_(device) {}
   // The store of one of several devices that compute in the same memory and train in one group. All variables but
-  // scalars are those of `first` (nullptr: this is the first), which must outlive this and make its variables first.
-  // Counters and the like each device keeps for itself. Programs update `part` of the common ones.
+  // scalars, and those that are `per_device`, are those of `first` (nullptr: this is the first), which must outlive
+  // this and make its variables first. Counters and the like each device keeps for itself. Programs update `part` of
+  // the common ones.
   VariableStore(Device& device, const VariableStore* first, UpdatePart part)
       : device_(device), first_(first), update_part_(part) {}
   VariableStore(const VariableStore&) = delete;

@@ -66,6 +66,18 @@ const bool lazy_adam = RegisterOp({
 });
 const bool moving_average = RegisterOp(
     {.name = "UpdateMovingAverages", .infer = UpdateTypes(0, 2), .has_side_effect = true, .is_update = true});
+const bool accumulate = RegisterOp({
+    .name = "Accumulate",
+    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+      bool fits = c.num_inputs() >= 3 && c.num_inputs() % 2 == 1 && c.type(0) == kBoolScalar;
+      for (int i = 1; fits && i < c.num_inputs(); i += 2) {
+        fits = c.type(i).dtype == DType::kFloat32 && c.type(i + 1) == c.type(i);
+      }
+      if (!fits) return c.Error("needs a bool scalar, then pairs of a float32 variable and a value of its shape");
+      return std::vector<TensorType>{};
+    },
+    .has_side_effect = true,
+});
 const bool assign_add = RegisterOp({
     .name = "AssignAdd",
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
@@ -182,6 +194,12 @@ Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double mome
   for (const auto& [variable, value] : averages) inputs.insert(inputs.end(), {variable, value});
   return ApplyNode("UpdateMovingAverages", inputs,
                    Attrs{{"momentum", momentum}, {"guarded", static_cast<bool>(apply)}});
+}
+
+Node* Accumulate(Value add, absl::Span<const RunningSum> sums) {
+  std::vector<Value> inputs = {add};
+  for (const auto& [variable, value] : sums) inputs.insert(inputs.end(), {variable, value});
+  return ApplyNode("Accumulate", inputs);
 }
 
 Node* AssignAdd(Value variable, Value delta) { return ApplyNode("AssignAdd", {variable, delta}); }

@@ -195,6 +195,29 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   return kernel;
 }
 
+__global__ void __launch_bounds__(kThreads)
+    AccumulateAll(const __grid_constant__ TensorGroups<2> groups, const bool* add, const unsigned long long* error) {
+  if (HasDataError(error)) return;
+  const auto piece = groups.PieceOf(static_cast<int>(blockIdx.x));
+  float* const sum = groups.tensors[piece.group][0];
+  const float* const value = groups.tensors[piece.group][1];
+  const bool adds = *add;
+  for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += kThreads) {
+    sum[i] = adds ? sum[i] + value[i] : value[i];
+  }
+}
+
+absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
+  const CudaDevice& device = CudaDeviceOf(spec);
+  return Kernel{[launches = TensorLaunches<2>(spec, /*first=*/1), stream = device.stream(),
+                 error = device.data_error_word()](const KernelArgs& args) {
+    return launches.ForEach(args, [&](const TensorGroups<2>& groups) {
+      AccumulateAll<<<groups.num_blocks(), kThreads, 0, stream>>>(groups, args.input<bool>(0), error);
+      return LaunchStatus("AccumulateAll");
+    });
+  }};
+}
+
 template <typename T>
 __global__ void AddScalar(T* variable, const T* delta, const unsigned long long* error) {
   if (!HasDataError(error)) *variable += *delta;
@@ -239,6 +262,7 @@ void RegisterOptimizerCuda(KernelRegistry& kernels) {
   add("ApplyAdam", MakeUpdate<AdamRule>);
   add("ApplyLazyAdam", MakeLazyAdam);
   add("UpdateMovingAverages", MakeUpdate<MovingAverageRule>);
+  add("Accumulate", MakeAccumulate, {DType::kBool});
   add("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32});
   add("AssignScale", MakeAssignScale);
 }

@@ -63,6 +63,15 @@ struct MovingAverage {
 // correction for the start. `apply`, if given, is a bool scalar: false leaves the variables as they are.
 Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum, Value apply = {});
 
+struct RunningSum {
+  Value variable;  // float32, each device's own
+  Value value;     // of this run, of the same shape
+};
+
+// Sums over several runs: variable = value or, where the bool scalar `add` is true, variable + value; for all in one
+// pass.
+Node* Accumulate(Value add, absl::Span<const RunningSum> sums);
+
 // variable += delta, a scalar of the variable's type (int64 or float32): counters such as global_step.
 Node* AssignAdd(Value variable, Value delta);
 

@@ -212,6 +212,24 @@ absl::StatusOr<Kernel> MakeMovingAverages(const KernelSpec& spec) {
   });
 }
 
+absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
+  Row row;
+  for (int i = 1; i < spec.node.num_inputs(); i += 2) row.Add(i, spec.input(i).shape.num_elements());
+  return Kernel{[row](const KernelArgs& args) {
+    const bool add = *args.input<bool>(0);
+    ForAllElements(row, {}, [&](int variable, int64_t begin, int64_t end) {
+      float* __restrict sum = args.variable<float>(variable);
+      const float* __restrict value = args.input<float>(variable + 1);
+      if (add) {
+        for (int64_t i = begin; i < end; ++i) sum[i] += value[i];
+      } else {
+        std::copy(value + begin, value + end, sum + begin);
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
   const bool is_int64 = spec.input(0).dtype == DType::kInt64;
   return Kernel{[is_int64](const KernelArgs& args) {
@@ -240,7 +258,7 @@ bool Register(const char* op, KernelFactory make, std::vector<DType> dtypes = {D
 const bool registered =
     Register("ApplyGradientDescent", MakeGradientDescent) && Register("ApplyMomentum", MakeMomentum) &&
     Register("ApplyAdam", MakeAdam) && Register("ApplyLazyAdam", MakeLazyAdam) &&
-    Register("UpdateMovingAverages", MakeMovingAverages) &&
+    Register("UpdateMovingAverages", MakeMovingAverages) && Register("Accumulate", MakeAccumulate, {DType::kBool}) &&
     Register("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32}) && Register("AssignScale", MakeAssignScale);
 
 }  // namespace

@@ -280,6 +280,36 @@ TEST_CASE("Moving averages go a part of the way to the value") {
   CHECK(variables.Read("b")->flat<float>()[19999] == Approx(0.5625f + 0.4375f * last).epsilon(1e-6));
 }
 
+TEST_CASE("Accumulate sums what several runs compute") {
+  const std::string kind = EachKind();
+  INFO(kind);
+  Graph graph;
+  const Value add = graph.Input("add", {DType::kBool, {}}), x = graph.Input("x", {DType::kFloat32, {40000}});
+  const auto sum = [&](const char* name, std::vector<int64_t> shape) {
+    return graph.Variable({name, {DType::kFloat32, Shape(shape)}, Initializer::Constant(NAN), /*trainable=*/false});
+  };
+  const Value a = sum("a", {40000}), b = sum("b", {});
+  Node* accumulate = Accumulate(add, {{a, x}, {b, graph.Constant(Tensor::Scalar(0.5f))}});
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{add, x}, {}, {accumulate}}, *device, variables).value();
+  testing::RecordKernels(*program, kind);
+  const Tensor first = testing::RandomTensor({40000}, 1), second = testing::RandomTensor({40000}, 2);
+  for (int round = 0; round < 2; ++round) {
+    REQUIRE(program->Run({Tensor::Scalar(false), first}).ok());
+    REQUIRE(program->Run({Tensor::Scalar(true), second}).ok());
+  }
+  CHECK(variables.Read("b")->scalar<float>() == 1);
+  const Tensor sums = variables.Read("a").value();
+  for (int i = 0; i < 40000; ++i) {
+    if (sums.data<float>()[i] == first.data<float>()[i] + second.data<float>()[i]) continue;
+    FAIL_CHECK("element " << i);
+  }
+  CHECK(Accumulate(add, {{a, b}}) == nullptr);
+  CHECK_FALSE(graph.status().ok());
+}
+
 TEST_CASE("AssignAdd counts steps") {
   const std::string kind = EachKind();
   INFO(kind);
