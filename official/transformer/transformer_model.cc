@@ -6,6 +6,7 @@
 
 #include "official/transformer/network.h"
 #include "official/transformer/packing.h"
+#include "official/transformer/sentence_metrics.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -23,10 +24,9 @@ using compute::Value;
 
 Value Float(Value x) { return compute::Cast(x, DType::kFloat32); }
 
-// Means over the targets that are not padding.
-std::vector<train::MeanMetric> Metrics(Value logits, Value targets, Value counted, Value count) {
-  const int k = static_cast<int>(std::min<int64_t>(5, logits.shape().dim(1)));
-  const Value best = compute::TopK(logits, k).second;
+// Means over the targets that are not padding, of which `best` are the likeliest ids.
+std::vector<train::MeanMetric> Metrics(Value logits, Value best, Value targets, Value counted, Value count) {
+  const auto k = static_cast<int>(best.shape().dim(1));
   const Value same = Float(compute::Equal(best, compute::BroadcastTo(compute::ExpandDims(targets, 1), best.shape())));
   const auto hits = [&](int among) {
     const Value among_best = compute::Slice(same, {0, 0}, {same.shape().dim(0), among});
@@ -47,9 +47,11 @@ absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const Model
   const Value count = compute::Sum(counted);
   train::ModelSpec spec{.loss = compute::Div(compute::Sum(losses), count)};
   if (in.mode == train::Mode::kTrain) {
-    spec.logged = {{"cross_entropy_loss", spec.loss}};
+    spec.logged = {{"cross_entropy_loss", spec.loss, "minibatch_loss"}};
   } else {
-    spec.metrics = Metrics(logits, targets, counted, count);
+    const Value best = compute::TopK(logits, static_cast<int>(std::min<int64_t>(5, logits.shape().dim(1)))).second;
+    spec.metrics = Metrics(logits, best, targets, counted, count);
+    spec.predictions = {{"best", best}};
   }
   return spec;
 }
@@ -90,6 +92,8 @@ train::Model TransformerModel(const ModelParams& params) {
   model.learning_rate = LearningRate(params);
   model.learning_rate_tag = "learning_rate";
   model.share = PackedShare;
+  model.host_metrics = SentenceMetrics;
+  model.gradient_norm_tag = "global_norm/gradient_norm";
   return model;
 }
 

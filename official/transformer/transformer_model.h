@@ -9,7 +9,8 @@ namespace official::transformer {
 
 // Batches are those of TranslationBatches, shares those of PackedShare. The loss is the mean of PaddedCrossEntropy over
 // the targets. Evaluation: metrics/accuracy, metrics/accuracy_top5 and metrics/neg_log_perplexity, means over the
-// targets.
+// targets, and SentenceMetrics. Event files of the training have upstream's learning_rate, minibatch_loss and
+// global_norm/gradient_norm.
 train::Model TransformerModel(const ModelParams& params);
 
 // Of a share of a batch, not for prediction: float [U, vocab_size] in the type of the computation, each row from the

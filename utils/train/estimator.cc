@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -327,6 +328,7 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
   double loss_sum = 0;
   int64_t batches = 0;
+  std::map<std::string, std::pair<double, double>> host_sums;
   ReplicatedProgram* program = nullptr;
   while (!max_steps || batches < *max_steps) {
     do {
@@ -350,6 +352,13 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
     ASSIGN_OR_RETURN(const double loss, program->MeanFetch(0));
     loss_sum += loss;
     ++batches;
+    if (!model_.host_metrics) continue;
+    ASSIGN_OR_RETURN(const std::vector<ShareResults> shares, program->FetchPredictions());
+    for (const HostMetric& metric : model_.host_metrics(shares)) {
+      auto& [total, count] = host_sums[metric.name];
+      total += metric.total;
+      count += metric.count;
+    }
   }
   if (program == nullptr) return absl::DataLossError("there is nothing to evaluate on: the data set is empty");
 
@@ -358,6 +367,7 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
     ASSIGN_OR_RETURN(const double value, replicas_.MetricValue(metric));
     results.emplace_back(metric.name, static_cast<float>(value));
   }
+  for (const auto& [name, sums] : host_sums) results.emplace_back(name, static_cast<float>(sums.first / sums.second));
   std::sort(results.begin(), results.end());
   if (eval_events_ == nullptr) {
     ASSIGN_OR_RETURN(eval_events_, EventWriter::Open(files::JoinPath(config_.model_dir, "eval")));

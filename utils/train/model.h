@@ -43,7 +43,7 @@ struct MeanMetric {
 
 struct ModelSpec {
   compute::Value loss;                       // kTrain, kEval: float32 scalar, the mean over the batch
-  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]
+  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]; kEval: what Model::host_metrics sees
   std::vector<MeanMetric> metrics = {};      // kTrain, kEval
   std::vector<NamedValue> logged = {};       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
   // kTrain: updated with each step. With several replicas the values are averaged over them first, each by its share
@@ -74,6 +74,19 @@ using ShareFn = std::function<BatchShare(Mode mode, const data::Batch& batch, co
 // Rows [begin, end) of each tensor, without copying; their number is the weight.
 BatchShare ShareOfRows(Mode mode, const data::Batch& batch, const compute::Share& examples);
 
+// What a device has computed of its share of a batch in an evaluation: ModelSpec::predictions.
+struct ShareResults {
+  const BatchShare* share;
+  std::vector<compute::Tensor> predictions;
+};
+// A mean over an evaluation: the sum of `total` over the batches, divided by that of `count`.
+struct HostMetric {
+  std::string name;
+  double total, count;
+};
+// Of one batch, whose shares are those that are not empty. The same names for all batches.
+using HostMetricsFn = std::function<std::vector<HostMetric>(absl::Span<const ShareResults> shares)>;
+
 struct Model {
   std::string name;  // "mnist"
   ModelFn model_fn;
@@ -86,6 +99,10 @@ struct Model {
   // The feature, float32 [height, width, channels], that event files show of the first examples of a batch.
   std::optional<size_t> image_feature = {};
   ShareFn share = nullptr;  // unset: ShareOfRows
+  // Metrics of an evaluation beside ModelSpec::metrics, made on the host.
+  HostMetricsFn host_metrics = nullptr;
+  // Where event files show the norm of all gradients as one vector, which hooks know as gradient_norm; empty: nowhere.
+  std::string gradient_norm_tag = "";
 };
 
 }  // namespace official::train

@@ -11,6 +11,7 @@
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/dropout/dropout.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 
 namespace official::train {
@@ -128,6 +129,15 @@ void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossS
   built.roots.fetches.insert(built.roots.fetches.end(), sums.begin() + num_averaged, sums.end());
   const Value learning_rate = graph.Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
+  if (!model.gradient_norm_tag.empty()) {
+    std::vector<Value> gradients;
+    for (const compute::VariableGradient& pair : pairs) gradients.push_back(pair.gradient);
+    const Value two = graph.Constant(Tensor::Scalar(2.0f));
+    const Value norm = compute::Sqrt(compute::Mul(compute::L2Loss(gradients), two));
+    built.fetch_names.push_back("gradient_norm");
+    built.fetch_tags.push_back(model.gradient_norm_tag);
+    built.roots.fetches.push_back(loss_scale ? compute::Div(norm, loss_scale) : norm);
+  }
   // Numbers that are not finite end a step before it changes anything; with a dynamic loss scale it is skipped.
   std::vector<Value> checked;
   for (const compute::VariableGradient& pair : pairs) checked.push_back(pair.gradient);
@@ -211,6 +221,9 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   // A loss that is not finite ends a training step before it changes anything.
   const Value loss = mode == Mode::kTrain ? compute::CheckNumerics(model_spec.loss) : model_spec.loss;
   fetch({"loss", loss});
+  if (mode == Mode::kEval && model.host_metrics) {
+    for (const NamedValue& p : model_spec.predictions) fetch(p);
+  }
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v);
     Value weight = inputs.replica_weight;

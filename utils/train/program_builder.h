@@ -35,7 +35,7 @@ struct BuiltModel {
   compute::GraphRoots roots;
   StepPart part = StepPart::kWhole;
   // Names of the fetches. Train: "loss" and the logged values, of which a turn has none and the update those of the
-  // whole step; evaluation: "loss"; prediction: the predictions.
+  // whole step; evaluation: "loss" and, with host metrics, the predictions; prediction: the predictions.
   std::vector<std::string> fetch_names;
   std::vector<std::string> fetch_tags;  // in event files
   // With a dynamic loss scale one more fetch, a bool scalar: whether the step updated the variables.

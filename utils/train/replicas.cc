@@ -63,6 +63,19 @@ absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
   return mean;
 }
 
+absl::StatusOr<std::vector<ShareResults>> ReplicatedProgram::FetchPredictions() const {
+  std::vector<ShareResults> shares;
+  for (const Replica& replica : replicas) {
+    if (replica.program == nullptr) continue;
+    ShareResults& results = shares.emplace_back(ShareResults{&replica.share, {}});
+    for (size_t i = 1; i < replica.model->fetch_names.size(); ++i) {  // behind the loss
+      ASSIGN_OR_RETURN(Tensor value, replica.program->Fetch(static_cast<int>(i)));
+      results.predictions.push_back(std::move(value));
+    }
+  }
+  return shares;
+}
+
 void AppendTensors(const BatchShare& share, std::vector<Tensor>& feeds) {
   feeds.insert(feeds.end(), share.features.begin(), share.features.end());
   feeds.insert(feeds.end(), share.labels.begin(), share.labels.end());

@@ -38,6 +38,8 @@ struct ReplicatedProgram {
   // The mean over the examples of fetch i of the last run, a float32 scalar that is a mean over each replica's. Of an
   // update, which has it on each replica, that over the examples of all turns.
   absl::StatusOr<double> MeanFetch(int i) const;
+  // Of an evaluation with host metrics: what each device with a share of the batch has fetched.
+  absl::StatusOr<std::vector<ShareResults>> FetchPredictions() const;
   // A replica's part of the weight of the batch, or of the turn, in [0, 1]: what its mean counts in the batch's.
   // Divided by its own weight, the number of its examples, as the gradient of its mean does, it is 1 / the batch's as a
   // float, if there is such a number: each example then has the weight in the gradients that one device gives it.
