@@ -33,10 +33,9 @@ class BeamSearch {
   int32_t newest(int64_t k) const { return alive_[k].ids.empty() ? 0 : alive_[k].ids.back(); }
   float log_prob(int64_t k) const { return alive_[k].score; }
 
-  // A step: the best continuations of each hypothesis, as many of each, [beam_size, n] one row behind the other, in the
-  // order of their log probabilities and, of equal ones, ids. That of the hypothesis is counted in. n is at least
-  // min(2 * beam_size, vocab_size). Returns of each hypothesis that goes on which one it continues; valid until the
-  // next step.
+  // A step: the best continuations of each hypothesis, as many of each, [beam_size, n] one row behind the other, the
+  // best first. Their log probabilities are those of the whole hypotheses. n is at least min(2 * beam_size,
+  // vocab_size). Returns of each hypothesis that goes on which one it continues; valid until the next step.
   absl::Span<const int64_t> Advance(absl::Span<const float> log_probs, absl::Span<const int32_t> ids);
 
   // The result, once the search is done.

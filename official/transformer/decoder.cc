@@ -158,12 +158,15 @@ absl::StatusOr<compute::Program*> Decoder::StepProgram(int64_t sentences, int64_
       .encoded = Encoded(graph),
   };
   const Value log_probs_before = graph.Input("log_probs", {DType::kFloat32, {rows, 1}});
-  const Value logits = compute::Cast(network.Decode(step), DType::kFloat32);
-  const Value log_probs = compute::Add(compute::LogSoftmax(logits), log_probs_before);
-  const auto best = compute::TopK(log_probs, static_cast<int>(std::min(2 * params_.beam_size, params_.vocab_size)));
+  const Value logits = network.Decode(step);
+  const int k = static_cast<int>(std::min(2 * params_.beam_size, params_.vocab_size));
+  const auto [best_logits, best_ids] = compute::TopK(logits, k);
+  // Of the best only, so that no log probabilities of all ids are written.
+  const Value log_probs =
+      compute::Sub(compute::Cast(best_logits, DType::kFloat32), compute::ExpandDims(compute::LogSumExp(logits), 1));
   const compute::GraphRoots roots{
       {step.ids, step.position, step.cache_rows, step.query_offsets, step.key_offsets, log_probs_before},
-      {best.first, best.second},
+      {compute::Add(log_probs, log_probs_before), best_ids},
       {}};
   return Compile(graph, roots, &program);
 }

@@ -608,11 +608,11 @@ Kernel MakeAttentionGrad(const KernelSpec& spec) {
   return {.run = run, .scratch_bytes = parts.scratch_bytes()};
 }
 
-// One head's part of a cache [C, positions, heads * columns], and the rows in it of a sequence's tokens.
+// Some neighbouring heads' part of a cache [C, positions, heads * columns], and the rows in it of a sequence's tokens.
 template <typename T>
-struct CachedHead {
+struct CachedHeads {
   T* data;
-  int64_t row_stride, stride, columns;  // stride: of positions
+  int64_t row_stride, stride, columns;  // stride: of positions; columns: of a head
   const int32_t* rows;
   int64_t own_row;  // of the newest token
 
@@ -620,37 +620,49 @@ struct CachedHead {
   const T* Token(int64_t position) const { return data + rows[position] * row_stride + position * stride; }
 };
 
-// One query against `length` tokens of caches and the newest; scores has room for length + 1 floats.
 template <typename T>
-inline void AttendCache(const T* q, const CachedHead<T>& k, const CachedHead<T>& v, int64_t length, float scale,
-                        float* scores, T* out) {
-  float max = -std::numeric_limits<float>::infinity();
-  for (int64_t p = 0; p <= length; ++p) {
-    const T* const key = p < length ? k.Token(p) : k.Newest(p);
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < k.columns; ++c) sum += static_cast<float>(q[c]) * static_cast<float>(key[c]);
-    scores[p] = sum * scale;
-    max = scores[p] > max ? scores[p] : max;
-  }
+inline float Dot(const T* a, const T* b, int64_t n) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
+  return sum;
+}
+
+// Queries of `heads` heads against `length` tokens of caches and the newest. The tokens lie far from each other, so
+// each is read once, for all heads. scores [heads, >= length + 1], values [heads * v.columns].
+template <typename T>
+inline void AttendCache(const T* q, const CachedHeads<T>& k, const CachedHeads<T>& v, int64_t heads, int64_t length,
+                        float scale, float* scores, int64_t scores_stride, float* values, T* out) {
   for (int64_t p = 0; p <= length; ++p) {
-    scores[p] = math::Exp()(scores[p] - max);
-    sum += scores[p];
-  }
-  constexpr int64_t kTile = 128;
-  for (int64_t begin = 0; begin < v.columns; begin += kTile) {
-    const int64_t n = std::min(kTile, v.columns - begin);
-    float values[kTile] = {};
-    for (int64_t p = 0; p <= length; ++p) {
-      const T* const value = (p < length ? v.Token(p) : v.Newest(p)) + begin;
-#pragma omp simd
-      for (int64_t c = 0; c < n; ++c) values[c] += scores[p] * static_cast<float>(value[c]);
+    const T* const key = p < length ? k.Token(p) : k.Newest(p);
+    for (int64_t h = 0; h < heads; ++h) {
+      scores[h * scores_stride + p] = Dot(q + h * k.columns, key + h * k.columns, k.columns) * scale;
     }
-#pragma GCC ivdep
-    for (int64_t c = 0; c < n; ++c) out[begin + c] = T(values[c] / sum);
   }
+  for (int64_t h = 0; h < heads; ++h) {
+    float* const weights = scores + h * scores_stride;
+    float max = weights[0], sum = 0;
+    for (int64_t p = 1; p <= length; ++p) max = weights[p] > max ? weights[p] : max;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t p = 0; p <= length; ++p) {
+      weights[p] = math::Exp()(weights[p] - max);
+      sum += weights[p];
+    }
+    for (int64_t p = 0; p <= length; ++p) weights[p] /= sum;
+  }
+  std::fill_n(values, heads * v.columns, 0.0f);
+  for (int64_t p = 0; p <= length; ++p) {
+    const T* const value = p < length ? v.Token(p) : v.Newest(p);
+    for (int64_t h = 0; h < heads; ++h) {
+      const float weight = scores[h * scores_stride + p];
+#pragma GCC ivdep
+      for (int64_t c = h * v.columns; c < (h + 1) * v.columns; ++c) {
+        values[c] += weight * static_cast<float>(value[c]);
+      }
+    }
+  }
+#pragma GCC ivdep
+  for (int64_t c = 0; c < heads * v.columns; ++c) out[c] = T(values[c]);
 }
 
 absl::Status CheckCacheRows(const DecodeGeometry& g, const int32_t* rows, const int32_t* lengths) {
@@ -672,30 +684,36 @@ absl::Status CheckCacheRows(const DecodeGeometry& g, const int32_t* rows, const 
 template <typename T>
 Kernel MakeDecodeAttention(const KernelSpec& spec) {
   const DecodeGeometry g(spec.node);
-  const auto head_of = [=](T* cache, int64_t columns, int64_t b, int64_t h, const int32_t* rows) {
+  const auto heads_of = [=](T* cache, int64_t columns, int64_t b, int64_t first_head, const int32_t* rows) {
     const int64_t stride = g.heads * columns;
-    return CachedHead<T>{cache + h * columns, g.positions * stride, stride, columns, rows + b * g.known, b};
+    return CachedHeads<T>{cache + first_head * columns, g.positions * stride, stride, columns, rows + b * g.known, b};
   };
+  // For each sequence and head.
+  ScratchPlan scratch;
+  const int64_t scores_at = scratch.Add(g.batch * g.heads * g.known * sizeof(float));
+  const int64_t values_at = scratch.Add(g.batch * g.heads * g.value_size * sizeof(float));
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const rows = args.input<int32_t>(5), *const lengths = args.input<int32_t>(6);
     RETURN_IF_ERROR(CheckCacheRows(g, rows, lengths));
-    float* const scores = static_cast<float*>(args.scratch);
+    float* const scores = static_cast<float*>(ScratchAt(args, scores_at));
+    float* const values = static_cast<float*>(ScratchAt(args, values_at));
     ParallelFor(g.batch * g.heads, 1, [&](int64_t begin, int64_t end) {
       WithSimd([&] {
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t b = i / g.heads, h = i % g.heads, length = lengths[b];
-          const CachedHead<T> k = head_of(args.variable<T>(3), g.key_size, b, h, rows);
-          const CachedHead<T> v = head_of(args.variable<T>(4), g.value_size, b, h, rows);
-          std::copy_n(args.input<T>(1) + i * g.key_size, g.key_size, k.Newest(length));
-          std::copy_n(args.input<T>(2) + i * g.value_size, g.value_size, v.Newest(length));
-          AttendCache(args.input<T>(0) + i * g.key_size, k, v, length, g.scale, scores + i * g.known,
-                      args.output<T>(0) + i * g.value_size);
+        for (int64_t i = begin, heads = 0; i < end; i += heads) {
+          const int64_t b = i / g.heads, first_head = i % g.heads, length = lengths[b];
+          heads = std::min(end - i, g.heads - first_head);
+          const CachedHeads<T> k = heads_of(args.variable<T>(3), g.key_size, b, first_head, rows);
+          const CachedHeads<T> v = heads_of(args.variable<T>(4), g.value_size, b, first_head, rows);
+          std::copy_n(args.input<T>(1) + i * g.key_size, heads * g.key_size, k.Newest(length));
+          std::copy_n(args.input<T>(2) + i * g.value_size, heads * g.value_size, v.Newest(length));
+          AttendCache(args.input<T>(0) + i * g.key_size, k, v, heads, length, g.scale, scores + i * g.known, g.known,
+                      values + i * g.value_size, args.output<T>(0) + i * g.value_size);
         }
       });
     });
     return absl::OkStatus();
   };
-  return {.run = run, .scratch_bytes = g.batch * g.heads * g.known * static_cast<int64_t>(sizeof(float))};
+  return {.run = run, .scratch_bytes = scratch.bytes()};
 }
 
 template <typename Make>

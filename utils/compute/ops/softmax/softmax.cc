@@ -20,6 +20,11 @@ absl::StatusOr<std::vector<TensorType>> SoftmaxType(const InferContext& c) {
   return std::vector<TensorType>{c.type(0)};
 }
 
+absl::StatusOr<std::vector<TensorType>> LogSumExpType(const InferContext& c) {
+  RETURN_IF_ERROR(SoftmaxType(c).status());
+  return std::vector<TensorType>{{DType::kFloat32, RowShape(c.shape(0))}};
+}
+
 absl::Status CheckLabels(const InferContext& c) {
   if (c.num_inputs() < 2 || c.shape(0).rank() < 1 || !IsFloating(c.dtype(0))) {
     return c.Error("needs floating logits [..., classes] and labels");
@@ -73,6 +78,7 @@ const bool log_softmax = RegisterOp({
     .tolerance = {1e-5, 2e-2},
 });
 const bool log_softmax_grad = RegisterOp({.name = "LogSoftmaxGrad", .infer = SoftmaxType});
+const bool log_sum_exp = RegisterOp({.name = "LogSumExp", .infer = LogSumExpType, .tolerance = {1e-5, 1e-5}});
 const bool cross_entropy = RegisterOp({
     .name = "SparseSoftmaxCrossEntropy",
     .infer = CrossEntropyType,
@@ -85,6 +91,7 @@ const bool cross_entropy_grad = RegisterOp({.name = "SparseSoftmaxCrossEntropyGr
 
 Value Softmax(Value x) { return Apply("Softmax", {x}); }
 Value LogSoftmax(Value x) { return Apply("LogSoftmax", {x}); }
+Value LogSumExp(Value x) { return Apply("LogSumExp", {x}); }
 
 Value SparseSoftmaxCrossEntropy(Value logits, Value labels, float label_smoothing) {
   return Apply("SparseSoftmaxCrossEntropy", {logits, labels},

@@ -129,6 +129,27 @@ Kernel MakeTwoInputs(const KernelSpec& spec) {
   }};
 }
 
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock) LogSums(Rows rows, const T* x, float* log_sums) {
+  const int64_t row = Threads::Row();
+  if (row >= rows.count) return;
+  const float max = Max<Threads>(x + row * rows.size, rows.size);
+  const float log = std::log(SumExp<Threads>(x + row * rows.size, rows.size, max));
+  if (Threads::Lane() == 0) log_sums[row] = log + max;
+}
+
+template <typename T>
+Kernel MakeLogSumExp(const KernelSpec& spec) {
+  return {[rows = RowsOf(spec.input(0).shape), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+    if (rows.count == 0) return absl::OkStatus();
+    WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
+      LogSums<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          rows, args.input<T>(0), args.output<float>(0));
+    });
+    return LaunchStatus("LogSums");
+  }};
+}
+
 // The losses, and the logarithm of the sum of each row's exponentials. A row whose label is outside the classes is left
 // alone.
 template <typename Threads, typename T, typename Label>
@@ -229,6 +250,7 @@ void RegisterSoftmaxCuda(KernelRegistry& kernels) {
       {{0, 0}});
   add("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<LogSoftmaxGradRow, T>(spec); },
       {{0, 1}, {0, 0}});
+  add("LogSumExp", []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {});
   add("Softmax", []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<SoftmaxRow, T>(spec); }, {{0, 0}});
   add("SoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<SoftmaxGradRow, T>(spec); },
       {{0, 1}, {0, 0}});

@@ -9,6 +9,9 @@ namespace official::compute {
 Value Softmax(Value x);
 // log(Softmax(x)), without underflow.
 Value LogSoftmax(Value x);
+// The logarithm of the sum of each row's exponentials, which LogSoftmax subtracts: x [..., C] float gives float32
+// [...]. No gradient.
+Value LogSumExp(Value x);
 
 // Cross entropy of each row with one true class, in nats: logits [..., C] float, labels [...] int32 or int64 in [0, C);
 // the result is float32 [...]. With label_smoothing e the target is 1 - e + e / C at the label and e / C elsewhere

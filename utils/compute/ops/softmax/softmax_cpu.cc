@@ -69,6 +69,18 @@ Kernel MakeLogSoftmax(const KernelSpec& spec) {
   });
 }
 
+template <typename T>
+Kernel MakeLogSumExp(const KernelSpec& spec) {
+  return {[rows = RowsOf(spec.input(0).shape)](const KernelArgs& args) {
+    ForEachRow(rows, [&](int64_t r) {
+      const T* x = args.input<T>(0) + r * rows.size;
+      const float max = Max(x, rows.size);
+      args.output<float>(0)[r] = std::log(SumExp(x, rows.size, max)) + max;
+    });
+    return absl::OkStatus();
+  }};
+}
+
 // dx = y * (dy - sum(y * dy))
 template <typename T>
 Kernel MakeSoftmaxGrad(const KernelSpec& spec) {
@@ -203,6 +215,7 @@ const bool registered[] = {
     Register("LogSoftmax", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmax<T>(spec); }, {{0, 0}}),
     Register("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmaxGrad<T>(spec); },
              {{0, 1}, {0, 0}}),
+    Register("LogSumExp", []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {}),
     Register("SparseSoftmaxCrossEntropy",
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {}),
     Register("SparseSoftmaxCrossEntropyGrad",

@@ -51,6 +51,23 @@ TEST_CASE("Softmax and LogSoftmax, values and gradients") {
   CheckSoftmax(GENERATE_COPY(Shape{n}, Shape{5, n}, Shape{2, 3, n}));
 }
 
+TEST_CASE("LogSumExp") {
+  const int64_t n = GENERATE(1, 3, 17, 1040);
+  testing::CheckForward({
+      .op = "LogSumExp",
+      // Shifted, so that the sum of the exponentials themselves would overflow in float32.
+      .inputs = {testing::RandomTensor(GENERATE_COPY(Shape{n}, Shape{2, 3, n}), 6, 118, 122)},
+      .build = [](absl::Span<const Value> in) { return std::vector<Value>{LogSumExp(in[0])}; },
+      .reference =
+          [n](const std::vector<Doubles>& in) {
+            const Doubles log_p = LogSoftmaxRows(in[0], n);
+            Doubles log_sums;
+            for (size_t r = 0; r < log_p.size(); r += n) log_sums.push_back(in[0][r] - log_p[r]);
+            return std::vector<Doubles>{log_sums};
+          },
+  });
+}
+
 TEST_CASE("Softmax and LogSoftmax of long rows") { CheckSoftmax(GENERATE(Shape{1030}, Shape{1, 1040})); }
 
 OpCase CrossEntropyCase(int64_t rows, int64_t n, float smoothing) {

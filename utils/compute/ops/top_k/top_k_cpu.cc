@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -34,30 +36,43 @@ Kernel MakeArgMax(const KernelSpec& spec) {
   }};
 }
 
-// A heap of the k best seen so far: most elements fail the one comparison with its worst.
+template <typename T>
+inline float LargestOf(const T* x, int64_t n) {
+  float max = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : max)
+  for (int64_t i = 0; i < n; ++i) {
+    const auto value = static_cast<float>(x[i]);
+    max = value > max ? value : max;
+  }
+  return max;
+}
+
+// A heap of the k best seen so far: most blocks of elements have none that is better than its worst.
 template <typename T>
 Kernel MakeTopK(const KernelSpec& spec) {
-  const int64_t size = spec.input(0).shape.dim(-1), k = spec.attrs().GetInt("k");
-  const int64_t rows = spec.output(0).shape.num_elements() / k;
-  return {[=](const KernelArgs& args) {
-    ParallelFor(rows, RowGrain(size), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        const T* x = args.input<T>(0) + r * size;
-        int32_t* best = args.output<int32_t>(1) + r * k;
-        const auto before = [x](int32_t a, int32_t b) {
-          return Key(x[b]) < Key(x[a]) || (!(Key(x[a]) < Key(x[b])) && a < b);
-        };
-        for (int32_t i = 0; i < k; ++i) best[i] = i;
-        std::make_heap(best, best + k, before);
-        for (int32_t i = static_cast<int32_t>(k); i < size; ++i) {
+  constexpr int64_t kBlock = 64;
+  const Rows rows = RowsOf(spec.input(0).shape);
+  return {[rows, k = spec.attrs().GetInt("k")](const KernelArgs& args) {
+    ForEachRow(rows, [&](int64_t r) {
+      const T* x = args.input<T>(0) + r * rows.size;
+      int32_t* best = args.output<int32_t>(1) + r * k;
+      const auto before = [x](int32_t a, int32_t b) {
+        return Key(x[b]) < Key(x[a]) || (!(Key(x[a]) < Key(x[b])) && a < b);
+      };
+      for (int32_t i = 0; i < k; ++i) best[i] = i;
+      std::make_heap(best, best + k, before);
+      for (int64_t block = k; block < rows.size; block += kBlock) {
+        const int64_t end = std::min(rows.size, block + kBlock);
+        if (!(LargestOf(x + block, end - block) > Key(x[best[0]]))) continue;
+        for (auto i = static_cast<int32_t>(block); i < end; ++i) {
           if (!before(i, best[0])) continue;
           std::pop_heap(best, best + k, before);
           best[k - 1] = i;
           std::push_heap(best, best + k, before);
         }
-        std::sort_heap(best, best + k, before);
-        for (int64_t i = 0; i < k; ++i) args.output<T>(0)[r * k + i] = x[best[i]];
       }
+      std::sort_heap(best, best + k, before);
+      for (int64_t i = 0; i < k; ++i) args.output<T>(0)[r * k + i] = x[best[i]];
     });
     return absl::OkStatus();
   }};
