@@ -26,7 +26,7 @@ OUR_WARMUP_STEPS = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """A training, or the input of one alone."""
+    """A training, the input of one alone, or translation."""
 
     model: str  # official/<model>/<model>_main, and of the peers' scripts
     batch_size: int  # examples; of the Transformer ids
@@ -36,11 +36,13 @@ class Workload:
     warmup_steps: int = 20  # of the peers
     steps: int = 100  # timed ones of one measurement
     input_of: str = ""  # "train" or "validation": no training, but the input of that alone
+    lengths: tuple[int, ...] = ()  # no training, but a beam search of sentences of so many ids
 
     @property
     def sentence_length(self) -> int | None:
         """Of the Transformer: a synthetic batch has as many sentences as each has ids."""
-        return math.isqrt(self.batch_size) if self.model == "transformer" else None
+        trains = self.model == "transformer" and not self.lengths
+        return math.isqrt(self.batch_size) if trains else None
 
 
 def resnet(dataset: str, size: int, **fields: object) -> Workload:
@@ -57,6 +59,11 @@ def transformer(param_set: str, **fields: object) -> Workload:
     return Workload("transformer", flags=(f"--param_set={param_set}",), peers=peers, **fields)
 
 
+# Of Multi30k's test_2016_flickr the first 16 sentences, with the vocabulary of 8192 subtokens.
+MULTI30K_LENGTHS = (12, 21, 15, 21, 10, 30, 14, 32, 8, 15, 13, 20, 12, 12, 9, 15)
+# Tokens of each translation, so that all do the same work.
+DECODE_STEPS = 32
+
 WORKLOADS = {
     "mnist": Workload("mnist", batch_size=100),
     "resnet-cifar10-20": resnet("cifar10", 20, batch_size=128, warmup_steps=3, steps=20),
@@ -65,6 +72,7 @@ WORKLOADS = {
     "resnet-imagenet-50": resnet("imagenet", 50, batch_size=32, rounds=2, warmup_steps=1, steps=2),
     "transformer-tiny": transformer("tiny", batch_size=4096, rounds=2, warmup_steps=3, steps=10),
     "transformer-base": transformer("base", batch_size=576, rounds=2, warmup_steps=3, steps=5),
+    "transformer-decode": transformer("base", batch_size=16, lengths=MULTI30K_LENGTHS),
     "resnet-input-train": resnet_input("imagenet", batch_size=32, input_of="train"),
     "resnet-input-validation": resnet_input("imagenet", batch_size=32, input_of="validation"),
     "resnet-input-cifar10": resnet_input("cifar10", batch_size=128, input_of="train"),
@@ -195,6 +203,22 @@ def input_contestants(args: argparse.Namespace, workload: Workload, folder: Path
     return field
 
 
+def decode_contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
+    """With bf16 the peers run in fp32 too, which is all that CTranslate2 computes in besides int8."""
+    work = [*workload.flags, f"--lengths={','.join(map(str, workload.lengths))}", f"--steps={DECODE_STEPS}"]
+    work += [f"--threads={args.threads}", f"--seconds={args.seconds}"]
+    binary = args.binary or build("official/transformer/decode_benchmark", "decode_benchmark_main")
+    pytorch = script_command(args, "pytorch_translate.py", "pytorch")
+    field = [
+        Contestant("decode_benchmark_main", dtype, [str(binary), *work, f"--dtype={dtype}"], ours=True)
+        for dtype in args.dtype
+    ]
+    for dtype in dict.fromkeys([*args.dtype, "fp32"]):
+        field.append(Contestant("PyTorch eager", dtype, [*pytorch, *work, f"--dtype={dtype}"]))
+    ctranslate2 = script_command(args, "ctranslate2_translate.py", "ctranslate2")
+    return [*field, Contestant("CTranslate2", "fp32", [*ctranslate2, *work])]
+
+
 def write_cifar10(folder: Path) -> None:
     """Writes files like those of CIFAR-10's binary version: pixels of noise cost what others do."""
     folder.mkdir()
@@ -240,8 +264,8 @@ def run(contestant: Contestant, threads: int) -> Measurement:
 
 def parse_output(text: str, peak_mb: float, other_cores: float) -> Measurement:
     """Reads what ours (--log_format=json) and the peers print alike; of several rates the last is over all steps."""
-    if images := re.search(r"([\d.]+) images/s", text):
-        return Measurement(float(images[1]), 0, peak_mb, other_cores)
+    if rate := re.search(r"([\d.]+) (images|tokens)/s", text):
+        return Measurement(float(rate[1]), 0, peak_mb, other_cores)
     first_step_ms = re.search(r"first training step done (\d+) ms after process start", text)
     records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
@@ -274,9 +298,10 @@ def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, lis
     return results
 
 
-def print_results(results: dict[str, list[Measurement]], field: list[Contestant], sentence_length: int | None) -> None:
-    """Of sentences the speed is that of their target tokens."""
-    unit, per_example = ("tokens/s", sentence_length) if sentence_length else ("examples/s", 1)
+def print_results(results: dict[str, list[Measurement]], field: list[Contestant], workload: Workload) -> None:
+    """Of sentences the speed is that of their target tokens, which translation counts itself."""
+    unit = "tokens/s" if workload.model == "transformer" else "examples/s"
+    per_example = workload.sentence_length or 1
     # A peer in fp32 is compared with ours in fp32, if that runs too.
     ours = {c.dtype: c.title for c in reversed(field) if c.ours}
     first = next(c.title for c in field if c.ours)
@@ -316,7 +341,7 @@ def processor(device: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="tools/bench",
-        description="Measures our training against its peers'.",
+        description="Measures our training and translation against the peers'.",
         epilog=f"Workloads: {', '.join(WORKLOADS)}; by the beginning of their names several: resnet, resnet-cifar10.",
     )
     parser.add_argument("workload", nargs="+", help="what to train; see below")
@@ -330,7 +355,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
     parser.add_argument("--peers", help="only peers whose name matches this, as in --peers='eager.*bf16'")
     parser.add_argument("--images_dir", type=Path, help="photographs in folders by class, for ImageNet's input")
-    parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input")
+    parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input or a translation")
     parser.add_argument("--binary", type=Path, help="our program; default: built now")
     parser.add_argument("--python", help="runs the peers; default: an environment made for each")
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
@@ -354,15 +379,17 @@ def main() -> None:
         workload = WORKLOADS[name]
         workload = replace(workload, **{f.name: given[f.name] for f in fields(workload) if f.name in given})
         with tempfile.TemporaryDirectory() as folder:
-            if workload.input_of:
+            if workload.lengths:
+                field = decode_contestants(args, workload)
+            elif workload.input_of:
                 field = input_contestants(args, workload, Path(folder))
             else:
                 field = contestants(args, workload)
             results = measure(field, workload.rounds, args.threads)
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
-        runs = "runs" if workload.input_of else f"runs of {workload.steps} steps"
+        runs = "runs" if workload.input_of or workload.lengths else f"runs of {workload.steps} steps"
         print(f"medians of interleaved {runs}; a peer far behind is run once")
-        print_results(results, field, workload.sentence_length)
+        print_results(results, field, workload)
         print(flush=True)
         measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}
     if args.json:
