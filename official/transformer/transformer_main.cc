@@ -72,10 +72,9 @@ absl::Status WholeBleu(const flags::CommandLine& command_line) {
   return absl::OkStatus();
 }
 
-// Of the shared flags.
-absl::Status WhatIsMissing(const flags::CommandLine& command_line) {
-  if (!flags::BaseFromFlags(command_line).export_dir) return absl::OkStatus();
-  return flags::FlagError("export_dir", "does not work for this model yet: leave it out");
+absl::Status ExportHasVocabulary(const flags::CommandLine& command_line) {
+  if (!flags::BaseFromFlags(command_line).export_dir || absl::GetFlag(FLAGS_vocab_file)) return absl::OkStatus();
+  return flags::FlagError("export_dir", "needs --vocab_file, the vocabulary that the data was made with");
 }
 
 std::vector<std::pair<std::string, std::string>> DefaultsOfSet() {
@@ -115,7 +114,7 @@ flags::Program TransformerProgram() {
                           {.name = "bleu_ref", .short_name = "blr", .key = true, .unset_means = "no BLEU"},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .unset_means = "none"},
                           {.name = "bleu_threshold", .short_name = "bt", .unset_means = "all is trained"}},
-                .validators = {CheckParameters, StepsOrEpochs, WholeBleu, WhatIsMissing}},
+                .validators = {CheckParameters, StepsOrEpochs, WholeBleu, ExportHasVocabulary}},
   };
 }
 

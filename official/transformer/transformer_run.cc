@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/bleu_evaluation.h"
 #include "official/transformer/dataset.h"
+#include "official/transformer/transformer_export.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
@@ -172,6 +173,11 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
                  .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
                  .run_parameters = {{"param_set", config.param_set}},
                  .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
+  if (config.vocab_file) {
+    task.export_model = [&](train::Estimator& estimator, const std::string& export_dir) {
+      return ExportSavedModel(estimator, config.params, *config.vocab_file, export_dir);
+    };
+  }
   if (config.train_steps) {
     // Whole rounds, as upstream.
     const int64_t between = config.steps_between_evals;

@@ -22,8 +22,8 @@ struct TransformerConfig : run::Config {
   std::optional<std::string> bleu_source, bleu_ref;  // both, and vocab_file then as well, or neither
 };
 
-// Trains and evaluates, with bleu_source by BLEU too, which stop_threshold is compared with. Results go to `results`,
-// all else to the log.
+// Trains, evaluates, with bleu_source by BLEU too, which stop_threshold is compared with, and, with base.export_dir,
+// exports with vocab_file. Results go to `results`, all else to the log.
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results);
 
 }  // namespace official::transformer

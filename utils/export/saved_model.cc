@@ -146,7 +146,8 @@ class TemporaryDirectory {
 
 absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, GraphDefBuilder graph,
                                             const std::map<std::string, compute::Tensor>& variables,
-                                            absl::Span<const Signature> signatures) {
+                                            absl::Span<const Signature> signatures,
+                                            const std::map<std::string, std::string>& extra_files) {
   RETURN_IF_ERROR(files::MakeDirectories(export_dir));
   int64_t version =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -169,6 +170,11 @@ absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, Graph
     ASSIGN_OR_RETURN(const auto bundle, train::BundleWriter::Create(files::JoinPath(variables_dir, "variables")));
     for (const auto& [name, value] : values) RETURN_IF_ERROR(bundle->Add(name, value));
     RETURN_IF_ERROR(bundle->Finish());
+  }
+  const std::string extra_dir = files::JoinPath(directory.path(), "assets.extra");
+  if (!extra_files.empty()) RETURN_IF_ERROR(files::MakeDirectories(extra_dir));
+  for (const auto& [name, content] : extra_files) {
+    RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(extra_dir, name), content));
   }
   const std::string model = Serialize(BuildSavedModel(std::move(graph), signatures));
   RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(directory.path(), "saved_model.pb"), model));

@@ -150,6 +150,14 @@ TEST_CASE("A graph without variables needs no restoring") {
   CHECK(Node(meta_graph, "two").attr().at("value").tensor().tensor_content() == std::string("\0\0\0\x40\0\0\0\x40", 8));
 }
 
+TEST_CASE("Files that go with a model are assets.extra") {
+  const DenseModel model;
+  const std::string path =
+      WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}, {{"vocab.txt", "'a'\n"}}).value();
+  CHECK(files::ListDirectory(path).value() == Names{"assets.extra", "saved_model.pb", "variables"});
+  CHECK(files::ReadFile(path + "/assets.extra/vocab.txt", 100).value() == "'a'\n");
+}
+
 TEST_CASE("Equal models are equal files, and two exports of one second are two versions") {
   const std::string export_dir = NewDirectory();
   const DenseModel model;

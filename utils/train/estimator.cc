@@ -201,11 +201,15 @@ absl::Status Estimator::CheckTrained() const {
 }
 
 absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {
-  RETURN_IF_ERROR(CheckTrained());
   ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, {}, Batched(spec, 1),
                                                 /*has_examples=*/true, /*num_replicas=*/1));
-  RETURN_IF_ERROR(PrepareVariables(*model.graph));
+  RETURN_IF_ERROR(LoadVariables(*model.graph));
   return model;
+}
+
+absl::Status Estimator::LoadVariables(const compute::Graph& graph) {
+  RETURN_IF_ERROR(CheckTrained());
+  return PrepareVariables(graph);
 }
 
 absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec,

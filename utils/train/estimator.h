@@ -106,6 +106,8 @@ class Estimator {
 
   // Prediction for a batch of one example in float32, its variables ready to be read. NotFound if nothing was trained.
   absl::StatusOr<BuiltModel> BuildForExport(const data::ElementSpec& spec);
+  // Makes the variables of a graph that was built elsewhere ready to be read. NotFound if nothing was trained.
+  absl::Status LoadVariables(const compute::Graph& graph);
   // The trained value of a variable.
   absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return replicas_.Read(name); }
 
