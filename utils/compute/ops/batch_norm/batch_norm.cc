@@ -49,11 +49,23 @@ Types InferInference(const InferContext& c) {
   return SameTypeAsInput(c);
 }
 
-// FusedBatchNormGrad(dy, x, gamma, mean, inverse standard deviation[, beta]) -> gradients of x, gamma, beta. With beta,
-// dy is the gradient behind a ReLU, whose sign is that of the y that x, gamma and beta give.
+// FusedBatchNormAgain(x, gamma, beta, mean, inverse standard deviation; epsilon, activation) -> y, to the bit what the
+// FusedBatchNorm gave that the statistics are from.
+Types InferAgain(const InferContext& c) {
+  if (c.num_inputs() != 5) return c.Error("takes 5 inputs");
+  RETURN_IF_ERROR(CheckTypes(c, 1, 1, 5));
+  return SameTypeAsInput(c);
+}
+
+// FusedBatchNormGrad(dy, x, gamma, mean, inverse standard deviation[, beta][, addend]) -> gradients of x, gamma, beta.
+// With beta, dy is the gradient behind a ReLU, whose sign is that of the y that x, gamma and beta give. The addend, of
+// the type of x, is added to the gradient of x: what others that read x have given.
 Types InferGradient(const InferContext& c) {
-  if (c.num_inputs() != 5 && c.num_inputs() != 6) return c.Error("takes 5 inputs and perhaps beta");
-  RETURN_IF_ERROR(CheckTypes(c, 2, 2, c.num_inputs()));
+  const int last = c.num_inputs() - 1;
+  if (last < 4 || last > 6) return c.Error("takes 5 inputs and perhaps beta and an addend");
+  const int addends = c.type(last) == c.type(0) ? 1 : 0;
+  if (last == 6 && addends == 0) return c.Error("the addend must have the type of x");
+  RETURN_IF_ERROR(CheckTypes(c, 2, 2, c.num_inputs() - addends));
   return std::vector<TensorType>{c.type(0), PerChannel(c), PerChannel(c)};
 }
 
@@ -68,6 +80,7 @@ Attrs NormAttrs(double epsilon) { return Attrs{{"epsilon", epsilon}, {"activatio
 
 const bool registered[] = {
     RegisterOp({.name = "FusedBatchNorm", .infer = InferTraining, .gradient = Gradient}),
+    RegisterOp({.name = "FusedBatchNormAgain", .infer = InferAgain}),
     RegisterOp({.name = "FusedBatchNormGrad", .infer = InferGradient}),
     RegisterOp({.name = "FusedBatchNormInference", .infer = InferInference}),
 };

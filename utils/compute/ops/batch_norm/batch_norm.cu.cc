@@ -202,20 +202,23 @@ __global__ void MergeGradientSums(ChannelPieces v, const float* sums, const floa
   factors.c[c] = static_cast<float>(-a * plain / n);
 }
 
-// dx may lie over dy or x.
+// dx, plus the addend if there is one. dx may lie over dy, x or the addend.
 template <typename T>
-__global__ void WriteGradient(ChannelPieces v, Gradient<T> gradient, GradientFactors factors, T* dx) {
+__global__ void WriteGradient(ChannelPieces v, Gradient<T> gradient, GradientFactors factors, const T* addend, T* dx) {
   const int64_t i = ThreadIndex<int64_t>();
   if (i >= v.rows * v.channels) return;
   const int64_t c = i % v.channels;
   const float centered = static_cast<float>(gradient.x[i]) - gradient.mean[c];
-  dx[i] = static_cast<T>(factors.a[c] * gradient(i, c) + factors.b[c] * centered + factors.c[c]);
+  float value = factors.a[c] * gradient(i, c) + factors.b[c] * centered + factors.c[c];
+  if (addend != nullptr) value += static_cast<float>(addend[i]);
+  dx[i] = static_cast<T>(value);
 }
 
 template <typename T>
 absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
   const ChannelPieces v(spec.input(0));
-  const bool relu = spec.node.num_inputs() == 6;
+  const int last = spec.node.num_inputs() - 1;
+  const bool adds = spec.input(last) == spec.input(0), relu = last - (adds ? 1 : 0) == 5;
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 4) * v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
@@ -238,7 +241,8 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
                                                                   args.output<float>(1), args.output<float>(2));
     RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
     if (v.empty()) return absl::OkStatus();
-    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(v, gradient, factors, args.output<T>(0));
+    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(
+        v, gradient, factors, adds ? args.input<T>(last) : nullptr, args.output<T>(0));
     return LaunchStatus("WriteGradient");
   };
   return kernel;
@@ -256,7 +260,7 @@ void RegisterBatchNormCuda(KernelRegistry& kernels) {
   };
   add("FusedBatchNorm", []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); }, {{0, 0}, {0, 3}});
   add("FusedBatchNormGrad", []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
-      {{0, 0}, {0, 1}});
+      {{0, 0}, {0, 5}, {0, 6}, {0, 1}});
   add("FusedBatchNormInference", []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
       {{0, 0}, {0, 5}});
 }

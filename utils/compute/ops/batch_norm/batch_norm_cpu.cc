@@ -244,6 +244,21 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
 }
 
 template <typename T>
+absl::StatusOr<Kernel> MakeAgain(const KernelSpec& spec) {
+  const View v(spec.input(0), spec.input_layouts[0]);
+  return Kernel{.run =
+                    [=, options = OptionsOf(spec, 5)](const KernelArgs& args) {
+                      float* const scale = static_cast<float*>(args.scratch);
+                      const float *const gamma = args.input<float>(1), *const inverse_std = args.input<float>(4);
+                      for (int64_t c = 0; c < v.channels(); ++c) scale[c] = gamma[c] * inverse_std[c];
+                      Apply<T>(v, args.input<T>(0), args.input<float>(3), scale, args.input<float>(2), nullptr,
+                               options.relu, args.output<T>(0));
+                      return absl::OkStatus();
+                    },
+                .scratch_bytes = static_cast<int64_t>(v.channels() * sizeof(float))};
+}
+
+template <typename T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   const View v(spec.input(0), spec.input_layouts[0]);
   return Kernel{.run =
@@ -329,9 +344,10 @@ void MergeGradientSums(const View& v, const float* sums, const float* gamma, con
   });
 }
 
+// dx, plus the addend if there is one.
 template <typename T, typename Gradient>
 void WriteGradient(const View& v, const T* x, const float* mean, const GradientFactors& factors, Gradient gradient,
-                   T* dx) {
+                   const T* addend, T* dx) {
   v.ForPieces([&](int64_t, int64_t channel, int64_t offset, int64_t n) {
     Lanes lanes[4];
     const float* const center = lanes[0].Repeat(v, mean + channel);
@@ -340,9 +356,15 @@ void WriteGradient(const View& v, const T* x, const float* mean, const GradientF
     const float* const c = lanes[3].Repeat(v, factors.c + channel);
     const T* const from = x + offset;
     const auto g = gradient(channel, offset);
-    Write(v, n, dx + offset, [&](int64_t e, int64_t j) {
+    const auto value = [&](int64_t e, int64_t j) {
       return a[j] * g(e, j) + b[j] * (static_cast<float>(from[e]) - center[j]) + c[j];
-    });
+    };
+    const T* const added = addend + offset;
+    if (addend == nullptr) {
+      Write(v, n, dx + offset, value);
+    } else {
+      Write(v, n, dx + offset, [&](int64_t e, int64_t j) { return value(e, j) + static_cast<float>(added[e]); });
+    }
   });
 }
 
@@ -352,7 +374,8 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
   ScratchPlan scratch;
   const int64_t sums_at = scratch.Add(v.pieces() * 2 * v.channels() * sizeof(float));
   const int64_t factors_at = scratch.Add(3 * v.channels() * sizeof(float));
-  const bool relu = spec.node.num_inputs() == 6;
+  const int last = spec.node.num_inputs() - 1;
+  const bool adds = spec.input(last) == spec.input(0), relu = last - (adds ? 1 : 0) == 5;
   return Kernel{
       .run =
           [=](const KernelArgs& args) {
@@ -366,7 +389,7 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
             const auto run = [&](auto gradient) {
               PieceGradientSums(v, x, mean, gradient, sums);
               MergeGradientSums(v, sums, gamma, inverse_std, factors, args.output<float>(1), args.output<float>(2));
-              WriteGradient(v, x, mean, factors, gradient, args.output<T>(0));
+              WriteGradient(v, x, mean, factors, gradient, adds ? args.input<T>(last) : nullptr, args.output<T>(0));
             };
             if (relu) {
               // The forward pass's scale: MergeGradientSums writes the same numbers there again.
@@ -415,8 +438,9 @@ const bool registered[] = {
                  {{0, 0}, {0, 3}}),
     RegisterNorm("FusedBatchNormInference",
                  []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); }, {{0, 0}, {0, 5}}),
+    RegisterNorm("FusedBatchNormAgain", []<typename T>(const KernelSpec& spec, T) { return MakeAgain<T>(spec); }, {}),
     RegisterNorm("FusedBatchNormGrad", []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
-                 {{0, 0}, {0, 1}}),
+                 {{0, 0}, {0, 5}, {0, 6}, {0, 1}}),
 };
 
 }  // namespace

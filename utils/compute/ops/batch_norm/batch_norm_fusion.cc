@@ -1,5 +1,6 @@
 // Fusions of batch normalization with what follows it: an Add of the same shape (a residual connection), a ReLU, both;
-// and of its gradient with that of the ReLU.
+// of its gradient with that of the ReLU, and with the sum of the gradients of all that read x. What the backward pass
+// reads of the normalized values is computed again.
 
 #include <algorithm>
 #include <optional>
@@ -17,18 +18,23 @@ bool IsNorm(const Node& node) { return node.Is("FusedBatchNorm") || node.Is("Fus
 bool HasResidual(const Node& node) { return node.num_inputs() == (node.Is("FusedBatchNorm") ? 4 : 6); }
 bool HasRelu(const Node& node) { return node.attrs().Get<std::string>("activation") == "Relu"; }
 
+// The nodes that read `v`, in order, but for those that nothing reads: they are on their way out.
+std::vector<const Node*> Readers(Value v, const RewriteContext& context) {
+  std::vector<const Node*> readers;
+  const auto& nodes = v.graph()->nodes();
+  for (auto node = nodes.begin() + v.node()->id() + 1; node != nodes.end(); ++node) {
+    const absl::Span<const Value> inputs = (*node)->inputs();
+    const bool reads = std::find(inputs.begin(), inputs.end(), v) != inputs.end();
+    if (reads && (*node)->num_outputs() > 0 && context.UseCount((*node)->output(0)) > 0) readers.push_back(node->get());
+  }
+  return readers;
+}
+
 // The node that alone reads `v`, or nullptr.
 const Node* SoleReader(Value v, const RewriteContext& context) {
   if (context.UseCount(v) != 1) return nullptr;
-  const auto& nodes = v.graph()->nodes();
-  const auto reads = [&](const std::unique_ptr<Node>& node) {
-    const absl::Span<const Value> inputs = node->inputs();
-    // Nodes that nothing reads are on their way out and do not count.
-    return std::find(inputs.begin(), inputs.end(), v) != inputs.end() && node->num_outputs() > 0 &&
-           context.UseCount(node->output(0)) > 0;
-  };
-  const auto it = std::find_if(nodes.begin() + v.node()->id() + 1, nodes.end(), reads);
-  return it == nodes.end() ? nullptr : it->get();
+  const std::vector<const Node*> readers = Readers(v, context);
+  return readers.empty() ? nullptr : readers[0];
 }
 
 // The normalization looks ahead and becomes the fused node with all its outputs at once, of which others read the mean
@@ -92,9 +98,65 @@ Outputs FuseGradient(const Node& node, RewriteContext& context) {
   return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
 }
 
+// Add(addend, output 0 of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x. The
+// gradient looks ahead as the normalization does.
+Outputs FuseSum(const Node& node, RewriteContext& context) {
+  if (node.Is("FusedBatchNormGrad")) {
+    const Node* const reader = SoleReader(node.output(0), context);
+    if (reader == nullptr || !reader->Is("Add")) return std::nullopt;
+    const Value addend = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
+    if (addend.type() != node.output_types()[0] || addend.node()->id() > node.id()) return std::nullopt;
+    std::vector<Value> inputs;
+    for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
+    inputs.push_back(context.Mapped(addend));
+    Node* const result = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
+    return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
+  }
+  if (!node.Is("Add")) return std::nullopt;
+  for (const Value& input : node.inputs()) {
+    const Node& old = *input.node();
+    const Value mapped = context.Mapped(input);
+    if (old.Is("FusedBatchNormGrad") && input.index() == 0 && mapped.node()->num_inputs() > old.num_inputs()) {
+      return std::vector<Value>{mapped};
+    }
+  }
+  return std::nullopt;
+}
+
+// The gradient of filters reads the images that the forward pass convolved. Where a normalization made them, they are
+// made again from its x, which its own gradient needs too, for the first gradient that reads them: so they need not be
+// kept from the forward pass on.
+Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
+  if (!node.Is("Conv2DBackpropFilter") || !context.DeviceHasKernel("FusedBatchNormAgain", node.input(0).dtype())) {
+    return std::nullopt;
+  }
+  const Value y = node.input(0);
+  const Node& norm = *y.node();
+  if (!norm.Is("FusedBatchNorm") || y.index() != 0 || HasResidual(norm)) return std::nullopt;
+  const std::vector<const Node*> readers = Readers(y, context);
+  const auto is_gradient = [&](const Node* reader) { return reader->Is(node.op().name); };
+  const auto first = std::find_if(readers.begin(), readers.end(), is_gradient);
+  // What others read then or the caller fetches is kept anyway.
+  const bool kept = context.UseCount(y) > static_cast<int>(readers.size());
+  if (kept || !std::all_of(first, readers.end(), is_gradient)) return std::nullopt;
+  Value again;
+  if (*first == &node) {
+    const Value inputs[] = {norm.input(0), norm.input(1), norm.input(2), norm.output(1), norm.output(3)};
+    std::vector<Value> mapped;
+    for (const Value& v : inputs) mapped.push_back(context.Mapped(v));
+    again = OutputOf(context.graph().AddNode("FusedBatchNormAgain", mapped, norm.attrs(), norm.name() + "_again"), 0);
+  } else {
+    again = context.Mapped((*first)->output(0)).node()->input(0);
+  }
+  const Value inputs[] = {again, context.Mapped(node.input(1))};
+  return std::vector<Value>{OutputOf(context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name()), 0)};
+}
+
 const bool registered[] = {
     RegisterFusion({.name = "BatchNormAddRelu", .rule = FuseForward}),
     RegisterFusion({.name = "BatchNormAddReluGradient", .rule = FuseGradient}),
+    RegisterFusion({.name = "BatchNormAgain", .rule = NormalizeAgain}),
+    RegisterFusion({.name = "BatchNormGradientSum", .rule = FuseSum}),
 };
 
 }  // namespace
