@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "official/transformer/bleu/bleu.h"
 #include "official/transformer/text/vocabulary.h"
@@ -122,23 +123,12 @@ TransformerConfig EasyToLearn() {
   return config;
 }
 
-TEST_CASE("A translation is learned") {
-  const TransformerConfig config = EasyToLearn();
-  const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
-  REQUIRE(evaluations.size() == 2);
-  CHECK(evaluations[0]["global_step"] == 200);
-  CHECK(evaluations[1]["global_step"] == 400);
-  CHECK(evaluations[1]["metrics/accuracy"].get<double>() > 0.9);
-  CHECK(evaluations[1]["metrics/accuracy"] <= evaluations[1]["metrics/accuracy_top5"]);
-  CHECK(evaluations[1]["metrics/neg_log_perplexity"].get<double>() > -0.5);
-  CHECK(evaluations[1]["loss"].get<double>() < evaluations[0]["loss"].get<double>());
-}
-
 // The values of a tag in the event files of a directory, by step.
 std::vector<std::pair<int64_t, float>> Events(const std::string& directory, const std::string& tag) {
   std::vector<std::pair<int64_t, float>> values;
   const std::vector<std::string> names = files::ListDirectory(directory).value();
   for (const std::string& name : names) {
+    if (!absl::StartsWith(name, "events.")) continue;
     const auto reader = data::TFRecordReader::Open(directory + "/" + name).value();
     for (std::string record; reader->Next(&record).value();) {
       tensorflow::Event event;
@@ -149,6 +139,29 @@ std::vector<std::pair<int64_t, float>> Events(const std::string& directory, cons
     }
   }
   return values;
+}
+
+TEST_CASE("A translation is learned") {
+  const TransformerConfig config = EasyToLearn();
+  const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
+  REQUIRE(evaluations.size() == 2);
+  CHECK(evaluations[0]["global_step"] == 200);
+  CHECK(evaluations[1]["global_step"] == 400);
+  CHECK(evaluations[1]["metrics/accuracy"].get<double>() > 0.9);
+  CHECK(evaluations[1]["metrics/accuracy"] <= evaluations[1]["metrics/accuracy_top5"]);
+  CHECK(evaluations[1]["metrics/neg_log_perplexity"].get<double>() > -0.5);
+  CHECK(evaluations[1]["loss"].get<double>() < evaluations[0]["loss"].get<double>());
+  for (const char* name : {"accuracy_per_sequence", "approx_bleu_score", "rouge_2_fscore", "rouge_L_fscore"}) {
+    CAPTURE(name);
+    const double value = evaluations[1][absl::StrCat("metrics/", name)];
+    CHECK(value > evaluations[0][absl::StrCat("metrics/", name)].get<double>());
+    CHECK(value <= 1);
+  }
+  const auto of_run = [&](const char* tag) { return Events(config.base.model_dir, tag); };
+  CHECK(of_run("learning_rate").size() == 400);
+  CHECK(of_run("minibatch_loss") == of_run("loss"));
+  REQUIRE(of_run("global_norm/gradient_norm").size() == 400);
+  CHECK(of_run("global_norm/gradient_norm")[0].second > 0);
 }
 
 TEST_CASE("After each evaluation a text is translated, with the BLEU that the programs for that give") {
@@ -270,10 +283,28 @@ TEST_CASE("Replicas have one device's curve") {
   for (size_t i = 0; i < want.size(); ++i) CHECK(losses[i] == Approx(want[i]).epsilon(1e-5));
 }
 
+// Dropout is on; parts have unlike numbers of tokens.
+TEST_CASE("Batches computed in parts have the curve of whole ones") {
+  const TransformerConfig whole = SmallConfig();
+  Run(whole);
+  const std::vector<double> want = run::Losses(whole);
+  TransformerConfig parts = InNewModelDir(whole);
+  parts.performance.grad_accum_steps = 3;
+  parts.performance.num_cpu_devices = GENERATE(1, 2);
+  Run(parts);
+  const std::vector<double> losses = run::Losses(parts);
+  REQUIRE(losses.size() == want.size());
+  CHECK(losses.size() > 15);
+  for (size_t i = 0; i < want.size(); ++i) CHECK(losses[i] == Approx(want[i]).epsilon(1e-5));
+}
+
 TEST_CASE("A run that was stopped ends with the same bits") {
-  const auto dtype = GENERATE(compute::DType::kFloat32, compute::DType::kBFloat16);
+  const auto [dtype, grad_accum_steps] =
+      GENERATE(std::pair{compute::DType::kFloat32, 1}, std::pair{compute::DType::kBFloat16, 1},
+               std::pair{compute::DType::kFloat32, 2});
   TransformerConfig whole = SmallConfig();
   whole.performance.dtype = dtype;
+  whole.performance.grad_accum_steps = grad_accum_steps;
   whole.base.train_epochs = 2;
   TransformerConfig stopped = InNewModelDir(whole);
   Run(whole);

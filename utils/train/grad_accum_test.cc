@@ -61,15 +61,15 @@ Model Weighted() {
   return model;
 }
 
-// Epochs of 23 examples in batches of 5 and a last one of 3; feature `nan_at` of all is NaN.
-InputFn Input(int nan_at = -1) {
-  return [nan_at](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+// Epochs of 23 examples in batches of 5 and a last one of 3; the label of example `bad` is NaN.
+InputFn Input(int bad = -1) {
+  return [bad](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     constexpr int kExamples = 23;
     Tensor x(DType::kFloat32, {kExamples, 3}), count(DType::kFloat32, {kExamples}), y(DType::kFloat32, {kExamples});
-    for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = i == nan_at ? NAN : std::sin(static_cast<float>(i));
+    for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = std::sin(static_cast<float>(i));
     for (int i = 0; i < kExamples; ++i) {
       count.data<float>()[i] = static_cast<float>(1 + i % 4);
-      y.data<float>()[i] = static_cast<float>(i % 3);
+      y.data<float>()[i] = i == bad ? NAN : static_cast<float>(i % 3);
     }
     return data::Batches(data::TensorSlices({{"x", x}, {"count", count}}, {{"", y}}),
                          {.batch_size = 5, .start = start, .end_epoch = data::kEndless});
@@ -158,10 +158,9 @@ TEST_CASE("A number that is not finite in any turn ends the run before its step"
   const int num_replicas = GENERATE(1, 2), example = GENERATE(10, 12, 14);  // of the third batch
   CAPTURE(num_replicas, example);
   const auto estimator = MakeEstimator(3, num_replicas);
-  const absl::Status status = estimator->Train(Input(3 * example), 12, {});
+  const absl::Status status = estimator->Train(Input(example), 12, {});
   CHECK(status.code() == absl::StatusCode::kInternal);
-  CHECK_THAT(std::string(status.message()),
-             Contains("step 3: the first tensor that is not finite is features/x (Input"));
+  CHECK_THAT(std::string(status.message()), Contains("step 3: the first tensor that is not finite is labels (Input"));
   CHECK(estimator->global_step() == 2);
   const auto good = MakeEstimator(3, num_replicas);
   REQUIRE(good->Train(Input(), 2, {}).ok());

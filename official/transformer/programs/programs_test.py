@@ -88,7 +88,8 @@ class ProgramsTest(unittest.TestCase):
         self.assertEqual(len(results), 2)
         self.assertIn('"bleu_uncased": ', results[1])
         output = self.folder / "translation"
-        self.assert_succeeded(self.translate(f"--file={self.source}", f"--file_out={output}"))
+        flags = (f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", f"--file={self.source}")
+        self.assert_succeeded(self.execute(translate, *flags, f"--file_out={output}"))
         self.assertEqual(len(output.read_bytes().split(b"\n")), 21)
         done = self.execute(compute_bleu, f"--translation={self.reference}", f"--reference={self.reference}")
         self.assert_succeeded(done)
