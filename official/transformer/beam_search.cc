@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "official/transformer/text/vocabulary.h"
+#include "official/transformer/text/reserved_ids.h"
 
 namespace official::transformer {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "official/transformer/text/vocabulary.h"
+#include "official/transformer/text/reserved_ids.h"
 
 namespace official::transformer {
 namespace {

@@ -13,6 +13,7 @@
 #include "official/transformer/small_network.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/runtime/program.h"
+#include "utils/compute/testing/op_test.h"
 
 namespace official::transformer {
 namespace {
@@ -36,8 +37,8 @@ class Trained {
   }
 
   compute::VariableStore& variables() { return variables_; }
-  std::unique_ptr<Decoder> MakeDecoder(DType dtype = DType::kFloat32) const {
-    return Decoder::Create(params_, dtype, Cpu(), [this](const auto& spec) { return variables_.Read(spec.name); })
+  std::unique_ptr<Decoder> MakeDecoder(DType dtype = DType::kFloat32, compute::Device& device = Cpu()) const {
+    return Decoder::Create(params_, dtype, device, [this](const auto& spec) { return variables_.Read(spec.name); })
         .value();
   }
 
@@ -223,6 +224,21 @@ TEST_CASE("The search finds what one without caches finds") {
     Check(decoder->Translate(one).value(), Reference(trained, params, one));
   }
   CHECK(different > 5);  // of 15
+}
+
+TEST_CASE("Every kind of device finds what the search says") {
+  ModelParams params = SmallParams();
+  params.initializer_gain = 4;
+  params.extra_decode_length = 9;
+  Trained trained(params, 4);
+  Sharpen(trained.variables(), 3);
+  const Decoded expected = Reference(trained, params, kSentences);
+  for (const std::string& kind : compute::testing::KindsUnderTest()) {
+    INFO(kind);
+    const auto device = compute::MakeDevice(kind).value();
+    const auto decoder = trained.MakeDecoder(DType::kFloat32, *device);
+    for (int batch = 0; batch < 3; ++batch) Check(decoder->Translate(kSentences).value(), expected);  // replayed too
+  }
 }
 
 TEST_CASE("A translation may end at once, or never") {

@@ -12,6 +12,7 @@
 
 ABSL_DECLARE_FLAG(std::string, model_dir);
 ABSL_DECLARE_FLAG(int, batch_size);
+ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 ABSL_FLAG(std::optional<std::string>, param_set, std::nullopt, "Size of the network.");
 ABSL_FLAG(std::string, params_override, "",
           "Parameters that differ from those of the set or of the training: \"hidden_size=256,vocab_size=8192\". Those "
@@ -29,6 +30,12 @@ namespace {
 absl::Status CheckFileOutHasFile(const flags::CommandLine&) {
   if (!absl::GetFlag(FLAGS_file_out) || absl::GetFlag(FLAGS_file)) return absl::OkStatus();
   return flags::FlagError("file_out", "is for the translation of a file; name that with --file");
+}
+
+absl::Status OneGpuAtMost(const flags::CommandLine&) {
+  const std::optional<int> num_gpus = absl::GetFlag(FLAGS_num_gpus);
+  if (!num_gpus || *num_gpus == 0 || *num_gpus == 1) return absl::OkStatus();
+  return flags::FlagError("num_gpus", "is not 0 or 1: a translation is made on one device");
 }
 
 flags::Program TranslateProgram() {
@@ -55,9 +62,13 @@ flags::Program TranslateProgram() {
                           {.name = "file", .key = true, .unset_means = "none"},
                           {.name = "file_out", .key = true, .unset_means = "standard output"},
                           {.name = "batch_size", .short_name = "bs", .key = true, .range = flags::AtLeast(1)},
+                          {.name = "num_gpus",
+                           .short_name = "ng",
+                           .key = true,
+                           .unset_means = "1 if there is a GPU, else 0"},
                           {.name = "dtype", .short_name = "dt", .key = true, .choices = {"fp16", "bf16", "fp32"}},
                           {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)}},
-                .validators = {CheckFileOutHasFile}},
+                .validators = {CheckFileOutHasFile, OneGpuAtMost}},
       .shared_flags = false,
   };
 }
@@ -73,6 +84,7 @@ absl::Status Main(const flags::CommandLine&) {
                        .file_out = absl::GetFlag(FLAGS_file_out),
                        .batch_size = absl::GetFlag(FLAGS_batch_size),
                        .dtype = performance.dtype,
+                       .num_gpus = absl::GetFlag(FLAGS_num_gpus),
                        .num_threads = performance.intra_op_parallelism_threads},
                       std::cin, std::cout);
 }

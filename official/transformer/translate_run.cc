@@ -17,6 +17,8 @@
 #include "utils/files/files.h"
 #include "utils/flags/flag_file.h"
 #include "utils/logs/log.h"
+#include "utils/misc/distribution_utils.h"
+#include "utils/run/usable_gpus.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::transformer {
@@ -151,7 +153,9 @@ absl::Status RunTranslate(const TranslateConfig& given, std::istream& in, std::o
   RETURN_IF_ERROR(OverrideParams(config.params_override, &params));
   if (config.file_out) RETURN_IF_ERROR(CheckFileOut(*config.file_out));
   ASSIGN_OR_RETURN(Subtokenizer vocabulary, Subtokenizer::Load(config.vocab_file));
-  ASSIGN_OR_RETURN(const auto device, compute::MakeDevice("cpu", {.num_threads = config.num_threads}));
+  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(config.num_gpus, run::UsableGpus));
+  ASSIGN_OR_RETURN(const auto device,
+                   compute::MakeDevice(num_gpus > 0 ? "cuda" : "cpu", {.num_threads = config.num_threads}));
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, *device));
   if (vocabulary.vocab_size() > params.vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat(

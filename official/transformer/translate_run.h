@@ -21,7 +21,8 @@ struct TranslateConfig {
   std::optional<std::string> text, file, file_out;
   int batch_size = 32;                              // sentences
   compute::DType dtype = compute::DType::kFloat32;  // of the computation
-  int num_threads = 0;                              // 0: all cores
+  std::optional<int> num_gpus = {};                 // 1 or 0, the CPU; unset: a GPU where there is one
+  int num_threads = 0;                              // of the CPU; 0: all cores
 };
 
 // Translates --text, then --file, to `out` or --file_out; without either, what comes from `in`, each line as soon as it

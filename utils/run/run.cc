@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/cuda/cuda_backend.h"
 #include "utils/distribute/strategy.h"
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hooks_helper.h"
@@ -19,10 +18,10 @@
 #include "utils/logs/output_style.h"
 #include "utils/logs/progress.h"
 #include "utils/misc/distribution_utils.h"
-#include "utils/misc/gpu_count.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/stop_signals.h"
 #include "utils/misc/version.h"
+#include "utils/run/usable_gpus.h"
 #include "utils/train/run_lock.h"
 #include "utils/train/train_hooks.h"
 
@@ -64,16 +63,6 @@ train::Interruption AskSignals() {
 train::Resume ResumeFromFlag(const std::string& flag) {
   if (flag == "never") return train::Resume::kNever;
   return flag == "must" ? train::Resume::kMust : train::Resume::kAuto;
-}
-
-// The GPUs that this process sees, if the CUDA backend can use them. Where no driver is loaded nothing else is.
-misc::VisibleGpus UsableGpus() {
-  misc::VisibleGpus gpus = misc::CountVisibleGpus();
-  if (gpus.count == 0) return gpus;
-  const absl::Status status = compute::LoadCudaBackend();
-  if (status.ok()) return gpus;
-  LOG(WARNING) << gpus.count << " GPUs are there but cannot be used: " << status.message();
-  return {.count = 0, .why_none = std::string(status.message())};
 }
 
 // What the run computes on.

@@ -13,7 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "official/transformer/decoder.h"
 #include "official/transformer/model_params.h"
-#include "official/transformer/text/vocabulary.h"
+#include "official/transformer/text/reserved_ids.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/initializer.h"
 #include "utils/compute/runtime/device.h"

@@ -8,14 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "official/transformer/text/reserved_ids.h"
 #include "official/transformer/text/tokens.h"
 
 namespace official::transformer {
-
-inline constexpr int32_t kPadId = 0;
-inline constexpr int32_t kEosId = 1;
-// What the ids 0 and 1 are called.
-inline constexpr absl::string_view kReservedSubtokens[] = {"<pad>", "<EOS>"};
 
 // All subtokens by id, the reserved ones first. The file may have those or not. NotFound if there is no such file;
 // DataLoss, naming the line, for a line that is not UTF-8, not a subtoken in (single or double) quotes, or lists a

@@ -1,0 +1,20 @@
+#include "utils/run/usable_gpus.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/logs/log.h"
+
+namespace official::run {
+
+misc::VisibleGpus UsableGpus() {
+  misc::VisibleGpus gpus = misc::CountVisibleGpus();
+  if (gpus.count == 0) return gpus;
+  const absl::Status status = compute::LoadCudaBackend();
+  if (status.ok()) return gpus;
+  LOG(WARNING) << gpus.count << " GPUs are there but cannot be used: " << status.message();
+  return {.count = 0, .why_none = std::string(status.message())};
+}
+
+}  // namespace official::run
