@@ -241,8 +241,8 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
                                                                   args.output<float>(1), args.output<float>(2));
     RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
     if (v.empty()) return absl::OkStatus();
-    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(
-        v, gradient, factors, adds ? args.input<T>(last) : nullptr, args.output<T>(0));
+    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(v, gradient, factors,
+                                                              adds ? args.input<T>(last) : nullptr, args.output<T>(0));
     return LaunchStatus("WriteGradient");
   };
   return kernel;

@@ -98,8 +98,8 @@ Outputs FuseGradient(const Node& node, RewriteContext& context) {
   return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
 }
 
-// Add(addend, output 0 of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x. The
-// gradient looks ahead as the normalization does.
+// Add(addend, output 0 of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x.
+// The gradient looks ahead as the normalization does.
 Outputs FuseSum(const Node& node, RewriteContext& context) {
   if (node.Is("FusedBatchNormGrad")) {
     const Node* const reader = SoleReader(node.output(0), context);

@@ -1,10 +1,12 @@
 #include "utils/compute/ops/batch_norm/batch_norm.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
 #include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -228,6 +230,75 @@ TEST_CASE("The gradient of a ReLU behind the normalization is part of the normal
     return Gradients(y, seeds, in);
   });
   CHECK(ops == Ops{"FusedBatchNorm", "FusedBatchNormGrad"});
+}
+
+// y = Relu(normalized x) + x, or without the ReLU.
+testing::OpCase ResidualCase(const Shape& shape, After after) {
+  testing::OpCase test = TrainingCase(shape, after, false);
+  test.build = [build = test.build](absl::Span<const Value> in) {
+    return std::vector<Value>{Add(in[0], build(in)[0])};
+  };
+  test.reference = [reference = test.reference](const std::vector<Doubles>& in) {
+    std::vector<Doubles> y = reference(in);
+    for (size_t i = 0; i < y[0].size(); ++i) y[0][i] += in[0][i];
+    return y;
+  };
+  return test;
+}
+
+TEST_CASE("What others give to the gradient of x is added by the normalization's") {
+  for (const After after : {After::kNothing, After::kRelu}) {
+    for (const Shape& shape : std::vector<Shape>{{2, 3, 2, 3}, {1, 2, 3, 17}}) {
+      testing::CheckGradients(ResidualCase(shape, after));
+    }
+    const testing::OpCase test = ResidualCase({2, 3, 3, 16}, after);
+    std::vector<TensorType> types;
+    for (const Tensor& t : test.inputs) types.push_back(t.type());
+    const Ops ops = testing::CompiledOps(types, [&](absl::Span<const Value> in) {
+      const std::vector<Value> y = test.build(in), seeds = {in[0]};
+      return Gradients(y, seeds, in);
+    });
+    CHECK(ops == Ops{"FusedBatchNorm", "FusedBatchNormGrad"});
+  }
+}
+
+// Two convolutions of the same normalized images: the gradients of images, scale, offset and both filters.
+std::vector<Value> ConvolutionGradients(absl::Span<const Value> in, bool relu, bool fetch_normalized) {
+  const Value norm = FusedBatchNorm(Blocked(in[0]), Float(in[1]), Float(in[2]), kEpsilon).y;
+  const Value normalized = relu ? Relu(norm) : norm;
+  const Value y = Add(Conv2D(normalized, in[3]), Conv2D(normalized, in[4]));
+  const Value seeds[] = {in[5]};
+  std::vector<Value> fetches = Gradients({y}, seeds, in.subspan(0, 5));
+  if (fetch_normalized) fetches.push_back(normalized);
+  return fetches;
+}
+
+TEST_CASE("Gradients of filters normalize again, with the same bits") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
+  const bool relu = GENERATE(false, true);
+  CAPTURE(dtype, relu);
+  std::vector<Tensor> inputs = Inputs({3, 9, 7, 32}, After::kNothing);
+  inputs.push_back(testing::RandomTensor({3, 3, 32, 16}, 8));
+  inputs.push_back(testing::RandomTensor({1, 1, 32, 16}, 9));
+  inputs.push_back(testing::RandomTensor({3, 9, 7, 16}, 10));
+  std::vector<TensorType> types;
+  for (Tensor& input : inputs) {
+    input = input.CastTo(dtype);
+    types.push_back(input.type());
+  }
+  const auto count_again = [&](bool fetch_normalized) {
+    const Ops ops = testing::CompiledOps(
+        types, [&](absl::Span<const Value> in) { return ConvolutionGradients(in, relu, fetch_normalized); });
+    return std::count(ops.begin(), ops.end(), "FusedBatchNormAgain");
+  };
+  CHECK(count_again(false) == 1);
+  CHECK(count_again(true) == 0);
+  const auto run = [&](bool fetch_normalized) {
+    return testing::RunOnCpu(
+        inputs, [&](absl::Span<const Value> in) { return ConvolutionGradients(in, relu, fetch_normalized); });
+  };
+  const std::vector<Tensor> again = run(false), kept = run(true);
+  for (int i = 0; i < 5; ++i) CHECK(testing::ToDoubles(again[i]) == testing::ToDoubles(kept[i]));
 }
 
 TEST_CASE("Inputs that do not fit say so") {

@@ -1,5 +1,5 @@
-// CPU kernels of convolution: oneDNN's direct ones; our own of Winograd's algorithm are in winograd_cpu.cc. Filters are
-// HWIO outside; oneDNN's own order of them is made in scratch memory at each run, which costs little beside the
+// CPU kernels of convolution: oneDNN's direct ones; our own are in winograd_cpu.cc and filter_gradient_bf16.cc. Filters
+// are HWIO outside; oneDNN's own order of them is made in scratch memory at each run, which costs little beside the
 // convolution.
 //
 // Images are channel-blocked where their channels allow it: oneDNN's gradients of filters are up to twice as fast then
@@ -14,6 +14,7 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/conv/conv_choice.h"
+#include "utils/compute/ops/conv/filter_gradient_bf16.h"
 #include "utils/compute/ops/conv/geometry.h"
 #include "utils/compute/ops/conv/winograd.h"
 
@@ -201,6 +202,11 @@ LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
   return choice;
 }
 
+bool UsesOwnFilterGradient(const KernelSpec& spec) {
+  return spec.node.Is("Conv2DBackpropFilter") && spec.input(0).dtype == DType::kBFloat16 && !IsEmpty(spec) &&
+         BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
+}
+
 bool RegisterConv(const char* op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {
   const KernelFactory factory = [op, make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
     return CatchOnednn(op, [&] { return make(spec); });
@@ -212,6 +218,7 @@ bool RegisterConv(const char* op, absl::StatusOr<Kernel> (*make)(const KernelSpe
       .make = [factory](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
         ASSIGN_OR_RETURN(const ConvAlgorithm algorithm, ChooseConvAlgorithm(spec));
         if (algorithm == ConvAlgorithm::kWinograd) return MakeWinogradConv(spec);
+        if (UsesOwnFilterGradient(spec)) return MakeBFloat16FilterGradient(spec);
         return OnednnComputesIn(spec.input(0).dtype) ? factory(spec) : ComputeInFloat(spec, factory);
       },
       .layout = ConvLayouts,

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/conv/conv.h"
@@ -257,21 +258,60 @@ TEST_CASE("Winograd gives the same within its rounding") {
   check_all({1, 4, 5, 16, 3, 3, 16, {.padding = Padding::kExplicit, .border = {2, 0, 1, 2}}});
 }
 
-TEST_CASE("Winograd's results do not depend on the number of threads") {
+// Of these images and output gradients, in their type.
+Doubles FilterGradient(const Case& s, const std::vector<Tensor>& inputs, const std::string& algorithm) {
+  Attrs attrs = WithShape(s, "filter_shape", Filters(s));
+  attrs.Set("algorithm", algorithm);
+  return testing::ToDoubles(testing::RunOnCpu(inputs, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{Apply("Conv2DBackpropFilter", in, attrs)};
+  })[0]);
+}
+
+TEST_CASE("Our own kernels' results do not depend on the number of threads") {
   if (!HasAvx512()) return;
   const Case s{9, 12, 13, 16, 3, 3, 32};
-  const testing::OpCase test = FilterGradientCase(s, false);
-  Attrs attrs = WithShape(s, "filter_shape", Filters(s));
-  attrs.Set("algorithm", std::string("winograd"));
+  const auto [algorithm, dtype] = GENERATE(table<std::string, DType>(
+      {{"winograd", DType::kFloat32}, {"winograd", DType::kBFloat16}, {"direct", DType::kBFloat16}}));
+  CAPTURE(algorithm, dtype);
+  std::vector<Tensor> inputs;
+  for (const Tensor& t : FilterGradientCase(s, false).inputs) inputs.push_back(t.CastTo(dtype));
   const int before = NumThreads();
   std::vector<Doubles> results;
   for (const int threads : {1, 2, 3}) {
     SetNumThreads(threads);
-    results.push_back(testing::ToDoubles(testing::RunOnCpu(
-        test.inputs, [&](absl::Span<const Value> in) { return std::vector<Value>{Apply(test.op, in, attrs)}; })[0]));
+    results.push_back(FilterGradient(s, inputs, algorithm));
     CHECK(results.back() == results[0]);
   }
   SetNumThreads(before);
+}
+
+TEST_CASE("Gradients of filters in bfloat16 are sums in float, rounded once") {
+  if (!OnednnComputesIn(DType::kBFloat16)) return;
+  const Case s = GENERATE(values<Case>({
+      {1, 1, 1, 16, 1, 1, 16},
+      {2, 9, 10, 32, 3, 3, 48},
+      {5, 7, 7, 48, 1, 1, 64},  // an odd number of pixels
+      {3, 21, 20, 16, 3, 2, 32, {.stride = {2, 1}}},
+      {2, 13, 12, 16, 3, 3, 16, {.dilation = {2, 3}}},
+      {2, 8, 9, 16, 1, 1, 16, {.stride = {2, 2}}},
+      {1, 4, 5, 16, 3, 3, 16, {.padding = Padding::kExplicit, .border = {2, 0, 1, 2}}},
+      {9, 65, 65, 16, 1, 1, 16},  // more pixels than are packed at a time
+  }));
+  CAPTURE(s);
+  // Small integers: sums of their products are exact in float.
+  std::vector<Tensor> inputs;
+  std::vector<Doubles> exact;
+  for (const Shape& shape : {Images(s), Output(s)}) {
+    Tensor numbers = testing::RandomInts(shape, inputs.size(), 9).CastTo(DType::kFloat32);
+    for (int64_t i = 0; i < numbers.num_elements(); ++i) numbers.data<float>()[i] -= 4;
+    inputs.push_back(numbers.CastTo(DType::kBFloat16));
+    exact.push_back(testing::ToDoubles(numbers));
+  }
+  const Doubles want = FilterGradientCase(s, false).reference(exact)[0];
+  const Doubles got = FilterGradient(s, inputs, "direct");
+  for (size_t i = 0; i < want.size(); ++i) {
+    REQUIRE(got[i] == static_cast<float>(BFloat16(static_cast<float>(want[i]))));
+  }
 }
 
 TEST_CASE("Algorithms are chosen by timing, where there are two, and the choice decides") {

@@ -1,0 +1,17 @@
+// Our own kernel of filters' gradients in bfloat16, for machines that multiply pairs of it: oneDNN 2.6's reach half of
+// the speed of its other convolutions.
+#pragma once
+
+#include "utils/compute/ops/conv/geometry.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// True if channels are multiples of 16 and the machine has AVX-512 with bfloat16.
+bool BFloat16FilterGradientSupports(const ConvGeometry& geometry);
+
+// The kernel of a Conv2DBackpropFilter in bfloat16 that is supported and not empty, its images channel-blocked. Sums
+// are made in float; results do not depend on the number of threads.
+Kernel MakeBFloat16FilterGradient(const KernelSpec& spec);
+
+}  // namespace official::compute
