@@ -1,0 +1,85 @@
+#include "official/recommendation/data/eval_data.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_format.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/data/random.h"
+
+namespace official::recommendation {
+namespace {
+
+// A set of items.
+class ItemSet {
+ public:
+  explicit ItemSet(int32_t num_items) : words_((num_items + 63) / 64) {}
+  void Clear() { std::fill(words_.begin(), words_.end(), 0); }
+  // False if it was there.
+  bool Insert(int32_t item) {
+    uint64_t& word = words_[item / 64];
+    const uint64_t before = word;
+    word |= uint64_t{1} << item % 64;
+    return word != before;
+  }
+  bool Contains(int32_t item) const { return words_[item / 64] >> item % 64 & 1; }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+}  // namespace
+
+absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options) {
+  OFFICIAL_CHECK(options.num_negatives >= 1);
+  const int32_t num_users = ratings.num_users(), num_items = ratings.num_items();
+  const int64_t num_candidates = 1 + options.num_negatives;
+  const int32_t wanted = options.with_replacement ? 1 : options.num_negatives;
+  std::vector<int32_t> num_rated(num_users);
+  EvalData eval;
+  eval.num_candidates = static_cast<int>(num_candidates);
+  eval.items.resize(num_users * num_candidates);
+  compute::ParallelFor(num_users, 16, [&](int64_t begin, int64_t end) {
+    ItemSet rated(num_items), drawn(num_items);
+    for (int64_t user = begin; user < end; ++user) {
+      rated.Clear();
+      num_rated[user] = rated.Insert(ratings.held_out[user]);
+      for (const int32_t item : ratings.TrainItems(user)) num_rated[user] += rated.Insert(item);
+      if (num_items - num_rated[user] < wanted) continue;
+      if (!options.with_replacement) drawn.Clear();
+      int32_t* row = eval.items.data() + user * num_candidates;
+      row[0] = ratings.held_out[user];
+      data::Random random(options.seed ^ compute::StreamOf("evaluation", 10), 0, user);
+      for (int64_t column = 1; column < num_candidates;) {
+        const auto item = static_cast<int32_t>(random.UniformInt(num_items));
+        if (rated.Contains(item) || (!options.with_replacement && !drawn.Insert(item))) continue;
+        row[column++] = item;
+      }
+    }
+  });
+  for (int32_t user = 0; user < num_users; ++user) {
+    if (num_items - num_rated[user] >= wanted) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("user %d has rated %d of %d items: that leaves %d to be drawn as negatives, %d are wanted",
+                        ratings.user_ids[user], num_rated[user], num_items, num_items - num_rated[user], wanted));
+  }
+  eval.repeat_offsets.assign(num_users + 1, 0);
+  for (int32_t user = 0; user < num_users && options.with_replacement; ++user) {
+    const std::vector<int32_t> repeats = RepeatedColumns(eval.Candidates(user));
+    eval.repeats.insert(eval.repeats.end(), repeats.begin(), repeats.end());
+    eval.repeat_offsets[user + 1] = static_cast<int64_t>(eval.repeats.size());
+  }
+  return eval;
+}
+
+std::vector<int32_t> RepeatedColumns(absl::Span<const int32_t> items) {
+  absl::flat_hash_set<int32_t> seen;
+  std::vector<int32_t> columns;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!seen.insert(items[i]).second) columns.push_back(static_cast<int32_t>(i));
+  }
+  return columns;
+}
+
+}  // namespace official::recommendation

@@ -1,0 +1,45 @@
+// What NeuMF is evaluated on: for each user the held-out item among items that the user did not rate.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "official/recommendation/data/ratings.h"
+
+namespace official::recommendation {
+
+struct EvalOptions {
+  int num_negatives = 999;  // for each user
+  // MLPerf's rule (--ml_perf): negatives are drawn with replacement, and repeats are left out of the ranking.
+  bool with_replacement = false;
+  uint64_t seed = 0;
+};
+
+// Of U users with C = 1 + num_negatives candidates each.
+struct EvalData {
+  int num_candidates = 0;      // C
+  std::vector<int32_t> items;  // [U, C]: the held-out item in column 0, then the negatives in the order drawn
+  // The columns of each user whose item stands in an earlier column too, ascending, the users one after another. Their
+  // scores count as -infinity. Empty if drawn without replacement.
+  std::vector<int32_t> repeats;
+  std::vector<int64_t> repeat_offsets;  // [U + 1]: user u's begin at repeats[repeat_offsets[u]]
+
+  absl::Span<const int32_t> Candidates(int32_t user) const {
+    return absl::MakeSpan(items).subspan(int64_t{user} * num_candidates, num_candidates);
+  }
+  absl::Span<const int32_t> Repeats(int32_t user) const {
+    return absl::MakeSpan(repeats).subspan(repeat_offsets[user], repeat_offsets[user + 1] - repeat_offsets[user]);
+  }
+};
+
+// Draws the negatives uniformly from the items that the user rated neither for training nor as the held-out one. The
+// same for every call, whatever the number of threads. InvalidArgument if a user has too few such items: fewer than
+// num_negatives without replacement, none with it.
+absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options);
+
+// The columns whose item stands in an earlier column too, ascending: those that MLPerf's rule leaves out.
+std::vector<int32_t> RepeatedColumns(absl::Span<const int32_t> items);
+
+}  // namespace official::recommendation
