@@ -423,6 +423,24 @@ def vocabularies() -> dict[str, bytes]:
     }
 
 
+def ratings_files() -> dict[str, bytes]:
+    texts = {
+        "csv": "userId,movieId,rating,timestamp\n1,2,3.5,1112486027\n138493,131262,4,1260759144\n",
+        "dat": "1::1193::5::978300760\n6040::3952::1::956704746\n",
+        "crlf": "1,2,3,4\r\n5,6,7,8\r\n",
+        "cut": "1,2,3,4\n5,6,7,",
+        "no_line_end": "1,2,3,4",
+        "header_twice": "user,item,rating,timestamp\n" * 2,
+        "other_separator": "1\t2\t3\t4\n",
+        "ids": "0,2,3,4\n-1,2,3,4\n2147483648,2,3,4\n",
+        "ratings": "1,2,1e400,4\n1,2,nan,4\n1,2,0x10,4\n",
+        "bytes": "1,2,\0,4\n\xff\xfe,2,3,4\n",
+        "long": "1," * 600,
+        "empty": "",
+    }
+    return {name: text.encode("latin-1") for name, text in texts.items()}
+
+
 def main() -> None:
     for target, files in {
         "utils/data/records/corpus/tf_record_fuzz": tf_records(),
@@ -436,6 +454,7 @@ def main() -> None:
         "utils/train/checkpoint/corpus/checkpoint_dir_fuzz": state_files(),
         "utils/flags/corpus/command_line_fuzz": command_lines(),
         "official/transformer/text/corpus/vocabulary_fuzz": vocabularies(),
+        "official/recommendation/data/corpus/ratings_file_fuzz": ratings_files(),
     }.items():
         folder = Path(target)
         folder.mkdir(parents=True, exist_ok=True)

@@ -37,10 +37,10 @@ struct Ratings {
   }
 };
 
-// The official preprocessing (tensorflow/models@d64bcfe official/recommendation/data_preprocessing.py): drops users with
-// fewer than `min_ratings` (at least 2) ratings, numbers the others and their items, and holds out each user's rating
-// with the largest timestamp; of several such ratings the last one in the order given.
-// InvalidArgument if no user is left.
+// The official preprocessing (tensorflow/models@d64bcfe official/recommendation/data_preprocessing.py): drops users
+// with fewer than `min_ratings` (at least 2) ratings, numbers the others and their items, and holds out each user's
+// rating with the largest timestamp; of several such ratings the last one in the order given. InvalidArgument if no
+// user is left.
 absl::StatusOr<Ratings> SplitRatings(absl::Span<const Rating> ratings, int min_ratings = 20);
 
 }  // namespace official::recommendation

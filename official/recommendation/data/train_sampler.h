@@ -21,9 +21,9 @@ class TrainSampler {
   // Of one epoch: each of the P training ratings and num_negatives negatives for it.
   int64_t num_examples() const { return num_examples_; }
 
-  // Writes the examples at positions [begin, end) of the training run: position p is the p mod num_examples()-th example
-  // of epoch p / num_examples(). So the batch of step s is [s * batch_size, (s + 1) * batch_size), and what does not
-  // fill a batch at the end of an epoch begins the next one's, as in the official pipeline.
+  // Writes the examples at positions [begin, end) of the training run: position p is the p mod num_examples()-th
+  // example of epoch p / num_examples(). So the batch of step s is [s * batch_size, (s + 1) * batch_size), and what
+  // does not fill a batch at the end of an epoch begins the next one's, as in the official pipeline.
   //   users, items  [end - begin]
   //   labels        [end - begin], 1 if the user rated the item, else 0. The item held out for evaluation can be drawn
   //                 as a negative (upstream: it is not among the user's training items).

@@ -1,0 +1,28 @@
+// Ratings files: text with a rating a line, of four fields, "user,item,rating,timestamp" (ratings.csv of MovieLens 20M)
+// or "user::item::rating::timestamp" (ratings.dat of MovieLens 1M).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "official/recommendation/data/ratings.h"
+
+namespace official::recommendation {
+
+// Reads a file, or of a zip archive (*.zip) its one member that is called ratings.csv or ratings.dat. The first line
+// may be a header: four fields none of which is a number. Users and items are numbers from 1 to 2^31 - 1, the rating
+// any number, the timestamp a whole one. Lines may end in CR LF. A last line without a line end is read too, with a
+// warning that the file may have been cut. DataLoss, with file and line, what stands there and what should, for any
+// other line, for a file without ratings, and for an archive that is damaged, has names that lead out of it ("../"),
+// none or several such members, or one of more than 4 GiB. Errors as in utils/files.
+absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path);
+
+// The same from any source of bytes. `name` is what messages call it. `read` gives up to `size` bytes more, 0 at the
+// end.
+using ReadFn = absl::FunctionRef<absl::StatusOr<int64_t>(char* buffer, int64_t size)>;
+absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read);
+
+}  // namespace official::recommendation

@@ -1,0 +1,158 @@
+#include "official/recommendation/data/ratings_file.h"
+
+#include <zip.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace official::recommendation {
+namespace {
+
+using Catch::Contains;
+
+std::string Path(const std::string& name) { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name); }
+
+std::string Write(const std::string& name, const std::string& text) {
+  std::ofstream(Path(name), std::ios::binary) << text;
+  return Path(name);
+}
+
+std::string WriteZip(const std::string& name, const std::vector<std::pair<std::string, std::string>>& members) {
+  std::filesystem::remove(Path(name));
+  zip_t* const zip = zip_open(Path(name).c_str(), ZIP_CREATE, nullptr);
+  for (const auto& [member, text] : members) {
+    zip_file_add(zip, member.c_str(), zip_source_buffer(zip, text.data(), text.size(), 0), ZIP_FL_ENC_UTF_8);
+  }
+  REQUIRE(zip_close(zip) == 0);
+  return Path(name);
+}
+
+// What is said about a file, without its name.
+std::string ErrorOf(const std::string& text) {
+  const std::string path = Write("bad.csv", text);
+  const absl::Status status = ReadRatings(path).status();
+  CHECK(absl::IsDataLoss(status));
+  const std::string message(status.message());
+  REQUIRE_THAT(message, Catch::StartsWith(path) && !Contains("\n"));
+  return message.substr(path.size() + 1);
+}
+
+const std::vector<Rating> kTwo = {{1, 1193, 978300760}, {2147483647, 661, -5}};
+
+TEST_CASE("ReadRatings reads the files of both MovieLens data sets") {
+  const std::string text =
+      GENERATE(as<std::string>(), "1::1193::5::978300760\n2147483647::661::3::-5\n",
+               "userId,movieId,rating,timestamp\n1,1193,3.5,978300760\n2147483647,661,-1e1,-5\n",
+               "1,1193,3.5,978300760\r\n2147483647,661,0,-5\r\n",
+               "user_id::item_id::rating::timestamp\n1::1193::5::978300760\n2147483647::661::3::-5");
+  CHECK(ReadRatings(Write("ratings", text)).value() == kTwo);
+}
+
+TEST_CASE("ReadRatings reads the one ratings file in a zip archive") {
+  const std::string path =
+      WriteZip("data.zip", {{"ml-1m/", ""},
+                            {"ml-1m/movies.dat", "1::Toy Story (1995)::Animation\n"},
+                            {"ml-1m/ratings.dat", "1::1193::5::978300760\n2147483647::661::3::-5\n"}});
+  CHECK(ReadRatings(path).value() == kTwo);
+}
+
+TEST_CASE("Lines that are cut by the reader's buffer are put together again") {
+  std::string text;
+  std::vector<Rating> expected;
+  for (int i = 1; i < 100000; ++i) {
+    expected.push_back({i, 2 * i, 1000000000 + i});
+    absl::StrAppend(&text, i, ",", 2 * i, ",4.5,", 1000000000 + i, "\n");
+  }
+  REQUIRE(text.size() > 2 << 20);
+  CHECK(ReadRatings(Write("long.csv", text)).value() == expected);
+  // Whatever the size of the pieces.
+  size_t offset = 0;
+  const auto read = [&](char* buffer, int64_t) -> absl::StatusOr<int64_t> {
+    const size_t size = std::min<size_t>(7, text.size() - offset);
+    text.copy(buffer, size, offset);
+    offset += size;
+    return size;
+  };
+  CHECK(ParseRatings("pieces", read).value() == expected);
+}
+
+TEST_CASE("Lines that are no ratings are refused with their number and what stands there") {
+  const auto [text, message] = GENERATE(table<std::string, std::string>({
+      // Separators
+      {"1;2;3;4\n", "line 1: expected user,item,rating,timestamp, found \"1;2;3;4\""},
+      {"1\t2\t3\t4\n", "line 1: expected user,item,rating,timestamp, found \"1\\t2\\t3\\t4\""},
+      {"1,2,3,4\n1::2::3::4\n", "line 2: expected user,item,rating,timestamp, found \"1::2::3::4\""},
+      {"1::2::3::4\n1,2,3,4\n", "line 2: expected user::item::rating::timestamp, found \"1,2,3,4\""},
+      // The number of fields
+      {"1,2,3,4,5\n", "line 1: expected user,item,rating,timestamp, found \"1,2,3,4,5\""},
+      {"1,2,3,4\n\n1,2,3,4\n", "line 2: expected user,item,rating,timestamp, found an empty line"},
+      {"1,2,3,4\n1,2,3", "line 2: expected user,item,rating,timestamp, found \"1,2,3\", where the file ends"},
+      {"1,2,3,4\n1,2,3,", "line 2: timestamp \"\" is not a whole number of seconds, where the file ends"},
+      // Headers
+      {"user,item,rating,timestamp\nuser,item,rating,timestamp\n", "line 2: user \"user\" is not in 1 to 2147483647"},
+      {"user,item,rating\n", "line 1: expected user,item,rating,timestamp, found \"user,item,rating\""},
+      {"\xef\xbb\xbf"
+       "1,2,3,4\n",
+       "line 1: user \"\xef\xbb\xbf"
+       "1\" is not in 1 to 2147483647"},
+      // Users and items
+      {"1,2,3,4\n0,2,3,4\n", "line 2: user \"0\" is not in 1 to 2147483647"},
+      {"1,2,3,4\n1,0,3,4\n", "line 2: item \"0\" is not in 1 to 2147483647"},
+      {"-1,2,3,4\n", "line 1: user \"-1\" is not in 1 to 2147483647"},
+      {"1,2147483648,3,4\n", "line 1: item \"2147483648\" is not in 1 to 2147483647"},
+      {"18446744073709551617,2,3,4\n", "line 1: user \"18446744073709551617\" is not in 1 to 2147483647"},
+      {"1.0,2,3,4\n", "line 1: user \"1.0\" is not in 1 to 2147483647"},
+      {"1, 2,3,4\n", "line 1: item \" 2\" is not in 1 to 2147483647"},
+      // The others
+      {"1,2,good,4\n", "line 1: rating \"good\" is not a number"},
+      {"1,2,nan,4\n", "line 1: rating \"nan\" is not a number"},
+      {"1,2,3,4.5\n", "line 1: timestamp \"4.5\" is not a whole number of seconds"},
+      {"1,2,3,\x01\xff\n", "line 1: timestamp \"\\x01\xff\" is not a whole number of seconds"},
+      {std::string(2000, 'x'), "line 1: has more than 1024 characters: no ratings file?"},
+      {"1,2,3,4\n" + std::string(1500, ',') + "\n", "line 2: has more than 1024 characters: no ratings file?"},
+      {"", "has no ratings"},
+      {"user,item,rating,timestamp\n", "has no ratings"},
+  }));
+  CHECK(ErrorOf(text) == message);
+}
+
+TEST_CASE("Archives that are damaged or lead elsewhere are refused") {
+  const std::string good = "1,2,3,4\n";
+  const auto error = [](const std::string& path) {
+    const absl::Status status = ReadRatings(path).status();
+    CHECK(absl::IsDataLoss(status));
+    return std::string(status.message());
+  };
+  for (const std::string name : {"../ratings.csv", "a/../../ratings.csv", "/etc/ratings.csv", "..", "a\\..\\b"}) {
+    CHECK_THAT(error(WriteZip("out.zip", {{"ratings.csv", good}, {name, good}})),
+               Contains(Path("out.zip") + " has a member that lies outside of it: "));
+  }
+  CHECK(error(WriteZip("two.zip", {{"a/ratings.csv", good}, {"b/ratings.dat", good}})) ==
+        Path("two.zip") + " has two ratings files: a/ratings.csv and b/ratings.dat");
+  CHECK(error(WriteZip("none.zip", {{"movies.csv", good}})) ==
+        Path("none.zip") + " has no ratings.csv and no ratings.dat");
+  CHECK(error(WriteZip("bad.zip", {{"x/ratings.csv", "1,2\n"}})) ==
+        Path("bad.zip") + "/x/ratings.csv line 1: expected user,item,rating,timestamp, found \"1,2\"");
+  CHECK_THAT(error(Write("no.zip", good)), Contains("no.zip is no zip archive that can be read: "));
+
+  const std::string whole = WriteZip("whole.zip", {{"ratings.csv", good}});
+  std::string bytes(std::filesystem::file_size(whole), '\0');
+  std::ifstream(whole, std::ios::binary).read(bytes.data(), bytes.size());
+  CHECK_THAT(error(Write("cut.zip", bytes.substr(0, bytes.size() / 2))), Contains("cut.zip is no zip archive"));
+  const size_t content = bytes.find("1,2,3,4");
+  REQUIRE(content != std::string::npos);  // so short a text is stored, not deflated
+  bytes[content] = '7';
+  CHECK_THAT(error(Write("changed.zip", bytes)), Contains("changed.zip/ratings.csv: CRC error"));
+}
+
+TEST_CASE("A file that is not there is NotFound") {
+  CHECK(absl::IsNotFound(ReadRatings(Path("absent.csv")).status()));
+  CHECK(absl::IsNotFound(ReadRatings(Path("absent.zip")).status()));
+}
+
+}  // namespace
+}  // namespace official::recommendation
