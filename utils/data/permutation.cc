@@ -5,6 +5,7 @@
 
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/random.h"
+#include "utils/compute/cpu/simd.h"
 
 namespace official::data {
 namespace {
@@ -13,12 +14,7 @@ namespace {
 // through a larger domain instead.
 constexpr int kMinBits = 10;
 
-// The round function: multiplications and shifts that let every input bit reach every output bit.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
-  x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
-  return x ^ (x >> 32);
-}
+constexpr int64_t kBlock = 256;
 
 }  // namespace
 
@@ -36,17 +32,34 @@ Permutation::Permutation(int64_t n, uint64_t seed, int64_t epoch) : n_(n) {
   }
 }
 
-int64_t Permutation::operator()(int64_t i) const {
-  uint64_t x = static_cast<uint64_t>(i);
-  do {
-    uint64_t left = x >> right_bits_, right = x & right_mask_;
-    for (int round = 0; round < kRounds; round += 2) {
-      left ^= Mix(right + keys_[round]) & left_mask_;
-      right ^= Mix(left + keys_[round + 1]) & right_mask_;
+void Permutation::Map(int64_t begin, int64_t n, int64_t* out) const {
+  for (int64_t done = 0; done < n; done += kBlock) {
+    const int64_t size = std::min(kBlock, n - done);
+    uint64_t x[kBlock];
+    int64_t at[kBlock];  // where in `out` x belongs
+    for (int64_t k = 0; k < size; ++k) {
+      x[k] = static_cast<uint64_t>(begin + done + k);
+      at[k] = done + k;
     }
-    x = left << right_bits_ | right;
-  } while (x >= static_cast<uint64_t>(n_));
-  return static_cast<int64_t>(x);
+    for (int64_t left = size; left > 0;) {
+      compute::WithSimd([&] {
+        // Copies, so that the compiler knows that writing x does not change them.
+        const Permutation self = *this;
+        const int64_t count = left;
+        for (int64_t k = 0; k < count; ++k) x[k] = self.Scramble(x[k]);
+      });
+      // Those outside [0, n) move to the front and go on.
+      int64_t outside = 0;
+      for (int64_t k = 0; k < left; ++k) {
+        const uint64_t value = x[k];
+        out[at[k]] = static_cast<int64_t>(value);
+        x[outside] = value;
+        at[outside] = at[k];
+        outside += value >= static_cast<uint64_t>(n_);
+      }
+      left = outside;
+    }
+  }
 }
 
 }  // namespace official::data

@@ -15,10 +15,34 @@ class Permutation {
  public:
   Permutation(int64_t n, uint64_t seed, int64_t epoch);
   // Where position `i` of the epoch's order points.
-  int64_t operator()(int64_t i) const;
+  int64_t operator()(int64_t i) const {
+    uint64_t x = static_cast<uint64_t>(i);
+    do x = Scramble(x);
+    while (x >= static_cast<uint64_t>(n_));
+    return static_cast<int64_t>(x);
+  }
+  // out[k] = (*this)(begin + k), 0 <= k < n. Much faster than one by one.
+  void Map(int64_t begin, int64_t n, int64_t* out) const;
 
  private:
   static constexpr int kRounds = 8;
+  // The round function: multiplications and shifts that let every input bit reach every output bit.
+  static uint64_t Mix(uint64_t x) {
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
+    return x ^ (x >> 32);
+  }
+  // Permutes the numbers below the power of two.
+  uint64_t Scramble(uint64_t x) const {
+    uint64_t left = x >> right_bits_, right = x & right_mask_;
+#pragma GCC unroll 4  // so that loops over numbers can be vectorized
+    for (int round = 0; round < kRounds; round += 2) {
+      left ^= Mix(right + keys_[round]) & left_mask_;
+      right ^= Mix(left + keys_[round + 1]) & right_mask_;
+    }
+    return left << right_bits_ | right;
+  }
+
   int64_t n_;
   int right_bits_;
   uint64_t left_mask_, right_mask_;
