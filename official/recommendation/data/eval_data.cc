@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/cpu/parallel.h"
@@ -37,6 +36,7 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
   const int64_t num_candidates = 1 + options.num_negatives;
   const int32_t wanted = options.with_replacement ? 1 : options.num_negatives;
   std::vector<int32_t> num_rated(num_users);
+  std::vector<std::vector<int32_t>> repeats(num_users);
   EvalData eval;
   eval.num_candidates = static_cast<int>(num_candidates);
   eval.items.resize(num_users * num_candidates);
@@ -44,16 +44,20 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
     ItemSet rated(num_items), drawn(num_items);
     for (int64_t user = begin; user < end; ++user) {
       rated.Clear();
+      drawn.Clear();
       num_rated[user] = rated.Insert(ratings.held_out[user]);
       for (const int32_t item : ratings.TrainItems(user)) num_rated[user] += rated.Insert(item);
       if (num_items - num_rated[user] < wanted) continue;
-      if (!options.with_replacement) drawn.Clear();
       int32_t* row = eval.items.data() + user * num_candidates;
       row[0] = ratings.held_out[user];
       data::Random random(options.seed ^ compute::StreamOf("evaluation", 10), 0, user);
-      for (int64_t column = 1; column < num_candidates;) {
+      for (int32_t column = 1; column < num_candidates;) {
         const auto item = static_cast<int32_t>(random.UniformInt(num_items));
-        if (rated.Contains(item) || (!options.with_replacement && !drawn.Insert(item))) continue;
+        if (rated.Contains(item)) continue;
+        if (!drawn.Insert(item)) {
+          if (!options.with_replacement) continue;
+          repeats[user].push_back(column);
+        }
         row[column++] = item;
       }
     }
@@ -61,25 +65,17 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
   for (int32_t user = 0; user < num_users; ++user) {
     if (num_items - num_rated[user] >= wanted) continue;
     return absl::InvalidArgumentError(
-        absl::StrFormat("user %d has rated %d of %d items: that leaves %d to be drawn as negatives, %d are wanted",
-                        ratings.user_ids[user], num_rated[user], num_items, num_items - num_rated[user], wanted));
+        absl::StrFormat("user %d has rated %d of the %d items, which leaves %d to be drawn as negatives for the "
+                        "evaluation, where %d are wanted%s",
+                        ratings.user_ids[user], num_rated[user], num_items, num_items - num_rated[user], wanted,
+                        options.with_replacement ? "" : "; with --ml_perf one is enough"));
   }
-  eval.repeat_offsets.assign(num_users + 1, 0);
-  for (int32_t user = 0; user < num_users && options.with_replacement; ++user) {
-    const std::vector<int32_t> repeats = RepeatedColumns(eval.Candidates(user));
-    eval.repeats.insert(eval.repeats.end(), repeats.begin(), repeats.end());
-    eval.repeat_offsets[user + 1] = static_cast<int64_t>(eval.repeats.size());
+  eval.repeat_offsets.push_back(0);
+  for (const std::vector<int32_t>& columns : repeats) {
+    eval.repeats.insert(eval.repeats.end(), columns.begin(), columns.end());
+    eval.repeat_offsets.push_back(static_cast<int64_t>(eval.repeats.size()));
   }
   return eval;
-}
-
-std::vector<int32_t> RepeatedColumns(absl::Span<const int32_t> items) {
-  absl::flat_hash_set<int32_t> seen;
-  std::vector<int32_t> columns;
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (!seen.insert(items[i]).second) columns.push_back(static_cast<int32_t>(i));
-  }
-  return columns;
 }
 
 }  // namespace official::recommendation

@@ -39,7 +39,4 @@ struct EvalData {
 // num_negatives without replacement, none with it.
 absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options);
 
-// The columns whose item stands in an earlier column too, ascending: those that MLPerf's rule leaves out.
-std::vector<int32_t> RepeatedColumns(absl::Span<const int32_t> items);
-
 }  // namespace official::recommendation

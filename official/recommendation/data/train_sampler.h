@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "official/recommendation/data/ratings.h"
+#include "utils/data/permutation.h"
 
 namespace official::recommendation {
 
@@ -32,12 +33,37 @@ class TrainSampler {
 
  private:
   TrainSampler(const Ratings& ratings, int num_negatives, uint64_t seed);
+  // The same within one epoch, for at most kBlock examples from `begin` on.
+  void FillBlock(const data::Permutation& order, int64_t epoch, int64_t begin, int64_t n, int32_t* users,
+                 int32_t* items, float* labels) const;
+  // False only if the user did not rate the item.
+  bool MayHaveRated(int32_t user, int32_t item) const {
+    const Filter& filter = filters_[user];
+    const uint32_t bit = static_cast<uint32_t>(item) & filter.mask;
+    return filter_words_[filter.begin + bit / 64] >> bit % 64 & 1;
+  }
+  bool HasRated(int32_t user, int32_t item) const;
+
+  static constexpr int64_t kBlock = 256;
 
   const Ratings& ratings_;
   const int num_negatives_;
-  const uint64_t seed_;
-  int64_t num_examples_;
-  std::vector<int32_t> users_;  // [P] of each training rating
+  const int32_t num_items_;
+  const uint64_t seed_, key_;
+  const int64_t num_examples_;
+  struct Positive {
+    int32_t user, item;
+  };
+  std::vector<Positive> positives_;  // [P]
+  // Bits for each user: number item & mask is set if the user rated the item, and few others are. So most items that
+  // are drawn are found not to be rated with one access to memory.
+  struct Filter {
+    int64_t begin;  // in filter_words_
+    uint32_t mask;  // kExact: there is a bit for each item
+  };
+  static constexpr uint32_t kExact = ~uint32_t{0};
+  std::vector<Filter> filters_;  // [U]
+  std::vector<uint64_t> filter_words_;
 };
 
 }  // namespace official::recommendation

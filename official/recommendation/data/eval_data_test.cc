@@ -1,0 +1,97 @@
+#include "official/recommendation/data/eval_data.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "utils/compute/cpu/parallel.h"
+
+namespace official::recommendation {
+namespace {
+
+using Catch::Contains;
+
+// 50 users; number u has rated 2 + u of 1100 items.
+Ratings SomeRatings() {
+  std::vector<Rating> ratings;
+  for (int user = 1; user <= 50; ++user) {
+    for (int i = 0; i < 1 + user; ++i) ratings.push_back({user, 1 + (user * 37 + i * i) % 1100, i});
+  }
+  // So that every item is there.
+  for (int item = 1; item <= 60; ++item) ratings.push_back({100, item, item});
+  Ratings split = SplitRatings(ratings, 2).value();
+  for (int32_t item = split.num_items(); item < 1100; ++item) split.item_ids.push_back(10000 + item);
+  return split;
+}
+
+TEST_CASE("Each user's candidates are the held-out item and others that the user did not rate") {
+  const Ratings ratings = SomeRatings();
+  const bool with_replacement = GENERATE(false, true);
+  const EvalData eval = MakeEvalData(ratings, {.with_replacement = with_replacement, .seed = 3}).value();
+  REQUIRE(eval.num_candidates == 1000);
+  REQUIRE(eval.items.size() == 1000u * ratings.num_users());
+  std::vector<int> drawn(1100);
+  size_t num_repeats = 0;
+  for (int32_t user = 0; user < ratings.num_users(); ++user) {
+    const absl::Span<const int32_t> candidates = eval.Candidates(user), rated = ratings.TrainItems(user);
+    CHECK(candidates[0] == ratings.held_out[user]);
+    std::set<int32_t> seen;
+    std::vector<int32_t> repeats;
+    for (int32_t column = 0; column < 1000; ++column) {
+      const int32_t item = candidates[column];
+      if (!seen.insert(item).second) repeats.push_back(column);
+      if (column == 0) continue;
+      ++drawn.at(item);
+      REQUIRE(item != ratings.held_out[user]);
+      REQUIRE_FALSE(std::binary_search(rated.begin(), rated.end(), item));
+    }
+    CHECK(eval.Repeats(user) == repeats);
+    num_repeats += repeats.size();
+  }
+  if (with_replacement) {
+    // Of 999 draws from about 1070 items 999 - 1070 (1 - (1 - 1 / 1070)^999) = 350 are repeats.
+    CHECK(num_repeats / 51.0 == Approx(350).margin(10));
+  } else {
+    CHECK(num_repeats == 0);
+  }
+  // An item that nobody rated is drawn by all users alike: 51 * 999 / 1070 = 48 times.
+  for (int32_t item = 1000; item < 1100; ++item) CHECK(drawn[item] >= (with_replacement ? 20 : 35));
+}
+
+TEST_CASE("The negatives are the same for any number of threads, and others for another seed") {
+  const Ratings ratings = SomeRatings();
+  compute::SetNumThreads(1);
+  const EvalData one = MakeEvalData(ratings, {.with_replacement = true, .seed = 5}).value();
+  compute::SetNumThreads(3);
+  const EvalData three = MakeEvalData(ratings, {.with_replacement = true, .seed = 5}).value();
+  CHECK(one.items == three.items);
+  CHECK(one.repeats == three.repeats);
+  CHECK(one.repeat_offsets == three.repeat_offsets);
+  CHECK(one.items != MakeEvalData(ratings, {.with_replacement = true, .seed = 6}).value().items);
+}
+
+TEST_CASE("Negatives that are not there are an error, not an endless search") {
+  Ratings ratings = SomeRatings();
+  ratings.item_ids.resize(1040);
+  // User 100 is the last one and has rated 60 items.
+  const absl::Status status = MakeEvalData(ratings, {}).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains("user 42 has rated 42 of the 1040 items, which leaves 998 to be "
+                                                     "drawn as negatives for the evaluation, where 999 are wanted; "
+                                                     "with --ml_perf one is enough"));
+  CHECK(MakeEvalData(ratings, {.num_negatives = 980}).ok());
+  CHECK(MakeEvalData(ratings, {.with_replacement = true}).ok());
+
+  // One user alone has rated all there is.
+  std::vector<Rating> alone;
+  for (int i = 1; i <= 30; ++i) alone.push_back({7, i, i});
+  const Ratings all = SplitRatings(alone).value();
+  for (const bool with_replacement : {false, true}) {
+    const absl::Status none = MakeEvalData(all, {.with_replacement = with_replacement}).status();
+    CHECK(absl::IsInvalidArgument(none));
+    CHECK_THAT(std::string(none.message()), Contains("user 7 has rated 30 of the 30 items, which leaves 0 "));
+  }
+}
+
+}  // namespace
+}  // namespace official::recommendation

@@ -1,0 +1,111 @@
+#include "official/recommendation/data/movielens.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "official/recommendation/data/ratings_file.h"
+#include "utils/compute/core/status.h"
+#include "utils/data/download.h"
+#include "utils/files/files.h"
+
+namespace official::recommendation {
+namespace {
+
+struct MovieLens {
+  const char* name;
+  GeneratorOptions size;
+  int64_t zip_bytes;
+  const char* zip_sha256;  // of the files with the MD5 sums that GroupLens publishes
+};
+constexpr MovieLens kDatasets[] = {
+    {"ml-1m", {}, 5917549, "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"},
+    {"ml-20m",
+     {.num_users = 138493, .num_items = 26744, .num_ratings = 20000263},
+     198702078,
+     "96f243c338a8665f6bcc89c53edf6ee39162a846940de6b7c8c48aeada765ff3"},
+};
+
+absl::StatusOr<MovieLens> FindDataset(const std::string& name) {
+  for (const MovieLens& dataset : kDatasets) {
+    if (absl::AsciiStrToLower(name) == dataset.name) return dataset;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("there is no dataset \"%s\": --dataset=<ml-1m|ml-20m>, or --ratings_file for another one", name));
+}
+
+// The file as it lies in data_dir; empty if it does not.
+std::string FindFile(const MovieLens& dataset, const std::string& data_dir) {
+  for (const std::string& directory : {files::JoinPath(data_dir, dataset.name), data_dir}) {
+    for (const std::string& name :
+         {std::string("ratings.csv"), std::string("ratings.dat"), absl::StrCat(dataset.name, ".zip")}) {
+      const std::string path = files::JoinPath(directory, name);
+      if (files::Exists(path)) return path;
+    }
+  }
+  return "";
+}
+
+// Where it lies, after a download if need be.
+absl::StatusOr<std::string> ObtainFile(const MovieLens& dataset, const RatingsOptions& options) {
+  std::string path = FindFile(dataset, options.data_dir);
+  if (!path.empty()) return path;
+  const std::string zip = absl::StrCat(dataset.name, ".zip");
+  const std::string missing =
+      absl::StrFormat("%s lacks ratings.csv, ratings.dat and %s of %s", options.data_dir, zip, dataset.name);
+  if (!options.download_if_missing) {
+    return absl::NotFoundError(absl::StrCat(missing, ", and --download_if_missing is false"));
+  }
+  path = files::JoinPath(files::JoinPath(options.data_dir, dataset.name), zip);
+  const data::RemoteFile remote = {.path = path,
+                                   .urls = {absl::StrCat(options.mirror, "/", zip)},
+                                   .num_bytes = dataset.zip_bytes,
+                                   .sha256 = dataset.zip_sha256};
+  const absl::Status status = data::DownloadFiles({remote});
+  if (status.ok()) return path;
+  return absl::Status(status.code(), absl::StrCat(missing, ": ", status.message()));
+}
+
+absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<Rating> ratings, ReadRatings(path));
+  if (static_cast<int64_t>(ratings.size()) == dataset.size.num_ratings) return ratings;
+  return absl::DataLossError(
+      absl::StrFormat("%s has %d ratings, but %s has %d: is it cut? Ratings of one's own are given by --ratings_file",
+                      path, ratings.size(), dataset.name, dataset.size.num_ratings));
+}
+
+absl::StatusOr<Ratings> SplitFile(const std::string& path, absl::StatusOr<std::vector<Rating>> ratings) {
+  if (!ratings.ok()) return ratings.status();
+  absl::StatusOr<Ratings> split = SplitRatings(*ratings);
+  if (split.ok()) return split;
+  return absl::Status(split.status().code(), absl::StrCat(path, ": ", split.status().message()));
+}
+
+}  // namespace
+
+absl::StatusOr<GeneratorOptions> SizeOfDataset(const std::string& dataset) {
+  ASSIGN_OR_RETURN(const MovieLens found, FindDataset(dataset));
+  return found.size;
+}
+
+absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
+  LoadedRatings loaded;
+  if (!options.ratings_file.empty()) {
+    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(options.ratings_file, ReadRatings(options.ratings_file)));
+    return loaded;
+  }
+  ASSIGN_OR_RETURN(const MovieLens dataset, FindDataset(options.dataset));
+  const absl::StatusOr<std::string> path = ObtainFile(dataset, options);
+  if (path.ok()) {
+    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path)));
+    return loaded;
+  }
+  if (options.data_dir_given) return path.status();
+  ASSIGN_OR_RETURN(const std::vector<Rating> generated, GenerateRatings(dataset.size));
+  ASSIGN_OR_RETURN(loaded.ratings, SplitRatings(generated));
+  loaded.generated = true;
+  loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
+                                path.status().message());
+  return loaded;
+}
+
+}  // namespace official::recommendation

@@ -1,0 +1,112 @@
+#include "official/recommendation/data/movielens.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "utils/logs/log.h"
+
+namespace official::recommendation {
+namespace {
+
+using Catch::Contains;
+
+// An empty data directory.
+class Fixture {
+ public:
+  Fixture() {
+    static int number = 0;
+    // No network: a port where nobody listens.
+    options_.mirror = "http://127.0.0.1:1/movielens";
+    options_.data_dir = absl::StrCat(std::getenv("TEST_TMPDIR"), "/movielens", ++number);
+    options_.data_dir_given = true;
+    std::filesystem::remove_all(options_.data_dir);
+    std::filesystem::create_directories(options_.data_dir + "/ml-1m");
+    logs::InitLogging({.format = logs::LogFormat::kNone});
+  }
+
+ protected:
+  std::string Path(const std::string& name) const { return options_.data_dir + "/" + name; }
+  void Write(const std::string& name, const std::string& text) const { std::ofstream(Path(name)) << text; }
+  absl::Status Error() const { return LoadRatings(options_).status(); }
+
+  RatingsOptions options_;
+};
+
+TEST_CASE_METHOD(Fixture, "LoadRatings finds a data set in its own directory or in the one above") {
+  REQUIRE(WriteRatings(Path(GENERATE("ml-1m/ratings.csv", "ratings.csv")), GenerateRatings({}).value()).ok());
+  options_.dataset = "ML-1M";
+  const LoadedRatings loaded = LoadRatings(options_).value();
+  CHECK(loaded.ratings.num_users() == 6040);
+  CHECK(loaded.ratings.num_items() == 3706);
+  CHECK(loaded.ratings.num_positives() == 994169);  // official preprocessing
+  CHECK_FALSE(loaded.generated);
+}
+
+TEST_CASE_METHOD(Fixture, "A data set with another number of ratings is refused") {
+  Write("ml-1m/ratings.dat", "1::2::3::4\n");
+  CHECK(absl::IsDataLoss(Error()));
+  CHECK(Error().message() == Path("ml-1m/ratings.dat") +
+                                 " has 1 ratings, but ml-1m has 1000209: is it cut? Ratings of "
+                                 "one's own are given by --ratings_file");
+}
+
+TEST_CASE_METHOD(Fixture, "A ratings file is read instead of a data set") {
+  options_.ratings_file = Path("mine.csv");
+  CHECK(absl::IsNotFound(Error()));
+  Write("mine.csv", "1,2,3,4\n");
+  CHECK(absl::IsInvalidArgument(Error()));
+  CHECK_THAT(std::string(Error().message()), Contains(Path("mine.csv") + ": none of the 1 users has 20 ratings"));
+  Write("mine.csv", "1,2,3\n");
+  CHECK(absl::IsDataLoss(Error()));
+  std::string text;
+  for (int i = 1; i <= 20; ++i) absl::StrAppend(&text, "7,", i, ",1,", i, "\n");
+  Write("mine.csv", text);
+  CHECK(LoadRatings(options_).value().ratings.num_positives() == 19);
+}
+
+TEST_CASE_METHOD(Fixture, "A data set that does not exist is an error that names those that do") {
+  options_.dataset = "ml-2m";
+  CHECK(absl::IsInvalidArgument(Error()));
+  CHECK(Error().message() ==
+        "there is no dataset \"ml-2m\": --dataset=<ml-1m|ml-20m>, or --ratings_file for another one");
+}
+
+TEST_CASE_METHOD(Fixture, "A directory that was asked for and lacks the files is an error with the reason") {
+  CHECK(absl::IsUnavailable(Error()));
+  CHECK_THAT(std::string(Error().message()),
+             Contains(options_.data_dir + " lacks ratings.csv, ratings.dat and ml-1m.zip of ml-1m: ") &&
+                 Contains("http://127.0.0.1:1/movielens/ml-1m.zip: ") && !Contains("\n"));
+  options_.download_if_missing = false;
+  CHECK(absl::IsNotFound(Error()));
+  CHECK_THAT(std::string(Error().message()), Contains("--download_if_missing is false"));
+}
+
+TEST_CASE_METHOD(Fixture, "Else ratings are generated, and a note says why") {
+  options_.data_dir_given = false;
+  const LoadedRatings loaded = LoadRatings(options_).value();
+  CHECK(loaded.generated);
+  CHECK_THAT(loaded.note, Contains("made by this program, as many as ml-1m has") && Contains("lacks ratings.csv"));
+  CHECK(loaded.ratings.num_users() == 6040);
+  CHECK(loaded.ratings.num_positives() == 994169);
+  // But not in place of a file that is there and damaged.
+  Write("ml-1m/ratings.csv", "1;2\n");
+  CHECK(absl::IsDataLoss(Error()));
+}
+
+TEST_CASE("The real files, where there are some", "[movielens]") {
+  const char* directory = std::getenv("OFFICIAL_MOVIELENS_DIR");
+  if (directory == nullptr) return;
+  RatingsOptions options;
+  options.data_dir = directory;
+  options.data_dir_given = true;
+  const Ratings ratings = LoadRatings(options).value().ratings;
+  CHECK(ratings.num_users() == 6040);
+  CHECK(ratings.num_items() == 3706);
+  CHECK(ratings.num_positives() == 994169);
+}
+
+}  // namespace
+}  // namespace official::recommendation
