@@ -16,6 +16,7 @@ OFFICIAL_VEC_INLINE Vec Load(const float* p) { return _mm512_loadu_ps(p); }
 OFFICIAL_VEC_INLINE void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 OFFICIAL_VEC_INLINE Vec Broadcast(float x) { return _mm512_set1_ps(x); }
 OFFICIAL_VEC_INLINE Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a * b + c
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm512_maskz_mov_ps(m, a); }
@@ -42,6 +43,7 @@ OFFICIAL_VEC_INLINE Vec Load(const float* p) { return _mm256_loadu_ps(p); }
 OFFICIAL_VEC_INLINE void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 OFFICIAL_VEC_INLINE Vec Broadcast(float x) { return _mm256_set1_ps(x); }
 OFFICIAL_VEC_INLINE Vec Add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a * b + c
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm256_and_ps(m, a); }

@@ -1,0 +1,44 @@
+// Neural matrix factorization of small networks, the whole of it in one pass over the batch: a few samples at a time go
+// through gathering, product, perceptron, loss and back while they are in the caches. Source: He et al. 2017, "Neural
+// Collaborative Filtering", equation 12.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "utils/compute/graph/graph.h"
+
+namespace official::compute {
+
+// Float32 values. The score of user u and item i is
+//   concat(gmf_user[u] * gmf_item[i], x_n) * rating.kernel + rating.bias
+// with x_0 = concat(mlp_user[u], mlp_item[i]) and x_k = relu(x_{k-1} * layers[k-1].kernel + layers[k-1].bias).
+struct NeuralFactorization {
+  struct Layer {
+    Value kernel, bias;
+  };
+  Value gmf_user, gmf_item;   // [U, F], [I, F]; both invalid: without the product
+  Value mlp_user, mlp_item;   // [U, L / 2], [I, L / 2]; both invalid: without the perceptron
+  std::vector<Layer> layers;  // [L, L1] and [L1], [L1, L2] and [L2], ...: at most kMaxFactorizationLayers
+  Layer rating;               // [F + last layer, 1] and [1]
+};
+
+inline constexpr int kMaxFactorizationLayers = 8;
+inline constexpr float kNoLimit = std::numeric_limits<float>::infinity();
+
+struct FactorizationLoss {
+  float shift = 0;         // taken off every score
+  float limit = kNoLimit;  // scores are then kept in [-limit, limit]
+};
+
+// Scores of users, int32 [N], and items, int32 [N, C], each with its user: float32 [N, C]. Running fails with
+// InvalidArgument if a number is outside the tables. No gradient.
+Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items);
+
+// The mean cross entropy, a float32 scalar, of the probabilities sigmoid(score) of pairs users [N] and items [N],
+// int32, and labels float32 [N] in [0, 1]. The gradients, IndexedSlices for the tables, are computed with it: their
+// sums over the batch are made in parts (Graph::batch_parts). Running fails as above.
+Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, Value items, Value labels,
+                              const FactorizationLoss& loss);
+
+}  // namespace official::compute

@@ -1,0 +1,354 @@
+// CPU kernels of neural factorization. Tiles of a few dozen samples go through the whole network, forward and back,
+// while their activations and the layers are in the caches. Activations are kept in blocks of 16 columns, weights in
+// panels of 16, so that every inner loop is TileMultiply with rows and columns at distances that the compiler knows.
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/scratch.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/elementwise/math.h"
+#include "utils/compute/ops/neural_factorization/geometry.h"
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+namespace {
+
+constexpr int64_t kBlock = 16;
+constexpr int64_t kMaxTile = 64;  // samples
+
+constexpr int64_t Padded(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+
+// Sizes are padded to whole blocks; what pads is zero.
+struct PackedLayer {
+  int64_t in = 0, out = 0;
+  const float* weights = nullptr;     // panels [out / kBlock][in][kBlock]
+  const float* transposed = nullptr;  // panels [in / kBlock][out][kBlock]
+  const float* bias = nullptr;        // [out]
+};
+
+struct Network {
+  int64_t factors = 0, half = 0;  // sizes of the embeddings, as they are
+  const float *gmf_user = nullptr, *gmf_item = nullptr, *mlp_user = nullptr, *mlp_item = nullptr;
+  int num_layers = 0;
+  std::array<PackedLayer, kMaxFactorizationLayers> layers;
+  int64_t gmf_width = 0, mlp_width = 0;  // of what goes into the last layer, padded
+  const float* rating = nullptr;         // its kernel [gmf_width + mlp_width]
+  float rating_bias = 0;
+  int64_t tile = 0;                        // samples that are computed together
+  float shift = 0, limit = 0, weight = 0;  // of the loss
+};
+
+struct Samples {
+  const int32_t *users, *items;
+  const float* labels;
+  int64_t first, count;  // their place in the batch, for the gradients
+};
+
+// Matrices of a tile, in blocks.
+struct TileMemory {
+  float *gmf_user, *gmf_item;
+  std::array<float*, kMaxFactorizationLayers + 1> inputs;  // of each layer, and what comes out of the last
+  float* gradients[2];                                     // of inputs
+  float *scores, *losses;                                  // [kMaxTile]
+};
+
+// Sums over a unit's samples, and rows for each sample.
+struct UnitGradients {
+  std::array<float*, kMaxFactorizationLayers> weights, biases;  // as the PackedLayers
+  float *rating, *rating_bias;
+  float *gmf_user, *gmf_item, *mlp_user, *mlp_item;  // of the whole batch
+};
+
+struct Kernels {
+  // Leaves the scores in the tile.
+  void (*forward)(const Network&, const Samples&, TileMemory&);
+  // Adds to the gradients and returns the sum of the losses.
+  float (*train)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
+};
+
+#define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
+#include "utils/compute/cpu/foreach_isa.h"
+
+const Kernels& IsaKernels() { return HasAvx512() ? avx512::kKernels : avx2::kKernels; }
+
+// Where everything is in the scratch memory, and the steps around the kernels.
+class Plan {
+ public:
+  // `units`: ranges of samples with gradients of their own; 0 for scores.
+  Plan(const FactorizationGeometry& geometry, int64_t units, int64_t tile_memories) : g_(geometry) {
+    int64_t weights = 0;
+    for (int k = 0; k < num_layers(); ++k) {
+      layers_.push_back({.in = Padded(g_.layers[k]), .out = Padded(g_.layers[k + 1])});
+      weights += layers_[k].in * layers_[k].out;
+    }
+    // More samples share each weight that comes from an outer cache.
+    tile_ = weights > 16384 ? kMaxTile : kMaxTile / 2;
+    gmf_width_ = Padded(g_.factors);
+    mlp_width_ = g_.layers.empty() ? 0 : Padded(g_.layers.back());
+    // Of one unit's gradients; the network is packed the same way.
+    for (const PackedLayer& layer : layers_) {
+      weights_at_.push_back(Floats(layer.in * layer.out));
+      biases_at_.push_back(Floats(layer.out));
+    }
+    rating_at_ = Floats(gmf_width_ + mlp_width_);
+    rating_bias_at_ = Floats(kBlock);
+    network_at_ = scratch_.Add(unit_floats_ * sizeof(float));
+    for (const PackedLayer& layer : layers_)
+      transposed_at_.push_back(scratch_.Add(layer.in * layer.out * sizeof(float)));
+    units_at_ = scratch_.Add(units * unit_floats_ * sizeof(float));
+    losses_at_ = scratch_.Add(units * sizeof(float));
+    ScratchPlan memory;
+    const auto matrix = [&](int64_t columns) { return memory.Add(columns * tile_ * sizeof(float)); };
+    gmf_at_[0] = matrix(gmf_width_);
+    gmf_at_[1] = matrix(gmf_width_);
+    int64_t widest = 0;
+    for (size_t k = 0; k < g_.layers.size(); ++k) {
+      inputs_at_.push_back(matrix(Padded(g_.layers[k])));
+      widest = std::max(widest, Padded(g_.layers[k]));
+    }
+    gradients_at_[0] = matrix(widest);
+    gradients_at_[1] = matrix(widest);
+    scores_at_ = memory.Add(2 * kMaxTile * sizeof(float));
+    memory_bytes_ = memory.bytes();
+    memories_at_ = scratch_.Add(tile_memories * memory_bytes_);
+  }
+
+  int64_t scratch_bytes() const { return scratch_.bytes(); }
+  int64_t tile() const { return tile_; }
+
+  // Packs the layers and points to the tables.
+  Network Pack(const KernelArgs& args) const {
+    Network net;
+    net.tile = tile_;
+    net.factors = g_.factors;
+    if (g_.factors > 0) {
+      net.gmf_user = args.input<float>(g_.gmf);
+      net.gmf_item = args.input<float>(g_.gmf + 1);
+    }
+    if (!g_.layers.empty()) {
+      net.half = g_.layers[0] / 2;
+      net.mlp_user = args.input<float>(g_.mlp);
+      net.mlp_item = args.input<float>(g_.mlp + 1);
+    }
+    float* const base = static_cast<float*>(ScratchAt(args, network_at_));
+    std::memset(base, 0, unit_floats_ * sizeof(float));
+    net.num_layers = num_layers();
+    for (int k = 0; k < num_layers(); ++k) {
+      PackedLayer& layer = net.layers[k] = layers_[k];
+      float* const weights = base + weights_at_[k];
+      float* const transposed = static_cast<float*>(ScratchAt(args, transposed_at_[k]));
+      const float* const kernel = args.input<float>(g_.kernel(k));
+      const int64_t in = g_.layers[k], out = g_.layers[k + 1];
+      if (in < layer.in || out < layer.out) std::memset(transposed, 0, layer.in * layer.out * sizeof(float));
+      for (int64_t i = 0; i < in; ++i) {
+        for (int64_t o = 0; o < out; ++o) {
+          weights[PanelIndex(i, o, layer.in)] = kernel[i * out + o];
+          transposed[PanelIndex(o, i, layer.out)] = kernel[i * out + o];
+        }
+      }
+      std::copy_n(args.input<float>(g_.kernel(k) + 1), out, base + biases_at_[k]);
+      layer.weights = weights;
+      layer.transposed = transposed;
+      layer.bias = base + biases_at_[k];
+    }
+    net.gmf_width = gmf_width_;
+    net.mlp_width = mlp_width_;
+    const float* const rating = args.input<float>(g_.rating);
+    std::copy_n(rating, g_.factors, base + rating_at_);
+    if (mlp_width_ > 0) std::copy_n(rating + g_.factors, g_.layers.back(), base + rating_at_ + gmf_width_);
+    net.rating = base + rating_at_;
+    net.rating_bias = *args.input<float>(g_.rating + 1);
+    return net;
+  }
+
+  // Tile memory number `index`, its padding zero.
+  TileMemory Memory(const KernelArgs& args, int64_t index) const {
+    char* const base = static_cast<char*>(ScratchAt(args, memories_at_ + index * memory_bytes_));
+    std::memset(base, 0, memory_bytes_);
+    const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
+    TileMemory t;
+    t.gmf_user = at(gmf_at_[0]);
+    t.gmf_item = at(gmf_at_[1]);
+    for (size_t k = 0; k < inputs_at_.size(); ++k) t.inputs[k] = at(inputs_at_[k]);
+    t.gradients[0] = at(gradients_at_[0]);
+    t.gradients[1] = at(gradients_at_[1]);
+    t.scores = at(scores_at_);
+    t.losses = t.scores + kMaxTile;
+    return t;
+  }
+
+  // Unit number `index`, its sums zero.
+  UnitGradients Unit(const KernelArgs& args, int64_t index) const {
+    float* const base = UnitFloats(args, index);
+    std::memset(base, 0, unit_floats_ * sizeof(float));
+    UnitGradients u;
+    for (int k = 0; k < num_layers(); ++k) {
+      u.weights[k] = base + weights_at_[k];
+      u.biases[k] = base + biases_at_[k];
+    }
+    u.rating = base + rating_at_;
+    u.rating_bias = base + rating_bias_at_;
+    const auto rows = [&](bool there, int table) { return there ? args.output<float>(table - 2) : nullptr; };
+    u.gmf_user = rows(g_.factors > 0, g_.gmf);
+    u.gmf_item = rows(g_.factors > 0, g_.gmf + 1);
+    u.mlp_user = rows(!g_.layers.empty(), g_.mlp);
+    u.mlp_item = rows(!g_.layers.empty(), g_.mlp + 1);
+    return u;
+  }
+  float* Losses(const KernelArgs& args) const { return static_cast<float*>(ScratchAt(args, losses_at_)); }
+
+  // Adds the units up by halves; then writes loss and gradients of the layers.
+  void Finish(const KernelArgs& args, int64_t units, int64_t samples) const {
+    ParallelFor(unit_floats_, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t step = 1; step < units; step *= 2) {
+        for (int64_t u = 0; u + step < units; u += 2 * step) {
+          float* __restrict to = UnitFloats(args, u);
+          const float* __restrict from = UnitFloats(args, u + step);
+          WithSimd([=] {
+            for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+          });
+        }
+      }
+    });
+    const float* const losses = Losses(args);
+    const float sum = TreeSum(0, units, [&](int64_t u) { return losses[u]; });
+    *args.output<float>(0) = sum / static_cast<float>(samples);
+    const float* const base = UnitFloats(args, 0);
+    for (int k = 0; k < num_layers(); ++k) {
+      const int64_t in = g_.layers[k], out = g_.layers[k + 1];
+      float* const kernel = args.output<float>(g_.kernel(k) - 2);
+      for (int64_t i = 0; i < in; ++i) {
+        for (int64_t o = 0; o < out; ++o) kernel[i * out + o] = base[weights_at_[k] + PanelIndex(i, o, layers_[k].in)];
+      }
+      std::copy_n(base + biases_at_[k], out, args.output<float>(g_.kernel(k) - 1));
+    }
+    float* const rating = args.output<float>(g_.rating - 2);
+    std::copy_n(base + rating_at_, g_.factors, rating);
+    if (mlp_width_ > 0) std::copy_n(base + rating_at_ + gmf_width_, g_.layers.back(), rating + g_.factors);
+    *args.output<float>(g_.rating - 1) = base[rating_bias_at_];
+  }
+
+  absl::Status CheckIds(const int32_t* users, int64_t num_users, const int32_t* items, int64_t num_items) const {
+    RETURN_IF_ERROR(CheckRange("user", users, num_users, g_.num_users));
+    return CheckRange("item", items, num_items, g_.num_items);
+  }
+
+ private:
+  int num_layers() const { return std::max(0, static_cast<int>(g_.layers.size()) - 1); }
+  int64_t Floats(int64_t n) { return std::exchange(unit_floats_, unit_floats_ + Padded(n)); }
+  float* UnitFloats(const KernelArgs& args, int64_t index) const {
+    return static_cast<float*>(ScratchAt(args, units_at_)) + index * unit_floats_;
+  }
+  static int64_t PanelIndex(int64_t row, int64_t column, int64_t rows) {
+    return (column / kBlock * rows + row) * kBlock + column % kBlock;
+  }
+  static absl::Status CheckRange(absl::string_view what, const int32_t* ids, int64_t n, int64_t limit) {
+    bool inside = true;
+    for (int64_t i = 0; i < n; ++i) inside &= static_cast<uint32_t>(ids[i]) < static_cast<uint64_t>(limit);
+    if (inside) return absl::OkStatus();
+    const int64_t bad = std::find_if(ids, ids + n, [&](int32_t id) { return id < 0 || id >= limit; }) - ids;
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " ", ids[bad], " at position ", bad, " is outside [0, ", limit, ")"));
+  }
+
+  const FactorizationGeometry g_;
+  std::vector<PackedLayer> layers_;
+  int64_t tile_, gmf_width_, mlp_width_;
+  // In floats, of a unit or the packed network.
+  std::vector<int64_t> weights_at_, biases_at_;
+  int64_t rating_at_, rating_bias_at_, unit_floats_ = 0;
+  // In bytes.
+  ScratchPlan scratch_;
+  std::vector<int64_t> transposed_at_, inputs_at_;
+  int64_t network_at_, units_at_, losses_at_, memories_at_, memory_bytes_;
+  int64_t gmf_at_[2], gradients_at_[2], scores_at_;
+};
+
+// The sums over the batch are made in the graph's parts, each of which is divided further, by its size alone, so that
+// many threads find work.
+int64_t UnitsOf(int64_t samples, int parts) {
+  constexpr int64_t kUnit = 3000, kMost = 16;
+  const int64_t largest = ShareOf(samples, 0, parts).size();
+  int64_t units = 1;
+  while (units < kMost && largest / units > kUnit) units *= 2;
+  return units * parts;
+}
+
+absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
+  const int64_t samples = spec.input(0).shape.dim(0);
+  const int64_t units = UnitsOf(samples, spec.node.graph().batch_parts());
+  const Plan plan(GeometryOf(spec.attrs(), spec.node.inputs(), 3), units, units);
+  const auto shift = static_cast<float>(spec.attrs().GetFloat("shift"));
+  const auto limit = static_cast<float>(spec.attrs().GetFloat("limit"));
+  const auto run = [=](const KernelArgs& args) -> absl::Status {
+    const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
+    const float* const labels = args.input<float>(2);
+    RETURN_IF_ERROR(plan.CheckIds(users, samples, items, samples));
+    Network net = plan.Pack(args);
+    net.shift = shift;
+    net.limit = limit;
+    net.weight = 1 / static_cast<float>(samples);
+    ParallelFor(units, 1, [&](int64_t begin, int64_t end) {
+      TileMemory memory = plan.Memory(args, begin);
+      for (int64_t u = begin; u < end; ++u) {
+        const UnitGradients gradients = plan.Unit(args, u);
+        const Share share = ShareOf(samples, u, units);
+        float loss = 0;
+        for (int64_t i = share.begin; i < share.end; i += plan.tile()) {
+          const int64_t count = std::min(plan.tile(), share.end - i);
+          loss += IsaKernels().train(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
+        }
+        plan.Losses(args)[u] = loss;
+      }
+    });
+    plan.Finish(args, units, samples);
+    return absl::OkStatus();
+  };
+  return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
+}
+
+absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
+  constexpr int64_t kGrain = 1024;
+  const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
+  const int64_t samples = num_users * candidates;
+  const int64_t memories = std::max<int64_t>(1, std::min<int64_t>(NumThreads(), (samples + kGrain - 1) / kGrain));
+  const Plan plan(GeometryOf(spec.attrs(), spec.node.inputs(), 2), /*units=*/0, memories);
+  const auto run = [=](const KernelArgs& args) -> absl::Status {
+    const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
+    RETURN_IF_ERROR(plan.CheckIds(users, num_users, items, samples));
+    const Network net = plan.Pack(args);
+    ParallelFor(memories, 1, [&](int64_t first, int64_t last) {
+      TileMemory memory = plan.Memory(args, first);
+      std::array<int32_t, kMaxTile> user_of;
+      const int64_t begin = samples * first / memories, end = samples * last / memories;
+      for (int64_t i = begin; i < end; i += plan.tile()) {
+        const int64_t count = std::min(plan.tile(), end - i);
+        for (int64_t r = 0; r < count; ++r) user_of[r] = users[(i + r) / candidates];
+        IsaKernels().forward(net, {user_of.data(), items + i, nullptr, i, count}, memory);
+        std::copy_n(memory.scores, count, args.output<float>(0) + i);
+      }
+    });
+    return absl::OkStatus();
+  };
+  return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
+}
+
+bool Register(const char* op, KernelFactory make) {
+  return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = std::move(make)});
+}
+
+const bool registered =
+    Register("NeuralFactorizationScores", MakeScores) && Register("NeuralFactorizationLoss", MakeLoss);
+
+}  // namespace
+}  // namespace official::compute

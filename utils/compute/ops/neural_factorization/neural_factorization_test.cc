@@ -1,0 +1,231 @@
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::Doubles;
+using testing::RandomInts;
+using testing::RandomTensor;
+
+constexpr int kUsers = 7, kItems = 11;
+
+struct Sizes {
+  int64_t factors;
+  std::vector<int64_t> layers;
+};
+
+// The whole, each half, sizes that fill no vector.
+const std::vector<Sizes> kSizes = {{8, {64, 32, 16, 8}}, {5, {}}, {0, {6, 5, 3}}, {20, {34, 18}}, {3, {8}}};
+
+// Behind `first` inputs.
+std::vector<Tensor> NetworkTensors(const Sizes& sizes) {
+  std::vector<Tensor> tensors;
+  const auto add = [&](Shape shape, double scale) {
+    tensors.push_back(RandomTensor(std::move(shape), 100 + tensors.size(), -scale, scale));
+  };
+  int64_t inputs = sizes.factors;
+  if (sizes.factors > 0) {
+    add({kUsers, sizes.factors}, 1);
+    add({kItems, sizes.factors}, 1);
+  }
+  if (!sizes.layers.empty()) {
+    add({kUsers, sizes.layers[0] / 2}, 1);
+    add({kItems, sizes.layers[0] / 2}, 1);
+    inputs += sizes.layers.back();
+  }
+  for (size_t k = 1; k < sizes.layers.size(); ++k) {
+    add({sizes.layers[k - 1], sizes.layers[k]}, 1 / std::sqrt(static_cast<double>(sizes.layers[k - 1])));
+    add({sizes.layers[k]}, 0.5);
+  }
+  add({inputs, 1}, 1);
+  add({1}, 0.5);
+  return tensors;
+}
+
+NeuralFactorization NetworkOf(const Sizes& sizes, absl::Span<const Value> values) {
+  NeuralFactorization network;
+  if (sizes.factors > 0) {
+    network.gmf_user = values[0];
+    network.gmf_item = values[1];
+    values.remove_prefix(2);
+  }
+  if (!sizes.layers.empty()) {
+    network.mlp_user = values[0];
+    network.mlp_item = values[1];
+    values.remove_prefix(2);
+  }
+  for (size_t k = 1; k < sizes.layers.size(); ++k) {
+    network.layers.push_back({values[0], values[1]});
+    values.remove_prefix(2);
+  }
+  network.rating = {values[0], values[1]};
+  return network;
+}
+
+// `values` are of the tensors above.
+double ScoreOf(const Sizes& sizes, absl::Span<const Doubles> values, int64_t user, int64_t item) {
+  Doubles last;
+  if (sizes.factors > 0) {
+    for (int64_t f = 0; f < sizes.factors; ++f) {
+      last.push_back(values[0][user * sizes.factors + f] * values[1][item * sizes.factors + f]);
+    }
+    values.remove_prefix(2);
+  }
+  if (!sizes.layers.empty()) {
+    const int64_t half = sizes.layers[0] / 2;
+    Doubles x(values[0].begin() + user * half, values[0].begin() + (user + 1) * half);
+    x.insert(x.end(), values[1].begin() + item * half, values[1].begin() + (item + 1) * half);
+    values.remove_prefix(2);
+    for (size_t k = 1; k < sizes.layers.size(); ++k) {
+      Doubles y = values[1];
+      for (size_t i = 0; i < x.size(); ++i) {
+        for (size_t o = 0; o < y.size(); ++o) y[o] += x[i] * values[0][i * y.size() + o];
+      }
+      for (double& v : y) v = std::max(v, 0.0);
+      x = y;
+      values.remove_prefix(2);
+    }
+    last.insert(last.end(), x.begin(), x.end());
+  }
+  double score = values[1][0];
+  for (size_t i = 0; i < last.size(); ++i) score += last[i] * values[0][i];
+  return score;
+}
+
+std::vector<Tensor> Join(std::vector<Tensor> a, const std::vector<Tensor>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Users, items and the network.
+std::vector<Tensor> LossInputs(const Sizes& sizes, int64_t samples) {
+  return Join({RandomInts({samples}, 1, kUsers), RandomInts({samples}, 2, kItems)}, NetworkTensors(sizes));
+}
+
+Tensor LabelsOf(int64_t samples) {
+  Tensor labels(DType::kFloat32, {samples});
+  for (int64_t i = 0; i < samples; ++i) labels.data<float>()[i] = i % 3 == 0 ? 1 : 0;
+  return labels;
+}
+
+Value LossOf(const Sizes& sizes, absl::Span<const Value> in, const FactorizationLoss& loss) {
+  const Value labels = in[0].graph()->Constant(LabelsOf(in[0].shape().dim(0)));
+  return NeuralFactorizationLoss(NetworkOf(sizes, in.subspan(2)), in[0], in[1], labels, loss);
+}
+
+testing::OpCase LossCase(const Sizes& sizes, int64_t samples, const FactorizationLoss& loss) {
+  return {
+      .op = "NeuralFactorizationLoss",
+      .inputs = LossInputs(sizes, samples),
+      .build = [=](absl::Span<const Value> in) { return std::vector<Value>{LossOf(sizes, in, loss)}; },
+      .reference =
+          [=, labels = LabelsOf(samples)](const std::vector<Doubles>& in) {
+            double sum = 0;
+            for (int64_t i = 0; i < samples; ++i) {
+              const double score = ScoreOf(sizes, absl::MakeConstSpan(in).subspan(2), static_cast<int64_t>(in[0][i]),
+                                           static_cast<int64_t>(in[1][i]));
+              const double z = std::clamp<double>(score - loss.shift, -loss.limit, loss.limit);
+              sum += std::log1p(std::exp(z)) - labels.data<float>()[i] * z;
+            }
+            return std::vector<Doubles>{{sum / static_cast<double>(samples)}};
+          },
+  };
+}
+
+TEST_CASE("NeuralFactorizationScores scores each pair") {
+  for (const Sizes& sizes : kSizes) {
+    const int64_t users = 5, candidates = GENERATE(1, 33);
+    testing::CheckForward({
+        .op = "NeuralFactorizationScores",
+        .inputs =
+            Join({RandomInts({users}, 1, kUsers), RandomInts({users, candidates}, 2, kItems)}, NetworkTensors(sizes)),
+        .build =
+            [=](absl::Span<const Value> in) {
+              return std::vector<Value>{NeuralFactorizationScores(NetworkOf(sizes, in.subspan(2)), in[0], in[1])};
+            },
+        .reference =
+            [=](const std::vector<Doubles>& in) {
+              Doubles scores;
+              for (int64_t i = 0; i < users * candidates; ++i) {
+                scores.push_back(ScoreOf(sizes, absl::MakeConstSpan(in).subspan(2),
+                                         static_cast<int64_t>(in[0][i / candidates]), static_cast<int64_t>(in[1][i])));
+              }
+              return std::vector<Doubles>{scores};
+            },
+    });
+  }
+}
+
+TEST_CASE("NeuralFactorizationLoss is the mean cross entropy, with its gradients") {
+  for (const Sizes& sizes : kSizes) {
+    const int64_t samples = GENERATE(1, 37, 150);
+    const FactorizationLoss loss = {.shift = 1};
+    testing::CheckForward(LossCase(sizes, samples, loss));
+    if (samples == 37) testing::CheckGradients(LossCase(sizes, samples, loss));
+  }
+}
+
+TEST_CASE("Scores beyond the limit have the limit's loss and no gradient") {
+  const testing::OpCase test = LossCase(kSizes[0], 37, {.limit = 0.3f});
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+// Loss and gradients of a graph whose sums have so many parts.
+std::vector<Tensor> LossAndGradients(int parts, int threads) {
+  const Sizes& sizes = kSizes[0];
+  const int before = NumThreads();
+  SetNumThreads(threads);
+  const auto results = testing::RunOnCpu(LossInputs(sizes, 7001), [&](absl::Span<const Value> in) {
+    in[0].graph()->set_batch_parts(parts);
+    Node* const node = LossOf(sizes, in, {.shift = 1}).node();
+    std::vector<Value> all;
+    for (int i = 0; i < node->num_outputs(); ++i) all.push_back(node->output(i));
+    return all;
+  });
+  SetNumThreads(before);
+  return results;
+}
+
+TEST_CASE("The number of threads changes no bit of loss and gradients") {
+  const std::vector<Tensor> want = LossAndGradients(4, 1);
+  for (const int threads : {2, 3}) {
+    const std::vector<Tensor> results = LossAndGradients(4, threads);
+    REQUIRE(results.size() == want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      CHECK(std::memcmp(results[i].raw_data(), want[i].raw_data(), want[i].num_bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("Users and items outside the tables, and layers that do not fit, are errors") {
+  const Sizes& sizes = kSizes[0];
+  std::vector<TensorType> types;
+  std::vector<Tensor> inputs = LossInputs(sizes, 4);
+  for (const Tensor& tensor : inputs) types.push_back(tensor.type());
+  const auto build = [&](absl::Span<const Value> in) { return std::vector<Value>{LossOf(sizes, in, {})}; };
+  CHECK(testing::BuildStatus(types, build).ok());
+  inputs[1].data<int32_t>()[2] = kItems;
+  Graph graph;
+  std::vector<Value> feeds;
+  for (const Tensor& tensor : inputs) feeds.push_back(graph.Input(absl::StrCat(feeds.size()), tensor.type()));
+  const auto device = MakeDevice("cpu").value();
+  const absl::Status status = Evaluate(graph, {feeds, build(feeds), {}}, inputs, *device).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains("item 11 at position 2 is outside [0, 11)"));
+  types[6].shape = {64, 31};
+  CHECK_THAT(std::string(testing::BuildStatus(types, build).message()), Contains("fit together"));
+}
+
+}  // namespace
+}  // namespace official::compute
