@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
@@ -52,20 +53,41 @@ void LinkPositions(const int32_t* indices, int32_t n, int32_t* first, int64_t li
   }
 }
 
+// The parts of the batch in which sums are made, by the positions at which they end (Graph::batch_parts).
+struct Parts {
+  static constexpr int kMost = 4;
+
+  Parts(int64_t n, int batch_parts) : count(std::min(batch_parts, kMost)) {
+    for (int part = 0; part < count; ++part) ends[part] = ShareOf(n, part, count).end;
+  }
+
+  int count;
+  int64_t ends[kMost] = {};
+};
+
 // y = x plus the sum of the rows [..., width] on the list that starts at `position`, in float, whatever T. x may be y,
 // or nullptr for zeros.
 template <typename T>
-void SumRows(const T* x, const T* rows, int64_t width, const int32_t* next, int32_t position, T* y) {
-  constexpr int64_t kTile = 1024;
+void SumRows(const T* x, const T* rows, int64_t width, const int32_t* next, int32_t position, const Parts& parts,
+             T* y) {
+  constexpr int64_t kTile = 512;
   for (int64_t begin = 0; begin < width; begin += kTile) {
     const int64_t n = std::min(kTile, width - begin);
     WithSimd([=] {
-      float sum[kTile];
-      std::fill_n(sum, n, 0.0f);
+      float sums[Parts::kMost][kTile];
+      for (int part = 0; part < parts.count; ++part) std::fill_n(sums[part], n, 0.0f);
+      int part = 0;
       for (int32_t p = position; p >= 0; p = next[p]) {
+        while (p >= parts.ends[part]) ++part;
         const T* row = rows + p * width + begin;
-        for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<float>(row[j]);
+        for (int64_t j = 0; j < n; ++j) sums[part][j] += static_cast<float>(row[j]);
       }
+      for (int step = 1; step < parts.count; step *= 2) {
+        for (int to = 0; to + step < parts.count; to += 2 * step) {
+          for (int64_t j = 0; j < n; ++j) sums[to][j] += sums[to + step][j];
+        }
+      }
+      float* const sum = sums[0];
       if (x != nullptr) {
         for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<float>(x[begin + j]);
       }
@@ -75,12 +97,14 @@ void SumRows(const T* x, const T* rows, int64_t width, const int32_t* next, int3
 }
 
 // IndexedSlices of inputs `indices_input` and the next one, added to `x_input` if that is not -1. Every row of the
-// result is written once, by one thread, and summed in the order of positions: the same bits on any number of threads.
+// result is written once, by one thread, and summed part by part in the order of positions: the same bits on any number
+// of threads, and on several devices with a share of the positions each.
 template <typename T>
 Kernel MakeSumOfRows(const KernelSpec& spec, int x_input, int indices_input) {
   const Shape& dense = spec.output(0).shape;
   const int64_t limit = dense.dim(0), width = dense.Product(1, dense.rank());
   const auto n = static_cast<int32_t>(spec.input(indices_input).shape.num_elements());
+  const Parts parts(n, spec.node.graph().batch_parts());
   const auto run = [=](const KernelArgs& args) {
     const int32_t* indices = args.input<int32_t>(indices_input);
     RETURN_IF_ERROR(CheckIndices(indices, n, limit));
@@ -93,7 +117,7 @@ Kernel MakeSumOfRows(const KernelSpec& spec, int x_input, int indices_input) {
         T* const row = args.output<T>(0) + v * width;
         const T* const x_row = x == nullptr ? nullptr : x + v * width;
         if (first[v] >= 0) {
-          SumRows(x_row, args.input<T>(indices_input + 1), width, next, first[v], row);
+          SumRows(x_row, args.input<T>(indices_input + 1), width, next, first[v], parts, row);
         } else if (x == nullptr) {
           std::memset(static_cast<void*>(row), 0, width * sizeof(T));
         } else if (x_row != row) {
