@@ -311,6 +311,7 @@ absl::StatusOr<EventWriter*> Estimator::TrainEvents() {
 
 absl::Status Estimator::SaveCheckpoint() {
   if (saved_step_ == global_step_) return absl::OkStatus();
+  RETURN_IF_ERROR(replicas_.Settle());
   RETURN_IF_ERROR(replicas_.CheckEqual());
   CheckpointContent content;
   for (const compute::VariableSpec& spec : replicas_.variables()) {

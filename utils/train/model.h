@@ -24,6 +24,7 @@ struct ModelInputs {
   std::vector<compute::Value> labels;    // empty in kPredict
   compute::Value random_state;           // for Dropout; kTrain only
   compute::Value replica_weight = {};    // float32: this replica's share of the examples; kTrain with several replicas
+  std::string device_kind = "cpu";       // on which the graph will run
 };
 
 struct NamedValue {

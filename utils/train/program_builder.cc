@@ -13,6 +13,7 @@
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
 
 namespace official::train {
 namespace {
@@ -151,6 +152,7 @@ void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossS
     inputs.apply = finite;
   }
   for (Node* node : model.optimizer(inputs, pairs)) built.roots.targets.push_back(node);
+  built.settle = compute::SettleRows(graph);
   if (!averages.empty()) {
     built.roots.targets.push_back(compute::UpdateMovingAverages(averages, spec.moving_average_momentum, inputs.apply));
   }
@@ -176,7 +178,7 @@ data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
 
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
                                       const data::ElementSpec& types, bool has_examples, int num_replicas,
-                                      StepPart part) {
+                                      StepPart part, absl::string_view device_kind) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.part = part;
@@ -187,6 +189,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   std::vector<Value>& feeds = built.roots.feeds;
   // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
   ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
+  inputs.device_kind = std::string(device_kind);
   if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
   if (mode == Mode::kTrain && num_replicas > 1) {

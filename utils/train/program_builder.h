@@ -50,6 +50,8 @@ struct BuiltModel {
   bool has_examples = true;
   // Without a share, but the model synchronizes: the program is fed as one for a single example. Training only.
   bool stands_in = false;
+  // Brings variables up to date with which training is behind (deferred_adam.h); nullptr if it never is.
+  compute::Node* settle = nullptr;
 };
 
 // With several replicas the gradients are those of the mean loss over the global batch: each replica's are multiplied
@@ -61,7 +63,8 @@ struct BuiltModel {
 // those of one example; what is built for an evaluation then has nothing to compute.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
                                       const compute::LossScale& loss_scale, const data::ElementSpec& types,
-                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole);
+                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole,
+                                      absl::string_view device_kind = "cpu");
 
 // `spec` with a dimension for `batch_size` examples in front of each type.
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);

@@ -111,7 +111,7 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   if (auto there = built.lock()) return there;
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
   ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
-                                                strategy_.num_replicas(), part));
+                                                strategy_.num_replicas(), part, strategy_.device(0).kind()));
   RETURN_IF_ERROR(prepare(*model.graph));
   auto made = std::make_shared<const BuiltModel>(std::move(model));
   built = made;
@@ -134,7 +134,17 @@ absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, StepPart part, co
                                                *stores_[r], {.choices = choices_, .arena = arenas_[r].get()}));
     return absl::OkStatus();
   }));
+  const BuiltModel& model = program.model();
+  if (model.settle != nullptr && settle_ == nullptr) {
+    ASSIGN_OR_RETURN(settle_,
+                     compute::Program::Compile(*model.graph, {.feeds = {}, .fetches = {}, .targets = {model.settle}},
+                                               strategy_.device(0), *stores_[0]));
+  }
   return program;
+}
+
+absl::Status Replicas::Settle() {
+  return settle_ == nullptr ? absl::OkStatus() : strategy_.RunAlone(0, [&] { return settle_->Run({}); });
 }
 
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,

@@ -68,6 +68,8 @@ class Replicas {
 
   // Makes the variables of `graph` that are new, with the same initial values everywhere.
   absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
+  // Brings variables up to date with which training is behind: to be called before others than it read them.
+  absl::Status Settle();
   bool HasVariable(absl::string_view name) const { return stores_[0]->Has(name); }
   std::vector<compute::VariableSpec> variables() const { return stores_[0]->specs(); }
   // Of one replica; the first stands for all.
@@ -105,6 +107,7 @@ class Replicas {
   std::vector<std::unique_ptr<compute::Arena>> arenas_;          // by replica
   std::map<Key, std::weak_ptr<const BuiltModel>> models_;        // for one replica, by mode and share
   std::map<Key, ReplicatedProgram> programs_;                    // by mode and all shares
+  std::unique_ptr<compute::Program> settle_;                     // of one replica; several are never behind
   int64_t asked_ = 0;                                            // times that ProgramFor was called
   // Of the batch that is asked for: here so that a step allocates nothing.
   std::vector<BatchShare> shares_;

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
 
 namespace official::compute {
 namespace {
@@ -170,8 +171,13 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
       {"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}, {"guarded", IsGuarded(inputs)}};
   const std::vector<Value> scalars = Scalars(inputs, {beta1_power, beta2_power});
   std::vector<Value> dense = scalars;
+  std::vector<VariableGradient> deferred;
   std::vector<Node*> updates;
   for (const auto& [variable, gradient] : variables) {
+    if (gradient.node()->Is("IndexedSlices") && AreCaughtUp(gradient.node()->input(0))) {
+      deferred.push_back({variable, gradient});
+      continue;
+    }
     const Value m = Slot(variable, "Adam", params.scope), v = Slot(variable, "Adam_1", params.scope);
     if (params.lazy && gradient.node()->Is("IndexedSlices")) {
       std::vector<Value> operands = scalars;
@@ -181,6 +187,7 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
       dense.insert(dense.end(), {variable, m, v, gradient});
     }
   }
+  if (!deferred.empty()) updates.push_back(DeferredAdam(inputs, {beta1_power, beta2_power}, deferred, params));
   if (dense.size() > scalars.size()) updates.push_back(ApplyNode("ApplyAdam", dense, attrs));
   updates.push_back(Scale(beta1_power, params.beta1, inputs));
   updates.push_back(Scale(beta2_power, params.beta2, inputs));

@@ -50,7 +50,9 @@ std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const Variabl
 // m += (g - m) * (1 - beta1); s += (g * g - s) * (1 - beta2);
 // v -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(s) + epsilon), t the number of this update from 1.
 // Slots <variable>/Adam (m) and <variable>/Adam_1 (s); beta1_power and beta2_power hold beta^t.
-// Source: Kingma and Ba 2015, the form before section 2.1 (epsilon outside the bias correction).
+// A gradient that is an IndexedSlices of rows that CatchUpRows (deferred_adam.h) brought up to date has the same
+// effect, but rows that it does not name get theirs later. Source: Kingma and Ba 2015, the form before section 2.1
+// (epsilon outside the bias correction).
 std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
                         const AdamParams& params);
 

@@ -2,7 +2,6 @@
 // so that many small variables cost what one large one does.
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/optimizer/adam_step.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -118,31 +118,17 @@ absl::StatusOr<Kernel> MakeMomentum(const KernelSpec& spec) {
   });
 }
 
-struct AdamStep {
-  float alpha;  // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
-  float one_minus_beta1, one_minus_beta2, epsilon;
-
-  // In TensorFlow's order of operations.
-  void operator()(float& variable, float& m, float& v, float g) const {
-    m += (g - m) * one_minus_beta1;
-    v += (g * g - v) * one_minus_beta2;
-    variable -= (m * alpha) / (std::sqrt(v) + epsilon);
-  }
-};
-
 // Reads learning rate and beta powers at each run.
-auto AdamStepOf(const KernelSpec& spec) {
-  const auto beta1 = static_cast<float>(spec.attrs().GetFloat("beta1"));
-  const auto beta2 = static_cast<float>(spec.attrs().GetFloat("beta2"));
-  const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
-  return [=](const KernelArgs& args) {
-    const float lr = *args.input<float>(0), beta1_power = *args.input<float>(1), beta2_power = *args.input<float>(2);
-    return AdamStep{lr * std::sqrt(1 - beta2_power) / (1 - beta1_power), 1 - beta1, 1 - beta2, epsilon};
+auto AdamStepOfRun(const KernelSpec& spec) {
+  return [rule = AdamStepOf(spec.attrs())](const KernelArgs& args) {
+    AdamStep step = rule;
+    step.alpha = AdamAlpha(args);
+    return step;
   };
 }
 
 absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
-  return MakeUpdate(spec, 3, 4, [step_of = AdamStepOf(spec)](const KernelArgs& args) {
+  return MakeUpdate(spec, 3, 4, [step_of = AdamStepOfRun(spec)](const KernelArgs& args) {
     return [&args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
       float* __restrict variable = args.variable<float>(first);
       float* __restrict m = args.variable<float>(first + 1);
@@ -162,7 +148,7 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   const int64_t num_rows = shape.dim(0), row = shape.num_elements() / std::max<int64_t>(1, num_rows);
   Kernel kernel;
   kernel.scratch_bytes = count * sizeof(int32_t);
-  kernel.run = [=, part = spec.update_part, step_of = AdamStepOf(spec)](const KernelArgs& args) -> absl::Status {
+  kernel.run = [=, part = spec.update_part, step_of = AdamStepOfRun(spec)](const KernelArgs& args) -> absl::Status {
     if (!guard.Applies(args)) return absl::OkStatus();
     const AdamStep step = step_of(args);
     const int32_t* indices = args.input<int32_t>(first + 3);

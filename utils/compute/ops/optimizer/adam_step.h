@@ -1,0 +1,35 @@
+// The arithmetic of Adam, one element at a time, for the kernels that share it.
+#pragma once
+
+#include <cmath>
+
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+struct AdamStep {
+  float alpha;  // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
+  float one_minus_beta1, one_minus_beta2, epsilon;
+
+  // In TensorFlow's order of operations.
+  void operator()(float& variable, float& m, float& v, float g) const {
+    m += (g - m) * one_minus_beta1;
+    v += (g * g - v) * one_minus_beta2;
+    variable -= (m * alpha) / (std::sqrt(v) + epsilon);
+  }
+};
+
+// The step of the attributes beta1, beta2 and epsilon, alpha still unset.
+inline AdamStep AdamStepOf(const Attrs& attrs) {
+  const auto beta1 = static_cast<float>(attrs.GetFloat("beta1"));
+  const auto beta2 = static_cast<float>(attrs.GetFloat("beta2"));
+  return {0, 1 - beta1, 1 - beta2, static_cast<float>(attrs.GetFloat("epsilon"))};
+}
+
+// Of a run whose inputs 0 to 2 are the learning rate and the powers of beta1 and beta2.
+inline float AdamAlpha(const KernelArgs& args) {
+  const float lr = *args.input<float>(0), beta1_power = *args.input<float>(1), beta2_power = *args.input<float>(2);
+  return lr * std::sqrt(1 - beta2_power) / (1 - beta1_power);
+}
+
+}  // namespace official::compute

@@ -1,0 +1,164 @@
+#include "utils/compute/ops/optimizer/deferred_adam.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+
+namespace official::compute {
+namespace {
+
+// Steps after which all rows are brought up to date.
+constexpr int64_t kMaxDeferred = 1024;
+
+Value Slot(const Value& variable, absl::string_view suffix, const AdamParams& params) {
+  return variable.graph()->Variable({absl::StrCat(params.scope, variable.node()->name(), "/", suffix), variable.type(),
+                                     Initializer::Zeros(), /*trainable=*/false});
+}
+
+// Of all tables: alpha of each step since all rows were up to date, and the number of these steps.
+std::vector<Value> DeferredSteps(Graph& graph) {
+  return {
+      graph.Variable({absl::StrCat(kDeferredPrefix, "alphas"),
+                      {DType::kFloat32, {kMaxDeferred}},
+                      Initializer::Zeros(),
+                      /*trainable=*/false}),
+      graph.Variable(
+          {absl::StrCat(kDeferredPrefix, "steps"), {DType::kInt32, {}}, Initializer::Zeros(), /*trainable=*/false})};
+}
+
+// The table, its moments, and for each row how many of the deferred steps it has made.
+std::vector<Value> State(const Value& table, const AdamParams& params) {
+  return {table, Slot(table, "Adam", params), Slot(table, "Adam_1", params),
+          table.graph()->Variable({absl::StrCat(kDeferredPrefix, table.node()->name()),
+                                   {DType::kInt32, {table.shape().dim(0)}},
+                                   Initializer::Zeros(),
+                                   /*trainable=*/false})};
+}
+
+constexpr int kState = 4;
+
+absl::Status CheckSteps(const InferContext& c, int first) {
+  if (c.num_inputs() >= first + 2 && c.dtype(first) == DType::kFloat32 && c.shape(first).rank() == 1 &&
+      c.type(first + 1) == TensorType{DType::kInt32, {}}) {
+    return absl::OkStatus();
+  }
+  return c.Error("needs the deferred steps' float32 alphas and int32 number");
+}
+
+// Groups of a table's state and `more` others, from input `first` on.
+absl::Status CheckTables(const InferContext& c, int first, int more) {
+  const int group = kState + more;
+  if (c.num_inputs() < first + group || (c.num_inputs() - first) % group != 0) {
+    return c.Error(absl::StrCat("needs groups of ", group, " tensors"));
+  }
+  for (int i = first; i < c.num_inputs(); i += group) {
+    const TensorType& table = c.type(i);
+    if (table.dtype != DType::kFloat32 || table.shape.rank() < 1 || c.type(i + 1) != table || c.type(i + 2) != table ||
+        c.type(i + 3) != TensorType{DType::kInt32, {table.shape.dim(0)}}) {
+      return c.Error("needs float32 tables, two moments of each and an int32 for each row");
+    }
+    if (more > 0 && (c.dtype(i + 4) != DType::kInt32 || c.shape(i + 4).rank() != 1))
+      return c.Error("needs int32 ids [n]");
+    if (more > 1) {
+      Shape rows = table.shape;
+      rows.set_dim(0, c.shape(i + 4).dim(0));
+      if (c.type(i + 5) != TensorType{DType::kFloat32, rows}) return c.Error("needs a float32 row for each id");
+    }
+  }
+  return absl::OkStatus();
+}
+
+const bool registered[] = {
+    RegisterOp({
+        .name = "CatchUpRows",
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          RETURN_IF_ERROR(CheckSteps(c, 0));
+          RETURN_IF_ERROR(CheckTables(c, 2, 1));
+          std::vector<TensorType> types;
+          for (int i = 2; i < c.num_inputs(); i += kState + 1) types.push_back(c.type(i + kState));
+          return types;
+        },
+        .has_side_effect = true,
+    }),
+    RegisterOp({
+        .name = "ApplyDeferredAdam",
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          const int first = c.attrs.GetBool("guarded") ? 5 : 3;
+          RETURN_IF_ERROR(CheckSteps(c, first));
+          RETURN_IF_ERROR(CheckTables(c, first + 2, 2));
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+        .is_update = true,
+    }),
+    RegisterOp({
+        .name = "SettleRows",
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          RETURN_IF_ERROR(CheckSteps(c, 0));
+          RETURN_IF_ERROR(CheckTables(c, 2, 0));
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+    }),
+};
+
+void Append(std::vector<Value>& to, const std::vector<Value>& values) {
+  to.insert(to.end(), values.begin(), values.end());
+}
+
+Attrs AttrsOf(const AdamParams& params) {
+  return {{"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}};
+}
+
+}  // namespace
+
+std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamParams& params) {
+  std::vector<Value> ids(tables.size());
+  if (tables.empty() || !tables[0].table) return ids;
+  std::vector<Value> inputs = DeferredSteps(*tables[0].table.graph());
+  for (const TableRows& rows : tables) {
+    if (!rows.table) return ids;
+    Append(inputs, State(rows.table, params));
+    inputs.push_back(rows.ids);
+  }
+  Node* const node = ApplyNode("CatchUpRows", inputs, AttrsOf(params));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = OutputOf(node, static_cast<int>(i));
+  return ids;
+}
+
+bool AreCaughtUp(Value ids) { return ids && ids.node()->Is("CatchUpRows"); }
+
+Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
+                   absl::Span<const VariableGradient> variables, const AdamParams& params) {
+  std::vector<Value> operands = {inputs.learning_rate, powers[0], powers[1]};
+  const bool guarded = static_cast<bool>(inputs.loss_scale);
+  if (guarded) Append(operands, {inputs.loss_scale, inputs.apply});
+  Append(operands, DeferredSteps(*inputs.learning_rate.graph()));
+  for (const auto& [variable, gradient] : variables) {
+    Append(operands, State(variable, params));
+    Append(operands, {gradient.node()->input(0), gradient.node()->input(1)});
+  }
+  Attrs attrs = AttrsOf(params);
+  attrs.Set("guarded", guarded);
+  return ApplyNode("ApplyDeferredAdam", operands, attrs);
+}
+
+Node* SettleRows(Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    if (!node->Is("ApplyDeferredAdam")) continue;
+    const int first = node->attrs().GetBool("guarded") ? 5 : 3;
+    std::vector<Value> inputs = {node->input(first), node->input(first + 1)};
+    for (int i = first + 2; i < node->num_inputs(); i += kState + 2) {
+      for (int k = 0; k < kState; ++k) inputs.push_back(node->input(i + k));
+    }
+    return ApplyNode("SettleRows", inputs,
+                     Attrs{{"beta1", node->attrs().GetFloat("beta1")},
+                           {"beta2", node->attrs().GetFloat("beta2")},
+                           {"epsilon", node->attrs().GetFloat("epsilon")}});
+  }
+  return nullptr;
+}
+
+}  // namespace official::compute

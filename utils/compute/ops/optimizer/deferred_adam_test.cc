@@ -1,0 +1,141 @@
+#include "utils/compute/ops/optimizer/deferred_adam.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::RandomInts;
+using testing::RandomTensor;
+
+constexpr int kIds = 6;
+
+// Two tables, of which a step reads 6 rows each, some of them twice, and a vector.
+class Training {
+ public:
+  explicit Training(bool deferred, bool guarded = false) {
+    graph_.set_batch_parts(4);
+    const Value users = graph_.Input("users", {DType::kInt32, {kIds}});
+    const Value items = graph_.Input("items", {DType::kInt32, {kIds}});
+    const Value wide = graph_.Variable({"wide", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
+    const Value narrow = graph_.Variable({"narrow", {DType::kFloat32, {9, 3}}, Initializer::Normal(1)});
+    const Value bias = graph_.Variable({"bias", {DType::kFloat32, {5}}, Initializer::Normal(1)});
+    const Value of_wide = graph_.Input("of_wide", {DType::kFloat32, {kIds, 21}});
+    const Value of_narrow = graph_.Input("of_narrow", {DType::kFloat32, {kIds, 3}});
+    const Value of_bias = graph_.Input("of_bias", {DType::kFloat32, {5}});
+    std::vector<Value> ids = {users, items};
+    if (deferred) ids = CatchUpRows({{wide, users}, {narrow, items}}, params_);
+    const Value rate = graph_.Input("rate", {DType::kFloat32, {}});
+    UpdateInputs inputs(rate);
+    const Value scale = graph_.Input("scale", {DType::kFloat32, {}}), apply = graph_.Input("apply", {DType::kBool, {}});
+    GraphRoots roots{.feeds = {users, items, of_wide, of_narrow, of_bias, rate},
+                     .fetches = {Gather(wide, ids[0]), Gather(narrow, ids[1])},
+                     .targets = {}};
+    if (guarded) {
+      inputs.loss_scale = scale;
+      inputs.apply = apply;
+      roots.feeds.insert(roots.feeds.end(), {scale, apply});
+    }
+    roots.targets = Adam(inputs,
+                         {{wide, IndexedSlices(ids[0], of_wide, wide.shape())},
+                          {narrow, IndexedSlices(ids[1], of_narrow, narrow.shape())},
+                          {bias, of_bias}},
+                         params_);
+    Node* const settle = SettleRows(graph_);
+    REQUIRE((settle != nullptr) == deferred);
+    REQUIRE(graph_.status().ok());
+    REQUIRE(variables_.Create(graph_, 1).ok());
+    step_ = Program::Compile(graph_, roots, *device_, variables_).value();
+    testing::RecordKernels(*step_, "cpu");
+    if (!deferred) return;
+    settle_ = Program::Compile(graph_, {.feeds = {}, .fetches = {}, .targets = {settle}}, *device_, variables_).value();
+    testing::RecordKernels(*settle_, "cpu");
+  }
+
+  std::vector<Tensor> Feeds(int step) const {
+    return {RandomInts({kIds}, 3 * step, 50), RandomInts({kIds}, 3 * step + 1, step % 2 == 0 ? 9 : 2),
+            RandomTensor({kIds, 21}, step),   RandomTensor({kIds, 3}, step + 5000),
+            RandomTensor({5}, step + 10000),  Tensor::Scalar(0.01f / static_cast<float>(1 + step % 3))};
+  }
+  absl::Status Step(const std::vector<Tensor>& feeds) { return step_->Run(feeds); }
+  void Settle() { REQUIRE(settle_->Run({}).ok()); }
+  // What the last step read.
+  std::vector<Tensor> Read() { return {step_->Fetch(0).value().Clone(), step_->Fetch(1).value().Clone()}; }
+  // Variables, slots and powers.
+  std::vector<Tensor> Values() {
+    std::vector<Tensor> values;
+    for (const VariableSpec& spec : variables_.specs()) {
+      if (spec.name.rfind(kDeferredPrefix, 0) != 0) values.push_back(variables_.Read(spec.name).value());
+    }
+    return values;
+  }
+
+ private:
+  const AdamParams params_ = {};
+  Graph graph_;
+  const std::unique_ptr<Device> device_ = MakeDevice("cpu").value();
+  VariableStore variables_{*device_};
+  std::unique_ptr<Program> step_, settle_;
+};
+
+void CheckSameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) CHECK(std::memcmp(a[i].raw_data(), b[i].raw_data(), a[i].num_bytes()) == 0);
+}
+
+TEST_CASE("Deferred Adam reads and leaves the bits of dense Adam, settled at any time") {
+  const int threads = GENERATE(1, 3);
+  const int before = NumThreads();
+  SetNumThreads(threads);
+  Training dense(false), deferred(true);
+  // Beyond the number of steps after which it settles by itself.
+  for (int step = 0; step < 1300; ++step) {
+    REQUIRE(dense.Step(dense.Feeds(step)).ok());
+    REQUIRE(deferred.Step(deferred.Feeds(step)).ok());
+    if (step % 10 == 0) CheckSameBits(deferred.Read(), dense.Read());
+    if (step == 0 || step == 57 || step == 1000) {
+      deferred.Settle();
+      CheckSameBits(deferred.Values(), dense.Values());
+    }
+  }
+  deferred.Settle();
+  deferred.Settle();
+  CheckSameBits(deferred.Values(), dense.Values());
+  SetNumThreads(before);
+}
+
+TEST_CASE("A loss scale is taken off, and a skipped step changes nothing") {
+  Training plain(true), guarded(true, true);
+  for (int step = 0; step < 20; ++step) {
+    std::vector<Tensor> feeds = plain.Feeds(step);
+    REQUIRE(plain.Step(feeds).ok());
+    for (int i = 2; i < 5; ++i) {
+      feeds[i] = feeds[i].Clone();
+      for (float& x : feeds[i].flat<float>()) x *= 64;
+    }
+    feeds.insert(feeds.end(), {Tensor::Scalar(64.0f), Tensor::Scalar(false)});
+    REQUIRE(guarded.Step(feeds).ok());
+    feeds.back() = Tensor::Scalar(true);
+    REQUIRE(guarded.Step(feeds).ok());
+  }
+  plain.Settle();
+  guarded.Settle();
+  CheckSameBits(guarded.Values(), plain.Values());
+}
+
+TEST_CASE("An id outside its table is an error") {
+  Training deferred(true);
+  std::vector<Tensor> feeds = deferred.Feeds(0);
+  feeds[1].data<int32_t>()[2] = 9;
+  CHECK_THAT(std::string(deferred.Step(feeds).message()), Contains("id 9 at position 2 is outside [0, 9)"));
+}
+
+}  // namespace
+}  // namespace official::compute
