@@ -174,6 +174,13 @@ class Run {
     return std::min<int64_t>(config_.base.train_epochs, (estimator_.position().epoch / between + 1) * between);
   }
   int64_t TotalSteps() const;
+  // The number of the evaluation that is made now.
+  int64_t Round() const {
+    const auto rounds = [](int64_t done, int64_t between) { return (done + between - 1) / between; };
+    if (task_.steps) return rounds(estimator_.global_step(), task_.steps->between_evals);
+    const data::Position position = estimator_.position();
+    return rounds(position.epoch + (position.index > 0 ? 1 : 0), config_.base.epochs_between_evals);
+  }
 
   const Config& config_;
   const Task& task_;
@@ -243,6 +250,7 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
     PrintEvaluation(config_, results, out);
     RETURN_IF_ERROR(estimator_.KeepEvaluatedStep());
+    if (task_.evaluated) task_.evaluated(results, Round());
     if (!base.stop_threshold) continue;
     const double metric = Result(results, task_.stop_metric);
     if (misc::PastStopThreshold(base.stop_threshold, metric)) {

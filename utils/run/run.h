@@ -54,6 +54,8 @@ struct Task {
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
   // What an evaluation tells beside the Estimator's results, of what was trained so far; unset: nothing.
   std::function<absl::StatusOr<train::EvalResults>(const train::Estimator& estimator)> evaluate_more = nullptr;
+  // Called with the results of each evaluation and its number in the whole training, from 1.
+  std::function<void(const train::EvalResults& results, int64_t round)> evaluated = nullptr;
   // Writes a SavedModel of what was trained and returns its path; unset where --export_dir is refused.
   std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
       nullptr;

@@ -1,0 +1,162 @@
+// ncf_main: trains and evaluates the official recommendation model.
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "official/recommendation/ncf_run.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/main.h"
+
+ABSL_FLAG(std::string, dataset, "ml-1m", "The ratings of MovieLens to train on.");
+ABSL_FLAG(bool, download_if_missing, true, "Download the data set if it is not in --data_dir.");
+ABSL_FLAG(std::string, ratings_file, "",
+          "A file of ratings of your own, in place of a data set: lines of user,item,rating,timestamp.");
+ABSL_FLAG(std::string, model, "neumf",
+          "gmf: generalized matrix factorization; mlp: a perceptron; neumf: both, one beside the other.");
+ABSL_FLAG(
+    std::string, loss, "softmax",
+    "The probability of a score x is sigmoid(x - 1) (softmax) or sigmoid(x), the binary cross entropy (sigmoid).");
+ABSL_FLAG(std::string, eval_batch_size, "", "Candidates that an evaluation scores at a time.");
+ABSL_FLAG(int, num_factors, 8, "Size of the embeddings of matrix factorization.");
+ABSL_FLAG(std::vector<std::string>, layers, std::vector<std::string>({"64", "32", "16", "8"}),
+          "Sizes of the perceptron: of the two embeddings that it takes, together, then of each layer.");
+ABSL_FLAG(double, mf_regularization, 0, "Factor of the sum of squares of matrix factorization's embeddings.");
+ABSL_FLAG(std::vector<std::string>, mlp_regularization, std::vector<std::string>({"0.", "0.", "0.", "0."}),
+          "Factors of the sums of squares of the perceptron's embeddings and of each of its kernels.");
+ABSL_FLAG(int, num_neg, 4, "Negatives that are drawn for each rating of the training set.");
+ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of Adam.");
+ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt, "Stop when HR@10 is at least this.");
+ABSL_FLAG(bool, ml_perf, false,
+          "MLPerf's rule: an evaluation's negatives are drawn with replacement, and repeats do not count.");
+
+namespace official::recommendation {
+namespace {
+
+// The numbers of a list flag; nothing if one of them is none.
+template <typename T, typename Parse>
+std::optional<std::vector<T>> Numbers(const std::vector<std::string>& items, Parse parse) {
+  std::vector<T> numbers;
+  for (const std::string& item : items) {
+    if (!parse(item, &numbers.emplace_back())) return std::nullopt;
+  }
+  return numbers;
+}
+
+std::optional<std::vector<int64_t>> LayersFromFlag() {
+  return Numbers<int64_t>(absl::GetFlag(FLAGS_layers),
+                          [](const std::string& item, int64_t* n) { return absl::SimpleAtoi(item, n) && *n >= 1; });
+}
+
+std::optional<std::vector<double>> RegularizationFromFlag() {
+  return Numbers<double>(absl::GetFlag(FLAGS_mlp_regularization),
+                         [](const std::string& item, double* n) { return absl::SimpleAtod(item, n) && *n >= 0; });
+}
+
+bool IsRegularized(const std::vector<double>& factors) {
+  return std::any_of(factors.begin(), factors.end(), [](double factor) { return factor > 0; });
+}
+
+absl::Status CheckLayers(const flags::CommandLine&) {
+  const auto layers = LayersFromFlag();
+  if (!layers || layers->empty()) return flags::FlagError("layers", "wants a comma separated list of sizes");
+  if ((*layers)[0] % 2 != 0) {
+    return flags::FlagError("layers", "wants an even first size, that of two embeddings side by side");
+  }
+  const auto factors = RegularizationFromFlag();
+  if (!factors) return flags::FlagError("mlp_regularization", "wants a comma separated list of numbers of at least 0");
+  if (!IsRegularized(*factors) || factors->size() == layers->size()) return absl::OkStatus();
+  return flags::FlagError("mlp_regularization",
+                          absl::StrCat("wants ", layers->size(), " numbers, as many as --layers"));
+}
+
+absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
+  int64_t size = 0;
+  const std::string& text = absl::GetFlag(FLAGS_eval_batch_size);
+  if (text.empty() || (absl::SimpleAtoi(text, &size) && size >= 1)) return absl::OkStatus();
+  return flags::FlagError("eval_batch_size", "wants a number, at least 1");
+}
+
+absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
+  const flags::BaseConfig base = flags::BaseFromFlags(command_line);
+  if (base.stop_threshold) return flags::FlagError("stop_threshold", "has no effect here; give --hr_threshold");
+  if (base.export_dir) return flags::FlagError("export_dir", "does not work for this model yet: leave it out");
+  return absl::OkStatus();
+}
+
+flags::Program NcfProgram() {
+  return {
+      .name = "ncf_main",
+      .description =
+          "Trains neural collaborative filtering to tell which items a user will choose, on MovieLens or ratings of "
+          "your own, and evaluates it: how often is the last item that a user chose among the first 10 of 1000? "
+          "Without "
+          "data it downloads MovieLens; without a network it trains on ratings that it makes itself.",
+      .examples = {{"ncf_main", "train for 2 epochs on MovieLens 1M"},
+                   {"ncf_main --dataset=ml-20m --layers=256,256,128,64 --num_factors=64 --batch_size=65536",
+                    "the sizes of MLPerf"},
+                   {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on ratings of your own"}},
+      .defaults = {{"data_dir", "/tmp/movielens-data/"},
+                   {"model_dir", "/tmp/ncf/"},
+                   {"train_epochs", "2"},
+                   {"batch_size", "256"},
+                   {"hooks", "ProfilerHook"}},
+      .flags = {.name = "ncf",
+                .flags = {{.name = "dataset", .key = true, .choices = {"ml-1m", "ml-20m"}, .any_case = true},
+                          {.name = "download_if_missing", .key = true},
+                          {.name = "ratings_file", .key = true},
+                          {.name = "model", .key = true, .choices = {"neumf", "gmf", "mlp"}},
+                          {.name = "loss", .key = true, .choices = {"softmax", "sigmoid"}},
+                          {.name = "eval_batch_size", .key = true},
+                          {.name = "num_factors", .key = true, .range = flags::AtLeast(1)},
+                          {.name = "layers", .key = true},
+                          {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
+                          {.name = "mlp_regularization", .key = true},
+                          {.name = "num_neg", .key = true, .range = flags::AtLeast(0)},
+                          {.name = "learning_rate", .key = true, .range = flags::MoreThan(0)},
+                          {.name = "hr_threshold", .key = true, .unset_means = "train all epochs"},
+                          {.name = "ml_perf", .key = true}},
+                .validators = {CheckLayers, CheckEvalBatchSize, WhatDoesNotApply}},
+  };
+}
+
+NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
+  NcfConfig config;
+  static_cast<run::Config&>(config) = run::ConfigFromFlags(command_line);
+  const std::string model = absl::GetFlag(FLAGS_model);
+  config.model = {.num_factors = model == "mlp" ? 0 : absl::GetFlag(FLAGS_num_factors),
+                  .layers = model == "gmf" ? std::vector<int64_t>() : *LayersFromFlag(),
+                  .loss = absl::GetFlag(FLAGS_loss) == "softmax" ? Loss::kSoftmax : Loss::kSigmoid,
+                  .mf_regularization = absl::GetFlag(FLAGS_mf_regularization),
+                  .learning_rate = absl::GetFlag(FLAGS_learning_rate)};
+  const std::vector<double> factors = *RegularizationFromFlag();
+  if (model != "gmf" && IsRegularized(factors)) config.model.mlp_regularization = factors;
+  config.ratings = {.dataset = absl::GetFlag(FLAGS_dataset),
+                    .data_dir = config.base.data_dir,
+                    .data_dir_given = config.base.data_dir_given,
+                    .download_if_missing = absl::GetFlag(FLAGS_download_if_missing),
+                    .ratings_file = absl::GetFlag(FLAGS_ratings_file)};
+  config.num_neg = absl::GetFlag(FLAGS_num_neg);
+  int64_t eval_batch_size;
+  if (absl::SimpleAtoi(absl::GetFlag(FLAGS_eval_batch_size), &eval_batch_size))
+    config.eval_batch_size = eval_batch_size;
+  config.hr_threshold = absl::GetFlag(FLAGS_hr_threshold);
+  config.ml_perf = absl::GetFlag(FLAGS_ml_perf);
+  return config;
+}
+
+absl::Status Main(const flags::CommandLine& command_line) {
+  const NcfConfig config = ConfigFromFlags(command_line);
+  RETURN_IF_ERROR(run::InitLogging(config));
+  return RunNcf(config, std::cout);
+}
+
+}  // namespace
+}  // namespace official::recommendation
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::recommendation::NcfProgram(), official::recommendation::Main);
+}

@@ -1,0 +1,103 @@
+#include "official/recommendation/ncf_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "official/recommendation/ncf_input.h"
+#include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
+
+namespace official::recommendation {
+namespace {
+
+// What a run is trained on, kept for as long as it lasts.
+struct NcfData {
+  LoadedRatings loaded;
+  std::shared_ptr<const EvalData> eval;
+};
+using NcfDataPtr = std::shared_ptr<const NcfData>;
+
+absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
+  ASSIGN_OR_RETURN(LoadedRatings loaded, LoadRatings(config.ratings));
+  if (!loaded.note.empty()) {
+    LOG(WARNING) << loaded.note;
+  }
+  ASSIGN_OR_RETURN(EvalData eval,
+                   MakeEvalData(loaded.ratings, {.with_replacement = config.ml_perf, .seed = config.base.seed}));
+  return std::make_shared<NcfData>(std::move(loaded), std::make_shared<EvalData>(std::move(eval)));
+}
+
+absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
+  const Ratings& ratings = data->loaded.ratings;
+  // The seed does not matter yet: this asks whether the ratings will do.
+  ASSIGN_OR_RETURN(const auto sampler, TrainSampler::Create(ratings, config.num_neg, /*seed=*/0));
+  const int64_t num_examples = sampler->num_examples(), batch_size = config.base.batch_size;
+  if (batch_size > num_examples) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--batch_size=%d is more than the %d examples of an epoch (%d ratings to train on, each with "
+                        "--num_neg=%d negatives); try --batch_size=%d",
+                        batch_size, num_examples, ratings.num_positives(), config.num_neg, num_examples));
+  }
+  const int64_t users_per_batch =
+      std::max<int64_t>(1, config.eval_batch_size.value_or(batch_size) / data->eval->num_candidates);
+  const std::string name = config.ratings.ratings_file.empty() ? config.ratings.dataset : "ratings";
+  return run::Input{.dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
+                    .spec = TrainSpec(),
+                    .num_train_examples = num_examples,
+                    .steps_per_epoch = num_examples / batch_size,
+                    .train = [=, num_neg = config.num_neg](uint64_t seed, data::Position start,
+                                                           int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
+                      ASSIGN_OR_RETURN(auto seeded, TrainSampler::Create(data->loaded.ratings, num_neg, seed));
+                      return TrainBatches(std::move(seeded), batch_size, start, end_epoch);
+                    },
+                    .eval = [=](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
+                      return EvalBatches(data->eval, data->loaded.ratings.num_users(), users_per_batch);
+                    }};
+}
+
+train::Model MakeModel(const NcfConfig& config, const Ratings& ratings) {
+  ModelConfig model = config.model;
+  model.num_users = ratings.num_users();
+  model.num_items = ratings.num_items();
+  return NeuMfModel(model);
+}
+
+double Result(const train::EvalResults& results, absl::string_view name) {
+  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
+  OFFICIAL_CHECK(it != results.end()) << name;
+  return it->second;
+}
+
+}  // namespace
+
+absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
+  NcfDataPtr data;
+  run::Config shared = config;
+  shared.base.stop_threshold = config.hr_threshold;
+  return run::TrainAndEvaluate(
+      shared,
+      {.name = "recommendation",
+       .load = [&]() -> absl::StatusOr<run::Input> {
+         ASSIGN_OR_RETURN(data, LoadData(config));
+         return MakeInput(config, data);
+       },
+       .model = [&](const run::Input&) { return MakeModel(config, data->loaded.ratings); },
+       .stop_metric = "HR",
+       .tensors_to_log = {"cross_entropy", "learning_rate"},
+       .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(config.base.batch_size)},
+                          {"hr_threshold",
+                           config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt},
+                          {"number_factors", config.model.num_factors}},
+       .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
+       .evaluated =
+           [&](const train::EvalResults& evaluation, int64_t round) {
+             LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round, Result(evaluation, "HR"),
+                                          Result(evaluation, "NDCG"));
+           }},
+      results);
+}
+
+}  // namespace official::recommendation

@@ -1,0 +1,26 @@
+// What ncf_main runs: NeuMF on ratings.
+#pragma once
+
+#include <optional>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "official/recommendation/data/movielens.h"
+#include "official/recommendation/neumf_model.h"
+#include "utils/run/run.h"
+
+namespace official::recommendation {
+
+struct NcfConfig : run::Config {
+  ModelConfig model;  // but for the numbers of users and items
+  RatingsOptions ratings;
+  int num_neg = 4;                         // negatives for each positive example
+  std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: the batch size
+  std::optional<double> hr_threshold;      // HR at which training ends
+  bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
+};
+
+// Trains and evaluates. Results go to `results`, all else to the log.
+absl::Status RunNcf(const NcfConfig& config, std::ostream& results);
+
+}  // namespace official::recommendation

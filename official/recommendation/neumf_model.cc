@@ -1,0 +1,223 @@
+#include "official/recommendation/neumf_model.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/l2_loss/l2_loss.h"
+#include "utils/compute/ops/matmul/matmul.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/compute/ops/softmax/softmax.h"
+
+namespace official::recommendation {
+namespace {
+
+using compute::DType;
+using compute::Initializer;
+using compute::Shape;
+using compute::Tensor;
+using compute::Value;
+
+constexpr int kTopK = 10;                 // of HR and NDCG
+constexpr float kMaxLogit = 16.1180949f;  // of a probability of 1 - 1e-7
+
+const compute::AdamParams kAdam = {};
+
+using Variables = compute::NeuralFactorization;
+using Layer = Variables::Layer;
+
+// One op computes the whole network where there is a kernel of it: on CPUs, in float32.
+bool IsFused(const train::ModelInputs& in, const ModelConfig& config) {
+  return in.device_kind == "cpu" && in.dtype == DType::kFloat32 &&
+         static_cast<int>(config.layers.size()) <= compute::kMaxFactorizationLayers + 1;
+}
+
+// Whether the rows that a batch does not read are left behind, and made up for later. Where there are several replicas,
+// or a gradient for every row, it would be no gain.
+bool IsDeferred(const train::ModelInputs& in, const ModelConfig& config) {
+  const bool dense =
+      config.mf_regularization > 0 || (!config.mlp_regularization.empty() && config.mlp_regularization[0] > 0);
+  return in.device_kind == "cpu" && !in.replica_weight && !dense;
+}
+
+// What is taken off a score before it becomes a probability.
+float ShiftOf(Loss loss) { return loss == Loss::kSoftmax ? 1 : 0; }
+
+Variables MakeVariables(compute::Graph& graph, const ModelConfig& config) {
+  const auto variable = [&](absl::string_view name, const Shape& shape, Initializer initializer) {
+    return graph.Variable({std::string(name), {DType::kFloat32, shape}, initializer});
+  };
+  int embeddings = 0;
+  const auto embedding = [&](int64_t rows, int64_t size) {
+    const std::string name = embeddings == 0 ? "embedding" : absl::StrCat("embedding_", embeddings);
+    ++embeddings;
+    return variable(name + "/embeddings", {rows, size}, Initializer::GlorotUniform({rows, size}));
+  };
+  const auto dense = [&](absl::string_view name, const Shape& shape, Initializer initializer) {
+    return Layer{variable(absl::StrCat(name, "/kernel"), shape, initializer),
+                 variable(absl::StrCat(name, "/bias"), {shape.dim(1)}, Initializer::Zeros())};
+  };
+  Variables v;
+  int64_t inputs = config.num_factors;
+  if (config.num_factors > 0) {
+    v.gmf_user = embedding(config.num_users, config.num_factors);
+    v.gmf_item = embedding(config.num_items, config.num_factors);
+  }
+  if (!config.layers.empty()) {
+    v.mlp_user = embedding(config.num_users, config.layers[0] / 2);
+    v.mlp_item = embedding(config.num_items, config.layers[0] / 2);
+    inputs += config.layers.back();
+  }
+  for (size_t i = 1; i < config.layers.size(); ++i) {
+    const Shape shape = {config.layers[i - 1], config.layers[i]};
+    v.layers.push_back(
+        dense(i == 1 ? "dense" : absl::StrCat("dense_", i - 1), shape, Initializer::GlorotUniform(shape)));
+  }
+  // LeCun et al. 1998: a variance of 1 / inputs.
+  const double limit = std::sqrt(3.0 / static_cast<double>(inputs));
+  v.rating = dense("rating", {inputs, 1}, {Initializer::Kind::kUniform, limit});
+  return v;
+}
+
+Value CastTo(Value x, DType dtype) { return x.dtype() == dtype ? x : compute::Cast(x, dtype); }
+
+Value Dense(Value x, const Layer& layer) {
+  return compute::BiasAdd(compute::MatMul(x, CastTo(layer.kernel, x.dtype())), CastTo(layer.bias, x.dtype()));
+}
+
+// Of pairs of a user and an item, [N] each: float32 [N, 1].
+Value Scores(const Variables& v, Value users, Value items, DType dtype) {
+  const auto rows = [&](Value table, Value ids) { return CastTo(compute::Gather(table, ids), dtype); };
+  std::vector<Value> halves;
+  if (v.gmf_user) halves.push_back(compute::Mul(rows(v.gmf_user, users), rows(v.gmf_item, items)));
+  if (v.mlp_user) {
+    Value x = compute::Concat({rows(v.mlp_user, users), rows(v.mlp_item, items)}, 1);
+    for (const Layer& layer : v.layers) x = compute::Relu(Dense(x, layer));
+    halves.push_back(x);
+  }
+  return CastTo(Dense(halves.size() == 1 ? halves[0] : compute::Concat(halves, 1), v.rating), DType::kFloat32);
+}
+
+// The mean cross entropy of scores [N, 1] and labels int32 [N].
+Value MeanLoss(Value scores, Value labels, Loss loss) {
+  const auto constant = [&](float value) {
+    return compute::BroadcastTo(scores.graph()->Constant(Tensor::Scalar(value)), scores.shape());
+  };
+  if (loss == Loss::kSigmoid) {
+    scores = compute::Minimum(compute::Maximum(scores, constant(-kMaxLogit)), constant(kMaxLogit));
+  }
+  return compute::Mean(
+      compute::SparseSoftmaxCrossEntropy(compute::Concat({constant(ShiftOf(loss)), scores}, 1), labels));
+}
+
+Value Regularized(Value loss, const Variables& v, const ModelConfig& config) {
+  std::vector<std::pair<double, Value>> terms;
+  if (v.gmf_user) terms = {{config.mf_regularization, v.gmf_user}, {config.mf_regularization, v.gmf_item}};
+  for (size_t i = 0; i < config.mlp_regularization.size(); ++i) {
+    const double factor = config.mlp_regularization[i];
+    if (i > 0) {
+      terms.emplace_back(factor, v.layers[i - 1].kernel);
+    } else {
+      terms.insert(terms.end(), {{factor, v.mlp_user}, {factor, v.mlp_item}});
+    }
+  }
+  for (const auto& [factor, weights] : terms) {
+    if (factor == 0) continue;
+    const Value twice = loss.graph()->Constant(Tensor::Scalar(static_cast<float>(2 * factor)));
+    loss = compute::Add(loss, compute::Mul(twice, compute::L2Loss({weights})));
+  }
+  return loss;
+}
+
+// Of scores [U, C], the held-out item's in column 0.
+std::vector<train::MeanMetric> RankingMetrics(Value scores) {
+  compute::Graph& graph = *scores.graph();
+  const int64_t users = scores.shape().dim(0);
+  const auto constant = [&](float value) { return graph.Constant(Tensor::Scalar(value)); };
+  const Value held_out = compute::Slice(scores, {0, 0}, {users, 1});
+  const Value ahead = compute::Cast(compute::GreaterEqual(scores, held_out), DType::kFloat32);
+  const Value rank = compute::Sub(compute::Sum(ahead, {1}), constant(1));  // from 0: without itself
+  const Value hit = compute::Cast(compute::Less(rank, constant(kTopK)), DType::kFloat32);
+  const Value gain = compute::Div(constant(std::log(2.0f)), compute::Log(compute::Add(rank, constant(2))));
+  const Value count = constant(static_cast<float>(users));
+  return {{"HR", compute::Sum(hit), count}, {"NDCG", compute::Sum(compute::Mul(hit, gain)), count}};
+}
+
+train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig& config, const Variables& v) {
+  const Value items = in.features[1];
+  const int64_t users = items.shape().dim(0), candidates = items.shape().dim(1);
+  Value scores;
+  if (IsFused(in, config)) {
+    scores = compute::NeuralFactorizationScores(v, in.features[0], items);
+  } else {
+    const Value each = compute::BroadcastTo(compute::ExpandDims(in.features[0], 1), items.shape());
+    scores = Scores(v, compute::Reshape(each, {-1}), compute::Reshape(items, {-1}), in.dtype);
+    scores = compute::Reshape(scores, {users, candidates});
+  }
+  const Value held_out = compute::Slice(scores, {0, 0}, {users, 1});
+  Tensor ones(DType::kInt32, {users});
+  std::fill_n(ones.data<int32_t>(), users, 1);
+  train::ModelSpec spec{.loss = MeanLoss(held_out, in.graph.Constant(ones), config.loss)};
+  if (in.features.size() == 3) {
+    const Value last = in.graph.Constant(Tensor::Scalar(-std::numeric_limits<float>::infinity()));
+    scores = compute::Select(in.features[2], compute::BroadcastTo(last, scores.shape()), scores);
+  }
+  spec.metrics = RankingMetrics(scores);
+  return spec;
+}
+
+// The mean cross entropy of a batch.
+Value TrainingLoss(const train::ModelInputs& in, const ModelConfig& config, const Variables& v) {
+  Value users = in.features[0], items = in.features[1];
+  if (IsDeferred(in, config)) {
+    std::vector<compute::TableRows> tables;
+    if (v.gmf_user) tables = {{v.gmf_user, users}, {v.gmf_item, items}};
+    if (v.mlp_user) tables.insert(tables.end(), {{v.mlp_user, users}, {v.mlp_item, items}});
+    const std::vector<Value> ids = compute::CatchUpRows(tables, kAdam);
+    users = ids[0];
+    items = ids[1];
+  }
+  if (IsFused(in, config)) {
+    return compute::NeuralFactorizationLoss(
+        v, users, items, in.labels[0],
+        {.shift = ShiftOf(config.loss), .limit = config.loss == Loss::kSigmoid ? kMaxLogit : compute::kNoLimit});
+  }
+  const Value scores = Scores(v, users, items, in.dtype);
+  return MeanLoss(scores, compute::Cast(in.labels[0], DType::kInt32), config.loss);
+}
+
+absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const ModelConfig& config) {
+  const Variables v = MakeVariables(in.graph, config);
+  if (in.mode == train::Mode::kEval) return BuildEvaluation(in, config, v);
+  train::ModelSpec spec;
+  if (in.mode == train::Mode::kPredict) {
+    spec.predictions = {{"rating", Scores(v, in.features[0], in.features[1], in.dtype)}};
+    return spec;
+  }
+  const Value cross_entropy = TrainingLoss(in, config, v);
+  spec.loss = Regularized(cross_entropy, v, config);
+  spec.logged = {{"cross_entropy", cross_entropy}};
+  return spec;
+}
+
+}  // namespace
+
+train::Model NeuMfModel(const ModelConfig& config) {
+  return {
+      .name = "neumf",
+      .model_fn = [config](const train::ModelInputs& in) { return Build(in, config); },
+      .optimizer =
+          [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+            return compute::Adam(inputs, variables, kAdam);
+          },
+      .learning_rate = [config](int64_t) { return config.learning_rate; },
+  };
+}
+
+}  // namespace official::recommendation

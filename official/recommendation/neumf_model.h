@@ -1,0 +1,43 @@
+// Neural matrix factorization: who will like what, from embeddings of users and items. Sources: He et al. 2017, "Neural
+// Collaborative Filtering"; tensorflow/models official/recommendation/neumf_model.py at d64bcfe3.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "utils/train/model.h"
+
+namespace official::recommendation {
+
+// What a score x says of the probability that the user chose the item. Training minimizes the cross entropy.
+enum class Loss {
+  kSoftmax,  // sigmoid(x - 1): the softmax of the pair [1, x], as upstream since July 2018
+  kSigmoid,  // sigmoid(x), kept in [1e-7, 1 - 1e-7]: upstream's binary cross entropy until then
+};
+
+struct ModelConfig {
+  int64_t num_users = 0, num_items = 0;
+  // Size of the embeddings whose product is generalized matrix factorization (GMF); 0 leaves that half out.
+  int64_t num_factors = 8;
+  // Sizes of the multilayer perceptron: first of its input, an embedding of the user and one of the item of half that
+  // size each, then of each layer. Empty: leaves that half out. One half there must be.
+  std::vector<int64_t> layers = {64, 32, 16, 8};
+  Loss loss = Loss::kSoftmax;
+  // Factors of the sums of squares that are added to the loss: of GMF's embeddings; of the perceptron's, and of each
+  // of its kernels (as many as `layers`, or none). Upstream has the flags but, at d64bcfe3, not the effect.
+  double mf_regularization = 0;
+  std::vector<double> mlp_regularization = {};
+  double learning_rate = 0.001;  // of Adam
+};
+
+// Variables and their initial values are upstream's: embedding/embeddings (GMF user), embedding_1 (GMF item),
+// embedding_2 and embedding_3 (perceptron), dense/kernel, dense/bias, dense_1, ..., rating/kernel, rating/bias.
+//   Training     features user_id, item_id, int32 [B]; labels float32 [B], 1 or 0.
+//   Evaluation   features user_id int32 [U]; item_id int32 [U, C], the held-out item first; optionally repeated, bool
+//                [U, C], true for candidates that are left out of the ranking. HR and NDCG are those of the first 10 of
+//                the ranking, in which the held-out item comes after its equals; the loss is that of the held-out
+//                items.
+//   Prediction   features user_id, item_id, int32 [N]; rating float32 [N, 1], the scores.
+train::Model NeuMfModel(const ModelConfig& config);
+
+}  // namespace official::recommendation
