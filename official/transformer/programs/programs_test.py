@@ -97,6 +97,10 @@ class ProgramsTest(unittest.TestCase):
             done.stdout, b"Case-insensitive results: 100.000000\nCase-sensitive results: 100.000000\n"
         )
 
+    def test_shipped_flags(self) -> None:
+        flags = ("--flagfile=official/transformer/configs/multi30k.flags", "--use_synthetic_data", "--max_train_steps=1")
+        self.assert_succeeded(self.execute(transformer, *flags, f"--model_dir={self.folder / 'shipped'}"))
+
     def test_flags_of_training(self) -> None:
         source, ref, vocab = self.bleu_flags()
         for flags, words in (
