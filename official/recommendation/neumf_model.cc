@@ -38,12 +38,12 @@ bool IsFused(const train::ModelInputs& in, const ModelConfig& config) {
          static_cast<int>(config.layers.size()) <= compute::kMaxFactorizationLayers + 1;
 }
 
-// Whether the rows that a batch does not read are left behind, and made up for later. Where there are several replicas,
+// Whether the rows that a batch does not read are left behind, and made up for later. With several replicas or turns,
 // or a gradient for every row, it would be no gain.
 bool IsDeferred(const train::ModelInputs& in, const ModelConfig& config) {
   const bool dense =
       config.mf_regularization > 0 || (!config.mlp_regularization.empty() && config.mlp_regularization[0] > 0);
-  return in.device_kind == "cpu" && !in.replica_weight && !dense;
+  return in.device_kind == "cpu" && !in.replica_weight && !in.in_turns && !dense;
 }
 
 // What is taken off a score before it becomes a probability.

@@ -25,6 +25,7 @@ struct ModelInputs {
   compute::Value random_state;           // for Dropout; kTrain only
   compute::Value replica_weight = {};    // float32: this replica's share of the examples; kTrain with several replicas
   std::string device_kind = "cpu";       // on which the graph will run
+  bool in_turns = false;                 // kTrain: gradients are summed over several turns before an update
 };
 
 struct NamedValue {

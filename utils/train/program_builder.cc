@@ -190,6 +190,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
   ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
   inputs.device_kind = std::string(device_kind);
+  inputs.in_turns = part != StepPart::kWhole;
   if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
   if (mode == Mode::kTrain && num_replicas > 1) {

@@ -118,6 +118,8 @@ class ProgramsTest(unittest.TestCase):
             (["--params_override=hidden_size=many"], ["hidden_size=many"]),
             (["--params_override=hidden_size=30,num_heads=4"], ["hidden_size", "num_heads"]),
             (["--batch_size=0"], ["--batch_size=0", "at least 1"]),
+            (["--export_dir=x"], ["--export_dir=x", "needs --vocab_file"]),
+            (["--grad_accum_steps=0"], ["--grad_accum_steps=0", "at least 1"]),
         ):
             with self.subTest(flags):
                 model_dir = self.folder / "refused"
