@@ -28,7 +28,7 @@ OUR_WARMUP_STEPS = 5
 class Workload:
     """A training, the input of one alone, or translation."""
 
-    model: str  # official/<model>/<model>_main, and of the peers' scripts
+    model: str  # <model>_main, and of the peers' scripts
     batch_size: int  # examples; of the Transformer ids
     flags: tuple[str, ...] = ()  # of both
     peers: str = ""  # those of interest, by a pattern in their names
@@ -64,6 +64,16 @@ MULTI30K_LENGTHS = (12, 21, 15, 21, 10, 30, 14, 32, 8, 15, 13, 20, 12, 12, 9, 15
 # Tokens of each translation, so that all do the same work.
 DECODE_STEPS = 32
 
+
+def ncf(dataset: str, batch_size: int, **fields: object) -> Workload:
+    """Of the sizes that are usual for the data set: the official ones, or MLPerf's."""
+    flags = [f"--dataset={dataset}"]
+    if dataset == "ml-20m":
+        flags += ["--num_factors=64", "--layers=256,256,128,64"]
+    peers = "^(?!.*channels last)"
+    return Workload("ncf", batch_size=batch_size, flags=tuple(flags), peers=peers, **fields)
+
+
 WORKLOADS = {
     "mnist": Workload("mnist", batch_size=100),
     "resnet-cifar10-20": resnet("cifar10", 20, batch_size=128, warmup_steps=3, steps=20),
@@ -73,6 +83,10 @@ WORKLOADS = {
     "transformer-tiny": transformer("tiny", batch_size=4096, rounds=2, warmup_steps=3, steps=10),
     "transformer-base": transformer("base", batch_size=576, rounds=2, warmup_steps=3, steps=5),
     "transformer-decode": transformer("base", batch_size=16, lengths=MULTI30K_LENGTHS),
+    "ncf-ml-1m-256": ncf("ml-1m", 256, warmup_steps=200, steps=5000),
+    "ncf-ml-1m-98304": ncf("ml-1m", 98304, warmup_steps=3, steps=30),
+    "ncf-ml-20m-65536": ncf("ml-20m", 65536, rounds=2, warmup_steps=2, steps=6),
+    "ncf-ml-20m-1048576": ncf("ml-20m", 1 << 20, rounds=1, warmup_steps=1, steps=2),
     "resnet-input-train": resnet_input("imagenet", batch_size=32, input_of="train"),
     "resnet-input-validation": resnet_input("imagenet", batch_size=32, input_of="validation"),
     "resnet-input-cifar10": resnet_input("cifar10", batch_size=128, input_of="train"),
@@ -105,9 +119,12 @@ def build(package: str, binary: str) -> Path:
 
 
 def our_command(args: argparse.Namespace, workload: Workload, dtype: str) -> list[str]:
-    binary = args.binary or build(f"official/{workload.model}", f"{workload.model}_main")
+    folder = {"ncf": "recommendation"}.get(workload.model, workload.model)
+    binary = args.binary or build(f"official/{folder}", f"{workload.model}_main")
     command = [str(binary), *workload.flags, f"--num_gpus={1 if args.device == 'gpu' else 0}", "--log_format=json"]
-    command += [f"--batch_size={workload.batch_size}", f"--dtype={dtype}", "--use_synthetic_data"]
+    command += [f"--batch_size={workload.batch_size}", f"--dtype={dtype}"]
+    # Ours draws its examples and negatives meanwhile, of ratings that it makes where there are none. The peers' are given.
+    command += ["--nodownload_if_missing"] if workload.model == "ncf" else ["--use_synthetic_data"]
     # Steps end the run, not epochs.
     command += [f"--max_train_steps={OUR_WARMUP_STEPS + workload.steps}"]
     return command + ["--train_epochs=1000000", "--epochs_between_evals=1000000"]
@@ -153,6 +170,8 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
         "PyTorch compiled": ["--compile"],
         "PyTorch compiled, channels last": ["--compile", "--channels_last"],
     }
+    if workload.model == "ncf":
+        pytorch["PyTorch eager, sparse"] = ["--sparse"]
     if args.device == "gpu":
         tensorflow = {}  # its environments are for the CPU
         pytorch["PyTorch compiled, CUDA graphs"] = ["--compile", "--cuda_graphs"]
@@ -235,7 +254,7 @@ def cores_busy() -> float:
 def run(contestant: Contestant, threads: int) -> Measurement:
     """Runs one process. Exits with its output if it fails."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
-        trains = "--use_synthetic_data" in contestant.command
+        trains = contestant.ours and "--train_epochs=1000000" in contestant.command
         command = contestant.command + ([f"--model_dir={folder}/model"] if trains else [])
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
         # A process of so many threads has others too, which must not find cores of their own.

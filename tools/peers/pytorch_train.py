@@ -4,6 +4,8 @@ import argparse
 import contextlib
 from collections.abc import Callable
 
+import ncf_architecture
+import pytorch_ncf
 import pytorch_resnet
 import pytorch_transformer
 import resnet_architecture
@@ -36,8 +38,13 @@ def transformer(args: argparse.Namespace) -> Training:
     return pytorch_transformer.build(transformer_architecture.architecture(args), args.batch_size, args.sentence_length)
 
 
+def ncf(args: argparse.Namespace) -> Training:
+    return pytorch_ncf.build(ncf_architecture.architecture(args), args.batch_size, args.sparse)
+
+
 MODELS: dict[str, Callable[[argparse.Namespace], Training]] = {
     "mnist": mnist,
+    "ncf": ncf,
     "resnet": resnet,
     "transformer": transformer,
 }
@@ -47,6 +54,8 @@ def main() -> None:
     p = timing.parser()
     resnet_architecture.add_flags(p)
     transformer_architecture.add_flags(p)
+    ncf_architecture.add_flags(p)
+    p.add_argument("--sparse", action="store_true", help="of NCF: sparse gradients of embeddings, and SparseAdam")
     p.add_argument("--compile", action="store_true", help="torch.compile the forward and backward pass")
     p.add_argument("--cuda_graphs", action="store_true", help="with --compile: replay the compiled passes as CUDA graphs")
     p.add_argument("--channels_last", action="store_true")
@@ -72,6 +81,8 @@ def main() -> None:
     def loss_of(*batch: torch.Tensor) -> torch.Tensor:
         with low_precision:
             logits = model(*batch[:-1])
+        if args.model == "ncf":
+            return pytorch_ncf.loss(logits.float(), batch[-1])
         return nn.functional.cross_entropy(logits.float(), batch[-1], label_smoothing=label_smoothing)
 
     mode = "reduce-overhead" if args.cuda_graphs else "default"

@@ -4,8 +4,10 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import ncf_architecture
 import resnet_architecture
 import tensorflow as tf
+import tensorflow_ncf
 import tensorflow_resnet
 import tensorflow_transformer
 import timing
@@ -69,12 +71,22 @@ def transformer(args: argparse.Namespace, compute: tf.DType) -> Training:
     return Training(network.loss, network.variables, [ids, tf.identity(ids)], optimizer.apply)
 
 
+def ncf(args: argparse.Namespace, compute: tf.DType) -> Training:
+    """Neural collaborative filtering with Adam; the batch are users, items and labels."""
+    a = ncf_architecture.architecture(args)
+    network = tensorflow_ncf.Network(a, compute)
+    users, items = (random_labels(args.batch_size, rows) for rows in (a.num_users, a.num_items))
+    labels = tf.cast(tf.random.uniform([args.batch_size]) < 0.2, tf.float32)
+    return Training(network.loss, network.variables, [users, items, labels], Adam(network.variables, 0.001).apply)
+
+
 def random_labels(batch_size: int, classes: int) -> tf.Tensor:
     return tf.random.uniform([batch_size], maxval=classes, dtype=tf.int32)
 
 
 MODELS: dict[str, Callable[[argparse.Namespace, tf.DType], Training]] = {
     "mnist": mnist,
+    "ncf": ncf,
     "resnet": resnet,
     "transformer": transformer,
 }
@@ -124,7 +136,7 @@ class Adam:
                 beta1=self.beta1,
                 beta2=self.beta2,
                 epsilon=self.epsilon,
-                grad=gradient,
+                grad=tf.convert_to_tensor(gradient),  # of an embedding: dense, since Adam moves every row
             )
         self.beta1_power.assign(self.beta1_power * self.beta1)
         self.beta2_power.assign(self.beta2_power * self.beta2)
@@ -134,6 +146,7 @@ def main() -> None:
     p = timing.parser()
     resnet_architecture.add_flags(p)
     transformer_architecture.add_flags(p)
+    ncf_architecture.add_flags(p)
     p.add_argument("--xla", action="store_true", help="compile the step with XLA")
     p.add_argument("--inter_op_threads", type=int, default=1)
     args = p.parse_args()

@@ -39,6 +39,18 @@ TEST_CASE("Permutations differ by seed and by epoch, and are the same when asked
   CHECK(order != Order(1000, 2, 0));
 }
 
+TEST_CASE("Many numbers at once are those that come one by one") {
+  for (int64_t n : {1, 5, 1025, 60000}) {
+    const Permutation permutation(n, /*seed=*/3, /*epoch=*/1);
+    const std::vector<int64_t> order = Order(n, 3, 1);
+    for (const int64_t begin : {int64_t{0}, n / 3}) {
+      std::vector<int64_t> mapped(n - begin);
+      permutation.Map(begin, n - begin, mapped.data());
+      CHECK(std::equal(mapped.begin(), mapped.end(), order.begin() + begin));
+    }
+  }
+}
+
 // Pearson's chi-square statistic of `counts` against equal expectations.
 double ChiSquare(const std::vector<int64_t>& counts) {
   const double expected = std::accumulate(counts.begin(), counts.end(), 0.0) / counts.size();
