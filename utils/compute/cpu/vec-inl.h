@@ -16,7 +16,15 @@ OFFICIAL_VEC_INLINE Vec Load(const float* p) { return _mm512_loadu_ps(p); }
 OFFICIAL_VEC_INLINE void Store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 OFFICIAL_VEC_INLINE Vec Broadcast(float x) { return _mm512_set1_ps(x); }
 OFFICIAL_VEC_INLINE Vec Add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Sqrt(Vec a) { return _mm512_sqrt_ps(a); }
+// a * b - c
+OFFICIAL_VEC_INLINE Vec FmaSub(Vec a, Vec b, Vec c) { return _mm512_fmsub_ps(a, b, c); }
+// The first n elements, 1 <= n <= kLanes; the others are zero, or stay as they are.
+OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) { return _mm512_maskz_loadu_ps((1u << n) - 1, p); }
+OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) { _mm512_mask_storeu_ps(p, (1u << n) - 1, v); }
 OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a * b + c
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm512_maskz_mov_ps(m, a); }
@@ -43,7 +51,16 @@ OFFICIAL_VEC_INLINE Vec Load(const float* p) { return _mm256_loadu_ps(p); }
 OFFICIAL_VEC_INLINE void Store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
 OFFICIAL_VEC_INLINE Vec Broadcast(float x) { return _mm256_set1_ps(x); }
 OFFICIAL_VEC_INLINE Vec Add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
+OFFICIAL_VEC_INLINE Vec Sqrt(Vec a) { return _mm256_sqrt_ps(a); }
+OFFICIAL_VEC_INLINE Vec FmaSub(Vec a, Vec b, Vec c) { return _mm256_fmsub_ps(a, b, c); }
+OFFICIAL_VEC_INLINE IntVec FirstLanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) { return _mm256_maskload_ps(p, FirstLanes(n)); }
+OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) { _mm256_maskstore_ps(p, FirstLanes(n), v); }
 OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a * b + c
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm256_and_ps(m, a); }

@@ -1,6 +1,8 @@
 // CPU kernels of deferred Adam. A thread has rows of its own, every so-manyth of each table, since the rows that many
 // users chose tend to lie together.
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -18,7 +20,6 @@
 namespace official::compute {
 namespace {
 
-constexpr int kChunk = 16;  // elements of a row that are computed together
 constexpr int kMaxParts = 4;
 
 // A table and its state: inputs `first`, ....
@@ -27,70 +28,67 @@ struct Table {
   int64_t rows, width;
 };
 
-Table TableAt(const KernelSpec& spec, int first) {
-  const Shape& shape = spec.input(first).shape;
-  return {first, shape.dim(0), shape.Product(1, shape.rank())};
-}
-
 std::vector<Table> TablesOf(const KernelSpec& spec, int first, int group) {
   std::vector<Table> tables;
-  for (int i = first; i < spec.node.num_inputs(); i += group) tables.push_back(TableAt(spec, i));
+  for (int i = first; i < spec.node.num_inputs(); i += group) {
+    const Shape& shape = spec.input(i).shape;
+    tables.push_back({i, shape.dim(0), shape.Product(1, shape.rank())});
+  }
   return tables;
 }
 
-struct Elements {
-  float variable[kChunk], m[kChunk], v[kChunk];
+struct TableState {
+  float *variable, *m, *v;
+  int32_t* made;  // of the deferred steps, by row
+  int64_t width;
 };
 
-// One row of a table, chunk by chunk: calls compute(elements, column) for each.
-template <typename F>
-inline void UpdateRow(const KernelArgs& args, const Table& table, int64_t row, F compute) {
-  float* const variable = args.variable<float>(table.first) + row * table.width;
-  float* const m = args.variable<float>(table.first + 1) + row * table.width;
-  float* const v = args.variable<float>(table.first + 2) + row * table.width;
-  int64_t c = 0;
-  for (; c + kChunk <= table.width; c += kChunk) {
-    Elements e;
-    for (int i = 0; i < kChunk; ++i) e.variable[i] = variable[c + i], e.m[i] = m[c + i], e.v[i] = v[c + i];
-    compute(e, c, kChunk);
-    for (int i = 0; i < kChunk; ++i) variable[c + i] = e.variable[i], m[c + i] = e.m[i], v[c + i] = e.v[i];
-  }
-  if (c == table.width) return;
-  const int n = static_cast<int>(table.width - c);
-  Elements e = {};
-  for (int i = 0; i < n; ++i) e.variable[i] = variable[c + i], e.m[i] = m[c + i], e.v[i] = v[c + i];
-  compute(e, c, n);
-  for (int i = 0; i < n; ++i) variable[c + i] = e.variable[i], m[c + i] = e.m[i], v[c + i] = e.v[i];
+TableState StateOf(const KernelArgs& args, const Table& table) {
+  return {args.variable<float>(table.first), args.variable<float>(table.first + 1),
+          args.variable<float>(table.first + 2), args.variable<int32_t>(table.first + 3), table.width};
 }
 
-inline void StepAll(const AdamStep& step, Elements& e, const float* g) {
-  for (int i = 0; i < kChunk; ++i) step(e.variable[i], e.m[i], e.v[i], g[i]);
-}
+// The rows of one thread of a power of two.
+struct Owner {
+  int32_t mask, thread;
+  bool Has(int32_t row) const { return (row & mask) == thread; }
+};
 
-// The steps from `made` to `steps` of a row without gradients.
-inline void MakeUp(const KernelArgs& args, const Table& table, int64_t row, const AdamStep& rule, const float* alphas,
-                   int32_t made, int32_t steps) {
-  UpdateRow(args, table, row, [=](Elements& e, int64_t, int) {
-    AdamStep step = rule;
-    const float none[kChunk] = {};
-    for (int32_t s = made; s < steps; ++s) {
-      step.alpha = alphas[s];
-      StepAll(step, e, none);
-    }
-  });
-}
+// The gradients of one table's rows.
+struct RowGradients {
+  const int32_t* ids;
+  const float* rows;
+  int64_t count;
+  int32_t *first, *next;    // lists of the positions of each id; -1 ends one
+  int parts;                // of the batch: 1, 2 or 4
+  int64_t ends[kMaxParts];  // of each part
+};
+
+struct DeferredKernels {
+  // The steps from `made` to `steps` of a row without gradients.
+  void (*make_up)(const TableState&, int64_t row, const AdamStep& rule, const float* alphas, int32_t made,
+                  int32_t steps);
+  // The same for those of the rows `ids` that the owner has.
+  void (*catch_up)(const TableState&, const int32_t* ids, int64_t count, const Owner&, const AdamStep& rule,
+                   const float* alphas, int32_t steps);
+  // One step with gradients. False if a row was not caught up.
+  bool (*apply)(const TableState&, const RowGradients&, const Owner&, const AdamStep& rule, float scale, int32_t steps);
+};
+
+#define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/deferred_adam-inl.h"
+#include "utils/compute/cpu/foreach_isa.h"
+
+const DeferredKernels& Kernels() { return HasAvx512() ? avx512::kDeferredKernels : avx2::kDeferredKernels; }
 
 void SettleTables(const KernelArgs& args, const std::vector<Table>& tables, const AdamStep& rule, const float* alphas,
                   int32_t steps) {
   for (const Table& table : tables) {
-    int32_t* const made = args.variable<int32_t>(table.first + 3);
+    const TableState state = StateOf(args, table);
     ParallelFor(table.rows, 256, [&](int64_t begin, int64_t end) {
-      WithSimd([&] {
-        for (int64_t row = begin; row < end; ++row) {
-          if (made[row] < steps) MakeUp(args, table, row, rule, alphas, made[row], steps);
-          made[row] = 0;
-        }
-      });
+      for (int64_t row = begin; row < end; ++row) {
+        Kernels().make_up(state, row, rule, alphas, state.made[row], steps);
+        state.made[row] = 0;
+      }
     });
   }
 }
@@ -103,15 +101,19 @@ absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
   return absl::InvalidArgumentError(absl::StrCat("id ", ids[bad], " at position ", bad, " is outside [0, ", rows, ")"));
 }
 
-// Threads for work on the rows of `n` ids.
-int64_t ThreadsFor(int64_t n) { return std::clamp<int64_t>(n / 64, 1, NumThreads()); }
+// Threads for work on the rows of `n` ids: a power of two.
+int ThreadsFor(int64_t n) {
+  int threads = 1;
+  while (threads * 2 <= NumThreads() && n / threads > 64) threads *= 2;
+  return threads;
+}
 
 absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
   constexpr int kGroup = 5;
   const std::vector<Table> tables = TablesOf(spec, 2, kGroup);
   std::vector<int64_t> counts;
   for (const Table& table : tables) counts.push_back(spec.input(table.first + 4).shape.num_elements());
-  const int64_t threads = ThreadsFor(*std::max_element(counts.begin(), counts.end()));
+  const int threads = ThreadsFor(*std::max_element(counts.begin(), counts.end()));
   return Kernel{[=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
     const float* const alphas = args.input<float>(0);
     const int32_t steps = *args.input<int32_t>(1);
@@ -121,50 +123,27 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
       std::memcpy(args.output<int32_t>(static_cast<int>(k)), ids, counts[k] * sizeof(int32_t));
     }
     ParallelFor(threads, 1, [&](int64_t first, int64_t last) {
-      WithSimd([&] {
+      for (auto thread = static_cast<int32_t>(first); thread < last; ++thread) {
         for (size_t k = 0; k < tables.size(); ++k) {
-          const Table table = tables[k];
-          const int32_t* const ids = args.input<int32_t>(table.first + 4);
-          int32_t* const made = args.variable<int32_t>(table.first + 3);
-          for (int64_t i = 0; i < counts[k]; ++i) {
-            const int32_t row = ids[i];
-            const int64_t owner = row % threads;
-            if (owner < first || owner >= last || made[row] == steps) continue;
-            MakeUp(args, table, row, rule, alphas, made[row], steps);
-            made[row] = steps;
-          }
+          Kernels().catch_up(StateOf(args, tables[k]), args.input<int32_t>(tables[k].first + 4), counts[k],
+                             {threads - 1, thread}, rule, alphas, steps);
         }
-      });
+      }
     });
     return absl::OkStatus();
   }};
 }
 
-// The gradients of one table's rows.
-struct RowGradients {
-  const int32_t* ids;
-  const float* rows;
-  int64_t count;
-  int32_t *first, *next;    // lists of the positions of each id; -1 ends one
-  int parts;                // of the batch
-  int64_t ends[kMaxParts];  // of each part
-};
-
-// The sum of the rows on the list from `position` on, `n` elements from column `c`: made in the parts of the batch, as
-// several devices would.
-inline void SumRows(const RowGradients& g, int64_t width, int32_t position, int64_t c, int n, float* sum) {
-  if (g.next[position] < 0) {
-    for (int i = 0; i < n; ++i) sum[i] = g.rows[position * width + c + i];
-    return;
+// The lists of the positions of the owner's ids.
+void LinkPositions(const RowGradients& g, const Owner& owner) {
+  for (int64_t i = 0; i < g.count; ++i) {
+    if (owner.Has(g.ids[i])) g.first[g.ids[i]] = -1;
   }
-  float parts[kMaxParts][kChunk] = {};
-  int part = 0;
-  for (int32_t p = position; p >= 0; p = g.next[p]) {
-    while (p >= g.ends[part]) ++part;
-    const float* const row = g.rows + p * width + c;
-    for (int i = 0; i < n; ++i) parts[part][i] += row[i];
+  for (int64_t i = g.count; i-- > 0;) {
+    if (!owner.Has(g.ids[i])) continue;
+    g.next[i] = g.first[g.ids[i]];
+    g.first[g.ids[i]] = static_cast<int32_t>(i);
   }
-  for (int i = 0; i < kChunk; ++i) sum[i] = TreeSum(0, g.parts, [&](int64_t k) { return parts[k][i]; });
 }
 
 absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
@@ -174,15 +153,21 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
   const std::vector<Table> tables = TablesOf(spec, scalars + 2, kGroup);
   const auto capacity = static_cast<int32_t>(spec.input(scalars).shape.dim(0));
   const int parts = std::min(spec.node.graph().batch_parts(), kMaxParts);
+  // Tables with the same ids share their lists.
   std::vector<int64_t> counts, lists_at;
+  std::vector<bool> links;
   int64_t scratch = 0, most = 0;
-  for (const Table& table : tables) {
-    counts.push_back(spec.input(table.first + 4).shape.num_elements());
+  for (size_t k = 0; k < tables.size(); ++k) {
+    const Value ids = spec.node.input(tables[k].first + 4);
+    counts.push_back(ids.shape().num_elements());
     most = std::max(most, counts.back());
-    lists_at.push_back(scratch);
-    scratch += table.rows + counts.back();
+    size_t same = 0;
+    while (spec.node.input(tables[same].first + 4) != ids) ++same;
+    links.push_back(same == k);
+    lists_at.push_back(same == k ? scratch : lists_at[same]);
+    if (same == k) scratch += tables[k].rows + counts[k];
   }
-  const int64_t threads = ThreadsFor(most);
+  const int threads = ThreadsFor(most);
   Kernel kernel;
   kernel.scratch_bytes = scratch * static_cast<int64_t>(sizeof(int32_t));
   kernel.run = [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
@@ -193,42 +178,22 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
     step.alpha = alphas[steps] = AdamAlpha(args);
     const float scale = guarded ? *args.input<float>(3) : 1;
     std::atomic<bool> caught_up = true;
-    ParallelFor(threads, 1, [&](int64_t first_owner, int64_t last_owner) {
-      for (size_t k = 0; k < tables.size(); ++k) {
-        const Table table = tables[k];
-        int32_t* const made = args.variable<int32_t>(table.first + 3);
-        int32_t* const first = static_cast<int32_t*>(args.scratch) + lists_at[k];
-        RowGradients g = {.ids = args.input<int32_t>(table.first + 4),
-                          .rows = args.input<float>(table.first + 5),
-                          .count = counts[k],
-                          .first = first,
-                          .next = first + table.rows,
-                          .parts = parts,
-                          .ends = {}};
-        for (int part = 0; part < parts; ++part) g.ends[part] = ShareOf(g.count, part, parts).end;
-        const auto owned = [&](int32_t row) { return row % threads >= first_owner && row % threads < last_owner; };
-        for (int64_t i = 0; i < g.count; ++i) {
-          if (owned(g.ids[i])) g.first[g.ids[i]] = -1;
+    ParallelFor(threads, 1, [&](int64_t first_thread, int64_t last_thread) {
+      for (auto thread = static_cast<int32_t>(first_thread); thread < last_thread; ++thread) {
+        const Owner owner = {threads - 1, thread};
+        for (size_t k = 0; k < tables.size(); ++k) {
+          int32_t* const lists = static_cast<int32_t*>(args.scratch) + lists_at[k];
+          RowGradients g = {.ids = args.input<int32_t>(tables[k].first + 4),
+                            .rows = args.input<float>(tables[k].first + 5),
+                            .count = counts[k],
+                            .first = lists,
+                            .next = lists + tables[k].rows,
+                            .parts = parts,
+                            .ends = {}};
+          for (int part = 0; part < parts; ++part) g.ends[part] = ShareOf(g.count, part, parts).end;
+          if (links[k]) LinkPositions(g, owner);
+          if (!Kernels().apply(StateOf(args, tables[k]), g, owner, step, scale, steps)) caught_up = false;
         }
-        for (int64_t i = g.count; i-- > 0;) {
-          if (!owned(g.ids[i])) continue;
-          g.next[i] = g.first[g.ids[i]];
-          g.first[g.ids[i]] = static_cast<int32_t>(i);
-        }
-        WithSimd([&, table, g] {
-          for (int64_t i = 0; i < g.count; ++i) {
-            const int32_t row = g.ids[i];
-            if (!owned(row) || g.first[row] != i) continue;
-            if (made[row] != steps) caught_up = false;
-            UpdateRow(args, table, row, [&](Elements& e, int64_t c, int n) {
-              float sum[kChunk] = {};
-              SumRows(g, table.width, static_cast<int32_t>(i), c, n, sum);
-              for (int j = 0; j < kChunk; ++j) sum[j] /= scale;
-              StepAll(step, e, sum);
-            });
-            made[row] = steps + 1;
-          }
-        });
       }
     });
     if (!caught_up) return absl::InternalError("rows are updated that were not caught up");
