@@ -1,0 +1,160 @@
+// The whole of ncf_main but for its command line, on generated ratings.
+
+#include "official/recommendation/ncf_run.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "official/recommendation/data/generated_ratings.h"
+#include "utils/files/files.h"
+#include "utils/run/small_run.h"
+
+namespace official::recommendation {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr int kUsers = 150, kItems = 1200, kRatings = 6000;
+
+// 29,250 examples in an epoch: 29 batches, and 226 that begin the next epoch.
+NcfConfig SmallConfig() {
+  NcfConfig config;
+  static_cast<run::Config&>(config) = run::SmallRun(/*batch_size=*/1000);
+  config.base.log_every_n_steps = 1;
+  REQUIRE(files::MakeDirectories(config.base.data_dir).ok());
+  config.ratings.ratings_file = config.base.data_dir + "/ratings.csv";
+  const auto ratings = GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = kRatings});
+  REQUIRE(WriteRatings(config.ratings.ratings_file, ratings.value()).ok());
+  return config;
+}
+
+NcfConfig InNewModelDir(NcfConfig config) {
+  config.base.model_dir = run::NewDirectory("model");
+  return config;
+}
+
+std::string Run(const NcfConfig& config) {
+  std::ostringstream out;
+  const absl::Status status = RunNcf(config, out);
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  return out.str();
+}
+
+absl::Status RunStatus(const NcfConfig& config) {
+  std::ostringstream out;
+  return RunNcf(config, out);
+}
+
+std::vector<nlohmann::json> Evaluations(const std::string& text) {
+  std::vector<nlohmann::json> all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+  return all;
+}
+
+TEST_CASE("Every model learns who will choose what, for either loss") {
+  NcfConfig config = SmallConfig();
+  config.base.train_epochs = 12;
+  config.base.epochs_between_evals = 6;
+  config.model.learning_rate = 0.01;
+  config.model.loss = GENERATE(Loss::kSoftmax, Loss::kSigmoid);
+  const std::string model = GENERATE("neumf", "gmf", "mlp");
+  CAPTURE(model);
+  if (model == "gmf") config.model.layers.clear();
+  if (model == "mlp") config.model.num_factors = 0;
+  const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
+  REQUIRE(evaluations.size() == 2);
+  // 6 and 12 epochs, whose leftovers are in the next.
+  CHECK(evaluations[0]["global_step"] == 6 * 29250 / 1000);
+  CHECK(evaluations[1]["global_step"] == 12 * 29250 / 1000);
+  // By chance it would be 0.01.
+  CHECK(evaluations[1]["HR"].get<double>() > 0.1);
+  CHECK(evaluations[1]["NDCG"] < evaluations[1]["HR"]);
+}
+
+TEST_CASE("A run that was stopped ends with the same bits") {
+  NcfConfig whole = SmallConfig();
+  whole.base.train_epochs = 2;
+  NcfConfig stopped = InNewModelDir(whole);
+  Run(whole);
+  for (const int64_t step : {1, 5, 29, 40}) {
+    stopped.performance.max_train_steps = step;
+    Run(stopped);
+  }
+  stopped.performance.max_train_steps.reset();
+  Run(stopped);
+  run::CheckSameBits(whole, stopped);
+  const auto checkpoint = run::Checkpoint(whole);
+  for (const char* name :
+       {"embedding/embeddings", "embedding_3/embeddings/Adam_1", "dense_2/kernel", "rating/bias/Adam", "beta1_power"}) {
+    CHECK(checkpoint->Find(name).has_value());
+  }
+}
+
+TEST_CASE("Checkpoints on the way, threads and devices change no bit") {
+  const NcfConfig one = SmallConfig();
+  Run(one);
+  NcfConfig other = InNewModelDir(one);
+  SECTION("checkpoints") {
+    other.base.save_checkpoints_steps = 3;
+    Run(other);
+    run::CheckSameBits(one, other);
+  }
+  SECTION("threads") {
+    other.performance.intra_op_parallelism_threads = GENERATE(1, 3);
+    Run(other);
+    run::CheckSameBits(one, other);
+  }
+  SECTION("devices") {
+    other.performance.num_cpu_devices = GENERATE(2, 4);
+    Run(other);
+    run::CheckSameBits(one, other);
+  }
+}
+
+TEST_CASE("Dense gradients and bfloat16 are trained too") {
+  NcfConfig config = SmallConfig();
+  config.performance.max_train_steps = 20;
+  SECTION("regularization") {
+    config.model.mf_regularization = 0.01;
+    config.model.mlp_regularization = {0.01, 0, 0, 0.01};
+    const std::vector<double> regularized = run::Losses((Run(config), config));
+    NcfConfig plain = InNewModelDir(config);
+    plain.model.mf_regularization = 0;
+    plain.model.mlp_regularization.clear();
+    CHECK(regularized[0] > run::Losses((Run(plain), plain))[0] + 0.01);
+  }
+  SECTION("bfloat16") {
+    Run(config);
+    NcfConfig narrow = InNewModelDir(config);
+    narrow.performance.dtype = compute::DType::kBFloat16;
+    Run(narrow);
+    const std::vector<double> want = run::Losses(config), losses = run::Losses(narrow);
+    REQUIRE(losses.size() == want.size());
+    for (size_t i = 0; i < want.size(); ++i) CHECK(losses[i] == Approx(want[i]).epsilon(0.01));
+  }
+}
+
+TEST_CASE("Training ends once HR is good enough") {
+  NcfConfig config = SmallConfig();
+  config.base.train_epochs = 3;
+  config.hr_threshold = 0.0;
+  config.ml_perf = true;  // the negatives of an evaluation may repeat
+  CHECK(Evaluations(Run(config)).size() == 1);
+}
+
+TEST_CASE("A batch that is larger than an epoch is one clear error") {
+  NcfConfig config = SmallConfig();
+  config.base.batch_size = 30000;
+  const absl::Status status = RunStatus(config);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains("--batch_size=30000 is more than the 29250 examples of an epoch") && Contains("=29250"));
+}
+
+}  // namespace
+}  // namespace official::recommendation
