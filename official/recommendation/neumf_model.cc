@@ -135,20 +135,6 @@ Value Regularized(Value loss, const Variables& v, const ModelConfig& config) {
   return loss;
 }
 
-// Of scores [U, C], the held-out item's in column 0.
-std::vector<train::MeanMetric> RankingMetrics(Value scores) {
-  compute::Graph& graph = *scores.graph();
-  const int64_t users = scores.shape().dim(0);
-  const auto constant = [&](float value) { return graph.Constant(Tensor::Scalar(value)); };
-  const Value held_out = compute::Slice(scores, {0, 0}, {users, 1});
-  const Value ahead = compute::Cast(compute::GreaterEqual(scores, held_out), DType::kFloat32);
-  const Value rank = compute::Sub(compute::Sum(ahead, {1}), constant(1));  // from 0: without itself
-  const Value hit = compute::Cast(compute::Less(rank, constant(kTopK)), DType::kFloat32);
-  const Value gain = compute::Div(constant(std::log(2.0f)), compute::Log(compute::Add(rank, constant(2))));
-  const Value count = constant(static_cast<float>(users));
-  return {{"HR", compute::Sum(hit), count}, {"NDCG", compute::Sum(compute::Mul(hit, gain)), count}};
-}
-
 train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig& config, const Variables& v) {
   const Value items = in.features[1];
   const int64_t users = items.shape().dim(0), candidates = items.shape().dim(1);
@@ -168,7 +154,7 @@ train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig
     const Value last = in.graph.Constant(Tensor::Scalar(-std::numeric_limits<float>::infinity()));
     scores = compute::Select(in.features[2], compute::BroadcastTo(last, scores.shape()), scores);
   }
-  spec.metrics = RankingMetrics(scores);
+  spec.metrics = RankingMetrics(scores, kTopK);
   return spec;
 }
 
@@ -207,6 +193,19 @@ absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const Model
 }
 
 }  // namespace
+
+std::vector<train::MeanMetric> RankingMetrics(Value scores, int k) {
+  compute::Graph& graph = *scores.graph();
+  const int64_t users = scores.shape().dim(0);
+  const auto constant = [&](float value) { return graph.Constant(Tensor::Scalar(value)); };
+  const Value held_out = compute::Slice(scores, {0, 0}, {users, 1});
+  const Value ahead = compute::Cast(compute::GreaterEqual(scores, held_out), DType::kFloat32);
+  const Value rank = compute::Sub(compute::Sum(ahead, {1}), constant(1));  // from 0: without itself
+  const Value hit = compute::Cast(compute::Less(rank, constant(static_cast<float>(k))), DType::kFloat32);
+  const Value gain = compute::Div(constant(std::log(2.0f)), compute::Log(compute::Add(rank, constant(2))));
+  const Value count = constant(static_cast<float>(users));
+  return {{"HR", compute::Sum(hit), count}, {"NDCG", compute::Sum(compute::Mul(hit, gain)), count}};
+}
 
 train::Model NeuMfModel(const ModelConfig& config) {
   return {

@@ -40,4 +40,9 @@ struct ModelConfig {
 //   Prediction   features user_id, item_id, int32 [N]; rating float32 [N, 1], the scores.
 train::Model NeuMfModel(const ModelConfig& config);
 
+// HR@k and NDCG@k of users with scores float32 [U, C], the held-out item's in column 0: the share of users for whom it
+// is among the first k, and the mean of log(2) / log(rank + 2) of its rank from 0, where it is. It comes after its
+// equals; candidates that are left out have -infinity.
+std::vector<train::MeanMetric> RankingMetrics(compute::Value scores, int k);
+
 }  // namespace official::recommendation
