@@ -32,6 +32,10 @@ ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of Adam.");
 ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt, "Stop when HR@10 is at least this.");
 ABSL_FLAG(bool, ml_perf, false,
           "MLPerf's rule: an evaluation's negatives are drawn with replacement, and repeats do not count.");
+ABSL_FLAG(std::vector<std::string>, predict, {},
+          "Users, as the ratings number them, to find items for with what was trained in --model_dir, in place of "
+          "training.");
+ABSL_FLAG(int, top_k, 10, "How many items --predict prints for each user.");
 
 namespace official::recommendation {
 namespace {
@@ -73,6 +77,15 @@ absl::Status CheckLayers(const flags::CommandLine&) {
                           absl::StrCat("wants ", layers->size(), " numbers, as many as --layers"));
 }
 
+std::optional<std::vector<int32_t>> UsersFromFlag() {
+  return Numbers<int32_t>(absl::GetFlag(FLAGS_predict),
+                          [](const std::string& item, int32_t* n) { return absl::SimpleAtoi(item, n); });
+}
+
+absl::Status CheckUsers(const flags::CommandLine&) {
+  return UsersFromFlag() ? absl::OkStatus() : flags::FlagError("predict", "wants a comma separated list of users");
+}
+
 absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
   int64_t size = 0;
   const std::string& text = absl::GetFlag(FLAGS_eval_batch_size);
@@ -98,7 +111,8 @@ flags::Program NcfProgram() {
       .examples = {{"ncf_main", "train for 2 epochs on MovieLens 1M"},
                    {"ncf_main --dataset=ml-20m --layers=256,256,128,64 --num_factors=64 --batch_size=65536",
                     "the sizes of MLPerf"},
-                   {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on ratings of your own"}},
+                   {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on ratings of your own"},
+                   {"ncf_main --predict=17,42", "what will these users choose, of what they have not rated?"}},
       .defaults = {{"data_dir", "/tmp/movielens-data/"},
                    {"model_dir", "/tmp/ncf/"},
                    {"train_epochs", "2"},
@@ -118,8 +132,10 @@ flags::Program NcfProgram() {
                           {.name = "num_neg", .key = true, .range = flags::AtLeast(0)},
                           {.name = "learning_rate", .key = true, .range = flags::MoreThan(0)},
                           {.name = "hr_threshold", .key = true, .unset_means = "train all epochs"},
-                          {.name = "ml_perf", .key = true}},
-                .validators = {CheckLayers, CheckEvalBatchSize, WhatDoesNotApply}},
+                          {.name = "ml_perf", .key = true},
+                          {.name = "predict", .key = true},
+                          {.name = "top_k", .range = flags::AtLeast(1)}},
+                .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply}},
   };
 }
 
@@ -145,6 +161,8 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
     config.eval_batch_size = eval_batch_size;
   config.hr_threshold = absl::GetFlag(FLAGS_hr_threshold);
   config.ml_perf = absl::GetFlag(FLAGS_ml_perf);
+  config.predict = *UsersFromFlag();
+  config.top_k = absl::GetFlag(FLAGS_top_k);
   return config;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/recommendation/ncf_input.h"
+#include "official/recommendation/ncf_predict.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
 
@@ -74,6 +75,13 @@ double Result(const train::EvalResults& results, absl::string_view name) {
 }  // namespace
 
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
+  if (!config.predict.empty()) {
+    ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
+    ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MakeModel(config, loaded.ratings)));
+    return PredictItems(*estimator, loaded.ratings,
+                        {.users = config.predict, .top_k = config.top_k, .json = config.base.output == "json"},
+                        results);
+  }
   NcfDataPtr data;
   run::Config shared = config;
   shared.base.stop_threshold = config.hr_threshold;

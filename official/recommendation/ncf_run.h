@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <ostream>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "official/recommendation/data/movielens.h"
@@ -18,9 +19,11 @@ struct NcfConfig : run::Config {
   std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: the batch size
   std::optional<double> hr_threshold;      // HR at which training ends
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
+  std::vector<int32_t> predict;            // users to find items for, in place of training
+  int top_k = 10;                          // how many
 };
 
-// Trains and evaluates. Results go to `results`, all else to the log.
+// Trains and evaluates, or predicts if users are given. Results go to `results`, all else to the log.
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results);
 
 }  // namespace official::recommendation

@@ -2,6 +2,7 @@
 
 #include "official/recommendation/ncf_run.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -145,6 +146,26 @@ TEST_CASE("Training ends once HR is good enough") {
   config.hr_threshold = 0.0;
   config.ml_perf = true;  // the negatives of an evaluation may repeat
   CHECK(Evaluations(Run(config)).size() == 1);
+}
+
+TEST_CASE("Items that a user has not rated are found for the user") {
+  NcfConfig config = SmallConfig();
+  Run(config);
+  config.predict = {1, 7};
+  config.top_k = 5;
+  const std::vector<nlohmann::json> predictions = Evaluations(Run(config));
+  REQUIRE(predictions.size() == 2);
+  CHECK(predictions[1]["user"] == 7);
+  const auto& items = predictions[1]["items"];
+  REQUIRE(items.size() == 5);
+  for (size_t i = 1; i < items.size(); ++i) CHECK(items[i]["rating"] <= items[i - 1]["rating"]);
+  const Ratings ratings = LoadRatings(config.ratings).value().ratings;
+  const int64_t user = std::find(ratings.user_ids.begin(), ratings.user_ids.end(), 7) - ratings.user_ids.begin();
+  for (const int32_t rated : ratings.TrainItems(static_cast<int32_t>(user))) {
+    for (const auto& item : items) CHECK(item["item"] != ratings.item_ids[rated]);
+  }
+  config.predict = {100000};
+  CHECK(absl::IsNotFound(RunStatus(config)));
 }
 
 TEST_CASE("A batch that is larger than an epoch is one clear error") {
