@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "utils/compute/core/bfloat16.h"
-#include "utils/compute/cpu/convert.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
@@ -36,7 +35,7 @@ struct PairProduct {
   int64_t parts() const { return (pixels() + kPixels - 1) / kPixels; }
   // Parts that are packed before they are multiplied; all threads work on them together.
   int64_t group() const {
-    constexpr int64_t kPackedBytes = 2 << 20;
+    constexpr int64_t kPackedBytes = 1 << 20;
     return std::clamp<int64_t>(kPackedBytes / (blocks() * kBlockWords * 4), 1, parts());
   }
   // Where the sums of 16 rows and a panel begin, a tile [16][PanelWidth].
@@ -51,29 +50,37 @@ namespace avx512 {
 
 // to[pair] = the 16 numbers at each of two offsets, in turn; zeros for an offset below 0.
 void PackPairs(const BFloat16* from, const int64_t* offsets, int64_t pairs, uint32_t* to) {
-  const __m512i in_turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  alignas(64) static constexpr uint16_t kInTurn[] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                     8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i in_turn = _mm512_load_si512(kInTurn);
   const auto load = [=](int64_t offset) __attribute__((always_inline)) {
-    return _mm256_maskz_loadu_epi16(offset < 0 ? 0 : 0xffff, from + offset);
+    return offset < 0 ? _mm256_setzero_si256() : _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + offset));
   };
   for (int64_t pair = 0; pair < pairs; ++pair) {
-    const int64_t* const at = offsets + 2 * pair;
-    const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(load(at[0])), load(at[1]), 1);
+    const int64_t first = offsets[2 * pair], second = offsets[2 * pair + 1];
+    const __m512i both = second == first + 16
+                             ? _mm512_loadu_si512(from + first)
+                             : _mm512_inserti64x4(_mm512_castsi256_si512(load(first)), load(second), 1);
     _mm512_store_si512(to + pair * 16, _mm512_permutexvar_epi16(in_turn, both));
   }
 }
 
 // Adds the product of kRows rows of a block and kVecs blocks of columns, over so many pairs, to sums [kRows][16 kVecs],
-// or writes it there.
+// or writes it there. Meanwhile it fetches a line at each pair from `ahead` on, unless that is nullptr: spread over the
+// arithmetic, since a core has only about a dozen buffers for lines on their way.
 template <int kRows, int kVecs>
-void MultiplyPairs(const uint32_t* rows, const uint32_t* columns, int64_t pairs, bool add, float* sums) {
+void MultiplyPairs(const uint32_t* rows, const uint32_t* columns, int64_t pairs, bool add, float* sums,
+                   const BFloat16* ahead) {
   __m512 sum[kRows][kVecs];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVecs; ++v) sum[r][v] = _mm512_setzero_ps();
   }
-  for (int64_t pair = 0; pair < pairs; ++pair, rows += 16, columns += 16) {
+  const int64_t step = ahead == nullptr ? 0 : 32;
+  if (ahead == nullptr) ahead = reinterpret_cast<const BFloat16*>(rows);
+  for (int64_t pair = 0; pair < pairs; ++pair, rows += 16, columns += 16, ahead += step) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
     __m512bh column[kVecs];
 #pragma GCC unroll 2
     for (int v = 0; v < kVecs; ++v) column[v] = (__m512bh)_mm512_load_si512(columns + v * PairProduct::kBlockWords);
@@ -90,6 +97,16 @@ void MultiplyPairs(const uint32_t* rows, const uint32_t* columns, int64_t pairs,
     for (int v = 0; v < kVecs; ++v) {
       float* const to = sums + (r * kVecs + v) * 16;
       _mm512_store_ps(to, add ? _mm512_add_ps(_mm512_load_ps(to), sum[r][v]) : sum[r][v]);
+    }
+  }
+}
+
+// Rounds [rows][columns] numbers, the latter a multiple of 16, into rows that lie `stride` apart.
+void StoreRounded(const float* from, int64_t rows, int64_t columns, int64_t stride, BFloat16* to) {
+  for (int64_t row = 0; row < rows; ++row, to += stride) {
+    for (int64_t column = 0; column < columns; column += 16, from += 16) {
+      const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_load_ps(from));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + column), rounded);
     }
   }
 }
@@ -142,9 +159,36 @@ void Pack(const PairProduct& p, const BFloat16* images, const BFloat16* output, 
   }
 }
 
-// Tiles [begin, end), panel by panel, of the sums over the packed parts from `first` on.
-void Multiply(const PairProduct& p, const uint32_t* packed, int64_t first, int64_t parts, int64_t begin, int64_t end,
-              float* sums) {
+// Where packing block `i`, counted as in Pack, begins to read; nullptr if another block of the part reads there too.
+const BFloat16* SourceOf(const PairProduct& p, const BFloat16* images, const BFloat16* output, int64_t first,
+                         int64_t i) {
+  const int64_t block = i % p.blocks(), column_block = block - p.row_blocks();
+  const int64_t pixel = (first + i / p.blocks()) * PairProduct::kPixels;
+  int64_t offset;
+  if (column_block >= 0) {
+    OutputOffsets(p, pixel, pixel + 1, &offset);
+    return output + offset + column_block * p.height.output * p.width.output * 16;
+  }
+  if (block >= p.in_blocks()) return nullptr;
+  ImageOffsets(p, 0, pixel, pixel + 1, &offset);
+  return images + std::max<int64_t>(offset, 0) + block * p.height.input * p.width.input * 16;
+}
+
+// Tiles [begin, end), panel by panel, of the sums over `parts` packed parts, the first of them being `first`. Meanwhile
+// it fetches what this thread will pack then.
+void Multiply(const PairProduct& p, const BFloat16* images, const BFloat16* output, const uint32_t* packed,
+              int64_t first, int64_t parts, int64_t begin, int64_t end, float* sums) {
+  const int64_t tiles = p.panels() * p.row_blocks();
+  const int64_t next = first + parts, next_blocks = std::min(p.group(), p.parts() - next) * p.blocks();
+  const int64_t next_begin = next_blocks * begin / tiles, next_end = next_blocks * end / tiles;
+  const int64_t calls = 2 * parts * (end - begin);
+  int64_t call = 0;
+  const auto ahead = [&]() -> const BFloat16* {
+    const int64_t i = next_begin + (next_end - next_begin) * call / calls;
+    ++call;
+    if (i == next_begin + (next_end - next_begin) * call / calls) return nullptr;
+    return SourceOf(p, images, output, next, i);
+  };
   for (int64_t part = 0; part < parts; ++part, packed += p.blocks() * PairProduct::kBlockWords) {
     const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - (first + part) * PairProduct::kPixels);
     const int64_t pairs = (pixels + 1) / 2;
@@ -154,11 +198,13 @@ void Multiply(const PairProduct& p, const uint32_t* packed, int64_t first, int64
       const uint32_t* const rows = packed + row_block * PairProduct::kBlockWords;
       const uint32_t* const columns = packed + (p.row_blocks() + 2 * panel) * PairProduct::kBlockWords;
       float* const to = sums + p.TileOffset(panel, row_block);
+      const int64_t row_words = 8 * p.PanelWidth(panel);
       if (p.PanelWidth(panel) == 32) {
-        avx512::MultiplyPairs<8, 2>(rows, columns, pairs, add, to);
-        avx512::MultiplyPairs<8, 2>(rows + 8, columns, pairs, add, to + 8 * 32);
+        avx512::MultiplyPairs<8, 2>(rows, columns, pairs, add, to, ahead());
+        avx512::MultiplyPairs<8, 2>(rows + 8, columns, pairs, add, to + row_words, ahead());
       } else {
-        avx512::MultiplyPairs<16, 1>(rows, columns, pairs, add, to);
+        avx512::MultiplyPairs<8, 1>(rows, columns, pairs, add, to, ahead());
+        avx512::MultiplyPairs<8, 1>(rows + 8, columns, pairs, add, to + row_words, ahead());
       }
     }
   }
@@ -186,15 +232,17 @@ Kernel MakeBFloat16FilterGradient(const KernelSpec& spec) {
                   ParallelFor(parts * p.blocks(), 1, [&](int64_t begin, int64_t end) {
                     Pack(p, args.input<BFloat16>(0), args.input<BFloat16>(1), first, begin, end, packed);
                   });
-                  ParallelFor(p.panels() * p.row_blocks(), 1,
-                              [&](int64_t begin, int64_t end) { Multiply(p, packed, first, parts, begin, end, sums); });
+                  ParallelFor(p.panels() * p.row_blocks(), 1, [&](int64_t begin, int64_t end) {
+                    Multiply(p, args.input<BFloat16>(0), args.input<BFloat16>(1), packed, first, parts, begin, end,
+                             sums);
+                  });
                 }
-                ParallelFor(p.row_blocks() * 16, 16, [&](int64_t begin, int64_t end) {
-                  for (int64_t row = begin; row < end; ++row) {
+                ParallelFor(p.row_blocks(), 1, [&](int64_t begin, int64_t end) {
+                  for (int64_t row_block = begin; row_block < end; ++row_block) {
+                    BFloat16* const rows = args.output<BFloat16>(0) + row_block * 16 * p.out_channels;
                     for (int64_t panel = 0; panel < p.panels(); ++panel) {
-                      const int64_t width = p.PanelWidth(panel);
-                      FromFloats(sums + p.TileOffset(panel, row / 16) + row % 16 * width,
-                                 args.output<BFloat16>(0) + row * p.out_channels + 32 * panel, width);
+                      avx512::StoreRounded(sums + p.TileOffset(panel, row_block), 16, p.PanelWidth(panel),
+                                           p.out_channels, rows + 32 * panel);
                     }
                   }
                 });
