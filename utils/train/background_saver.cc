@@ -1,6 +1,9 @@
 #include "utils/train/background_saver.h"
 
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <utility>
@@ -10,20 +13,63 @@
 #include "utils/logs/log.h"
 
 namespace official::train {
-
 namespace {
 
-absl::Status CheckFinite(int64_t step, const CheckpointContent& content) {
-  for (const auto& [name, tensor] : content.tensors) {
-    const std::optional<int64_t> found = compute::FindNonFinite(tensor);
-    if (!found) continue;
-    return absl::InternalError(
-        absl::StrCat("variable ", name, " is not finite at step ", step, ": its element ", *found, " is ",
-                     tensor.CastTo(compute::DType::kFloat64).data<double>()[*found],
-                     ". That step is not saved; the checkpoint before is the last one. Try a lower --learning_rate"));
-  }
-  return absl::OkStatus();
+using compute::Tensor;
+
+absl::Status CheckFinite(int64_t step, const std::string& name, const Tensor& tensor) {
+  const std::optional<int64_t> found = compute::FindNonFinite(tensor);
+  if (!found) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("variable ", name, " is not finite at step ", step, ": its element ", *found, " is ",
+                   tensor.CastTo(compute::DType::kFloat64).data<double>()[*found],
+                   ". That step is not saved; the checkpoint before is the last one. Try a lower --learning_rate"));
 }
+
+// Takes tensors, in order, from the thread that reads them to the one that writes them.
+class Handover {
+ public:
+  explicit Handover(int64_t most_held) : most_held_(most_held) {}
+
+  // For the reader: waits until `bytes` more may be held. False if the writer has given up.
+  bool WaitForRoom(int64_t bytes) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return closed_ || held_ == 0 || held_ + bytes <= most_held_; });
+    return !closed_;
+  }
+  void Give(absl::StatusOr<Tensor> tensor) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (tensor.ok()) held_ += tensor->num_bytes();
+    queue_.push_back(std::move(tensor));
+    changed_.notify_all();
+  }
+
+  // For the writer: the next tensor. The one before counts as let go.
+  absl::StatusOr<Tensor> Take() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    held_ -= std::exchange(taken_, 0);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !queue_.empty(); });
+    absl::StatusOr<Tensor> tensor = std::move(queue_.front());
+    queue_.pop_front();
+    if (tensor.ok()) taken_ = tensor->num_bytes();
+    return tensor;
+  }
+  void Close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    queue_.clear();
+    changed_.notify_all();
+  }
+
+ private:
+  const int64_t most_held_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<absl::StatusOr<Tensor>> queue_;
+  int64_t held_ = 0, taken_ = 0;  // bytes; of all that the writer has not let go, and of what it has now
+  bool closed_ = false;
+};
 
 }  // namespace
 
@@ -40,17 +86,40 @@ absl::Status BackgroundSaver::Wait() {
   return status_;
 }
 
-absl::Status BackgroundSaver::Save(int64_t step, CheckpointContent content) {
+absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& content) {
   RETURN_IF_ERROR(Wait());
   writing_step_ = step;
-  writing_ = std::async(std::launch::async, [this, step, content = std::move(content)]() -> absl::Status {
+  const auto handover = std::make_shared<Handover>(most_held_);
+  std::map<std::string, SavedTensor> taken;
+  for (const auto& [name, tensor] : content.tensors) {
+    taken[name] = {tensor.bytes, [step, handover, name = name]() -> absl::StatusOr<Tensor> {
+                     ASSIGN_OR_RETURN(Tensor next, handover->Take());
+                     RETURN_IF_ERROR(CheckFinite(step, name, next));
+                     return next;
+                   }};
+  }
+  const auto write = [this, step, handover, taken = std::move(taken), strings = content.strings]() -> absl::Status {
+    absl::Status status;
     try {
-      RETURN_IF_ERROR(CheckFinite(step, content));
-      return saver_->Save(step, content.tensors, content.strings);
+      status = saver_->SaveInTurn(step, taken, strings);
     } catch (const std::bad_alloc&) {
-      return absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+      status = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
     }
-  });
+    handover->Close();
+    return status;
+  };
+  writing_ = std::async(std::launch::async, write);
+  for (const auto& [name, tensor] : content.tensors) {
+    if (!handover->WaitForRoom(tensor.bytes)) break;  // Wait tells why
+    absl::StatusOr<Tensor> copy = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+    try {
+      copy = tensor.read();
+    } catch (const std::bad_alloc&) {  // then that is what the writer gets
+    }
+    const absl::Status status = copy.status();
+    handover->Give(std::move(copy));
+    RETURN_IF_ERROR(status);
+  }
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Writes checkpoints behind the training: the caller hands over a copy of the state and goes on.
+// Writes checkpoints behind the training: the caller hands over copies of the variables and goes on.
 #pragma once
 
 #include <future>
@@ -14,19 +14,22 @@
 
 namespace official::train {
 
-// What goes into a checkpoint, by name.
+// What goes into a checkpoint, by name. Tensors are read by the thread that saves.
 struct CheckpointContent {
-  std::map<std::string, compute::Tensor> tensors;
+  std::map<std::string, SavedTensor> tensors;
   std::map<std::string, std::string> strings;
 };
 
 class BackgroundSaver {
  public:
-  explicit BackgroundSaver(std::unique_ptr<CheckpointSaver> saver) : saver_(std::move(saver)) {}
+  // Holds at most `most_held` bytes of tensors that are read but not written yet, or one tensor.
+  explicit BackgroundSaver(std::unique_ptr<CheckpointSaver> saver, int64_t most_held = int64_t{256} << 20)
+      : saver_(std::move(saver)), most_held_(most_held) {}
 
   // Starts writing model.ckpt-<step>, after the one before is finished. Returns that one's error, and writes nothing
-  // then. A tensor that is not finite is never written: that is an error of this save.
-  absl::Status Save(int64_t step, CheckpointContent content);
+  // then. When this returns, all tensors are read: at once, if all of them may be held, else as writing allows.
+  // A checkpoint with a tensor that is not finite is never written: that is an error of this save.
+  absl::Status Save(int64_t step, const CheckpointContent& content);
   // Waits for the checkpoint that is being written, and says so if that takes long; the first error of all so far.
   absl::Status Wait();
   // The step of the last checkpoint that was written whole, by the last Wait or Save.
@@ -34,6 +37,7 @@ class BackgroundSaver {
 
  private:
   const std::unique_ptr<CheckpointSaver> saver_;
+  const int64_t most_held_;
   absl::Status status_;
   std::optional<int64_t> finished_step_;
   int64_t writing_step_ = 0;           // what is being written, while writing_ is valid

@@ -316,13 +316,16 @@ absl::Status Estimator::SaveCheckpoint() {
   CheckpointContent content;
   for (const compute::VariableSpec& spec : replicas_.variables()) {
     if (!IsSaved(spec.name)) continue;
-    ASSIGN_OR_RETURN(content.tensors[spec.name], replicas_.Read(spec.name));
+    content.tensors[spec.name] = {spec.type.num_bytes(), [this, name = spec.name] { return replicas_.Read(name); }};
   }
-  content.tensors[kSeed] = Tensor::Scalar(static_cast<int64_t>(config_.seed));
-  content.tensors[kEpoch] = Tensor::Scalar(position_.epoch);
-  content.tensors[kIndex] = Tensor::Scalar(position_.index);
+  const auto add = [&](const char* name, int64_t value) {
+    content.tensors[name] = {sizeof(value), [value] { return Tensor::Scalar(value); }};
+  };
+  add(kSeed, static_cast<int64_t>(config_.seed));
+  add(kEpoch, position_.epoch);
+  add(kIndex, position_.index);
   content.strings[kDataset] = config_.dataset;
-  RETURN_IF_ERROR(saver_->Save(global_step_, std::move(content)));
+  RETURN_IF_ERROR(saver_->Save(global_step_, content));
   saved_step_ = global_step_;
   ASSIGN_OR_RETURN(EventWriter* const events, TrainEvents());
   return events->AddSessionLog(global_step_, EventWriter::SessionStatus::kCheckpoint,

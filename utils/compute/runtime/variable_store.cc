@@ -1,9 +1,28 @@
 #include "utils/compute/runtime/variable_store.h"
 
+#include <sys/mman.h>
+
+#include <new>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 
 namespace official::compute {
+namespace {
+
+// A large tensor lies in pages of its own, which the system gets back with it: the allocator would keep the memory of
+// all variables after a checkpoint, in pieces.
+Tensor TensorForCopy(const TensorType& type) {
+  constexpr int64_t kLarge = int64_t{64} << 10;
+  const int64_t bytes = type.num_bytes();
+  if (bytes < kLarge) return Tensor(type);
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  return Tensor(type, pages, std::shared_ptr<void>(pages, [bytes](void* p) { munmap(p, bytes); }));
+}
+
+}  // namespace
 
 absl::Status VariableStore::Create(const Graph& graph, uint64_t seed) {
   for (const VariableSpec& spec : graph.variables()) {
@@ -39,7 +58,7 @@ absl::StatusOr<const VariableStore::Entry*> VariableStore::Find(absl::string_vie
 
 absl::StatusOr<Tensor> VariableStore::Read(absl::string_view name) const {
   ASSIGN_OR_RETURN(const Entry* entry, Find(name));
-  Tensor copy(entry->spec.type);
+  Tensor copy = TensorForCopy(entry->spec.type);
   RETURN_IF_ERROR(device_.CopyToHost(copy.raw_data(), entry->data.get(), copy.num_bytes()));
   return copy;
 }

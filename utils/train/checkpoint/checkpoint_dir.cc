@@ -184,7 +184,15 @@ absl::Status CheckpointSaver::FinishInterruptedSaves() {
 
 absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
                                    const std::map<std::string, std::string>& strings) {
+  std::map<std::string, SavedTensor> in_turn;
+  for (const auto& [name, tensor] : tensors) in_turn[name] = {tensor.num_bytes(), [&tensor] { return tensor; }};
+  return SaveInTurn(step, in_turn, strings);
+}
+
+absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::string, SavedTensor>& tensors,
+                                         const std::map<std::string, std::string>& strings) {
   const std::string name = absl::StrCat(kPrefix, step);
+  absl::Status unread;
   const auto write = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto bundle, BundleWriter::Create(files::JoinPath(model_dir_, name)));
     // All in the order of their names, tensors and strings alike, as TensorFlow's Saver does.
@@ -195,16 +203,20 @@ absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, com
       }
       return absl::OkStatus();
     };
-    for (const auto& [tensor_name, tensor] : tensors) {
+    for (const auto& [tensor_name, saved] : tensors) {
       RETURN_IF_ERROR(add_strings_before(&tensor_name));
-      RETURN_IF_ERROR(bundle->Add(tensor_name, tensor));
+      const absl::StatusOr<compute::Tensor> tensor = saved.read();
+      if (unread = tensor.status(); !unread.ok()) return unread;
+      RETURN_IF_ERROR(bundle->Add(tensor_name, *tensor));
     }
     RETURN_IF_ERROR(add_strings_before(nullptr));
     return bundle->Finish();
   };
-  if (const absl::Status status = write(); !status.ok()) {
+  const absl::Status status = write();
+  RETURN_IF_ERROR(unread);
+  if (!status.ok()) {
     int64_t bytes = 0;
-    for (const auto& [tensor_name, tensor] : tensors) bytes += tensor.num_bytes();
+    for (const auto& [tensor_name, saved] : tensors) bytes += saved.bytes;
     return absl::Status(status.code(), absl::StrCat("the checkpoint of step ", step, ", which needs ", bytes,
                                                     " bytes, was not saved: ", status.message()));
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,12 @@ struct LatestCheckpoint {
 // there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
 
+// A tensor that is made when its turn comes to be written, and let go right after.
+struct SavedTensor {
+  int64_t bytes = 0;
+  std::function<absl::StatusOr<compute::Tensor>()> read;
+};
+
 // Saves checkpoints so that a crash or a power cut at any moment leaves the new one or the one before, whole. One saver
 // at a time may work in a directory; its owner sees to that.
 class CheckpointSaver {
@@ -41,6 +48,9 @@ class CheckpointSaver {
   // Nothing of a failed save stays, and the checkpoints before stay. Names must be unique across tensors and strings.
   absl::Status Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
                     const std::map<std::string, std::string>& strings = {});
+  // The same of tensors that are read one by one, in the order of their names; an error of that ends the save.
+  absl::Status SaveInTurn(int64_t step, const std::map<std::string, SavedTensor>& tensors,
+                          const std::map<std::string, std::string>& strings);
 
  private:
   CheckpointSaver(std::string model_dir, int keep_max) : model_dir_(std::move(model_dir)), keep_max_(keep_max) {}
