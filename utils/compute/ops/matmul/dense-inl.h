@@ -90,41 +90,49 @@ OFFICIAL_VEC_INLINE Vec AddParts(const float* parts, int num_parts) {
   return Add(Add(Load(parts), Load(parts + kStride)), Add(Load(parts + 2 * kStride), Load(parts + 3 * kStride)));
 }
 
-// Rows [row_begin, row_end) of x^T * dy [in, out]; dy comes packed as [out / kColumns][batch][kColumns]. `x_tile` has
-// room for [batch][kMaxTileRows] floats, `sums` for [num_parts][kMaxTileRows][kColumns].
-void WeightGradient(const DenseGradient& g, int64_t row_begin, int64_t row_end, float* x_tile, float* sums) {
+// Rows [row_begin, row_end) of x^T * dy [in, out], block by block of g.block columns. `x_tile` has room for
+// [batch][kMaxTileRows] floats, `packed` for [g.block / kColumns][batch][kColumns], `sums` for
+// [num_parts][kMaxTileRows][kColumns].
+void WeightGradient(const DenseGradient& g, int64_t row_begin, int64_t row_end, float* x_tile, float* packed,
+                    float* sums) {
   const int64_t tiles = (row_end - row_begin + kMaxTileRows - 1) / kMaxTileRows;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t row0 = row_begin + (row_end - row_begin) * tile / tiles;
-    const int64_t row1 = row_begin + (row_end - row_begin) * (tile + 1) / tiles;
-    const int rows = static_cast<int>(row1 - row0);
-    const TileFunction multiply = FindTile<1, 1>(rows, kMaxTileVecs);
-    for (int64_t n = 0; n < g.batch; ++n) std::copy_n(g.x + n * g.in + row0, rows, x_tile + n * kMaxTileRows);
-    for (int64_t column = 0; column < g.out; column += kColumns) {
-      float* const output = g.output + row0 * g.out + column;
-      // The lines to be written come closer during the arithmetic.
-      for (int r = 0; r < rows; ++r) {
-        for (int c = 0; c < kColumns; c += 16) __builtin_prefetch(output + r * g.out + c, /*rw=*/1);
-      }
-      for (int part = 0; part < g.num_parts; ++part) {
-        const Share share = ShareOf(g.batch, part, g.num_parts);
-        multiply({.a = x_tile + share.begin * kMaxTileRows,
-                  .w = g.packed_dy + column * g.batch + share.begin * kColumns,
-                  .w_stride = kColumns,
-                  .out = g.num_parts == 1 ? output : sums + part * kMaxTileRows * kColumns,
-                  .blocks = 1,
-                  .block_stride = 0,
-                  .height = 1,
-                  .y_stride = 0,
-                  .width = share.size(),
-                  .x_stride = kMaxTileRows,
-                  .out_stride = g.num_parts == 1 ? g.out : kColumns,
-                  .accumulate = false});
-      }
-      if (g.num_parts == 1) continue;
-      for (int r = 0; r < rows; ++r) {
-        for (int c = 0; c < kColumns; c += kLanes) {
-          Store(output + r * g.out + c, AddParts(sums + r * kColumns + c, g.num_parts));
+  for (int64_t block = 0; block < g.out; block += g.block) {
+    const int64_t block_end = std::min(block + g.block, g.out);
+    for (int64_t column = block; column < block_end; column += kColumns) {
+      CopyPanel({g.dy, g.out, block, block_end}, 0, g.batch, column, packed + (column - block) * g.batch);
+    }
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t row0 = row_begin + (row_end - row_begin) * tile / tiles;
+      const int64_t row1 = row_begin + (row_end - row_begin) * (tile + 1) / tiles;
+      const int rows = static_cast<int>(row1 - row0);
+      const TileFunction multiply = FindTile<1, 1>(rows, kMaxTileVecs);
+      for (int64_t n = 0; n < g.batch; ++n) std::copy_n(g.x + n * g.in + row0, rows, x_tile + n * kMaxTileRows);
+      for (int64_t column = block; column < block_end; column += kColumns) {
+        float* const output = g.output + row0 * g.out + column;
+        // The lines to be written come closer during the arithmetic.
+        for (int r = 0; r < rows; ++r) {
+          for (int c = 0; c < kColumns; c += 16) __builtin_prefetch(output + r * g.out + c, /*rw=*/1);
+        }
+        for (int part = 0; part < g.num_parts; ++part) {
+          const Share share = ShareOf(g.batch, part, g.num_parts);
+          multiply({.a = x_tile + share.begin * kMaxTileRows,
+                    .w = packed + (column - block) * g.batch + share.begin * kColumns,
+                    .w_stride = kColumns,
+                    .out = g.num_parts == 1 ? output : sums + part * kMaxTileRows * kColumns,
+                    .blocks = 1,
+                    .block_stride = 0,
+                    .height = 1,
+                    .y_stride = 0,
+                    .width = share.size(),
+                    .x_stride = kMaxTileRows,
+                    .out_stride = g.num_parts == 1 ? g.out : kColumns,
+                    .accumulate = false});
+        }
+        if (g.num_parts == 1) continue;
+        for (int r = 0; r < rows; ++r) {
+          for (int c = 0; c < kColumns; c += kLanes) {
+            Store(output + r * g.out + c, AddParts(sums + r * kColumns + c, g.num_parts));
+          }
         }
       }
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -80,6 +81,54 @@ TEST_CASE("Other products are left to oneDNN") {
   CHECK_FALSE(IsTaken({f, {3136, 100}}, {f, {3136, 1024}}, {.transpose_a = true}));         //
   CHECK_FALSE(IsTaken({f, {2, 100, 2048}}, {f, {2, 2048, 1024}}));                          // several matrices
   CHECK_FALSE(IsTaken({DType::kBFloat16, {100, 3136}}, {DType::kBFloat16, {3136, 1024}}));  // another type
+}
+
+// x^T * dy of rows [begin, end) of the batch, with its sum in so many parts.
+Tensor WeightGradient(const Tensor& x, const Tensor& dy, Share rows, int parts) {
+  const auto of_rows = [&](const Tensor& t) {
+    const int64_t columns = t.shape().dim(1);
+    return Tensor::Of<float>({rows.size(), columns},
+                             {t.data<float>() + rows.begin * columns, static_cast<size_t>(rows.size() * columns)});
+  };
+  return testing::RunOnCpu({of_rows(x), of_rows(dy)}, [&](absl::Span<const Value> in) {
+    in[0].graph()->set_batch_parts(parts);
+    return std::vector<Value>{MatMul(in[0], in[1], {.transpose_a = true})};
+  })[0];
+}
+
+// Rows at and around a tile's; one block of columns and several; parts without examples; batches and columns that are
+// left to oneDNN, with weights that it computes at once, and some rows at a time.
+TEST_CASE("Gradients of weights are what loops compute, and sums of those of the parts of a batch") {
+  const Layer s =
+      GENERATE(Layer{2, 5, 32}, Layer{576, 29, 96}, Layer{1020, 14, 1056}, Layer{1028, 3, 192}, Layer{3, 2500, 999});
+  CAPTURE(s.batch, s.in, s.out);
+  const Tensor x = Small({s.batch, s.in}, 1), dy = Small({s.batch, s.out}, 2);
+  const Tensor whole = WeightGradient(x, dy, {0, s.batch}, 4);
+  double largest = 0;
+  for (int64_t i = 0; i < s.in; ++i) {
+    for (int64_t j = 0; j < s.out; ++j) {
+      double sum = 0;
+      for (int64_t n = 0; n < s.batch; ++n) {
+        sum += double{x.data<float>()[n * s.in + i]} * double{dy.data<float>()[n * s.out + j]};
+      }
+      largest = std::max(largest, std::abs(sum - whole.data<float>()[i * s.out + j]));
+    }
+  }
+  CHECK(largest < 2e-6);  // of sums around 0.2 and below
+  for (const int replicas : {2, 4}) {
+    std::vector<Tensor> parts;
+    for (int r = 0; r < replicas; ++r) {
+      const Share share = ShareOf(s.batch, r, replicas);
+      parts.push_back(share.size() > 0 ? WeightGradient(x, dy, share, BatchPartsOfReplica(replicas))
+                                       : Tensor(whole.type()));
+    }
+    bool equal = true;
+    for (int64_t i = 0; i < whole.num_elements(); ++i) {
+      equal &= TreeSum(0, replicas, [&](int64_t r) { return parts[r].data<float>()[i]; }) == whole.data<float>()[i];
+    }
+    CAPTURE(replicas);
+    CHECK(equal);
+  }
 }
 
 TEST_CASE("What is not finite comes out, also through zeros and ReLU") {

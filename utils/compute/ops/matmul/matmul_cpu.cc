@@ -25,52 +25,84 @@ memory::desc MatrixDesc(DType dtype, int64_t batch, int64_t rows, int64_t column
 }
 
 // x^T * dy, the gradient of weights, with the sum over the batch in parts (Graph::batch_parts): one product for each,
-// then their sum. float32.
-Kernel MakeWeightGradientInParts(const MatMulGeometry& g, int num_parts) {
+// then their sum. Of large weights some rows at a time, lest the products take several times the memory of the weights.
+// Which rows does not depend on the batch, so that several devices and one make the same products. float32.
+class WeightGradientInParts {
+ public:
+  WeightGradientInParts(const MatMulGeometry& g, int num_parts)
+      : g_(g), num_parts_(num_parts), rows_(RowsAtATime(g)), last_rows_(g.m - (g.m - 1) / rows_ * rows_) {
+    int64_t library_bytes = 0;
+    for (int p = 0; p < num_parts; ++p) {
+      const int64_t depth = ShareOf(g.k, p, num_parts).size();
+      parts_.push_back({MakeProduct(rows_, depth, library_bytes), MakeProduct(last_rows_, depth, library_bytes)});
+    }
+    sums_at_ = scratch_.Add(num_parts > 1 ? num_parts * rows_ * g.n * static_cast<int64_t>(sizeof(float)) : 0);
+    library_at_ = scratch_.Add(library_bytes);
+  }
+
+  // False for weights that are no more than what is computed at a time, with the batch in one part: one product is all.
+  static bool IsWanted(const MatMulGeometry& g, int num_parts) { return num_parts > 1 || RowsAtATime(g) < g.m; }
+
+  int64_t scratch_bytes() const { return scratch_.bytes(); }
+
+  absl::Status Run(const KernelArgs& args) const {
+    for (int64_t row = 0; row < g_.m; row += rows_) RETURN_IF_ERROR(RunRows(args, row, std::min(rows_, g_.m - row)));
+    return absl::OkStatus();
+  }
+
+ private:
   struct Part {
-    Share share;
-    OnednnPrimitive multiply;  // empty without examples
+    OnednnPrimitive some_rows, last_rows;  // empty without examples
   };
-  const int64_t elements = g.m * g.n;
-  std::vector<Part> parts;
-  ScratchPlan scratch;
-  int64_t library_bytes = 0;
-  for (int p = 0; p < num_parts; ++p) {
-    Part& part = parts.emplace_back(Part{ShareOf(g.k, p, num_parts), OnednnPrimitive()});
-    if (part.share.size() == 0) continue;
-    const memory::desc a = MatrixDesc(DType::kFloat32, 1, g.m, part.share.size(), true);
-    const memory::desc b = MatrixDesc(DType::kFloat32, 1, part.share.size(), g.n, false);
-    const memory::desc y = MatrixDesc(DType::kFloat32, 1, g.m, g.n, false);
+
+  static int64_t RowsAtATime(const MatMulGeometry& g) {
+    constexpr int64_t kMostElements = int64_t{1} << 21;
+    return std::clamp<int64_t>(kMostElements / g.n, 1, g.m);
+  }
+
+  OnednnPrimitive MakeProduct(int64_t rows, int64_t depth, int64_t& library_bytes) const {
+    if (depth == 0) return OnednnPrimitive();
+    const memory::desc a({rows, depth}, memory::data_type::f32, memory::dims{1, g_.m});
+    const memory::desc b = MatrixDesc(DType::kFloat32, 1, depth, g_.n, false);
+    const memory::desc y = MatrixDesc(DType::kFloat32, 1, rows, g_.n, false);
     const dnnl::matmul::primitive_desc pd({a, b, memory::desc(), y}, OnednnAttr(), OnednnEngine());
-    part.multiply = OnednnPrimitive(
+    library_bytes = std::max(library_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
+    return OnednnPrimitive(
         dnnl::matmul(pd),
         {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-    library_bytes = std::max(library_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
   }
-  const int64_t sums_at = scratch.Add(num_parts * elements * sizeof(float)), library_at = scratch.Add(library_bytes);
-  const auto run = [=](const KernelArgs& args) -> absl::Status {
-    float* const sums = static_cast<float*>(ScratchAt(args, sums_at));
-    for (int p = 0; p < num_parts; ++p) {
+
+  absl::Status RunRows(const KernelArgs& args, int64_t row, int64_t rows) const {
+    const int64_t elements = rows * g_.n;
+    float* const output = args.output<float>(0) + row * g_.n;
+    float* const sums = num_parts_ > 1 ? static_cast<float*>(ScratchAt(args, sums_at_)) : output;
+    for (int p = 0; p < num_parts_; ++p) {
+      const OnednnPrimitive& product = rows == rows_ ? parts_[p].some_rows : parts_[p].last_rows;
       float* const sum = sums + p * elements;
-      const Share share = parts[p].share;
-      if (!parts[p].multiply) {
+      if (!product) {
         std::fill_n(sum, elements, 0.0f);
         continue;
       }
-      RETURN_IF_ERROR(
-          parts[p].multiply.Run({args.input<float>(0) + share.begin * g.m, args.input<float>(1) + share.begin * g.n,
-                                 sum, ScratchAt(args, library_at)}));
+      const int64_t begin = ShareOf(g_.k, p, num_parts_).begin;
+      RETURN_IF_ERROR(product.Run({args.input<float>(0) + begin * g_.m + row, args.input<float>(1) + begin * g_.n, sum,
+                                   ScratchAt(args, library_at_)}));
     }
-    float* const output = args.output<float>(0);
+    if (num_parts_ == 1) return absl::OkStatus();
     ParallelFor(elements, 4096, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        output[i] = TreeSum(0, num_parts, [&](int64_t p) { return sums[p * elements + i]; });
+        output[i] = TreeSum(0, num_parts_, [&](int64_t p) { return sums[p * elements + i]; });
       }
     });
     return absl::OkStatus();
-  };
-  return Kernel{.run = run, .scratch_bytes = scratch.bytes()};
-}
+  }
+
+  MatMulGeometry g_;
+  int num_parts_;
+  int64_t rows_, last_rows_;  // at a time, and those that are left over at the end
+  std::vector<Part> parts_;
+  ScratchPlan scratch_;
+  int64_t sums_at_, library_at_;
+};
 
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   const MatMulGeometry g = MatMulGeometryOf(spec.node);
@@ -86,8 +118,11 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   if (std::optional<Kernel> dense = MakeDenseWeightGradient(spec, g)) return *std::move(dense);
   const DType dtype = spec.input(0).dtype;
   const int num_parts = spec.node.graph().batch_parts();
-  if (num_parts > 1 && dtype == DType::kFloat32 && g.batch == 1 && g.transpose_a && !g.transpose_b && !has_bias) {
-    return MakeWeightGradientInParts(g, num_parts);
+  if (dtype == DType::kFloat32 && g.batch == 1 && g.transpose_a && !g.transpose_b && !has_bias &&
+      WeightGradientInParts::IsWanted(g, num_parts)) {
+    const WeightGradientInParts product(g, num_parts);
+    return Kernel{.run = [=](const KernelArgs& args) { return product.Run(args); },
+                  .scratch_bytes = product.scratch_bytes()};
   }
   const memory::desc a = MatrixDesc(dtype, g.batch, g.m, g.k, g.transpose_a);
   const memory::desc b = MatrixDesc(dtype, g.batch, g.k, g.n, g.transpose_b);
