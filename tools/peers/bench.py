@@ -4,6 +4,7 @@ Every measurement is a process of its own, so that start-up and peak memory are 
 """
 
 import argparse
+import gzip
 import json
 import math
 import os
@@ -37,11 +38,12 @@ class Workload:
     steps: int = 100  # timed ones of one measurement
     input_of: str = ""  # "train" or "validation": no training, but the input of that alone
     lengths: tuple[int, ...] = ()  # no training, but a beam search of sentences of so many ids
+    sentences: bool = False  # of Multi30k instead of synthetic ones
 
     @property
     def sentence_length(self) -> int | None:
         """Of the Transformer: a synthetic batch has as many sentences as each has ids."""
-        trains = self.model == "transformer" and not self.lengths
+        trains = self.model == "transformer" and not self.lengths and not self.sentences
         return math.isqrt(self.batch_size) if trains else None
 
 
@@ -54,9 +56,12 @@ def resnet_input(dataset: str, **fields: object) -> Workload:
     return Workload("resnet", flags=(f"--dataset={dataset}",), **fields)
 
 
-def transformer(param_set: str, **fields: object) -> Workload:
+def transformer(params: str, **fields: object) -> Workload:
+    """A parameter set, and what else it should have: "base,hidden_size=256"."""
     peers = "^(?!.*channels last)"
-    return Workload("transformer", flags=(f"--param_set={param_set}",), peers=peers, **fields)
+    param_set, _, overrides = params.partition(",")
+    flags = (f"--param_set={param_set}", *([f"--params_override={overrides}"] if overrides else []))
+    return Workload("transformer", flags=flags, peers=peers, **fields)
 
 
 # Of Multi30k's test_2016_flickr the first 16 sentences, with the vocabulary of 8192 subtokens.
@@ -87,6 +92,13 @@ WORKLOADS = {
     "ncf-ml-1m-98304": ncf("ml-1m", 98304, warmup_steps=3, steps=30),
     "ncf-ml-20m-65536": ncf("ml-20m", 65536, rounds=2, warmup_steps=2, steps=6),
     "ncf-ml-20m-1048576": ncf("ml-20m", 1 << 20, rounds=1, warmup_steps=1, steps=2),
+    "transformer-multi30k": transformer(
+        "base,hidden_size=256,num_heads=4,filter_size=1024,num_hidden_layers=4",
+        batch_size=2048,
+        sentences=True,
+        rounds=2,
+        steps=60,
+    ),
     "resnet-input-train": resnet_input("imagenet", batch_size=32, input_of="train"),
     "resnet-input-validation": resnet_input("imagenet", batch_size=32, input_of="validation"),
     "resnet-input-cifar10": resnet_input("cifar10", batch_size=128, input_of="train"),
@@ -124,7 +136,10 @@ def our_command(args: argparse.Namespace, workload: Workload, dtype: str) -> lis
     command = [str(binary), *workload.flags, f"--num_gpus={1 if args.device == 'gpu' else 0}", "--log_format=json"]
     command += [f"--batch_size={workload.batch_size}", f"--dtype={dtype}"]
     # Ours draws its examples and negatives meanwhile, of ratings that it makes where there are none. The peers' are given.
-    command += ["--nodownload_if_missing"] if workload.model == "ncf" else ["--use_synthetic_data"]
+    if workload.model == "ncf":
+        command += ["--nodownload_if_missing"]
+    elif not workload.sentences:
+        command += ["--use_synthetic_data"]
     # Steps end the run, not epochs.
     command += [f"--max_train_steps={OUR_WARMUP_STEPS + workload.steps}"]
     return command + ["--train_epochs=1000000", "--epochs_between_evals=1000000"]
@@ -238,6 +253,45 @@ def decode_contestants(args: argparse.Namespace, workload: Workload) -> list[Con
     return [*field, Contestant("CTranslate2", "fp32", [*ctranslate2, *work])]
 
 
+def translation_contestants(
+    args: argparse.Namespace, workload: Workload, folder: Path
+) -> tuple[list[Contestant], float]:
+    """All train on the same batches of Multi30k's sentences, in the order in which they are there; also how many ids
+    of targets, padding not counted, a pair of sentences has among those that are timed."""
+    raw, data = folder / "raw", folder / "data"
+    raw.mkdir()
+    for name in ("train.en", "train.de", "val.en", "val.de"):
+        path = args.multi30k_dir / name
+        text = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+        (raw / name).write_bytes(text)
+    prepare = build("official/transformer/prepare", "prepare_data_main")
+    subprocess.run([prepare, f"--raw_dir={raw}", f"--data_dir={data}", "--vocab_size=8192"], check=True)
+    vocab_size = len((data / "vocab.ende.8192").read_text().splitlines())
+    flags = [f"{f},vocab_size={vocab_size}" if f.startswith("--params_override") else f for f in workload.flags]
+    workload = replace(workload, flags=tuple(flags), warmup_steps=OUR_WARMUP_STEPS)
+
+    command = [build("official/transformer/interop", "batches"), data, "train", str(workload.batch_size), "padded"]
+    lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    timed = range(workload.warmup_steps, workload.warmup_steps + workload.steps)
+    if len(lines) < 3 * timed.stop:
+        sys.exit(f"tools/bench: an epoch of Multi30k has {len(lines) // 3} batches; give fewer --steps")
+    batches = folder / "batches.txt"
+    batches.write_text("".join(f"{line}\n" for line in lines[: 3 * timed.stop]))
+    sentences = sum(int(lines[3 * i].split()[0]) for i in timed)
+    ids = sum(word != "0" for i in timed for word in lines[3 * i + 2].split())
+
+    field = []
+    pytorch = script_command(args, "pytorch_translation.py", "pytorch")
+    for dtype in args.dtype:
+        ours = [*our_command(args, workload, dtype), f"--data_dir={data}", "--noshuffle"]
+        field.append(Contestant("transformer_main", dtype, ours, ours=True))
+    for dtype in dict.fromkeys([*args.dtype, "fp32"]):
+        command = [*pytorch, f"--model={workload.model}", *workload.flags, f"--batches={batches}", "--batch_size=0"]
+        command += [f"--threads={args.threads}", f"--warmup_steps={workload.warmup_steps}", f"--steps={workload.steps}"]
+        field.append(Contestant("PyTorch eager, padded", dtype, [*command, f"--dtype={dtype}"]))
+    return field, ids / sentences
+
+
 def write_cifar10(folder: Path) -> None:
     """Writes files like those of CIFAR-10's binary version: pixels of noise cost what others do."""
     folder.mkdir()
@@ -254,8 +308,8 @@ def cores_busy() -> float:
 def run(contestant: Contestant, threads: int) -> Measurement:
     """Runs one process. Exits with its output if it fails."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
-        trains = contestant.ours and "--train_epochs=1000000" in contestant.command
-        command = contestant.command + ([f"--model_dir={folder}/model"] if trains else [])
+        saves = any(flag.startswith("--max_train_steps") for flag in contestant.command)
+        command = contestant.command + ([f"--model_dir={folder}/model"] if saves else [])
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
         # A process of so many threads has others too, which must not find cores of their own.
         cores = sorted(os.sched_getaffinity(0))[:threads]
@@ -317,10 +371,9 @@ def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, lis
     return results
 
 
-def print_results(results: dict[str, list[Measurement]], field: list[Contestant], workload: Workload) -> None:
-    """Of sentences the speed is that of their target tokens, which translation counts itself."""
-    unit = "tokens/s" if workload.model == "transformer" else "examples/s"
-    per_example = workload.sentence_length or 1
+def print_results(results: dict[str, list[Measurement]], field: list[Contestant], tokens: float | None) -> None:
+    """Of sentences the speed is that of their target tokens, of which one has so many."""
+    unit, per_example = ("tokens/s", tokens) if tokens else ("examples/s", 1)
     # A peer in fp32 is compared with ours in fp32, if that runs too.
     ours = {c.dtype: c.title for c in reversed(field) if c.ours}
     first = next(c.title for c in field if c.ours)
@@ -374,6 +427,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
     parser.add_argument("--peers", help="only peers whose name matches this, as in --peers='eager.*bf16'")
     parser.add_argument("--images_dir", type=Path, help="photographs in folders by class, for ImageNet's input")
+    parser.add_argument("--multi30k_dir", type=Path, help="train.en, train.de, val.en, val.de, or these as .gz")
     parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input or a translation")
     parser.add_argument("--binary", type=Path, help="our program; default: built now")
     parser.add_argument("--python", help="runs the peers; default: an environment made for each")
@@ -391,6 +445,11 @@ def main() -> None:
         if not names:
             parser.error(f"{' '.join(args.workload)} needs --images_dir=DIR, photographs in folders by class")
         print(f"without --images_dir there is no {', '.join(photographs)}", file=sys.stderr)
+    if any(WORKLOADS[name].sentences for name in names) and not args.multi30k_dir:
+        names = [name for name in names if not WORKLOADS[name].sentences]
+        if not names:
+            parser.error(f"{' '.join(args.workload)} needs --multi30k_dir=DIR, the sentences of Multi30k")
+        print("without --multi30k_dir there is no transformer-multi30k", file=sys.stderr)
     given = {key: value for key, value in vars(args).items() if value is not None}
 
     measurements = {}
@@ -398,17 +457,20 @@ def main() -> None:
         workload = WORKLOADS[name]
         workload = replace(workload, **{f.name: given[f.name] for f in fields(workload) if f.name in given})
         with tempfile.TemporaryDirectory() as folder:
+            tokens = workload.sentence_length
             if workload.lengths:
-                field = decode_contestants(args, workload)
+                field, tokens = decode_contestants(args, workload), 1.0
             elif workload.input_of:
                 field = input_contestants(args, workload, Path(folder))
+            elif workload.sentences:
+                field, tokens = translation_contestants(args, workload, Path(folder))
             else:
                 field = contestants(args, workload)
             results = measure(field, workload.rounds, args.threads)
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
         runs = "runs" if workload.input_of or workload.lengths else f"runs of {workload.steps} steps"
         print(f"medians of interleaved {runs}; a peer far behind is run once")
-        print_results(results, field, workload)
+        print_results(results, field, tokens)
         print(flush=True)
         measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}
     if args.json:

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,14 @@ class Architecture:
 
 def add_flags(p: argparse.ArgumentParser) -> None:
     p.add_argument("--param_set", choices=["tiny", "base", "big"], default="big", help="as of transformer_main")
+    p.add_argument("--params_override", default="", help="name=value,...: sizes, by their names in transformer_main")
     p.add_argument("--sentence_length", type=int, default=64, help="ids; --batch_size counts sentences")
 
 
 def architecture(args: argparse.Namespace) -> Architecture:
     sizes = {"tiny": (32, 4, 256), "base": (512, 8, 2048), "big": (1024, 16, 4096)}
-    return Architecture(*sizes[args.param_set])
+    overrides = {}
+    for item in filter(None, args.params_override.split(",")):
+        name, value = item.split("=")
+        overrides["num_layers" if name == "num_hidden_layers" else name] = int(value)
+    return replace(Architecture(*sizes[args.param_set]), **overrides)
