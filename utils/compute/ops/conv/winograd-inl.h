@@ -31,7 +31,6 @@ OFFICIAL_VEC_INLINE void StoreAs(BFloat16* p, Vec v) {
   const __m512i result = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, quiet_nan);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(result));
 }
-OFFICIAL_VEC_INLINE Vec Sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Mul(Vec a, float b) { return _mm512_mul_ps(a, Broadcast(b)); }
 // a * b + c for a number b.
 OFFICIAL_VEC_INLINE Vec MulAdd(Vec a, float b, Vec c) { return Fma(a, Broadcast(b), c); }
