@@ -7,6 +7,7 @@
 #include "utils/compute/core/random.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -180,6 +181,34 @@ TEST_CASE("PackedDropout, values and gradients; padding is not read") {
   };
   testing::CheckForward(test);
   testing::CheckGradients(test);
+}
+
+TEST_CASE("Behind a ReLU the backward pass of packed dropout draws nothing") {
+  const Tensor x = testing::RandomTensor({70, 40}, 1), dy = testing::RandomTensor({70, 40}, 2);
+  const Tensor offsets = Tensor::Of<int32_t>({3}, {0, 30, 66});
+  const auto gradient = [](absl::Span<const Value> in, absl::string_view backward_name) {
+    const Value y = Relu(in[0]), seed = Cast(in[1], in[0].dtype());
+    const Value dropped = PackedDropout(y, in[2], 0.3, in[3], "a");
+    const Value d_y = PackedDropout(seed, in[2], 0.3, in[3], backward_name);
+    return std::vector<Value>{dropped, Apply("ReluGrad", {d_y, y})};
+  };
+  for (const DType dtype : StorageTypes()) {
+    CAPTURE(DTypeName(dtype));
+    const std::vector<Tensor> inputs = {x.CastTo(dtype), dy, offsets, State(1, 2, 3)};
+    const auto same = [&](absl::Span<const Value> in) { return gradient(in, "a"); };
+    for (const std::string& kind : testing::KindsUnderTest()) {
+      CHECK(testing::ToDoubles(testing::RunOn(kind, inputs, same)[1]) ==
+            testing::ToDoubles(testing::RunOn(kind, inputs, same, {.fuse = false})[1]));
+    }
+    std::vector<TensorType> types;
+    for (const Tensor& input : inputs) types.push_back(input.type());
+    const std::vector<std::string> ops = testing::CompiledOps(types, same);
+    CHECK(std::count(ops.begin(), ops.end(), "PackedDropout") == 1);
+    // Other elements are dropped: both must draw.
+    const std::vector<std::string> others =
+        testing::CompiledOps(types, [&](absl::Span<const Value> in) { return gradient(in, "b"); });
+    CHECK(std::count(others.begin(), others.end(), "PackedDropout") == 2);
+  }
 }
 
 TEST_CASE("Row offsets that do not ascend from 0 or go beyond the rows are errors") {
