@@ -58,10 +58,9 @@ def resnet_input(dataset: str, **fields: object) -> Workload:
 
 def transformer(params: str, **fields: object) -> Workload:
     """A parameter set, and what else it should have: "base,hidden_size=256"."""
-    peers = "^(?!.*channels last)"
     param_set, _, overrides = params.partition(",")
     flags = (f"--param_set={param_set}", *([f"--params_override={overrides}"] if overrides else []))
-    return Workload("transformer", flags=flags, peers=peers, **fields)
+    return Workload("transformer", flags=flags, **fields)
 
 
 # Of Multi30k's test_2016_flickr the first 16 sentences, with the vocabulary of 8192 subtokens.
@@ -75,8 +74,7 @@ def ncf(dataset: str, batch_size: int, **fields: object) -> Workload:
     flags = [f"--dataset={dataset}"]
     if dataset == "ml-20m":
         flags += ["--num_factors=64", "--layers=256,256,128,64"]
-    peers = "^(?!.*channels last)"
-    return Workload("ncf", batch_size=batch_size, flags=tuple(flags), peers=peers, **fields)
+    return Workload("ncf", batch_size=batch_size, flags=tuple(flags), **fields)
 
 
 WORKLOADS = {
@@ -185,6 +183,8 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
         "PyTorch compiled": ["--compile"],
         "PyTorch compiled, channels last": ["--compile", "--channels_last"],
     }
+    if workload.model in ("transformer", "ncf"):  # no images
+        pytorch = {name: flags for name, flags in pytorch.items() if "--channels_last" not in flags}
     if workload.model == "ncf":
         pytorch["PyTorch eager, sparse"] = ["--sparse"]
     if args.device == "gpu":
