@@ -66,12 +66,6 @@ train::Model MakeModel(const NcfConfig& config, const Ratings& ratings) {
   return NeuMfModel(model);
 }
 
-double Result(const train::EvalResults& results, absl::string_view name) {
-  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
-  OFFICIAL_CHECK(it != results.end()) << name;
-  return it->second;
-}
-
 }  // namespace
 
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
@@ -102,8 +96,8 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
        .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
        .evaluated =
            [&](const train::EvalResults& evaluation, int64_t round) {
-             LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round, Result(evaluation, "HR"),
-                                          Result(evaluation, "NDCG"));
+             LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round,
+                                          run::MetricOf(evaluation, "HR"), run::MetricOf(evaluation, "NDCG"));
            }},
       results);
 }

@@ -49,12 +49,6 @@ void PrintEvaluation(const Config& config, const train::EvalResults& results, st
   }
 }
 
-double Result(const train::EvalResults& results, absl::string_view name) {
-  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
-  OFFICIAL_CHECK(it != results.end()) << name;
-  return it->second;
-}
-
 train::Interruption AskSignals() {
   if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
   return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
@@ -252,7 +246,7 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
     RETURN_IF_ERROR(estimator_.KeepEvaluatedStep());
     if (task_.evaluated) task_.evaluated(results, Round());
     if (!base.stop_threshold) continue;
-    const double metric = Result(results, task_.stop_metric);
+    const double metric = MetricOf(results, task_.stop_metric);
     if (misc::PastStopThreshold(base.stop_threshold, metric)) {
       LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << metric;
       break;
@@ -268,6 +262,12 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
 }
 
 }  // namespace
+
+double MetricOf(const train::EvalResults& results, absl::string_view name) {
+  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
+  OFFICIAL_CHECK(it != results.end()) << name;
+  return it->second;
+}
 
 Config ConfigFromFlags(const flags::CommandLine& command_line) {
   return {.base = flags::BaseFromFlags(command_line),

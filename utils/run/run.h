@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "utils/flags/base.h"
 #include "utils/flags/benchmark.h"
 #include "utils/flags/performance.h"
@@ -60,6 +61,9 @@ struct Task {
   std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
       nullptr;
 };
+
+// One of the results; there must be one of this name.
+double MetricOf(const train::EvalResults& results, absl::string_view name);
 
 // Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. Results go to `results`, all
 // else to the log. Cancelled, with everything saved, if a signal stopped the run; other errors say what to do.
