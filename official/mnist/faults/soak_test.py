@@ -73,7 +73,8 @@ class SoakTest(harness.FaultTest):
         early = [h for step, h in held if self.saves / 4 < step <= self.saves / 2]
         late = [h for step, h in held if self.saves * 3 / 4 < step]
         self.assertTrue(early and late, "the run was too fast to be looked at")
-        for what, slack in (("bytes", 24 * MEGABYTE), ("threads", 0), ("descriptors", 0)):
+        # Files that are being written or read come and go: what leaks at one save in five or more stands out of them.
+        for what, slack in (("bytes", 24 * MEGABYTE), ("threads", 0), ("descriptors", 4)):
             before, after = (max(getattr(h, what) for h in part) for part in (early, late))
             self.assertLessEqual(after, before + slack, f"{what} grow: at most {before} early on and {after} at the end")
 
