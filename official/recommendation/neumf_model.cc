@@ -32,9 +32,9 @@ const compute::AdamParams kAdam = {};
 using Variables = compute::NeuralFactorization;
 using Layer = Variables::Layer;
 
-// One op computes the whole network where there is a kernel of it: on CPUs, in float32.
+// One op computes the whole network where there is a kernel of it: on CPUs.
 bool IsFused(const train::ModelInputs& in, const ModelConfig& config) {
-  return in.device_kind == "cpu" && in.dtype == DType::kFloat32 &&
+  return in.device_kind == "cpu" && in.dtype != DType::kFloat16 &&
          static_cast<int>(config.layers.size()) <= compute::kMaxFactorizationLayers + 1;
 }
 
@@ -179,7 +179,8 @@ Value TrainingLoss(const train::ModelInputs& in, const ModelConfig& config, cons
 }
 
 absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const ModelConfig& config) {
-  const Variables v = MakeVariables(in.graph, config);
+  Variables v = MakeVariables(in.graph, config);
+  if (IsFused(in, config)) v.dtype = in.dtype;
   if (in.mode == train::Mode::kEval) return BuildEvaluation(in, config, v);
   train::ModelSpec spec;
   if (in.mode == train::Mode::kPredict) {

@@ -16,4 +16,9 @@ bool HasAvx512() {
   return result;
 }
 
+bool HasAvx512Bf16() {
+  static const bool result = HasAvx512() && __builtin_cpu_supports("avx512bf16");
+  return result;
+}
+
 }  // namespace official::compute

@@ -39,6 +39,33 @@ OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
 OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+// To the nearest bfloat16; NaN stays NaN.
+OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
+  const IntVec bits = _mm512_castps_si512(v);
+  const IntVec odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), BroadcastInt(1));
+  const IntVec sum = _mm512_add_epi32(_mm512_add_epi32(bits, BroadcastInt(0x7fff)), odd);
+  const Vec rounded = _mm512_castsi512_ps(_mm512_and_si512(sum, BroadcastInt(~0xffff)));
+  return Select(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, rounded);
+}
+#if OFFICIAL_ISA_BF16
+// A number of 32 bits is a pair of bfloat16, the first of which is in its lower half: c + a.first * b.first +
+// a.second * b.second, the sums in float32.
+OFFICIAL_VEC_INLINE Vec DotPairs(Vec a, Vec b, Vec c) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
+// Rounded, kLanes bfloat16 in memory.
+OFFICIAL_VEC_INLINE void StoreBFloat16(uint16_t* p, Vec v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
+}
+// Rounded, in pairs.
+OFFICIAL_VEC_INLINE Vec Pairs(Vec first, Vec second) {
+  const IntVec low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(first));
+  const IntVec high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(second));
+  return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+// Which of kLanes bfloat16 are greater than zero.
+OFFICIAL_VEC_INLINE Mask PositiveBFloat16(const uint16_t* p) {
+  return _mm256_cmpgt_epi16_mask(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_setzero_si256());
+}
+#endif
 #else
 using Vec = __m256;
 using IntVec = __m256i;
@@ -76,5 +103,12 @@ OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
 }
 OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
+  const IntVec bits = _mm256_castps_si256(v);
+  const IntVec odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), BroadcastInt(1));
+  const IntVec sum = _mm256_add_epi32(_mm256_add_epi32(bits, BroadcastInt(0x7fff)), odd);
+  const Vec rounded = _mm256_castsi256_ps(_mm256_and_si256(sum, BroadcastInt(~0xffff)));
+  return Select(_mm256_cmp_ps(v, v, _CMP_UNORD_Q), v, rounded);
 }
 #endif

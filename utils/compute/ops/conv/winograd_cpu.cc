@@ -40,6 +40,7 @@ struct WinogradShape {
 };
 
 #define OFFICIAL_ISA_AVX512 1
+#define OFFICIAL_ISA_BF16 0
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512cd")
 namespace avx512 {
@@ -47,6 +48,7 @@ namespace avx512 {
 }  // namespace avx512
 #pragma GCC pop_options
 #undef OFFICIAL_ISA_AVX512
+#undef OFFICIAL_ISA_BF16
 
 WinogradShape ShapeOf(const ConvGeometry& g) {
   const WindowAxis &h = g.window.height, &w = g.window.width;

@@ -13,6 +13,8 @@ namespace {
 // Inputs from `first` on: tables and layers, as the attributes say.
 absl::Status CheckNetwork(const InferContext& c, int first) {
   const FactorizationGeometry g = GeometryOf(c.attrs, c.inputs, first);
+  const auto dtype = c.attrs.Get<DType>("dtype");
+  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return c.Error("computes in float32 or bfloat16");
   for (int i = first; i < c.num_inputs(); ++i) {
     if (c.dtype(i) != DType::kFloat32) return c.Error("needs float32 tables and layers");
   }
@@ -98,7 +100,9 @@ void AppendNetwork(const NeuralFactorization& network, std::vector<Value>& input
 }
 
 Attrs AttrsOf(const NeuralFactorization& network) {
-  return {{"gmf", static_cast<bool>(network.gmf_user)}, {"mlp", static_cast<bool>(network.mlp_user)}};
+  return {{"gmf", static_cast<bool>(network.gmf_user)},
+          {"mlp", static_cast<bool>(network.mlp_user)},
+          {"dtype", network.dtype}};
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ struct NeuralFactorization {
   Value mlp_user, mlp_item;   // [U, L / 2], [I, L / 2]; both invalid: without the perceptron
   std::vector<Layer> layers;  // [L, L1] and [L1], [L1, L2] and [L2], ...: at most kMaxFactorizationLayers
   Layer rating;               // [F + last layer, 1] and [1]
+  // Of the products of the layers but for `rating`: with kBFloat16 both factors are rounded to it; sums are float32.
+  DType dtype = DType::kFloat32;
 };
 
 inline constexpr int kMaxFactorizationLayers = 8;

@@ -1,6 +1,7 @@
 // CPU kernels of neural factorization. Tiles of a few dozen samples go through the whole network, forward and back,
-// while their activations and the layers are in the caches. Activations are kept in blocks of 16 columns, weights in
-// panels of 16, so that every inner loop is TileMultiply with rows and columns at distances that the compiler knows.
+// while their activations and the layers are in the caches. Activations are kept in blocks of 16 or 32 columns, weights
+// in panels of as many, so that every inner loop is TileMultiply with rows and columns at distances that the compiler
+// knows.
 
 #include <immintrin.h>
 
@@ -23,16 +24,21 @@
 namespace official::compute {
 namespace {
 
-constexpr int64_t kBlock = 16;
 constexpr int64_t kMaxTile = 64;  // samples
 
-constexpr int64_t Padded(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+enum class Product {
+  kFloat,    // of float32
+  kRounded,  // of float32 that were rounded to bfloat16
+  kPairs,    // of bfloat16, two at a time: the same sums in another order
+};
 
-// Sizes are padded to whole blocks; what pads is zero.
+// Matrices of samples lie in blocks of columns, [columns / block][tile][block]; sizes are padded to whole blocks, and
+// what pads is zero. Panels are blocks of a layer's kernel, [columns / block][depth][block], rounded as Product says;
+// for kPairs [columns / block][depth / 2][block] pairs, in memory of float.
 struct PackedLayer {
   int64_t in = 0, out = 0;
-  const float* weights = nullptr;     // panels [out / kBlock][in][kBlock]
-  const float* transposed = nullptr;  // panels [in / kBlock][out][kBlock]
+  const float* weights = nullptr;     // panels of `out` columns
+  const float* transposed = nullptr;  // panels of `in` columns
   const float* bias = nullptr;        // [out]
 };
 
@@ -54,12 +60,27 @@ struct Samples {
   int64_t first, count;  // their place in the batch, for the gradients
 };
 
-// Matrices of a tile, in blocks.
+// A matrix of samples as products take it. Of kPairs `rows` are bfloat16, and `steps` are pairs of samples,
+// [columns / block][tile / 2][block]; of the others both are the same.
+struct Operand {
+  float *rows, *steps;
+};
+
+// What the next tile reads of the tables.
+struct LinesAhead {
+  const float** line;
+  int count, next;
+};
+
+// Matrices of a tile.
 struct TileMemory {
   float *gmf_user, *gmf_item;
-  std::array<float*, kMaxFactorizationLayers + 1> inputs;  // of each layer, and what comes out of the last
-  float* gradients[2];                                     // of inputs
-  float *scores, *losses;                                  // [kMaxTile]
+  std::array<Operand, kMaxFactorizationLayers> inputs;  // of each layer
+  float* last;                                          // what comes out of the last, or of the tables
+  float* sums[2];                                       // what comes out of products
+  Operand of_output;                                    // the gradient of a layer's output; kPairs alone has it
+  float *scores, *losses;                               // [kMaxTile]
+  LinesAhead lines;
 };
 
 // Sums over a unit's samples, and rows for each sample.
@@ -76,23 +97,49 @@ struct Kernels {
   float (*train)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
 };
 
+#define OFFICIAL_ISA_WITH_BF16
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
 
-const Kernels& IsaKernels() { return HasAvx512() ? avx512::kKernels : avx2::kKernels; }
+// AVX-512 multiplies two vectors at a time where that pads nothing.
+int64_t BlockOf(const FactorizationGeometry& g) {
+  const auto fits = [](int64_t size) { return size % 32 == 0; };
+  return HasAvx512() && fits(g.factors) && std::all_of(g.layers.begin(), g.layers.end(), fits) ? 32 : 16;
+}
+
+Product ProductOf(DType dtype) {
+  if (dtype == DType::kFloat32) return Product::kFloat;
+  return HasAvx512Bf16() ? Product::kPairs : Product::kRounded;
+}
+
+const Kernels& FindKernels(Product product, int64_t block) {
+  const bool wide = block == 32;
+  if (product == Product::kPairs) {
+    return wide ? avx512bf16::kKernels<32, Product::kPairs> : avx512bf16::kKernels<16, Product::kPairs>;
+  }
+  const bool rounded = product == Product::kRounded;
+  if (!HasAvx512()) return rounded ? avx2::kKernels<16, Product::kRounded> : avx2::kKernels<16, Product::kFloat>;
+  if (wide) return rounded ? avx512::kKernels<32, Product::kRounded> : avx512::kKernels<32, Product::kFloat>;
+  return rounded ? avx512::kKernels<16, Product::kRounded> : avx512::kKernels<16, Product::kFloat>;
+}
+
+bool HasManyWeights(const FactorizationGeometry& g) {
+  int64_t weights = 0;
+  for (size_t k = 1; k < g.layers.size(); ++k) weights += g.layers[k - 1] * g.layers[k];
+  return weights > 16384;
+}
 
 // Where everything is in the scratch memory, and the steps around the kernels.
 class Plan {
  public:
   // `units`: ranges of samples with gradients of their own; 0 for scores.
-  Plan(const FactorizationGeometry& geometry, int64_t units, int64_t tile_memories) : g_(geometry) {
-    int64_t weights = 0;
+  Plan(const FactorizationGeometry& geometry, DType dtype, int64_t units, int64_t tile_memories)
+      : g_(geometry), product_(ProductOf(dtype)), block_(BlockOf(geometry)) {
     for (int k = 0; k < num_layers(); ++k) {
       layers_.push_back({.in = Padded(g_.layers[k]), .out = Padded(g_.layers[k + 1])});
-      weights += layers_[k].in * layers_[k].out;
     }
     // More samples share each weight that comes from an outer cache.
-    tile_ = weights > 16384 ? kMaxTile : kMaxTile / 2;
+    tile_ = HasManyWeights(g_) ? kMaxTile : kMaxTile / 2;
     gmf_width_ = Padded(g_.factors);
     mlp_width_ = g_.layers.empty() ? 0 : Padded(g_.layers.back());
     // Of one unit's gradients; the network is packed the same way.
@@ -101,7 +148,7 @@ class Plan {
       biases_at_.push_back(Floats(layer.out));
     }
     rating_at_ = Floats(gmf_width_ + mlp_width_);
-    rating_bias_at_ = Floats(kBlock);
+    rating_bias_at_ = Floats(1);
     network_at_ = scratch_.Add(unit_floats_ * sizeof(float));
     for (const PackedLayer& layer : layers_)
       transposed_at_.push_back(scratch_.Add(layer.in * layer.out * sizeof(float)));
@@ -111,20 +158,25 @@ class Plan {
     const auto matrix = [&](int64_t columns) { return memory.Add(columns * tile_ * sizeof(float)); };
     gmf_at_[0] = matrix(gmf_width_);
     gmf_at_[1] = matrix(gmf_width_);
-    int64_t widest = 0;
-    for (size_t k = 0; k < g_.layers.size(); ++k) {
-      inputs_at_.push_back(matrix(Padded(g_.layers[k])));
-      widest = std::max(widest, Padded(g_.layers[k]));
+    gmf_bytes_ = memory.bytes();
+    for (const PackedLayer& layer : layers_) {
+      inputs_at_.push_back(matrix(layer.in));
+      widest_ = std::max({widest_, layer.in, layer.out});
     }
-    gradients_at_[0] = matrix(widest);
-    gradients_at_[1] = matrix(widest);
+    last_at_ = matrix(mlp_width_);
+    sums_at_[0] = matrix(std::max(widest_, mlp_width_));
+    sums_at_[1] = matrix(widest_);
+    of_output_at_ = matrix(product_ == Product::kPairs ? widest_ : 0);
     scores_at_ = memory.Add(2 * kMaxTile * sizeof(float));
+    lines_at_ = memory.Add(tile_ * 2 * (g_.factors / 16 + 1 + (g_.layers.empty() ? 0 : g_.layers[0] / 32 + 1)) *
+                           sizeof(float*));
     memory_bytes_ = memory.bytes();
     memories_at_ = scratch_.Add(tile_memories * memory_bytes_);
   }
 
   int64_t scratch_bytes() const { return scratch_.bytes(); }
   int64_t tile() const { return tile_; }
+  const Kernels& kernels() const { return FindKernels(product_, block_); }
 
   // Packs the layers and points to the tables.
   Network Pack(const KernelArgs& args) const {
@@ -150,12 +202,10 @@ class Plan {
       const float* const kernel = args.input<float>(g_.kernel(k));
       const int64_t in = g_.layers[k], out = g_.layers[k + 1];
       if (in < layer.in || out < layer.out) std::memset(transposed, 0, layer.in * layer.out * sizeof(float));
-      for (int64_t i = 0; i < in; ++i) {
-        for (int64_t o = 0; o < out; ++o) {
-          weights[PanelIndex(i, o, layer.in)] = kernel[i * out + o];
-          transposed[PanelIndex(o, i, layer.out)] = kernel[i * out + o];
-        }
-      }
+      ForPanels(in, out, layer.in,
+                [&](int64_t i, int64_t o, int64_t at) { PutWeight(kernel[i * out + o], i, at, weights); });
+      ForPanels(out, in, layer.out,
+                [&](int64_t o, int64_t i, int64_t at) { PutWeight(kernel[i * out + o], o, at, transposed); });
       std::copy_n(args.input<float>(g_.kernel(k) + 1), out, base + biases_at_[k]);
       layer.weights = weights;
       layer.transposed = transposed;
@@ -171,20 +221,45 @@ class Plan {
     return net;
   }
 
-  // Tile memory number `index`, its padding zero.
+  // Tile memory number `index`, zero where the rows of tables are padded.
   TileMemory Memory(const KernelArgs& args, int64_t index) const {
     char* const base = static_cast<char*>(ScratchAt(args, memories_at_ + index * memory_bytes_));
-    std::memset(base, 0, memory_bytes_);
+    const bool mlp_is_padded = !g_.layers.empty() && Padded(g_.layers[0]) != g_.layers[0];
+    if (mlp_is_padded || gmf_width_ != g_.factors) std::memset(base, 0, mlp_is_padded ? memory_bytes_ : gmf_bytes_);
     const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
+    const auto operand = [&](int64_t offset, int64_t columns) {
+      const int64_t rows = product_ == Product::kPairs ? tile_ * columns / 2 : 0;
+      return Operand{at(offset), at(offset) + rows};
+    };
     TileMemory t;
     t.gmf_user = at(gmf_at_[0]);
     t.gmf_item = at(gmf_at_[1]);
-    for (size_t k = 0; k < inputs_at_.size(); ++k) t.inputs[k] = at(inputs_at_[k]);
-    t.gradients[0] = at(gradients_at_[0]);
-    t.gradients[1] = at(gradients_at_[1]);
+    for (int k = 0; k < num_layers(); ++k) t.inputs[k] = operand(inputs_at_[k], layers_[k].in);
+    t.last = at(last_at_);
+    t.sums[0] = at(sums_at_[0]);
+    t.sums[1] = at(sums_at_[1]);
+    t.of_output = operand(of_output_at_, widest_);
     t.scores = at(scores_at_);
     t.losses = t.scores + kMaxTile;
+    t.lines = {reinterpret_cast<const float**>(base + lines_at_), 0, 0};
     return t;
+  }
+
+  // Has the rows of the tables fetched that these samples need, if the tables are too large to stay in the caches.
+  void FetchAhead(const Network& net, const int32_t* users, const int32_t* items, int64_t count,
+                  LinesAhead& lines) const {
+    constexpr int64_t kFloatsOfLine = 16, kCachedFloats = 1 << 18;
+    lines.count = lines.next = 0;
+    if ((g_.num_users + g_.num_items) * (net.factors + net.half) < kCachedFloats) return;
+    const auto fetch = [&](const float* row, int64_t width) {
+      for (int64_t c = 0; c < width; c += kFloatsOfLine) lines.line[lines.count++] = row + c;
+    };
+    for (int64_t r = 0; r < count; ++r) {
+      fetch(net.gmf_user + users[r] * net.factors, net.factors);
+      fetch(net.gmf_item + items[r] * net.factors, net.factors);
+      fetch(net.mlp_user + users[r] * net.half, net.half);
+      fetch(net.mlp_item + items[r] * net.half, net.half);
+    }
   }
 
   // Unit number `index`, its sums zero.
@@ -227,9 +302,8 @@ class Plan {
     for (int k = 0; k < num_layers(); ++k) {
       const int64_t in = g_.layers[k], out = g_.layers[k + 1];
       float* const kernel = args.output<float>(g_.kernel(k) - 2);
-      for (int64_t i = 0; i < in; ++i) {
-        for (int64_t o = 0; o < out; ++o) kernel[i * out + o] = base[weights_at_[k] + PanelIndex(i, o, layers_[k].in)];
-      }
+      ForPanels(in, out, layers_[k].in,
+                [&](int64_t i, int64_t o, int64_t at) { kernel[i * out + o] = base[weights_at_[k] + at]; });
       std::copy_n(base + biases_at_[k], out, args.output<float>(g_.kernel(k) - 1));
     }
     float* const rating = args.output<float>(g_.rating - 2);
@@ -249,8 +323,26 @@ class Plan {
   float* UnitFloats(const KernelArgs& args, int64_t index) const {
     return static_cast<float*>(ScratchAt(args, units_at_)) + index * unit_floats_;
   }
-  static int64_t PanelIndex(int64_t row, int64_t column, int64_t rows) {
-    return (column / kBlock * rows + row) * kBlock + column % kBlock;
+  int64_t Padded(int64_t n) const { return (n + block_ - 1) / block_ * block_; }
+  // Calls f(row, column, place in the panels) for a matrix [rows, columns] in panels of `padded_rows` rows.
+  template <typename F>
+  void ForPanels(int64_t rows, int64_t columns, int64_t padded_rows, F f) const {
+    for (int64_t first = 0; first < columns; first += block_) {
+      const int64_t end = std::min(first + block_, columns);
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t at = first * padded_rows + r * block_ - first;
+        for (int64_t c = first; c < end; ++c) f(r, c, at + c);
+      }
+    }
+  }
+  void PutWeight(float weight, int64_t row, int64_t at, float* panels) const {
+    if (product_ == Product::kPairs) {
+      // Of two rows of numbers one of pairs.
+      const int64_t odd = row & 1, column = at & (block_ - 1);
+      reinterpret_cast<BFloat16*>(panels)[at + column + odd * (1 - block_)] = BFloat16(weight);
+    } else {
+      panels[at] = product_ == Product::kRounded ? static_cast<float>(BFloat16(weight)) : weight;
+    }
   }
   static absl::Status CheckRange(absl::string_view what, const int32_t* ids, int64_t n, int64_t limit) {
     bool inside = true;
@@ -262,8 +354,10 @@ class Plan {
   }
 
   const FactorizationGeometry g_;
+  const Product product_;
+  const int64_t block_;
   std::vector<PackedLayer> layers_;
-  int64_t tile_, gmf_width_, mlp_width_;
+  int64_t tile_, gmf_width_, mlp_width_, widest_ = 0;
   // In floats, of a unit or the packed network.
   std::vector<int64_t> weights_at_, biases_at_;
   int64_t rating_at_, rating_bias_at_, unit_floats_ = 0;
@@ -271,23 +365,24 @@ class Plan {
   ScratchPlan scratch_;
   std::vector<int64_t> transposed_at_, inputs_at_;
   int64_t network_at_, units_at_, losses_at_, memories_at_, memory_bytes_;
-  int64_t gmf_at_[2], gradients_at_[2], scores_at_;
+  int64_t gmf_at_[2], gmf_bytes_, last_at_, sums_at_[2], of_output_at_, scores_at_, lines_at_;
 };
 
 // The sums over the batch are made in the graph's parts, each of which is divided further, by its size alone, so that
 // many threads find work.
-int64_t UnitsOf(int64_t samples, int parts) {
-  constexpr int64_t kUnit = 3000, kMost = 16;
-  const int64_t largest = ShareOf(samples, 0, parts).size();
+int64_t UnitsOf(const FactorizationGeometry& g, int64_t samples, int parts) {
+  constexpr int64_t kMost = 16;
+  const int64_t largest = ShareOf(samples, 0, parts).size(), unit = HasManyWeights(g) ? 1024 : 64;
   int64_t units = 1;
-  while (units < kMost && largest / units > kUnit) units *= 2;
+  while (units < kMost && largest / units > unit) units *= 2;
   return units * parts;
 }
 
 absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
   const int64_t samples = spec.input(0).shape.dim(0);
-  const int64_t units = UnitsOf(samples, spec.node.graph().batch_parts());
-  const Plan plan(GeometryOf(spec.attrs(), spec.node.inputs(), 3), units, units);
+  const FactorizationGeometry geometry = GeometryOf(spec.attrs(), spec.node.inputs(), 3);
+  const int64_t units = UnitsOf(geometry, samples, spec.node.graph().batch_parts());
+  const Plan plan(geometry, spec.attrs().Get<DType>("dtype"), units, units);
   const auto shift = static_cast<float>(spec.attrs().GetFloat("shift"));
   const auto limit = static_cast<float>(spec.attrs().GetFloat("limit"));
   const auto run = [=](const KernelArgs& args) -> absl::Status {
@@ -305,8 +400,9 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
         const Share share = ShareOf(samples, u, units);
         float loss = 0;
         for (int64_t i = share.begin; i < share.end; i += plan.tile()) {
-          const int64_t count = std::min(plan.tile(), share.end - i);
-          loss += IsaKernels().train(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
+          const int64_t count = std::min(plan.tile(), share.end - i), next = i + count;
+          plan.FetchAhead(net, users + next, items + next, std::min(plan.tile(), share.end - next), memory.lines);
+          loss += plan.kernels().train(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
         }
         plan.Losses(args)[u] = loss;
       }
@@ -322,7 +418,8 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
   const int64_t samples = num_users * candidates;
   const int64_t memories = std::max<int64_t>(1, std::min<int64_t>(NumThreads(), (samples + kGrain - 1) / kGrain));
-  const Plan plan(GeometryOf(spec.attrs(), spec.node.inputs(), 2), /*units=*/0, memories);
+  const Plan plan(GeometryOf(spec.attrs(), spec.node.inputs(), 2), spec.attrs().Get<DType>("dtype"), /*units=*/0,
+                  memories);
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
     RETURN_IF_ERROR(plan.CheckIds(users, num_users, items, samples));
@@ -334,7 +431,7 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
       for (int64_t i = begin; i < end; i += plan.tile()) {
         const int64_t count = std::min(plan.tile(), end - i);
         for (int64_t r = 0; r < count; ++r) user_of[r] = users[(i + r) / candidates];
-        IsaKernels().forward(net, {user_of.data(), items + i, nullptr, i, count}, memory);
+        plan.kernels().forward(net, {user_of.data(), items + i, nullptr, i, count}, memory);
         std::copy_n(memory.scores, count, args.output<float>(0) + i);
       }
     });
