@@ -1,28 +1,18 @@
 // For tests: evaluates a Transformer on one fixed batch, from the checkpoint in --model_dir, trains on that batch, and
 // writes what TensorFlow's outcome is compared with. official/transformer/interop/parity_case.py describes the files.
 
-#include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/strings/str_cat.h"
 #include "official/transformer/packing.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/runtime/program.h"
 #include "utils/data/batch.h"
-#include "utils/distribute/strategy.h"
-#include "utils/logs/loss_recorder.h"
-#include "utils/train/checkpoint/bundle.h"
-#include "utils/train/estimator.h"
+#include "utils/run/parity_run.h"
 
 ABSL_FLAG(std::string, param_set, "tiny", "tiny, base or big; dropout is off.");
-ABSL_FLAG(int64_t, steps, 0, "Global step to train to; that of the checkpoint or less: there is no training.");
-ABSL_FLAG(std::string, inputs, "", "Bundle with the batch.");
-ABSL_FLAG(std::string, model_dir, "", "Holds the checkpoint to start from; the last one and the outputs go there.");
 
 namespace official::transformer {
 namespace {
@@ -30,8 +20,8 @@ namespace {
 using compute::Tensor;
 using compute::Value;
 
-absl::StatusOr<data::Batch> ReadBatch(const std::string& prefix) {
-  ASSIGN_OR_RETURN(const auto bundle, train::BundleReader::Open(prefix));
+absl::StatusOr<data::Batch> ReadBatch() {
+  ASSIGN_OR_RETURN(const auto bundle, run::OpenParityInputs());
   ASSIGN_OR_RETURN(const Tensor inputs, bundle->Read("inputs"));
   ASSIGN_OR_RETURN(const Tensor input_lengths, bundle->Read("input_lengths"));
   ASSIGN_OR_RETURN(const Tensor targets, bundle->Read("targets"));
@@ -72,10 +62,9 @@ absl::StatusOr<Tensor> LogitsOf(const data::Batch& batch, const ModelParams& par
 }
 
 absl::Status Run() {
-  const std::string model_dir = absl::GetFlag(FLAGS_model_dir);
   ASSIGN_OR_RETURN(ModelParams params, ParamsOf(absl::GetFlag(FLAGS_param_set), /*multi_gpu=*/false));
   params.layer_postprocess_dropout = params.attention_dropout = params.relu_dropout = 0;
-  ASSIGN_OR_RETURN(const data::Batch batch, ReadBatch(absl::GetFlag(FLAGS_inputs)));
+  ASSIGN_OR_RETURN(const data::Batch batch, ReadBatch());
   const data::DatasetPtr examples =
       data::TensorSlices({{"inputs", batch.features[0]}, {"input_lengths", batch.features[1]}},
                          {{"targets", batch.labels[0]}, {"target_lengths", batch.labels[1]}});
@@ -85,38 +74,16 @@ absl::Status Run() {
     };
   };
 
-  ASSIGN_OR_RETURN(auto strategy, distribute::Strategy::Create({}));
-  train::EstimatorConfig config;
-  config.model_dir = model_dir;
-  config.resume = train::Resume::kMust;
-  ASSIGN_OR_RETURN(const auto estimator,
-                   train::Estimator::Create(TransformerModel(params), std::move(config), std::move(strategy)));
+  ASSIGN_OR_RETURN(const auto estimator, run::OpenParityModel(TransformerModel(params)));
   ASSIGN_OR_RETURN(const train::EvalResults evaluated, estimator->Evaluate(epochs_until(1), std::nullopt));
-  ASSIGN_OR_RETURN(const Tensor logits, LogitsOf(batch, params, *estimator));
-
-  std::vector<float> losses;
-  std::vector<std::unique_ptr<logs::Hook>> hooks;
-  hooks.push_back(std::make_unique<logs::LossRecorder<float>>(losses));
-  if (const int64_t steps = absl::GetFlag(FLAGS_steps); steps > estimator->global_step()) {
-    RETURN_IF_ERROR(estimator->Train(epochs_until(data::kEndless), steps, hooks));
-  }
-
-  ASSIGN_OR_RETURN(const auto outputs, train::BundleWriter::Create(absl::StrCat(model_dir, "/outputs")));
-  for (const auto& [name, value] : evaluated) {
-    RETURN_IF_ERROR(outputs->Add(absl::StrCat("evaluated/", name), Tensor::Scalar(static_cast<float>(value))));
-  }
-  RETURN_IF_ERROR(outputs->Add("logits", logits));
-  RETURN_IF_ERROR(
-      outputs->Add("losses", Tensor::Of<float>({static_cast<int64_t>(losses.size())}, absl::MakeConstSpan(losses))));
-  return outputs->Finish();
+  run::ParityOutputs outputs;
+  run::AddEvaluation("evaluated", evaluated, outputs);
+  ASSIGN_OR_RETURN(outputs["logits"], LogitsOf(batch, params, *estimator));
+  RETURN_IF_ERROR(run::TrainAndAddLosses(*estimator, epochs_until(data::kEndless), outputs));
+  return run::WriteParityOutputs(outputs);
 }
 
 }  // namespace
 }  // namespace official::transformer
 
-int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = official::transformer::Run();
-  if (!status.ok()) std::cerr << "parity_main: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
-}
+int main(int argc, char** argv) { return official::run::ParityMain(argc, argv, official::transformer::Run); }

@@ -36,7 +36,8 @@ def run_ours(test: harness.InteropTest, folder: Path, side: str, flags: list[str
 
 def distance(a: np.ndarray, b: np.ndarray) -> float:
     """Relative, in the Euclidean norm."""
-    return float(np.linalg.norm(np.float64(a) - b) / max(np.linalg.norm(np.float64(b)), 1e-30))
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-30))
 
 
 class Comparison:
@@ -63,3 +64,32 @@ class Comparison:
         if self.failures:
             text += f"; {len(self.failures)} too large:\n  " + "\n  ".join(self.failures[:10])
         return text
+
+
+def compare_losses(name: str, losses: np.ndarray, references: list[np.ndarray]) -> Comparison:
+    """Of all steps."""
+    comparison = Comparison(f"{name}, losses {losses[0]:.4f} to {losses[-1]:.4f}")
+    own = 0.0
+    for step, loss in enumerate(losses):
+        # Runs that have parted stay so, even where their losses meet.
+        own = comparison.add(f"step {step}", loss, [r[step] for r in references], at_least=5e-6, own=own)
+    return comparison
+
+
+def compare_checkpoints(name: str, ours: Path, references: list[Path], at_least: float) -> Comparison:
+    """All that the last checkpoints of these folders hold."""
+    variables, bundles = read_bundle(ours), [read_bundle(folder) for folder in references]
+    comparison = Comparison(f"{name}, variables")
+    for other in variables.keys() ^ bundles[0].keys():
+        comparison.failures.append(f"{other}: only in one of the checkpoints")
+    for variable in variables.keys() & bundles[0].keys():
+        comparison.add(variable, variables[variable], [bundle[variable] for bundle in bundles], at_least)
+    return comparison
+
+
+class ParityTest(harness.InteropTest):
+    def check(self, *comparisons: Comparison) -> None:
+        for comparison in comparisons:
+            with self.subTest(comparison.name):
+                print(comparison)
+                self.assertEqual(comparison.failures, [])

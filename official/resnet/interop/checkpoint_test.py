@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from official.resnet.interop import ours, reference_run, resnet_graph
+from official.resnet.interop import ours, reference_run
 from official.resnet.interop.parity_case import Case
-from tools.interop import harness
+from tools.interop import graph, harness, reference
 from tools.interop.parity import read_bundle
 
 STEPS = 3  # so many before the checkpoint, and so many after it
@@ -19,7 +19,7 @@ class CheckpointTest(harness.InteropTest):
         ):
             with self.subTest(case.name):
                 folder = self.folder / case.name
-                reference_run.run(folder, case, reference_run.FIRST_SIDE, threads=2)
+                reference_run.run(folder, case, reference.FIRST_SIDE, threads=2)
                 trained = ours.run(self, folder, case)
 
                 model = reference_run.build(case)
@@ -31,10 +31,10 @@ class CheckpointTest(harness.InteropTest):
                 self.assertEqual(reader.get_tensor("global_step"), STEPS)
 
                 inputs = read_bundle(folder / "inputs")
-                with resnet_graph.session(model, threads=2) as sess:
+                with graph.session(model, threads=2) as sess:
                     model.saver.restore(sess, tf.train.latest_checkpoint(str(folder / ours.SIDE)))
                     probabilities = sess.run(model.probabilities, {model.images: inputs["prediction_images"]})
-                    losses = reference_run.train(sess, model, inputs, STEPS, case.learning_rate)
+                    losses = reference_run.train(sess, model, inputs, case)
                 np.testing.assert_allclose(trained["final_probabilities"], probabilities, rtol=2e-5)
                 ours_after = ours.run(self, folder, case, steps=2 * STEPS)["losses"]
                 self.assert_relative(list(ours_after), list(losses), [1e-5] * STEPS)

@@ -6,6 +6,7 @@ import numpy as np
 
 from official.resnet.interop import resnet_graph
 from official.resnet.interop.resnet_graph import Network
+from tools.interop import graph
 
 # Of the official model: size 8, all weights by rule with scale 0.1, one step at rate 0.1. Element [0, 0, 0, :4] of
 # the first kernel, and the first four of vectors.
@@ -74,8 +75,8 @@ class GraphTest(unittest.TestCase):
             with self.subTest(version=version):
                 model = resnet_graph.build(Network("cifar10", 8, version))
                 feed = {model.images: images, model.labels: [3, 7], model.training: True}
-                with resnet_graph.session(model, threads=1) as sess:
-                    resnet_graph.initialize(model, sess, resnet_graph.sine_values(model, 0.1))
+                with graph.session(model, threads=1) as sess:
+                    graph.initialize(model, sess, graph.sine_values(model, 0.1))
                     inference = sess.run(model.logits, {**feed, model.training: False})
                     losses = [model.cross_entropy, model.l2_loss, model.loss]
                     *losses, logits, _ = sess.run([*losses, model.logits, model.train_op], feed)
@@ -92,8 +93,8 @@ class GraphTest(unittest.TestCase):
         for (size, version), (scale, expected) in IMAGENET.items():
             with self.subTest(size=size, version=version):
                 model = resnet_graph.build(Network("imagenet", size, version))
-                with resnet_graph.session(model, threads=2) as sess:
-                    resnet_graph.initialize(model, sess, resnet_graph.sine_values(model, scale))
+                with graph.session(model, threads=2) as sess:
+                    graph.initialize(model, sess, graph.sine_values(model, scale))
                     logits = sess.run(model.logits, {model.images: images})
                 np.testing.assert_allclose(logits[0, :6], expected, atol=2e-6)
 

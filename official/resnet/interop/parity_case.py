@@ -7,9 +7,7 @@
                      final_probabilities, with the last checkpoint, too.
 """
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,14 +27,6 @@ class Case:
     @property
     def name(self) -> str:
         return f"{self.dataset}-{self.size}-v{self.version}"
-
-
-def write_cases(folder: Path, cases: list[Case]) -> None:
-    (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
-
-
-def read_cases(folder: Path) -> list[Case]:
-    return [Case(**fields) for fields in json.loads((folder / "cases.json").read_text())]
 
 
 def draw_inputs(case: Case) -> dict[str, np.ndarray]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-tf.get_logger().setLevel("ERROR")
-
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}  # ImageNet's, of the sizes that are compared
 
 
@@ -161,19 +159,6 @@ def build(network: Network) -> ResnetGraph:
         )
 
 
-def session(model: ResnetGraph, threads: int) -> tf.Session:
-    config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-    config.graph_options.rewrite_options.disable_meta_optimizer = True  # takes longer than the tests' few steps
-    return tf.Session(graph=model.graph, config=config)
-
-
-def initialize(model: ResnetGraph, sess: tf.Session, values: dict[str, np.ndarray]) -> None:
-    """Sets the model's variables to `values`, and all else (momenta, step) to what a new run has."""
-    assignments = {model.variables[name].initializer: value for name, value in values.items()}
-    initializers = [v.initializer for v in model.saved_variables]
-    sess.run(initializers, {assignment.inputs[1]: value for assignment, value in assignments.items()})
-
-
 def drawn_values(model: ResnetGraph, seed: int) -> dict[str, np.ndarray]:
     """Weights as of a new run, but what is 0 or 1 there is varied, so that a mistake there shows."""
     rng = np.random.default_rng(seed)
@@ -185,16 +170,4 @@ def drawn_values(model: ResnetGraph, seed: int) -> dict[str, np.ndarray]:
         else:
             value = np.clip(rng.standard_normal(shape, np.float32), -2, 2) / np.sqrt(np.prod(shape[:-1]))
         values[name] = value.astype(np.float32)
-    return values
-
-
-def sine_values(model: ResnetGraph, scale: float) -> dict[str, np.ndarray]:
-    """Weights by rule: element i of a variable is scale * sin(0.7 i + length of its name), and 1 more where a new
-    variable is 1."""
-    values = {}
-    for name, variable in model.variables.items():
-        value = scale * np.sin(0.7 * np.arange(np.prod(variable.shape)) + len(name))
-        if name.endswith(("/gamma", "/moving_variance")):
-            value += 1
-        values[name] = value.reshape(variable.shape).astype(np.float32)
     return values

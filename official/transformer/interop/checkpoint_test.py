@@ -6,7 +6,7 @@ import tensorflow as tf
 from official.transformer.interop import ours, reference_run, transformer_graph
 from official.transformer.interop.parity_case import Case
 from official.transformer.interop.transformer_graph import NETWORKS
-from tools.interop import harness
+from tools.interop import graph, harness, reference
 from tools.interop.parity import read_bundle
 
 STEPS = 3  # so many before the checkpoint, and so many after it
@@ -52,7 +52,7 @@ def official_entries(hidden: int, filter_size: int) -> dict[str, list[int]]:
 class CheckpointTest(harness.InteropTest):
     def test_tensorflow_goes_on(self) -> None:
         folder = self.folder / "tiny"
-        reference_run.run(folder, CASE, reference_run.FIRST_SIDE, threads=2)
+        reference_run.run(folder, CASE, reference.FIRST_SIDE, threads=2)
         ours.run(self, folder, CASE)
 
         reader = tf.train.load_checkpoint(str(folder / ours.SIDE))
@@ -67,7 +67,7 @@ class CheckpointTest(harness.InteropTest):
 
         model = transformer_graph.build(NETWORKS["tiny"])
         inputs = read_bundle(folder / "inputs")
-        with transformer_graph.session(model, threads=2) as sess:
+        with graph.session(model, threads=2) as sess:
             model.saver.restore(sess, tf.train.latest_checkpoint(str(folder / ours.SIDE)))
             logits = sess.run(model.logits, reference_run.feed_of(model, inputs))
             losses = reference_run.train(sess, model, inputs, STEPS)

@@ -6,6 +6,7 @@ import numpy as np
 
 from official.transformer.interop import transformer_graph
 from official.transformer.interop.transformer_graph import NETWORKS, Network
+from tools.interop import graph
 
 # Of the official model: all weights by rule with scale 0.3, a warm-up of 4 steps.
 SMALL = Network(hidden_size=8, num_heads=2, filter_size=16, vocab_size=11, num_layers=2, warmup_steps=4)
@@ -35,8 +36,8 @@ class GraphTest(unittest.TestCase):
     def test_small_network(self) -> None:
         model = transformer_graph.build(SMALL)
         feed = {model.inputs: INPUTS, model.targets: TARGETS}
-        with transformer_graph.session(model, threads=1) as sess:
-            transformer_graph.initialize(model, sess, transformer_graph.sine_values(model, 0.3))
+        with graph.session(model, threads=1) as sess:
+            graph.initialize(model, sess, graph.sine_values(model, 0.3))
             logits = sess.run(model.logits, feed)
             for place, expected in LOGITS.items():
                 np.testing.assert_allclose(logits[place], expected, atol=5e-6, err_msg=str(place))

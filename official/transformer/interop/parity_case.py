@@ -9,9 +9,7 @@
                      there are checkpoints of later steps.
 """
 
-import json
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,13 +25,9 @@ class Case:
     steps: int
     seed: int = 1  # of weights and sentences
 
-
-def write_cases(folder: Path, cases: list[Case]) -> None:
-    (folder / "cases.json").write_text(json.dumps([asdict(case) for case in cases]))
-
-
-def read_cases(folder: Path) -> list[Case]:
-    return [Case(**fields) for fields in json.loads((folder / "cases.json").read_text())]
+    @property
+    def name(self) -> str:
+        return self.param_set
 
 
 def draw_inputs(case: Case) -> dict[str, np.ndarray]:

@@ -1,13 +1,5 @@
-"""TensorFlow's side of the parity tests, as a command: threads and oneDNN are fixed for a process's life.
+"""TensorFlow's side of the parity tests (tools/interop/reference.py)."""
 
-  python -m official.transformer.interop.reference_run FOLDER SIDE THREADS
-
-runs every case of FOLDER/cases.json, in FOLDER/<its parameter set>. The side FIRST_SIDE writes what we start from.
-"""
-
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +8,8 @@ import tensorflow.compat.v1 as tf
 from official.transformer.interop import parity_case, transformer_graph
 from official.transformer.interop.parity_case import Case
 from official.transformer.interop.transformer_graph import NETWORKS, TransformerGraph
+from tools.interop import graph, reference
 from tools.interop.parity import write_bundle
-
-FIRST_SIDE = "tensorflow"
 
 
 def run(folder: Path, case: Case, side: str, threads: int) -> None:
@@ -26,10 +17,10 @@ def run(folder: Path, case: Case, side: str, threads: int) -> None:
     (folder / side).mkdir()
     inputs = parity_case.draw_inputs(case)
     model = transformer_graph.build(NETWORKS[case.param_set])
-    with transformer_graph.session(model, threads) as sess:
+    with graph.session(model, threads) as sess:
         values = transformer_graph.drawn_values(model, case.seed)
-        transformer_graph.initialize(model, sess, values, case.first_step)
-        if side == FIRST_SIDE:
+        graph.initialize(model, sess, values, case.first_step)
+        if side == reference.FIRST_SIDE:
             initial_saver(model, case).save(sess, str(folder / "initial" / "model.ckpt"), global_step=case.first_step)
         logits, loss = sess.run([model.logits, model.loss], feed_of(model, inputs))
         losses = train(sess, model, inputs, min(case.steps, 1))
@@ -37,7 +28,7 @@ def run(folder: Path, case: Case, side: str, threads: int) -> None:
             model.saver.save(sess, str(folder / side / "model.ckpt"), global_step=case.first_step + 1)
             losses = np.append(losses, train(sess, model, inputs, case.steps - 1))
     write_bundle(folder / side / "outputs", {"logits": logits, "evaluated/loss": loss, "losses": losses})
-    if side == FIRST_SIDE:
+    if side == reference.FIRST_SIDE:
         write_bundle(folder / "inputs", inputs)
 
 
@@ -55,20 +46,8 @@ def feed_of(model: TransformerGraph, inputs: dict[str, np.ndarray]) -> dict[tf.T
 
 def train(sess: tf.Session, model: TransformerGraph, inputs: dict[str, np.ndarray], steps: int) -> np.ndarray:
     """The loss before each update."""
-    feed = feed_of(model, inputs)
-    return np.array([sess.run([model.loss, model.train_op], feed)[0] for _ in range(steps)], np.float32)
-
-
-def run_in_own_process(folder: Path, side: str, threads: int, onednn: bool) -> None:
-    command = [sys.executable, "-m", "official.transformer.interop.reference_run", str(folder), side, str(threads)]
-    subprocess.run(command, env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}, check=True)
-
-
-def main() -> None:
-    folder, side, threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    for case in parity_case.read_cases(folder):
-        run(folder / case.param_set, case, side, threads)
+    return graph.train(model, sess, [feed_of(model, inputs)] * steps)
 
 
 if __name__ == "__main__":
-    main()
+    reference.main(Case, run)

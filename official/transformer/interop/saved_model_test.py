@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from official.transformer.interop import transformer_graph
 from official.transformer.interop.transformer_graph import Network
-from tools.interop import harness
+from tools.interop import graph, harness
 
 DECODE_IDS = os.path.abspath(sys.argv.pop(2))
 NETWORK = Network(hidden_size=16, num_heads=4, filter_size=32, vocab_size=30, num_layers=2)
@@ -27,8 +27,8 @@ def write_checkpoint(folder: Path, seed: int) -> None:
     for name in values:
         if "embedding" in name:
             values[name] = values[name] * np.float32(2)
-    with transformer_graph.session(model, threads=1) as sess:
-        transformer_graph.initialize(model, sess, values, step=1)
+    with graph.session(model, threads=1) as sess:
+        graph.initialize(model, sess, values, step=1)
         model.saver.save(sess, str(folder / "model.ckpt"), global_step=1)
 
 

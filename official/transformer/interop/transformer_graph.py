@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-tf.get_logger().setLevel("ERROR")
-
 
 @dataclass(frozen=True)
 class Network:
@@ -173,21 +171,6 @@ def build(network: Network) -> TransformerGraph:
         )
 
 
-def session(model: TransformerGraph, threads: int) -> tf.Session:
-    config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-    config.graph_options.rewrite_options.disable_meta_optimizer = True  # takes longer than the tests' few steps
-    return tf.Session(graph=model.graph, config=config)
-
-
-def initialize(model: TransformerGraph, sess: tf.Session, values: dict[str, np.ndarray], step: int = 0) -> None:
-    """Sets the network's variables to `values` and global_step to `step`, and all else to what a new run has."""
-    values = {model.variables[name]: value for name, value in values.items()} | {model.global_step: np.int64(step)}
-    sess.run(
-        [v.initializer for v in model.saved_variables],
-        {v.initializer.inputs[1]: value for v, value in values.items()},
-    )
-
-
 def drawn_values(model: TransformerGraph, seed: int) -> dict[str, np.ndarray]:
     """Weights as of a new run, but what is 0 or 1 there is varied, so that a mistake there shows."""
     rng = np.random.default_rng(seed)
@@ -201,15 +184,4 @@ def drawn_values(model: TransformerGraph, seed: int) -> dict[str, np.ndarray]:
         else:
             value = rng.uniform(-1, 1, shape) * math.sqrt(6 / sum(shape))
         values[name] = value.astype(np.float32)
-    return values
-
-
-def sine_values(model: TransformerGraph, scale: float) -> dict[str, np.ndarray]:
-    """Weights by rule: element i of a variable is scale * sin(0.7 i + length of its name), and 1 more where a new
-    variable is 1."""
-    values = {}
-    for name, variable in model.variables.items():
-        value = scale * np.sin(0.7 * np.arange(np.prod(variable.shape)) + len(name))
-        value += float(name.endswith("layer_norm_scale"))
-        values[name] = value.reshape(variable.shape).astype(np.float32)
     return values
