@@ -97,7 +97,8 @@ TEST_CASE("A run that was stopped ends with the same bits") {
 }
 
 TEST_CASE("Checkpoints on the way, threads and devices change no bit") {
-  const NcfConfig one = SmallConfig();
+  NcfConfig one = SmallConfig();
+  one.model.loss = GENERATE(Loss::kSoftmax, Loss::kSigmoid);
   Run(one);
   NcfConfig other = InNewModelDir(one);
   SECTION("checkpoints") {
@@ -115,6 +116,21 @@ TEST_CASE("Checkpoints on the way, threads and devices change no bit") {
     Run(other);
     run::CheckSameBits(one, other);
   }
+}
+
+TEST_CASE("Batches computed in parts have the curve of whole ones") {
+  NcfConfig whole = SmallConfig();
+  whole.model.loss = GENERATE(Loss::kSoftmax, Loss::kSigmoid);
+  Run(whole);
+  const std::vector<double> want = run::Losses(whole);
+  NcfConfig parts = InNewModelDir(whole);
+  parts.performance.grad_accum_steps = 3;
+  parts.performance.num_cpu_devices = GENERATE(1, 2);
+  Run(parts);
+  const std::vector<double> losses = run::Losses(parts);
+  REQUIRE(losses.size() == want.size());
+  CHECK(losses.size() == 30);  // of 29 steps and an evaluation
+  for (size_t i = 0; i < want.size(); ++i) CHECK(losses[i] == Approx(want[i]).epsilon(1e-5));
 }
 
 TEST_CASE("Dense gradients and bfloat16 are trained too") {

@@ -19,10 +19,10 @@ const Tensor kUsers = Tensor::Of<int32_t>({4}, {0, 1, 2, 3}), kItems = Tensor::O
 // The model in one mode, on a device.
 class Built {
  public:
-  Built(train::Mode mode, const data::ElementSpec& types, compute::Device& device, compute::VariableStore& variables,
-        absl::string_view kind)
-      : model_(train::BuildModel(NeuMfModel({.num_users = 4, .num_items = 6}), mode, DType::kFloat32, {}, types,
-                                 /*has_examples=*/true, /*num_replicas=*/1, train::StepPart::kWhole, kind)
+  Built(const ModelConfig& config, train::Mode mode, const data::ElementSpec& types, compute::Device& device,
+        compute::VariableStore& variables, absl::string_view kind)
+      : model_(train::BuildModel(NeuMfModel(config), mode, DType::kFloat32, {}, types, /*has_examples=*/true,
+                                 /*num_replicas=*/1, train::StepPart::kWhole, kind)
                    .value()) {
     REQUIRE(variables.Create(*model_.graph, 1).ok());
     program_ = compute::Program::Compile(*model_.graph, model_.roots, device, variables).value();
@@ -72,8 +72,9 @@ TEST_CASE("Scores, loss and one step of Adam are the official ones") {
   const data::ElementSpec pairs{.features = {{"user_id", kUsers.type()}, {"item_id", kItems.type()}}, .labels = {}};
   data::ElementSpec examples = pairs;
   examples.labels = {{"", {DType::kFloat32, {4}}}};
-  Built predict(train::Mode::kPredict, pairs, *device, variables, kind);
-  Built training(train::Mode::kTrain, examples, *device, variables, kind);
+  const ModelConfig config{.num_users = 4, .num_items = 6};
+  Built predict(config, train::Mode::kPredict, pairs, *device, variables, kind);
+  Built training(config, train::Mode::kTrain, examples, *device, variables, kind);
   Fill(training.graph(), variables);
   CheckClose(predict.Run({kUsers, kItems}), {.263214, .426456, .337329, .351224});
   const std::vector<Tensor> feeds = {kUsers, kItems, Tensor::Of<float>({4}, {1, 0, 1, 0}), Tensor(DType::kInt64, {3}),
@@ -85,6 +86,31 @@ TEST_CASE("Scores, loss and one step of Adam are the official ones") {
   CheckClose(variables.Read("embedding/embeddings").value(), {.272884, .289346, .168194});
   CheckClose(predict.Run({kUsers, kItems}), {.317019, .39507, .398535, .3268});
   CHECK(training.Run(feeds).scalar<float>() == Approx(.7445456).epsilon(5e-6));
+}
+
+TEST_CASE("The loss is the mean cross entropy of either probability") {
+  const char* const kind = GENERATE("cpu", "cuda");
+  const auto device = compute::MakeDevice("cpu").value();
+  compute::VariableStore variables(*device);
+  const compute::TensorType ids(DType::kInt32, {3}), labels(DType::kFloat32, {3});
+  const data::ElementSpec examples{.features = {{"user_id", ids}, {"item_id", ids}}, .labels = {{"", labels}}};
+  // One factor: the scores of user 0 are the items' factors.
+  ModelConfig config{.num_users = 1, .num_items = 3, .num_factors = 1, .layers = {}};
+  // What upstream gives for the first two; by hand for a probability of less than 1e-7, which is kept there.
+  double want = 0.55050254 * 2 + std::log1p(std::exp(31.0));
+  SECTION("softmax") {}
+  SECTION("sigmoid") {
+    config.loss = Loss::kSigmoid;
+    want = std::log1p(std::exp(-0.5)) + std::log1p(std::exp(-1.0)) - std::log(1e-7);
+  }
+  Built training(config, train::Mode::kTrain, examples, *device, variables, kind);
+  REQUIRE(variables.Write("embedding/embeddings", Tensor::Of<float>({1, 1}, {1})).ok());
+  REQUIRE(variables.Write("embedding_1/embeddings", Tensor::Of<float>({3, 1}, {0.5, -1, -30})).ok());
+  REQUIRE(variables.Write("rating/kernel", Tensor::Of<float>({1, 1}, {1})).ok());
+  const Tensor loss =
+      training.Run({Tensor::Of<int32_t>({3}, {0, 0, 0}), Tensor::Of<int32_t>({3}, {0, 1, 2}),
+                    Tensor::Of<float>({3}, {1, 0, 1}), Tensor(DType::kInt64, {3}), Tensor::Scalar(0.001f)});
+  CHECK(loss.scalar<float>() == Approx(want / 3).epsilon(1e-6));
 }
 
 // HR and NDCG of scores with the held-out item's first.
