@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "official/recommendation/data/generated_ratings.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/run/small_run.h"
 
 namespace official::recommendation {
@@ -153,6 +155,21 @@ TEST_CASE("Dense gradients and bfloat16 are trained too") {
     const std::vector<double> want = run::Losses(config), losses = run::Losses(narrow);
     REQUIRE(losses.size() == want.size());
     for (size_t i = 0; i < want.size(); ++i) CHECK(losses[i] == Approx(want[i]).epsilon(0.01));
+  }
+}
+
+// Scripts look for these lines.
+TEST_CASE("The log has HR and NDCG of each iteration") {
+  NcfConfig config = SmallConfig();
+  config.base.train_epochs = 3;
+  config.base.epochs_between_evals = 2;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const std::vector<nlohmann::json> evaluations = Evaluations(Run(config));
+  REQUIRE(evaluations.size() == 2);
+  for (int i = 0; i < 2; ++i) {
+    CHECK_THAT(log.Text(),
+               Contains(absl::StrFormat(" Iteration %d: HR = %.4f, NDCG = %.4f\n", i + 1,
+                                        evaluations[i]["HR"].get<double>(), evaluations[i]["NDCG"].get<double>())));
   }
 }
 

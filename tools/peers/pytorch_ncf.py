@@ -7,6 +7,8 @@ from torch.nn import functional
 
 
 class NeuMF(nn.Module):
+    """With the initial values of the official one."""
+
     def __init__(self, a: Architecture, sparse: bool):
         super().__init__()
 
@@ -19,10 +21,15 @@ class NeuMF(nn.Module):
         half = a.layers[0] // 2
         self.mlp_user, self.mlp_item = embedding(a.num_users, half), embedding(a.num_items, half)
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(a.layers, a.layers[1:]):
-            layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        for sizes in zip(a.layers, a.layers[1:]):
+            layers += [nn.Linear(*sizes), nn.ReLU()]
+            nn.init.xavier_uniform_(layers[-2].weight)
         self.mlp = nn.Sequential(*layers)
         self.rating = nn.Linear(a.num_factors + a.layers[-1], 1)
+        limit = (3 / self.rating.in_features) ** 0.5
+        nn.init.uniform_(self.rating.weight, -limit, limit)
+        for layer in (*layers[::2], self.rating):
+            nn.init.zeros_(layer.bias)
 
     def forward(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
         """[B], [B] -> scores [B]."""
