@@ -91,7 +91,7 @@ def train_pytorch(args: argparse.Namespace, ratings: Ratings, seed: int) -> floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--seeds", type=int, default=3, help="how many, at least 2")
     parser.add_argument("--train_epochs", type=int, default=4)
     parser.add_argument("--batch_size", type=int, default=2048)
     parser.add_argument("--ratings_file", type=Path, help="a ratings.csv; default: made now, as large as MovieLens 1M")
