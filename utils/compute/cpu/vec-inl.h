@@ -25,7 +25,10 @@ OFFICIAL_VEC_INLINE Vec FmaSub(Vec a, Vec b, Vec c) { return _mm512_fmsub_ps(a, 
 // The first n elements, 1 <= n <= kLanes; the others are zero, or stay as they are.
 OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) { return _mm512_maskz_loadu_ps((1u << n) - 1, p); }
 OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) { _mm512_mask_storeu_ps(p, (1u << n) - 1, v); }
-OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }  // a * b + c
+OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }          // a * b + c
+OFFICIAL_VEC_INLINE Vec NegatedFma(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a * b
+// Past the caches, to an address that is a multiple of a Vec's size.
+OFFICIAL_VEC_INLINE void Stream(float* p, Vec v) { _mm512_stream_ps(p, v); }
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm512_maskz_mov_ps(m, a); }
 OFFICIAL_VEC_INLINE Vec Select(Mask m, Vec yes, Vec no) { return _mm512_mask_blend_ps(m, no, yes); }
@@ -88,7 +91,9 @@ OFFICIAL_VEC_INLINE IntVec FirstLanes(int n) {
 }
 OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) { return _mm256_maskload_ps(p, FirstLanes(n)); }
 OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) { _mm256_maskstore_ps(p, FirstLanes(n), v); }
-OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }  // a * b + c
+OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }          // a * b + c
+OFFICIAL_VEC_INLINE Vec NegatedFma(Vec a, Vec b, Vec c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a * b
+OFFICIAL_VEC_INLINE void Stream(float* p, Vec v) { _mm256_stream_ps(p, v); }
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm256_and_ps(m, a); }
 OFFICIAL_VEC_INLINE Vec Select(Mask m, Vec yes, Vec no) { return _mm256_blendv_ps(no, yes, m); }

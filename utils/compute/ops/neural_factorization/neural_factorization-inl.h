@@ -51,6 +51,13 @@ OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines) {
   for (; lines.next < end; ++lines.next) _mm_prefetch(lines.line[lines.next], _MM_HINT_T1);
 }
 
+constexpr int64_t kRowsAhead = 4;
+
+OFFICIAL_VEC_INLINE void FetchRow(const float* row, int64_t width) {
+  constexpr int64_t kLine = 16;
+  for (int64_t i = 0; i < width; i += kLine) _mm_prefetch(row + i, _MM_HINT_T0);
+}
+
 // out [samples, columns] = rows [samples, depth] * panels; depth and columns multiples of the block.
 template <typename L>
 void Multiply(const float* rows, int64_t depth, const float* panels, int64_t columns, int64_t samples, int64_t tile,
@@ -116,12 +123,17 @@ void CopyRowIn(const float* row, int64_t n, int64_t r, int64_t column, int64_t t
     }
   }
 }
+// With `stream` past the caches: rows must be whole vectors then.
 template <typename L>
-void CopyRowOut(const float* in, int64_t n, int64_t r, int64_t column, int64_t tile, float* row) {
+void CopyRowOut(const float* in, int64_t n, int64_t r, int64_t column, int64_t tile, bool stream, float* row) {
   for (int64_t i = 0; i < n;) {
     const float* const from = in + L::At(r, column + i, tile);
     if ((column + i) % kLanes == 0 && n - i >= kLanes) {
-      Store(row + i, Load(from));
+      if (stream) {
+        Stream(row + i, Load(from));
+      } else {
+        Store(row + i, Load(from));
+      }
       i += kLanes;
     } else {
       row[i++] = *from;
@@ -195,6 +207,14 @@ void Forward(const Network& net, const Samples& s, TileMemory& t) {
   float* const gathered = !deep ? t.last : L::kPairs ? t.sums[0] : t.inputs[0].rows;
   for (int64_t r = 0; r < s.count; ++r) {
     const int64_t user = s.users[r], item = s.items[r];
+    if (net.is_large && r + kRowsAhead < s.count) {
+      // From where FetchSome left them.
+      const int64_t next_user = s.users[r + kRowsAhead], next_item = s.items[r + kRowsAhead];
+      FetchRow(net.gmf_user + next_user * net.factors, net.factors);
+      FetchRow(net.gmf_item + next_item * net.factors, net.factors);
+      FetchRow(net.mlp_user + next_user * net.half, net.half);
+      FetchRow(net.mlp_item + next_item * net.half, net.half);
+    }
     if (net.factors > 0) {
       CopyRowIn<L>(net.gmf_user + user * net.factors, net.factors, r, 0, tile, t.gmf_user);
       CopyRowIn<L>(net.gmf_item + item * net.factors, net.factors, r, 0, tile, t.gmf_item);
@@ -303,14 +323,15 @@ void Backward(const Network& net, const Samples& s, TileMemory& t, const UnitGra
   }
   for (int64_t r = 0; r < s.count; ++r) {
     if (net.factors > 0) {
-      CopyRowOut<L>(t.gmf_user, net.factors, r, 0, tile, g.gmf_user + (s.first + r) * net.factors);
-      CopyRowOut<L>(t.gmf_item, net.factors, r, 0, tile, g.gmf_item + (s.first + r) * net.factors);
+      CopyRowOut<L>(t.gmf_user, net.factors, r, 0, tile, g.stream, g.gmf_user + (s.first + r) * net.factors);
+      CopyRowOut<L>(t.gmf_item, net.factors, r, 0, tile, g.stream, g.gmf_item + (s.first + r) * net.factors);
     }
     if (net.half > 0) {
-      CopyRowOut<L>(dy, net.half, r, 0, tile, g.mlp_user + (s.first + r) * net.half);
-      CopyRowOut<L>(dy, net.half, r, net.half, tile, g.mlp_item + (s.first + r) * net.half);
+      CopyRowOut<L>(dy, net.half, r, 0, tile, g.stream, g.mlp_user + (s.first + r) * net.half);
+      CopyRowOut<L>(dy, net.half, r, net.half, tile, g.stream, g.mlp_item + (s.first + r) * net.half);
     }
   }
+  if (g.stream) _mm_sfence();
 }
 
 template <typename L>

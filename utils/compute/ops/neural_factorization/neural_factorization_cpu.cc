@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
@@ -24,7 +25,8 @@
 namespace official::compute {
 namespace {
 
-constexpr int64_t kMaxTile = 64;  // samples
+constexpr int64_t kMaxTile = 64;            // samples
+constexpr int64_t kCachedFloats = 1 << 20;  // that may stay in the caches from op to op
 
 enum class Product {
   kFloat,    // of float32
@@ -51,6 +53,7 @@ struct Network {
   const float* rating = nullptr;         // its kernel [gmf_width + mlp_width]
   float rating_bias = 0;
   int64_t tile = 0;                        // samples that are computed together
+  bool is_large = false;                   // the tables do not stay in the caches
   float shift = 0, limit = 0, weight = 0;  // of the loss
 };
 
@@ -88,6 +91,7 @@ struct UnitGradients {
   std::array<float*, kMaxFactorizationLayers> weights, biases;  // as the PackedLayers
   float *rating, *rating_bias;
   float *gmf_user, *gmf_item, *mlp_user, *mlp_item;  // of the whole batch
+  bool stream;                                       // these rows are too many for the caches
 };
 
 struct Kernels {
@@ -182,6 +186,7 @@ class Plan {
   Network Pack(const KernelArgs& args) const {
     Network net;
     net.tile = tile_;
+    net.is_large = (g_.num_users + g_.num_items) * RowFloats() > kCachedFloats;
     net.factors = g_.factors;
     if (g_.factors > 0) {
       net.gmf_user = args.input<float>(g_.gmf);
@@ -245,12 +250,12 @@ class Plan {
     return t;
   }
 
-  // Has the rows of the tables fetched that these samples need, if the tables are too large to stay in the caches.
-  void FetchAhead(const Network& net, const int32_t* users, const int32_t* items, int64_t count,
-                  LinesAhead& lines) const {
-    constexpr int64_t kFloatsOfLine = 16, kCachedFloats = 1 << 18;
+  // Has the rows of large tables fetched that these samples need.
+  static void FetchAhead(const Network& net, const int32_t* users, const int32_t* items, int64_t count,
+                         LinesAhead& lines) {
+    constexpr int64_t kFloatsOfLine = 16;
     lines.count = lines.next = 0;
-    if ((g_.num_users + g_.num_items) * (net.factors + net.half) < kCachedFloats) return;
+    if (!net.is_large) return;
     const auto fetch = [&](const float* row, int64_t width) {
       for (int64_t c = 0; c < width; c += kFloatsOfLine) lines.line[lines.count++] = row + c;
     };
@@ -263,7 +268,7 @@ class Plan {
   }
 
   // Unit number `index`, its sums zero.
-  UnitGradients Unit(const KernelArgs& args, int64_t index) const {
+  UnitGradients Unit(const KernelArgs& args, int64_t index, int64_t samples) const {
     float* const base = UnitFloats(args, index);
     std::memset(base, 0, unit_floats_ * sizeof(float));
     UnitGradients u;
@@ -278,6 +283,7 @@ class Plan {
     u.gmf_item = rows(g_.factors > 0, g_.gmf + 1);
     u.mlp_user = rows(!g_.layers.empty(), g_.mlp);
     u.mlp_item = rows(!g_.layers.empty(), g_.mlp + 1);
+    u.stream = block_ == 32 && samples * RowFloats() > kCachedFloats;
     return u;
   }
   float* Losses(const KernelArgs& args) const { return static_cast<float*>(ScratchAt(args, losses_at_)); }
@@ -323,6 +329,8 @@ class Plan {
   float* UnitFloats(const KernelArgs& args, int64_t index) const {
     return static_cast<float*>(ScratchAt(args, units_at_)) + index * unit_floats_;
   }
+  // Of a user or an item in all tables.
+  int64_t RowFloats() const { return g_.factors + (g_.layers.empty() ? 0 : g_.layers[0] / 2); }
   int64_t Padded(int64_t n) const { return (n + block_ - 1) / block_ * block_; }
   // Calls f(row, column, place in the panels) for a matrix [rows, columns] in panels of `padded_rows` rows.
   template <typename F>
@@ -396,7 +404,7 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
     ParallelFor(units, 1, [&](int64_t begin, int64_t end) {
       TileMemory memory = plan.Memory(args, begin);
       for (int64_t u = begin; u < end; ++u) {
-        const UnitGradients gradients = plan.Unit(args, u);
+        const UnitGradients gradients = plan.Unit(args, u, samples);
         const Share share = ShareOf(samples, u, units);
         float loss = 0;
         for (int64_t i = share.begin; i < share.end; i += plan.tile()) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/bfloat16.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -24,8 +25,9 @@ struct Sizes {
   std::vector<int64_t> layers;
 };
 
-// The whole, each half, sizes that fill no vector.
-const std::vector<Sizes> kSizes = {{8, {64, 32, 16, 8}}, {5, {}}, {0, {6, 5, 3}}, {20, {34, 18}}, {3, {8}}};
+// The whole, each half, sizes that fill no vector, sizes that fill two.
+const std::vector<Sizes> kSizes = {{8, {64, 32, 16, 8}}, {5, {}},  {0, {6, 5, 3}},
+                                   {20, {34, 18}},       {3, {8}}, {32, {64, 32, 32}}};
 
 // Behind `first` inputs.
 std::vector<Tensor> NetworkTensors(const Sizes& sizes) {
@@ -72,8 +74,12 @@ NeuralFactorization NetworkOf(const Sizes& sizes, absl::Span<const Value> values
   return network;
 }
 
-// `values` are of the tensors above.
-double ScoreOf(const Sizes& sizes, absl::Span<const Doubles> values, int64_t user, int64_t item) {
+double Rounded(double x) { return static_cast<float>(BFloat16(static_cast<float>(x))); }
+
+// `values` are of the tensors above. With kBFloat16 factors of the layers' products are rounded.
+double ScoreOf(const Sizes& sizes, absl::Span<const Doubles> values, int64_t user, int64_t item,
+               DType dtype = DType::kFloat32) {
+  const auto factor = [=](double x) { return dtype == DType::kFloat32 ? x : Rounded(x); };
   Doubles last;
   if (sizes.factors > 0) {
     for (int64_t f = 0; f < sizes.factors; ++f) {
@@ -89,7 +95,7 @@ double ScoreOf(const Sizes& sizes, absl::Span<const Doubles> values, int64_t use
     for (size_t k = 1; k < sizes.layers.size(); ++k) {
       Doubles y = values[1];
       for (size_t i = 0; i < x.size(); ++i) {
-        for (size_t o = 0; o < y.size(); ++o) y[o] += x[i] * values[0][i * y.size() + o];
+        for (size_t o = 0; o < y.size(); ++o) y[o] += factor(x[i]) * factor(values[0][i * y.size() + o]);
       }
       for (double& v : y) v = std::max(v, 0.0);
       x = y;
@@ -118,9 +124,12 @@ Tensor LabelsOf(int64_t samples) {
   return labels;
 }
 
-Value LossOf(const Sizes& sizes, absl::Span<const Value> in, const FactorizationLoss& loss) {
+Value LossOf(const Sizes& sizes, absl::Span<const Value> in, const FactorizationLoss& loss,
+             DType dtype = DType::kFloat32) {
   const Value labels = in[0].graph()->Constant(LabelsOf(in[0].shape().dim(0)));
-  return NeuralFactorizationLoss(NetworkOf(sizes, in.subspan(2)), in[0], in[1], labels, loss);
+  NeuralFactorization network = NetworkOf(sizes, in.subspan(2));
+  network.dtype = dtype;
+  return NeuralFactorizationLoss(network, in[0], in[1], labels, loss);
 }
 
 testing::OpCase LossCase(const Sizes& sizes, int64_t samples, const FactorizationLoss& loss) {
@@ -181,14 +190,20 @@ TEST_CASE("Scores beyond the limit have the limit's loss and no gradient") {
   testing::CheckGradients(test);
 }
 
+struct Run {
+  Sizes sizes = kSizes[0];
+  std::vector<Tensor> inputs = LossInputs(sizes, 7001);
+  DType dtype = DType::kFloat32;
+  int parts = 1, threads = 1;
+};
+
 // Loss and gradients of a graph whose sums have so many parts.
-std::vector<Tensor> LossAndGradients(int parts, int threads) {
-  const Sizes& sizes = kSizes[0];
+std::vector<Tensor> LossAndGradients(const Run& run) {
   const int before = NumThreads();
-  SetNumThreads(threads);
-  const auto results = testing::RunOnCpu(LossInputs(sizes, 7001), [&](absl::Span<const Value> in) {
-    in[0].graph()->set_batch_parts(parts);
-    Node* const node = LossOf(sizes, in, {.shift = 1}).node();
+  SetNumThreads(run.threads);
+  const auto results = testing::RunOnCpu(run.inputs, [&](absl::Span<const Value> in) {
+    in[0].graph()->set_batch_parts(run.parts);
+    Node* const node = LossOf(run.sizes, in, {.shift = 1}, run.dtype).node();
     std::vector<Value> all;
     for (int i = 0; i < node->num_outputs(); ++i) all.push_back(node->output(i));
     return all;
@@ -198,12 +213,73 @@ std::vector<Tensor> LossAndGradients(int parts, int threads) {
 }
 
 TEST_CASE("The number of threads changes no bit of loss and gradients") {
-  const std::vector<Tensor> want = LossAndGradients(4, 1);
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const std::vector<Tensor> want = LossAndGradients({.dtype = dtype, .parts = 4});
   for (const int threads : {2, 3}) {
-    const std::vector<Tensor> results = LossAndGradients(4, threads);
+    const std::vector<Tensor> results = LossAndGradients({.dtype = dtype, .parts = 4, .threads = threads});
     REQUIRE(results.size() == want.size());
     for (size_t i = 0; i < want.size(); ++i) {
       CHECK(std::memcmp(results[i].raw_data(), want[i].raw_data(), want[i].num_bytes()) == 0);
+    }
+  }
+}
+
+// ---- bfloat16 ----
+
+TEST_CASE("With bfloat16 the scores are those of rounded factors") {
+  for (const Sizes& sizes : kSizes) {
+    const int64_t samples = 37;
+    const std::vector<Tensor> inputs =
+        Join({RandomInts({samples}, 1, kUsers), RandomInts({samples, 1}, 2, kItems)}, NetworkTensors(sizes));
+    const Tensor scores = testing::RunOnCpu(inputs, [&](absl::Span<const Value> in) {
+      NeuralFactorization network = NetworkOf(sizes, in.subspan(2));
+      network.dtype = DType::kBFloat16;
+      return std::vector<Value>{NeuralFactorizationScores(network, in[0], in[1])};
+    })[0];
+    std::vector<Doubles> values;
+    for (const Tensor& tensor : inputs) values.push_back(testing::ToDoubles(tensor));
+    double distance = 0, distance_from_float = 0, norm = 0;
+    for (int64_t i = 0; i < samples; ++i) {
+      const auto score = [&](DType dtype) {
+        return ScoreOf(sizes, absl::MakeConstSpan(values).subspan(2), static_cast<int64_t>(values[0][i]),
+                       static_cast<int64_t>(values[1][i]), dtype);
+      };
+      const double want = score(DType::kBFloat16);
+      distance += std::pow(scores.data<float>()[i] - want, 2);
+      distance_from_float += std::pow(scores.data<float>()[i] - score(DType::kFloat32), 2);
+      norm += want * want;
+    }
+    // A sum that lies between two bfloat16 may be rounded the other way.
+    CHECK(std::sqrt(distance / norm) < 3e-4);
+    if (sizes.layers.size() > 1) CHECK(distance_from_float > 16 * distance);
+  }
+}
+
+// Every second output of a layer is greater than zero, the others are not, however the factors are rounded.
+std::vector<Tensor> WithLargeBiases(const Sizes& sizes, std::vector<Tensor> inputs) {
+  size_t bias = 2 + (sizes.factors > 0 ? 2 : 0) + 3;
+  for (size_t k = 1; k < sizes.layers.size(); ++k, bias += 2) {
+    for (int64_t i = 0; i < sizes.layers[k]; ++i) inputs[bias].data<float>()[i] = i % 2 == 0 ? 40 : -40;
+  }
+  return inputs;
+}
+
+TEST_CASE("With bfloat16 the gradients are near those of float32") {
+  for (const Sizes& sizes : kSizes) {
+    const int64_t samples = GENERATE(37, 150);
+    const std::vector<Tensor> inputs = WithLargeBiases(sizes, LossInputs(sizes, samples));
+    const std::vector<Tensor> exact = LossAndGradients({.sizes = sizes, .inputs = inputs});
+    const std::vector<Tensor> rounded = LossAndGradients({.sizes = sizes, .inputs = inputs, .dtype = DType::kBFloat16});
+    REQUIRE(rounded.size() == exact.size());
+    for (size_t k = 0; k < exact.size(); ++k) {
+      const Doubles want = testing::ToDoubles(exact[k]), got = testing::ToDoubles(rounded[k]);
+      double distance = 0, norm = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        distance += (got[i] - want[i]) * (got[i] - want[i]);
+        norm += want[i] * want[i];
+      }
+      INFO("output " << k << " of a network with " << sizes.layers.size() << " layers");
+      CHECK(std::sqrt(distance / norm) < 0.02);
     }
   }
 }

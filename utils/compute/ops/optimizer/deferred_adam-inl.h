@@ -16,6 +16,12 @@ struct VecStep {
     v = Fma(FmaSub(g, g, v), one_minus_beta2, v);
     variable = Sub(variable, Div(Mul(m, Broadcast(alpha)), Add(Sqrt(v), epsilon)));
   }
+  // The same without a gradient.
+  OFFICIAL_VEC_INLINE void Make(float alpha, Vec& variable, Vec& m, Vec& v) const {
+    m = NegatedFma(m, one_minus_beta1, m);
+    v = NegatedFma(v, one_minus_beta2, v);
+    variable = Sub(variable, Div(Mul(m, Broadcast(alpha)), Add(Sqrt(v), epsilon)));
+  }
 };
 
 // Calls compute(column, n, variable, m, v) for the vectors of a row, of which n elements count.
@@ -40,25 +46,28 @@ OFFICIAL_VEC_INLINE void ForRow(const TableState& table, int64_t row, F compute)
   StoreFirst(table.v + at + c, v, n);
 }
 
-// The rows are far apart and in no order, so that the processor does not fetch them by itself.
-OFFICIAL_VEC_INLINE void FetchRow(const TableState& table, int64_t row) {
+// How many ids ahead rows are fetched: they are far apart and in no order, so that the processor does not do so itself.
+constexpr int64_t kAhead = 8;
+
+OFFICIAL_VEC_INLINE void Fetch(const float* p, int64_t n) {
   constexpr int64_t kLine = 16;
-  for (const float* const of : {table.variable, table.m, table.v}) {
-    for (int64_t c = 0; c < table.width; c += kLine) _mm_prefetch(of + row * table.width + c, _MM_HINT_T0);
-  }
+  for (int64_t i = 0; i < n; i += kLine) _mm_prefetch(p + i, _MM_HINT_T0);
+}
+
+OFFICIAL_VEC_INLINE void FetchRow(const TableState& table, int64_t row) {
+  for (const float* const of : {table.variable, table.m, table.v}) Fetch(of + row * table.width, table.width);
 }
 
 void MakeUp(const TableState& table, int64_t row, const AdamStep& rule, const float* alphas, int32_t made,
             int32_t steps) {
   const VecStep step(rule);
   ForRow(table, row, [&](int64_t, int, Vec& variable, Vec& m, Vec& v) {
-    for (int32_t s = made; s < steps; ++s) step.Make(alphas[s], Zero(), variable, m, v);
+    for (int32_t s = made; s < steps; ++s) step.Make(alphas[s], variable, m, v);
   });
 }
 
 void CatchUp(const TableState& table, const int32_t* ids, int64_t count, const Owner& owner, const AdamStep& rule,
              const float* alphas, int32_t steps) {
-  constexpr int64_t kAhead = 8;
   for (int64_t i = 0; i < count; ++i) {
     if (i + kAhead < count && owner.Has(ids[i + kAhead])) FetchRow(table, ids[i + kAhead]);
     const int32_t row = ids[i];
@@ -90,6 +99,11 @@ bool Apply(const TableState& table, const RowGradients& g, const Owner& owner, c
   bool caught_up = true;
   for (int64_t i = 0; i < g.count; ++i) {
     const int32_t row = g.ids[i];
+    if (i + kAhead < g.count && owner.Has(g.ids[i + kAhead]) && g.first[g.ids[i + kAhead]] == i + kAhead) {
+      FetchRow(table, g.ids[i + kAhead]);
+      for (auto p = static_cast<int32_t>(i + kAhead); p >= 0; p = g.next[p])
+        Fetch(g.rows + p * table.width, table.width);
+    }
     if (!owner.Has(row) || g.first[row] != i) continue;
     caught_up &= table.made[row] == steps;
     ForRow(table, row, [&](int64_t c, int n, Vec& variable, Vec& m, Vec& v) {
