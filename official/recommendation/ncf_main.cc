@@ -30,6 +30,10 @@ ABSL_FLAG(std::vector<std::string>, mlp_regularization, std::vector<std::string>
 ABSL_FLAG(int, num_neg, 4, "Negatives that are drawn for each rating of the training set.");
 ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of Adam.");
 ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt, "Stop when HR@10 is at least this.");
+ABSL_FLAG(
+    std::optional<std::string>, mlperf_log, std::nullopt,
+    "Write MLPerf's log of the training to this file, in the lines of its rules 0.7.0 and later, which have no ncf "
+    "any more. A new run begins the file anew, a resumed one goes on in it.");
 ABSL_FLAG(bool, ml_perf, false,
           "MLPerf's rule: an evaluation's negatives are drawn with replacement, and repeats do not count.");
 ABSL_FLAG(std::vector<std::string>, predict, {},
@@ -94,10 +98,8 @@ absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
 }
 
 absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
-  const flags::BaseConfig base = flags::BaseFromFlags(command_line);
-  if (base.stop_threshold) return flags::FlagError("stop_threshold", "has no effect here; give --hr_threshold");
-  if (base.export_dir) return flags::FlagError("export_dir", "does not work for this model yet: leave it out");
-  return absl::OkStatus();
+  if (!flags::BaseFromFlags(command_line).stop_threshold) return absl::OkStatus();
+  return flags::FlagError("stop_threshold", "has no effect here; give --hr_threshold");
 }
 
 flags::Program NcfProgram() {
@@ -112,6 +114,8 @@ flags::Program NcfProgram() {
                    {"ncf_main --dataset=ml-20m --layers=256,256,128,64 --num_factors=64 --batch_size=65536",
                     "the sizes of MLPerf"},
                    {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on ratings of your own"},
+                   {"ncf_main --export_dir=export --mlperf_log=mlperf.log",
+                    "train, write a SavedModel, and a log for MLPerf's checker"},
                    {"ncf_main --predict=17,42", "what will these users choose, of what they have not rated?"}},
       .defaults = {{"data_dir", "/tmp/movielens-data/"},
                    {"model_dir", "/tmp/ncf/"},
@@ -133,6 +137,7 @@ flags::Program NcfProgram() {
                           {.name = "learning_rate", .key = true, .range = flags::MoreThan(0)},
                           {.name = "hr_threshold", .key = true, .unset_means = "train all epochs"},
                           {.name = "ml_perf", .key = true},
+                          {.name = "mlperf_log", .unset_means = "none"},
                           {.name = "predict", .key = true},
                           {.name = "top_k", .range = flags::AtLeast(1)}},
                 .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply}},
@@ -161,6 +166,7 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
     config.eval_batch_size = eval_batch_size;
   config.hr_threshold = absl::GetFlag(FLAGS_hr_threshold);
   config.ml_perf = absl::GetFlag(FLAGS_ml_perf);
+  config.mlperf_log = absl::GetFlag(FLAGS_mlperf_log);
   config.predict = *UsersFromFlag();
   config.top_k = absl::GetFlag(FLAGS_top_k);
   return config;

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "official/recommendation/ncf_export.h"
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/json.h"
 #include "utils/logs/log.h"
 
 namespace official::recommendation {
@@ -66,6 +68,16 @@ train::Model MakeModel(const NcfConfig& config, const Ratings& ratings) {
   return NeuMfModel(model);
 }
 
+// What MLPerf's log tells of the model and its data.
+std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& config, const NcfData& data) {
+  return {{"eval_samples", data.loaded.ratings.num_users() * int64_t{data.eval->num_candidates}},
+          {"opt_name", "adam"},
+          {"opt_base_learning_rate", config.model.learning_rate},
+          {"opt_adam_beta_1", kAdam.beta1},
+          {"opt_adam_beta_2", kAdam.beta2},
+          {"opt_adam_epsilon", kAdam.epsilon}};
+}
+
 }  // namespace
 
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
@@ -79,6 +91,9 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
   NcfDataPtr data;
   run::Config shared = config;
   shared.base.stop_threshold = config.hr_threshold;
+  const run::Task::MlperfLog mlperf_log = {.path = config.mlperf_log.value_or(""), .benchmark = "ncf", .values = [&] {
+                                             return MlperfValues(config, *data);
+                                           }};
   return run::TrainAndEvaluate(
       shared,
       {.name = "recommendation",
@@ -98,6 +113,11 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
            [&](const train::EvalResults& evaluation, int64_t round) {
              LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round,
                                           run::MetricOf(evaluation, "HR"), run::MetricOf(evaluation, "NDCG"));
+           },
+       .mlperf_log = config.mlperf_log ? std::optional(mlperf_log) : std::nullopt,
+       .export_model =
+           [&](train::Estimator& estimator, const std::string& export_dir) {
+             return ExportSavedModel(estimator, data->loaded.ratings, export_dir);
            }},
       results);
 }

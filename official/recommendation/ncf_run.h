@@ -18,6 +18,7 @@ struct NcfConfig : run::Config {
   int num_neg = 4;                         // negatives for each positive example
   std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: the batch size
   std::optional<double> hr_threshold;      // HR at which training ends
+  std::optional<std::string> mlperf_log;   // where MLPerf's log of the training goes
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
   std::vector<int32_t> predict;            // users to find items for, in place of training
   int top_k = 10;                          // how many

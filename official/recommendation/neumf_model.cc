@@ -27,8 +27,6 @@ using compute::Value;
 constexpr int kTopK = 10;                 // of HR and NDCG
 constexpr float kMaxLogit = 16.1180949f;  // of a probability of 1 - 1e-7
 
-const compute::AdamParams kAdam = {};
-
 using Variables = compute::NeuralFactorization;
 using Layer = Variables::Layer;
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/train/model.h"
 
 namespace official::recommendation {
@@ -29,6 +30,8 @@ struct ModelConfig {
   std::vector<double> mlp_regularization = {};
   double learning_rate = 0.001;  // of Adam
 };
+
+inline const compute::AdamParams kAdam = {};
 
 // Variables and their initial values are upstream's: embedding/embeddings (GMF user), embedding_1 (GMF item),
 // embedding_2 and embedding_3 (perceptron), dense/kernel, dense/bias, dense_1, ..., rating/kernel, rating/bias.

@@ -8,9 +8,8 @@ absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, Datase
                                              const std::string& export_dir) {
   const int64_t size = InfoOf(dataset).image_size;
   const data::ElementSpec spec{.features = {{"", {compute::DType::kFloat32, {size, size, 3}}}}, .labels = {}};
-  return exporting::ExportModel(
-      estimator, spec, {.key = "predict", .input = "input", .placeholder = "input_tensor", .dims = {size, size, 3}},
-      export_dir);
+  return exporting::ExportModel(estimator, spec,
+                                {.key = "predict", .inputs = {{"input", "input_tensor", {size, size, 3}}}}, export_dir);
 }
 
 }  // namespace official::resnet

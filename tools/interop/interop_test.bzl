@@ -1,16 +1,17 @@
-"""Tests written in Python that hold our programs against TensorFlow."""
+"""Tests written in Python that hold our programs against TensorFlow, or another program of others."""
 
-def interop_test(name, programs = []):
+def interop_test(name, programs = [], environment = "tensorflow"):
     """Runs the module `name` of this package, which gets the paths of `programs` as its arguments.
 
-    The package's Python files are those of its target ":modules".
+    The package's Python files are those of its target ":modules". `environment` is tensorflow or mlperf, of
+    tools/python_env.
     """
     native.sh_test(
         name = name,
         timeout = "long",
-        srcs = ["//tools/interop:with_tensorflow.sh"],
+        srcs = ["//tools/interop:with_{}.sh".format(environment)],
         args = [native.package_name().replace("/", ".") + "." + name] +
                ["$(location {})".format(program) for program in programs],
         data = [":modules"] + programs,
-        tags = ["interop"],
+        tags = ["interop", environment],
     )

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/export/graph_converter.h"
 #include "utils/export/graph_def_builder.h"
@@ -23,7 +24,7 @@ std::vector<int64_t> Batched(absl::Span<const int64_t> dims) {
   return batched;
 }
 
-// The node that stands for the model's feature: the placeholder, with its values in the feature's shape.
+// The node that stands for a feature of the model: the placeholder, with its values in the feature's shape.
 std::string AddFeature(const std::string& placeholder, const std::vector<int64_t>& dims, const data::Leaf& feature,
                        GraphDefBuilder& graph) {
   if (compute::Shape(dims) == feature.type.shape) return placeholder;
@@ -32,22 +33,29 @@ std::string AddFeature(const std::string& placeholder, const std::vector<int64_t
   const std::string to = graph.AddConst(absl::StrCat(placeholder, "/Reshape/shape"),
                                         Tensor::Of<int32_t>({static_cast<int64_t>(narrow.size())}, narrow));
   return graph.AddNode("Reshape", absl::StrCat(placeholder, "/Reshape"), {placeholder, to},
-                       {{"T", TypeAttr(DType::kFloat32)}, {"Tshape", TypeAttr(DType::kInt32)}});
+                       {{"T", TypeAttr(feature.type.dtype)}, {"Tshape", TypeAttr(DType::kInt32)}});
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
-                                        const ServingSignature& signature, const std::string& export_dir) {
+                                        const ServingSignature& signature, const std::string& export_dir,
+                                        const std::map<std::string, std::string>& extra_files) {
+  OFFICIAL_CHECK(signature.inputs.size() == spec.features.size()) << signature.key;
   ASSIGN_OR_RETURN(const train::BuiltModel model, estimator.BuildForExport(spec));
   GraphDefBuilder graph;
-  const std::vector<int64_t> dims = Batched(signature.dims);
-  const std::string placeholder = graph.AddPlaceholder(signature.placeholder, DType::kFloat32, dims);
-  const std::string feature = AddFeature(placeholder, signature.dims, spec.features[0], graph);
+  Signature written{signature.key, {}, {}};
+  std::vector<GraphFeed> feeds;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const ServingInput& input = signature.inputs[i];
+    const data::Leaf& feature = spec.features[i];
+    const std::vector<int64_t> dims = Batched(input.dims);
+    const std::string placeholder = graph.AddPlaceholder(input.placeholder, feature.type.dtype, dims);
+    written.inputs[input.name] = {placeholder, feature.type.dtype, dims};
+    feeds.push_back({model.roots.feeds[i], AddFeature(placeholder, input.dims, feature, graph)});
+  }
   const std::vector<Value>& fetches = model.roots.fetches;
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, AddGraph({{model.roots.feeds[0], feature}}, fetches, graph));
-
-  Signature written{signature.key, {{signature.input, {placeholder, DType::kFloat32, dims}}}, {}};
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, AddGraph(feeds, fetches, graph));
   for (size_t i = 0; i < fetches.size(); ++i) {
     written.outputs[model.fetch_names[i]] = {names[i], fetches[i].dtype(),
                                              Batched(fetches[i].shape().dims().subspan(1))};
@@ -56,7 +64,7 @@ absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data:
   for (const GraphDefBuilder::Variable& variable : graph.variables()) {
     ASSIGN_OR_RETURN(variables[variable.name], estimator.Variable(variable.name));
   }
-  return WriteSavedModel(export_dir, std::move(graph), variables, {written});
+  return WriteSavedModel(export_dir, std::move(graph), variables, {written}, extra_files);
 }
 
 }  // namespace official::exporting

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,17 +12,23 @@
 
 namespace official::exporting {
 
-struct ServingSignature {
-  std::string key;            // "classify", "predict", ...
-  std::string input;          // the name by which clients give the input
+struct ServingInput {
+  std::string name;           // by which clients give it
   std::string placeholder;    // that of its node
-  std::vector<int64_t> dims;  // of one example; its values are those of the model's feature in the same order
+  std::vector<int64_t> dims;  // of one example; its values are those of the feature in the same order
 };
 
-// Writes <export_dir>/<seconds since 1970>/ and returns its path. The signature takes float32 [-1, dims...] and gives
-// the model's predictions by their names, computed in float32 whatever the model was trained in. `spec` has the model's
-// one feature. NotFound if nothing was trained; Unimplemented if the model has an op that AddGraph does not know.
+struct ServingSignature {
+  std::string key;                   // "classify", "predict", ...
+  std::vector<ServingInput> inputs;  // as many as the model has features, in their order
+};
+
+// Writes <export_dir>/<seconds since 1970>/ and returns its path. The signature takes [-1, dims...] of each feature's
+// type and gives the model's predictions by their names, computed in float32 whatever the model was trained in.
+// `extra_files`, contents by names, go to assets.extra/. NotFound if nothing was trained; Unimplemented if the model
+// has an op that AddGraph does not know.
 absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
-                                        const ServingSignature& signature, const std::string& export_dir);
+                                        const ServingSignature& signature, const std::string& export_dir,
+                                        const std::map<std::string, std::string>& extra_files = {});
 
 }  // namespace official::exporting

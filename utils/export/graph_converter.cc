@@ -46,6 +46,8 @@ class Converter {
   Result MatMul(const Node& node);
   Result Reshape(const Node& node);
   Result Transpose(const Node& node);
+  Result Concat(const Node& node);
+  Result Gather(const Node& node);
   Result Cast(const Node& node);
   Result ArgMax(const Node& node);
   Result Softmax(const Node& node);
@@ -165,6 +167,27 @@ Converter::Result Converter::Transpose(const Node& node) {
                  {{"Tperm", TypeAttr(DType::kInt32)}});
 }
 
+Converter::Result Converter::Concat(const Node& node) {
+  std::vector<std::string> inputs = InputNames(node);
+  const int64_t num_inputs = node.num_inputs(), given = node.attrs().GetInt("axis");
+  const int64_t axis = given < 0 ? given + node.output(0).shape().rank() : given;
+  const auto is_batched = [&](const Value& input) { return IsBatched(input); };
+  const int64_t num_batched = std::count_if(node.inputs().begin(), node.inputs().end(), is_batched);
+  if (num_batched > 0 && (axis == 0 || num_batched < num_inputs)) return MovesBatch(node);
+  inputs.push_back(IntsConst(node, "axis", {}, {axis}));
+  return AddWith(node, "ConcatV2", inputs, {{"N", IntAttr(num_inputs)}, {"Tidx", TypeAttr(DType::kInt32)}});
+}
+
+Converter::Result Converter::Gather(const Node& node) {
+  if (IsBatched(node.input(0))) return MovesBatch(node);
+  std::vector<std::string> inputs = InputNames(node);
+  inputs.push_back(IntsConst(node, "axis", {}, {0}));
+  return out_.AddNode("GatherV2", node.name(), inputs,
+                      {{"Tparams", TypeAttr(node.input(0).dtype())},
+                       {"Tindices", TypeAttr(node.input(1).dtype())},
+                       {"Taxis", TypeAttr(DType::kInt32)}});
+}
+
 Converter::Result Converter::Cast(const Node& node) {
   return out_.AddNode("Cast", node.name(), InputNames(node),
                       {{"SrcT", TypeAttr(node.input(0).dtype())}, {"DstT", TypeAttr(node.output(0).dtype())}});
@@ -184,22 +207,15 @@ Converter::Result Converter::Softmax(const Node& node) {
 
 Converter::Function Converter::FunctionFor(const Node& node) {
   static const auto* const functions = new absl::flat_hash_map<std::string, Function>{
-      {"Add", &Converter::Same},
-      {"ArgMax", &Converter::ArgMax},
-      {"BiasAdd", &Converter::Same},
-      {"Cast", &Converter::Cast},
-      {"Constant", &Converter::Constant},
-      {"Conv2D", &Converter::Conv2D},
-      {"FusedBatchNormInference", &Converter::FusedBatchNorm},
-      {"Input", &Converter::Input},
-      {"MatMul", &Converter::MatMul},
-      {"MaxPool", &Converter::MaxPool},
-      {"Mean", &Converter::Mean},
-      {"Mul", &Converter::Same},
-      {"Relu", &Converter::Same},
-      {"Reshape", &Converter::Reshape},
-      {"Softmax", &Converter::Softmax},
-      {"Transpose", &Converter::Transpose},
+      {"Add", &Converter::Same},          {"ArgMax", &Converter::ArgMax},
+      {"BiasAdd", &Converter::Same},      {"Cast", &Converter::Cast},
+      {"Concat", &Converter::Concat},     {"Constant", &Converter::Constant},
+      {"Conv2D", &Converter::Conv2D},     {"FusedBatchNormInference", &Converter::FusedBatchNorm},
+      {"Gather", &Converter::Gather},     {"Input", &Converter::Input},
+      {"MatMul", &Converter::MatMul},     {"MaxPool", &Converter::MaxPool},
+      {"Mean", &Converter::Mean},         {"Mul", &Converter::Same},
+      {"Relu", &Converter::Same},         {"Reshape", &Converter::Reshape},
+      {"Softmax", &Converter::Softmax},   {"Transpose", &Converter::Transpose},
       {"Variable", &Converter::Variable},
   };
   const auto it = functions->find(node.op().name);
@@ -221,10 +237,11 @@ absl::StatusOr<std::vector<std::string>> Converter::Convert(absl::Span<const Val
     if (function == nullptr) return NotConverted(*node, "");
     for (const Value& input : node->inputs()) {
       if (!names_.contains(input)) return NotConverted(*input.node(), absl::StrCat(" for its output ", input.index()));
-      // A value of fewer dimensions would be broadcast along the batch.
       if (!IsBatched(input)) continue;
       batched_.insert(node.get());
-      if (node->num_inputs() > 1 && input.shape().rank() < node->output(0).shape().rank()) return MovesBatch(*node);
+      // A value of fewer dimensions would be broadcast along the batch; but a row is gathered for each index.
+      const bool is_broadcast = node->num_inputs() > 1 && input.shape().rank() < node->output(0).shape().rank();
+      if (is_broadcast && node->op().name != "Gather") return MovesBatch(*node);
     }
     ASSIGN_OR_RETURN(names_[node->output(0)], (this->*function)(*node));
   }

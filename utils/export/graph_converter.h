@@ -19,9 +19,9 @@ struct GraphFeed {
 
 // Adds to `out` the nodes that compute `fetches`, and returns the name of each. Dimension 0 of the feeds, and so of
 // every value that depends on them, is the batch: the nodes take batches of any size, whatever size the graph was built
-// for. Ops are those of prediction with convolutional networks, on float32, in a form that TensorFlow 1.8 and all later
-// versions run on a CPU. Unimplemented, naming it, for another op, or one that does not keep the batch in dimension 0;
-// InvalidArgument for an Input that is not fed.
+// for. Ops are those of prediction with convolutional networks and with embeddings, on float32, in a form that
+// TensorFlow 1.8 and all later versions run on a CPU. Unimplemented, naming it, for another op, or one that does not
+// keep the batch in dimension 0; InvalidArgument for an Input that is not fed.
 absl::StatusOr<std::vector<std::string>> AddGraph(absl::Span<const GraphFeed> feeds,
                                                   absl::Span<const compute::Value> fetches, GraphDefBuilder& out);
 

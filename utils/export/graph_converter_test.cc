@@ -164,6 +164,25 @@ TEST_CASE("Classification: product, bias, activation, classes and probabilities"
   CHECK(cast.attr().at("DstT").type() == tensorflow::DT_INT32);
 }
 
+TEST_CASE("Embeddings: rows gathered by the feed's ids, side by side") {
+  Conversion c;
+  c.feed = c.graph.Input("features", {DType::kInt32, {1}});
+  const Value rows = compute::Gather(c.Weight("table", {7, 4}), c.feed);
+  const tensorflow::NodeDef joined = c.NodeOf(compute::Concat({rows, compute::Relu(rows)}, -1));
+  CHECK(joined.op() == "ConcatV2");
+  CHECK(joined.attr().at("N").i() == 2);
+  CHECK(joined.attr().at("Tidx").type() == tensorflow::DT_INT32);
+  CHECK(c.IntsOfInput(joined, 2) == Int32s{1});
+
+  const tensorflow::NodeDef gathered = c.NodeCalled(joined.input(0));
+  CHECK(gathered.op() == "GatherV2");
+  CHECK(gathered.input(0) == "table/Read/ReadVariableOp");
+  CHECK(gathered.input(1) == "input");
+  CHECK(c.IntsOfInput(gathered, 2) == Int32s{0});
+  CHECK(gathered.attr().at("Tparams").type() == tensorflow::DT_FLOAT);
+  CHECK(gathered.attr().at("Tindices").type() == tensorflow::DT_INT32);
+}
+
 TEST_CASE("Nodes that no fetch needs are left out") {
   Conversion c;
   const Value x = c.Feed({1, 6});
@@ -191,6 +210,10 @@ TEST_CASE("What cannot be exported is named") {
   CHECK_THAT(c.ErrorOf(compute::MatMul(flat, c.Weight("w", {1, 3}), {.transpose_a = true})), Contains(moves));
   CHECK_THAT(c.ErrorOf(compute::MatMul(c.Weight("v", {3, 1}), flat)), Contains(moves));
   CHECK_THAT(c.ErrorOf(compute::Add(flat, x.graph()->Constant(Tensor(DType::kFloat32, {2, 1, 1})))), Contains(moves));
+
+  CHECK_THAT(c.ErrorOf(compute::Concat({flat, flat}, 0)), Contains("Concat") && Contains(moves));
+  CHECK_THAT(c.ErrorOf(compute::Concat({flat, c.Weight("u", {1, 3})}, 1)), Contains(moves));
+  CHECK_THAT(c.ErrorOf(compute::Gather(flat, x.graph()->Constant(Tensor(DType::kInt32, {2})))), Contains(moves));
 
   const absl::Status status = c.Convert({c.graph.Input("labels", {DType::kInt32, {1}})}).status();
   CHECK(absl::IsInvalidArgument(status));

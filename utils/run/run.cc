@@ -15,6 +15,7 @@
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
+#include "utils/logs/mlperf_log.h"
 #include "utils/logs/output_style.h"
 #include "utils/logs/progress.h"
 #include "utils/misc/distribution_utils.h"
@@ -126,11 +127,46 @@ logs::RunInfo RunRecord(const Config& config, const Task& task, const Input& inp
   return info;
 }
 
+absl::Status Write(const std::vector<std::pair<std::string, logs::Json>>& values, logs::MlperfLog& log) {
+  for (const auto& [key, value] : values) RETURN_IF_ERROR(log.Write(key, value));
+  return absl::OkStatus();
+}
+
+// Opens MLPerf's log and starts its run, of which loading the data is a part.
+absl::StatusOr<std::unique_ptr<logs::MlperfLog>> OpenMlperfLog(const std::optional<Task::MlperfLog>& task) {
+  if (!task) return logs::MlperfLog::Open(std::nullopt);
+  ASSIGN_OR_RETURN(auto log, logs::MlperfLog::Open(task->path));
+  RETURN_IF_ERROR(Write({{"submission_benchmark", task->benchmark},
+                         {"submission_division", "open"},  // any hyperparameters, any data
+                         // Who submits results puts the truth here.
+                         {"submission_org", "none"},
+                         {"submission_platform", "none"},
+                         {"submission_status", "research"},
+                         {"cache_clear", false},  // the system's caches are left as they are
+                         {"init_start", nullptr},
+                         {"init_stop", nullptr},
+                         {"run_start", nullptr}},
+                        *log));
+  return log;
+}
+
+// Tells MLPerf's log what its run is, and has it begin.
+absl::Status BeginMlperfLog(const Config& config, const Task::MlperfLog& task, const Input& input,
+                            const train::Estimator& estimator, logs::MlperfLog& log) {
+  RETURN_IF_ERROR(Write({{"seed", static_cast<int64_t>(estimator.seed())},
+                         {"global_batch_size", config.base.batch_size},
+                         {"gradient_accumulation_steps", config.performance.grad_accum_steps},
+                         {"train_samples", input.num_train_examples}},
+                        log));
+  RETURN_IF_ERROR(Write(task.values(), log));
+  return log.Begin(/*resumed=*/estimator.origin() != "fresh");
+}
+
 // A run in progress.
 class Run {
  public:
-  Run(const Config& config, const Task& task, const Input& input, train::Estimator& estimator)
-      : config_(config), task_(task), input_(input), estimator_(estimator) {}
+  Run(const Config& config, const Task& task, const Input& input, train::Estimator& estimator, logs::MlperfLog& mlperf)
+      : config_(config), task_(task), input_(input), estimator_(estimator), mlperf_(mlperf) {}
 
   bool IsTrained() const {
     const std::optional<int64_t> max_steps = MaxSteps();
@@ -148,8 +184,11 @@ class Run {
   }
 
   absl::Status Train(logs::BaseBenchmarkLogger& logger, std::ostream& out);
+  bool PassedStopThreshold() const { return passed_stop_threshold_; }
 
  private:
+  absl::Status TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks);
+  absl::StatusOr<train::EvalResults> EvaluateRound();
   // The step at which all training ends.
   std::optional<int64_t> MaxSteps() const {
     const std::optional<int64_t> limit = config_.performance.max_train_steps;
@@ -168,18 +207,24 @@ class Run {
     return std::min<int64_t>(config_.base.train_epochs, (estimator_.position().epoch / between + 1) * between);
   }
   int64_t TotalSteps() const;
+  // The epoch, from 1, of the last batch.
+  int64_t LastEpoch() const {
+    const data::Position position = estimator_.position();
+    return position.epoch + (position.index > 0 ? 1 : 0);
+  }
   // The number of the evaluation that is made now.
   int64_t Round() const {
     const auto rounds = [](int64_t done, int64_t between) { return (done + between - 1) / between; };
     if (task_.steps) return rounds(estimator_.global_step(), task_.steps->between_evals);
-    const data::Position position = estimator_.position();
-    return rounds(position.epoch + (position.index > 0 ? 1 : 0), config_.base.epochs_between_evals);
+    return rounds(LastEpoch(), config_.base.epochs_between_evals);
   }
 
   const Config& config_;
   const Task& task_;
   const Input& input_;
   train::Estimator& estimator_;
+  logs::MlperfLog& mlperf_;
+  bool passed_stop_threshold_ = false;
 };
 
 int64_t Run::TotalSteps() const {
@@ -209,6 +254,31 @@ int64_t Run::TotalSteps() const {
   return std::min(total, MaxSteps().value_or(total));
 }
 
+absl::Status Run::TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
+  const int64_t epoch = estimator_.position().epoch, end_epoch = EndEpoch();
+  const logs::Json::Object block = {{"first_epoch_num", epoch + 1}, {"epoch_count", end_epoch - epoch}};
+  RETURN_IF_ERROR(mlperf_.Write("block_start", nullptr, block));
+  const auto train_input = [&](data::Position start) { return input_.train(estimator_.seed(), start, end_epoch); };
+  RETURN_IF_ERROR(estimator_.Train(train_input, NextSteps(), hooks));
+  return mlperf_.Write("block_stop", nullptr, block);
+}
+
+absl::StatusOr<train::EvalResults> Run::EvaluateRound() {
+  const logs::Json::Object epoch = {{"epoch_num", LastEpoch()}};
+  RETURN_IF_ERROR(mlperf_.Write("eval_start", nullptr, epoch));
+  ASSIGN_OR_RETURN(train::EvalResults results, estimator_.Evaluate(input_.eval, config_.performance.max_train_steps));
+  if (task_.evaluate_more) {
+    ASSIGN_OR_RETURN(const train::EvalResults more, task_.evaluate_more(estimator_));
+    results.insert(results.end(), more.begin(), more.end());
+    std::sort(results.begin(), results.end());
+  }
+  if (task_.mlperf_log) {
+    RETURN_IF_ERROR(mlperf_.Write("eval_accuracy", MetricOf(results, task_.stop_metric), epoch));
+  }
+  RETURN_IF_ERROR(mlperf_.Write("eval_stop", nullptr, epoch));
+  return results;
+}
+
 absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
   const flags::BaseConfig& base = config_.base;
   RETURN_IF_ERROR(logger.LogRunInfo(RunRecord(config_, task_, input_)));
@@ -229,18 +299,8 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
   hooks.push_back(train::MakeFirstStepHook());
 
   while (!IsTrained() || EvaluationIsDue()) {
-    if (!EvaluationIsDue()) {
-      const auto train_input = [&, end_epoch = EndEpoch()](data::Position start) {
-        return input_.train(estimator_.seed(), start, end_epoch);
-      };
-      RETURN_IF_ERROR(estimator_.Train(train_input, NextSteps(), hooks));
-    }
-    ASSIGN_OR_RETURN(train::EvalResults results, estimator_.Evaluate(input_.eval, config_.performance.max_train_steps));
-    if (task_.evaluate_more) {
-      ASSIGN_OR_RETURN(const train::EvalResults more, task_.evaluate_more(estimator_));
-      results.insert(results.end(), more.begin(), more.end());
-      std::sort(results.begin(), results.end());
-    }
+    if (!EvaluationIsDue()) RETURN_IF_ERROR(TrainRound(hooks));
+    ASSIGN_OR_RETURN(const train::EvalResults results, EvaluateRound());
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
     PrintEvaluation(config_, results, out);
     RETURN_IF_ERROR(estimator_.KeepEvaluatedStep());
@@ -249,6 +309,7 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
     const double metric = MetricOf(results, task_.stop_metric);
     if (misc::PastStopThreshold(base.stop_threshold, metric)) {
       LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << metric;
+      passed_stop_threshold_ = true;
       break;
     }
   }
@@ -293,6 +354,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
       LOG(INFO) << "--clean flag set. Removed existing model dir: " << base.model_dir;
     }
   }
+  ASSIGN_OR_RETURN(const auto mlperf, OpenMlperfLog(task.mlperf_log));
   ASSIGN_OR_RETURN(const Input input, task.load());
   ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
                                                        /*write_model_dir=*/true, task));
@@ -304,7 +366,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
   if (estimator->seed() != base.seed) {
     LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
   }
-  Run run(config, task, input, *estimator);
+  Run run(config, task, input, *estimator, *mlperf);
   if (run.IsTrained() && !run.EvaluationIsDue()) {
     LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step()
               << (task.steps ? absl::StrCat(" of --train_steps=", task.steps->total, "; to go on raise --train_steps")
@@ -316,9 +378,14 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
     ASSIGN_OR_RETURN(const auto logger,
                      logs::CreateBenchmarkLogger("BenchmarkFileLogger",
                                                  config.benchmark.benchmark_log_dir.value_or(base.model_dir)));
+    if (task.mlperf_log) RETURN_IF_ERROR(BeginMlperfLog(config, *task.mlperf_log, input, *estimator, *mlperf));
     // Until here there was nothing to save, and a signal has ended the process.
     const misc::StopSignals signals;
-    RETURN_IF_ERROR(logs::RunWithBenchmarkLogger(*logger, [&] { return run.Train(*logger, results); }));
+    const absl::Status trained = logs::RunWithBenchmarkLogger(*logger, [&] { return run.Train(*logger, results); });
+    const bool success = trained.ok() && (run.PassedStopThreshold() || !base.stop_threshold);
+    const absl::Status logged = mlperf->Write("run_stop", nullptr, {{"status", success ? "success" : "aborted"}});
+    RETURN_IF_ERROR(trained);
+    RETURN_IF_ERROR(logged);
     if (misc::StopSignalReceived() != 0) {
       return absl::CancelledError(absl::StrCat("stopped at step ", estimator->global_step(), ", which is saved"));
     }

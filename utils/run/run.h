@@ -16,6 +16,7 @@
 #include "utils/flags/base.h"
 #include "utils/flags/benchmark.h"
 #include "utils/flags/performance.h"
+#include "utils/logs/json.h"
 #include "utils/logs/run_info.h"
 #include "utils/run/input.h"
 #include "utils/train/estimator.h"
@@ -57,6 +58,15 @@ struct Task {
   std::function<absl::StatusOr<train::EvalResults>(const train::Estimator& estimator)> evaluate_more = nullptr;
   // Called with the results of each evaluation and its number in the whole training, from 1.
   std::function<void(const train::EvalResults& results, int64_t round)> evaluated = nullptr;
+  // MLPerf's log of the training (utils/logs/mlperf_log.h): of each round of training and evaluation, with
+  // `stop_metric` as the accuracy. The run is a success if that passes --stop_threshold, or, without one, if it ends.
+  struct MlperfLog {
+    std::string path;
+    std::string benchmark;  // "ncf"
+    // What it tells of the model, beside what is told of every run; asked once the data is loaded.
+    std::function<std::vector<std::pair<std::string, logs::Json>>()> values;
+  };
+  std::optional<MlperfLog> mlperf_log = std::nullopt;
   // Writes a SavedModel of what was trained and returns its path; unset where --export_dir is refused.
   std::function<absl::StatusOr<std::string>(train::Estimator& estimator, const std::string& export_dir)> export_model =
       nullptr;

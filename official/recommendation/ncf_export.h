@@ -1,0 +1,19 @@
+// The trained network as a SavedModel.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "official/recommendation/data/ratings.h"
+#include "utils/train/estimator.h"
+
+namespace official::recommendation {
+
+// Writes <export_dir>/<seconds since 1970>/ with the signature `predict`: inputs `user_id` and `item_id`, int32 [-1] of
+// one size, users and items as training numbers them, from 0 on; output `rating` float32 [-1, 1], the scores. What the
+// ratings call them is in assets.extra/user_ids.txt and item_ids.txt, a line each. The official program has no export.
+// Returns the path. NotFound if nothing was trained.
+absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const Ratings& ratings,
+                                             const std::string& export_dir);
+
+}  // namespace official::recommendation
