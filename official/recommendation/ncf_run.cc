@@ -35,9 +35,10 @@ absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
 
 absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
   const Ratings& ratings = data->loaded.ratings;
-  // The seed does not matter yet: this asks whether the ratings will do.
-  ASSIGN_OR_RETURN(const auto sampler, TrainSampler::Create(ratings, config.num_neg, /*seed=*/0));
-  const int64_t num_examples = sampler->num_examples(), batch_size = config.base.batch_size;
+  // Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with.
+  auto sampler = std::make_shared<std::shared_ptr<const TrainSampler>>();
+  ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(ratings, config.num_neg, config.base.seed));
+  const int64_t num_examples = (*sampler)->num_examples(), batch_size = config.base.batch_size;
   if (batch_size > num_examples) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--batch_size=%d is more than the %d examples of an epoch (%d ratings to train on, each with "
@@ -53,8 +54,10 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
                     .steps_per_epoch = num_examples / batch_size,
                     .train = [=, num_neg = config.num_neg](uint64_t seed, data::Position start,
                                                            int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
-                      ASSIGN_OR_RETURN(auto seeded, TrainSampler::Create(data->loaded.ratings, num_neg, seed));
-                      return TrainBatches(std::move(seeded), batch_size, start, end_epoch);
+                      if ((*sampler)->seed() != seed) {
+                        ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(data->loaded.ratings, num_neg, seed));
+                      }
+                      return TrainBatches(*sampler, batch_size, start, end_epoch);
                     },
                     .eval = [=](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
                       return EvalBatches(data->eval, data->loaded.ratings.num_users(), users_per_batch);

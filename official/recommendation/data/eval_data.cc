@@ -63,12 +63,14 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
     }
   });
   for (int32_t user = 0; user < num_users; ++user) {
-    if (num_items - num_rated[user] >= wanted) continue;
+    const int32_t left = num_items - num_rated[user];
+    if (left >= wanted) continue;
     return absl::InvalidArgumentError(
         absl::StrFormat("user %d has rated %d of the %d items, which leaves %d to be drawn as negatives for the "
                         "evaluation, where %d are wanted%s",
-                        ratings.user_ids[user], num_rated[user], num_items, num_items - num_rated[user], wanted,
-                        options.with_replacement ? "" : "; with --ml_perf one is enough"));
+                        ratings.user_ids[user], num_rated[user], num_items, left, wanted,
+                        left > 0 ? "; with --ml_perf one is enough"
+                                 : ": leave this user out, or give ratings of more users and items"));
   }
   eval.repeat_offsets.push_back(0);
   for (const std::vector<int32_t>& columns : repeats) {

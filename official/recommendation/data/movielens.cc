@@ -1,5 +1,7 @@
 #include "official/recommendation/data/movielens.h"
 
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -75,7 +77,7 @@ absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const 
 
 absl::StatusOr<Ratings> SplitFile(const std::string& path, absl::StatusOr<std::vector<Rating>> ratings) {
   if (!ratings.ok()) return ratings.status();
-  absl::StatusOr<Ratings> split = SplitRatings(*ratings);
+  absl::StatusOr<Ratings> split = SplitRatings(*std::move(ratings));
   if (split.ok()) return split;
   return absl::Status(split.status().code(), absl::StrCat(path, ": ", split.status().message()));
 }
@@ -100,8 +102,8 @@ absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
     return loaded;
   }
   if (options.data_dir_given) return path.status();
-  ASSIGN_OR_RETURN(const std::vector<Rating> generated, GenerateRatings(dataset.size));
-  ASSIGN_OR_RETURN(loaded.ratings, SplitRatings(generated));
+  ASSIGN_OR_RETURN(std::vector<Rating> generated, GenerateRatings(dataset.size));
+  ASSIGN_OR_RETURN(loaded.ratings, SplitRatings(std::move(generated)));
   loaded.generated = true;
   loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
                                 path.status().message());

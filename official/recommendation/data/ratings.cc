@@ -5,36 +5,54 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
+#include "utils/compute/cpu/parallel.h"
 
 namespace official::recommendation {
 namespace {
 
-// Numbers ids in the order in which they first appear.
+// Numbers ids, which are at least 1, from 0 on in the order in which they first appear.
 class Numbering {
  public:
+  // `num_ratings` bounds how many ids there can be.
+  Numbering(int32_t largest_id, size_t num_ratings) {
+    if (static_cast<size_t>(largest_id) / 4 < num_ratings) table_.assign(size_t{1} + largest_id, kNone);
+  }
+
   int32_t operator()(int32_t id) {
     // Files list a user's ratings together.
-    if (!ids_.empty() && id == last_id_) return last_number_;
-    const auto [it, is_new] = numbers_.try_emplace(id, static_cast<int32_t>(ids_.size()));
-    if (is_new) ids_.push_back(id);
+    if (id == last_id_) return last_number_;
+    int32_t& number = table_.empty() ? map_.try_emplace(id, kNone).first->second : table_[id];
+    if (number == kNone) {
+      number = static_cast<int32_t>(ids_.size());
+      ids_.push_back(id);
+    }
     last_id_ = id;
-    last_number_ = it->second;
-    return last_number_;
+    last_number_ = number;
+    return number;
   }
   std::vector<int32_t> TakeIds() { return std::move(ids_); }
   size_t size() const { return ids_.size(); }
 
  private:
-  absl::flat_hash_map<int32_t, int32_t> numbers_;
+  static constexpr int32_t kNone = -1;
+
+  // The numbers of the ids: in an array of all ids, unless most would be missing from it.
+  std::vector<int32_t> table_;
+  absl::flat_hash_map<int32_t, int32_t> map_;
   std::vector<int32_t> ids_;
   int32_t last_id_ = 0, last_number_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<Ratings> SplitRatings(absl::Span<const Rating> ratings, int min_ratings) {
+absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_ratings) {
   OFFICIAL_CHECK(min_ratings >= 2) << "min_ratings = " << min_ratings;
-  Numbering all_users;
+  int32_t largest_user = 0, largest_item = 0;
+  for (const Rating& rating : ratings) {
+    largest_user = std::max(largest_user, rating.user);
+    largest_item = std::max(largest_item, rating.item);
+  }
+  Numbering all_users(largest_user, ratings.size());
   std::vector<int64_t> counts;
   int64_t most = 0;
   for (const Rating& rating : ratings) {
@@ -48,13 +66,14 @@ absl::StatusOr<Ratings> SplitRatings(absl::Span<const Rating> ratings, int min_r
         counts.size(), min_ratings, most));
   }
 
-  Numbering users, items;
-  std::vector<Rating> kept;  // under the new numbers
-  kept.reserve(ratings.size());
+  Numbering users(largest_user, ratings.size()), items(largest_item, ratings.size());
+  // Those that are kept, under the new numbers.
+  size_t num_kept = 0;
   for (const Rating& rating : ratings) {
     if (counts[all_users(rating.user)] < min_ratings) continue;
-    kept.push_back({users(rating.user), items(rating.item), rating.timestamp});
+    ratings[num_kept++] = {users(rating.user), items(rating.item), rating.timestamp};
   }
+  const absl::Span<const Rating> kept(ratings.data(), num_kept);
   const size_t num_users = users.size();
   std::vector<int64_t> last(num_users, -1);  // each user's last rating
   for (size_t i = 0; i < kept.size(); ++i) {
@@ -79,9 +98,11 @@ absl::StatusOr<Ratings> SplitRatings(absl::Span<const Rating> ratings, int min_r
       split.train_items[next[user]++] = kept[i].item;
     }
   }
-  for (size_t u = 0; u < num_users; ++u) {
-    std::sort(split.train_items.begin() + split.offsets[u], split.train_items.begin() + split.offsets[u + 1]);
-  }
+  compute::ParallelFor(num_users, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      std::sort(split.train_items.begin() + split.offsets[u], split.train_items.begin() + split.offsets[u + 1]);
+    }
+  });
   return split;
 }
 

@@ -41,6 +41,6 @@ struct Ratings {
 // with fewer than `min_ratings` (at least 2) ratings, numbers the others and their items, and holds out each user's
 // rating with the largest timestamp; of several such ratings the last one in the order given. InvalidArgument if no
 // user is left.
-absl::StatusOr<Ratings> SplitRatings(absl::Span<const Rating> ratings, int min_ratings = 20);
+absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_ratings = 20);
 
 }  // namespace official::recommendation

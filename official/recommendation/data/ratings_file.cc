@@ -42,29 +42,32 @@ std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text.substr(0, kShown)), text.size() > kShown ? "..." : "", "\"");
 }
 
+// Takes 1 to `max_digits` digits, at most 19, off the text, which has something else behind them. Null if there are
+// none or more.
+const char* TakeNumber(const char* text, int max_digits, uint64_t& value) {
+  const char* const begin = text;
+  value = 0;
+  for (unsigned digit; (digit = static_cast<unsigned char>(*text) - '0') < 10; ++text) value = value * 10 + digit;
+  return text > begin && text - begin <= max_digits ? text : nullptr;
+}
+
 class Parser {
  public:
   explicit Parser(const std::string& name) : name_(name) {}
 
-  absl::Status AddLine(absl::string_view line) {
-    ++line_number_;
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (separator_.empty()) separator_ = absl::StrContains(line, "::") ? "::" : ",";
-    std::array<absl::string_view, 4> fields;
-    const size_t num_fields = Split(line, fields);
-    if (num_fields != fields.size()) {
-      return Error(absl::StrFormat("expected user%sitem%srating%stimestamp, found %s", separator_, separator_,
-                                   separator_, line.empty() ? "an empty line" : Quoted(line)));
+  // Whole lines, each with its end.
+  absl::Status AddLines(absl::string_view lines) {
+    const char *line = lines.data(), *const end = line + lines.size();
+    while (line < end) {
+      if (const char* const next = AddPlainLine(line); next != nullptr) {
+        line = next;
+        continue;
+      }
+      const auto* const line_end = static_cast<const char*>(std::memchr(line, '\n', end - line));
+      if (line_end - line > static_cast<int64_t>(kMaxLineBytes)) return LineTooLong();
+      RETURN_IF_ERROR(AddLine(absl::string_view(line, line_end - line)));
+      line = line_end + 1;
     }
-    if (line_number_ == 1 && IsHeader(fields)) return absl::OkStatus();
-    Rating rating;
-    RETURN_IF_ERROR(ParseId("user", fields[0], rating.user));
-    RETURN_IF_ERROR(ParseId("item", fields[1], rating.item));
-    if (!IsNumber(fields[2])) return Error(absl::StrCat("rating ", Quoted(fields[2]), " is not a number"));
-    if (!ParseNumber(fields[3], rating.timestamp)) {
-      return Error(absl::StrCat("timestamp ", Quoted(fields[3]), " is not a whole number of seconds"));
-    }
-    ratings_.push_back(rating);
     return absl::OkStatus();
   }
 
@@ -76,9 +79,6 @@ class Parser {
     return status;
   }
 
-  absl::Status Error(absl::string_view what) const {
-    return absl::DataLossError(absl::StrFormat("%s line %d: %s", name_, line_number_, what));
-  }
   absl::Status LineTooLong() {
     ++line_number_;
     return Error(absl::StrFormat("has more than %d characters: no ratings file?", kMaxLineBytes));
@@ -89,7 +89,71 @@ class Parser {
     return std::move(ratings_);
   }
 
+  // Makes room for as many ratings as `num_bytes` will hold, if they are like the first `num_read`.
+  void Reserve(int64_t num_bytes, int64_t num_read) {
+    ratings_.reserve(static_cast<size_t>(1.01 * static_cast<double>(ratings_.size()) * num_bytes / num_read));
+  }
+
  private:
+  absl::Status Error(absl::string_view what) const {
+    return absl::DataLossError(absl::StrFormat("%s line %d: %s", name_, line_number_, what));
+  }
+
+  // Adds a line of four numbers without signs and exponents, as nearly all are, and returns where the next one begins;
+  // null, and nothing is added, if the line is not of that kind or the first. There is a line end behind.
+  const char* AddPlainLine(const char* line) {
+    constexpr int kIdDigits = 10, kRatingDigits = 9, kTimestampDigits = 18;
+    uint64_t user, item, rating, timestamp;
+    line = TakeSeparator(TakeNumber(line, kIdDigits, user));
+    if (line == nullptr || (line = TakeSeparator(TakeNumber(line, kIdDigits, item))) == nullptr) return nullptr;
+    line = TakeNumber(line, kRatingDigits, rating);
+    if (line != nullptr && *line == '.') line = TakeNumber(line + 1, kRatingDigits, rating);
+    if ((line = TakeSeparator(line)) == nullptr) return nullptr;
+    if ((line = TakeNumber(line, kTimestampDigits, timestamp)) == nullptr) return nullptr;
+    line += *line == '\r';
+    if (*line != '\n' || !IsId(user) || !IsId(item)) return nullptr;
+    ratings_.push_back({static_cast<int32_t>(user), static_cast<int32_t>(item), static_cast<int64_t>(timestamp)});
+    ++line_number_;
+    return line + 1;
+  }
+
+  const char* TakeSeparator(const char* text) const {
+    if (text == nullptr) return nullptr;
+    for (const char c : separator_) {
+      if (*text++ != c) return nullptr;
+    }
+    return separator_.empty() ? nullptr : text;
+  }
+
+  static bool IsId(uint64_t id) { return id >= 1 && id <= std::numeric_limits<int32_t>::max(); }
+
+  absl::Status AddLine(absl::string_view line) {
+    ++line_number_;
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    if (separator_.empty()) separator_ = absl::StrContains(line, "::") ? "::" : ",";
+    std::array<absl::string_view, 4> fields;
+    const size_t num_fields = Split(line, fields);
+    if (num_fields != fields.size()) {
+      // A first line without "::" has not told that it was to be commas.
+      const char* const other = line_number_ == 1 && separator_ == "," ? " or user::item::rating::timestamp" : "";
+      return Error(absl::StrFormat("expected user%sitem%srating%stimestamp%s, found %s", separator_, separator_,
+                                   separator_, other, line.empty() ? "an empty line" : Quoted(line)));
+    }
+    if (IsHeader(fields)) {
+      if (line_number_ == 1) return absl::OkStatus();
+      return Error(absl::StrCat("expected numbers, found ", Quoted(line), ": only the first line may be a header"));
+    }
+    Rating rating;
+    RETURN_IF_ERROR(ParseId("user", fields[0], rating.user));
+    RETURN_IF_ERROR(ParseId("item", fields[1], rating.item));
+    if (!IsNumber(fields[2])) return Error(absl::StrCat("rating ", Quoted(fields[2]), " is not a number"));
+    if (!ParseNumber(fields[3], rating.timestamp)) {
+      return Error(absl::StrCat("timestamp ", Quoted(fields[3]), " is not a whole number of seconds"));
+    }
+    ratings_.push_back(rating);
+    return absl::OkStatus();
+  }
+
   // Splits at most fields.size() fields off; how many there are, or one more if there are too many.
   size_t Split(absl::string_view line, std::array<absl::string_view, 4>& fields) const {
     for (size_t i = 0; i < fields.size(); ++i) {
@@ -110,7 +174,8 @@ class Parser {
 
   absl::Status ParseId(absl::string_view what, absl::string_view text, int32_t& id) const {
     if (ParseNumber(text, id) && id >= 1) return absl::OkStatus();
-    return Error(absl::StrFormat("%s %s is not in 1 to %d", what, Quoted(text), std::numeric_limits<int32_t>::max()));
+    return Error(absl::StrFormat("%s %s is not in 1 to %d: number %ss from 1 on", what, Quoted(text),
+                                 std::numeric_limits<int32_t>::max(), what));
   }
 
   const std::string& name_;
@@ -181,31 +246,31 @@ absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path) {
   if (absl::EndsWith(path, ".zip")) return ReadZip(path);
   ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(path));
   int64_t offset = 0;
-  return ParseRatings(path, [&](char* buffer, int64_t size) -> absl::StatusOr<int64_t> {
+  const auto read = [&](char* buffer, int64_t size) -> absl::StatusOr<int64_t> {
     ASSIGN_OR_RETURN(const int64_t got, file->ReadSome(offset, size, buffer));
     offset += got;
     return got;
-  });
+  };
+  return ParseRatings(path, read, file->size());
 }
 
-absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read) {
+absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read, int64_t num_bytes) {
   Parser parser(name);
   std::vector<char> buffer(kMaxLineBytes + kBufferBytes);
   size_t kept = 0;  // bytes at the front of the buffer, of a line that is not yet complete
-  for (;;) {
+  for (bool first = true;; first = false) {
     ASSIGN_OR_RETURN(const int64_t got, read(buffer.data() + kept, kBufferBytes));
-    absl::string_view text(buffer.data(), kept + got);
+    const absl::string_view text(buffer.data(), kept + got);
     if (got == 0) {
       if (kept > 0) RETURN_IF_ERROR(parser.AddLastLine(text));
       return parser.Finish();
     }
-    for (size_t end; (end = text.find('\n')) != absl::string_view::npos; text.remove_prefix(end + 1)) {
-      if (end > kMaxLineBytes) return parser.LineTooLong();
-      RETURN_IF_ERROR(parser.AddLine(text.substr(0, end)));
-    }
-    if (text.size() > kMaxLineBytes) return parser.LineTooLong();
-    kept = text.size();
-    std::memmove(buffer.data(), text.data(), kept);
+    const size_t lines_end = text.rfind('\n') + 1;  // 0 if there is none
+    RETURN_IF_ERROR(parser.AddLines(text.substr(0, lines_end)));
+    if (first && num_bytes > got) parser.Reserve(num_bytes, got);
+    kept = text.size() - lines_end;
+    if (kept > kMaxLineBytes) return parser.LineTooLong();
+    std::memmove(buffer.data(), text.data() + lines_end, kept);
   }
 }
 

@@ -21,8 +21,8 @@ namespace official::recommendation {
 absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path);
 
 // The same from any source of bytes. `name` is what messages call it. `read` gives up to `size` bytes more, 0 at the
-// end.
+// end. `num_bytes` is how many there will be, where that is known.
 using ReadFn = absl::FunctionRef<absl::StatusOr<int64_t>(char* buffer, int64_t size)>;
-absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read);
+absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read, int64_t num_bytes = 0);
 
 }  // namespace official::recommendation

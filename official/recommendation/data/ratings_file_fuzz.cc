@@ -10,12 +10,13 @@
 namespace {
 
 absl::StatusOr<std::vector<official::recommendation::Rating>> ParseInPieces(absl::string_view text, size_t piece) {
-  return official::recommendation::ParseRatings("input", [&](char* buffer, int64_t) -> absl::StatusOr<int64_t> {
+  const auto read = [&](char* buffer, int64_t) -> absl::StatusOr<int64_t> {
     const absl::string_view bytes = text.substr(0, piece);
     bytes.copy(buffer, bytes.size());
     text.remove_prefix(bytes.size());
     return bytes.size();
-  });
+  };
+  return official::recommendation::ParseRatings("input", read, static_cast<int64_t>(text.size()));
 }
 
 }  // namespace

@@ -52,6 +52,16 @@ TEST_CASE("ReadRatings reads the files of both MovieLens data sets") {
   CHECK(ReadRatings(Write("ratings", text)).value() == kTwo);
 }
 
+TEST_CASE("Numbers in any form are read") {
+  const std::string text =
+      "0000000001,2,3,4\n1,2,3.,4\r\n1,2,.5,4\n1,2,1234567890.25,4\n1,2,0.1234567890,4\n1,2,1e3,4\n"
+      "1,2147483647,3,999999999999999999\n00000000001,2,3,9223372036854775807\n";
+  std::vector<Rating> expected(6, {1, 2, 4});
+  expected.push_back({1, 2147483647, 999999999999999999});
+  expected.push_back({1, 2, 9223372036854775807});
+  CHECK(ReadRatings(Write("forms.csv", text)).value() == expected);
+}
+
 TEST_CASE("ReadRatings reads the one ratings file in a zip archive") {
   const std::string path =
       WriteZip("data.zip", {{"ml-1m/", ""},
@@ -83,30 +93,36 @@ TEST_CASE("Lines that are cut by the reader's buffer are put together again") {
 TEST_CASE("Lines that are no ratings are refused with their number and what stands there") {
   const auto [text, message] = GENERATE(table<std::string, std::string>({
       // Separators
-      {"1;2;3;4\n", "line 1: expected user,item,rating,timestamp, found \"1;2;3;4\""},
-      {"1\t2\t3\t4\n", "line 1: expected user,item,rating,timestamp, found \"1\\t2\\t3\\t4\""},
+      {"1;2;3;4\n", "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1;2;3;4\""},
+      {"1\t2\t3\t4\n",
+       "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1\\t2\\t3\\t4\""},
       {"1,2,3,4\n1::2::3::4\n", "line 2: expected user,item,rating,timestamp, found \"1::2::3::4\""},
       {"1::2::3::4\n1,2,3,4\n", "line 2: expected user::item::rating::timestamp, found \"1,2,3,4\""},
       // The number of fields
-      {"1,2,3,4,5\n", "line 1: expected user,item,rating,timestamp, found \"1,2,3,4,5\""},
+      {"1,2,3,4,5\n",
+       "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1,2,3,4,5\""},
       {"1,2,3,4\n\n1,2,3,4\n", "line 2: expected user,item,rating,timestamp, found an empty line"},
       {"1,2,3,4\n1,2,3", "line 2: expected user,item,rating,timestamp, found \"1,2,3\", where the file ends"},
       {"1,2,3,4\n1,2,3,", "line 2: timestamp \"\" is not a whole number of seconds, where the file ends"},
       // Headers
-      {"user,item,rating,timestamp\nuser,item,rating,timestamp\n", "line 2: user \"user\" is not in 1 to 2147483647"},
-      {"user,item,rating\n", "line 1: expected user,item,rating,timestamp, found \"user,item,rating\""},
+      {"user,item,rating,timestamp\nuser,item,rating,timestamp\n",
+       "line 2: expected numbers, found \"user,item,rating,timestamp\": only the first line may be a header"},
+      {"user,item,rating\n",
+       "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"user,item,rating\""},
       {"\xef\xbb\xbf"
        "1,2,3,4\n",
        "line 1: user \"\xef\xbb\xbf"
-       "1\" is not in 1 to 2147483647"},
+       "1\" is not in 1 to 2147483647: number users from 1 on"},
       // Users and items
-      {"1,2,3,4\n0,2,3,4\n", "line 2: user \"0\" is not in 1 to 2147483647"},
-      {"1,2,3,4\n1,0,3,4\n", "line 2: item \"0\" is not in 1 to 2147483647"},
-      {"-1,2,3,4\n", "line 1: user \"-1\" is not in 1 to 2147483647"},
-      {"1,2147483648,3,4\n", "line 1: item \"2147483648\" is not in 1 to 2147483647"},
-      {"18446744073709551617,2,3,4\n", "line 1: user \"18446744073709551617\" is not in 1 to 2147483647"},
-      {"1.0,2,3,4\n", "line 1: user \"1.0\" is not in 1 to 2147483647"},
-      {"1, 2,3,4\n", "line 1: item \" 2\" is not in 1 to 2147483647"},
+      {"1,2,3,4\n0,2,3,4\n", "line 2: user \"0\" is not in 1 to 2147483647: number users from 1 on"},
+      {"1,2,3,4\n1,0,3,4\n", "line 2: item \"0\" is not in 1 to 2147483647: number items from 1 on"},
+      {"-1,2,3,4\n", "line 1: user \"-1\" is not in 1 to 2147483647: number users from 1 on"},
+      {"1,2147483648,3,4\n", "line 1: item \"2147483648\" is not in 1 to 2147483647: number items from 1 on"},
+      {"18446744073709551617,2,3,4\n",
+       "line 1: user \"18446744073709551617\" is not in 1 to 2147483647: number users from 1 on"},
+      {"1.0,2,3,4\n", "line 1: user \"1.0\" is not in 1 to 2147483647: number users from 1 on"},
+      {"1, 2,3,4\n", "line 1: item \" 2\" is not in 1 to 2147483647: number items from 1 on"},
+      {"1,2,3,4\n3000000000,2,3,4\n", "line 2: user \"3000000000\" is not in 1 to 2147483647: number users from 1 on"},
       // The others
       {"1,2,good,4\n", "line 1: rating \"good\" is not a number"},
       {"1,2,nan,4\n", "line 1: rating \"nan\" is not a number"},
@@ -135,8 +151,10 @@ TEST_CASE("Archives that are damaged or lead elsewhere are refused") {
         Path("two.zip") + " has two ratings files: a/ratings.csv and b/ratings.dat");
   CHECK(error(WriteZip("none.zip", {{"movies.csv", good}})) ==
         Path("none.zip") + " has no ratings.csv and no ratings.dat");
-  CHECK(error(WriteZip("bad.zip", {{"x/ratings.csv", "1,2\n"}})) ==
-        Path("bad.zip") + "/x/ratings.csv line 1: expected user,item,rating,timestamp, found \"1,2\"");
+  CHECK(
+      error(WriteZip("bad.zip", {{"x/ratings.csv", "1,2\n"}})) ==
+      Path("bad.zip") +
+          "/x/ratings.csv line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1,2\"");
   CHECK_THAT(error(Write("no.zip", good)), Contains("no.zip is no zip archive that can be read: "));
 
   const std::string whole = WriteZip("whole.zip", {{"ratings.csv", good}});

@@ -21,6 +21,7 @@ class TrainSampler {
 
   // Of one epoch: each of the P training ratings and num_negatives negatives for it.
   int64_t num_examples() const { return num_examples_; }
+  uint64_t seed() const { return seed_; }
 
   // Writes the examples at positions [begin, end) of the training run: position p is the p mod num_examples()-th
   // example of epoch p / num_examples(). So the batch of step s is [s * batch_size, (s + 1) * batch_size), and what
