@@ -22,7 +22,7 @@ namespace official::recommendation {
 namespace {
 
 constexpr size_t kMaxLineBytes = 1024;
-constexpr size_t kBufferBytes = 1 << 20;
+constexpr size_t kBufferBytes = 1 << 16;
 constexpr uint64_t kMaxMemberBytes = uint64_t{4} << 30;
 
 template <typename T>
