@@ -63,7 +63,7 @@ TEST_CASE("Every model learns who will choose what, for either loss") {
   NcfConfig config = SmallConfig();
   config.base.train_epochs = 12;
   config.base.epochs_between_evals = 6;
-  config.model.learning_rate = 0.01;
+  config.model.learning_rate = 0.004;
   config.model.loss = GENERATE(Loss::kSoftmax, Loss::kSigmoid);
   const std::string model = GENERATE("neumf", "gmf", "mlp");
   CAPTURE(model);
@@ -74,8 +74,8 @@ TEST_CASE("Every model learns who will choose what, for either loss") {
   // 6 and 12 epochs, whose leftovers are in the next.
   CHECK(evaluations[0]["global_step"] == 6 * 29250 / 1000);
   CHECK(evaluations[1]["global_step"] == 12 * 29250 / 1000);
-  // By chance it would be 0.01, with a standard deviation of 0.008; so few ratings are soon learned by heart.
-  CHECK(evaluations[1]["HR"].get<double>() > 0.01 + 4 * 0.008);
+  // By chance it would be 0.01, with a standard deviation of 0.008. Later such few ratings are learned by heart.
+  CHECK(evaluations[0]["HR"].get<double>() > 0.01 + 4 * 0.008);
   CHECK(evaluations[1]["NDCG"] < evaluations[1]["HR"]);
 }
 
