@@ -343,4 +343,4 @@ float Train(const Network& net, const Samples& s, TileMemory& t, const UnitGradi
 }
 
 template <int kBlock, Product kProduct>
-constexpr Kernels kKernels = {&Forward<Layout<kBlock, kProduct>>, &Train<Layout<kBlock, kProduct>>};
+constexpr Kernels kKernels = {&Train<Layout<kBlock, kProduct>>};

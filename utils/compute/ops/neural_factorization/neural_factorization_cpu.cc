@@ -1,4 +1,4 @@
-// CPU kernels of neural factorization. Tiles of a few dozen samples go through the whole network, forward and back,
+// CPU kernel of NeuralFactorizationLoss. Tiles of a few dozen samples go through the whole network, forward and back,
 // while their activations and the layers are in the caches. Activations are kept in blocks of 16 or 32 columns, weights
 // in panels of as many, so that every inner loop is TileMultiply with rows and columns at distances that the compiler
 // knows.
@@ -11,7 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
@@ -95,8 +94,6 @@ struct UnitGradients {
 };
 
 struct Kernels {
-  // Leaves the scores in the tile.
-  void (*forward)(const Network&, const Samples&, TileMemory&);
   // Adds to the gradients and returns the sum of the losses.
   float (*train)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
 };
@@ -136,7 +133,7 @@ bool HasManyWeights(const FactorizationGeometry& g) {
 // Where everything is in the scratch memory, and the steps around the kernels.
 class Plan {
  public:
-  // `units`: ranges of samples with gradients of their own; 0 for scores.
+  // `units`: ranges of samples with gradients of their own.
   Plan(const FactorizationGeometry& geometry, DType dtype, int64_t units, int64_t tile_memories)
       : g_(geometry), product_(ProductOf(dtype)), block_(BlockOf(geometry)) {
     for (int k = 0; k < num_layers(); ++k) {
@@ -318,11 +315,6 @@ class Plan {
     *args.output<float>(g_.rating - 1) = base[rating_bias_at_];
   }
 
-  absl::Status CheckIds(const int32_t* users, int64_t num_users, const int32_t* items, int64_t num_items) const {
-    RETURN_IF_ERROR(CheckRange("user", users, num_users, g_.num_users));
-    return CheckRange("item", items, num_items, g_.num_items);
-  }
-
  private:
   int num_layers() const { return std::max(0, static_cast<int>(g_.layers.size()) - 1); }
   int64_t Floats(int64_t n) { return std::exchange(unit_floats_, unit_floats_ + Padded(n)); }
@@ -351,14 +343,6 @@ class Plan {
     } else {
       panels[at] = product_ == Product::kRounded ? static_cast<float>(BFloat16(weight)) : weight;
     }
-  }
-  static absl::Status CheckRange(absl::string_view what, const int32_t* ids, int64_t n, int64_t limit) {
-    bool inside = true;
-    for (int64_t i = 0; i < n; ++i) inside &= static_cast<uint32_t>(ids[i]) < static_cast<uint64_t>(limit);
-    if (inside) return absl::OkStatus();
-    const int64_t bad = std::find_if(ids, ids + n, [&](int32_t id) { return id < 0 || id >= limit; }) - ids;
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " ", ids[bad], " at position ", bad, " is outside [0, ", limit, ")"));
   }
 
   const FactorizationGeometry g_;
@@ -396,7 +380,7 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
     const float* const labels = args.input<float>(2);
-    RETURN_IF_ERROR(plan.CheckIds(users, samples, items, samples));
+    RETURN_IF_ERROR(CheckFactorizationIds(geometry, users, samples, items, samples));
     Network net = plan.Pack(args);
     net.shift = shift;
     net.limit = limit;
@@ -421,39 +405,8 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
   return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
 }
 
-absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
-  constexpr int64_t kGrain = 1024;
-  const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
-  const int64_t samples = num_users * candidates;
-  const int64_t memories = std::max<int64_t>(1, std::min<int64_t>(NumThreads(), (samples + kGrain - 1) / kGrain));
-  const Plan plan(GeometryOf(spec.attrs(), spec.node.inputs(), 2), spec.attrs().Get<DType>("dtype"), /*units=*/0,
-                  memories);
-  const auto run = [=](const KernelArgs& args) -> absl::Status {
-    const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
-    RETURN_IF_ERROR(plan.CheckIds(users, num_users, items, samples));
-    const Network net = plan.Pack(args);
-    ParallelFor(memories, 1, [&](int64_t first, int64_t last) {
-      TileMemory memory = plan.Memory(args, first);
-      std::array<int32_t, kMaxTile> user_of;
-      const int64_t begin = samples * first / memories, end = samples * last / memories;
-      for (int64_t i = begin; i < end; i += plan.tile()) {
-        const int64_t count = std::min(plan.tile(), end - i);
-        for (int64_t r = 0; r < count; ++r) user_of[r] = users[(i + r) / candidates];
-        plan.kernels().forward(net, {user_of.data(), items + i, nullptr, i, count}, memory);
-        std::copy_n(memory.scores, count, args.output<float>(0) + i);
-      }
-    });
-    return absl::OkStatus();
-  };
-  return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
-}
-
-bool Register(const char* op, KernelFactory make) {
-  return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = std::move(make)});
-}
-
-const bool registered =
-    Register("NeuralFactorizationScores", MakeScores) && Register("NeuralFactorizationLoss", MakeLoss);
+const bool registered = RegisterKernel(
+    {.op = "NeuralFactorizationLoss", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeLoss});
 
 }  // namespace
 }  // namespace official::compute

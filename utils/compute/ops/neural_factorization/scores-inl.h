@@ -1,0 +1,190 @@
+// Kernels of scores_cpu.cc, compiled for each instruction set: see utils/compute/cpu/foreach_isa.h.
+
+#include "utils/compute/cpu/vec-inl.h"
+
+constexpr int kMaxVecs = 2;
+// Sums fill the registers but for the weights and a broadcast.
+constexpr int kMaxRows = (kRegisters - kMaxVecs - 1) / kMaxVecs;
+
+struct DenseArgs {
+  const float* in;  // of blocks
+  int64_t depth;    // a multiple of kBlock
+  const float *weights, *bias;
+  int64_t weights_stride;  // from one vector of columns to the next
+  float* out;
+  int64_t row_stride, vec_stride;
+  bool relu;
+};
+
+// kRows rows and kVecs vectors of columns. Every row is computed alike, whatever kRows is.
+template <int kRows, int kVecs>
+void DenseTile(const DenseArgs& d) {
+  Vec sum[kRows][kVecs];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = Load(d.bias + v * kLanes);
+  }
+  const float *in = d.in, *w = d.weights, *w1 = d.weights + d.weights_stride;
+  for (int64_t i = 0; i < d.depth; i += kBlock, in += kTile * kBlock) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kBlock; ++c, w += kBlock, w1 += kBlock) {
+      const Vec first = Load(w), second = kVecs == 2 ? Load(w1) : first;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const Vec x = Broadcast(in[r * kBlock + c]);
+        sum[r][0] = Fma(x, first, sum[r][0]);
+        if constexpr (kVecs == 2) sum[r][1] = Fma(x, second, sum[r][1]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) {
+      const Vec y = sum[r][v];
+      Store(d.out + r * d.row_stride + v * d.vec_stride, d.relu ? KeepIf(Greater(y, Zero()), y) : y);
+    }
+  }
+}
+
+using DenseFunction = void (*)(const DenseArgs&);
+template <int kVecs, size_t... kRow>
+constexpr std::array<DenseFunction, sizeof...(kRow)> DenseTiles(std::index_sequence<kRow...>) {
+  return {&DenseTile<kRow + 1, kVecs>...};
+}
+constexpr std::array<DenseFunction, kMaxRows> kDenseTiles[kMaxVecs] = {
+    DenseTiles<1>(std::make_index_sequence<kMaxRows>()), DenseTiles<2>(std::make_index_sequence<kMaxRows>())};
+
+// out = in * layer, of the first rows of a tile: column c of row r of what comes out is at
+// c / kBlock * block_stride + r * row_stride + c % kBlock.
+void Dense(const PackedLayer& layer, const float* in, int64_t rows, bool relu, float* out, int64_t row_stride,
+           int64_t block_stride) {
+  const int64_t depth = Padded(layer.in), vecs = (layer.out + kLanes - 1) / kLanes;
+  const int64_t parts = (rows + kMaxRows - 1) / kMaxRows;
+  for (int64_t v = 0; v < vecs; v += kMaxVecs) {
+    const int64_t block = v * kLanes / kBlock;
+    const DenseFunction* const tiles = kDenseTiles[std::min<int64_t>(kMaxVecs, vecs - v) - 1].data();
+    for (int64_t p = 0; p < parts; ++p) {
+      const int64_t row = rows * p / parts, count = rows * (p + 1) / parts - row;
+      tiles[count - 1]({.in = in + row * kBlock,
+                        .depth = depth,
+                        .weights = layer.weights + block * depth * kBlock,
+                        .bias = layer.bias + v * kLanes,
+                        .weights_stride = kLanes == kBlock ? depth * kBlock : kLanes,
+                        .out = out + block * block_stride + row * row_stride,
+                        .row_stride = row_stride,
+                        .vec_stride = kLanes == kBlock ? block_stride : kLanes,
+                        .relu = relu});
+    }
+  }
+}
+
+void CopyToTile(const float* row, int64_t n, int64_t r, float* tile) {
+  for (int64_t c = 0; c < n; c += kBlock) {
+    std::memcpy(tile + c * kTile + r * kBlock, row + c, std::min(kBlock, n - c) * sizeof(float));
+  }
+}
+
+// What the first layer makes of items.
+void ItemHalves(const Network& net, const int32_t* items, int64_t count, const TileMemory& t) {
+  const int64_t width = Padded(net.item_half.out);
+  for (int64_t i = 0; i < count; i += kTile) {
+    const int64_t rows = std::min(kTile, count - i);
+    for (int64_t r = 0; r < rows; ++r) CopyToTile(net.mlp_item + items[i + r] * net.half, net.half, r, t.embeddings);
+    Dense(net.item_half, t.embeddings, rows, /*relu=*/false, t.inputs[0], width, kBlock);
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(net.of_items + items[i + r] * width, t.inputs[0] + r * width, width * sizeof(float));
+    }
+  }
+}
+
+// What all scores of a user share.
+void StartUser(const Network& net, int64_t user, TileMemory& t) {
+  t.constant = net.rating_bias;
+  for (int64_t f = 0; f < net.factors; ++f) t.product[f] = net.gmf_user[user * net.factors + f] * net.rating[f];
+  const float* const embedding = net.mlp_user + user * net.half;
+  if (net.num_layers > 0) {
+    CopyToTile(embedding, net.half, 0, t.embeddings);
+    Dense(net.user_half, t.embeddings, 1, /*relu=*/false, t.of_user, 0, kBlock);
+  } else {
+    for (int64_t i = 0; i < net.half; ++i) t.constant += embedding[i] * net.rating[net.factors + i];
+  }
+}
+
+// Sums of neighbours: of pairs, then of fours, then of all, each turn with half as many vectors.
+#if OFFICIAL_ISA_AVX512
+OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)); }
+OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
+  const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+  return Add(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+OFFICIAL_VEC_INLINE Vec SumQuarters(Vec a, Vec b) {
+  return Add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+#else
+OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)); }
+OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
+  const __m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
+  return Add(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+}
+OFFICIAL_VEC_INLINE Vec SumQuarters(Vec a, Vec b) {
+  return Add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+#endif
+
+// Element i is the sum of the elements of v[i].
+OFFICIAL_VEC_INLINE Vec SumEach(const Vec (&v)[kLanes]) {
+  Vec fours[kLanes / 4];
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes / 4; ++i) {
+    fours[i] = SumFours(SumPairs(v[4 * i], v[4 * i + 1]), SumPairs(v[4 * i + 2], v[4 * i + 3]));
+  }
+  const Vec low = SumQuarters(fours[0], fours[1]);
+  if constexpr (kLanes == 8) return low;
+  return SumQuarters(low, SumQuarters(fours[kLanes / 8], fours[kLanes / 4 - 1]));
+}
+
+// sum + the product of a row of n floats and weights, which are padded.
+OFFICIAL_VEC_INLINE Vec AddProduct(const float* row, const float* weights, int64_t n, Vec sum) {
+  int64_t c = 0;
+  for (; c + kLanes <= n; c += kLanes) sum = Fma(Load(row + c), Load(weights + c), sum);
+  return c < n ? Fma(LoadFirst(row + c, static_cast<int>(n - c)), Load(weights + c), sum) : sum;
+}
+
+// The scores of the user that was started last and of `rows` items, at most kTile.
+void Score(const Network& net, const int32_t* items, int64_t rows, const TileMemory& t, float* scores) {
+  if (net.num_layers > 0) {
+    const int64_t width = Padded(net.item_half.out);
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* const of_item = net.of_items + items[r] * width;
+      for (int64_t c = 0; c < width; c += kBlock) {
+#pragma GCC unroll 2
+        for (int64_t i = c; i < c + kBlock; i += kLanes) {
+          const Vec x = Add(Load(of_item + i), Load(t.of_user + i));
+          Store(t.inputs[0] + c * kTile + r * kBlock + i - c, KeepIf(Greater(x, Zero()), x));
+        }
+      }
+    }
+  }
+  for (int k = 0; k + 1 < net.num_layers; ++k) {
+    Dense(net.layers[k], t.inputs[k], rows, /*relu=*/true, t.inputs[k + 1], kBlock, kTile * kBlock);
+  }
+  const float* const last = net.num_layers > 0 ? t.inputs[net.num_layers - 1] : nullptr;
+  for (int64_t begin = 0; begin < rows; begin += kLanes) {
+    Vec sums[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const int64_t r = std::min(begin + i, rows - 1), item = items[r];
+      Vec sum = AddProduct(net.gmf_item + item * net.factors, t.product, net.factors, Zero());
+      if (net.num_layers == 0) sum = AddProduct(net.mlp_item + item * net.half, net.mlp_rating, net.half, sum);
+      for (int64_t c = 0; c < net.last_width; c += kBlock) {
+        sum = AddProduct(last + c * kTile + r * kBlock, net.mlp_rating + c, kBlock, sum);
+      }
+      sums[i] = sum;
+    }
+    const int n = static_cast<int>(std::min<int64_t>(kLanes, rows - begin));
+    StoreFirst(scores + begin, Add(SumEach(sums), Broadcast(t.constant)), n);
+  }
+}
+
+constexpr Kernels kKernels = {&ItemHalves, &StartUser, &Score};
