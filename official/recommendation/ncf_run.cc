@@ -16,6 +16,10 @@
 namespace official::recommendation {
 namespace {
 
+// Candidates that an evaluation scores at a time, if --eval_batch_size is not given: so many that what is computed once
+// for all of them costs little.
+constexpr int64_t kEvalBatchSize = 1 << 20;
+
 // What a run is trained on, kept for as long as it lasts.
 struct NcfData {
   LoadedRatings loaded;
@@ -46,7 +50,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
                         batch_size, num_examples, ratings.num_positives(), config.num_neg, num_examples));
   }
   const int64_t users_per_batch =
-      std::max<int64_t>(1, config.eval_batch_size.value_or(batch_size) / data->eval->num_candidates);
+      std::max<int64_t>(1, config.eval_batch_size.value_or(kEvalBatchSize) / data->eval->num_candidates);
   const std::string name = config.ratings.ratings_file.empty() ? config.ratings.dataset : "ratings";
   return run::Input{.dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
                     .spec = TrainSpec(),
@@ -107,7 +111,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
        .model = [&](const run::Input&) { return MakeModel(config, data->loaded.ratings); },
        .stop_metric = "HR",
        .tensors_to_log = {"cross_entropy", "learning_rate"},
-       .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(config.base.batch_size)},
+       .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
                           {"hr_threshold",
                            config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt},
                           {"number_factors", config.model.num_factors}},

@@ -16,7 +16,7 @@ struct NcfConfig : run::Config {
   ModelConfig model;  // but for the numbers of users and items
   RatingsOptions ratings;
   int num_neg = 4;                         // negatives for each positive example
-  std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: the batch size
+  std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: many
   std::optional<double> hr_threshold;      // HR at which training ends
   std::optional<std::string> mlperf_log;   // where MLPerf's log of the training goes
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation

@@ -334,8 +334,9 @@ absl::Status Estimator::SaveCheckpoint() {
 
 absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
+  const auto start = std::chrono::steady_clock::now();
   double loss_sum = 0;
-  int64_t batches = 0;
+  int64_t batches = 0, examples = 0;
   std::map<std::string, std::pair<double, double>> host_sums;
   ReplicatedProgram* program = nullptr;
   while (!max_steps || batches < *max_steps) {
@@ -360,6 +361,7 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
     ASSIGN_OR_RETURN(const double loss, program->MeanFetch(0));
     loss_sum += loss;
     ++batches;
+    examples += batch->num_examples;
     if (!model_.host_metrics) continue;
     ASSIGN_OR_RETURN(const std::vector<ShareResults> shares, program->FetchPredictions());
     for (const HostMetric& metric : model_.host_metrics(shares)) {
@@ -377,6 +379,9 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   }
   for (const auto& [name, sums] : host_sums) results.emplace_back(name, static_cast<float>(sums.first / sums.second));
   std::sort(results.begin(), results.end());
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  LOG(INFO) << absl::StrFormat("evaluated %d examples in %.3f s: %.1f examples/s", examples, seconds,
+                               static_cast<double>(examples) / seconds);
   if (eval_events_ == nullptr) {
     ASSIGN_OR_RETURN(eval_events_, EventWriter::Open(files::JoinPath(config_.model_dir, "eval")));
   }

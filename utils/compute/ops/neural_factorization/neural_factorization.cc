@@ -107,10 +107,12 @@ Attrs AttrsOf(const NeuralFactorization& network) {
 
 }  // namespace
 
-Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items) {
+Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items, int enough) {
   std::vector<Value> inputs = {users, items};
   AppendNetwork(network, inputs);
-  return Apply("NeuralFactorizationScores", inputs, AttrsOf(network));
+  Attrs attrs = AttrsOf(network);
+  attrs.Set("enough", int64_t{enough});
+  return Apply("NeuralFactorizationScores", inputs, attrs);
 }
 
 Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, Value items, Value labels,

@@ -35,7 +35,10 @@ struct FactorizationLoss {
 
 // Scores of users, int32 [N], and items, int32 [N, C], each with its user: float32 [N, C]. Running fails with
 // InvalidArgument if a number is outside the tables. No gradient.
-Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items);
+//
+// For a ranking of the first item among the others: as soon as `enough` scores of a user, behind the first, are not less
+// than the first, those that are not computed yet may be left at infinity. 0: all are computed.
+Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items, int enough = 0);
 
 // The mean cross entropy, a float32 scalar, of the probabilities sigmoid(score) of pairs users [N] and items [N],
 // int32, and labels float32 [N] in [0, 1]. The gradients, IndexedSlices for the tables, are computed with it: their

@@ -175,6 +175,44 @@ TEST_CASE("NeuralFactorizationScores scores each pair") {
   }
 }
 
+// Scores of 6 users and 250 candidates each.
+Tensor ScoresOf(const Sizes& sizes, const std::vector<Tensor>& inputs, int enough) {
+  return testing::RunOnCpu(inputs, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{NeuralFactorizationScores(NetworkOf(sizes, in.subspan(2)), in[0], in[1], enough)};
+  })[0];
+}
+
+TEST_CASE("Scores stop where enough of a user's are ahead of the first, and are else the same for any batch") {
+  for (const Sizes& sizes : kSizes) {
+    const auto inputs = Join({RandomInts({6}, 1, kUsers), RandomInts({6, 250}, 2, kItems)}, NetworkTensors(sizes));
+    const Tensor all = ScoresOf(sizes, inputs, 0), some = ScoresOf(sizes, inputs, 10);
+    int64_t stopped = 0;
+    for (int64_t user = 0; user < 6; ++user) {
+      const float *const want = all.data<float>() + 250 * user, *const got = some.data<float>() + 250 * user;
+      const auto ahead = [&](const float* scores) {
+        return std::count_if(scores + 1, scores + 250, [&](float score) { return score >= scores[0]; });
+      };
+      CHECK(std::min<int64_t>(10, ahead(got)) == std::min<int64_t>(10, ahead(want)));
+      for (int64_t i = 0; i < 250; ++i) {
+        if (std::isinf(got[i])) {
+          ++stopped;
+        } else {
+          CHECK(got[i] == want[i]);
+        }
+      }
+      // Equal items are equally good, wherever they stand.
+      const int32_t* const items = inputs[1].data<int32_t>() + 250 * user;
+      for (int64_t i = 0; i < 250; ++i) CHECK(want[i] == want[std::find(items, items + i, items[i]) - items]);
+    }
+    CHECK(stopped > 0);
+    // One candidate alone: fewer than there are items.
+    std::vector<Tensor> one = inputs;
+    one[0] = Tensor::Of<int32_t>({1}, {inputs[0].data<int32_t>()[3]});
+    one[1] = Tensor::Of<int32_t>({1, 1}, {inputs[1].data<int32_t>()[3 * 250 + 249]});
+    CHECK(ScoresOf(sizes, one, 0).data<float>()[0] == all.data<float>()[3 * 250 + 249]);
+  }
+}
+
 TEST_CASE("NeuralFactorizationLoss is the mean cross entropy, with its gradients") {
   for (const Sizes& sizes : kSizes) {
     const int64_t samples = GENERATE(1, 37, 150);

@@ -153,12 +153,19 @@ OFFICIAL_VEC_INLINE Vec AddProduct(const float* row, const float* weights, int64
 }
 
 // The scores of the user that was started last and of `rows` items, at most kTile.
-void Score(const Network& net, const int32_t* items, int64_t rows, const TileMemory& t, float* scores) {
+void ScoreTile(const Network& net, const int32_t* items, int64_t rows, const TileMemory& t, float* scores) {
+  // The tables are larger than the inner caches.
+  const auto fetch_soon = [&](const float* table, int64_t width, int64_t r) {
+    constexpr int64_t kAhead = 4;
+    return table + items[std::min(r + kAhead, rows - 1)] * width;
+  };
   if (net.num_layers > 0) {
     const int64_t width = Padded(net.item_half.out);
     for (int64_t r = 0; r < rows; ++r) {
       const float* const of_item = net.of_items + items[r] * width;
+      const float* const soon = fetch_soon(net.of_items, width, r);
       for (int64_t c = 0; c < width; c += kBlock) {
+        _mm_prefetch(reinterpret_cast<const char*>(soon + c), _MM_HINT_T0);
 #pragma GCC unroll 2
         for (int64_t i = c; i < c + kBlock; i += kLanes) {
           const Vec x = Add(Load(of_item + i), Load(t.of_user + i));
@@ -175,6 +182,10 @@ void Score(const Network& net, const int32_t* items, int64_t rows, const TileMem
     Vec sums[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) {
       const int64_t r = std::min(begin + i, rows - 1), item = items[r];
+      const float* const soon = fetch_soon(net.gmf_item, net.factors, r);
+      for (int64_t f = 0; f < net.factors; f += kBlock) {
+        _mm_prefetch(reinterpret_cast<const char*>(soon + f), _MM_HINT_T0);
+      }
       Vec sum = AddProduct(net.gmf_item + item * net.factors, t.product, net.factors, Zero());
       if (net.num_layers == 0) sum = AddProduct(net.mlp_item + item * net.half, net.mlp_rating, net.half, sum);
       for (int64_t c = 0; c < net.last_width; c += kBlock) {
@@ -187,4 +198,20 @@ void Score(const Network& net, const int32_t* items, int64_t rows, const TileMem
   }
 }
 
-constexpr Kernels kKernels = {&ItemHalves, &StartUser, &Score};
+void ScoreUser(const Network& net, int64_t user, const int32_t* items, int64_t candidates, TileMemory& t,
+               float* scores) {
+  StartUser(net, user, t);
+  const int64_t tiles = (candidates + kTile - 1) / kTile;
+  int64_t ahead = -1;  // of the first item's score, which is not less than itself
+  for (int64_t i = 0; i < tiles; ++i) {
+    const Share tile = ShareOf(candidates, i, tiles);
+    ScoreTile(net, items + tile.begin, tile.size(), t, scores + tile.begin);
+    if (net.enough == 0) continue;
+    for (int64_t c = tile.begin; c < tile.end; ++c) ahead += scores[c] >= scores[0];
+    if (ahead < net.enough) continue;
+    std::fill(scores + tile.end, scores + candidates, std::numeric_limits<float>::infinity());
+    return;
+  }
+}
+
+constexpr Kernels kKernels = {&ItemHalves, &ScoreUser};

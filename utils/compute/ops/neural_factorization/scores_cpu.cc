@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -44,6 +45,7 @@ struct Network {
   const float* mlp_rating = nullptr;                        // the perceptron's part of it, padded
   int64_t last_width = 0;                                   // of what goes into that from the layers, padded
   float rating_bias = 0;
+  int64_t enough = 0;  // see NeuralFactorizationScores
 };
 
 // A tile of n columns is [Padded(n) / kBlock][kTile][kBlock].
@@ -56,8 +58,8 @@ struct TileMemory {
 
 struct Kernels {
   void (*item_halves)(const Network&, const int32_t* items, int64_t count, const TileMemory&);
-  void (*start_user)(const Network&, int64_t user, TileMemory&);
-  void (*score)(const Network&, const int32_t* items, int64_t rows, const TileMemory&, float* scores);
+  void (*score_user)(const Network&, int64_t user, const int32_t* items, int64_t candidates, TileMemory&,
+                     float* scores);
 };
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/scores-inl.h"
@@ -187,14 +189,15 @@ class Plan {
 
 absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
-  const int64_t tiles_of_user = (candidates + kTile - 1) / kTile, tiles = num_users * tiles_of_user;
-  const int64_t memories = std::max<int64_t>(1, std::min<int64_t>(NumThreads(), tiles));
+  const int64_t enough = spec.attrs().GetInt("enough");
+  const int64_t memories = NumThreads();
   const FactorizationGeometry geometry = GeometryOf(spec.attrs(), spec.node.inputs(), 2);
   const Plan plan(geometry, memories);
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
     RETURN_IF_ERROR(CheckFactorizationIds(geometry, users, num_users, items, num_users * candidates));
-    const Network net = plan.Pack(args);
+    Network net = plan.Pack(args);
+    net.enough = enough;
     if (net.num_layers > 0) {
       const auto wanted = plan.WantedItems(args, items, num_users * candidates);
       const auto n = static_cast<int64_t>(wanted.size());
@@ -205,13 +208,9 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
     }
     ParallelFor(memories, 1, [&](int64_t first, int64_t last) {
       TileMemory memory = plan.Memory(args, first);
-      const int64_t begin = tiles * first / memories;
-      for (int64_t i = begin; i < tiles * last / memories; ++i) {
-        const int64_t user = i / tiles_of_user, tile = i % tiles_of_user;
-        if (i == begin || tile == 0) IsaKernels().start_user(net, users[user], memory);
-        const Share share = ShareOf(candidates, tile, tiles_of_user);
-        const int64_t at = user * candidates + share.begin;
-        IsaKernels().score(net, items + at, share.size(), memory, args.output<float>(0) + at);
+      for (int64_t u = num_users * first / memories; u < num_users * last / memories; ++u) {
+        IsaKernels().score_user(net, users[u], items + u * candidates, candidates, memory,
+                                args.output<float>(0) + u * candidates);
       }
     });
     return absl::OkStatus();
