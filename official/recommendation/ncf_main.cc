@@ -20,7 +20,10 @@ ABSL_FLAG(std::string, model, "neumf",
 ABSL_FLAG(
     std::string, loss, "softmax",
     "The probability of a score x is sigmoid(x - 1) (softmax) or sigmoid(x), the binary cross entropy (sigmoid).");
-ABSL_FLAG(std::string, eval_batch_size, "", "Candidates that an evaluation scores at a time.");
+ABSL_FLAG(std::string, eval_batch_size, "",
+          "Candidates that an evaluation scores at a time. Not given, so many that it is fast; what HR and NDCG are does "
+          "not depend on it.");
+ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
 ABSL_FLAG(int, num_factors, 8, "Size of the embeddings of matrix factorization.");
 ABSL_FLAG(std::vector<std::string>, layers, std::vector<std::string>({"64", "32", "16", "8"}),
           "Sizes of the perceptron: of the two embeddings that it takes, together, then of each layer.");
@@ -129,6 +132,7 @@ flags::Program NcfProgram() {
                           {.name = "model", .key = true, .choices = {"neumf", "gmf", "mlp"}},
                           {.name = "loss", .key = true, .choices = {"softmax", "sigmoid"}},
                           {.name = "eval_batch_size", .key = true},
+                          {.name = "eval_only", .key = true},
                           {.name = "num_factors", .key = true, .range = flags::AtLeast(1)},
                           {.name = "layers", .key = true},
                           {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
@@ -164,6 +168,7 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
   int64_t eval_batch_size;
   if (absl::SimpleAtoi(absl::GetFlag(FLAGS_eval_batch_size), &eval_batch_size))
     config.eval_batch_size = eval_batch_size;
+  config.eval_only = absl::GetFlag(FLAGS_eval_only);
   config.hr_threshold = absl::GetFlag(FLAGS_hr_threshold);
   config.ml_perf = absl::GetFlag(FLAGS_ml_perf);
   config.mlperf_log = absl::GetFlag(FLAGS_mlperf_log);

@@ -101,32 +101,31 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
   const run::Task::MlperfLog mlperf_log = {.path = config.mlperf_log.value_or(""), .benchmark = "ncf", .values = [&] {
                                              return MlperfValues(config, *data);
                                            }};
-  return run::TrainAndEvaluate(
-      shared,
-      {.name = "recommendation",
-       .load = [&]() -> absl::StatusOr<run::Input> {
-         ASSIGN_OR_RETURN(data, LoadData(config));
-         return MakeInput(config, data);
-       },
-       .model = [&](const run::Input&) { return MakeModel(config, data->loaded.ratings); },
-       .stop_metric = "HR",
-       .tensors_to_log = {"cross_entropy", "learning_rate"},
-       .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
-                          {"hr_threshold",
-                           config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt},
-                          {"number_factors", config.model.num_factors}},
-       .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
-       .evaluated =
-           [&](const train::EvalResults& evaluation, int64_t round) {
-             LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round,
-                                          run::MetricOf(evaluation, "HR"), run::MetricOf(evaluation, "NDCG"));
-           },
-       .mlperf_log = config.mlperf_log ? std::optional(mlperf_log) : std::nullopt,
-       .export_model =
-           [&](train::Estimator& estimator, const std::string& export_dir) {
-             return ExportSavedModel(estimator, data->loaded.ratings, export_dir);
-           }},
-      results);
+  const run::Task task{
+      .name = "recommendation",
+      .load = [&]() -> absl::StatusOr<run::Input> {
+        ASSIGN_OR_RETURN(data, LoadData(config));
+        return MakeInput(config, data);
+      },
+      .model = [&](const run::Input&) { return MakeModel(config, data->loaded.ratings); },
+      .stop_metric = "HR",
+      .tensors_to_log = {"cross_entropy", "learning_rate"},
+      .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
+                         {"hr_threshold",
+                          config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt},
+                         {"number_factors", config.model.num_factors}},
+      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
+      .evaluated =
+          [&](const train::EvalResults& evaluation, int64_t round) {
+            LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round, run::MetricOf(evaluation, "HR"),
+                                         run::MetricOf(evaluation, "NDCG"));
+          },
+      .mlperf_log = config.mlperf_log ? std::optional(mlperf_log) : std::nullopt,
+      .export_model =
+          [&](train::Estimator& estimator, const std::string& export_dir) {
+            return ExportSavedModel(estimator, data->loaded.ratings, export_dir);
+          }};
+  return config.eval_only ? run::EvaluateOnly(shared, task, results) : run::TrainAndEvaluate(shared, task, results);
 }
 
 }  // namespace official::recommendation

@@ -181,6 +181,23 @@ TEST_CASE("Training ends once HR is good enough") {
   CHECK(Evaluations(Run(config)).size() == 1);
 }
 
+TEST_CASE("Evaluating what was trained gives the same again, however many candidates are scored at a time") {
+  NcfConfig config = SmallConfig();
+  config.base.train_epochs = 4;
+  config.base.epochs_between_evals = 4;
+  config.ml_perf = GENERATE(false, true);
+  const nlohmann::json trained = Evaluations(Run(config)).at(0);
+  CHECK(trained["HR"] > 0.02);
+  config.eval_only = true;
+  CHECK(Evaluations(Run(config)).at(0) == trained);
+  config.eval_batch_size = 1000;  // one user's
+  const nlohmann::json again = Evaluations(Run(config)).at(0);
+  CHECK(again["HR"] == trained["HR"]);
+  CHECK(again["NDCG"].get<double>() == Approx(trained["NDCG"].get<double>()).epsilon(1e-6));
+  config.base.model_dir = run::NewDirectory("model");
+  CHECK(absl::IsNotFound(RunStatus(config)));
+}
+
 TEST_CASE("Items that a user has not rated are found for the user") {
   NcfConfig config = SmallConfig();
   Run(config);

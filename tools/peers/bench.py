@@ -27,7 +27,7 @@ OUR_WARMUP_STEPS = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """A training, the input of one alone, or translation."""
+    """A training, the input of one alone, translation, or an evaluation."""
 
     model: str  # <model>_main, and of the peers' scripts
     batch_size: int  # examples; of the Transformer ids
@@ -39,6 +39,7 @@ class Workload:
     input_of: str = ""  # "train" or "validation": no training, but the input of that alone
     lengths: tuple[int, ...] = ()  # no training, but a beam search of sentences of so many ids
     sentences: bool = False  # of Multi30k instead of synthetic ones
+    eval_batches: int = 0  # no training, but an evaluation of so many batches, of what `steps` have trained
 
     @property
     def sentence_length(self) -> int | None:
@@ -77,6 +78,10 @@ def ncf(dataset: str, batch_size: int, **fields: object) -> Workload:
     return Workload("ncf", batch_size=batch_size, flags=tuple(flags), **fields)
 
 
+# Users that a peer evaluates at a time, where it is fastest.
+NCF_EVAL_USERS = {"ml-1m": {"pytorch": 32, "tensorflow": 128}, "ml-20m": {"pytorch": 8, "tensorflow": 8}}
+
+
 WORKLOADS = {
     "mnist": Workload("mnist", batch_size=100),
     "resnet-cifar10-20": resnet("cifar10", 20, batch_size=128, warmup_steps=3, steps=20),
@@ -90,6 +95,8 @@ WORKLOADS = {
     "ncf-ml-1m-98304": ncf("ml-1m", 98304, warmup_steps=3, steps=30),
     "ncf-ml-20m-65536": ncf("ml-20m", 65536, rounds=2, warmup_steps=2, steps=6),
     "ncf-ml-20m-1048576": ncf("ml-20m", 1 << 20, rounds=1, warmup_steps=1, steps=2),
+    "ncf-eval-ml-1m": ncf("ml-1m", 256, steps=20000, eval_batches=6),
+    "ncf-eval-ml-20m": ncf("ml-20m", 2048, steps=2000, eval_batches=24, rounds=2),
     "transformer-multi30k": transformer(
         "base,hidden_size=256,num_heads=4,filter_size=1024,num_hidden_layers=4",
         batch_size=2048,
@@ -109,6 +116,7 @@ class Contestant:
     dtype: str
     command: list[str]
     ours: bool = False
+    rate: str = r"([\d.]+) (?:images|tokens|users)/s"  # in its output; else that of training
 
     @property
     def title(self) -> str:
@@ -253,6 +261,36 @@ def decode_contestants(args: argparse.Namespace, workload: Workload) -> list[Con
     return [*field, Contestant("CTranslate2", "fp32", [*ctranslate2, *work])]
 
 
+def evaluation_contestants(args: argparse.Namespace, workload: Workload, folder: Path) -> list[Contestant]:
+    """Ours evaluates what it has trained before: how fast it is depends on how many users hit. The peers score random
+    candidates with a network that is not trained, which is all the same to them."""
+    dataset = workload.flags[0].split("=")[1]
+    train = [*our_command(args, workload, "fp32"), f"--model_dir={folder}/model"]
+    subprocess.run(train, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    rate = r"evaluated \d+ examples in [\d.]+ s: ([\d.]+) examples/s"
+    evaluate = [f"--model_dir={folder}/model", "--eval_only", f"--max_train_steps={workload.eval_batches}"]
+    field = [
+        Contestant(f"ncf_main {dataset}", dtype, [*our_command(args, workload, dtype), *evaluate], ours=True, rate=rate)
+        for dtype in args.dtype
+    ]
+    if args.device == "gpu":
+        return field  # the peers' scripts are for the CPU
+    modes = {"tensorflow": {"graph": [], "XLA": ["--xla"]}, "pytorch": {"eager": [], "compiled": ["--compile"]}}
+    for script, environment, title in [
+        ("tensorflow", "tensorflow-bench", "TensorFlow"),
+        ("pytorch", "pytorch", "PyTorch"),
+    ]:
+        command = [*script_command(args, f"{script}_ncf_evaluation.py", environment), *workload.flags]
+        command += [f"--batch_size={NCF_EVAL_USERS[dataset][script]}"]
+        command += [f"--threads={args.threads}", f"--seconds={args.seconds}"]
+        for dtype in dict.fromkeys([*args.dtype, "fp32"]):
+            for mode, flags in modes[script].items():
+                name = f"{title} {mode}"
+                if re.search(workload.peers, f"{name} ({dtype})", re.IGNORECASE):
+                    field.append(Contestant(name, dtype, [*command, *flags, f"--dtype={dtype}"]))
+    return field
+
+
 def translation_contestants(
     args: argparse.Namespace, workload: Workload, folder: Path
 ) -> tuple[list[Contestant], float]:
@@ -309,6 +347,7 @@ def run(contestant: Contestant, threads: int) -> Measurement:
     """Runs one process. Exits with its output if it fails."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
         saves = any(flag.startswith("--max_train_steps") for flag in contestant.command)
+        saves = saves and "--eval_only" not in contestant.command
         command = contestant.command + ([f"--model_dir={folder}/model"] if saves else [])
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
         # A process of so many threads has others too, which must not find cores of their own.
@@ -332,12 +371,12 @@ def run(contestant: Contestant, threads: int) -> Measurement:
         text = output.read()
     if process.returncode:
         sys.exit(f"{' '.join(command)}\n{text}tools/bench: {contestant.name} failed (exit status {process.returncode})")
-    return parse_output(text, usage.ru_maxrss / 1024, other_cores)
+    return parse_output(text, contestant.rate, usage.ru_maxrss / 1024, other_cores)
 
 
-def parse_output(text: str, peak_mb: float, other_cores: float) -> Measurement:
+def parse_output(text: str, rate_pattern: str, peak_mb: float, other_cores: float) -> Measurement:
     """Reads what ours (--log_format=json) and the peers print alike; of several rates the last is over all steps."""
-    if rate := re.search(r"([\d.]+) (images|tokens)/s", text):
+    if rate := re.search(rate_pattern, text):
         return Measurement(float(rate[1]), 0, peak_mb, other_cores)
     first_step_ms = re.search(r"first training step done (\d+) ms after process start", text)
     records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
@@ -462,13 +501,16 @@ def main() -> None:
                 field, tokens = decode_contestants(args, workload), 1.0
             elif workload.input_of:
                 field = input_contestants(args, workload, Path(folder))
+            elif workload.eval_batches:
+                field = evaluation_contestants(args, workload, Path(folder))
             elif workload.sentences:
                 field, tokens = translation_contestants(args, workload, Path(folder))
             else:
                 field = contestants(args, workload)
             results = measure(field, workload.rounds, args.threads)
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
-        runs = "runs" if workload.input_of or workload.lengths else f"runs of {workload.steps} steps"
+        without_steps = workload.input_of or workload.lengths or workload.eval_batches
+        runs = "runs" if without_steps else f"runs of {workload.steps} steps"
         print(f"medians of interleaved {runs}; a peer far behind is run once")
         print_results(results, field, tokens)
         print(flush=True)

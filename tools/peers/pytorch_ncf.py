@@ -32,10 +32,10 @@ class NeuMF(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        """[B], [B] -> scores [B]."""
+        """[B], [B] -> scores [B]; [U, 1], [U, C] -> [U, C]."""
         mf = self.mf_user(users) * self.mf_item(items)
-        mlp = self.mlp(torch.cat([self.mlp_user(users), self.mlp_item(items)], dim=1))
-        return self.rating(torch.cat([mf, mlp], dim=1)).squeeze(1)
+        mlp = self.mlp(torch.cat(torch.broadcast_tensors(self.mlp_user(users), self.mlp_item(items)), dim=-1))
+        return self.rating(torch.cat([mf, mlp], dim=-1)).squeeze(-1)
 
 
 def loss(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

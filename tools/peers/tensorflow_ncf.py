@@ -15,8 +15,8 @@ class Network:
         self.dense = [self.layer(*sizes) for sizes in zip(a.layers, a.layers[1:])]
         self.rating = self.layer(a.num_factors + a.layers[-1], 1)
 
-    def loss(self, users: tf.Tensor, items: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Of [B] each."""
+    def scores(self, users: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
+        """[B], [B] -> [B]."""
         mf_user, mf_item, mlp_user, mlp_item = (
             tf.cast(tf.gather(table, ids), self.compute) for table, ids in zip(self.tables, [users, items] * 2)
         )
@@ -25,8 +25,12 @@ class Network:
             x = tf.nn.relu(tf.nn.bias_add(tf.matmul(x, tf.cast(kernel, self.compute)), tf.cast(bias, self.compute)))
         kernel, bias = self.rating
         x = tf.matmul(tf.concat([mf_user * mf_item, x], axis=1), tf.cast(kernel, self.compute))
-        scores = tf.cast(tf.squeeze(x, 1), tf.float32) + bias
-        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=scores - 1))
+        return tf.cast(tf.squeeze(x, 1), tf.float32) + bias
+
+    def loss(self, users: tf.Tensor, items: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Of [B] each."""
+        logits = self.scores(users, items) - 1
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
 
     def matrix(self, rows: int, columns: int) -> tf.Variable:
         limit = (6 / (rows + columns)) ** 0.5

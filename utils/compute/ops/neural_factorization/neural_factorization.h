@@ -34,7 +34,7 @@ struct FactorizationLoss {
 };
 
 // Scores of users, int32 [N], and items, int32 [N, C], each with its user: float32 [N, C]. Running fails with
-// InvalidArgument if a number is outside the tables. No gradient.
+// InvalidArgument if a number is outside the tables. No gradient. A kernel may compute in float32 whatever the dtype.
 //
 // For a ranking of the first item among the others: as soon as `enough` scores of a user, behind the first, are not less
 // than the first, those that are not computed yet may be left at infinity. 0: all are computed.
