@@ -20,9 +20,10 @@ ABSL_FLAG(std::string, model, "neumf",
 ABSL_FLAG(
     std::string, loss, "softmax",
     "The probability of a score x is sigmoid(x - 1) (softmax) or sigmoid(x), the binary cross entropy (sigmoid).");
-ABSL_FLAG(std::string, eval_batch_size, "",
-          "Candidates that an evaluation scores at a time. Not given, so many that it is fast; what HR and NDCG are does "
-          "not depend on it.");
+ABSL_FLAG(
+    std::string, eval_batch_size, "",
+    "Candidates that an evaluation scores at a time. Not given, so many that it is fast; what HR and NDCG are does "
+    "not depend on it.");
 ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
 ABSL_FLAG(int, num_factors, 8, "Size of the embeddings of matrix factorization.");
 ABSL_FLAG(std::vector<std::string>, layers, std::vector<std::string>({"64", "32", "16", "8"}),

@@ -138,9 +138,7 @@ train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig
   const int64_t users = items.shape().dim(0), candidates = items.shape().dim(1);
   Value scores;
   if (IsFused(in, config)) {
-    // Of a user who misses, the scores that tell so; but some of them may be repeated ones, which do not count.
-    const int enough = in.features.size() == 3 ? 0 : kTopK;
-    scores = compute::NeuralFactorizationScores(v, in.features[0], items, enough);
+    scores = compute::NeuralFactorizationScores(v, in.features[0], items, /*enough=*/kTopK);
   } else {
     const Value each = compute::BroadcastTo(compute::ExpandDims(in.features[0], 1), items.shape());
     scores = Scores(v, compute::Reshape(each, {-1}), compute::Reshape(items, {-1}), in.dtype);

@@ -34,10 +34,10 @@ struct FactorizationLoss {
 };
 
 // Scores of users, int32 [N], and items, int32 [N, C], each with its user: float32 [N, C]. Running fails with
-// InvalidArgument if a number is outside the tables. No gradient. A kernel may compute in float32 whatever the dtype.
+// InvalidArgument if a number is outside the tables. No gradient.
 //
-// For a ranking of the first item among the others: as soon as `enough` scores of a user, behind the first, are not less
-// than the first, those that are not computed yet may be left at infinity. 0: all are computed.
+// For a ranking of the first item among the others: as soon as `enough` other items of a user have scores that are not
+// less than its, the scores that are not computed yet may be left at infinity. 0: all are computed.
 Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items, int enough = 0);
 
 // The mean cross entropy, a float32 scalar, of the probabilities sigmoid(score) of pairs users [N] and items [N],

@@ -13,7 +13,7 @@ struct DenseArgs {
   int64_t weights_stride;  // from one vector of columns to the next
   float* out;
   int64_t row_stride, vec_stride;
-  bool relu;
+  bool relu, rounded;  // what comes out
 };
 
 // kRows rows and kVecs vectors of columns. Every row is computed alike, whatever kRows is.
@@ -42,8 +42,10 @@ void DenseTile(const DenseArgs& d) {
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVecs; ++v) {
-      const Vec y = sum[r][v];
-      Store(d.out + r * d.row_stride + v * d.vec_stride, d.relu ? KeepIf(Greater(y, Zero()), y) : y);
+      Vec y = sum[r][v];
+      if (d.relu) y = KeepIf(Greater(y, Zero()), y);
+      if (d.rounded) y = RoundToBFloat16(y);
+      Store(d.out + r * d.row_stride + v * d.vec_stride, y);
     }
   }
 }
@@ -58,8 +60,8 @@ constexpr std::array<DenseFunction, kMaxRows> kDenseTiles[kMaxVecs] = {
 
 // out = in * layer, of the first rows of a tile: column c of row r of what comes out is at
 // c / kBlock * block_stride + r * row_stride + c % kBlock.
-void Dense(const PackedLayer& layer, const float* in, int64_t rows, bool relu, float* out, int64_t row_stride,
-           int64_t block_stride) {
+void Dense(const PackedLayer& layer, const float* in, int64_t rows, bool relu, bool rounded, float* out,
+           int64_t row_stride, int64_t block_stride) {
   const int64_t depth = Padded(layer.in), vecs = (layer.out + kLanes - 1) / kLanes;
   const int64_t parts = (rows + kMaxRows - 1) / kMaxRows;
   for (int64_t v = 0; v < vecs; v += kMaxVecs) {
@@ -75,14 +77,17 @@ void Dense(const PackedLayer& layer, const float* in, int64_t rows, bool relu, f
                         .out = out + block * block_stride + row * row_stride,
                         .row_stride = row_stride,
                         .vec_stride = kLanes == kBlock ? block_stride : kLanes,
-                        .relu = relu});
+                        .relu = relu,
+                        .rounded = rounded});
     }
   }
 }
 
-void CopyToTile(const float* row, int64_t n, int64_t r, float* tile) {
-  for (int64_t c = 0; c < n; c += kBlock) {
-    std::memcpy(tile + c * kTile + r * kBlock, row + c, std::min(kBlock, n - c) * sizeof(float));
+void CopyToTile(const float* row, int64_t n, int64_t r, bool rounded, float* tile) {
+  for (int64_t c = 0; c < n; c += kLanes) {
+    const int count = static_cast<int>(std::min<int64_t>(kLanes, n - c));
+    const Vec x = LoadFirst(row + c, count);
+    StoreFirst(tile + c / kBlock * kBlock * kTile + r * kBlock + c % kBlock, rounded ? RoundToBFloat16(x) : x, count);
   }
 }
 
@@ -91,8 +96,9 @@ void ItemHalves(const Network& net, const int32_t* items, int64_t count, const T
   const int64_t width = Padded(net.item_half.out);
   for (int64_t i = 0; i < count; i += kTile) {
     const int64_t rows = std::min(kTile, count - i);
-    for (int64_t r = 0; r < rows; ++r) CopyToTile(net.mlp_item + items[i + r] * net.half, net.half, r, t.embeddings);
-    Dense(net.item_half, t.embeddings, rows, /*relu=*/false, t.inputs[0], width, kBlock);
+    for (int64_t r = 0; r < rows; ++r)
+      CopyToTile(net.mlp_item + items[i + r] * net.half, net.half, r, net.rounded, t.embeddings);
+    Dense(net.item_half, t.embeddings, rows, /*relu=*/false, /*rounded=*/false, t.inputs[0], width, kBlock);
     for (int64_t r = 0; r < rows; ++r) {
       std::memcpy(net.of_items + items[i + r] * width, t.inputs[0] + r * width, width * sizeof(float));
     }
@@ -105,8 +111,8 @@ void StartUser(const Network& net, int64_t user, TileMemory& t) {
   for (int64_t f = 0; f < net.factors; ++f) t.product[f] = net.gmf_user[user * net.factors + f] * net.rating[f];
   const float* const embedding = net.mlp_user + user * net.half;
   if (net.num_layers > 0) {
-    CopyToTile(embedding, net.half, 0, t.embeddings);
-    Dense(net.user_half, t.embeddings, 1, /*relu=*/false, t.of_user, 0, kBlock);
+    CopyToTile(embedding, net.half, 0, net.rounded, t.embeddings);
+    Dense(net.user_half, t.embeddings, 1, /*relu=*/false, /*rounded=*/false, t.of_user, 0, kBlock);
   } else {
     for (int64_t i = 0; i < net.half; ++i) t.constant += embedding[i] * net.rating[net.factors + i];
   }
@@ -161,6 +167,7 @@ void ScoreTile(const Network& net, const int32_t* items, int64_t rows, const Til
   };
   if (net.num_layers > 0) {
     const int64_t width = Padded(net.item_half.out);
+    const bool rounded = net.rounded && net.num_layers > 1;
     for (int64_t r = 0; r < rows; ++r) {
       const float* const of_item = net.of_items + items[r] * width;
       const float* const soon = fetch_soon(net.of_items, width, r);
@@ -168,14 +175,15 @@ void ScoreTile(const Network& net, const int32_t* items, int64_t rows, const Til
         _mm_prefetch(reinterpret_cast<const char*>(soon + c), _MM_HINT_T0);
 #pragma GCC unroll 2
         for (int64_t i = c; i < c + kBlock; i += kLanes) {
-          const Vec x = Add(Load(of_item + i), Load(t.of_user + i));
-          Store(t.inputs[0] + c * kTile + r * kBlock + i - c, KeepIf(Greater(x, Zero()), x));
+          const Vec sum = Add(Load(of_item + i), Load(t.of_user + i)), x = KeepIf(Greater(sum, Zero()), sum);
+          Store(t.inputs[0] + c * kTile + r * kBlock + i - c, rounded ? RoundToBFloat16(x) : x);
         }
       }
     }
   }
   for (int k = 0; k + 1 < net.num_layers; ++k) {
-    Dense(net.layers[k], t.inputs[k], rows, /*relu=*/true, t.inputs[k + 1], kBlock, kTile * kBlock);
+    const bool rounded = net.rounded && k + 2 < net.num_layers;
+    Dense(net.layers[k], t.inputs[k], rows, /*relu=*/true, rounded, t.inputs[k + 1], kBlock, kTile * kBlock);
   }
   const float* const last = net.num_layers > 0 ? t.inputs[net.num_layers - 1] : nullptr;
   for (int64_t begin = 0; begin < rows; begin += kLanes) {
@@ -202,13 +210,15 @@ void ScoreUser(const Network& net, int64_t user, const int32_t* items, int64_t c
                float* scores) {
   StartUser(net, user, t);
   const int64_t tiles = (candidates + kTile - 1) / kTile;
-  int64_t ahead = -1;  // of the first item's score, which is not less than itself
+  int64_t ahead = 0;
   for (int64_t i = 0; i < tiles; ++i) {
     const Share tile = ShareOf(candidates, i, tiles);
     ScoreTile(net, items + tile.begin, tile.size(), t, scores + tile.begin);
-    if (net.enough == 0) continue;
-    for (int64_t c = tile.begin; c < tile.end; ++c) ahead += scores[c] >= scores[0];
-    if (ahead < net.enough) continue;
+    for (int64_t c = tile.begin; c < tile.end && ahead < net.enough; ++c) {
+      if (!(scores[c] >= scores[0]) || items[c] == items[0]) continue;
+      if (std::find(t.ahead, t.ahead + ahead, items[c]) == t.ahead + ahead) t.ahead[ahead++] = items[c];
+    }
+    if (net.enough == 0 || ahead < net.enough) continue;
     std::fill(scores + tile.end, scores + candidates, std::numeric_limits<float>::infinity());
     return;
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
@@ -45,7 +46,8 @@ struct Network {
   const float* mlp_rating = nullptr;                        // the perceptron's part of it, padded
   int64_t last_width = 0;                                   // of what goes into that from the layers, padded
   float rating_bias = 0;
-  int64_t enough = 0;  // see NeuralFactorizationScores
+  bool rounded = false;  // to bfloat16: the factors of the layers' products
+  int64_t enough = 0;    // see NeuralFactorizationScores
 };
 
 // A tile of n columns is [Padded(n) / kBlock][kTile][kBlock].
@@ -54,6 +56,7 @@ struct TileMemory {
   std::array<float*, kMaxFactorizationLayers> inputs;  // tiles: what comes out of each layer
   float *of_user, *product;                            // the user's part of the first layer, and of the product
   float constant;                                      // in all scores of the user
+  int32_t* ahead;                                      // items whose scores are not less than the first's, [enough]
 };
 
 struct Kernels {
@@ -70,8 +73,11 @@ const Kernels& IsaKernels() { return HasAvx512() ? avx512::kKernels : avx2::kKer
 // Where everything is in the scratch memory.
 class Plan {
  public:
-  Plan(const FactorizationGeometry& geometry, int64_t memories)
-      : g_(geometry), num_layers_(std::max(0, static_cast<int>(g_.layers.size()) - 1)) {
+  Plan(const FactorizationGeometry& geometry, const Attrs& attrs, int64_t memories)
+      : g_(geometry),
+        rounded_(attrs.Get<DType>("dtype") == DType::kBFloat16),
+        enough_(attrs.GetInt("enough")),
+        num_layers_(std::max(0, static_cast<int>(g_.layers.size()) - 1)) {
     const auto add_layer = [&](int64_t in, int64_t out) {
       const int64_t weights = Floats(scratch_, Padded(in) * Padded(out));
       layers_.push_back({in, out, weights, Floats(scratch_, Padded(out))});
@@ -91,6 +97,7 @@ class Plan {
     for (int k = 0; k < num_layers_; ++k) inputs_at_.push_back(Floats(memory, kTile * Padded(g_.layers[k + 1])));
     of_user_at_ = Floats(memory, num_layers_ > 0 ? Padded(g_.layers[1]) : 0);
     product_at_ = Floats(memory, Padded(g_.factors));
+    ahead_at_ = memory.Add(enough_ * static_cast<int64_t>(sizeof(int32_t)));
     memory_bytes_ = memory.bytes();
     memories_at_ = scratch_.Add(memories * memory_bytes_);
   }
@@ -102,6 +109,8 @@ class Plan {
     Network net;
     net.factors = g_.factors;
     net.num_layers = num_layers_;
+    net.rounded = rounded_;
+    net.enough = enough_;
     std::memset(args.scratch, 0, packed_bytes_);
     if (g_.factors > 0) {
       net.gmf_user = args.input<float>(g_.gmf);
@@ -152,6 +161,7 @@ class Plan {
     for (size_t k = 0; k < inputs_at_.size(); ++k) t.inputs[k] = At(args, base + inputs_at_[k]);
     t.of_user = At(args, base + of_user_at_);
     t.product = At(args, base + product_at_);
+    t.ahead = static_cast<int32_t*>(ScratchAt(args, base + ahead_at_));
     return t;
   }
 
@@ -170,7 +180,9 @@ class Plan {
     const float* from = args.input<float>(kernel) + row * place.out;
     for (int64_t i = 0; i < place.in; ++i) {
       for (int64_t o = 0; o < place.out; ++o) {
-        weights[(o / kBlock * Padded(place.in) + i) * kBlock + o % kBlock] = *from++;
+        const float weight = *from++;
+        weights[(o / kBlock * Padded(place.in) + i) * kBlock + o % kBlock] =
+            rounded_ ? static_cast<float>(BFloat16(weight)) : weight;
       }
     }
     if (with_bias) std::copy_n(args.input<float>(kernel + 1), place.out, bias);
@@ -178,26 +190,26 @@ class Plan {
   }
 
   const FactorizationGeometry g_;
+  const bool rounded_;
+  const int64_t enough_;
   const int num_layers_;
   // In bytes.
   ScratchPlan scratch_;
   std::vector<LayerPlace> layers_;  // both halves of the first, then the others
   int64_t mlp_rating_at_, packed_bytes_, of_items_at_, wanted_at_, seen_at_, memories_at_;
-  int64_t embeddings_at_, of_user_at_, product_at_, memory_bytes_;
+  int64_t embeddings_at_, of_user_at_, product_at_, ahead_at_, memory_bytes_;
   std::vector<int64_t> inputs_at_;
 };
 
 absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
-  const int64_t enough = spec.attrs().GetInt("enough");
   const int64_t memories = NumThreads();
   const FactorizationGeometry geometry = GeometryOf(spec.attrs(), spec.node.inputs(), 2);
-  const Plan plan(geometry, memories);
+  const Plan plan(geometry, spec.attrs(), memories);
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
     RETURN_IF_ERROR(CheckFactorizationIds(geometry, users, num_users, items, num_users * candidates));
-    Network net = plan.Pack(args);
-    net.enough = enough;
+    const Network net = plan.Pack(args);
     if (net.num_layers > 0) {
       const auto wanted = plan.WantedItems(args, items, num_users * candidates);
       const auto n = static_cast<int64_t>(wanted.size());
