@@ -14,6 +14,7 @@ void RegisterCheckNumericsCuda(KernelRegistry& kernels);
 void RegisterCollectiveCuda(KernelRegistry& kernels);
 void RegisterConvCuda(KernelRegistry& kernels);
 void RegisterConvPoolCuda(KernelRegistry& kernels);
+void RegisterDeferredAdamCuda(KernelRegistry& kernels);
 void RegisterDropoutCuda(KernelRegistry& kernels);
 void RegisterElementwiseCuda(KernelRegistry& kernels);
 void RegisterEmbeddingCuda(KernelRegistry& kernels);
@@ -36,6 +37,7 @@ inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterCollectiveCuda(kernels);
   RegisterConvCuda(kernels);
   RegisterConvPoolCuda(kernels);
+  RegisterDeferredAdamCuda(kernels);
   RegisterDropoutCuda(kernels);
   RegisterElementwiseCuda(kernels);
   RegisterEmbeddingCuda(kernels);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -12,7 +13,7 @@ struct AdamStep {
   float one_minus_beta1, one_minus_beta2, epsilon;
 
   // In TensorFlow's order of operations.
-  void operator()(float& variable, float& m, float& v, float g) const {
+  OFFICIAL_HOST_DEVICE void operator()(float& variable, float& m, float& v, float g) const {
     m += (g - m) * one_minus_beta1;
     v += (g * g - v) * one_minus_beta2;
     variable -= (m * alpha) / (std::sqrt(v) + epsilon);
@@ -26,10 +27,13 @@ inline AdamStep AdamStepOf(const Attrs& attrs) {
   return {0, 1 - beta1, 1 - beta2, static_cast<float>(attrs.GetFloat("epsilon"))};
 }
 
+OFFICIAL_HOST_DEVICE inline float AdamAlpha(float lr, float beta1_power, float beta2_power) {
+  return lr * std::sqrt(1 - beta2_power) / (1 - beta1_power);
+}
+
 // Of a run whose inputs 0 to 2 are the learning rate and the powers of beta1 and beta2.
 inline float AdamAlpha(const KernelArgs& args) {
-  const float lr = *args.input<float>(0), beta1_power = *args.input<float>(1), beta2_power = *args.input<float>(2);
-  return lr * std::sqrt(1 - beta2_power) / (1 - beta1_power);
+  return AdamAlpha(*args.input<float>(0), *args.input<float>(1), *args.input<float>(2));
 }
 
 }  // namespace official::compute

@@ -2,7 +2,6 @@
 // If an earlier kernel of the step found wrong data, the variables stay as they are.
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,8 @@
 #include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/cuda/tensor_groups.h"
+#include "utils/compute/ops/optimizer/adam_step.h"
+#include "utils/compute/ops/optimizer/guarded_update.h"
 
 namespace official::compute {
 namespace {
@@ -53,25 +54,16 @@ struct MomentumRule {
 struct AdamRule {
   static constexpr int kScalars = 3, kGroup = 4;
   struct Params {
-    float one_minus_beta1, one_minus_beta2, epsilon;
-    explicit Params(const Attrs& attrs)
-        : one_minus_beta1(1 - static_cast<float>(attrs.GetFloat("beta1"))),
-          one_minus_beta2(1 - static_cast<float>(attrs.GetFloat("beta2"))),
-          epsilon(static_cast<float>(attrs.GetFloat("epsilon"))) {}
+    AdamStep step;
+    explicit Params(const Attrs& attrs) : step(AdamStepOf(attrs)) {}
   };
-  Params params;
-  float alpha;  // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
+  AdamStep step;
 
-  __device__ AdamRule(const Params& params, const float* const* scalars)
-      : params(params), alpha(*scalars[0] * std::sqrt(1 - *scalars[2]) / (1 - *scalars[1])) {}
-  // In TensorFlow's order of operations.
-  __device__ void Update(float& variable, float& m, float& v, float g) const {
-    m += (g - m) * params.one_minus_beta1;
-    v += (g * g - v) * params.one_minus_beta2;
-    variable -= (m * alpha) / (std::sqrt(v) + params.epsilon);
+  __device__ AdamRule(const Params& params, const float* const* scalars) : step(params.step) {
+    step.alpha = AdamAlpha(*scalars[0], *scalars[1], *scalars[2]);
   }
   __device__ void operator()(float* const* tensors, int64_t i, float g) const {
-    Update(tensors[0][i], tensors[1][i], tensors[2][i], g);
+    step(tensors[0][i], tensors[1][i], tensors[2][i], g);
   }
 };
 
@@ -87,36 +79,6 @@ struct MovingAverageRule {
   __device__ void operator()(float* const* tensors, int64_t i, float value) const {
     tensors[0][i] -= (tensors[0][i] - value) * params.decay;
   }
-};
-
-// What is behind the rule's scalars in a guarded update; else both are nullptr.
-struct Guard {
-  const float* loss_scale = nullptr;
-  const bool* apply = nullptr;
-
-  __device__ bool Applies() const { return apply == nullptr || *apply; }
-  __device__ float Unscale(float g) const { return loss_scale == nullptr ? g : g / *loss_scale; }
-};
-
-// Where the inputs of an update are.
-struct Places {
-  Places(const KernelSpec& spec, int scalars) : guarded(spec.attrs().GetBool("guarded")), scalars(scalars) {}
-
-  int first() const { return scalars + (guarded ? 2 : 0); }  // behind all scalars
-  Guard GuardOf(const KernelArgs& args) const {
-    return guarded ? Guard{args.input<float>(scalars), args.input<bool>(scalars + 1)} : Guard{};
-  }
-
-  bool guarded;
-  int scalars;
-};
-
-template <int kScalars>
-struct Scalars {
-  explicit Scalars(const KernelArgs& args) {
-    for (int k = 0; k < kScalars; ++k) values[k] = args.input<float>(k);
-  }
-  const float* values[kScalars + 1];  // the last one is not used
 };
 
 template <typename Rule>
@@ -165,7 +127,7 @@ __global__ void UpdateRows(LazyAdamTensors tensors, Scalars<AdamRule::kScalars> 
     float g = 0;
     for (int32_t j = i; j < count && indices[j] == indices[i]; ++j) g += tensors.gradient_rows[positions[j] * row + c];
     const int64_t at = indices[i] * row + c;
-    rule.Update(tensors.variable[at], tensors.m[at], tensors.v[at], guard.Unscale(g));
+    rule.step(tensors.variable[at], tensors.m[at], tensors.v[at], guard.Unscale(g));
   }
 }
 

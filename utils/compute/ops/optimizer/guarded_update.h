@@ -1,0 +1,38 @@
+// What the CUDA kernels of updates share: where the inputs of an update are, and what guards it. Only for CUDA code.
+#pragma once
+
+#include "utils/compute/runtime/kernel.h"
+
+namespace official::compute {
+
+// What is behind the rule's scalars in a guarded update; else both are nullptr.
+struct Guard {
+  const float* loss_scale = nullptr;
+  const bool* apply = nullptr;
+
+  __device__ bool Applies() const { return apply == nullptr || *apply; }
+  __device__ float Unscale(float g) const { return loss_scale == nullptr ? g : g / *loss_scale; }
+};
+
+// Where the inputs of an update are.
+struct Places {
+  Places(const KernelSpec& spec, int scalars) : guarded(spec.attrs().GetBool("guarded")), scalars(scalars) {}
+
+  int first() const { return scalars + (guarded ? 2 : 0); }  // behind all scalars
+  Guard GuardOf(const KernelArgs& args) const {
+    return guarded ? Guard{args.input<float>(scalars), args.input<bool>(scalars + 1)} : Guard{};
+  }
+
+  bool guarded;
+  int scalars;
+};
+
+template <int kScalars>
+struct Scalars {
+  explicit Scalars(const KernelArgs& args) {
+    for (int k = 0; k < kScalars; ++k) values[k] = args.input<float>(k);
+  }
+  const float* values[kScalars + 1];  // the last one is not used
+};
+
+}  // namespace official::compute
