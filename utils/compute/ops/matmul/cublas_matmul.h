@@ -1,0 +1,50 @@
+// Matrix multiplication by cuBLASLt, which computes in float (in TF32 where the device allows it) and adds the bias and
+// the ReLU as it stores the result. For the kernels of several ops. Only for CUDA code.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/ops/matmul/geometry.h"
+
+namespace official::compute {
+
+struct CublasMatMulSpec {
+  MatMulGeometry geometry;              // nothing in it is 0
+  DType dtype;                          // of a, b and the bias: float32, bfloat16 or half
+  DType result;                         // the same, or float32 without a bias
+  bool has_bias = false, relu = false;  // relu: only with a bias
+  float scale = 1;                      // of the product; with a bias 1
+};
+
+class CublasMatMul {
+ public:
+  // Unimplemented if cuBLASLt has no algorithm for it.
+  static absl::StatusOr<std::shared_ptr<CublasMatMul>> Make(CudaDevice& device, const CublasMatMulSpec& spec);
+  CublasMatMul(const CublasMatMul&) = delete;
+  CublasMatMul& operator=(const CublasMatMul&) = delete;
+  ~CublasMatMul();
+
+  int64_t scratch_bytes() const;
+  // Gives the stream the work. All matrices and the bias are aligned to 64 bytes.
+  absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch);
+
+ private:
+  explicit CublasMatMul(const CublasMatMulSpec& spec) : spec_(spec) {}
+  absl::Status Init(CudaDevice& device);
+  template <typename T>
+  absl::Status Set(cublasLtMatmulDescAttributes_t attribute, const T& value);
+  absl::Status ChooseAlgorithm();
+
+  CublasMatMulSpec spec_;
+  bool adds_bias_later_ = false;
+  cublasLtHandle_t handle_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  cublasLtMatmulDesc_t matmul_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, y_ = nullptr;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+  size_t workspace_bytes_ = 0;
+};
+
+}  // namespace official::compute
