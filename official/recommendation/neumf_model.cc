@@ -30,9 +30,9 @@ constexpr float kMaxLogit = 16.1180949f;  // of a probability of 1 - 1e-7
 using Variables = compute::NeuralFactorization;
 using Layer = Variables::Layer;
 
-// One op computes the whole network where there is a kernel of it: on CPUs.
+// One op computes the whole network where there is a kernel of it.
 bool IsFused(const train::ModelInputs& in, const ModelConfig& config) {
-  return in.device_kind == "cpu" && in.dtype != DType::kFloat16 &&
+  return (in.device_kind == "cpu" || in.device_kind == "cuda") && in.dtype != DType::kFloat16 &&
          static_cast<int>(config.layers.size()) <= compute::kMaxFactorizationLayers + 1;
 }
 

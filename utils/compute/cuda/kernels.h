@@ -23,6 +23,7 @@ void RegisterL2LossCuda(KernelRegistry& kernels);
 void RegisterLayerNormCuda(KernelRegistry& kernels);
 void RegisterLossScaleCuda(KernelRegistry& kernels);
 void RegisterMatMulCuda(KernelRegistry& kernels);
+void RegisterNeuralFactorizationCuda(KernelRegistry& kernels);
 void RegisterOptimizerCuda(KernelRegistry& kernels);
 void RegisterPoolingCuda(KernelRegistry& kernels);
 void RegisterReductionCuda(KernelRegistry& kernels);
@@ -46,6 +47,7 @@ inline void RegisterCudaKernels(KernelRegistry& kernels) {
   RegisterLayerNormCuda(kernels);
   RegisterLossScaleCuda(kernels);
   RegisterMatMulCuda(kernels);
+  RegisterNeuralFactorizationCuda(kernels);
   RegisterOptimizerCuda(kernels);
   RegisterPoolingCuda(kernels);
   RegisterReductionCuda(kernels);

@@ -37,16 +37,14 @@ cudaDataType_t CudaTypeOf(DType dtype) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<CublasMatMul>> CublasMatMul::Make(CudaDevice& device, const CublasMatMulSpec& spec) {
-  std::shared_ptr<CublasMatMul> matmul(new CublasMatMul(spec));
-  absl::Status status = matmul->Init(device);
-  if (spec.has_bias && absl::IsUnimplemented(status)) {
-    // cuBLASLt may be unable to add the bias to a product that it can compute.
-    matmul.reset(new CublasMatMul(spec));
-    matmul->adds_bias_later_ = true;
-    status = matmul->Init(device);
-  }
-  RETURN_IF_ERROR(status);
-  return matmul;
+  const auto make = [&](bool adds_bias_later) -> absl::StatusOr<std::shared_ptr<CublasMatMul>> {
+    std::shared_ptr<CublasMatMul> matmul(new CublasMatMul(spec, adds_bias_later));
+    RETURN_IF_ERROR(matmul->Init(device));
+    return matmul;
+  };
+  const auto matmul = make(/*adds_bias_later=*/false);
+  // cuBLASLt may be unable to add the bias to a product that it can compute.
+  return spec.has_bias && absl::IsUnimplemented(matmul.status()) ? make(/*adds_bias_later=*/true) : matmul;
 }
 
 CublasMatMul::~CublasMatMul() {

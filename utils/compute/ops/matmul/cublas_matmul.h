@@ -31,14 +31,14 @@ class CublasMatMul {
   absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch);
 
  private:
-  explicit CublasMatMul(const CublasMatMulSpec& spec) : spec_(spec) {}
+  CublasMatMul(const CublasMatMulSpec& spec, bool adds_bias_later) : spec_(spec), adds_bias_later_(adds_bias_later) {}
   absl::Status Init(CudaDevice& device);
   template <typename T>
   absl::Status Set(cublasLtMatmulDescAttributes_t attribute, const T& value);
   absl::Status ChooseAlgorithm();
 
-  CublasMatMulSpec spec_;
-  bool adds_bias_later_ = false;
+  const CublasMatMulSpec spec_;
+  const bool adds_bias_later_;
   cublasLtHandle_t handle_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cublasLtMatmulDesc_t matmul_ = nullptr;

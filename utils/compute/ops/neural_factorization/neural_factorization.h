@@ -1,6 +1,7 @@
-// Neural matrix factorization of small networks, the whole of it in one pass over the batch: a few samples at a time go
-// through gathering, product, perceptron, loss and back while they are in the caches. Source: He et al. 2017, "Neural
-// Collaborative Filtering", equation 12.
+// Neural matrix factorization, the whole of it in one op. On CPUs it is one pass over the batch: a few samples at a
+// time go through gathering, product, perceptron, loss and back while they are in the caches. On GPUs the layers'
+// products are cuBLASLt's, and a few kernels do all else. Source: He et al. 2017, "Neural Collaborative Filtering",
+// equation 12.
 #pragma once
 
 #include <limits>
@@ -10,7 +11,7 @@
 
 namespace official::compute {
 
-// Float32 values. The score of user u and item i is
+// Float32 tensors. The score of user u and item i is
 //   concat(gmf_user[u] * gmf_item[i], x_n) * rating.kernel + rating.bias
 // with x_0 = concat(mlp_user[u], mlp_item[i]) and x_k = relu(x_{k-1} * layers[k-1].kernel + layers[k-1].bias).
 struct NeuralFactorization {
@@ -21,7 +22,8 @@ struct NeuralFactorization {
   Value mlp_user, mlp_item;   // [U, L / 2], [I, L / 2]; both invalid: without the perceptron
   std::vector<Layer> layers;  // [L, L1] and [L1], [L1, L2] and [L2], ...: at most kMaxFactorizationLayers
   Layer rating;               // [F + last layer, 1] and [1]
-  // Of the products of the layers but for `rating`: with kBFloat16 both factors are rounded to it; sums are float32.
+  // Of the products of the layers but for `rating`: with kBFloat16 both factors are rounded to it; sums are float32. On
+  // GPUs what goes from one layer to the next is rounded too.
   DType dtype = DType::kFloat32;
 };
 

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -234,6 +236,39 @@ TEST_CASE("Scores beyond the limit have the limit's loss and no gradient") {
   testing::CheckGradients(test);
 }
 
+// Scores, loss and gradients in a type.
+std::vector<Tensor> ResultsIn(const std::string& kind, DType dtype, const Sizes& sizes, int64_t samples) {
+  return testing::RunOn(kind, LossInputs(sizes, samples), [&](absl::Span<const Value> in) {
+    NeuralFactorization network = NetworkOf(sizes, in.subspan(2));
+    network.dtype = dtype;
+    std::vector<Value> all = {NeuralFactorizationScores(network, in[0], Reshape(in[1], {samples, 1}))};
+    const Value labels = in[0].graph()->Constant(LabelsOf(samples));
+    Node* const node = NeuralFactorizationLoss(network, in[0], in[1], labels, {.shift = 1}).node();
+    for (int i = 0; i < node->num_outputs(); ++i) all.push_back(node->output(i));
+    return all;
+  });
+}
+
+TEST_CASE("Products in bfloat16 change the results by no more than rounding") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  for (const Sizes& sizes : kSizes) {
+    const std::vector<Tensor> want = ResultsIn(kind, DType::kFloat32, sizes, 150);
+    const std::vector<Tensor> results = ResultsIn(kind, DType::kBFloat16, sizes, 150);
+    REQUIRE(results.size() == want.size());
+    for (size_t k = 0; k < want.size(); ++k) {
+      const Doubles a = testing::ToDoubles(results[k]), b = testing::ToDoubles(want[k]);
+      // As a whole: where rounding decides whether a number that is almost 0 passes a ReLU, elements differ by much.
+      double difference = 0, size = 0;
+      for (size_t i = 0; i < a.size(); ++i) {
+        difference += (a[i] - b[i]) * (a[i] - b[i]);
+        size += b[i] * b[i];
+      }
+      INFO(kind << ", result " << k << ": " << difference << " of " << size);
+      CHECK(std::sqrt(difference) <= 0.15 * std::sqrt(size));
+    }
+  }
+}
+
 struct Run {
   Sizes sizes = kSizes[0];
   std::vector<Tensor> inputs = LossInputs(sizes, 7001);
@@ -339,10 +374,13 @@ TEST_CASE("Users and items outside the tables, and layers that do not fit, are e
   Graph graph;
   std::vector<Value> feeds;
   for (const Tensor& tensor : inputs) feeds.push_back(graph.Input(absl::StrCat(feeds.size()), tensor.type()));
-  const auto device = MakeDevice("cpu").value();
-  const absl::Status status = Evaluate(graph, {feeds, build(feeds), {}}, inputs, *device).status();
-  CHECK(absl::IsInvalidArgument(status));
-  CHECK_THAT(std::string(status.message()), Contains("item 11 at position 2 is outside [0, 11)"));
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    const auto device = MakeDevice(kind).value();
+    const absl::Status status = Evaluate(graph, {feeds, build(feeds), {}}, inputs, *device).status();
+    CHECK(absl::IsInvalidArgument(status));
+    const std::string where = kind == "cpu" ? " at position 2" : "";
+    CHECK_THAT(std::string(status.message()), Contains("item 11" + where + " is outside [0, 11)"));
+  }
   types[6].shape = {64, 31};
   CHECK_THAT(std::string(testing::BuildStatus(types, build).message()), Contains("fit together"));
 }

@@ -11,6 +11,7 @@
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
@@ -19,7 +20,8 @@
 namespace official::compute {
 namespace {
 
-constexpr int kThreads = 256, kWarp = 32, kWarps = kThreads / kWarp;
+using Warp = RowThreads<32, 1>;
+constexpr int kThreads = Warp::kBlock, kWarps = Warp::kRowsOfBlock, kLanes = Warp::kRowThreads;
 constexpr unsigned kAllLanes = 0xffffffff;
 constexpr int kMaxTables = 16;  // of a node; they are arguments of the kernels
 
@@ -67,16 +69,12 @@ struct DeferredSteps {
   int32_t* number;
 };
 
-// The number of this warp in its table's part of the grid, and this thread's in the warp.
-__device__ int64_t WarpIndex() { return static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp; }
-__device__ int Lane() { return threadIdx.x % kWarp; }
-
 // A thread's part of the steps from `made` to `end` of a row without gradients.
 template <typename AlphaOf>
 __device__ void MakeUp(const TableState& table, int64_t row, AdamStep step, int32_t made, int32_t end,
                        AlphaOf alpha_of) {
   if (made >= end) return;
-  for (int64_t c = Lane(); c < table.width; c += kWarp) {
+  for (int64_t c = Warp::Lane(); c < table.width; c += kLanes) {
     const int64_t at = row * table.width + c;
     float variable = table.variable[at], m = table.m[at], v = table.v[at];
     for (int32_t s = made; s < end; ++s) {
@@ -102,11 +100,11 @@ __global__ void __launch_bounds__(kThreads)
     CatchUp(const __grid_constant__ PerTable<CaughtUpTable> tables, AdamStep step, DeferredSteps steps,
             const unsigned long long* data_error) {
   const CaughtUpTable& table = tables.at[blockIdx.y];
-  const int64_t i = WarpIndex();
+  const int64_t i = Warp::Row();
   if (i >= table.count) return;
   const int32_t end = *steps.number, id = table.ids[i];
   int32_t made = end;
-  if (Lane() == 0) {
+  if (Warp::Lane() == 0) {
     table.ids_out[i] = id;
     if (id < 0 || id >= table.state.rows) {
       table.error.Report(id);
@@ -141,8 +139,8 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
                          args.output<int32_t>(static_cast<int>(k)), counts[k], errors[k]};
     }
     const dim3 blocks(NumBlocks(most, kWarps), static_cast<unsigned>(tables.size()));
-    CatchUp<<<blocks, kThreads, 0, stream>>>(caught_up, step, {args.variable<float>(0), args.variable<int32_t>(1)},
-                                             data_error);
+    CatchUp<<<blocks, kThreads, 0, stream>>>(
+        caught_up, step, DeferredSteps{args.variable<float>(0), args.variable<int32_t>(1)}, data_error);
     return LaunchStatus("CatchUp");
   }};
 }
@@ -160,10 +158,10 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t end = *steps.number + settlement.ahead;
   if (end < settlement.capacity || HasDataError(data_error) || !guard.Applies()) return;
   const TableState& table = tables.at[blockIdx.y];
-  for (int64_t row = WarpIndex(); row < table.rows; row += static_cast<int64_t>(gridDim.x) * kWarps) {
+  for (int64_t row = Warp::Row(); row < table.rows; row += static_cast<int64_t>(gridDim.x) * kWarps) {
     const int32_t made = table.made[row];
     __syncwarp();
-    if (Lane() == 0) table.made[row] = 0;
+    if (Warp::Lane() == 0) table.made[row] = 0;
     MakeUp(table, row, step, made, end, [&](int32_t s) { return steps.alphas[s]; });
   }
 }
@@ -218,19 +216,19 @@ __global__ void __launch_bounds__(kThreads)
   if (HasDataError(data_error) || !guard.Applies()) return;
   step.alpha = AdamAlpha(*scalars.values[0], *scalars.values[1], *scalars.values[2]);
   const int32_t number = *steps.number;
-  const int64_t i = WarpIndex();
+  const int64_t i = Warp::Row();
   // Nothing in this launch reads it.
-  if (blockIdx.y == 0 && i == 0 && Lane() == 0) steps.alphas[number] = step.alpha;
+  if (blockIdx.y == 0 && i == 0 && Warp::Lane() == 0) steps.alphas[number] = step.alpha;
   const UpdatedTable& table = tables.at[blockIdx.y];
   const TableState& state = table.state;
   const int32_t* const indices = table.sorted.indices;
   if (i >= table.count || (i > 0 && indices[i - 1] == indices[i])) return;
   const int64_t row = indices[i];
-  if (Lane() == 0) {
+  if (Warp::Lane() == 0) {
     if (state.made[row] != number) not_caught_up.Report(static_cast<int32_t>(row));
     state.made[row] = number + 1;
   }
-  for (int64_t c = Lane(); c < state.width; c += kWarp) {
+  for (int64_t c = Warp::Lane(); c < state.width; c += kLanes) {
     float g = 0;
     for (int64_t j = i; j < table.count && indices[j] == row; ++j) {
       g += table.gradients[table.sorted.positions[j] * state.width + c];
