@@ -1,5 +1,7 @@
 #include "utils/compute/cuda/sorted_indices.h"
 
+#include <algorithm>
+#include <bit>
 #include <cub/device/device_radix_sort.cuh>
 #include <string>
 
@@ -29,6 +31,7 @@ absl::StatusOr<SortedIndices> SortedIndices::Make(CudaDevice& device, const Node
   SortedIndices sorted;
   sorted.count_ = count;
   sorted.limit_ = limit;
+  sorted.bits_ = std::max(1, static_cast<int>(std::bit_width(static_cast<uint32_t>(limit - 1))));
   sorted.stream_ = device.stream();
   sorted.error_ = device.AddDataError(node, [what = std::string(what), limit](int32_t value) {
     return absl::StrCat(what, " ", value, " is outside [0, ", limit, ")");
@@ -36,9 +39,9 @@ absl::StatusOr<SortedIndices> SortedIndices::Make(CudaDevice& device, const Node
   sorted.list_bytes_ = (count * int64_t{sizeof(int32_t)} + 255) / 256 * 256;
   const int32_t* const in = nullptr;
   int32_t* const out = nullptr;
-  RETURN_IF_ERROR(CudaStatus(
-      cub::DeviceRadixSort::SortPairs(nullptr, sorted.sort_bytes_, in, out, in, out, count, 0, 32, sorted.stream_),
-      "cub::DeviceRadixSort::SortPairs"));
+  RETURN_IF_ERROR(CudaStatus(cub::DeviceRadixSort::SortPairs(nullptr, sorted.sort_bytes_, in, out, in, out, count, 0,
+                                                             sorted.bits_, sorted.stream_),
+                             "cub::DeviceRadixSort::SortPairs"));
   return sorted;
 }
 
@@ -52,7 +55,7 @@ absl::StatusOr<SortedIndices::Result> SortedIndices::Sort(const int32_t* indices
   RETURN_IF_ERROR(LaunchStatus("CheckAndNumber"));
   size_t bytes = sort_bytes_;
   RETURN_IF_ERROR(CudaStatus(cub::DeviceRadixSort::SortPairs(begin + 3 * list_bytes_, bytes, indices, sorted, positions,
-                                                             order, count_, 0, 32, stream_),
+                                                             order, count_, 0, bits_, stream_),
                              "cub::DeviceRadixSort::SortPairs"));
   return Result{sorted, order};
 }

@@ -17,7 +17,7 @@ class SortedIndices {
   };
 
   // For a kernel of `node` that sorts `count` indices. Those outside [0, limit) are a data error "<what> i is outside
-  // [0, limit)", and are sorted like the others.
+  // [0, limit)", and then the order is any.
   static absl::StatusOr<SortedIndices> Make(CudaDevice& device, const Node& node, absl::string_view what, int32_t count,
                                             int32_t limit);
 
@@ -27,6 +27,7 @@ class SortedIndices {
 
  private:
   int32_t count_ = 0, limit_ = 0;
+  int bits_ = 0;  // that tell indices below the limit apart
   cudaStream_t stream_ = nullptr;
   DataError error_;
   int64_t list_bytes_ = 0;

@@ -31,8 +31,7 @@ smallest of theirs. "=" stands for tests with expected values of their own. The 
 op's gradient is compared with central differences of the reference. Every kernel and every gradient is tested; a test
 fails where one is not. "+" is a kernel for CUDA: where there is a GPU the same tests hold it to the same tolerances.
 Reorder has none, since it goes between memory layouts and CUDA kernels have one only, nor has FusedBatchNormAgain, which
-costs GPUs more time than its memory is worth there. GPUs compute the recommendation model with Gather and MatMul in
-place of NeuralFactorization.
+costs GPUs more time than its memory is worth there.
 
 Made from the registered ops and kernels and from what the op tests ran, by `bazel run
 //utils/compute/ops:update_op_table`.

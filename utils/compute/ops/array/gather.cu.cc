@@ -1,5 +1,5 @@
-// CUDA kernels of Gather, IndexedSlices, AddRows and OneHot: a thread for each word or element of the result, so that
-// each is written once and by one thread.
+// CUDA kernels of Gather, IndexedSlices, AddRows and OneHot: each word or element of the result is written once and by
+// one thread.
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -7,6 +7,7 @@
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/ops/array/moves.h"
 
@@ -67,52 +68,52 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
   }
 }
 
-// The first place of `sorted` that is not below `value`; `count` if there is none.
-__device__ int32_t LowerBound(const int32_t* sorted, int32_t count, int64_t value) {
-  int32_t low = 0, high = count;
-  while (low < high) {
-    const int32_t middle = low + (high - low) / 2;
-    if (sorted[middle] < value) {
-      low = middle + 1;
-    } else {
-      high = middle;
+// The places of `value` in `sorted`. Both ends are looked for at once, so that half as many accesses to memory wait for
+// each other.
+struct Places {
+  int32_t begin = 0, end = 0;
+
+  __device__ Places(const int32_t* sorted, int32_t count, int64_t value) {
+    for (int64_t step = int64_t{1} << 30; step > 0; step /= 2) {
+      if (begin + step <= count && sorted[begin + step - 1] < value) begin += static_cast<int32_t>(step);
+      if (end + step <= count && sorted[end + step - 1] <= value) end += static_cast<int32_t>(step);
     }
   }
-  return low;
-}
+};
 
 // y[v, c] = the sum of rows[position, c] over the positions of index v, in their order and in float.
-template <typename T, typename Index>
-__global__ void __launch_bounds__(kThreads)
-    SumRows(SortedIndices::Result sorted, int32_t count, const T* rows, Index elements, Index width, T* y) {
-  const Index i = ThreadIndex<Index>();
-  if (i >= elements) return;
-  const int64_t v = i / width, c = i % width;
-  const int32_t begin = LowerBound(sorted.indices, count, v), end = LowerBound(sorted.indices, count, v + 1);
-  float sum = 0;
+template <typename Threads, typename T>
+__global__ void __launch_bounds__(Threads::kBlock)
+    SumRows(SortedIndices::Result sorted, int32_t count, const T* rows, int64_t num_rows, int64_t width, T* y) {
+  const int64_t v = Threads::Row();
+  if (v >= num_rows) return;
+  const Places places(sorted.indices, count, v);
+  for (int64_t c = Threads::Lane(); c < width; c += Threads::kRowThreads) {
+    float sum = 0;
 #pragma unroll 4
-  for (int32_t k = begin; k < end; ++k) {
-    sum += static_cast<float>(rows[sorted.positions[k] * static_cast<int64_t>(width) + c]);
+    for (int32_t k = places.begin; k < places.end; ++k) {
+      sum += static_cast<float>(rows[sorted.positions[k] * width + c]);
+    }
+    y[v * width + c] = T(sum);
   }
-  y[i] = T(sum);
 }
 
 template <typename T>
 absl::StatusOr<Kernel> MakeIndexedSlicesOf(const KernelSpec& spec) {
   const Shape& dense = spec.output(0).shape;
-  const int64_t elements = dense.num_elements(), width = dense.Product(1, dense.rank());
+  const int64_t num_rows = dense.dim(0), width = dense.Product(1, dense.rank());
   const auto count = static_cast<int32_t>(spec.input(0).shape.num_elements());
   CudaDevice& device = CudaDeviceOf(spec);
   ASSIGN_OR_RETURN(const SortedIndices sort,
-                   SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(dense.dim(0))));
+                   SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(num_rows)));
   Kernel kernel;
   kernel.scratch_bytes = sort.scratch_bytes();
   kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
     ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(0), args.scratch));
-    if (elements == 0) return absl::OkStatus();
-    WithIndexType(elements, [&]<typename Index>(Index) {
-      SumRows<T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
-          sorted, count, args.input<T>(1), static_cast<Index>(elements), static_cast<Index>(width), args.output<T>(0));
+    if (num_rows == 0 || width == 0) return absl::OkStatus();
+    WithRowThreads<1>(width, [&]<typename Threads>(Threads) {
+      SumRows<Threads, T><<<NumBlocks(num_rows, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
+          sorted, count, args.input<T>(1), num_rows, width, args.output<T>(0));
     });
     return LaunchStatus("SumRows");
   };
