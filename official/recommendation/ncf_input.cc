@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "utils/compute/cpu/parallel.h"
 
@@ -60,15 +61,24 @@ class TrainBatchSource : public data::BatchSource {
     return epoch * sampler_->num_examples() / batch_size_;
   }
 
+  // A block of which nobody holds a batch.
+  std::shared_ptr<Block> FreeBlock(int64_t examples) {
+    for (const std::shared_ptr<Block>& block : blocks_) {
+      // The copy returned here puts what others read before they let go before what is written next; use_count() alone
+      // would not.
+      if (block.use_count() == 1 && block->users.num_elements() >= examples) return block;
+    }
+    blocks_.push_back(std::make_shared<Block>(examples));
+    return blocks_.back();
+  }
+
   void MakeBlock() {
     constexpr int64_t kExamples = 1 << 15, kGrain = 1 << 10;
     const int64_t batches = std::min(std::max<int64_t>(1, kExamples / batch_size_), end_ - next_);
     block_begin_ = next_;
     block_end_ = next_ + batches;
-    // Written again once no batch is held any more.
-    if (block_ == nullptr || block_.use_count() > 1 || block_->users.num_elements() < batches * batch_size_) {
-      block_ = std::make_shared<Block>(batches * batch_size_);
-    }
+    block_ = nullptr;
+    block_ = FreeBlock(batches * batch_size_);
     const int64_t first = next_ * batch_size_;
     compute::ParallelFor(batches * batch_size_, kGrain, [&](int64_t begin, int64_t end) {
       sampler_->Fill(first + begin, first + end, block_->users.data<int32_t>() + begin,
@@ -82,7 +92,8 @@ class TrainBatchSource : public data::BatchSource {
   const int64_t end_;  // number of the batch after the last
   data::Position position_;
   int64_t next_;  // number of the next batch
-  std::shared_ptr<Block> block_;
+  std::vector<std::shared_ptr<Block>> blocks_;
+  std::shared_ptr<Block> block_;             // the one that batches are taken from
   int64_t block_begin_ = 0, block_end_ = 0;  // numbers of its batches
 };
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <deque>
 #include <random>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "official/recommendation/data/ratings.h"
+#include "utils/data/batch.h"
 
 namespace official::recommendation {
 namespace {
@@ -61,6 +64,37 @@ TEST_CASE("The first epoch's batches hold all but the last few ratings, and nega
   CHECK(num_batches == ratings.num_positives() * (1 + kNumNeg) / kBatchSize);
   CHECK(ratings.num_positives() - static_cast<int64_t>(positives.size()) < kBatchSize);
   CHECK(static_cast<double>(negatives.size()) / kNumNeg / static_cast<double>(positives.size()) > 0.9);
+}
+
+TEST_CASE("Batches that are made ahead, and kept, are those made one by one") {
+  const Ratings ratings = SplitRatings(DrawRatings()).value();
+  std::shared_ptr<const TrainSampler> sampler = TrainSampler::Create(ratings, kNumNeg, /*seed=*/1).value();
+  const int64_t batch_size = GENERATE(1000, 40000);  // many batches at a time, and one
+  const auto source = TrainBatches(sampler, batch_size, {}, /*end_epoch=*/3);
+  const auto ahead = data::Prefetch(TrainBatches(sampler, batch_size, {}, /*end_epoch=*/3), /*depth=*/2);
+  std::deque<data::Batch> wanted, kept;
+  int64_t num_batches = 0;
+  while (const auto batch = ahead->Next().value()) {
+    ++num_batches;
+    kept.push_back(*batch);
+    wanted.push_back(*source->Next().value());
+    for (auto* const batches : {&wanted, &kept}) {
+      if (batches->size() > 4) batches->pop_front();
+    }
+    const data::Batch &want = wanted.front(), &got = kept.front();
+    REQUIRE(got.next.epoch == want.next.epoch);
+    REQUIRE(got.next.index == want.next.index);
+    std::vector<int32_t> users(batch_size), items(batch_size);
+    std::vector<float> labels(batch_size);
+    const int64_t first = std::max<int64_t>(0, num_batches - 4) * batch_size;
+    sampler->Fill(first, first + batch_size, users.data(), items.data(), labels.data());
+    for (const data::Batch* const of : {&want, &got}) {
+      REQUIRE(std::equal(users.begin(), users.end(), of->features[0].data<int32_t>()));
+      REQUIRE(std::equal(items.begin(), items.end(), of->features[1].data<int32_t>()));
+      REQUIRE(std::equal(labels.begin(), labels.end(), of->labels[0].data<float>()));
+    }
+  }
+  CHECK(num_batches == 3 * sampler->num_examples() / batch_size);
 }
 
 }  // namespace

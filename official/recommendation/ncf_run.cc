@@ -65,7 +65,8 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
                     },
                     .eval = [=](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
                       return EvalBatches(data->eval, data->loaded.ratings.num_users(), users_per_batch);
-                    }};
+                    },
+                    .made_by_computing_threads = true};
 }
 
 train::Model MakeModel(const NcfConfig& config, const Ratings& ratings) {

@@ -25,6 +25,8 @@ struct Input {
   std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
   // One pass over the test set.
   train::InputFn eval;
+  // The batches of `train` are made by the threads that compute. While GPUs do, two are made ahead of the training.
+  bool made_by_computing_threads = false;
 };
 
 // The batches of a data set, two of them read ahead of the training.

@@ -258,7 +258,11 @@ absl::Status Run::TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks
   const int64_t epoch = estimator_.position().epoch, end_epoch = EndEpoch();
   const logs::Json::Object block = {{"first_epoch_num", epoch + 1}, {"epoch_count", end_epoch - epoch}};
   RETURN_IF_ERROR(mlperf_.Write("block_start", nullptr, block));
-  const auto train_input = [&](data::Position start) { return input_.train(estimator_.seed(), start, end_epoch); };
+  const auto train_input = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    ASSIGN_OR_RETURN(data::BatchSourcePtr batches, input_.train(estimator_.seed(), start, end_epoch));
+    const bool ahead = input_.made_by_computing_threads && !estimator_.strategy().device(0).uses_host_memory();
+    return data::Prefetch(std::move(batches), ahead ? 2 : 0);
+  };
   RETURN_IF_ERROR(estimator_.Train(train_input, NextSteps(), hooks));
   return mlperf_.Write("block_stop", nullptr, block);
 }
