@@ -70,15 +70,14 @@ struct DeferredSteps {
 };
 
 // A thread's part of the steps from `made` to `end` of a row without gradients.
-template <typename AlphaOf>
-__device__ void MakeUp(const TableState& table, int64_t row, AdamStep step, int32_t made, int32_t end,
-                       AlphaOf alpha_of) {
+__device__ void MakeUp(const TableState& table, int64_t row, AdamStep step, const float* alphas, int32_t made,
+                       int32_t end) {
   if (made >= end) return;
   for (int64_t c = Warp::Lane(); c < table.width; c += kLanes) {
     const int64_t at = row * table.width + c;
     float variable = table.variable[at], m = table.m[at], v = table.v[at];
     for (int32_t s = made; s < end; ++s) {
-      step.alpha = alpha_of(s);
+      step.alpha = alphas[s];
       step(variable, m, v, 0);
     }
     table.variable[at] = variable;
@@ -113,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   made = __shfl_sync(kAllLanes, made, 0);
-  MakeUp(table.state, id, step, made, end, [&](int32_t s) { return steps.alphas[s]; });
+  MakeUp(table.state, id, step, steps.alphas, made, end);
 }
 
 absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
@@ -162,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
     const int32_t made = table.made[row];
     __syncwarp();
     if (Warp::Lane() == 0) table.made[row] = 0;
-    MakeUp(table, row, step, made, end, [&](int32_t s) { return steps.alphas[s]; });
+    MakeUp(table, row, step, steps.alphas, made, end);
   }
 }
 
