@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/ops/array/array.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -236,51 +235,19 @@ TEST_CASE("Scores beyond the limit have the limit's loss and no gradient") {
   testing::CheckGradients(test);
 }
 
-// Scores, loss and gradients in a type.
-std::vector<Tensor> ResultsIn(const std::string& kind, DType dtype, const Sizes& sizes, int64_t samples) {
-  return testing::RunOn(kind, LossInputs(sizes, samples), [&](absl::Span<const Value> in) {
-    NeuralFactorization network = NetworkOf(sizes, in.subspan(2));
-    network.dtype = dtype;
-    std::vector<Value> all = {NeuralFactorizationScores(network, in[0], Reshape(in[1], {samples, 1}))};
-    const Value labels = in[0].graph()->Constant(LabelsOf(samples));
-    Node* const node = NeuralFactorizationLoss(network, in[0], in[1], labels, {.shift = 1}).node();
-    for (int i = 0; i < node->num_outputs(); ++i) all.push_back(node->output(i));
-    return all;
-  });
-}
-
-TEST_CASE("Products in bfloat16 change the results by no more than rounding") {
-  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
-  for (const Sizes& sizes : kSizes) {
-    const std::vector<Tensor> want = ResultsIn(kind, DType::kFloat32, sizes, 150);
-    const std::vector<Tensor> results = ResultsIn(kind, DType::kBFloat16, sizes, 150);
-    REQUIRE(results.size() == want.size());
-    for (size_t k = 0; k < want.size(); ++k) {
-      const Doubles a = testing::ToDoubles(results[k]), b = testing::ToDoubles(want[k]);
-      // As a whole: where rounding decides whether a number that is almost 0 passes a ReLU, elements differ by much.
-      double difference = 0, size = 0;
-      for (size_t i = 0; i < a.size(); ++i) {
-        difference += (a[i] - b[i]) * (a[i] - b[i]);
-        size += b[i] * b[i];
-      }
-      INFO(kind << ", result " << k << ": " << difference << " of " << size);
-      CHECK(std::sqrt(difference) <= 0.15 * std::sqrt(size));
-    }
-  }
-}
-
 struct Run {
   Sizes sizes = kSizes[0];
   std::vector<Tensor> inputs = LossInputs(sizes, 7001);
   DType dtype = DType::kFloat32;
   int parts = 1, threads = 1;
+  std::string kind = "cpu";
 };
 
 // Loss and gradients of a graph whose sums have so many parts.
 std::vector<Tensor> LossAndGradients(const Run& run) {
   const int before = NumThreads();
   SetNumThreads(run.threads);
-  const auto results = testing::RunOnCpu(run.inputs, [&](absl::Span<const Value> in) {
+  const auto results = testing::RunOn(run.kind, run.inputs, [&](absl::Span<const Value> in) {
     in[0].graph()->set_batch_parts(run.parts);
     Node* const node = LossOf(run.sizes, in, {.shift = 1}, run.dtype).node();
     std::vector<Value> all;
@@ -344,11 +311,13 @@ std::vector<Tensor> WithLargeBiases(const Sizes& sizes, std::vector<Tensor> inpu
 }
 
 TEST_CASE("With bfloat16 the gradients are near those of float32") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   for (const Sizes& sizes : kSizes) {
     const int64_t samples = GENERATE(37, 150);
     const std::vector<Tensor> inputs = WithLargeBiases(sizes, LossInputs(sizes, samples));
-    const std::vector<Tensor> exact = LossAndGradients({.sizes = sizes, .inputs = inputs});
-    const std::vector<Tensor> rounded = LossAndGradients({.sizes = sizes, .inputs = inputs, .dtype = DType::kBFloat16});
+    const std::vector<Tensor> exact = LossAndGradients({.sizes = sizes, .inputs = inputs, .kind = kind});
+    const std::vector<Tensor> rounded =
+        LossAndGradients({.sizes = sizes, .inputs = inputs, .dtype = DType::kBFloat16, .kind = kind});
     REQUIRE(rounded.size() == exact.size());
     for (size_t k = 0; k < exact.size(); ++k) {
       const Doubles want = testing::ToDoubles(exact[k]), got = testing::ToDoubles(rounded[k]);
@@ -357,7 +326,7 @@ TEST_CASE("With bfloat16 the gradients are near those of float32") {
         distance += (got[i] - want[i]) * (got[i] - want[i]);
         norm += want[i] * want[i];
       }
-      INFO("output " << k << " of a network with " << sizes.layers.size() << " layers");
+      INFO("output " << k << " on " << kind << " of a network with " << sizes.layers.size() << " layers");
       CHECK(std::sqrt(distance / norm) < 0.02);
     }
   }
