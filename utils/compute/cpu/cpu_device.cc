@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/cpu/start_threads.h"
 #include "utils/compute/runtime/device.h"
 
 namespace official::compute {
@@ -31,6 +32,7 @@ class CpuDevice : public Device {
       : name_(absl::StrCat("cpu:", options.index)),
         num_threads_(options.num_threads > 0 ? options.num_threads : NumThreads()) {}
 
+  int num_threads() const { return num_threads_; }
   absl::string_view kind() const override { return "cpu"; }
   absl::string_view name() const override { return name_; }
   std::string Description() const override { return absl::StrCat(name_, " (", Threads(), ")"); }
@@ -75,7 +77,9 @@ class CpuDevice : public Device {
 
 const bool registered =
     RegisterDeviceKind("cpu", [](const DeviceOptions& options) -> absl::StatusOr<std::unique_ptr<Device>> {
-      return std::make_unique<CpuDevice>(options);
+      auto device = std::make_unique<CpuDevice>(options);
+      StartThreads(device->num_threads());
+      return device;
     });
 
 }  // namespace
