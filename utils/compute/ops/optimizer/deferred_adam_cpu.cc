@@ -1,6 +1,5 @@
-// CPU kernels of deferred Adam. A thread has rows of its own: of each table every so-manyth 16, since the rows that
-// many users chose tend to lie together; of as many the numbers of steps fill a line of the cache, which must not go to
-// and fro between cores.
+// CPU kernels of deferred Adam. A thread has rows of its own, every so-manyth of each table, since the rows that many
+// users chose tend to lie together.
 
 #include <immintrin.h>
 
@@ -52,7 +51,7 @@ TableState StateOf(const KernelArgs& args, const Table& table) {
 // The rows of one thread of a power of two.
 struct Owner {
   int32_t mask, thread;
-  bool Has(int32_t row) const { return (row >> 4 & mask) == thread; }
+  bool Has(int32_t row) const { return (row & mask) == thread; }
 };
 
 // The gradients of one table's rows.
