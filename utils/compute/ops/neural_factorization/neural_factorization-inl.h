@@ -53,11 +53,6 @@ OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines) {
 
 constexpr int64_t kRowsAhead = 4;
 
-OFFICIAL_VEC_INLINE void FetchRow(const float* row, int64_t width) {
-  constexpr int64_t kLine = 16;
-  for (int64_t i = 0; i < width; i += kLine) _mm_prefetch(row + i, _MM_HINT_T0);
-}
-
 // out [samples, columns] = rows [samples, depth] * panels; depth and columns multiples of the block.
 template <typename L>
 void Multiply(const float* rows, int64_t depth, const float* panels, int64_t columns, int64_t samples, int64_t tile,
@@ -210,10 +205,10 @@ void Forward(const Network& net, const Samples& s, TileMemory& t) {
     if (net.is_large && r + kRowsAhead < s.count) {
       // From where FetchSome left them.
       const int64_t next_user = s.users[r + kRowsAhead], next_item = s.items[r + kRowsAhead];
-      FetchRow(net.gmf_user + next_user * net.factors, net.factors);
-      FetchRow(net.gmf_item + next_item * net.factors, net.factors);
-      FetchRow(net.mlp_user + next_user * net.half, net.half);
-      FetchRow(net.mlp_item + next_item * net.half, net.half);
+      Fetch(net.gmf_user + next_user * net.factors, net.factors);
+      Fetch(net.gmf_item + next_item * net.factors, net.factors);
+      Fetch(net.mlp_user + next_user * net.half, net.half);
+      Fetch(net.mlp_item + next_item * net.half, net.half);
     }
     if (net.factors > 0) {
       CopyRowIn<L>(net.gmf_user + user * net.factors, net.factors, r, 0, tile, t.gmf_user);
@@ -343,4 +338,4 @@ float Train(const Network& net, const Samples& s, TileMemory& t, const UnitGradi
 }
 
 template <int kBlock, Product kProduct>
-constexpr Kernels kKernels = {&Train<Layout<kBlock, kProduct>>};
+constexpr TrainFunction kTrain = &Train<Layout<kBlock, kProduct>>;

@@ -93,10 +93,8 @@ struct UnitGradients {
   bool stream;                                       // these rows are too many for the caches
 };
 
-struct Kernels {
-  // Adds to the gradients and returns the sum of the losses.
-  float (*train)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
-};
+// Adds to the gradients and returns the sum of the losses.
+using TrainFunction = float (*)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
 
 #define OFFICIAL_ISA_WITH_BF16
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
@@ -113,15 +111,15 @@ Product ProductOf(DType dtype) {
   return HasAvx512Bf16() ? Product::kPairs : Product::kRounded;
 }
 
-const Kernels& FindKernels(Product product, int64_t block) {
+TrainFunction FindTrain(Product product, int64_t block) {
   const bool wide = block == 32;
   if (product == Product::kPairs) {
-    return wide ? avx512bf16::kKernels<32, Product::kPairs> : avx512bf16::kKernels<16, Product::kPairs>;
+    return wide ? avx512bf16::kTrain<32, Product::kPairs> : avx512bf16::kTrain<16, Product::kPairs>;
   }
   const bool rounded = product == Product::kRounded;
-  if (!HasAvx512()) return rounded ? avx2::kKernels<16, Product::kRounded> : avx2::kKernels<16, Product::kFloat>;
-  if (wide) return rounded ? avx512::kKernels<32, Product::kRounded> : avx512::kKernels<32, Product::kFloat>;
-  return rounded ? avx512::kKernels<16, Product::kRounded> : avx512::kKernels<16, Product::kFloat>;
+  if (!HasAvx512()) return rounded ? avx2::kTrain<16, Product::kRounded> : avx2::kTrain<16, Product::kFloat>;
+  if (wide) return rounded ? avx512::kTrain<32, Product::kRounded> : avx512::kTrain<32, Product::kFloat>;
+  return rounded ? avx512::kTrain<16, Product::kRounded> : avx512::kTrain<16, Product::kFloat>;
 }
 
 bool HasManyWeights(const FactorizationGeometry& g) {
@@ -177,7 +175,7 @@ class Plan {
 
   int64_t scratch_bytes() const { return scratch_.bytes(); }
   int64_t tile() const { return tile_; }
-  const Kernels& kernels() const { return FindKernels(product_, block_); }
+  TrainFunction train() const { return FindTrain(product_, block_); }
 
   // Packs the layers and points to the tables.
   Network Pack(const KernelArgs& args) const {
@@ -394,7 +392,7 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
         for (int64_t i = share.begin; i < share.end; i += plan.tile()) {
           const int64_t count = std::min(plan.tile(), share.end - i), next = i + count;
           plan.FetchAhead(net, users + next, items + next, std::min(plan.tile(), share.end - next), memory.lines);
-          loss += plan.kernels().train(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
+          loss += plan.train()(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
         }
         plan.Losses(args)[u] = loss;
       }

@@ -49,11 +49,6 @@ OFFICIAL_VEC_INLINE void ForRow(const TableState& table, int64_t row, F compute)
 // How many ids ahead rows are fetched: they are far apart and in no order, so that the processor does not do so itself.
 constexpr int64_t kAhead = 8;
 
-OFFICIAL_VEC_INLINE void Fetch(const float* p, int64_t n) {
-  constexpr int64_t kLine = 16;
-  for (int64_t i = 0; i < n; i += kLine) _mm_prefetch(p + i, _MM_HINT_T0);
-}
-
 OFFICIAL_VEC_INLINE void FetchRow(const TableState& table, int64_t row) {
   for (const float* const of : {table.variable, table.m, table.v}) Fetch(of + row * table.width, table.width);
 }
