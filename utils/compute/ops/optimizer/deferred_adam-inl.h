@@ -61,12 +61,11 @@ void MakeUp(const TableState& table, int64_t row, const AdamStep& rule, const fl
   });
 }
 
-void CatchUp(const TableState& table, const int32_t* ids, int64_t count, const Owner& owner, const AdamStep& rule,
-             const float* alphas, int32_t steps) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count && owner.Has(ids[i + kAhead])) FetchRow(table, ids[i + kAhead]);
-    const int32_t row = ids[i];
-    if (!owner.Has(row) || table.made[row] == steps) continue;
+void CatchUp(const TableState& table, const OwnIds& own, const AdamStep& rule, const float* alphas, int32_t steps) {
+  for (int64_t k = 0; k < own.count; ++k) {
+    if (k + kAhead < own.count) FetchRow(table, own.ids[own.positions[k + kAhead]]);
+    const int32_t row = own.ids[own.positions[k]];
+    if (table.made[row] == steps) continue;
     MakeUp(table, row, rule, alphas, table.made[row], steps);
     table.made[row] = steps;
   }
@@ -88,21 +87,20 @@ OFFICIAL_VEC_INLINE Vec SumOfRows(const RowGradients& g, int64_t width, int32_t 
   return g.parts == 2 ? first : Add(first, Add(parts[2], parts[3]));
 }
 
-bool Apply(const TableState& table, const RowGradients& g, const Owner& owner, const AdamStep& rule, float scale,
-           int32_t steps) {
+bool Apply(const TableState& table, const RowGradients& g, const AdamStep& rule, float scale, int32_t steps) {
   const VecStep step(rule);
   bool caught_up = true;
-  for (int64_t i = 0; i < g.count; ++i) {
-    const int32_t row = g.ids[i];
-    if (i + kAhead < g.count && owner.Has(g.ids[i + kAhead]) && g.first[g.ids[i + kAhead]] == i + kAhead) {
-      FetchRow(table, g.ids[i + kAhead]);
-      for (auto p = static_cast<int32_t>(i + kAhead); p >= 0; p = g.next[p])
-        Fetch(g.rows + p * table.width, table.width);
+  for (int64_t k = 0; k < g.own.count; ++k) {
+    if (k + kAhead < g.own.count) {
+      const int32_t ahead = g.own.positions[k + kAhead];
+      FetchRow(table, g.own.ids[ahead]);
+      Fetch(g.rows + ahead * table.width, table.width);
     }
-    if (!owner.Has(row) || g.first[row] != i) continue;
+    const int32_t i = g.own.positions[k], row = g.own.ids[i];
+    if (g.first[row] != i) continue;
     caught_up &= table.made[row] == steps;
     ForRow(table, row, [&](int64_t c, int n, Vec& variable, Vec& m, Vec& v) {
-      Vec sum = SumOfRows(g, table.width, static_cast<int32_t>(i), c, n);
+      Vec sum = SumOfRows(g, table.width, i, c, n);
       if (scale != 1) sum = Div(sum, Broadcast(scale));
       step.Make(rule.alpha, sum, variable, m, v);
     });

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -48,17 +49,17 @@ TableState StateOf(const KernelArgs& args, const Table& table) {
           args.variable<float>(table.first + 2), args.variable<int32_t>(table.first + 3), table.width};
 }
 
-// The rows of one thread of a power of two.
-struct Owner {
-  int32_t mask, thread;
-  bool Has(int32_t row) const { return (row & mask) == thread; }
+// The positions of those ids whose rows one thread has.
+struct OwnIds {
+  const int32_t* ids;
+  int32_t* positions;
+  int64_t count;
 };
 
 // The gradients of one table's rows.
 struct RowGradients {
-  const int32_t* ids;
+  OwnIds own;
   const float* rows;
-  int64_t count;
   int32_t *first, *next;    // lists of the positions of each id; -1 ends one
   int parts;                // of the batch: 1, 2 or 4
   int64_t ends[kMaxParts];  // of each part
@@ -68,11 +69,10 @@ struct DeferredKernels {
   // The steps from `made` to `steps` of a row without gradients.
   void (*make_up)(const TableState&, int64_t row, const AdamStep& rule, const float* alphas, int32_t made,
                   int32_t steps);
-  // The same for those of the rows `ids` that the owner has.
-  void (*catch_up)(const TableState&, const int32_t* ids, int64_t count, const Owner&, const AdamStep& rule,
-                   const float* alphas, int32_t steps);
+  // The same for the rows of these ids.
+  void (*catch_up)(const TableState&, const OwnIds&, const AdamStep& rule, const float* alphas, int32_t steps);
   // One step with gradients. False if a row was not caught up.
-  bool (*apply)(const TableState&, const RowGradients&, const Owner&, const AdamStep& rule, float scale, int32_t steps);
+  bool (*apply)(const TableState&, const RowGradients&, const AdamStep& rule, float scale, int32_t steps);
 };
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/deferred_adam-inl.h"
@@ -104,6 +104,18 @@ absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
   return absl::InvalidArgumentError(absl::StrCat("id ", ids[bad], " at position ", bad, " is outside [0, ", rows, ")"));
 }
 
+// A thread has every so-manyth row of each table, since the rows that many users chose tend to lie together; and
+// kTogether of them, so that no two threads write to a cache line. `threads` is a power of two.
+OwnIds FindOwn(const int32_t* ids, int64_t n, int thread, int threads, int32_t* positions) {
+  constexpr int kTogether = 16;
+  OwnIds own = {ids, positions, 0};
+  for (int64_t i = 0; i < n; ++i) {
+    positions[own.count] = static_cast<int32_t>(i);
+    own.count += (ids[i] / kTogether & (threads - 1)) == thread;
+  }
+  return own;
+}
+
 // Threads for work on the rows of `n` ids: a power of two.
 int ThreadsFor(int64_t n) {
   int threads = 1;
@@ -111,41 +123,71 @@ int ThreadsFor(int64_t n) {
   return threads;
 }
 
+// Tables with the same ids share what is known of these. In scratch memory, in int32s.
+struct Sharing {
+  std::vector<int64_t> counts;
+  std::vector<bool> is_first;  // of its ids
+  std::vector<int64_t> at;     // of `positions` of each thread
+  int64_t most = 0, size = 0;
+  int threads = 1;
+};
+
+Sharing SharingOf(const KernelSpec& spec, const std::vector<Table>& tables, bool with_lists) {
+  Sharing s;
+  for (const Table& table : tables) {
+    s.counts.push_back(spec.input(table.first + 4).shape.num_elements());
+    s.most = std::max(s.most, s.counts.back());
+  }
+  s.threads = ThreadsFor(s.most);
+  for (size_t k = 0; k < tables.size(); ++k) {
+    const Value ids = spec.node.input(tables[k].first + 4);
+    size_t same = 0;
+    while (spec.node.input(tables[same].first + 4) != ids) ++same;
+    s.is_first.push_back(same == k);
+    s.at.push_back(same == k ? s.size : s.at[same]);
+    if (same < k) continue;
+    s.size += s.threads * s.counts[k];
+    if (with_lists) s.size += tables[k].rows + s.counts[k];
+  }
+  return s;
+}
+
 absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
   constexpr int kGroup = 5;
   const std::vector<Table> tables = TablesOf(spec, 2, kGroup);
-  std::vector<int64_t> counts;
-  for (const Table& table : tables) counts.push_back(spec.input(table.first + 4).shape.num_elements());
-  const int threads = ThreadsFor(*std::max_element(counts.begin(), counts.end()));
-  return Kernel{[=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
+  const Sharing sharing = SharingOf(spec, tables, false);
+  Kernel kernel;
+  kernel.scratch_bytes = sharing.size * static_cast<int64_t>(sizeof(int32_t));
+  kernel.run = [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
     const float* const alphas = args.input<float>(0);
     const int32_t steps = *args.input<int32_t>(1);
     for (size_t k = 0; k < tables.size(); ++k) {
       const int32_t* const ids = args.input<int32_t>(tables[k].first + 4);
-      RETURN_IF_ERROR(CheckIds(ids, counts[k], tables[k].rows));
-      std::memcpy(args.output<int32_t>(static_cast<int>(k)), ids, counts[k] * sizeof(int32_t));
+      RETURN_IF_ERROR(CheckIds(ids, sharing.counts[k], tables[k].rows));
+      std::memcpy(args.output<int32_t>(static_cast<int>(k)), ids, sharing.counts[k] * sizeof(int32_t));
     }
-    ParallelFor(threads, 1, [&](int64_t first, int64_t last) {
-      for (auto thread = static_cast<int32_t>(first); thread < last; ++thread) {
+    ParallelFor(sharing.threads, 1, [&](int64_t first, int64_t last) {
+      for (auto thread = static_cast<int>(first); thread < last; ++thread) {
         for (size_t k = 0; k < tables.size(); ++k) {
-          KernelsFor(tables[k]).catch_up(StateOf(args, tables[k]), args.input<int32_t>(tables[k].first + 4), counts[k],
-                                         {threads - 1, thread}, rule, alphas, steps);
+          int32_t* const positions = static_cast<int32_t*>(args.scratch) + sharing.at[k] + thread * sharing.counts[k];
+          const OwnIds own = FindOwn(args.input<int32_t>(tables[k].first + 4), sharing.counts[k], thread,
+                                     sharing.threads, positions);
+          KernelsFor(tables[k]).catch_up(StateOf(args, tables[k]), own, rule, alphas, steps);
         }
       }
     });
     return absl::OkStatus();
-  }};
+  };
+  return kernel;
 }
 
-// The lists of the positions of the owner's ids.
-void LinkPositions(const RowGradients& g, const Owner& owner) {
-  for (int64_t i = 0; i < g.count; ++i) {
-    if (owner.Has(g.ids[i])) g.first[g.ids[i]] = -1;
-  }
-  for (int64_t i = g.count; i-- > 0;) {
-    if (!owner.Has(g.ids[i])) continue;
-    g.next[i] = g.first[g.ids[i]];
-    g.first[g.ids[i]] = static_cast<int32_t>(i);
+// The lists of the positions of the ids.
+void LinkPositions(const RowGradients& g) {
+  const OwnIds& own = g.own;
+  for (int64_t k = 0; k < own.count; ++k) g.first[own.ids[own.positions[k]]] = -1;
+  for (int64_t k = own.count; k-- > 0;) {
+    const int32_t i = own.positions[k];
+    g.next[i] = std::exchange(g.first[own.ids[i]], i);
   }
 }
 
@@ -156,23 +198,9 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
   const std::vector<Table> tables = TablesOf(spec, scalars + 2, kGroup);
   const auto capacity = static_cast<int32_t>(spec.input(scalars).shape.dim(0));
   const int parts = std::min(spec.node.graph().batch_parts(), kMaxParts);
-  // Tables with the same ids share their lists.
-  std::vector<int64_t> counts, lists_at;
-  std::vector<bool> links;
-  int64_t scratch = 0, most = 0;
-  for (size_t k = 0; k < tables.size(); ++k) {
-    const Value ids = spec.node.input(tables[k].first + 4);
-    counts.push_back(ids.shape().num_elements());
-    most = std::max(most, counts.back());
-    size_t same = 0;
-    while (spec.node.input(tables[same].first + 4) != ids) ++same;
-    links.push_back(same == k);
-    lists_at.push_back(same == k ? scratch : lists_at[same]);
-    if (same == k) scratch += tables[k].rows + counts[k];
-  }
-  const int threads = ThreadsFor(most);
+  const Sharing sharing = SharingOf(spec, tables, true);
   Kernel kernel;
-  kernel.scratch_bytes = scratch * static_cast<int64_t>(sizeof(int32_t));
+  kernel.scratch_bytes = sharing.size * static_cast<int64_t>(sizeof(int32_t));
   kernel.run = [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
     if (guarded && !*args.input<bool>(4)) return absl::OkStatus();
     float* const alphas = args.variable<float>(scalars);
@@ -181,21 +209,22 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
     step.alpha = alphas[steps] = AdamAlpha(args);
     const float scale = guarded ? *args.input<float>(3) : 1;
     std::atomic<bool> caught_up = true;
-    ParallelFor(threads, 1, [&](int64_t first_thread, int64_t last_thread) {
-      for (auto thread = static_cast<int32_t>(first_thread); thread < last_thread; ++thread) {
-        const Owner owner = {threads - 1, thread};
+    ParallelFor(sharing.threads, 1, [&](int64_t first_thread, int64_t last_thread) {
+      for (auto thread = static_cast<int>(first_thread); thread < last_thread; ++thread) {
         for (size_t k = 0; k < tables.size(); ++k) {
-          int32_t* const lists = static_cast<int32_t*>(args.scratch) + lists_at[k];
-          RowGradients g = {.ids = args.input<int32_t>(tables[k].first + 4),
-                            .rows = args.input<float>(tables[k].first + 5),
-                            .count = counts[k],
-                            .first = lists,
-                            .next = lists + tables[k].rows,
-                            .parts = parts,
-                            .ends = {}};
-          for (int part = 0; part < parts; ++part) g.ends[part] = ShareOf(g.count, part, parts).end;
-          if (links[k]) LinkPositions(g, owner);
-          if (!KernelsFor(tables[k]).apply(StateOf(args, tables[k]), g, owner, step, scale, steps)) caught_up = false;
+          const int64_t count = sharing.counts[k];
+          int32_t* const positions = static_cast<int32_t*>(args.scratch) + sharing.at[k] + thread * count;
+          int32_t* const lists = static_cast<int32_t*>(args.scratch) + sharing.at[k] + sharing.threads * count;
+          RowGradients g = {
+              .own = FindOwn(args.input<int32_t>(tables[k].first + 4), count, thread, sharing.threads, positions),
+              .rows = args.input<float>(tables[k].first + 5),
+              .first = lists,
+              .next = lists + tables[k].rows,
+              .parts = parts,
+              .ends = {}};
+          for (int part = 0; part < parts; ++part) g.ends[part] = ShareOf(count, part, parts).end;
+          if (sharing.is_first[k]) LinkPositions(g);
+          if (!KernelsFor(tables[k]).apply(StateOf(args, tables[k]), g, step, scale, steps)) caught_up = false;
         }
       }
     });
