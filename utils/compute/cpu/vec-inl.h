@@ -56,6 +56,28 @@ OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const Vec rounded = _mm512_castsi512_ps(_mm512_and_si512(sum, BroadcastInt(~0xffff)));
   return Select(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, rounded);
 }
+// n / d, not always to the nearest number, but sooner: for what is divided a lot. 0 for an infinite d.
+OFFICIAL_VEC_INLINE Vec Quotient(Vec n, Vec d) {
+  d = _mm512_min_ps(d, _mm512_set1_ps(0x1.fffffep127f));
+  const Vec inverse = _mm512_rcp14_ps(d), q = Mul(n, inverse);
+  return Fma(NegatedFma(q, d, n), inverse, q);
+}
+// Half a Vec, for what fills no more.
+using HalfVec = __m256;
+OFFICIAL_VEC_INLINE HalfVec Add(HalfVec a, HalfVec b) { return _mm256_add_ps(a, b); }
+OFFICIAL_VEC_INLINE HalfVec Sub(HalfVec a, HalfVec b) { return _mm256_sub_ps(a, b); }
+OFFICIAL_VEC_INLINE HalfVec Mul(HalfVec a, HalfVec b) { return _mm256_mul_ps(a, b); }
+OFFICIAL_VEC_INLINE HalfVec Div(HalfVec a, HalfVec b) { return _mm256_div_ps(a, b); }
+OFFICIAL_VEC_INLINE HalfVec Sqrt(HalfVec a) { return _mm256_sqrt_ps(a); }
+OFFICIAL_VEC_INLINE HalfVec FmaSub(HalfVec a, HalfVec b, HalfVec c) { return _mm256_fmsub_ps(a, b, c); }
+OFFICIAL_VEC_INLINE HalfVec Fma(HalfVec a, HalfVec b, HalfVec c) { return _mm256_fmadd_ps(a, b, c); }
+OFFICIAL_VEC_INLINE HalfVec NegatedFma(HalfVec a, HalfVec b, HalfVec c) { return _mm256_fnmadd_ps(a, b, c); }
+OFFICIAL_VEC_INLINE HalfVec Quotient(HalfVec n, HalfVec d) {
+  d = _mm256_min_ps(d, _mm256_set1_ps(0x1.fffffep127f));
+  const HalfVec inverse = _mm256_rcp14_ps(d), q = Mul(n, inverse);
+  return Fma(NegatedFma(q, d, n), inverse, q);
+}
+OFFICIAL_VEC_INLINE void StoreFirst(float* p, HalfVec v, int n) { _mm256_mask_storeu_ps(p, (1u << n) - 1, v); }
 #if OFFICIAL_ISA_BF16
 // A number of 32 bits is a pair of bfloat16, the first of which is in its lower half: c + a.first * b.first +
 // a.second * b.second, the sums in float32.
@@ -91,6 +113,7 @@ OFFICIAL_VEC_INLINE Vec Sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Sqrt(Vec a) { return _mm256_sqrt_ps(a); }
+OFFICIAL_VEC_INLINE Vec Quotient(Vec n, Vec d) { return Div(n, d); }
 OFFICIAL_VEC_INLINE Vec FmaSub(Vec a, Vec b, Vec c) { return _mm256_fmsub_ps(a, b, c); }
 OFFICIAL_VEC_INLINE IntVec FirstLanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

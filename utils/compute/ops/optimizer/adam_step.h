@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/runtime/kernel.h"
@@ -18,6 +19,13 @@ struct AdamStep {
     v += (g * g - v) * one_minus_beta2;
     variable -= (m * alpha) / (std::sqrt(v) + epsilon);
   }
+};
+
+// Elements of a variable and their moments.
+struct AdamState {
+  float *variable, *m, *v;
+
+  AdamState At(int64_t i) const { return {variable + i, m + i, v + i}; }
 };
 
 // The step of the attributes beta1, beta2 and epsilon, alpha still unset.

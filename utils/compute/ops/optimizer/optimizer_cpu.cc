@@ -1,6 +1,8 @@
 // CPU kernels of the optimizers. The variables of one update are one long row of elements, cut evenly among threads,
 // so that many small variables cost what one large one does.
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -15,6 +17,19 @@
 namespace official::compute {
 namespace {
 
+#define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/adam-inl.h"
+#include "utils/compute/cpu/foreach_isa.h"
+
+// Take the loss scale off an element of a gradient.
+struct NoScale {
+  static constexpr float scale = 1;
+  float operator()(float g) const { return g; }
+};
+struct Unscale {
+  float scale;
+  float operator()(float g) const { return g / scale; }
+};
+
 // The loss scale and whether to apply the update, which are behind `scalars` other scalars of a guarded update.
 class Guard {
  public:
@@ -23,11 +38,11 @@ class Guard {
   // The input that follows all scalars.
   int first() const { return scalars_ + (guarded_ ? 2 : 0); }
   bool Applies(const KernelArgs& args) const { return !guarded_ || *args.input<bool>(scalars_ + 1); }
-  // Calls f with a function that takes the loss scale off an element of a gradient.
+  // Calls f with one of the above.
   template <typename F>
   void WithUnscale(const KernelArgs& args, F f) const {
-    if (!guarded_) return f([](float g) { return g; });
-    f([scale = *args.input<float>(scalars_)](float g) { return g / scale; });
+    if (!guarded_) return f(NoScale());
+    f(Unscale{*args.input<float>(scalars_)});
   }
 
  private:
@@ -128,13 +143,12 @@ auto AdamStepOfRun(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
-  return MakeUpdate(spec, 3, 4, [step_of = AdamStepOfRun(spec)](const KernelArgs& args) {
-    return [&args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
-      float* __restrict variable = args.variable<float>(first);
-      float* __restrict m = args.variable<float>(first + 1);
-      float* __restrict v = args.variable<float>(first + 2);
-      const float* __restrict g = args.input<float>(first + 3);
-      for (int64_t i = begin; i < end; ++i) step(variable[i], m[i], v[i], unscale(g[i]));
+  const auto adam = HasAvx512() ? &avx512::AdamOfElements : &avx2::AdamOfElements;
+  return MakeUpdate(spec, 3, 4, [=, step_of = AdamStepOfRun(spec)](const KernelArgs& args) {
+    return [=, &args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
+      const AdamState state = {args.variable<float>(first), args.variable<float>(first + 1),
+                               args.variable<float>(first + 2)};
+      adam(state.At(begin), args.input<float>(first + 3) + begin, end - begin, step, unscale.scale);
     };
   });
 }
