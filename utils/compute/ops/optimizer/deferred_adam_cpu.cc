@@ -21,59 +21,44 @@
 namespace official::compute {
 namespace {
 
-constexpr int kMaxParts = 4;
-constexpr int kMaxTables = 4;  // of a group
-
-struct TableState {
-  AdamState state;
-  int32_t* made;  // of the deferred steps, by row
-  int64_t width;
-  const float* gradients = nullptr;  // a row for each id
-};
-
-// Tables of which a step reads the same rows.
-struct Tables {
-  TableState table[kMaxTables];
-  int count = 0;
-};
-
-// The positions of those ids whose rows one thread has.
-struct OwnIds {
-  const int32_t* ids;
-  int32_t* positions;
-  int64_t count;
-};
-
-// Lists of the positions of each id; -1 ends one.
-struct PositionLists {
-  int32_t *first, *next;    // by row and by position
-  int parts;                // of the batch: 1, 2 or 4
-  int64_t ends[kMaxParts];  // of each part
-};
+constexpr int kMaxParts = 4;                 // of the batch
+constexpr int kMaxWhole = 3, kMaxSmall = 1;  // vectors that find room in the registers
 
 // n columns of a table, which fit one vector.
 struct RowPart {
   AdamState state;  // of row 0
   int64_t width;
+  const float* gradients;  // of the first id; nullptr if there are none
   int n;
 };
 
 // Rows and how many steps each has yet to make.
 struct RowsBehind {
   int32_t *row, *behind;
-  int64_t count = 0;
-  bool are_even = true;  // all tables of a group have made as many of each row
+  int64_t count;
 };
 
-constexpr int kMaxWhole = 3, kMaxSmall = 1;  // vectors that find room in the registers
+// Rows, where each has its first gradient, and for each gradient where the row has its next; -1 if it has none.
+struct RowGradients {
+  int32_t *row, *position;
+  int64_t count;
+  int32_t* next;
+  int parts;                // of the batch: 1, 2 or 4
+  int64_t ends[kMaxParts];  // of each part
+  float scale;              // to be taken off
+};
 
+using MakeStepsFunction = void (*)(const RowPart* parts, const RowsBehind&, const AdamStep& rule, const float* alphas,
+                                   int32_t steps);
+using UpdateFunction = void (*)(const RowPart* parts, const RowGradients&, const AdamStep& rule);
+
+// For each number of whole and of small vectors, in this order in `parts`.
 struct DeferredKernels {
   int lanes;  // of a whole vector; a small one has half as many
-  // The steps up to `steps` of parts of rows, first the whole ones, then the small ones, without gradients.
-  void (*make_steps[kMaxWhole + 1][kMaxSmall + 1])(const RowPart* parts, const RowsBehind&, const AdamStep& rule,
-                                                   const float* alphas, int32_t steps);
-  // One step with gradients. False if a row was not caught up.
-  bool (*apply)(const Tables&, const OwnIds&, const PositionLists&, const AdamStep& rule, float scale, int32_t steps);
+  // The steps up to `steps` without gradients.
+  MakeStepsFunction make_steps[kMaxWhole + 1][kMaxSmall + 1];
+  // One step with gradients.
+  UpdateFunction update[kMaxWhole + 1][kMaxSmall + 1];
 };
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/deferred_adam-inl.h"
@@ -87,10 +72,10 @@ struct Table {
   int64_t rows, width;
 };
 
-// Parts of rows that make their steps together.
+// Vectors of a row that are computed together.
 struct Vectors {
   struct Place {
-    size_t table;
+    Table table;
     int64_t column;
     int n;
   };
@@ -100,16 +85,12 @@ struct Vectors {
 std::vector<Vectors> VectorsOf(const std::vector<Table>& tables) {
   const int lanes = Kernels().lanes;
   std::vector<Vectors> all(1);
-  for (size_t t = 0; t < tables.size(); ++t) {
-    for (int64_t c = 0; c < tables[t].width; c += lanes) {
-      const int n = static_cast<int>(std::min<int64_t>(lanes, tables[t].width - c));
-      if (n > lanes / 2) {
-        if (all.back().whole.size() == kMaxWhole) all.emplace_back();
-        all.back().whole.push_back({t, c, n});
-      } else {
-        if (all.back().small.size() == kMaxSmall) all.emplace_back();
-        all.back().small.push_back({t, c, n});
-      }
+  for (const Table& table : tables) {
+    for (int64_t c = 0; c < table.width; c += lanes) {
+      const int n = static_cast<int>(std::min<int64_t>(lanes, table.width - c));
+      const bool is_whole = n > lanes / 2;
+      if (is_whole ? all.back().whole.size() == kMaxWhole : all.back().small.size() == kMaxSmall) all.emplace_back();
+      (is_whole ? all.back().whole : all.back().small).push_back({table, c, n});
     }
   }
   return all;
@@ -118,38 +99,52 @@ std::vector<Vectors> VectorsOf(const std::vector<Table>& tables) {
 // Tables with the same ids, of which there are `count`.
 struct Group {
   std::vector<Table> tables;
+  std::vector<Vectors> vectors;
   int64_t count = 0;
-  int64_t scratch_at = 0;  // int32s: OwnIds and RowsBehind of each thread, then PositionLists
-  std::vector<Vectors> vectors = {};
+  int64_t scratch_at = 0;  // int32s: lists for each thread, then the first position of each row and the next of each id
 
-  // Of a node whose tables have their gradients, if any, behind the ids.
-  Tables Of(const KernelArgs& args, bool with_gradients) const {
-    Tables state;
-    for (const auto& [first, rows, width] : tables) {
-      state.table[state.count++] = {
-          .state = {args.variable<float>(first), args.variable<float>(first + 1), args.variable<float>(first + 2)},
-          .made = args.variable<int32_t>(first + 3),
-          .width = width,
-          .gradients = with_gradients ? args.input<float>(first + 5) : nullptr};
-    }
-    return state;
-  }
   const int32_t* Ids(const KernelArgs& args) const { return args.input<int32_t>(tables[0].first + 4); }
 
-  void MakeSteps(const Tables& state, const RowsBehind& behind, const AdamStep& rule, const float* alphas,
-                 int32_t steps) const {
+  // Of the deferred steps, the table's rows.
+  static int32_t* Made(const KernelArgs& args, const Table& table) { return args.variable<int32_t>(table.first + 3); }
+  // Whether all tables have made so many steps of the row. From now on they have made `now`.
+  bool Made(const KernelArgs& args, int32_t row, int32_t before, int32_t now) const {
+    bool same = true;
+    for (const Table& table : tables) same &= std::exchange(Made(args, table)[row], now) == before;
+    return same;
+  }
+
+  // Calls f(whole, small, parts) for all vectors of the rows. Gradients, if any, are the inputs behind the ids.
+  template <typename F>
+  void ForVectors(const KernelArgs& args, bool with_gradients, F f) const {
     for (const Vectors& v : vectors) {
       RowPart parts[kMaxWhole + kMaxSmall];
-      int count = 0;
+      RowPart* part = parts;
       for (const auto* places : {&v.whole, &v.small}) {
-        for (const auto& [t, column, n] : *places) {
-          parts[count++] = {state.table[t].state.At(column), state.table[t].width, n};
+        for (const auto& [table, column, n] : *places) {
+          const int i = table.first;
+          const AdamState state = {args.variable<float>(i), args.variable<float>(i + 1), args.variable<float>(i + 2)};
+          const float* const gradients = with_gradients ? args.input<float>(i + 5) + column : nullptr;
+          *part++ = {state.At(column), table.width, gradients, n};
         }
       }
-      if (count > 0) Kernels().make_steps[v.whole.size()][v.small.size()](parts, behind, rule, alphas, steps);
+      if (part > parts) f(v.whole.size(), v.small.size(), parts);
     }
   }
+  void MakeSteps(const KernelArgs& args, const RowsBehind& rows, const AdamStep& rule, const float* alphas,
+                 int32_t steps) const {
+    ForVectors(args, false, [&](size_t whole, size_t small, const RowPart* parts) {
+      Kernels().make_steps[whole][small](parts, rows, rule, alphas, steps);
+    });
+  }
 };
+
+Group GroupOf(std::vector<Table> tables) {
+  Group group;
+  group.vectors = VectorsOf(tables);
+  group.tables = std::move(tables);
+  return group;
+}
 
 constexpr int64_t kListsOfThread = 3;
 
@@ -172,9 +167,8 @@ Division DivisionOf(const KernelSpec& spec, int first, int inputs_of_table) {
   const auto ids = [&](int table) { return spec.node.input(table + 4); };
   int64_t most = 0;
   for (int i = first; i < spec.node.num_inputs(); i += inputs_of_table) {
-    const auto same = std::find_if(d.groups.begin(), d.groups.end(), [&](const Group& g) {
-      return ids(g.tables[0].first) == ids(i) && g.tables.size() < kMaxTables;
-    });
+    const auto same = std::find_if(d.groups.begin(), d.groups.end(),
+                                   [&](const Group& g) { return ids(g.tables[0].first) == ids(i); });
     Group& group = same != d.groups.end() ? *same : d.groups.emplace_back();
     group.tables.push_back(TableAt(spec, i));
     group.count = ids(i).shape().num_elements();
@@ -197,6 +191,14 @@ void ForThreads(const Division& division, F f) {
   });
 }
 
+// The positions of those ids whose rows one thread has.
+struct OwnIds {
+  const int32_t* ids;
+  int32_t* positions;
+  int64_t count = 0;
+  int32_t* others;  // memory for as many
+};
+
 int32_t* ListsOf(const KernelArgs& args, const Group& group, int thread) {
   return static_cast<int32_t*>(args.scratch) + group.scratch_at + kListsOfThread * thread * group.count;
 }
@@ -205,7 +207,8 @@ int32_t* ListsOf(const KernelArgs& args, const Group& group, int thread) {
 // so that no two threads write to a cache line.
 OwnIds FindOwn(const KernelArgs& args, const Group& group, int thread, int threads) {
   constexpr uint32_t kTogether = 16;
-  OwnIds own = {group.Ids(args), ListsOf(args, group, thread), 0};
+  int32_t* const lists = ListsOf(args, group, thread);
+  OwnIds own = {.ids = group.Ids(args), .positions = lists, .others = lists + group.count};
   for (int64_t i = 0; i < group.count; ++i) {
     own.positions[own.count] = static_cast<int32_t>(i);
     own.count += static_cast<int>(static_cast<uint32_t>(own.ids[i]) / kTogether & (threads - 1)) == thread;
@@ -213,48 +216,70 @@ OwnIds FindOwn(const KernelArgs& args, const Group& group, int thread, int threa
   return own;
 }
 
-// Adds the row unless it is up to date, and notes that it is from now on.
-void AddBehind(const Tables& tables, int32_t row, int32_t steps, RowsBehind& rows) {
-  rows.row[rows.count] = row;
-  rows.behind[rows.count] = steps - tables.table[0].made[row];
-  for (int t = 0; t < tables.count; ++t) {
-    rows.are_even &= tables.table[t].made[row] == steps - rows.behind[rows.count];
-    tables.table[t].made[row] = steps;
+// Brings the rows up to date. False if those of one row have made different numbers of steps.
+bool CatchUp(const KernelArgs& args, const Group& group, const OwnIds& own, const AdamStep& rule, const float* alphas,
+             int32_t steps) {
+  RowsBehind rows = {own.others, own.others + group.count, 0};
+  const int32_t* const made = Group::Made(args, group.tables[0]);
+  bool are_even = true;
+  for (int64_t k = 0; k < own.count; ++k) {
+    const int32_t row = own.ids[own.positions[k]];
+    rows.row[rows.count] = row;
+    rows.behind[rows.count] = steps - made[row];
+    rows.count += made[row] < steps;
+    are_even &= group.Made(args, row, made[row], steps);
   }
-  rows.count += rows.behind[rows.count] > 0;
+  group.MakeSteps(args, rows, rule, alphas, steps);
+  return are_even;
 }
 
-PositionLists ListPositions(const KernelArgs& args, const Group& group, const OwnIds& own, int threads, int parts) {
-  PositionLists lists;
-  lists.first = ListsOf(args, group, threads);
-  lists.next = lists.first + group.tables[0].rows;
-  lists.parts = parts;
-  for (int part = 0; part < parts; ++part) lists.ends[part] = ShareOf(group.count, part, parts).end;
-  for (int64_t k = 0; k < own.count; ++k) lists.first[own.ids[own.positions[k]]] = -1;
+// False if a row was not caught up.
+bool Update(const KernelArgs& args, const Group& group, const OwnIds& own, int32_t* first, int parts,
+            const AdamStep& rule, float scale, int32_t steps) {
+  RowGradients g = {own.others, own.others + group.count, 0, first + group.tables[0].rows, parts, {}, scale};
+  for (int part = 0; part < parts; ++part) g.ends[part] = ShareOf(group.count, part, parts).end;
+  for (int64_t k = 0; k < own.count; ++k) first[own.ids[own.positions[k]]] = -1;
   for (int64_t k = own.count; k-- > 0;) {
-    const int32_t i = own.positions[k];
-    lists.next[i] = std::exchange(lists.first[own.ids[i]], i);
+    const int32_t position = own.positions[k];
+    g.next[position] = std::exchange(first[own.ids[position]], position);
   }
-  return lists;
+  bool caught_up = true;
+  for (int64_t k = 0; k < own.count; ++k) {
+    const int32_t position = own.positions[k], row = own.ids[position];
+    const bool is_first = first[row] == position;
+    g.row[g.count] = row;
+    g.position[g.count] = position;
+    g.count += is_first;
+    caught_up &= group.Made(args, row, is_first ? steps : steps + 1, steps + 1);
+  }
+  group.ForVectors(args, true, [&](size_t whole, size_t small, const RowPart* of_rows) {
+    Kernels().update[whole][small](of_rows, g, rule);
+  });
+  return caught_up;
 }
 
 // Brings all rows up to date, from where steps count anew.
-void SettleGroups(const KernelArgs& args, const std::vector<Group>& groups, const AdamStep& rule, const float* alphas,
-                  int32_t& steps) {
-  constexpr int64_t kBlock = 256;
+void Settle(const KernelArgs& args, const std::vector<Group>& groups, const AdamStep& rule, const float* alphas,
+            int32_t& steps) {
   for (const Group& group : groups) {
-    const Tables tables = group.Of(args, false);
-    const int64_t num_rows = group.tables[0].rows;
-    ParallelFor((num_rows + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
-      int32_t row[kBlock], behind[kBlock];
-      for (int64_t first = begin * kBlock; first < std::min(end * kBlock, num_rows); first += kBlock) {
-        RowsBehind rows = {row, behind};
-        const int64_t last = std::min(first + kBlock, num_rows);
-        for (int64_t r = first; r < last; ++r) AddBehind(tables, static_cast<int32_t>(r), steps, rows);
-        group.MakeSteps(tables, rows, rule, alphas, steps);
-        for (int t = 0; t < tables.count; ++t) std::fill(tables.table[t].made + first, tables.table[t].made + last, 0);
-      }
-    });
+    for (const Table& table : group.tables) {
+      int32_t* const made = Group::Made(args, table);
+      const Group alone = GroupOf({table});
+      constexpr int64_t kBlock = 256;
+      ParallelFor((table.rows + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
+        int32_t row[kBlock], behind[kBlock];
+        for (int64_t r = begin * kBlock; r < std::min(end * kBlock, table.rows);) {
+          RowsBehind rows = {row, behind, 0};
+          for (const int64_t last = std::min(r + kBlock, table.rows); r < last; ++r) {
+            row[rows.count] = static_cast<int32_t>(r);
+            behind[rows.count] = steps - made[r];
+            rows.count += made[r] < steps;
+            made[r] = 0;
+          }
+          alone.MakeSteps(args, rows, rule, alphas, steps);
+        }
+      });
+    }
   }
   steps = 0;
 }
@@ -282,13 +307,8 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
     std::atomic<bool> are_even = true;
     ForThreads(division, [&](int thread) {
       for (const Group& group : division.groups) {
-        const Tables tables = group.Of(args, false);
         const OwnIds own = FindOwn(args, group, thread, division.threads);
-        int32_t* const row = own.positions + group.count;
-        RowsBehind rows = {row, row + group.count};
-        for (int64_t k = 0; k < own.count; ++k) AddBehind(tables, own.ids[own.positions[k]], steps, rows);
-        group.MakeSteps(tables, rows, rule, alphas, steps);
-        if (!rows.are_even) are_even = false;
+        if (!CatchUp(args, group, own, rule, alphas, steps)) are_even = false;
       }
     });
     if (!are_even) return absl::InternalError("tables with the same ids have made different numbers of steps");
@@ -314,12 +334,12 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
     ForThreads(division, [&](int thread) {
       for (const Group& group : division.groups) {
         const OwnIds own = FindOwn(args, group, thread, division.threads);
-        const PositionLists lists = ListPositions(args, group, own, division.threads, parts);
-        if (!Kernels().apply(group.Of(args, true), own, lists, step, scale, steps)) caught_up = false;
+        int32_t* const first_positions = ListsOf(args, group, division.threads);
+        if (!Update(args, group, own, first_positions, parts, step, scale, steps)) caught_up = false;
       }
     });
     if (!caught_up) return absl::InternalError("rows are updated that were not caught up");
-    if (++steps == capacity) SettleGroups(args, division.groups, rule, alphas, steps);
+    if (++steps == capacity) Settle(args, division.groups, rule, alphas, steps);
     return absl::OkStatus();
   };
   return Kernel{.run = run, .scratch_bytes = division.scratch_bytes()};
@@ -327,12 +347,9 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
   std::vector<Group> groups;
-  for (int i = 2; i < spec.node.num_inputs(); i += 4) {
-    groups.push_back({.tables = {TableAt(spec, i)}});
-    groups.back().vectors = VectorsOf(groups.back().tables);
-  }
+  for (int i = 2; i < spec.node.num_inputs(); i += 4) groups.push_back(GroupOf({TableAt(spec, i)}));
   return Kernel{[groups, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) {
-    SettleGroups(args, groups, rule, args.input<float>(0), *args.variable<int32_t>(1));
+    Settle(args, groups, rule, args.input<float>(0), *args.variable<int32_t>(1));
     return absl::OkStatus();
   }};
 }
