@@ -78,6 +78,11 @@ OFFICIAL_VEC_INLINE HalfVec Quotient(HalfVec n, HalfVec d) {
   return Fma(NegatedFma(q, d, n), inverse, q);
 }
 OFFICIAL_VEC_INLINE void StoreFirst(float* p, HalfVec v, int n) { _mm256_mask_storeu_ps(p, (1u << n) - 1, v); }
+OFFICIAL_VEC_INLINE Vec Join(HalfVec lower, HalfVec upper) {
+  return _mm512_insertf32x8(_mm512_castps256_ps512(lower), upper, 1);
+}
+OFFICIAL_VEC_INLINE HalfVec LowerHalf(Vec v) { return _mm512_castps512_ps256(v); }
+OFFICIAL_VEC_INLINE HalfVec UpperHalf(Vec v) { return _mm512_extractf32x8_ps(v, 1); }
 #if OFFICIAL_ISA_BF16
 // A number of 32 bits is a pair of bfloat16, the first of which is in its lower half: c + a.first * b.first +
 // a.second * b.second, the sums in float32.

@@ -28,36 +28,94 @@ OFFICIAL_VEC_INLINE void FetchPart(const RowPart& part, int64_t row) {
   for (const float* const of : {ahead.variable, ahead.m, ahead.v}) Fetch(of, 1);
 }
 
+// The vectors of one row.
+template <int kWhole, int kSmall>
+struct RowVecs {
+  RowVec<WholeVec> whole[kWhole + 1];
+  RowVec<SmallVec> small[kSmall + 1];
+
+  OFFICIAL_VEC_INLINE void Load(const RowPart* parts, int64_t row) {
+#pragma GCC unroll 5
+    for (int i = 0; i < kWhole; ++i) whole[i].Load(parts[i].state.At(row * parts[i].width), parts[i].n);
+    parts += kWhole;
+#pragma GCC unroll 5
+    for (int i = 0; i < kSmall; ++i) small[i].Load(parts[i].state.At(row * parts[i].width), parts[i].n);
+  }
+  OFFICIAL_VEC_INLINE void Store(const RowPart* parts, int64_t row) const {
+#pragma GCC unroll 5
+    for (int i = 0; i < kWhole; ++i) whole[i].Store(parts[i].state.At(row * parts[i].width), parts[i].n);
+    parts += kWhole;
+#pragma GCC unroll 5
+    for (int i = 0; i < kSmall; ++i) small[i].Store(parts[i].state.At(row * parts[i].width), parts[i].n);
+  }
+  OFFICIAL_VEC_INLINE void StepWhole(const VecAdam<WholeVec>& adam, float alpha) {
+#pragma GCC unroll 5
+    for (int i = 0; i < kWhole; ++i) adam.Step(alpha, whole[i].variable, whole[i].m, whole[i].v);
+  }
+  OFFICIAL_VEC_INLINE void StepSmall(const VecAdam<SmallVec>& adam, float alpha) {
+#pragma GCC unroll 5
+    for (int i = 0; i < kSmall; ++i) adam.Step(alpha, small[i].variable, small[i].m, small[i].v);
+  }
+};
+
+#if OFFICIAL_ISA_AVX512
+OFFICIAL_VEC_INLINE RowVec<WholeVec> Join(const RowVec<SmallVec>& a, const RowVec<SmallVec>& b) {
+  return {Join(a.variable, b.variable), Join(a.m, b.m), Join(a.v, b.v)};
+}
+OFFICIAL_VEC_INLINE void Split(const RowVec<WholeVec>& both, RowVec<SmallVec>& a, RowVec<SmallVec>& b) {
+  a = {LowerHalf(both.variable), LowerHalf(both.m), LowerHalf(both.v)};
+  b = {UpperHalf(both.variable), UpperHalf(both.m), UpperHalf(both.v)};
+}
+#endif
+
 // Steps without gradients of kWhole whole and kSmall small vectors of each row at once: the arithmetic of one waits for
 // square roots and quotients, which the others fill.
 template <int kWhole, int kSmall>
 void MakeSteps(const RowPart* parts, const RowsBehind& rows, const AdamStep& rule, const float* alphas, int32_t steps) {
-  constexpr int kParts = kWhole + kSmall;
   const VecAdam<WholeVec> adam(rule);
   const VecAdam<SmallVec> small_adam(rule);
-  RowVec<WholeVec> whole[kWhole + 1];
-  RowVec<SmallVec> small[kSmall + 1];
-  for (int64_t k = 0; k < rows.count; ++k) {
-    AdamState at[kParts];
+  const auto fetch = [=](int64_t k) {
+    if (k >= rows.count) return;
 #pragma GCC unroll 5
-    for (int i = 0; i < kParts; ++i) {
-      if (k + kAhead < rows.count) FetchPart(parts[i], rows.row[k + kAhead]);
-      at[i] = parts[i].state.At(rows.row[k] * parts[i].width);
+    for (int i = 0; i < kWhole + kSmall; ++i) FetchPart(parts[i], rows.row[k]);
+  };
+  RowVecs<kWhole, kSmall> row;
+  int64_t k = 0;
+#if OFFICIAL_ISA_AVX512
+  // A small vector's square root takes as long as a whole one's: two rows share it for the steps that both make.
+  if constexpr (kSmall == 1) {
+    RowVecs<kWhole, kSmall> next;
+    for (; k + 1 < rows.count; k += 2) {
+      fetch(k + kAhead);
+      fetch(k + kAhead + 1);
+      const int64_t more = rows.behind[k] < rows.behind[k + 1] ? k + 1 : k, less = 2 * k + 1 - more;
+      row.Load(parts, rows.row[more]);
+      next.Load(parts, rows.row[less]);
+      int32_t s = steps - rows.behind[more];
+      for (const int32_t both = steps - rows.behind[less]; s < both; ++s) {
+        row.StepWhole(adam, alphas[s]);
+        row.StepSmall(small_adam, alphas[s]);
+      }
+      RowVec<WholeVec> small = Join(row.small[0], next.small[0]);
+      for (; s < steps; ++s) {
+        row.StepWhole(adam, alphas[s]);
+        next.StepWhole(adam, alphas[s]);
+        adam.Step(alphas[s], small.variable, small.m, small.v);
+      }
+      Split(small, row.small[0], next.small[0]);
+      row.Store(parts, rows.row[more]);
+      next.Store(parts, rows.row[less]);
     }
-#pragma GCC unroll 5
-    for (int i = 0; i < kWhole; ++i) whole[i].Load(at[i], parts[i].n);
-#pragma GCC unroll 5
-    for (int i = 0; i < kSmall; ++i) small[i].Load(at[kWhole + i], parts[kWhole + i].n);
+  }
+#endif
+  for (; k < rows.count; ++k) {
+    fetch(k + kAhead);
+    row.Load(parts, rows.row[k]);
     for (int32_t s = steps - rows.behind[k]; s < steps; ++s) {
-#pragma GCC unroll 5
-      for (int i = 0; i < kWhole; ++i) adam.Step(alphas[s], whole[i].variable, whole[i].m, whole[i].v);
-#pragma GCC unroll 5
-      for (int i = 0; i < kSmall; ++i) small_adam.Step(alphas[s], small[i].variable, small[i].m, small[i].v);
+      row.StepWhole(adam, alphas[s]);
+      row.StepSmall(small_adam, alphas[s]);
     }
-#pragma GCC unroll 5
-    for (int i = 0; i < kWhole; ++i) whole[i].Store(at[i], parts[i].n);
-#pragma GCC unroll 5
-    for (int i = 0; i < kSmall; ++i) small[i].Store(at[kWhole + i], parts[kWhole + i].n);
+    row.Store(parts, rows.row[k]);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ struct RowPart {
   int n;
 };
 
-// Rows and how many steps each has yet to make.
+// Rows and how many steps each has yet to make. It takes the least time where neighbours have as many.
 struct RowsBehind {
   int32_t *row, *behind;
   int64_t count;
@@ -146,7 +147,7 @@ Group GroupOf(std::vector<Table> tables) {
   return group;
 }
 
-constexpr int64_t kListsOfThread = 3;
+constexpr int64_t kListsOfThread = 4;
 
 // All tables of a node, and how its work is divided.
 struct Division {
@@ -196,7 +197,7 @@ struct OwnIds {
   const int32_t* ids;
   int32_t* positions;
   int64_t count = 0;
-  int32_t* others;  // memory for as many
+  int32_t* others;  // memory for three times as many
 };
 
 int32_t* ListsOf(const KernelArgs& args, const Group& group, int thread) {
@@ -216,6 +217,21 @@ OwnIds FindOwn(const KernelArgs& args, const Group& group, int thread, int threa
   return own;
 }
 
+// By how many steps they have yet to make, as far as these are less than kMost.
+RowsBehind Sort(const RowsBehind& rows, int32_t* row, int32_t* behind) {
+  constexpr int32_t kMost = 63;
+  const auto bucket = [&](int64_t k) { return std::min(rows.behind[k], kMost); };
+  int32_t begin[kMost + 2] = {};
+  for (int64_t k = 0; k < rows.count; ++k) ++begin[bucket(k) + 1];
+  std::partial_sum(begin, begin + kMost + 2, begin);
+  for (int64_t k = 0; k < rows.count; ++k) {
+    const int32_t to = begin[bucket(k)]++;
+    row[to] = rows.row[k];
+    behind[to] = rows.behind[k];
+  }
+  return {row, behind, rows.count};
+}
+
 // Brings the rows up to date. False if those of one row have made different numbers of steps.
 bool CatchUp(const KernelArgs& args, const Group& group, const OwnIds& own, const AdamStep& rule, const float* alphas,
              int32_t steps) {
@@ -229,7 +245,7 @@ bool CatchUp(const KernelArgs& args, const Group& group, const OwnIds& own, cons
     rows.count += made[row] < steps;
     are_even &= group.Made(args, row, made[row], steps);
   }
-  group.MakeSteps(args, rows, rule, alphas, steps);
+  group.MakeSteps(args, Sort(rows, own.positions, own.others + 2 * group.count), rule, alphas, steps);
   return are_even;
 }
 

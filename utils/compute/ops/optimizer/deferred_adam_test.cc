@@ -20,7 +20,7 @@ constexpr int kIds = 6;
 
 std::string EachKind() { return GENERATE(from_range(testing::KindsUnderTest())); }
 
-// Two tables, of which a step reads 6 rows each, some of them twice, and a vector.
+// Three tables, of which a step reads 6 rows each, some of them twice and of two tables the same, and a vector.
 class Training {
  public:
   explicit Training(const std::string& kind, bool deferred, bool guarded = false)
@@ -29,18 +29,20 @@ class Training {
     const Value users = graph_.Input("users", {DType::kInt32, {kIds}});
     const Value items = graph_.Input("items", {DType::kInt32, {kIds}});
     const Value wide = graph_.Variable({"wide", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
+    const Value wider = graph_.Variable({"wider", {DType::kFloat32, {50, 70}}, Initializer::Normal(1)});
     const Value narrow = graph_.Variable({"narrow", {DType::kFloat32, {9, 3}}, Initializer::Normal(1)});
     const Value bias = graph_.Variable({"bias", {DType::kFloat32, {5}}, Initializer::Normal(1)});
     const Value of_wide = graph_.Input("of_wide", {DType::kFloat32, {kIds, 21}});
+    const Value of_wider = graph_.Input("of_wider", {DType::kFloat32, {kIds, 70}});
     const Value of_narrow = graph_.Input("of_narrow", {DType::kFloat32, {kIds, 3}});
     const Value of_bias = graph_.Input("of_bias", {DType::kFloat32, {5}});
-    std::vector<Value> ids = {users, items};
-    if (deferred) ids = CatchUpRows({{wide, users}, {narrow, items}}, params_);
+    std::vector<Value> ids = {users, users, items};
+    if (deferred) ids = CatchUpRows({{wide, users}, {wider, users}, {narrow, items}}, params_);
     const Value rate = graph_.Input("rate", {DType::kFloat32, {}});
     UpdateInputs inputs(rate);
     const Value scale = graph_.Input("scale", {DType::kFloat32, {}}), apply = graph_.Input("apply", {DType::kBool, {}});
-    GraphRoots roots{.feeds = {users, items, of_wide, of_narrow, of_bias, rate},
-                     .fetches = {Gather(wide, ids[0]), Gather(narrow, ids[1])},
+    GraphRoots roots{.feeds = {users, items, of_wide, of_wider, of_narrow, of_bias, rate},
+                     .fetches = {Gather(wide, ids[0]), Gather(wider, ids[0]), Gather(narrow, ids[2])},
                      .targets = {}};
     if (guarded) {
       inputs.loss_scale = scale;
@@ -49,7 +51,8 @@ class Training {
     }
     roots.targets = Adam(inputs,
                          {{wide, IndexedSlices(ids[0], of_wide, wide.shape())},
-                          {narrow, IndexedSlices(ids[1], of_narrow, narrow.shape())},
+                          {wider, IndexedSlices(ids[0], of_wider, wider.shape())},
+                          {narrow, IndexedSlices(ids[2], of_narrow, narrow.shape())},
                           {bias, of_bias}},
                          params_);
     Node* const settle = SettleRows(graph_);
@@ -64,14 +67,20 @@ class Training {
   }
 
   std::vector<Tensor> Feeds(int step) const {
-    return {RandomInts({kIds}, 3 * step, 50), RandomInts({kIds}, 3 * step + 1, step % 2 == 0 ? 9 : 2),
-            RandomTensor({kIds, 21}, step),   RandomTensor({kIds, 3}, step + 5000),
-            RandomTensor({5}, step + 10000),  Tensor::Scalar(0.01f / static_cast<float>(1 + step % 3))};
+    return {RandomInts({kIds}, 3 * step, 50),
+            RandomInts({kIds}, 3 * step + 1, step % 2 == 0 ? 9 : 2),
+            RandomTensor({kIds, 21}, step),
+            RandomTensor({kIds, 70}, step + 15000),
+            RandomTensor({kIds, 3}, step + 5000),
+            RandomTensor({5}, step + 10000),
+            Tensor::Scalar(0.01f / static_cast<float>(1 + step % 3))};
   }
   absl::Status Step(const std::vector<Tensor>& feeds) { return testing::RunAndWait(*step_, feeds, *device_); }
   void Settle() { REQUIRE(settle_->Run({}).ok()); }
   // What the last step read.
-  std::vector<Tensor> Read() { return {step_->Fetch(0).value().Clone(), step_->Fetch(1).value().Clone()}; }
+  std::vector<Tensor> Read() {
+    return {step_->Fetch(0).value().Clone(), step_->Fetch(1).value().Clone(), step_->Fetch(2).value().Clone()};
+  }
   // Variables, slots and powers.
   std::vector<Tensor> Values() {
     std::vector<Tensor> values;
@@ -125,7 +134,7 @@ TEST_CASE("A loss scale is taken off, and a skipped step changes nothing") {
   for (int step = 0; step < 20; ++step) {
     std::vector<Tensor> feeds = plain.Feeds(step);
     REQUIRE(plain.Step(feeds).ok());
-    for (int i = 2; i < 5; ++i) {
+    for (int i = 2; i < 6; ++i) {
       feeds[i] = feeds[i].Clone();
       for (float& x : feeds[i].flat<float>()) x *= 64;
     }
