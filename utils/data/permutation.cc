@@ -14,7 +14,7 @@ namespace {
 // through a larger domain instead.
 constexpr int kMinBits = 10;
 
-constexpr int64_t kBlock = 256;
+constexpr int64_t kSideBySide = 64, kBlock = 4 * kSideBySide;
 
 }  // namespace
 
@@ -33,32 +33,31 @@ Permutation::Permutation(int64_t n, uint64_t seed, int64_t epoch) : n_(n) {
 }
 
 void Permutation::Map(int64_t begin, int64_t n, int64_t* out) const {
-  for (int64_t done = 0; done < n; done += kBlock) {
-    const int64_t size = std::min(kBlock, n - done);
-    uint64_t x[kBlock];
-    int64_t at[kBlock];  // where in `out` x belongs
-    for (int64_t k = 0; k < size; ++k) {
-      x[k] = static_cast<uint64_t>(begin + done + k);
-      at[k] = done + k;
+  // Numbers on their way, and where in `out` each belongs. A number that has come out beyond n_ stays, to be sent
+  // through again beside new ones, so that few rounds are of a few numbers.
+  uint64_t x[kBlock] = {};
+  int64_t at[kBlock];
+  for (int64_t next = 0, left = 0; next < n || left > 0;) {
+    const int64_t added = std::min(kBlock - left, n - next);
+    for (int64_t k = 0; k < added; ++k) {
+      x[left + k] = static_cast<uint64_t>(begin + next + k);
+      at[left + k] = next + k;
     }
-    for (int64_t left = size; left > 0;) {
-      compute::WithSimd([&] {
-        // Copies, so that the compiler knows that writing x does not change them.
-        const Permutation self = *this;
-        const int64_t count = left;
-        for (int64_t k = 0; k < count; ++k) x[k] = self.Scramble(x[k]);
-      });
-      // Those outside [0, n) move to the front and go on.
-      int64_t outside = 0;
-      for (int64_t k = 0; k < left; ++k) {
-        const uint64_t value = x[k];
-        out[at[k]] = static_cast<int64_t>(value);
-        x[outside] = value;
-        at[outside] = at[k];
-        outside += value >= static_cast<uint64_t>(n_);
-      }
-      left = outside;
+    left += added;
+    next += added;
+    compute::WithSimd([&] {
+      const int64_t count = left;
+      for (int64_t k = 0; k < count; k += kSideBySide) Scramble<kSideBySide>(x + k);
+    });
+    int64_t outside = 0;
+    for (int64_t k = 0; k < left; ++k) {
+      const uint64_t value = x[k];
+      out[at[k]] = static_cast<int64_t>(value);
+      x[outside] = value;
+      at[outside] = at[k];
+      outside += value >= static_cast<uint64_t>(n_);
     }
+    left = outside;
   }
 }
 

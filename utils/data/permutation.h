@@ -17,7 +17,7 @@ class Permutation {
   // Where position `i` of the epoch's order points.
   int64_t operator()(int64_t i) const {
     uint64_t x = static_cast<uint64_t>(i);
-    do x = Scramble(x);
+    do Scramble<1>(&x);
     while (x >= static_cast<uint64_t>(n_));
     return static_cast<int64_t>(x);
   }
@@ -32,15 +32,25 @@ class Permutation {
     x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
     return x ^ (x >> 32);
   }
-  // Permutes the numbers below the power of two.
-  uint64_t Scramble(uint64_t x) const {
-    uint64_t left = x >> right_bits_, right = x & right_mask_;
-#pragma GCC unroll 4  // so that loops over numbers can be vectorized
-    for (int round = 0; round < kRounds; round += 2) {
-      left ^= Mix(right + keys_[round]) & left_mask_;
-      right ^= Mix(left + keys_[round + 1]) & right_mask_;
+  // Permutes the numbers below the power of two: kCount of them, side by side, since each takes long but waits for no
+  // other.
+  template <int64_t kCount>
+  void Scramble(uint64_t* x) const {
+    const Permutation self = *this;  // so that the compiler knows that writing x does not change it
+    uint64_t left[kCount], right[kCount];
+#pragma omp simd
+    for (int64_t k = 0; k < kCount; ++k) {
+      left[k] = x[k] >> self.right_bits_;
+      right[k] = x[k] & self.right_mask_;
     }
-    return left << right_bits_ | right;
+    for (int round = 0; round < kRounds; round += 2) {
+#pragma omp simd
+      for (int64_t k = 0; k < kCount; ++k) left[k] ^= Mix(right[k] + self.keys_[round]) & self.left_mask_;
+#pragma omp simd
+      for (int64_t k = 0; k < kCount; ++k) right[k] ^= Mix(left[k] + self.keys_[round + 1]) & self.right_mask_;
+    }
+#pragma omp simd
+    for (int64_t k = 0; k < kCount; ++k) x[k] = left[k] << self.right_bits_ | right[k];
   }
 
   int64_t n_;

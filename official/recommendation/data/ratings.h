@@ -23,8 +23,8 @@ struct Rating {
 struct Ratings {
   std::vector<int32_t> user_ids;  // [U] what the file calls them
   std::vector<int32_t> item_ids;  // [I]
-  // What each user rated and may be trained on, the users one after another, each user's items in ascending order. An
-  // item that a user rated more than once is there more than once.
+  // What each user rated and may be trained on, at least one item, the users one after another, each user's items in
+  // ascending order. An item that a user rated more than once is there more than once.
   std::vector<int32_t> train_items;  // [P]
   std::vector<int64_t> offsets;      // [U + 1]: user u's are train_items[offsets[u]] to train_items[offsets[u + 1] - 1]
   std::vector<int32_t> held_out;     // [U] each user's last item, for evaluation alone

@@ -2,21 +2,22 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/random.h"
+#include "utils/compute/cpu/philox_block.h"
 #include "utils/compute/cpu/simd.h"
 
 namespace official::recommendation {
 namespace {
 
+constexpr int64_t kDraws = 64;       // of Philox, at once
 constexpr int64_t kFilterBits = 16;  // at least, for each of a user's ratings
+// If a bit for each user and item takes no more words than this, that is fast enough, and there are no doubts.
+constexpr int64_t kSmallFilter = 1 << 20;
 
-// What a negative example's item is drawn with; attempts count from 0 until the user has not rated it.
-uint32_t DrawWord(uint64_t key, int64_t epoch, int64_t example, uint32_t attempt) {
-  return compute::Philox(key, {attempt, static_cast<uint32_t>(epoch), static_cast<uint32_t>(example),
-                               static_cast<uint32_t>(example >> 32)})[0];
-}
+int64_t NumWords(int64_t bits) { return (bits + 63) / 64; }
 
 int64_t NumDistinct(absl::Span<const int32_t> sorted) {
   int64_t distinct = 0;
@@ -47,21 +48,28 @@ TrainSampler::TrainSampler(const Ratings& ratings, int num_negatives, uint64_t s
       seed_(seed),
       key_(seed ^ compute::StreamOf("negatives", 9)),
       num_examples_(ratings.num_positives() * (1 + num_negatives)),
+      first_ratings_(ratings.num_positives() / 64 + 1),
+      all_exact_(ratings.num_users() * NumWords(num_items_) <= kSmallFilter),
       filters_(ratings.num_users()) {
-  positives_.reserve(ratings.num_positives());
   int64_t num_words = 0;
   for (int32_t user = 0; user < ratings.num_users(); ++user) {
-    for (const int32_t item : ratings.TrainItems(user)) positives_.push_back({user, item});
+    const int64_t first = ratings.offsets[user];
+    first_ratings_[first / 64].bits |= uint64_t{1} << first % 64;
     const int64_t bits = std::bit_ceil(std::max<uint64_t>(64, ratings.TrainItems(user).size() * kFilterBits));
-    const bool exact = bits >= num_items_;
-    filters_[user] = {num_words, exact ? kExact : static_cast<uint32_t>(bits - 1)};
-    num_words += ((exact ? num_items_ : bits) + 63) / 64;
+    const bool exact = all_exact_ || bits >= num_items_;
+    filters_[user] = {static_cast<uint32_t>(num_words), exact ? kExact : static_cast<uint32_t>(bits - 1)};
+    num_words += NumWords(exact ? num_items_ : bits);
   }
-  filter_words_.resize(num_words);
+  int32_t last = -1;
+  for (FirstRatings& first : first_ratings_) {
+    first.user_before = last;
+    last += std::popcount(first.bits);
+  }
+  filter_.resize(num_words);
   for (int32_t user = 0; user < ratings.num_users(); ++user) {
     for (const int32_t item : ratings.TrainItems(user)) {
-      const uint32_t bit = static_cast<uint32_t>(item) & filters_[user].mask;
-      filter_words_[filters_[user].begin + bit / 64] |= uint64_t{1} << bit % 64;
+      const uint64_t bit = FilterBit(user, item);
+      filter_[bit / 64] |= uint64_t{1} << bit % 64;
     }
   }
 }
@@ -82,49 +90,84 @@ void TrainSampler::Fill(int64_t begin, int64_t end, int32_t* users, int32_t* ite
   }
 }
 
+// Passes over the block, each without branches that the processor would guess wrong; what one reads of memory at random
+// was fetched before it.
 void TrainSampler::FillBlock(const data::Permutation& order, int64_t epoch, int64_t begin, int64_t n, int32_t* users,
                              int32_t* items, float* labels) const {
   // Example e is for rating e / (1 + num_negatives): itself, then its negatives.
-  int64_t examples[kBlock], positives[kBlock];
+  int64_t examples[kBlock];
+  uint64_t ratings[kBlock];
   order.Map(begin, n, examples);
-  // Exact below 2^50 examples: the half keeps the quotient away from whole numbers.
-  const double reciprocal = 1.0 / (1 + num_negatives_);
-  for (int64_t k = 0; k < n; ++k) positives[k] = static_cast<int64_t>((examples[k] + 0.5) * reciprocal);
-  int64_t negatives[kBlock];  // where they are, those without an item
-  int64_t num_left = 0;
+  compute::WithSimd([&] {
+    const int64_t count = n, each = 1 + num_negatives_;
+    // Exact below 2^50 examples: the half keeps the quotient away from whole numbers.
+    const double reciprocal = 1.0 / static_cast<double>(each);
+    for (int64_t k = 0; k < count; ++k) {
+      const auto rating = static_cast<int64_t>((static_cast<double>(examples[k]) + 0.5) * reciprocal);
+      ratings[k] = static_cast<uint64_t>(rating);
+      labels[k] = examples[k] == rating * each ? 1.0f : 0.0f;
+    }
+  });
+  for (int64_t k = 0; k < n; ++k) __builtin_prefetch(&first_ratings_[ratings[k] / 64]);
+  int32_t positives[kBlock], negatives[kBlock] = {};
+  int64_t num_positives = 0, num_negatives = 0;
   for (int64_t k = 0; k < n; ++k) {
-    const Positive positive = positives_[positives[k]];
-    const bool is_negative = examples[k] != positives[k] * (1 + num_negatives_);
-    users[k] = positive.user;
-    items[k] = positive.item;
-    labels[k] = is_negative ? 0 : 1;
-    negatives[num_left] = k;
-    num_left += is_negative;
+    users[k] = UserOf(ratings[k]);
+    positives[num_positives] = negatives[num_negatives] = static_cast<int32_t>(k);
+    num_positives += labels[k] == 1;
+    num_negatives += labels[k] == 0;
   }
-  uint32_t words[kBlock];
-  for (uint32_t attempt = 0; num_left > 0; ++attempt) {
-    compute::WithSimd([&] {
-      for (int64_t j = 0; j < num_left; ++j) words[j] = DrawWord(key_, epoch, examples[negatives[j]], attempt);
-    });
-    // Without branches that the processor would guess wrong, so that it waits for many accesses to memory at once.
-    int64_t num_doubtful = 0;
-    for (int64_t j = 0; j < num_left; ++j) {
-      const int64_t k = negatives[j];
-      items[k] = static_cast<int32_t>((words[j] * static_cast<uint64_t>(num_items_)) >> 32);
-      negatives[num_doubtful] = k;
-      num_doubtful += MayHaveRated(users[k], items[k]);
-    }
-    num_left = 0;
-    for (int64_t j = 0; j < num_doubtful; ++j) {
-      const int64_t k = negatives[j];
-      negatives[num_left] = k;
-      num_left += HasRated(users[k], items[k]);
-    }
+  const int32_t* const train_items = ratings_.train_items.data();
+  for (int64_t j = 0; j < num_positives; ++j) __builtin_prefetch(&train_items[ratings[positives[j]]]);
+  for (uint32_t attempt = 0; num_negatives > 0; ++attempt) {
+    num_negatives = DrawItems(attempt, epoch, examples, negatives, num_negatives, users, items);
   }
+  for (int64_t j = 0; j < num_positives; ++j) items[positives[j]] = train_items[ratings[positives[j]]];
+}
+
+int64_t TrainSampler::DrawItems(uint32_t attempt, int64_t epoch, const int64_t* numbers, int32_t* wanted, int64_t n,
+                                const int32_t* users, int32_t* items) const {
+  uint32_t drawn[kBlock];
+  compute::WithSimd([&] {
+    const uint64_t num_items = static_cast<uint32_t>(num_items_);
+    for (int64_t first = 0; first < n; first += kDraws) {
+      uint32_t words[4][kDraws];
+      for (int64_t d = 0; d < kDraws; ++d) {
+        const int64_t number = numbers[wanted[first + d]];
+        words[0][d] = attempt;
+        words[1][d] = static_cast<uint32_t>(epoch);
+        words[2][d] = static_cast<uint32_t>(number);
+        words[3][d] = static_cast<uint32_t>(number >> 32);
+      }
+      compute::PhiloxBlock(key_, words);
+      for (int64_t d = 0; d < kDraws; ++d) drawn[first + d] = static_cast<uint32_t>(words[0][d] * num_items >> 32);
+    }
+  });
+  uint64_t bits[kBlock];
+  for (int64_t j = 0; j < n; ++j) {
+    const int32_t k = wanted[j];
+    items[k] = static_cast<int32_t>(drawn[j]);
+    bits[j] = FilterBit(users[k], items[k]);
+    __builtin_prefetch(&filter_[bits[j] / 64]);
+  }
+  const uint64_t* const filter = filter_.data();
+  int64_t left = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    wanted[left] = wanted[j];
+    left += filter[bits[j] / 64] >> bits[j] % 64 & 1;
+  }
+  if (all_exact_) return left;
+  const int64_t doubtful = std::exchange(left, 0);
+  for (int64_t j = 0; j < doubtful; ++j) {
+    const int32_t k = wanted[j];
+    wanted[left] = k;
+    left += HasRated(users[k], items[k]);
+  }
+  return left;
 }
 
 bool TrainSampler::HasRated(int32_t user, int32_t item) const {
-  if (filters_[user].mask == kExact) return MayHaveRated(user, item);
+  if (filters_[user].mask == kExact) return true;
   const absl::Span<const int32_t> rated = ratings_.TrainItems(user);
   return std::binary_search(rated.begin(), rated.end(), item);
 }

@@ -3,6 +3,7 @@
 // make any part of any epoch, with the same bits.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -37,34 +38,44 @@ class TrainSampler {
   // The same within one epoch, for at most kBlock examples from `begin` on.
   void FillBlock(const data::Permutation& order, int64_t epoch, int64_t begin, int64_t n, int32_t* users,
                  int32_t* items, float* labels) const;
-  // False only if the user did not rate the item.
-  bool MayHaveRated(int32_t user, int32_t item) const {
-    const Filter& filter = filters_[user];
-    const uint32_t bit = static_cast<uint32_t>(item) & filter.mask;
-    return filter_words_[filter.begin + bit / 64] >> bit % 64 & 1;
+  // Draws an item for each of the examples numbers[example], `example` one of the first `n` of `wanted`. Keeps those in
+  // `wanted` whose user has rated what was drawn, and returns how many they are.
+  int64_t DrawItems(uint32_t attempt, int64_t epoch, const int64_t* numbers, int32_t* wanted, int64_t n,
+                    const int32_t* users, int32_t* items) const;
+  // Of ratings_.train_items[rating].
+  int32_t UserOf(uint64_t rating) const {
+    const FirstRatings& first = first_ratings_[rating / 64];
+    return first.user_before + std::popcount(first.bits << (63 - rating % 64));
+  }
+  // Set in filter_ if the user rated the item, else most often not.
+  uint64_t FilterBit(int32_t user, int32_t item) const {
+    return filters_[user].word * uint64_t{64} + (static_cast<uint32_t>(item) & filters_[user].mask);
   }
   bool HasRated(int32_t user, int32_t item) const;
 
-  static constexpr int64_t kBlock = 256;
+  static constexpr int64_t kBlock = 1024;
 
   const Ratings& ratings_;
   const int num_negatives_;
   const int32_t num_items_;
   const uint64_t seed_, key_;
   const int64_t num_examples_;
-  struct Positive {
-    int32_t user, item;
+  // Which of 64 consecutive ratings are the first of a user, and the last user who begins before them.
+  struct FirstRatings {
+    uint64_t bits;
+    int32_t user_before;
   };
-  std::vector<Positive> positives_;  // [P]
+  std::vector<FirstRatings> first_ratings_;  // [P / 64 + 1]
   // Bits for each user: number item & mask is set if the user rated the item, and few others are. So most items that
   // are drawn are found not to be rated with one access to memory.
   struct Filter {
-    int64_t begin;  // in filter_words_
+    uint32_t word;  // in filter_, the first
     uint32_t mask;  // kExact: there is a bit for each item
   };
   static constexpr uint32_t kExact = ~uint32_t{0};
+  const bool all_exact_;
   std::vector<Filter> filters_;  // [U]
-  std::vector<uint64_t> filter_words_;
+  std::vector<uint64_t> filter_;
 };
 
 }  // namespace official::recommendation

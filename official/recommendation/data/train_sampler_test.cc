@@ -67,6 +67,29 @@ TEST_CASE("An epoch is every training rating once, and as many negatives as want
   CHECK(num_held_out > 0);
 }
 
+TEST_CASE("Nor are negatives rated where there are too many users for a bit for each of them and each item") {
+  constexpr int32_t kUsers = 40000, kItems = 2000;
+  std::vector<Rating> ratings;
+  for (int32_t user = 1; user <= kUsers; ++user) {
+    const int32_t n = user % 1000 == 0 ? 1900 : 20;
+    for (int32_t i = 0; i < n; ++i) ratings.push_back({user, 1 + (user * 7919 + i * 101) % kItems, i});
+  }
+  const Ratings split = SplitRatings(ratings).value();
+  const auto sampler = TrainSampler::Create(split, 1, /*seed=*/1).value();
+  const Examples examples = Fill(*sampler, 0, sampler->num_examples());
+  std::vector<int64_t> num_positives(kUsers), num_negatives(kUsers);
+  for (size_t i = 0; i < examples.users.size(); ++i) {
+    const int32_t user = examples.users[i];
+    const absl::Span<const int32_t> rated = split.TrainItems(user);
+    REQUIRE(examples.labels[i] == (std::binary_search(rated.begin(), rated.end(), examples.items[i]) ? 1 : 0));
+    ++(examples.labels[i] == 1 ? num_positives : num_negatives)[user];
+  }
+  for (int32_t user = 0; user < kUsers; ++user) {
+    REQUIRE(num_positives[user] == static_cast<int64_t>(split.TrainItems(user).size()));
+    REQUIRE(num_negatives[user] == num_positives[user]);
+  }
+}
+
 TEST_CASE("Negatives are uniform over what the user did not rate") {
   // User 1 did not rate items 5 to 14 of 15 and trains on four others, so that there are 11 negatives.
   std::vector<Rating> ratings;
