@@ -325,8 +325,11 @@ absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const dat
     ASSIGN_OR_RETURN(shown_, Shown(program, learning_rate));
     info_.tensors = shown_;
   }
-  const logs::DeviceTrace trace = TraceOf(timings_, trace_start_us, e_.strategy_->device(0).name());
-  if (request.trace) info_.trace = absl::MakeConstSpan(&trace, 1);
+  logs::DeviceTrace trace;
+  if (request.trace) {
+    trace = TraceOf(timings_, trace_start_us, e_.strategy_->device(0).name());
+    info_.trace = absl::MakeConstSpan(&trace, 1);
+  }
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info_));
   info_.trace = {};
   if (summary) RETURN_IF_ERROR(WriteSummary(batch, loss));

@@ -121,6 +121,18 @@ TEST_CASE("Any split of the positions gives the same bits, across the ends of ep
   }
 }
 
+TEST_CASE("A seed's examples stay what they are, so that a run that is resumed goes on with them") {
+  // Around the end of an epoch, as they have always been.
+  const Ratings ratings = SomeRatings();
+  const auto sampler = TrainSampler::Create(ratings, 4, /*seed=*/1).value();
+  const int64_t end = 2 * sampler->num_examples();
+  REQUIRE(end == 2 * 260550);
+  const Examples examples = Fill(*sampler, end - 5, end + 5);
+  CHECK(examples.users == std::vector<int32_t>{804, 812, 381, 296, 760, 899, 843, 164, 739, 499});
+  CHECK(examples.items == std::vector<int32_t>{345, 603, 1255, 1807, 1123, 1017, 1764, 1817, 390, 1787});
+  CHECK(examples.labels == std::vector<float>{0, 0, 1, 0, 0, 0, 0, 0, 0, 1});
+}
+
 TEST_CASE("Each epoch and each seed has its own order and negatives") {
   const Ratings ratings = SomeRatings();
   const auto sampler = TrainSampler::Create(ratings, 4, /*seed=*/1).value();
