@@ -45,24 +45,25 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
   const bool scaled = spec.attrs().GetBool("scaled");
   const int first = scaled ? 1 : 0;
   std::vector<TensorType> types;
-  std::vector<int64_t> starts = {0};  // of each tensor in the row of all elements, and its end
+  int64_t elements = 0;
   for (int i = 0; i < spec.node.num_inputs(); ++i) {
     types.push_back(spec.input(i));
-    if (i >= first) starts.push_back(starts.back() + spec.input(i).shape.num_elements());
+    if (i >= first) elements += spec.input(i).shape.num_elements();
   }
-  const Share share = ShareOf(starts.back(), spec.update_part.part, spec.update_part.parts);
-  Communicator* const others = spec.update_part.parts > 1 ? spec.device.communicator() : nullptr;
+  // Devices, and their threads, have a part of each tensor: of rows for a batch that they have computed, most often.
+  constexpr int64_t kGrain = 1 << 13;
+  const UpdatePart device = spec.update_part;
+  const int64_t threads = std::clamp<int64_t>(elements / device.parts / kGrain, 1, NumThreads());
+  Communicator* const others = device.parts > 1 ? spec.device.communicator() : nullptr;
   return Kernel{[=](const KernelArgs& args) -> absl::Status {
     std::atomic<bool> finite = true;
-    ParallelFor(share.size(), 1 << 15, [&](int64_t begin, int64_t end) {
-      begin += share.begin;
-      end += share.begin;
-      size_t k = std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin() - 1;
-      for (; begin < end; ++k) {
-        const int64_t stop = std::min(end, starts[k + 1]);
-        const float* const x = args.input<float>(first + static_cast<int>(k));
-        if (!RangeIsFinite(x, begin - starts[k], stop - starts[k])) finite.store(false, std::memory_order_relaxed);
-        begin = stop;
+    ParallelFor(threads, 1, [&](int64_t begin, int64_t end) {
+      for (size_t k = first; k < types.size(); ++k) {
+        const Share own = ShareOf(types[k].shape.num_elements(), device.part, device.parts);
+        const float* const x = args.input<float>(static_cast<int>(k)) + own.begin;
+        if (!RangeIsFinite(x, own.size() * begin / threads, own.size() * end / threads)) {
+          finite.store(false, std::memory_order_relaxed);
+        }
       }
     });
     if (others != nullptr) {
