@@ -108,8 +108,8 @@ struct Group {
 
   // Of the deferred steps, the table's rows.
   static int32_t* Made(const KernelArgs& args, const Table& table) { return args.variable<int32_t>(table.first + 3); }
-  // Whether all tables have made so many steps of the row. From now on they have made `now`.
-  bool Made(const KernelArgs& args, int32_t row, int32_t before, int32_t now) const {
+  // Sets it for a row of all tables; whether each was `before`.
+  bool SetMade(const KernelArgs& args, int32_t row, int32_t before, int32_t now) const {
     bool same = true;
     for (const Table& table : tables) same &= std::exchange(Made(args, table)[row], now) == before;
     return same;
@@ -243,7 +243,7 @@ bool CatchUp(const KernelArgs& args, const Group& group, const OwnIds& own, cons
     rows.row[rows.count] = row;
     rows.behind[rows.count] = steps - made[row];
     rows.count += made[row] < steps;
-    are_even &= group.Made(args, row, made[row], steps);
+    are_even &= group.SetMade(args, row, made[row], steps);
   }
   group.MakeSteps(args, Sort(rows, own.positions, own.others + 2 * group.count), rule, alphas, steps);
   return are_even;
@@ -266,7 +266,7 @@ bool Update(const KernelArgs& args, const Group& group, const OwnIds& own, int32
     g.row[g.count] = row;
     g.position[g.count] = position;
     g.count += is_first;
-    caught_up &= group.Made(args, row, is_first ? steps : steps + 1, steps + 1);
+    caught_up &= group.SetMade(args, row, is_first ? steps : steps + 1, steps + 1);
   }
   group.ForVectors(args, true, [&](size_t whole, size_t small, const RowPart* of_rows) {
     Kernels().update[whole][small](of_rows, g, rule);
