@@ -8,8 +8,6 @@
 // which makes every broadcast a load with a constant offset. Convolutions and dense layers keep 16 channels of a pixel
 // or example together (kBlock = kRowStride = 16); with one channel the pixels under a row of the kernel are together
 // (kBlock = kernel width, kRowStride = 1). `w` is [blocks][height][width][kBlock] rows w_stride apart.
-//
-// With kPairs, numbers of `a` and `w` are pairs of bfloat16 and a product is one of pairs: DotPairs of vec-inl.h.
 
 #include "utils/compute/cpu/vec-inl.h"
 
@@ -34,16 +32,7 @@ struct TileArgs {
 constexpr int kMaxTileRows = OFFICIAL_ISA_AVX512 ? 14 : 6;
 constexpr int kMaxTileVecs = 2;
 
-template <bool kPairs>
-OFFICIAL_VEC_INLINE Vec AddProduct(Vec a, Vec b, Vec c) {
-  static_assert(!kPairs || OFFICIAL_ISA_BF16);
-#if OFFICIAL_ISA_BF16
-  if constexpr (kPairs) return DotPairs(a, b, c);
-#endif
-  return Fma(a, b, c);
-}
-
-template <int kRows, int kVecs, int kBlock, int kRowStride, int kPrefetch, bool kPairs = false>
+template <int kRows, int kVecs, int kBlock, int kRowStride, int kPrefetch>
 void TileMultiply(const TileArgs& t) {
   Vec sum[kRows][kVecs];
 #pragma GCC unroll 16
@@ -73,7 +62,7 @@ void TileMultiply(const TileArgs& t) {
           for (int r = 0; r < kRows; ++r) {
             const Vec av = Broadcast(ac[r * kRowStride]);
 #pragma GCC unroll 2
-            for (int v = 0; v < kVecs; ++v) sum[r][v] = AddProduct<kPairs>(av, wv[v], sum[r][v]);
+            for (int v = 0; v < kVecs; ++v) sum[r][v] = Fma(av, wv[v], sum[r][v]);
           }
         }
       }

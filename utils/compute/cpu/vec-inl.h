@@ -29,8 +29,18 @@ OFFICIAL_VEC_INLINE Vec Sqrt(Vec a) { return _mm512_sqrt_ps(a); }
 // a * b - c
 OFFICIAL_VEC_INLINE Vec FmaSub(Vec a, Vec b, Vec c) { return _mm512_fmsub_ps(a, b, c); }
 // The first n elements, 1 <= n <= kLanes; the others are zero, or stay as they are.
-OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) { return _mm512_maskz_loadu_ps((1u << n) - 1, p); }
-OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) { _mm512_mask_storeu_ps(p, (1u << n) - 1, v); }
+// Of up to 8 no more is touched: what lies behind them may be another line of the caches.
+OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) {
+  if (n <= 8) return _mm512_zextps256_ps512(_mm256_maskz_loadu_ps((1u << n) - 1, p));
+  return _mm512_maskz_loadu_ps((1u << n) - 1, p);
+}
+OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) {
+  if (n <= 8) {
+    _mm256_mask_storeu_ps(p, (1u << n) - 1, _mm512_castps512_ps256(v));
+  } else {
+    _mm512_mask_storeu_ps(p, (1u << n) - 1, v);
+  }
+}
 OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }          // a * b + c
 OFFICIAL_VEC_INLINE Vec NegatedFma(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a * b
 // Past the caches, to an address that is a multiple of a Vec's size.
@@ -102,6 +112,21 @@ OFFICIAL_VEC_INLINE Mask PositiveBFloat16(const uint16_t* p) {
   return _mm256_cmpgt_epi16_mask(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_setzero_si256());
 }
 #endif
+// The elements of a and b in turn.
+OFFICIAL_VEC_INLINE void Interleave(Vec a, Vec b, Vec& low, Vec& high) {
+  const IntVec first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  low = _mm512_permutex2var_ps(a, first, b);
+  high = _mm512_permutex2var_ps(a, _mm512_add_epi32(first, BroadcastInt(8)), b);
+}
+// Sums of neighbours: of pairs, then of fours, then of all, each turn with half as many vectors.
+OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)); }
+OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
+  const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+  return Add(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+OFFICIAL_VEC_INLINE Vec SumQuarters(Vec a, Vec b) {
+  return Add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
 #else
 using Vec = __m256;
 using IntVec = __m256i;
@@ -150,4 +175,40 @@ OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const Vec rounded = _mm256_castsi256_ps(_mm256_and_si256(sum, BroadcastInt(~0xffff)));
   return Select(_mm256_cmp_ps(v, v, _CMP_UNORD_Q), v, rounded);
 }
+OFFICIAL_VEC_INLINE void Interleave(Vec a, Vec b, Vec& low, Vec& high) {
+  const Vec first = _mm256_unpacklo_ps(a, b), second = _mm256_unpackhi_ps(a, b);
+  low = _mm256_permute2f128_ps(first, second, 0x20);
+  high = _mm256_permute2f128_ps(first, second, 0x31);
+}
+OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)); }
+OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
+  const __m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
+  return Add(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+}
+OFFICIAL_VEC_INLINE Vec SumQuarters(Vec a, Vec b) {
+  return Add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
 #endif
+
+// Element i is the sum of the elements of v[i].
+OFFICIAL_VEC_INLINE Vec SumEach(const Vec (&v)[kLanes]) {
+  Vec fours[kLanes / 4];
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes / 4; ++i) {
+    fours[i] = SumFours(SumPairs(v[4 * i], v[4 * i + 1]), SumPairs(v[4 * i + 2], v[4 * i + 3]));
+  }
+  const Vec low = SumQuarters(fours[0], fours[1]);
+  if constexpr (kLanes == 8) return low;
+  return SumQuarters(low, SumQuarters(fours[kLanes / 8], fours[kLanes / 4 - 1]));
+}
+
+OFFICIAL_VEC_INLINE void Transpose(Vec (&v)[kLanes]) {
+#pragma GCC unroll 4
+  for (int turn = 1; turn < kLanes; turn *= 2) {
+    Vec to[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i) Interleave(v[i], v[i + kLanes / 2], to[2 * i], to[2 * i + 1]);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) v[i] = to[i];
+  }
+}

@@ -59,9 +59,9 @@ inline FactorizationGeometry GeometryOf(const Attrs& attrs, absl::Span<const Val
 inline absl::Status CheckFactorizationIds(const FactorizationGeometry& g, const int32_t* users, int64_t num_users,
                                           const int32_t* items, int64_t num_items) {
   const auto check = [](absl::string_view what, const int32_t* ids, int64_t n, int64_t limit) {
-    bool inside = true;
-    for (int64_t i = 0; i < n; ++i) inside &= static_cast<uint32_t>(ids[i]) < static_cast<uint64_t>(limit);
-    if (inside) return absl::OkStatus();
+    uint32_t largest = 0;  // negative numbers are larger than all others
+    for (int64_t i = 0; i < n; ++i) largest = std::max(largest, static_cast<uint32_t>(ids[i]));
+    if (n == 0 || largest < limit) return absl::OkStatus();
     const int64_t bad = std::find_if(ids, ids + n, [&](int32_t id) { return id < 0 || id >= limit; }) - ids;
     return absl::InvalidArgumentError(
         absl::StrCat(what, " ", ids[bad], " at position ", bad, " is outside [0, ", limit, ")"));

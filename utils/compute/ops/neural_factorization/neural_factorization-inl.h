@@ -1,36 +1,285 @@
 // Kernels of neural_factorization_cpu.cc, compiled for each instruction set: see utils/compute/cpu/foreach_isa.h.
 
-#include "utils/compute/cpu/tile_multiply-inl.h"
+#include "utils/compute/cpu/vec-inl.h"
 
-// How a tile's matrices lie in memory, and what their products multiply.
-template <int kColumns, Product kWhat>
+// Two vectors of columns a row use each broadcast twice; the sums of the rows fill the registers but for those two and
+// the broadcast.
+constexpr int kMaxVecs = 2;
+constexpr int kMaxRows = kRegisters / kMaxVecs - 2;
+constexpr int kMaxRowsOfOne = kRegisters / kMaxVecs;  // of one vector; they divide a tile
+
+// How matrices lie in memory, and what their products multiply.
+template <Product kWhat>
 struct Layout {
-  static constexpr int kBlock = kColumns;
   static constexpr Product kProduct = kWhat;
   static constexpr bool kPairs = kWhat == Product::kPairs;
   static constexpr int kPerWord = kPairs ? 2 : 1;
-  static constexpr int kBlockVecs = kBlock / kLanes;
   static constexpr int kBlockWords = kBlock / kPerWord;
 
-  // Of a number in a matrix of numbers; of a pair of samples in Operand::steps.
-  static constexpr int64_t At(int64_t sample, int64_t column, int64_t tile) {
-    return column / kBlock * tile * kBlock + sample * kBlock + column % kBlock;
+  // Of a number in a matrix of `height` rows of numbers.
+  static constexpr int64_t At(int64_t row, int64_t column, int64_t height = kTile) {
+    return column / kBlock * height * kBlock + row * kBlock + column % kBlock;
   }
-  static constexpr int64_t PairAt(int64_t sample, int64_t column, int64_t tile) {
-    return column / kBlock * (tile / 2) * kBlock + sample / 2 * kBlock + column % kBlock;
+  // In Operand::steps and panels.
+  static constexpr int64_t StepAt(int64_t row, int64_t column, int64_t height = kTile) {
+    return At(row / kPerWord, column, height / kPerWord);
+  }
+  static OFFICIAL_VEC_INLINE Vec AddProduct(Vec a, Vec b, Vec c) {
+#if OFFICIAL_ISA_BF16
+    if constexpr (kPairs) return DotPairs(a, b, c);
+#endif
+    return Fma(a, b, c);
   }
 };
+using Floats = Layout<Product::kFloat>;
 
-// TileMultiply for 1, 2, ... rows.
-template <typename L, int kDepthBlock, int kRowStride, size_t... kRow>
-constexpr std::array<TileFunction, sizeof...(kRow)> TilesByRows(std::index_sequence<kRow...>) {
-  return {&TileMultiply<kRow + 1, L::kBlockVecs, kDepthBlock, kRowStride, 0, L::kPairs>...};
+// Fetches some of the lines that the next tile needs: spread over the arithmetic, because a core has only a few dozen
+// buffers for lines on their way.
+OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines) {
+  constexpr int kSome = 6;
+  const int end = std::min(lines.next + kSome, lines.count);
+  for (; lines.next < end; ++lines.next) _mm_prefetch(lines.line[lines.next], _MM_HINT_T1);
 }
-// Of rows of blocks, and of the transposed.
+
+// Rows of a tile that are computed. What is behind the samples starts as zero, and the gradient of its score is zero.
+OFFICIAL_VEC_INLINE int64_t RowsOf(const Samples& s) { return (s.count + kBlock - 1) / kBlock * kBlock; }
+
+// The first n floats of a vector, 1 <= n; all for a large n.
+OFFICIAL_VEC_INLINE Vec LoadPart(const float* p, int64_t n) {
+  return n >= kLanes ? Load(p) : LoadFirst(p, static_cast<int>(n));
+}
+// With `stream` past the caches: rows must be whole vectors then.
+OFFICIAL_VEC_INLINE void StoreRow(float* p, Vec x, int64_t n, bool stream) {
+  if (stream) {
+    Stream(p, x);
+  } else if (n >= kLanes) {
+    Store(p, x);
+  } else {
+    StoreFirst(p, x, static_cast<int>(n));
+  }
+}
+
+// ---- Products ----
+
+// sum[r][v] += the products of a[block * a_stride + r * kRowStride + step * kStepStride], and of vector v of the next
+// of the rows at w: kBlock floats apart, the vectors of a row w_stride.
+template <typename L, int kSteps, int kRowStride, int kStepStride, int kRows, int kVecs>
+OFFICIAL_VEC_INLINE void AddProducts(const float* a, int64_t a_stride, const float* w, int64_t w_stride, int64_t blocks,
+                                     Vec (&sum)[kRows][kVecs]) {
+  for (int64_t b = 0; b < blocks; ++b, a += a_stride) {
+#pragma GCC unroll 4
+    for (int step = 0; step < kSteps; ++step, w += kBlock) {
+      Vec wv[kVecs];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) wv[v] = Load(w + v * w_stride);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const Vec av = Broadcast(a[r * kRowStride + step * kStepStride]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVecs; ++v) sum[r][v] = L::AddProduct(av, wv[v], sum[r][v]);
+      }
+    }
+  }
+}
+
+// Writes kLanes columns of two rows of a matrix, the first of which is even, as Operand::steps.
 template <typename L>
-constexpr auto kRowTiles = TilesByRows<L, L::kBlockWords, L::kBlockWords>(std::make_index_sequence<kMaxTileRows>());
+OFFICIAL_VEC_INLINE void PutSteps(Vec x, Vec next, int64_t r, int64_t c, int64_t height, float* steps) {
+  float* const at = steps + L::StepAt(r, c, height);
+#if OFFICIAL_ISA_BF16
+  if constexpr (L::kPairs) {
+    Store(at, Pairs(x, next));
+    return;
+  }
+#endif
+  constexpr bool kRounded = L::kProduct == Product::kRounded;
+  Store(at, kRounded ? RoundToBFloat16(x) : x);
+  Store(at + kBlock, kRounded ? RoundToBFloat16(next) : next);
+}
+// Of a tile, as all products take them.
 template <typename L>
-constexpr auto kColumnTiles = TilesByRows<L, 1, 1>(std::make_index_sequence<kMaxTileRows>());
+OFFICIAL_VEC_INLINE void Put(Vec x, Vec next, int64_t r, int64_t c, const Operand& to) {
+#if OFFICIAL_ISA_BF16
+  if constexpr (L::kPairs) {
+    uint16_t* const row = reinterpret_cast<uint16_t*>(to.rows) + L::At(r, c);
+    StoreBFloat16(row, x);
+    StoreBFloat16(row + kBlock, next);
+  }
+#endif
+  PutSteps<L>(x, next, r, c, kTile, to.steps);
+}
+
+// Keeps x where kLanes columns of a row are greater than zero.
+template <typename L>
+OFFICIAL_VEC_INLINE Vec KeepIfPositive(const Operand& of, int64_t r, int64_t c, Vec x) {
+  const int64_t at = L::At(r, c);
+#if OFFICIAL_ISA_BF16
+  if constexpr (L::kPairs) return KeepIf(PositiveBFloat16(reinterpret_cast<const uint16_t*>(of.rows) + at), x);
+#endif
+  return KeepIf(Greater(Load(of.rows + at), Zero()), x);
+}
+
+// What becomes of the sums of products: where they start, what is put of two rows of a vector of columns, and what
+// happens to the sum of what was put.
+template <typename L>
+struct PutRelu {
+  const float* bias;
+  Operand to;
+  OFFICIAL_VEC_INLINE Vec Start(int64_t c) const { return Load(bias + c); }
+  OFFICIAL_VEC_INLINE Vec operator()(Vec x, Vec next, int64_t r, int64_t c) const {
+    Put<L>(KeepIf(Greater(x, Zero()), x), KeepIf(Greater(next, Zero()), next), r, c, to);
+    return Zero();
+  }
+  OFFICIAL_VEC_INLINE void Total(Vec, int64_t) const {}
+};
+// The gradient of what went into PutRelu.
+template <typename L>
+struct PutReluGradient {
+  Operand output, to;
+  float* of_bias;
+  OFFICIAL_VEC_INLINE Vec Start(int64_t) const { return Zero(); }
+  OFFICIAL_VEC_INLINE Vec operator()(Vec x, Vec next, int64_t r, int64_t c) const {
+    x = KeepIfPositive<L>(output, r, c, x);
+    next = KeepIfPositive<L>(output, r + 1, c, next);
+    Put<L>(x, next, r, c, to);
+    return Add(x, next);
+  }
+  OFFICIAL_VEC_INLINE void Total(Vec sum, int64_t c) const { Store(of_bias + c, Add(Load(of_bias + c), sum)); }
+};
+// The gradient of what was gathered: rows of the samples.
+struct PutRows {
+  float *user, *item;  // of the first sample
+  int64_t half, count;
+  bool stream;
+  OFFICIAL_VEC_INLINE Vec Start(int64_t) const { return Zero(); }
+  OFFICIAL_VEC_INLINE Vec operator()(Vec x, Vec next, int64_t r, int64_t c) const {
+    const int64_t padded = Padded(half), column = c < padded ? c : c - padded, n = half - column;
+    float* const row = (c < padded ? user : item) + r * half + column;
+    if (r < count && n > 0) StoreRow(row, x, n, stream);
+    if (r + 1 < count && n > 0) StoreRow(row + half, next, n, stream);
+    return Zero();
+  }
+  OFFICIAL_VEC_INLINE void Total(Vec, int64_t) const {}
+};
+
+struct Factors {
+  const float* rows;  // of samples, at distances of Operand::rows
+  int64_t depth;
+  const float* panels;
+};
+
+// Rows from `row` on, which is even, and vectors of columns from `column` on.
+template <typename L, typename Finish, int kRows, int kVecs>
+void MultiplyTile(const Factors& f, int64_t row, int64_t column, const Finish& finish) {
+  Vec sum[kRows][kVecs];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVecs; ++v) {
+    const Vec start = finish.Start(column + v * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) sum[r][v] = start;
+  }
+  const int64_t panel = L::StepAt(0, column, f.depth), next_panel = L::StepAt(0, column + kLanes, f.depth);
+  AddProducts<L, L::kBlockWords, L::kBlockWords, 1>(f.rows + row * L::kBlockWords, kTile * L::kBlockWords,
+                                                    f.panels + panel, next_panel - panel, f.depth / kBlock, sum);
+#pragma GCC unroll 2
+  for (int v = 0; v < kVecs; ++v) {
+    Vec total = Zero();
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; r += 2) {
+      total = Add(total, finish(sum[r][v], sum[r + 1][v], row + r, column + v * kLanes));
+    }
+    finish.Total(total, column + v * kLanes);
+  }
+}
+
+template <typename Finish>
+using TileFunction = void (*)(const Factors&, int64_t row, int64_t column, const Finish&);
+// For 2, 4, ... rows.
+template <typename L, typename Finish, int kVecs, size_t... kPair>
+constexpr std::array<TileFunction<Finish>, sizeof...(kPair)> TilesByRows(std::index_sequence<kPair...>) {
+  return {&MultiplyTile<L, Finish, 2 * kPair + 2, kVecs>...};
+}
+template <typename L, typename Finish>
+constexpr auto kTiles = TilesByRows<L, Finish, kMaxVecs>(std::make_index_sequence<kMaxRows / 2>());
+template <typename L, typename Finish>
+constexpr auto kTilesOfOne = TilesByRows<L, Finish, 1>(std::make_index_sequence<kMaxRowsOfOne / 2>());
+
+// rows [samples, depth] * panels [depth, columns], all multiples of the block.
+template <typename L, typename Finish>
+void Multiply(const Factors& f, int64_t columns, int64_t samples, LinesAhead& lines, const Finish& finish) {
+  for (int64_t c = 0; c < columns; c += kMaxVecs * kLanes) {
+    const bool one = columns - c <= kLanes;
+    const int64_t most = one ? kMaxRowsOfOne : kMaxRows, tiles = (samples + most - 1) / most;
+    const TileFunction<Finish>* const functions = one ? kTilesOfOne<L, Finish>.data() : kTiles<L, Finish>.data();
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t pair = samples / 2 * t / tiles, pairs = samples / 2 * (t + 1) / tiles - pair;
+      functions[pairs - 1](f, 2 * pair, c, finish);
+      FetchSome(lines);
+    }
+  }
+}
+
+// kRows rows and kVecs vectors of columns, to_stride apart, of a gradient (+)= in^T * dy.
+template <typename L, int kRows, int kVecs>
+void AddGradientTile(const float* in, const float* dy, int64_t samples, bool accumulate, float* to, int64_t to_stride) {
+  constexpr int kSteps = 4;
+  Vec sum[kRows][kVecs];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = accumulate ? Load(to + r * kBlock + v * to_stride) : Zero();
+  }
+  AddProducts<L, kSteps, 1, kBlock>(in, kSteps * kBlock, dy, L::StepAt(0, kLanes), samples / L::kPerWord / kSteps, sum);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) Store(to + r * kBlock + v * to_stride, sum[r][v]);
+  }
+}
+
+// Panels [depth, columns] (+)= in [samples, depth]^T * dy [samples, columns].
+template <typename L>
+void AddWeightGradient(const Operand& in, int64_t depth, const Operand& dy, int64_t columns, int64_t samples,
+                       bool accumulate, LinesAhead& lines, float* panels) {
+  constexpr int kRows = kRegisters / 4;  // divide the block
+  const int64_t stride = L::At(0, kLanes, depth);
+  for (int64_t c = 0; c < columns; c += kMaxVecs * kLanes) {
+    const float* const w = dy.steps + L::StepAt(0, c);
+    for (int64_t d = 0; d < depth; d += kBlock) {
+      const float* const a = in.steps + L::StepAt(0, d);
+      float* const to = panels + L::At(d, c, depth);
+      if (columns - c <= kLanes) {
+        AddGradientTile<L, kBlock, 1>(a, w, samples, accumulate, to, stride);
+      } else {
+        for (int64_t r = 0; r < kBlock; r += kRows) {
+          AddGradientTile<L, kRows, kMaxVecs>(a + r, w, samples, accumulate, to + r * kBlock, stride);
+        }
+      }
+      FetchSome(lines);
+    }
+  }
+}
+
+// ---- Rows of tables ----
+
+// So many rows are gone through at a time, for each vector of columns: all of a row lies in one page of memory.
+constexpr int64_t kGroup = 8;
+
+// Rows `ids` of a table; their padding is zero.
+void CopyIn(const float* table, int64_t width, const int32_t* ids, const Samples& s, float* out) {
+  for (int64_t first = 0; first < s.count; first += kGroup) {
+    const int64_t end = std::min(first + kGroup, s.count);
+    for (int64_t c = 0; c < width; c += kLanes) {
+      float* const to = out + Floats::At(0, c);
+      for (int64_t r = first; r < end; ++r) Store(to + r * kBlock, LoadPart(table + ids[r] * width + c, width - c));
+    }
+  }
+  for (int64_t c = 0; c < width; c += kLanes) {
+    for (int64_t r = s.count; r < RowsOf(s); ++r) Store(out + Floats::At(r, c), Zero());
+  }
+}
+
+// ---- The network ----
 
 OFFICIAL_VEC_INLINE float SumOf(Vec v) {
   alignas(64) float x[kLanes];
@@ -43,287 +292,144 @@ OFFICIAL_VEC_INLINE float SumOf(Vec v) {
   return x[0];
 }
 
-// Fetches some of the lines that the next tile needs: spread over the arithmetic, because a core has only a few dozen
-// buffers for lines on their way.
-OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines) {
-  constexpr int kSome = 6;
-  const int end = std::min(lines.next + kSome, lines.count);
-  for (; lines.next < end; ++lines.next) _mm_prefetch(lines.line[lines.next], _MM_HINT_T1);
-}
-
-constexpr int64_t kRowsAhead = 4;
-
-// out [samples, columns] = rows [samples, depth] * panels; depth and columns multiples of the block.
-template <typename L>
-void Multiply(const float* rows, int64_t depth, const float* panels, int64_t columns, int64_t samples, int64_t tile,
-              LinesAhead& lines, float* out) {
-  const int64_t row_tiles = (samples + kMaxTileRows - 1) / kMaxTileRows;
-  for (int64_t c = 0; c < columns; c += L::kBlock) {
-    for (int64_t t = 0; t < row_tiles; ++t) {
-      const int64_t row = samples * t / row_tiles, height = samples * (t + 1) / row_tiles - row;
-      kRowTiles<L>[height - 1]({.a = rows + row * L::kBlockWords,
-                                .w = panels + c * depth / L::kPerWord,
-                                .w_stride = L::kBlock,
-                                .out = out + c * tile + row * L::kBlock,
-                                .blocks = depth / L::kBlock,
-                                .block_stride = tile * L::kBlockWords,
-                                .height = 1,
-                                .y_stride = 0,
-                                .width = 1,
-                                .x_stride = 0,
-                                .out_stride = L::kBlock,
-                                .accumulate = false});
-      FetchSome(lines);
-    }
-  }
-}
-
-// panels [depth, columns] += in [samples, depth]^T * dy [samples, columns].
-template <typename L>
-void AddWeightGradient(const Operand& in, int64_t depth, const Operand& dy, int64_t columns, int64_t samples,
-                       int64_t tile, LinesAhead& lines, float* panels) {
-  constexpr int64_t kTilesOfBlock = (L::kBlock + kMaxTileRows - 1) / kMaxTileRows;
-  for (int64_t c = 0; c < columns; c += L::kBlock) {
-    for (int64_t d = 0; d < depth; d += L::kBlock) {
-      for (int64_t t = 0; t < kTilesOfBlock; ++t) {
-        const int64_t row = L::kBlock * t / kTilesOfBlock, height = L::kBlock * (t + 1) / kTilesOfBlock - row;
-        kColumnTiles<L>[height - 1]({.a = in.steps + d * tile / L::kPerWord + row,
-                                     .w = dy.steps + c * tile / L::kPerWord,
-                                     .w_stride = L::kBlock,
-                                     .out = panels + c * depth + (d + row) * L::kBlock,
-                                     .blocks = 1,
-                                     .block_stride = 0,
-                                     .height = 1,
-                                     .y_stride = 0,
-                                     .width = (samples + L::kPerWord - 1) / L::kPerWord,
-                                     .x_stride = L::kBlock,
-                                     .out_stride = L::kBlock,
-                                     .accumulate = true});
-      }
-      FetchSome(lines);
-    }
-  }
-}
-
-// Row `r` of a matrix, from column `column` on.
-template <typename L>
-void CopyRowIn(const float* row, int64_t n, int64_t r, int64_t column, int64_t tile, float* out) {
-  for (int64_t i = 0; i < n;) {
-    float* const to = out + L::At(r, column + i, tile);
-    if ((column + i) % kLanes == 0 && n - i >= kLanes) {
-      Store(to, Load(row + i));
-      i += kLanes;
-    } else {
-      *to = row[i++];
-    }
-  }
-}
-// With `stream` past the caches: rows must be whole vectors then.
-template <typename L>
-void CopyRowOut(const float* in, int64_t n, int64_t r, int64_t column, int64_t tile, bool stream, float* row) {
-  for (int64_t i = 0; i < n;) {
-    const float* const from = in + L::At(r, column + i, tile);
-    if ((column + i) % kLanes == 0 && n - i >= kLanes) {
-      if (stream) {
-        Stream(row + i, Load(from));
-      } else {
-        Store(row + i, Load(from));
-      }
-      i += kLanes;
-    } else {
-      row[i++] = *from;
-    }
-  }
-}
-
-// Writes the numbers of kLanes columns of two samples, of which the second may not be there, as products take them.
-template <typename L>
-OFFICIAL_VEC_INLINE void Put(Vec x, Vec next, bool has_next, int64_t r, int64_t c, int64_t tile, const Operand& to) {
-  const int64_t at = L::At(r, c, tile);
-#if OFFICIAL_ISA_BF16
-  if constexpr (L::kPairs) {
-    uint16_t* const rows = reinterpret_cast<uint16_t*>(to.rows) + at;
-    StoreBFloat16(rows, x);
-    if (has_next) StoreBFloat16(rows + L::kBlock, next);
-    Store(to.steps + L::PairAt(r, c, tile), Pairs(x, next));
-    return;
-  }
-#endif
-  if constexpr (L::kProduct == Product::kRounded) {
-    x = RoundToBFloat16(x);
-    next = RoundToBFloat16(next);
-  }
-  Store(to.rows + at, x);
-  if (has_next) Store(to.rows + at + L::kBlock, next);
-}
-
-// Which of kLanes columns of a sample are greater than zero.
-template <typename L>
-OFFICIAL_VEC_INLINE Mask Positive(const Operand& x, int64_t r, int64_t c, int64_t tile) {
-  const int64_t at = L::At(r, c, tile);
-#if OFFICIAL_ISA_BF16
-  if constexpr (L::kPairs) return PositiveBFloat16(reinterpret_cast<const uint16_t*>(x.rows) + at);
-#endif
-  return Greater(Load(x.rows + at), Zero());
-}
-
-// What may be computed of the numbers of kLanes columns. Not lambdas: in a template they would not be compiled for the
-// instruction set.
-struct Same {
-  OFFICIAL_VEC_INLINE Vec operator()(Vec x, int64_t) const { return x; }
-};
-struct ReluOfSum {
-  const float* bias;
-  OFFICIAL_VEC_INLINE Vec operator()(Vec x, int64_t c) const {
-    const Vec y = Add(x, Load(bias + c));
-    return KeepIf(Greater(y, Zero()), y);
-  }
-};
-
-// Puts compute(Vec, column) of a matrix of numbers, which may be the operand's own.
-template <typename L, typename F>
-OFFICIAL_VEC_INLINE void PutAll(const float* from, int64_t columns, int64_t samples, int64_t tile, const Operand& to,
-                                F compute) {
-  for (int64_t c = 0; c < columns; c += kLanes) {
-    for (int64_t r = 0; r < samples; r += 2) {
-      const float* const at = from + L::At(r, c, tile);
-      const bool has_next = r + 1 < samples;
-      const Vec x = compute(Load(at), c), next = has_next ? compute(Load(at + L::kBlock), c) : Zero();
-      Put<L>(x, next, has_next, r, c, tile, to);
-    }
-  }
-}
-
 // The scores of a tile; what the backward pass needs of it stays in `t`.
 template <typename L>
 void Forward(const Network& net, const Samples& s, TileMemory& t) {
-  const int64_t tile = net.tile;
-  const bool deep = net.num_layers > 0;
-  float* const gathered = !deep ? t.last : L::kPairs ? t.sums[0] : t.inputs[0].rows;
-  for (int64_t r = 0; r < s.count; ++r) {
-    const int64_t user = s.users[r], item = s.items[r];
-    if (net.is_large && r + kRowsAhead < s.count) {
-      // From where FetchSome left them.
-      const int64_t next_user = s.users[r + kRowsAhead], next_item = s.items[r + kRowsAhead];
-      Fetch(net.gmf_user + next_user * net.factors, net.factors);
-      Fetch(net.gmf_item + next_item * net.factors, net.factors);
-      Fetch(net.mlp_user + next_user * net.half, net.half);
-      Fetch(net.mlp_item + next_item * net.half, net.half);
-    }
-    if (net.factors > 0) {
-      CopyRowIn<L>(net.gmf_user + user * net.factors, net.factors, r, 0, tile, t.gmf_user);
-      CopyRowIn<L>(net.gmf_item + item * net.factors, net.factors, r, 0, tile, t.gmf_item);
-    }
-    if (net.half > 0) {
-      CopyRowIn<L>(net.mlp_user + user * net.half, net.half, r, 0, tile, gathered);
-      CopyRowIn<L>(net.mlp_item + item * net.half, net.half, r, net.half, tile, gathered);
-    }
+  const int64_t rows = RowsOf(s);
+  CopyIn(net.mlp_user, net.half, s.users, s, t.gathered);
+  CopyIn(net.mlp_item, net.half, s.items, s, t.gathered + Floats::At(0, Padded(net.half)));
+  for (int64_t r = 0; r < s.count; ++r) {  // for the scores
+    Fetch(net.gmf_user + s.users[r] * net.factors, net.factors);
+    Fetch(net.gmf_item + s.items[r] * net.factors, net.factors);
   }
-  if (deep && L::kProduct != Product::kFloat) {
-    PutAll<L>(gathered, net.layers[0].in, s.count, tile, t.inputs[0], Same());
+  if (net.num_layers > 0 && L::kProduct != Product::kFloat) {
+    for (int64_t c = 0; c < net.layers[0].in; c += kLanes) {
+      for (int64_t r = 0; r < rows; r += 2) {
+        const float* const from = t.gathered + L::At(r, c);
+        Put<L>(Load(from), Load(from + kBlock), r, c, t.inputs[0]);
+      }
+    }
   }
   for (int k = 0; k < net.num_layers; ++k) {
     const PackedLayer& layer = net.layers[k];
-    const bool is_last = k + 1 == net.num_layers;
-    float* const out = is_last ? t.last : L::kPairs ? t.sums[0] : t.inputs[k + 1].rows;
-    Multiply<L>(t.inputs[k].rows, layer.in, layer.weights, layer.out, s.count, tile, t.lines, out);
-    const ReluOfSum relu = {layer.bias};
-    if (is_last) {
-      PutAll<Layout<L::kBlock, Product::kFloat>>(out, layer.out, s.count, tile, {out, out}, relu);
+    const Factors f = {t.inputs[k].rows, layer.in, layer.weights};
+    if (k + 1 == net.num_layers) {
+      Multiply<L>(f, layer.out, rows, t.lines, PutRelu<Floats>{layer.bias, {t.last, t.last}});
     } else {
-      PutAll<L>(out, layer.out, s.count, tile, t.inputs[k + 1], relu);
+      Multiply<L>(f, layer.out, rows, t.lines, PutRelu<L>{layer.bias, t.inputs[k + 1]});
     }
   }
-  for (int64_t r = 0; r < s.count; ++r) {
-    Vec sum = Zero();
-    for (int64_t c = 0; c < net.gmf_width; c += kLanes) {
-      const int64_t i = L::At(r, c, tile);
-      sum = Fma(Mul(Load(t.gmf_user + i), Load(t.gmf_item + i)), Load(net.rating + c), sum);
+  const float *const gmf_user = net.gmf_user, *const gmf_item = net.gmf_item, *const rating = net.rating;
+  const float* const last = t.last;
+  const int64_t factors = net.factors, gmf_width = net.gmf_width, mlp_width = net.mlp_width;
+  for (int64_t begin = 0; begin < rows; begin += kLanes) {
+    Vec sums[kLanes];
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const int64_t r = begin + lane, i = std::min(r, s.count - 1), user = s.users[i], item = s.items[i];
+      Vec sum = Zero();
+      for (int64_t c = 0; c < factors; c += kLanes) {
+        const Vec x = LoadPart(gmf_user + user * factors + c, factors - c);
+        const Vec y = LoadPart(gmf_item + item * factors + c, factors - c);
+        sum = Fma(Mul(x, y), Load(rating + c), sum);
+      }
+      for (int64_t c = 0; c < mlp_width; c += kLanes) {
+        sum = Fma(Load(last + L::At(r, c)), Load(rating + gmf_width + c), sum);
+      }
+      sums[lane] = sum;
     }
-    for (int64_t c = 0; c < net.mlp_width; c += kLanes) {
-      sum = Fma(Load(t.last + L::At(r, c, tile)), Load(net.rating + net.gmf_width + c), sum);
-    }
-    t.scores[r] = SumOf(sum) + net.rating_bias;
+    Store(t.scores + begin, Add(SumEach(sums), Broadcast(net.rating_bias)));
   }
 }
 
 // Turns scores into the gradients of the loss by them, and returns the sum of the losses.
-float LossAndGradient(const Network& net, const Samples& s, TileMemory& t) {
+float LossAndGradient(const Network& net, const Samples& s, float* __restrict scores, float* __restrict losses) {
+  const float shift = net.shift, limit = net.limit, weight = net.weight;
+  const float* __restrict labels = s.labels;
   for (int64_t r = 0; r < s.count; ++r) {
-    const float shifted = t.scores[r] - net.shift;
-    const float z = std::min(std::max(shifted, -net.limit), net.limit), y = s.labels[r];
+    const float shifted = scores[r] - shift;
+    const float z = std::min(std::max(shifted, -limit), limit), y = labels[r];
     const float e = math::Exp()(-std::abs(z)), inverse = 1 / (1 + e);
     const float p = z >= 0 ? inverse : e * inverse;
-    t.losses[r] = std::max(z, 0.0f) - y * z + math::Log()(1 + e);
-    t.scores[r] = z == shifted ? (p - y) * net.weight : 0;
+    losses[r] = std::max(z, 0.0f) - y * z + math::Log()(1 + e);
+    scores[r] = z == shifted ? (p - y) * weight : 0;
   }
-  float sum = 0;
-  for (int64_t r = 0; r < s.count; ++r) sum += t.losses[r];
-  return sum;
+  for (int64_t r = s.count; r < RowsOf(s); ++r) losses[r] = scores[r] = 0;
+  Vec sum = Zero();
+  for (int64_t r = 0; r < s.count; r += kLanes) sum = Add(sum, Load(losses + r));
+  return SumOf(sum);
 }
 
-// From the gradients of the scores.
+PutRows RowsOfUnit(const Network& net, const Samples& s, const UnitGradients& g) {
+  return {g.mlp_user + s.first * net.half, g.mlp_item + s.first * net.half, net.half, s.count, g.stream};
+}
+
+// Of the last layer and of what went into it, from the gradients of the scores.
+template <typename L>
+void BackwardOfRating(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
+  const int64_t rows = RowsOf(s);
+  Vec of_scores = Zero();
+  for (int64_t r = 0; r < rows; r += kLanes) of_scores = Add(of_scores, Load(t.scores + r));
+  *g.rating_bias += SumOf(of_scores);
+  const float* const scores = t.scores;
+  const int64_t factors = net.factors;
+  const bool stream = g.stream;
+  for (int64_t first = 0; first < s.count; first += kGroup) {
+    const int64_t end = std::min(first + kGroup, s.count);
+    for (int64_t c = 0; c < factors; c += kLanes) {
+      const int64_t n = factors - c;
+      const float *const users = net.gmf_user + c, *const items = net.gmf_item + c;
+      float* const of_users = g.gmf_user + s.first * factors + c;
+      float* const of_items = g.gmf_item + s.first * factors + c;
+      const Vec kernel = Load(net.rating + c);
+      Vec of_kernel = Load(g.rating + c);
+      for (int64_t r = first; r < end; ++r) {
+        const Vec user = LoadPart(users + s.users[r] * factors, n), item = LoadPart(items + s.items[r] * factors, n);
+        const Vec d = Broadcast(scores[r]), of_product = Mul(d, kernel);
+        of_kernel = Fma(d, Mul(user, item), of_kernel);
+        StoreRow(of_users + r * factors, Mul(of_product, item), n, stream);
+        StoreRow(of_items + r * factors, Mul(of_product, user), n, stream);
+      }
+      Store(g.rating + c, of_kernel);
+    }
+  }
+  const int last = net.num_layers - 1;
+  for (int64_t c = 0; c < net.mlp_width; c += kLanes) {
+    float* const kernel_gradient = g.rating + net.gmf_width + c;
+    const Vec kernel = Load(net.rating + net.gmf_width + c);
+    Vec of_kernel = Load(kernel_gradient), of_bias = Zero();
+    for (int64_t r = 0; r < rows; r += 2) {
+      float* const at = t.last + L::At(r, c);
+      const Vec d = Broadcast(scores[r]), next_d = Broadcast(scores[r + 1]);
+      const Vec x = Load(at), next_x = Load(at + kBlock);
+      of_kernel = Add(of_kernel, Fma(d, x, Mul(next_d, next_x)));
+      Vec of_x = Mul(d, kernel), of_next = Mul(next_d, kernel);
+      if (last < 0) {
+        RowsOfUnit(net, s, g)(of_x, of_next, r, c);
+      } else {
+        of_x = KeepIf(Greater(x, Zero()), of_x);
+        of_next = KeepIf(Greater(next_x, Zero()), of_next);
+        of_bias = Add(of_bias, Add(of_x, of_next));
+        Put<L>(of_x, of_next, r, c, t.of_outputs[0]);
+      }
+    }
+    Store(kernel_gradient, of_kernel);
+    if (last >= 0) Store(g.biases[last] + c, Add(Load(g.biases[last] + c), of_bias));
+  }
+}
+
 template <typename L>
 void Backward(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
-  const int64_t tile = net.tile;
-  const int last = net.num_layers;
-  for (int64_t r = 0; r < s.count; ++r) *g.rating_bias += t.scores[r];
-  // The last layer: of its kernel, of what went into it.
-  for (int64_t c = 0; c < net.gmf_width; c += kLanes) {
-    Vec of_kernel = Load(g.rating + c);
-    const Vec kernel = Load(net.rating + c);
-    for (int64_t r = 0; r < s.count; ++r) {
-      const int64_t i = L::At(r, c, tile);
-      const Vec d = Broadcast(t.scores[r]), user = Load(t.gmf_user + i), item = Load(t.gmf_item + i);
-      of_kernel = Fma(d, Mul(user, item), of_kernel);
-      const Vec of_product = Mul(d, kernel);
-      Store(t.gmf_user + i, Mul(of_product, item));
-      Store(t.gmf_item + i, Mul(of_product, user));
-    }
-    Store(g.rating + c, of_kernel);
-  }
-  float *dy = t.sums[0], *dx = t.sums[1];
-  for (int64_t c = 0; c < net.mlp_width; c += kLanes) {
-    Vec of_kernel = Load(g.rating + net.gmf_width + c);
-    const Vec kernel = Load(net.rating + net.gmf_width + c);
-    for (int64_t r = 0; r < s.count; ++r) {
-      const int64_t i = L::At(r, c, tile);
-      const Vec d = Broadcast(t.scores[r]), x = Load(t.last + i);
-      of_kernel = Fma(d, x, of_kernel);
-      const Vec of_x = Mul(d, kernel);
-      Store(dy + i, last > 0 ? KeepIf(Greater(x, Zero()), of_x) : of_x);
-    }
-    Store(g.rating + net.gmf_width + c, of_kernel);
-  }
-  for (int k = last; k-- > 0;) {
+  const int64_t rows = RowsOf(s);
+  BackwardOfRating<L>(net, s, t, g);
+  Operand dy = t.of_outputs[0], dx = t.of_outputs[1];
+  for (int k = net.num_layers; k-- > 0; std::swap(dx, dy)) {
     const PackedLayer& layer = net.layers[k];
-    const Operand of_y = L::kPairs ? t.of_output : Operand{dy, dy};
-    for (int64_t c = 0; c < layer.out; c += kLanes) {
-      Vec sum = Load(g.biases[k] + c);
-      for (int64_t r = 0; r < s.count; r += 2) {
-        const bool has_next = r + 1 < s.count;
-        Vec d = Load(dy + L::At(r, c, tile)), next = has_next ? Load(dy + L::At(r + 1, c, tile)) : Zero();
-        if (k + 1 < last) {  // behind the last it is zero where it should be
-          d = KeepIf(Positive<L>(t.inputs[k + 1], r, c, tile), d);
-          if (has_next) next = KeepIf(Positive<L>(t.inputs[k + 1], r + 1, c, tile), next);
-        }
-        sum = Add(sum, Add(d, next));
-        Put<L>(d, next, has_next, r, c, tile, of_y);
-      }
-      Store(g.biases[k] + c, sum);
-    }
-    AddWeightGradient<L>(t.inputs[k], layer.in, of_y, layer.out, s.count, tile, t.lines, g.weights[k]);
-    Multiply<L>(of_y.rows, layer.out, layer.transposed, layer.in, s.count, tile, t.lines, dx);
-    std::swap(dx, dy);
-  }
-  for (int64_t r = 0; r < s.count; ++r) {
-    if (net.factors > 0) {
-      CopyRowOut<L>(t.gmf_user, net.factors, r, 0, tile, g.stream, g.gmf_user + (s.first + r) * net.factors);
-      CopyRowOut<L>(t.gmf_item, net.factors, r, 0, tile, g.stream, g.gmf_item + (s.first + r) * net.factors);
-    }
-    if (net.half > 0) {
-      CopyRowOut<L>(dy, net.half, r, 0, tile, g.stream, g.mlp_user + (s.first + r) * net.half);
-      CopyRowOut<L>(dy, net.half, r, net.half, tile, g.stream, g.mlp_item + (s.first + r) * net.half);
+    AddWeightGradient<L>(t.inputs[k], layer.in, dy, layer.out, rows, g.accumulate, t.lines, g.weights[k]);
+    const Factors f = {dy.rows, layer.out, layer.transposed};
+    if (k == 0) {
+      Multiply<L>(f, layer.in, rows, t.lines, RowsOfUnit(net, s, g));
+    } else {
+      Multiply<L>(f, layer.in, rows, t.lines, PutReluGradient<L>{t.inputs[k], dx, g.biases[k - 1]});
     }
   }
   if (g.stream) _mm_sfence();
@@ -332,10 +438,26 @@ void Backward(const Network& net, const Samples& s, TileMemory& t, const UnitGra
 template <typename L>
 float Train(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
   Forward<L>(net, s, t);
-  const float loss = LossAndGradient(net, s, t);
+  const float loss = LossAndGradient(net, s, t.scores, t.losses);
   Backward<L>(net, s, t, g);
   return loss;
 }
 
-template <int kBlock, Product kProduct>
-constexpr TrainFunction kTrain = &Train<Layout<kBlock, kProduct>>;
+// A kernel [in, out]: rows of the layer from `first` on, with what pads them.
+template <typename L>
+void Pack(const float* kernel, int64_t in, int64_t out, int64_t first, const PackedLayer& layer) {
+  for (int64_t i = 0; i < Padded(in); i += kLanes) {
+    for (int64_t o = 0; o < layer.out; o += kLanes) {
+      Vec v[kLanes];
+      for (int r = 0; r < kLanes; ++r) {
+        v[r] = i + r < in && o < out ? LoadPart(kernel + (i + r) * out + o, out - o) : Zero();
+      }
+      for (int r = 0; r < kLanes; r += 2) PutSteps<L>(v[r], v[r + 1], first + i + r, o, layer.in, layer.weights);
+      Transpose(v);
+      for (int r = 0; r < kLanes; r += 2) PutSteps<L>(v[r], v[r + 1], o + r, first + i, layer.out, layer.transposed);
+    }
+  }
+}
+
+template <Product kProduct>
+constexpr Kernels kKernels = {&Train<Layout<kProduct>>, &Pack<Layout<kProduct>>};

@@ -1,7 +1,7 @@
 // CPU kernel of NeuralFactorizationLoss. Tiles of a few dozen samples go through the whole network, forward and back,
-// while their activations and the layers are in the caches. Activations are kept in blocks of 16 or 32 columns, weights
-// in panels of as many, so that every inner loop is TileMultiply with rows and columns at distances that the compiler
-// knows.
+// while their activations and the layers are in the caches. Activations are kept in blocks of 16 columns, weights in
+// panels of as many, so that every inner loop has rows and columns at distances that the compiler knows; what follows a
+// product is done where its sums are in registers.
 
 #include <immintrin.h>
 
@@ -24,8 +24,11 @@
 namespace official::compute {
 namespace {
 
-constexpr int64_t kMaxTile = 64;            // samples
+constexpr int64_t kBlock = 16;              // columns that are kept together
+constexpr int64_t kTile = 64;               // samples that are computed together, a multiple of the block
 constexpr int64_t kCachedFloats = 1 << 20;  // that may stay in the caches from op to op
+
+constexpr int64_t Padded(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
 enum class Product {
   kFloat,    // of float32
@@ -33,14 +36,14 @@ enum class Product {
   kPairs,    // of bfloat16, two at a time: the same sums in another order
 };
 
-// Matrices of samples lie in blocks of columns, [columns / block][tile][block]; sizes are padded to whole blocks, and
-// what pads is zero. Panels are blocks of a layer's kernel, [columns / block][depth][block], rounded as Product says;
-// for kPairs [columns / block][depth / 2][block] pairs, in memory of float.
+// Matrices of samples lie in blocks of columns, [columns / kBlock][kTile][kBlock]; sizes are padded to whole blocks,
+// and what pads is zero. Panels are blocks of a layer's kernel, [columns / kBlock][depth][kBlock], rounded as Product
+// says; for kPairs [columns / kBlock][depth / 2][kBlock] pairs, in memory of float.
 struct PackedLayer {
   int64_t in = 0, out = 0;
-  const float* weights = nullptr;     // panels of `out` columns
-  const float* transposed = nullptr;  // panels of `in` columns
-  const float* bias = nullptr;        // [out]
+  float* weights = nullptr;     // panels of `out` columns
+  float* transposed = nullptr;  // panels of `in` columns
+  float* bias = nullptr;        // [out]
 };
 
 struct Network {
@@ -51,7 +54,6 @@ struct Network {
   int64_t gmf_width = 0, mlp_width = 0;  // of what goes into the last layer, padded
   const float* rating = nullptr;         // its kernel [gmf_width + mlp_width]
   float rating_bias = 0;
-  int64_t tile = 0;                        // samples that are computed together
   bool is_large = false;                   // the tables do not stay in the caches
   float shift = 0, limit = 0, weight = 0;  // of the loss
 };
@@ -63,7 +65,7 @@ struct Samples {
 };
 
 // A matrix of samples as products take it. Of kPairs `rows` are bfloat16, and `steps` are pairs of samples,
-// [columns / block][tile / 2][block]; of the others both are the same.
+// [columns / kBlock][kTile / 2][kBlock]; of the others both are the same.
 struct Operand {
   float *rows, *steps;
 };
@@ -76,50 +78,45 @@ struct LinesAhead {
 
 // Matrices of a tile.
 struct TileMemory {
-  float *gmf_user, *gmf_item;
   std::array<Operand, kMaxFactorizationLayers> inputs;  // of each layer
-  float* last;                                          // what comes out of the last, or of the tables
-  float* sums[2];                                       // what comes out of products
-  Operand of_output;                                    // the gradient of a layer's output; kPairs alone has it
-  float *scores, *losses;                               // [kMaxTile]
+  float* gathered;                                      // from the perceptron's tables
+  float* last;                                          // what comes out of the last layer, or of the tables
+  Operand of_outputs[2];                                // the gradient of a layer's output, and of the one before
+  float *scores, *losses;                               // [kTile]
   LinesAhead lines;
 };
 
 // Sums over a unit's samples, and rows for each sample.
 struct UnitGradients {
   std::array<float*, kMaxFactorizationLayers> weights, biases;  // as the PackedLayers
+  bool accumulate;                                              // weights: else they are written
   float *rating, *rating_bias;
   float *gmf_user, *gmf_item, *mlp_user, *mlp_item;  // of the whole batch
-  bool stream;                                       // these rows are too many for the caches
+  bool stream;                                       // these rows are whole vectors, and too many for the caches
 };
 
-// Adds to the gradients and returns the sum of the losses.
-using TrainFunction = float (*)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
+struct Kernels {
+  // Adds to the gradients and returns the sum of the losses.
+  float (*train)(const Network&, const Samples&, TileMemory&, const UnitGradients&);
+  // A kernel [in, out]: rows of the layer from `first` on, with what pads them.
+  void (*pack)(const float* kernel, int64_t in, int64_t out, int64_t first, const PackedLayer&);
+};
 
 #define OFFICIAL_ISA_WITH_BF16
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
-
-// AVX-512 multiplies two vectors at a time where that pads nothing.
-int64_t BlockOf(const FactorizationGeometry& g) {
-  const auto fits = [](int64_t size) { return size % 32 == 0; };
-  return HasAvx512() && fits(g.factors) && std::all_of(g.layers.begin(), g.layers.end(), fits) ? 32 : 16;
-}
 
 Product ProductOf(DType dtype) {
   if (dtype == DType::kFloat32) return Product::kFloat;
   return HasAvx512Bf16() ? Product::kPairs : Product::kRounded;
 }
 
-TrainFunction FindTrain(Product product, int64_t block) {
-  const bool wide = block == 32;
-  if (product == Product::kPairs) {
-    return wide ? avx512bf16::kTrain<32, Product::kPairs> : avx512bf16::kTrain<16, Product::kPairs>;
+Kernels FindKernels(Product product) {
+  if (product == Product::kPairs) return avx512bf16::kKernels<Product::kPairs>;
+  if (product == Product::kRounded) {
+    return HasAvx512() ? avx512::kKernels<Product::kRounded> : avx2::kKernels<Product::kRounded>;
   }
-  const bool rounded = product == Product::kRounded;
-  if (!HasAvx512()) return rounded ? avx2::kTrain<16, Product::kRounded> : avx2::kTrain<16, Product::kFloat>;
-  if (wide) return rounded ? avx512::kTrain<32, Product::kRounded> : avx512::kTrain<32, Product::kFloat>;
-  return rounded ? avx512::kTrain<16, Product::kRounded> : avx512::kTrain<16, Product::kFloat>;
+  return HasAvx512() ? avx512::kKernels<Product::kFloat> : avx2::kKernels<Product::kFloat>;
 }
 
 bool HasManyWeights(const FactorizationGeometry& g) {
@@ -133,54 +130,45 @@ class Plan {
  public:
   // `units`: ranges of samples with gradients of their own.
   Plan(const FactorizationGeometry& geometry, DType dtype, int64_t units, int64_t tile_memories)
-      : g_(geometry), product_(ProductOf(dtype)), block_(BlockOf(geometry)) {
+      : g_(geometry), product_(ProductOf(dtype)), kernels_(FindKernels(product_)) {
     for (int k = 0; k < num_layers(); ++k) {
-      layers_.push_back({.in = Padded(g_.layers[k]), .out = Padded(g_.layers[k + 1])});
+      layers_.push_back({.in = Width(k), .out = Width(k + 1)});
     }
-    // More samples share each weight that comes from an outer cache.
-    tile_ = HasManyWeights(g_) ? kMaxTile : kMaxTile / 2;
     gmf_width_ = Padded(g_.factors);
-    mlp_width_ = g_.layers.empty() ? 0 : Padded(g_.layers.back());
+    mlp_width_ = Width(num_layers());
     // Of one unit's gradients; the network is packed the same way.
-    for (const PackedLayer& layer : layers_) {
-      weights_at_.push_back(Floats(layer.in * layer.out));
-      biases_at_.push_back(Floats(layer.out));
-    }
+    for (const PackedLayer& layer : layers_) biases_at_.push_back(Floats(layer.out));
     rating_at_ = Floats(gmf_width_ + mlp_width_);
     rating_bias_at_ = Floats(1);
+    vector_floats_ = unit_floats_;
+    for (const PackedLayer& layer : layers_) weights_at_.push_back(Floats(layer.in * layer.out));
     network_at_ = scratch_.Add(unit_floats_ * sizeof(float));
     for (const PackedLayer& layer : layers_)
       transposed_at_.push_back(scratch_.Add(layer.in * layer.out * sizeof(float)));
     units_at_ = scratch_.Add(units * unit_floats_ * sizeof(float));
     losses_at_ = scratch_.Add(units * sizeof(float));
     ScratchPlan memory;
-    const auto matrix = [&](int64_t columns) { return memory.Add(columns * tile_ * sizeof(float)); };
-    gmf_at_[0] = matrix(gmf_width_);
-    gmf_at_[1] = matrix(gmf_width_);
-    gmf_bytes_ = memory.bytes();
+    const auto matrix = [&](int64_t columns) { return memory.Add(columns * kTile * sizeof(float)); };
     for (const PackedLayer& layer : layers_) {
       inputs_at_.push_back(matrix(layer.in));
       widest_ = std::max({widest_, layer.in, layer.out});
     }
     last_at_ = matrix(mlp_width_);
-    sums_at_[0] = matrix(std::max(widest_, mlp_width_));
-    sums_at_[1] = matrix(widest_);
-    of_output_at_ = matrix(product_ == Product::kPairs ? widest_ : 0);
-    scores_at_ = memory.Add(2 * kMaxTile * sizeof(float));
-    lines_at_ = memory.Add(tile_ * 2 * (g_.factors / 16 + 1 + (g_.layers.empty() ? 0 : g_.layers[0] / 32 + 1)) *
+    for (int64_t& at : of_outputs_at_) at = matrix(widest_);
+    gathered_at_ = layers_.empty() ? last_at_ : product_ == Product::kPairs ? matrix(layers_[0].in) : inputs_at_[0];
+    scores_at_ = memory.Add(2 * kTile * sizeof(float));
+    lines_at_ = memory.Add(kTile * 2 * (g_.factors / 16 + 1 + (g_.layers.empty() ? 0 : g_.layers[0] / 32 + 1)) *
                            sizeof(float*));
     memory_bytes_ = memory.bytes();
     memories_at_ = scratch_.Add(tile_memories * memory_bytes_);
   }
 
   int64_t scratch_bytes() const { return scratch_.bytes(); }
-  int64_t tile() const { return tile_; }
-  TrainFunction train() const { return FindTrain(product_, block_); }
+  const Kernels& kernels() const { return kernels_; }
 
   // Packs the layers and points to the tables.
   Network Pack(const KernelArgs& args) const {
     Network net;
-    net.tile = tile_;
     net.is_large = (g_.num_users + g_.num_items) * RowFloats() > kCachedFloats;
     net.factors = g_.factors;
     if (g_.factors > 0) {
@@ -193,29 +181,25 @@ class Plan {
       net.mlp_item = args.input<float>(g_.mlp + 1);
     }
     float* const base = static_cast<float*>(ScratchAt(args, network_at_));
-    std::memset(base, 0, unit_floats_ * sizeof(float));
+    std::memset(base, 0, vector_floats_ * sizeof(float));
     net.num_layers = num_layers();
     for (int k = 0; k < num_layers(); ++k) {
       PackedLayer& layer = net.layers[k] = layers_[k];
-      float* const weights = base + weights_at_[k];
-      float* const transposed = static_cast<float*>(ScratchAt(args, transposed_at_[k]));
-      const float* const kernel = args.input<float>(g_.kernel(k));
-      const int64_t in = g_.layers[k], out = g_.layers[k + 1];
-      if (in < layer.in || out < layer.out) std::memset(transposed, 0, layer.in * layer.out * sizeof(float));
-      ForPanels(in, out, layer.in,
-                [&](int64_t i, int64_t o, int64_t at) { PutWeight(kernel[i * out + o], i, at, weights); });
-      ForPanels(out, in, layer.out,
-                [&](int64_t o, int64_t i, int64_t at) { PutWeight(kernel[i * out + o], o, at, transposed); });
-      std::copy_n(args.input<float>(g_.kernel(k) + 1), out, base + biases_at_[k]);
-      layer.weights = weights;
-      layer.transposed = transposed;
+      layer.weights = base + weights_at_[k];
+      layer.transposed = static_cast<float*>(ScratchAt(args, transposed_at_[k]));
       layer.bias = base + biases_at_[k];
+      const float* const kernel = args.input<float>(g_.kernel(k));
+      const int64_t out = g_.layers[k + 1];
+      ForParts(k, [&](int64_t from, int64_t to, int64_t n) { kernels_.pack(kernel + from * out, n, out, to, layer); });
+      std::copy_n(args.input<float>(g_.kernel(k) + 1), out, layer.bias);
     }
     net.gmf_width = gmf_width_;
     net.mlp_width = mlp_width_;
     const float* const rating = args.input<float>(g_.rating);
     std::copy_n(rating, g_.factors, base + rating_at_);
-    if (mlp_width_ > 0) std::copy_n(rating + g_.factors, g_.layers.back(), base + rating_at_ + gmf_width_);
+    ForParts(num_layers(), [&](int64_t from, int64_t to, int64_t n) {
+      std::copy_n(rating + g_.factors + from, n, base + rating_at_ + gmf_width_ + to);
+    });
     net.rating = base + rating_at_;
     net.rating_bias = *args.input<float>(g_.rating + 1);
     return net;
@@ -224,23 +208,19 @@ class Plan {
   // Tile memory number `index`, zero where the rows of tables are padded.
   TileMemory Memory(const KernelArgs& args, int64_t index) const {
     char* const base = static_cast<char*>(ScratchAt(args, memories_at_ + index * memory_bytes_));
-    const bool mlp_is_padded = !g_.layers.empty() && Padded(g_.layers[0]) != g_.layers[0];
-    if (mlp_is_padded || gmf_width_ != g_.factors) std::memset(base, 0, mlp_is_padded ? memory_bytes_ : gmf_bytes_);
+    if (!g_.layers.empty() && Width(0) != g_.layers[0]) std::memset(base, 0, memory_bytes_);
     const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
     const auto operand = [&](int64_t offset, int64_t columns) {
-      const int64_t rows = product_ == Product::kPairs ? tile_ * columns / 2 : 0;
+      const int64_t rows = product_ == Product::kPairs ? kTile * columns / 2 : 0;
       return Operand{at(offset), at(offset) + rows};
     };
     TileMemory t;
-    t.gmf_user = at(gmf_at_[0]);
-    t.gmf_item = at(gmf_at_[1]);
     for (int k = 0; k < num_layers(); ++k) t.inputs[k] = operand(inputs_at_[k], layers_[k].in);
+    t.gathered = at(gathered_at_);
     t.last = at(last_at_);
-    t.sums[0] = at(sums_at_[0]);
-    t.sums[1] = at(sums_at_[1]);
-    t.of_output = operand(of_output_at_, widest_);
+    for (int i : {0, 1}) t.of_outputs[i] = operand(of_outputs_at_[i], widest_);
     t.scores = at(scores_at_);
-    t.losses = t.scores + kMaxTile;
+    t.losses = t.scores + kTile;
     t.lines = {reinterpret_cast<const float**>(base + lines_at_), 0, 0};
     return t;
   }
@@ -262,10 +242,10 @@ class Plan {
     }
   }
 
-  // Unit number `index`, its sums zero.
+  // Unit number `index`, its sums of vectors zero.
   UnitGradients Unit(const KernelArgs& args, int64_t index, int64_t samples) const {
     float* const base = UnitFloats(args, index);
-    std::memset(base, 0, unit_floats_ * sizeof(float));
+    std::memset(base, 0, vector_floats_ * sizeof(float));
     UnitGradients u;
     for (int k = 0; k < num_layers(); ++k) {
       u.weights[k] = base + weights_at_[k];
@@ -278,7 +258,9 @@ class Plan {
     u.gmf_item = rows(g_.factors > 0, g_.gmf + 1);
     u.mlp_user = rows(!g_.layers.empty(), g_.mlp);
     u.mlp_item = rows(!g_.layers.empty(), g_.mlp + 1);
-    u.stream = block_ == 32 && samples * RowFloats() > kCachedFloats;
+    const auto is_whole = [](int64_t width) { return width % kBlock == 0; };
+    u.stream = is_whole(g_.factors) && (g_.layers.empty() || is_whole(g_.layers[0] / 2)) &&
+               samples * RowFloats() > kCachedFloats;
     return u;
   }
   float* Losses(const KernelArgs& args) const { return static_cast<float*>(ScratchAt(args, losses_at_)); }
@@ -301,61 +283,66 @@ class Plan {
     *args.output<float>(0) = sum / static_cast<float>(samples);
     const float* const base = UnitFloats(args, 0);
     for (int k = 0; k < num_layers(); ++k) {
-      const int64_t in = g_.layers[k], out = g_.layers[k + 1];
+      const int64_t out = g_.layers[k + 1];
       float* const kernel = args.output<float>(g_.kernel(k) - 2);
-      ForPanels(in, out, layers_[k].in,
-                [&](int64_t i, int64_t o, int64_t at) { kernel[i * out + o] = base[weights_at_[k] + at]; });
+      const float* const panels = base + weights_at_[k];
+      ForParts(k, [&](int64_t from, int64_t to, int64_t n) {
+        for (int64_t o = 0; o < out; o += kBlock) {
+          const float* const panel = panels + o * layers_[k].in + to * kBlock;
+          for (int64_t i = 0; i < n; ++i) {
+            float* const row = kernel + (from + i) * out + o;
+            if (out - o >= kBlock) {  // a length that the compiler knows
+              std::memcpy(row, panel + i * kBlock, kBlock * sizeof(float));
+            } else {
+              std::copy_n(panel + i * kBlock, out - o, row);
+            }
+          }
+        }
+      });
       std::copy_n(base + biases_at_[k], out, args.output<float>(g_.kernel(k) - 1));
     }
     float* const rating = args.output<float>(g_.rating - 2);
     std::copy_n(base + rating_at_, g_.factors, rating);
-    if (mlp_width_ > 0) std::copy_n(base + rating_at_ + gmf_width_, g_.layers.back(), rating + g_.factors);
+    ForParts(num_layers(), [&](int64_t from, int64_t to, int64_t n) {
+      std::copy_n(base + rating_at_ + gmf_width_ + to, n, rating + g_.factors + from);
+    });
     *args.output<float>(g_.rating - 1) = base[rating_bias_at_];
   }
 
  private:
   int num_layers() const { return std::max(0, static_cast<int>(g_.layers.size()) - 1); }
+  // Calls f(column, its place, columns) for what goes into layer k: what is of users, and what is of items; or all.
+  template <typename F>
+  void ForParts(size_t k, F f) const {
+    if (k >= g_.layers.size()) return;
+    const int64_t parts = k == 0 ? 2 : 1, n = g_.layers[k] / parts;
+    for (int64_t p = 0; p < parts; ++p) f(p * n, p * Padded(n), n);
+  }
+  int64_t Width(size_t k) const {
+    int64_t width = 0;
+    ForParts(k, [&](int64_t, int64_t to, int64_t n) { width = to + Padded(n); });
+    return width;
+  }
   int64_t Floats(int64_t n) { return std::exchange(unit_floats_, unit_floats_ + Padded(n)); }
   float* UnitFloats(const KernelArgs& args, int64_t index) const {
     return static_cast<float*>(ScratchAt(args, units_at_)) + index * unit_floats_;
   }
   // Of a user or an item in all tables.
   int64_t RowFloats() const { return g_.factors + (g_.layers.empty() ? 0 : g_.layers[0] / 2); }
-  int64_t Padded(int64_t n) const { return (n + block_ - 1) / block_ * block_; }
-  // Calls f(row, column, place in the panels) for a matrix [rows, columns] in panels of `padded_rows` rows.
-  template <typename F>
-  void ForPanels(int64_t rows, int64_t columns, int64_t padded_rows, F f) const {
-    for (int64_t first = 0; first < columns; first += block_) {
-      const int64_t end = std::min(first + block_, columns);
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t at = first * padded_rows + r * block_ - first;
-        for (int64_t c = first; c < end; ++c) f(r, c, at + c);
-      }
-    }
-  }
-  void PutWeight(float weight, int64_t row, int64_t at, float* panels) const {
-    if (product_ == Product::kPairs) {
-      // Of two rows of numbers one of pairs.
-      const int64_t odd = row & 1, column = at & (block_ - 1);
-      reinterpret_cast<BFloat16*>(panels)[at + column + odd * (1 - block_)] = BFloat16(weight);
-    } else {
-      panels[at] = product_ == Product::kRounded ? static_cast<float>(BFloat16(weight)) : weight;
-    }
-  }
 
   const FactorizationGeometry g_;
   const Product product_;
-  const int64_t block_;
+  const Kernels kernels_;
   std::vector<PackedLayer> layers_;
-  int64_t tile_, gmf_width_, mlp_width_, widest_ = 0;
+  int64_t gmf_width_, mlp_width_, widest_ = 0;
   // In floats, of a unit or the packed network.
   std::vector<int64_t> weights_at_, biases_at_;
-  int64_t rating_at_, rating_bias_at_, unit_floats_ = 0;
+  int64_t rating_at_, rating_bias_at_, vector_floats_, unit_floats_ = 0;
   // In bytes.
   ScratchPlan scratch_;
   std::vector<int64_t> transposed_at_, inputs_at_;
   int64_t network_at_, units_at_, losses_at_, memories_at_, memory_bytes_;
-  int64_t gmf_at_[2], gmf_bytes_, last_at_, sums_at_[2], of_output_at_, scores_at_, lines_at_;
+  int64_t gathered_at_, last_at_, of_outputs_at_[2], scores_at_, lines_at_;
 };
 
 // The sums over the batch are made in the graph's parts, each of which is divided further, by its size alone, so that
@@ -386,13 +373,14 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
     ParallelFor(units, 1, [&](int64_t begin, int64_t end) {
       TileMemory memory = plan.Memory(args, begin);
       for (int64_t u = begin; u < end; ++u) {
-        const UnitGradients gradients = plan.Unit(args, u, samples);
+        UnitGradients gradients = plan.Unit(args, u, samples);
         const Share share = ShareOf(samples, u, units);
         float loss = 0;
-        for (int64_t i = share.begin; i < share.end; i += plan.tile()) {
-          const int64_t count = std::min(plan.tile(), share.end - i), next = i + count;
-          plan.FetchAhead(net, users + next, items + next, std::min(plan.tile(), share.end - next), memory.lines);
-          loss += plan.train()(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
+        for (int64_t i = share.begin; i < share.end; i += kTile) {
+          const int64_t count = std::min(kTile, share.end - i), next = i + count;
+          plan.FetchAhead(net, users + next, items + next, std::min(kTile, share.end - next), memory.lines);
+          gradients.accumulate = i > share.begin;
+          loss += plan.kernels().train(net, {users + i, items + i, labels + i, i, count}, memory, gradients);
         }
         plan.Losses(args)[u] = loss;
       }

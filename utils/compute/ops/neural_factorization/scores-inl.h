@@ -118,39 +118,6 @@ void StartUser(const Network& net, int64_t user, TileMemory& t) {
   }
 }
 
-// Sums of neighbours: of pairs, then of fours, then of all, each turn with half as many vectors.
-#if OFFICIAL_ISA_AVX512
-OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)); }
-OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
-  const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
-  return Add(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
-}
-OFFICIAL_VEC_INLINE Vec SumQuarters(Vec a, Vec b) {
-  return Add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-}
-#else
-OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)); }
-OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
-  const __m256d x = _mm256_castps_pd(a), y = _mm256_castps_pd(b);
-  return Add(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
-}
-OFFICIAL_VEC_INLINE Vec SumQuarters(Vec a, Vec b) {
-  return Add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
-}
-#endif
-
-// Element i is the sum of the elements of v[i].
-OFFICIAL_VEC_INLINE Vec SumEach(const Vec (&v)[kLanes]) {
-  Vec fours[kLanes / 4];
-#pragma GCC unroll 4
-  for (int i = 0; i < kLanes / 4; ++i) {
-    fours[i] = SumFours(SumPairs(v[4 * i], v[4 * i + 1]), SumPairs(v[4 * i + 2], v[4 * i + 3]));
-  }
-  const Vec low = SumQuarters(fours[0], fours[1]);
-  if constexpr (kLanes == 8) return low;
-  return SumQuarters(low, SumQuarters(fours[kLanes / 8], fours[kLanes / 4 - 1]));
-}
-
 // sum + the product of a row of n floats and weights, which are padded.
 OFFICIAL_VEC_INLINE Vec AddProduct(const float* row, const float* weights, int64_t n, Vec sum) {
   int64_t c = 0;
