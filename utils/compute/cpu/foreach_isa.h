@@ -13,7 +13,7 @@
 #ifdef OFFICIAL_ISA_WITH_BF16
 #define OFFICIAL_ISA_BF16 1
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512cd,prfchw,avx512bf16")
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512cd,avx512bf16")
 namespace avx512bf16 {
 #include OFFICIAL_ISA_FILE
 }  // namespace avx512bf16
@@ -24,7 +24,7 @@ namespace avx512bf16 {
 
 #define OFFICIAL_ISA_BF16 0
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512cd,prfchw")
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512cd")
 namespace avx512 {
 #include OFFICIAL_ISA_FILE
 }  // namespace avx512
