@@ -242,10 +242,10 @@ class Plan {
     }
   }
 
-  // Unit number `index`, its sums of vectors zero.
-  UnitGradients Unit(const KernelArgs& args, int64_t index, int64_t samples) const {
+  // Unit number `index` of the batch, with `share` of its samples; what no tile writes before it is added to is zero.
+  UnitGradients Unit(const KernelArgs& args, int64_t index, int64_t share, int64_t samples) const {
     float* const base = UnitFloats(args, index);
-    std::memset(base, 0, vector_floats_ * sizeof(float));
+    std::memset(base, 0, (share > 0 ? vector_floats_ : unit_floats_) * sizeof(float));
     UnitGradients u;
     for (int k = 0; k < num_layers(); ++k) {
       u.weights[k] = base + weights_at_[k];
@@ -373,8 +373,8 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
     ParallelFor(units, 1, [&](int64_t begin, int64_t end) {
       TileMemory memory = plan.Memory(args, begin);
       for (int64_t u = begin; u < end; ++u) {
-        UnitGradients gradients = plan.Unit(args, u, samples);
         const Share share = ShareOf(samples, u, units);
+        UnitGradients gradients = plan.Unit(args, u, share.size(), samples);
         float loss = 0;
         for (int64_t i = share.begin; i < share.end; i += kTile) {
           const int64_t count = std::min(kTile, share.end - i), next = i + count;

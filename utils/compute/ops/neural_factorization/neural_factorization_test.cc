@@ -270,6 +270,29 @@ TEST_CASE("The number of threads changes no bit of loss and gradients") {
   }
 }
 
+TEST_CASE("A part of the batch without samples adds nothing, whatever memory it finds") {
+  const Sizes& sizes = kSizes[0];
+  const auto gradients = [&](int parts) {
+    return testing::RunOn("cpu", LossInputs(sizes, 2), [&](absl::Span<const Value> in) {
+      Graph& graph = *in[0].graph();
+      graph.set_batch_parts(parts);
+      std::vector<Value> others(in.begin(), in.end());
+      for (int i : {0, 1}) others[i] = graph.Constant(LossInputs(sizes, 7001)[i]);
+      std::vector<Value> all = {LossOf(sizes, others, {})};  // leaves numbers in memory
+      Node* const node = LossOf(sizes, in, {}).node();
+      for (int i = 0; i < node->num_outputs(); ++i) all.push_back(node->output(i));
+      return all;
+    });
+  };
+  const std::vector<Tensor> want = gradients(1), got = gradients(4);
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 1; i < want.size(); ++i) {
+    for (int64_t e = 0; e < want[i].num_elements(); ++e) {
+      REQUIRE(got[i].data<float>()[e] == Approx(want[i].data<float>()[e]).margin(1e-7));
+    }
+  }
+}
+
 // ---- bfloat16 ----
 
 TEST_CASE("With bfloat16 the scores are those of rounded factors") {
