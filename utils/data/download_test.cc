@@ -80,7 +80,11 @@ class Server {
           request.range = -1;
         }
       }
-      const Answer answer = handler_(request);
+      Answer answer = handler_(request);
+      // Else a client may send its next request here, while this end is closed.
+      if (const size_t line = answer.bytes.find("\r\n"); line != std::string::npos) {
+        answer.bytes.insert(line + 2, "Connection: close\r\n");
+      }
       [[maybe_unused]] const ssize_t sent = send(connection, answer.bytes.data(), answer.bytes.size(), MSG_NOSIGNAL);
       while (answer.stall && !stop_ && recv(connection, buffer, 1, MSG_DONTWAIT) != 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
