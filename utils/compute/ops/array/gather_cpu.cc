@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/check_ids.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/array/moves.h"
@@ -18,22 +18,13 @@ constexpr int64_t kGrainBytes = 65536;
 
 int64_t Grain(int64_t row_bytes) { return std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, row_bytes)); }
 
-absl::Status CheckIndices(const int32_t* indices, int64_t n, int64_t limit) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (indices[i] >= 0 && indices[i] < limit) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("index ", indices[i], " at position ", i, " is outside [0, ", limit, ")"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
   const TensorType& params = spec.input(0);
   const int64_t limit = params.shape.dim(0), n = spec.input(1).shape.num_elements();
   const int64_t row_bytes = params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
   return Kernel{[=](const KernelArgs& args) {
     const int32_t* indices = args.input<int32_t>(1);
-    RETURN_IF_ERROR(CheckIndices(indices, n, limit));
+    RETURN_IF_ERROR(CheckIds("index", indices, n, limit));
     ParallelFor(n, Grain(row_bytes), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         std::memcpy(args.output<char>(0) + i * row_bytes, args.input<char>(0) + indices[i] * row_bytes, row_bytes);
@@ -107,7 +98,7 @@ Kernel MakeSumOfRows(const KernelSpec& spec, int x_input, int indices_input) {
   const Parts parts(n, spec.node.graph().batch_parts());
   const auto run = [=](const KernelArgs& args) {
     const int32_t* indices = args.input<int32_t>(indices_input);
-    RETURN_IF_ERROR(CheckIndices(indices, n, limit));
+    RETURN_IF_ERROR(CheckIds("index", indices, n, limit));
     int32_t* const first = static_cast<int32_t*>(args.scratch);
     int32_t* const next = first + limit;
     LinkPositions(indices, n, first, limit, next);

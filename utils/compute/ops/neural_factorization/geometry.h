@@ -1,13 +1,9 @@
 // What the ops of neural factorization and their kernels know of the inputs.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "utils/compute/core/status.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
@@ -53,21 +49,6 @@ inline FactorizationGeometry GeometryOf(const Attrs& attrs, absl::Span<const Val
   }
   g.rating = next;
   return g;
-}
-
-// InvalidArgument if one is outside the tables.
-inline absl::Status CheckFactorizationIds(const FactorizationGeometry& g, const int32_t* users, int64_t num_users,
-                                          const int32_t* items, int64_t num_items) {
-  const auto check = [](absl::string_view what, const int32_t* ids, int64_t n, int64_t limit) {
-    uint32_t largest = 0;  // negative numbers are larger than all others
-    for (int64_t i = 0; i < n; ++i) largest = std::max(largest, static_cast<uint32_t>(ids[i]));
-    if (n == 0 || largest < limit) return absl::OkStatus();
-    const int64_t bad = std::find_if(ids, ids + n, [&](int32_t id) { return id < 0 || id >= limit; }) - ids;
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " ", ids[bad], " at position ", bad, " is outside [0, ", limit, ")"));
-  };
-  RETURN_IF_ERROR(check("user", users, num_users, g.num_users));
-  return check("item", items, num_items, g.num_items);
 }
 
 }  // namespace official::compute

@@ -14,6 +14,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/check_ids.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
@@ -365,7 +366,8 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
     const float* const labels = args.input<float>(2);
-    RETURN_IF_ERROR(CheckFactorizationIds(geometry, users, samples, items, samples));
+    RETURN_IF_ERROR(CheckIds("user", users, samples, geometry.num_users));
+    RETURN_IF_ERROR(CheckIds("item", items, samples, geometry.num_items));
     Network net = plan.Pack(args);
     net.shift = shift;
     net.limit = limit;

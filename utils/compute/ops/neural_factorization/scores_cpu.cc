@@ -14,6 +14,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/check_ids.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
@@ -208,7 +209,8 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   const Plan plan(geometry, spec.attrs(), memories);
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     const int32_t *const users = args.input<int32_t>(0), *const items = args.input<int32_t>(1);
-    RETURN_IF_ERROR(CheckFactorizationIds(geometry, users, num_users, items, num_users * candidates));
+    RETURN_IF_ERROR(CheckIds("user", users, num_users, geometry.num_users));
+    RETURN_IF_ERROR(CheckIds("item", items, num_users * candidates, geometry.num_items));
     const Network net = plan.Pack(args);
     if (net.num_layers > 0) {
       const auto wanted = plan.WantedItems(args, items, num_users * candidates);

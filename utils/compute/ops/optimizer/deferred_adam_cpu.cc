@@ -5,15 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <numeric>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/check_ids.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
@@ -300,14 +298,6 @@ void Settle(const KernelArgs& args, const std::vector<Group>& groups, const Adam
   steps = 0;
 }
 
-absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
-  bool inside = true;
-  for (int64_t i = 0; i < n; ++i) inside &= static_cast<uint32_t>(ids[i]) < static_cast<uint64_t>(rows);
-  if (inside) return absl::OkStatus();
-  const int64_t bad = std::find_if(ids, ids + n, [&](int32_t id) { return id < 0 || id >= rows; }) - ids;
-  return absl::InvalidArgumentError(absl::StrCat("id ", ids[bad], " at position ", bad, " is outside [0, ", rows, ")"));
-}
-
 absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
   constexpr int kFirst = 2, kInputs = 5;
   const Division division = DivisionOf(spec, kFirst, kInputs);
@@ -316,7 +306,7 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
     const int32_t steps = *args.input<int32_t>(1);
     for (const Group& group : division.groups) {
       for (const Table& table : group.tables) {
-        RETURN_IF_ERROR(CheckIds(group.Ids(args), group.count, table.rows));
+        RETURN_IF_ERROR(CheckIds("id", group.Ids(args), group.count, table.rows));
         std::copy_n(group.Ids(args), group.count, args.output<int32_t>((table.first - kFirst) / kInputs));
       }
     }
