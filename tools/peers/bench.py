@@ -10,6 +10,7 @@ import math
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -226,7 +227,7 @@ def input_contestants(args: argparse.Namespace, workload: Workload, folder: Path
     variants = {"input_benchmark_main": []}
     if "--dataset=imagenet" in workload.flags:
         converter = build("official/resnet/imagenet", "imagenet_to_tfrecords_main")
-        images = str(args.images_dir.absolute())
+        images = str(args.images_dir)
         command = [converter, f"--images_dir={images}", f"--output_dir={folder}", split, "--num_shards=4"]
         subprocess.run(command, check=True)
         pytorch_data = f"--data_dir={images}"
@@ -449,6 +450,27 @@ def processor(device: str) -> str:
     return platform.machine()
 
 
+def program(path: str) -> str:
+    """The absolute path of a file that can be executed, here or in $PATH: each measurement runs in its own directory."""
+    found = shutil.which(os.path.abspath(path)) or shutil.which(path)
+    if not found:
+        raise argparse.ArgumentTypeError(f"there is no program {path} that can be executed")
+    return os.path.abspath(found)
+
+
+def directory(path: str) -> Path:
+    if not Path(path).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {path}")
+    return Path(path).absolute()
+
+
+def new_file(path: str) -> Path:
+    directory(os.path.dirname(path) or ".")
+    if Path(path).is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a directory")
+    return Path(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="tools/bench",
@@ -465,12 +487,12 @@ def main() -> None:
     parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
     parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
     parser.add_argument("--peers", help="only peers whose name matches this, as in --peers='eager.*bf16'")
-    parser.add_argument("--images_dir", type=Path, help="photographs in folders by class, for ImageNet's input")
-    parser.add_argument("--multi30k_dir", type=Path, help="train.en, train.de, val.en, val.de, or these as .gz")
+    parser.add_argument("--images_dir", type=directory, help="photographs in folders by class, for ImageNet's input")
+    parser.add_argument("--multi30k_dir", type=directory, help="train.en, train.de, val.en, val.de, or these as .gz")
     parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input or a translation")
-    parser.add_argument("--binary", type=Path, help="our program; default: built now")
-    parser.add_argument("--python", help="runs the peers; default: an environment made for each")
-    parser.add_argument("--json", type=Path, help="also write all measurements to this file")
+    parser.add_argument("--binary", type=program, help="our program; default: built now")
+    parser.add_argument("--python", type=program, help="runs the peers; default: an environment made for each")
+    parser.add_argument("--json", type=new_file, help="also write all measurements to this file")
     args = parser.parse_args()
     args.dtype = args.dtype.split(",")
     if not set(args.dtype) <= {"fp32", "bf16"}:

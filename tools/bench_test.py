@@ -1,0 +1,62 @@
+"""tools/bench measures the program that it is given, or says in a line why not."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TOOLS = Path("tools").absolute()
+DEADLINE = 120
+# Says what our programs say with --log_format=json.
+OUTPUT = """#!/bin/sh
+echo 'first training step done 5 ms after process start'
+echo '{"examples_per_sec": 1250}'
+"""
+
+
+class BenchTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.program = self.folder / "trains"
+        self.program.write_text(OUTPUT)
+        self.program.chmod(0o755)
+
+    def bench(self, *flags: str) -> subprocess.CompletedProcess:
+        command = [TOOLS / "bench", "mnist", "--peers=none of them", "--rounds=1", *flags]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE)
+
+    def test_programs(self) -> None:
+        (self.folder / "below").mkdir()
+        for binary in ("trains", "./trains", "below/../trains", str(self.program)):
+            with self.subTest(binary):
+                done = self.bench(f"--binary={binary}", "--json=measured.json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("1250", done.stdout)
+                self.assertIn("1250", (self.folder / "measured.json").read_text())
+
+    def test_what_is_not_there(self) -> None:
+        (self.folder / "text").write_text("no program")
+        for flag, words in (
+            ("--binary=missing", "there is no program missing"),
+            ("--binary=text", "there is no program text"),
+            ("--binary=.", "there is no program ."),
+            ("--python=missing/python", "there is no program missing/python"),
+            ("--images_dir=missing", "there is no directory missing"),
+            ("--multi30k_dir=text", "there is no directory text"),
+            ("--json=missing/measured.json", "there is no directory missing"),
+            ("--json=.", ". is a directory"),
+        ):
+            with self.subTest(flag):
+                done = self.bench("--binary=trains", flag)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stdout, "")
+                line = done.stderr.splitlines()[-1]
+                self.assertIn(f"argument {flag.split('=')[0]}: {words}", line)
+                self.assertNotIn("Traceback", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
