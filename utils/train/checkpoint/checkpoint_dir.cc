@@ -185,8 +185,9 @@ absl::Status CheckpointSaver::FinishInterruptedSaves() {
 absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
                                    const std::map<std::string, std::string>& strings) {
   std::map<std::string, SavedTensor> in_turn;
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : tensors) {
     in_turn[name] = {tensor.num_bytes(), [&tensor = tensor] { return tensor; }};
+  }
   return SaveInTurn(step, in_turn, strings);
 }
 

@@ -9,7 +9,7 @@ import struct
 import time
 from pathlib import Path
 
-from official.mnist.faults import harness
+from official.faults import harness
 
 STEPS = 150
 FLAGS = ("--train_epochs=25", "--epochs_between_evals=25", f"--max_train_steps={STEPS}")
@@ -36,6 +36,7 @@ class StopTest(harness.FaultTest):
         self.assert_same_checkpoint(model_dir, whole, step=STEPS)
         self.assert_no_temporaries(model_dir)
 
+    @harness.of_every_program
     def test_signals_save_and_stop(self) -> None:
         whole = self.folder / "whole"
         self.execute(self.command(whole, *FLAGS))
@@ -151,6 +152,7 @@ class StopTest(harness.FaultTest):
         process.send_signal(signal.SIGSEGV)
         self.assertEqual(self.finish(process, SOON).code, 128 + signal.SIGSEGV)
 
+    @harness.of_every_program
     def test_two_runs_on_one_directory(self) -> None:
         model_dir = self.folder / "model"
         first = self.begin(model_dir, "--train_epochs=1000000", "--epochs_between_evals=1000000")

@@ -5,8 +5,8 @@ import gzip
 import shutil
 import struct
 
-from official.mnist.faults import checkpoint_file, harness
-from official.mnist.faults.harness import STEPS
+from official.faults import checkpoint_file, harness
+from official.faults.programs import STEPS
 from utils.fuzzing import make_corpus
 
 FIRST = 3
@@ -33,7 +33,7 @@ class DataTest(harness.FaultTest):
         for name, file, content, words in cases:
             with self.subTest(name):
                 data_dir, model_dir = self.folder / f"data {name}", self.folder / f"model {name}"
-                harness.write_data(data_dir)
+                self.write_data(data_dir)
                 (data_dir / file.removesuffix(".gz")).unlink()
                 (data_dir / file).write_bytes(content)
                 outcome = self.execute(self.command(model_dir, data_dir=data_dir))

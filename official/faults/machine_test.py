@@ -5,8 +5,8 @@ import os
 import shutil
 import time
 
-from official.mnist.faults import harness
-from official.mnist.faults.harness import STEPS
+from official.faults import harness
+from official.faults.programs import STEPS
 
 FIRST = 10
 

@@ -6,10 +6,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from official.mnist.faults import harness
+from official.faults import harness
 
 STEPS = 100  # in 15 epochs
-KILLS = 20
+KILLS = 10
 FLAGS = ("--train_epochs=15", "--epochs_between_evals=15", "--save_checkpoints_steps=10", f"--max_train_steps={STEPS}")
 
 
@@ -36,7 +36,7 @@ class KillTest(harness.FaultTest):
             step = harness.latest_step(model_dir)
             self.assertGreaterEqual(step, reached, f"the run went back to an earlier checkpoint\n{outcome.told}")
             reached = step
-        self.assertGreaterEqual(restarts_above_0, 10, "too few restarts above step 0 to say anything")
+        self.assertGreaterEqual(restarts_above_0, KILLS // 2, "too few restarts above step 0 to say anything")
         outcome = self.execute(self.command(model_dir, *FLAGS, *flags))
         self.assertEqual(outcome.code, 0, outcome.told)
         self.check_end(model_dir, whole)
@@ -56,6 +56,7 @@ class KillTest(harness.FaultTest):
         self.assert_same_checkpoint(model_dir, whole, step=STEPS)
         self.assert_no_temporaries(model_dir)
 
+    @harness.of_every_program
     def test_float32(self) -> None:
         self.check()
 

@@ -1,7 +1,7 @@
 """A run that was stopped and started again ends with the same bits as one that was not."""
 
-from official.mnist.faults import harness
-from official.mnist.faults.harness import STEPS, STEPS_PER_EPOCH
+from official.faults import harness
+from official.faults.programs import STEPS, STEPS_PER_EPOCH
 
 
 class ResumeTest(harness.FaultTest):
@@ -10,6 +10,7 @@ class ResumeTest(harness.FaultTest):
         self.whole = self.folder / "whole"
         self.train(self.whole)
 
+    @harness.of_every_program
     def test_any_step_in_an_epoch_and_its_ends(self) -> None:
         for first in (1, STEPS_PER_EPOCH - 1, STEPS_PER_EPOCH, STEPS_PER_EPOCH + 1, STEPS - 1):
             model_dir = self.folder / f"stopped at {first}"
@@ -19,6 +20,7 @@ class ResumeTest(harness.FaultTest):
             self.assert_same_checkpoint(model_dir, self.whole, f"stopped at step {first}")
             self.assertEqual(harness.metrics(model_dir)[1], harness.metrics(self.whole)[1])
 
+    @harness.of_every_program
     def test_a_stop_after_each_step(self) -> None:
         model_dir = self.folder / "model"
         for step in range(1, STEPS + 1):
@@ -35,8 +37,9 @@ class ResumeTest(harness.FaultTest):
             self.assert_same_checkpoint(stopped, whole, name)
             self.assertNotEqual(harness.metrics(whole)[0], harness.metrics(self.whole)[0], f"{name} changes nothing")
 
+    @harness.of_every_program
     def test_two_replicas(self) -> None:
-        # One with a partial last batch of 4, which is 2 on each.
+        # With a partial last batch in each epoch.
         whole, stopped = self.folder / "whole of two", self.folder / "stopped of two"
         flag = "--num_cpu_devices=2"
         self.train(whole, STEPS, flag)

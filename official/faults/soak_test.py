@@ -1,7 +1,7 @@
 """Many saves and many faults, one after the other: nothing that a run holds grows, and nothing is lost.
 
 As a test this takes below a minute. For longer, and with other faults each time:
-  bazel test //official/mnist/faults:soak_test --test_timeout=90000 --test_arg=--seconds=80000 --test_arg=--saves=2000 \
+  bazel test //official/faults:soak_test --test_timeout=90000 --test_arg=--seconds=80000 --test_arg=--saves=2000 \
       --test_arg=--seed=2
 """
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from official.mnist.faults import harness
+from official.faults import harness
 
 STEPS = 60
 FLAGS = ("--train_epochs=9", "--epochs_between_evals=9", "--save_checkpoints_steps=5", "--keep_checkpoint_max=3")
@@ -125,7 +125,7 @@ class SoakTest(harness.FaultTest):
         """The run ended in one of these ways, with a line that says why if it failed."""
         self.assertIn(outcome.code, codes, f"{self.what}\n{outcome.told}")
         if 0 < outcome.code < 126:
-            self.assertIn("mnist_main: ", outcome.error, f"{self.what}\n{outcome.told}")
+            self.assertIn(f"{self.program.binary}: ", outcome.error, f"{self.what}\n{outcome.told}")
 
     def begin(self, env: dict[str, str] | None = None, **popen) -> subprocess.Popen:
         threads = self.rng.choice([1, 2, 3])

@@ -1,44 +1,31 @@
-"""What the fault tests share. Usage: TEST_MODULE BINARY FAULTS_LIBRARY [unittest argument...]
+"""What the fault tests share. Usage: TEST_MODULE FAULTS_LIBRARY BINARY... [unittest argument...]
 
-They run mnist_main itself, on a data set of a few images, do something bad to it, start it again, and hold what it
-leaves against a run to which nothing happened.
+They run the training programs themselves, each on a data set of a few examples, do something bad to it, start it again,
+and hold what it leaves against a run to which nothing happened. A test that is marked @of_every_program runs once for
+each program, as test_NAME_PROGRAM; any other runs mnist_main, the one with large checkpoints.
 """
 
+import functools
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-DEADLINE = 120  # seconds for one run, which takes below one on an idle machine
+from official.faults.programs import FLAGS, PROGRAMS, STEPS, Program
 
-TRAIN_EXAMPLES = 64
-STEPS_PER_EPOCH = 7  # of 10 examples; the last has 4
-
-# 20 steps in three epochs, with one evaluation, at the end.
-FLAGS = ("--batch_size=10", "--train_epochs=3", "--epochs_between_evals=3", "--log_every_n_steps=1")
-STEPS = 20
+DEADLINE = 120  # seconds for one run, which takes about one on an idle machine
 
 
-def write_data(folder: Path, train: int = TRAIN_EXAMPLES, test: int = 20) -> None:
-    """Writes images that can be learned, as IDX files: row 2l of digit l is bright, the rest is noise."""
-    folder.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(1)
-    for name, count in (("train", train), ("t10k", test)):
-        labels = bytes(rng.randrange(10) for _ in range(count))
-        images = bytearray(rng.randrange(60) for _ in range(count * 784))
-        for i, label in enumerate(labels):
-            row = i * 784 + 56 * label
-            images[row : row + 28] = b"\xff" * 28
-        (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, count, 28, 28) + images)
-        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 2049, count) + labels)
+def of_every_program(test):
+    """Marks a test method that runs once for each of PROGRAMS."""
+    test.of_every_program = True
+    return test
 
 
 class Outcome:
@@ -52,22 +39,38 @@ class Outcome:
 
 
 class FaultTest(unittest.TestCase):
-    """Has a folder of its own for each test, with a data set in it."""
+    """Has a folder of its own for each test, with a data set of the test's program in it."""
 
-    binary: Path
+    binaries: dict[str, Path]  # of PROGRAMS
     library: Path
+    program: Program
+
+    def __init_subclass__(cls) -> None:
+        for name, test in list(vars(cls).items()):
+            if getattr(test, "of_every_program", False):
+                delattr(cls, name)
+                for program in PROGRAMS:
+                    setattr(cls, f"{name}_{program}", with_program(test, program))
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name).resolve()
         self.data_dir = self.folder / "data"
-        write_data(self.data_dir)
+        test = getattr(self, self._testMethodName)
+        self.program = PROGRAMS[getattr(test, "program", "mnist")]
+        self.write_data(self.data_dir)
+
+    def write_data(self, folder: Path, times: int = 1) -> None:
+        """Writes the program's data set, or one with `times` times as many examples."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.program.write_data(folder, times)
 
     # ---- Running ----
 
     def command(self, model_dir: Path | str, *flags: str, data_dir: Path | None = None) -> list[str]:
-        return [str(self.binary), f"--data_dir={data_dir or self.data_dir}", f"--model_dir={model_dir}", *FLAGS, *flags]
+        data_flags = self.program.data_flags(data_dir or self.data_dir)
+        return [str(self.binaries[self.program.name]), *data_flags, f"--model_dir={model_dir}", *FLAGS, *flags]
 
     def start(self, command: list[str], **popen) -> subprocess.Popen:
         """Starts a process, which is killed at the end of the test if it is still there."""
@@ -136,6 +139,13 @@ class FaultTest(unittest.TestCase):
             self.assertIn(str(word), outcome.error, outcome.told)
 
 
+def with_program(test, program: str):
+    """The test method, run with one of PROGRAMS."""
+    copy = functools.wraps(test)(lambda self: test(self))
+    copy.program = program
+    return copy
+
+
 def link_checkpoint(source: Path | str, target: Path | str) -> None:
     """Copies a file; one of a finished checkpoint, which is never written to again, gets a second name only."""
     is_checkpoint = "model.ckpt" in os.path.basename(target) and not str(target).endswith(".incomplete")
@@ -164,7 +174,13 @@ def metrics(model_dir: Path) -> tuple[dict[int, set[float]], dict[str, float]]:
 
 
 def main() -> None:
-    FaultTest.binary = Path(sys.argv.pop(1)).resolve()
     FaultTest.library = Path(sys.argv.pop(1)).resolve()
+    FaultTest.binaries = {program.name: find_binary(program) for program in PROGRAMS.values()}
+    sys.argv[1:] = sys.argv[1 + len(PROGRAMS) :]
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     unittest.main(module="__main__", verbosity=2)
+
+
+def find_binary(program: Program) -> Path:
+    (path,) = (Path(argument) for argument in sys.argv[1 : 1 + len(PROGRAMS)] if Path(argument).name == program.binary)
+    return path.resolve()

@@ -11,8 +11,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from official.mnist.faults import harness
-from official.mnist.faults.harness import STEPS
+from official.faults import harness
+from official.faults.programs import STEPS
 
 FIRST = 10
 MEGABYTE = 1 << 20
