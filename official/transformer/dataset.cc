@@ -40,6 +40,11 @@ const char* ReadIds(const char* bytes, int32_t count, int32_t* ids) {
   return bytes;
 }
 
+// Of a damaged record whose end is not known.
+absl::Status CannotGoOn(const absl::Status& error) {
+  return absl::Status(error.code(), absl::StrCat(error.message(), "; what follows in the file cannot be read"));
+}
+
 // The ids of a feature.
 absl::Status ParseIds(const data::ExampleView& example, absl::string_view name, std::vector<int64_t>* ids) {
   RETURN_IF_ERROR(example.Int64s(name, ids));
@@ -54,22 +59,31 @@ absl::Status ParseIds(const data::ExampleView& example, absl::string_view name, 
 
 }  // namespace
 
-absl::StatusOr<Translations::File> Translations::ReadFile(const std::string& path, int64_t max_length) {
+absl::StatusOr<Translations::File> Translations::ReadFile(const std::string& path, int64_t max_length,
+                                                          data::BadRecords& bad) {
   ASSIGN_OR_RETURN(const auto reader, data::TFRecordReader::Open(path));
   File file;
   std::vector<size_t> offsets;
   std::vector<int64_t> inputs, targets;
   std::string record;
   for (int64_t number = 0;; ++number) {
-    ASSIGN_OR_RETURN(const bool more, reader->Next(&record));
-    if (!more) break;
+    const auto skip = [&](const absl::Status& error) { return bad.Skip(absl::StrCat(path, ": ", number), error); };
+    const absl::StatusOr<bool> more = reader->Next(&record);
+    if (!more.ok()) {
+      RETURN_IF_ERROR(skip(reader->can_go_on() ? more.status() : CannotGoOn(more.status())));
+      if (reader->can_go_on()) continue;
+      break;
+    }
+    if (!*more) break;
     const auto parse = [&]() -> absl::Status {
       ASSIGN_OR_RETURN(const data::ExampleView example, data::ExampleView::Parse(record));
       RETURN_IF_ERROR(ParseIds(example, "inputs", &inputs));
       return ParseIds(example, "targets", &targets);
     };
     if (const absl::Status status = parse(); !status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(path, ": record ", number, ": ", status.message()));
+      RETURN_IF_ERROR(
+          skip(absl::Status(status.code(), absl::StrCat(path, ": record ", number, ": ", status.message()))));
+      continue;
     }
     const int64_t length = static_cast<int64_t>(std::max(inputs.size(), targets.size()));
     if (length > max_length) {
@@ -91,14 +105,15 @@ absl::StatusOr<Translations::File> Translations::ReadFile(const std::string& pat
 }
 
 absl::StatusOr<TranslationsPtr> Translations::Open(const std::string& data_dir, TranslationPart part,
-                                                   int64_t max_length, int num_threads) {
+                                                   int64_t max_length, int num_threads, data::BadRecords* bad) {
+  data::BadRecords none;
   ASSIGN_OR_RETURN(const std::vector<std::string> paths,
                    FindRecordFiles(data_dir, part == TranslationPart::kTrain ? "train" : "dev"));
   std::shared_ptr<Translations> translations(new Translations(max_length));
   translations->files_.resize(paths.size());
   std::vector<absl::Status> statuses(paths.size());
   data::WorkerPool(num_threads).ForEach(paths.size(), [&](int64_t i) {
-    absl::StatusOr<File> file = ReadFile(paths[i], max_length);
+    absl::StatusOr<File> file = ReadFile(paths[i], max_length, bad == nullptr ? none : *bad);
     statuses[i] = file.status();
     if (file.ok()) translations->files_[i] = *std::move(file);
   });

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "utils/data/batch.h"
+#include "utils/data/records/bad_records.h"
 
 namespace official::transformer {
 
@@ -22,9 +23,10 @@ class Translations {
   // Reads the files *train*-of-* or *dev*-of-* in `data_dir`, `num_threads` at a time. Pairs with more than
   // `max_length` inputs or targets (EOS included) are left out. NotFound, with what to do, if no file matches;
   // DataLoss, naming the file and what is wrong, if files are missing, a record is damaged, its `inputs` or `targets`
-  // are missing or hold no ids, or no pair is left.
+  // are missing or hold no ids, or no pair is left. Damaged records that `bad` lets pass are left out.
   static absl::StatusOr<std::shared_ptr<const Translations>> Open(const std::string& data_dir, TranslationPart part,
-                                                                  int64_t max_length, int num_threads);
+                                                                  int64_t max_length, int num_threads,
+                                                                  data::BadRecords* bad = nullptr);
 
   int64_t num_examples() const { return static_cast<int64_t>(examples_.size()); }
   // Pairs that were left out.
@@ -49,7 +51,7 @@ class Translations {
     int64_t num_too_long = 0;
     int32_t max_id = 0;
   };
-  static absl::StatusOr<File> ReadFile(const std::string& path, int64_t max_length);
+  static absl::StatusOr<File> ReadFile(const std::string& path, int64_t max_length, data::BadRecords& bad);
 
   explicit Translations(int64_t max_length) : max_length_(max_length) {}
 

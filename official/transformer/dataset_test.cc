@@ -61,6 +61,37 @@ class Fixture {
   std::string data_dir_;
 };
 
+TEST_CASE_METHOD(Fixture, "Bad records that may be left out are, wherever they are") {
+  const std::string damaged = Serialize({5, 1}, {9, 1});
+  Write("x-train-00001-of-00002", {Serialize({2, 1}, {9, 1}), Serialize({3, 1}, {}), Serialize({4, 1}, {9, 1}), damaged,
+                                   Serialize({6, 1}, {9, 1})});
+  Write("x-train-00002-of-00002", {Serialize({7, 1}, {9, 1}), Serialize({8, 1}, {9, 1})});
+  const std::string path = data_dir_ + "/x-train-00001-of-00002";
+  std::string bytes = files::ReadFile(path, 10000).value();
+  bytes[bytes.find(damaged) + 5] ^= 1;
+  bytes.resize(bytes.size() - 2);  // the last one is cut
+  REQUIRE(files::WriteFileAtomically(path, bytes).ok());
+  CHECK(absl::IsDataLoss(OpenError()));
+  const auto open = [&](data::BadRecords* bad) {
+    return Translations::Open(data_dir_, TranslationPart::kTrain, 256, 2, bad);
+  };
+  data::BadRecords three(3), two(2);
+  const TranslationsPtr pairs = open(&three).value();
+  CHECK(three.count() == 3);
+  std::vector<int32_t> first;
+  for (int64_t i = 0; i < pairs->num_examples(); ++i) {
+    int32_t inputs[2], targets[2];
+    pairs->Read(i, inputs, targets);
+    first.push_back(inputs[0]);
+  }
+  CHECK(first == std::vector<int32_t>{2, 4, 7, 8});
+  const absl::Status status = open(&two).status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains(path + ": record 4 at offset ") && Contains("what follows in the file cannot be read; more than "
+                                                                  "--skip_bad_records=2 records are damaged"));
+}
+
 std::vector<data::Batch> AllBatches(const TranslationsPtr& translations, const TranslationBatchOptions& options) {
   const auto source = TranslationBatches(translations, options).value();
   std::vector<data::Batch> batches;

@@ -8,6 +8,7 @@
 #include "official/transformer/transformer_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
+#include "utils/flags/skip_bad_records.h"
 #include "utils/misc/gpu_count.h"
 
 ABSL_FLAG(std::string, param_set, "big", "The size of the network and what goes with it.");
@@ -113,7 +114,8 @@ flags::Program TransformerProgram() {
                           {.name = "bleu_source", .short_name = "bls", .key = true, .unset_means = "no BLEU"},
                           {.name = "bleu_ref", .short_name = "blr", .key = true, .unset_means = "no BLEU"},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .unset_means = "none"},
-                          {.name = "bleu_threshold", .short_name = "bt", .unset_means = "all is trained"}},
+                          {.name = "bleu_threshold", .short_name = "bt", .unset_means = "all is trained"},
+                          flags::SkipBadRecordsFlag()},
                 .validators = {CheckParameters, StepsOrEpochs, WholeBleu, ExportHasVocabulary}},
   };
 }
@@ -130,7 +132,8 @@ absl::Status Main(const flags::CommandLine& command_line) {
                                     absl::GetFlag(FLAGS_steps_between_evals),
                                     absl::GetFlag(FLAGS_vocab_file),
                                     absl::GetFlag(FLAGS_bleu_source),
-                                    absl::GetFlag(FLAGS_bleu_ref)};
+                                    absl::GetFlag(FLAGS_bleu_ref),
+                                    flags::SkipBadRecords()};
   RETURN_IF_ERROR(run::InitLogging(config));
   return RunTransformer(config, std::cout);
 }

@@ -12,6 +12,7 @@
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
+#include "utils/data/records/bad_records.h"
 #include "utils/logs/log.h"
 
 namespace official::transformer {
@@ -101,9 +102,10 @@ int64_t StepsPerEpoch(const Translations& pairs, const std::vector<Bucket>& buck
   return steps;
 }
 
-absl::StatusOr<TranslationsPtr> OpenPairs(const TransformerConfig& config, TranslationPart part) {
+absl::StatusOr<TranslationsPtr> OpenPairs(const TransformerConfig& config, TranslationPart part,
+                                          data::BadRecords& bad) {
   ASSIGN_OR_RETURN(TranslationsPtr pairs, Translations::Open(config.base.data_dir, part, config.params.max_length,
-                                                             config.performance.num_parallel_calls));
+                                                             config.performance.num_parallel_calls, &bad));
   if (pairs->max_id() >= config.params.vocab_size) {
     return absl::InvalidArgumentError(
         absl::StrCat("the sentences in ", config.base.data_dir, " have ids up to ", pairs->max_id(),
@@ -115,8 +117,10 @@ absl::StatusOr<TranslationsPtr> OpenPairs(const TransformerConfig& config, Trans
 
 absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
   if (config.performance.use_synthetic_data) return SyntheticInput(config);
-  ASSIGN_OR_RETURN(const TranslationsPtr train, OpenPairs(config, TranslationPart::kTrain));
-  ASSIGN_OR_RETURN(const TranslationsPtr dev, OpenPairs(config, TranslationPart::kEval));
+  data::BadRecords bad(config.skip_bad_records);
+  ASSIGN_OR_RETURN(const TranslationsPtr train, OpenPairs(config, TranslationPart::kTrain, bad));
+  ASSIGN_OR_RETURN(const TranslationsPtr dev, OpenPairs(config, TranslationPart::kEval, bad));
+  bad.Report();
   ASSIGN_OR_RETURN(const std::vector<Bucket> buckets, MakeBuckets(config.base.batch_size, config.params.max_length));
   if (train->num_too_long() > 0) {
     LOG(INFO) << "left out " << train->num_too_long() << " pairs longer than " << config.params.max_length << " ids";

@@ -20,6 +20,7 @@ struct TransformerConfig : run::Config {
   int64_t steps_between_evals = 1000;  // with train_steps
   std::optional<std::string> vocab_file;
   std::optional<std::string> bleu_source, bleu_ref;  // both, and vocab_file then as well, or neither
+  int64_t skip_bad_records = 0;                      // damaged records that may be left out
 };
 
 // Trains, evaluates, with bleu_source by BLEU too, which stop_threshold is compared with, and, with base.export_dir,

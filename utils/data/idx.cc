@@ -7,9 +7,11 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 #include "utils/data/gzip.h"
 #include "utils/data/worker_pool.h"
 #include "utils/files/files.h"
@@ -152,12 +154,15 @@ absl::StatusOr<Tensor> ReadIdx(const std::string& path, IdxHeaderCheck check) {
     if (found < 4 * rank) return cut(4 + 4 * rank, 4 + found);
     for (int i = 0; i < rank; ++i) header.dims.push_back(BigEndian32(bytes + 4 * i));
   }
-  RETURN_IF_ERROR(check(header));
+  if (const absl::Status status = check(header); !status.ok()) {
+    const std::string note = header.dims.empty() ? KindNoteOfFile(path) : "";
+    return absl::Status(status.code(), absl::StrCat(status.message(), note));
+  }
   if (header.dims.empty()) {
     return absl::DataLossError(
         absl::StrFormat("%s: expected an IDX file of unsigned bytes (magic number 0x08nn with nn dimensions), found "
-                        "magic number 0x%04x",
-                        path, header.magic));
+                        "magic number 0x%04x%s",
+                        path, header.magic, KindNoteOfFile(path)));
   }
   const std::string description = absl::StrJoin(header.dims, " x ");
   int64_t size = 1;

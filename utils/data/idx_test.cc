@@ -102,7 +102,8 @@ TEST_CASE("Empty and cut headers are refused") {
 }
 
 TEST_CASE("Magic numbers other than those of unsigned bytes are refused") {
-  CHECK_THAT(Message(Write("html", "<!DOCTYPE html>")), Contains("found magic number 0x3c21444f"));
+  CHECK_THAT(Message(Write("html", "<!DOCTYPE html>")),
+             Contains("found magic number 0x3c21444f (the file is an HTML page)"));
   CHECK_THAT(Message(Write("floats", BigEndian(0x0d01) + BigEndian(1) + "abcd")), Contains("0x0d01"));
   CHECK_THAT(Message(Write("scalar", BigEndian(0x0800) + "a")), Contains("0x0800"));
 }

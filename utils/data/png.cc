@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 #include "utils/files/files.h"
 
 namespace official::data {
@@ -95,7 +96,7 @@ bool IsPng(absl::string_view bytes) {
 }
 
 absl::StatusOr<Tensor> DecodePng(absl::string_view bytes, absl::string_view name) {
-  if (!IsPng(bytes)) return absl::DataLossError(absl::StrFormat("%s is not a PNG image", name));
+  if (!IsPng(bytes)) return absl::DataLossError(absl::StrFormat("%s is not a PNG image%s", name, FileKindNote(bytes)));
   PngReader reader(bytes);
   const auto damaged = [&] { return absl::DataLossError(absl::StrFormat("%s: %s", name, reader.error())); };
   Image image;

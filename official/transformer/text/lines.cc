@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "official/transformer/text/unicode.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 
 namespace official::transformer {
 namespace {
@@ -45,15 +46,17 @@ absl::StatusOr<bool> LineReader::Next(absl::string_view* line) {
   }
   ++line_number_;
   if (std::min(end, buffer_.size()) - begin_ > kMaxLineBytes) {
-    return absl::DataLossError(absl::StrFormat("%s:%d: the line is longer than %d bytes; is this a text file?",
-                                               file_->path(), line_number_, kMaxLineBytes));
+    return absl::DataLossError(absl::StrFormat("%s:%d: the line is longer than %d bytes; is this a text file?%s",
+                                               file_->path(), line_number_, kMaxLineBytes,
+                                               data::KindNoteOfFile(file_->path())));
   }
   line_.assign(buffer_, begin_, end - begin_);
   begin_ = std::min(end + 1, buffer_.size());
   line_.erase(std::remove(line_.begin(), line_.end(), '\r'), line_.end());
   if (const size_t invalid = FindInvalidUtf8(line_); invalid != absl::string_view::npos) {
-    return absl::DataLossError(absl::StrFormat("%s:%d: byte %d of the line, 0x%02x, is not UTF-8", file_->path(),
-                                               line_number_, invalid + 1, static_cast<uint8_t>(line_[invalid])));
+    return absl::DataLossError(absl::StrFormat("%s:%d: byte %d of the line, 0x%02x, is not UTF-8%s", file_->path(),
+                                               line_number_, invalid + 1, static_cast<uint8_t>(line_[invalid]),
+                                               data::KindNoteOfFile(file_->path())));
   }
   *line = line_;
   return true;

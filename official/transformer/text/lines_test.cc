@@ -48,6 +48,8 @@ TEST_CASE("What is no text is refused with file and line") {
   const absl::Status not_utf8 = Lines("fine\nnot \xe4 fine\n").status();
   CHECK(absl::IsDataLoss(not_utf8));
   CHECK(not_utf8.message() == absl::StrCat(kPath, ":2: byte 5 of the line, 0xe4, is not UTF-8"));
+  CHECK(Lines("\x1f\x8b\x08\n").status().message() ==
+        absl::StrCat(kPath, ":1: byte 2 of the line, 0x8b, is not UTF-8 (the file is gzip-compressed)"));
   const absl::Status endless = Lines("a\n" + std::string(17 << 20, 'x')).status();
   CHECK(absl::IsDataLoss(endless));
   CHECK(endless.message() == absl::StrCat(kPath, ":2: the line is longer than 16777216 bytes; is this a text file?"));

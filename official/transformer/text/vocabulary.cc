@@ -9,6 +9,7 @@
 #include "official/transformer/text/lines.h"
 #include "official/transformer/text/unicode.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 #include "utils/files/files.h"
 #include "utils/flags/text.h"
 
@@ -35,8 +36,9 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
     if (!more) break;
     line = Strip(line);
     if (!IsQuoted(line)) {
-      return absl::DataLossError(absl::StrFormat("%s:%d: found %s, expected a subtoken in quotes, such as 'the_'", path,
-                                                 reader->line_number(), flags::Printable(line)));
+      return absl::DataLossError(absl::StrFormat("%s:%d: found %s, expected a subtoken in quotes, such as 'the_'%s",
+                                                 path, reader->line_number(), flags::Printable(line),
+                                                 data::KindNoteOfFile(path)));
     }
     const absl::string_view subtoken = line.substr(1, line.size() - 2);
     if (IsReserved(subtoken)) continue;

@@ -234,21 +234,31 @@ absl::Status TFRecordReader::Damaged(absl::string_view what) const {
 }
 
 absl::StatusOr<bool> TFRecordReader::Next(std::string* record) {
+  RETURN_IF_ERROR(broken_);
+  const int64_t number = record_number_;
+  absl::StatusOr<bool> more = ReadNext(record);
+  if (!more.ok() && record_number_ == number) broken_ = more.status();
+  return more;
+}
+
+absl::StatusOr<bool> TFRecordReader::ReadNext(std::string* record) {
   char header[kHeaderBytes];
   ASSIGN_OR_RETURN(const size_t got, stream_->Read(header, kHeaderBytes));
   if (got == 0) return false;
   if (got < kHeaderBytes) {
     return Damaged(absl::StrFormat("truncated record: %d of the %d bytes of its header", got, kHeaderBytes));
   }
-  RETURN_IF_ERROR(ReadRecord(absl::string_view(header, kHeaderBytes), record));
+  ASSIGN_OR_RETURN(const std::string bad_data, ReadRecord(absl::string_view(header, kHeaderBytes), record));
+  const absl::Status damaged = bad_data.empty() ? absl::OkStatus() : Damaged(bad_data);
   ++record_number_;
   offset_ += kHeaderBytes + record->size() + kTrailerBytes;
+  RETURN_IF_ERROR(damaged);
   return true;
 }
 
-absl::Status TFRecordReader::ReadRecord(absl::string_view header, std::string* record) {
+absl::StatusOr<std::string> TFRecordReader::ReadRecord(absl::string_view header, std::string* record) {
   const uint64_t length = GetFixed<uint64_t>(header);
-  const std::string bad_header = CheckTFRecordHeader(header, /*first_in_file=*/record_number_ == 0);
+  const std::string bad_header = CheckTFRecordHeader(header, record_number_, stream_->BytesLeft() ? path_ : "");
   if (!bad_header.empty()) return Damaged(bad_header);
   const std::optional<uint64_t> left = stream_->BytesLeft();
   if (left.has_value() && (*left < kTrailerBytes || length > *left - kTrailerBytes)) {
@@ -273,8 +283,7 @@ absl::Status TFRecordReader::ReadRecord(absl::string_view header, std::string* r
   if (got < kTrailerBytes) {
     return Damaged(absl::StrFormat("truncated record: %d of the 4 bytes of its checksum", got));
   }
-  const std::string bad_data = CheckTFRecordData(*record, absl::string_view(trailer, kTrailerBytes));
-  return bad_data.empty() ? absl::OkStatus() : Damaged(bad_data);
+  return CheckTFRecordData(*record, absl::string_view(trailer, kTrailerBytes));
 }
 
 }  // namespace official::data

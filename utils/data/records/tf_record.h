@@ -54,15 +54,22 @@ class TFRecordReader {
   // for it taken, only when its checksum holds and the file is long enough.
   absl::StatusOr<bool> Next(std::string* record);
 
+  // Whether Next(), after an error, gives the record behind the damaged one. Where the file goes on behind a damaged
+  // length or a cut record is not known: then Next() repeats its error.
+  bool can_go_on() const { return broken_.ok(); }
+
  private:
   TFRecordReader(std::string path, std::unique_ptr<ByteStream> stream);
-  absl::Status ReadRecord(absl::string_view header, std::string* record);
+  absl::StatusOr<bool> ReadNext(std::string* record);
+  // What is wrong with the data of the record, which is read all the same.
+  absl::StatusOr<std::string> ReadRecord(absl::string_view header, std::string* record);
   absl::Status Damaged(absl::string_view what) const;
 
   std::string path_;
   std::unique_ptr<ByteStream> stream_;
   int64_t record_number_ = 0;
-  int64_t offset_ = 0;  // of the record to be read next
+  int64_t offset_ = 0;   // of the record to be read next
+  absl::Status broken_;  // the error behind which nothing can be read
 };
 
 }  // namespace official::data

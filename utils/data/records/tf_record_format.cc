@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "utils/data/file_kind.h"
 #include "utils/data/records/crc32c.h"
 
 namespace official::data {
@@ -10,13 +11,14 @@ absl::Status DamagedRecord(absl::string_view path, int64_t number, int64_t offse
   return absl::DataLossError(absl::StrCat(path, ": record ", number, " at offset ", offset, ": ", what));
 }
 
-std::string CheckTFRecordHeader(absl::string_view header, bool first_in_file) {
+std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const std::string& path) {
   const uint32_t stored = GetFixed<uint32_t>(header.substr(8));
   const uint32_t crc = MaskCrc(Crc32c(header.substr(0, 8)));
   if (crc == stored) return "";
-  const bool gzip = first_in_file && header.substr(0, 2) == "\x1f\x8b";
-  return absl::StrFormat("corrupted record: the checksum of its length is %08x, stored is %08x (%s)", crc, stored,
-                         gzip ? "the file is gzip-compressed" : "the file is damaged or not a TFRecord file");
+  const absl::string_view kind = number == 0 ? KindOfFile(path) : "";
+  if (!kind.empty()) return absl::StrCat("not a TFRecord file: the file is ", kind);
+  return absl::StrFormat("corrupted record: the checksum of its length is %08x, stored is %08x (the file is damaged%s)",
+                         crc, stored, number == 0 ? " or not a TFRecord file" : "");
 }
 
 std::string CheckTFRecordData(absl::string_view data, absl::string_view trailer) {

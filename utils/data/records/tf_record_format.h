@@ -23,8 +23,9 @@ T GetFixed(absl::string_view bytes) {
 // DataLoss "<path>: record <number> at offset <offset>: <what>".
 absl::Status DamagedRecord(absl::string_view path, int64_t number, int64_t offset, absl::string_view what);
 
-// What is wrong with a header or with the data; empty if the checksum holds.
-std::string CheckTFRecordHeader(absl::string_view header, bool first_in_file);
+// What is wrong with a header or with the data; empty if the checksum holds. Of a file whose first header is wrong,
+// what the file is in place of TFRecords is told, where its first bytes tell that.
+std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const std::string& path);
 std::string CheckTFRecordData(absl::string_view data, absl::string_view trailer);
 // Of a record that is longer than the rest of its file.
 std::string LongerThanFile(uint64_t length, uint64_t bytes_left);

@@ -10,9 +10,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
     const auto reader = TFRecordReader::Open(file.path(), compression).value();
     std::string record;
-    absl::StatusOr<bool> more = true;
-    while (more.ok() && *more) more = reader->Next(&record);
-    OFFICIAL_CHECK(more.ok() || absl::IsDataLoss(more.status())) << more.status();
+    for (;;) {
+      const absl::StatusOr<bool> more = reader->Next(&record);
+      OFFICIAL_CHECK(more.ok() || absl::IsDataLoss(more.status())) << more.status();
+      if (more.ok() ? !*more : !reader->can_go_on()) break;
+    }
   }
   return 0;
 }

@@ -45,7 +45,7 @@ absl::Status FindTFRecords(const files::RandomAccessFile& file, std::vector<int6
     char header[kHeaderBytes];
     RETURN_IF_ERROR(file.Read(offset, kHeaderBytes, header));
     const absl::string_view header_bytes(header, kHeaderBytes);
-    const std::string bad_header = CheckTFRecordHeader(header_bytes, number == 0);
+    const std::string bad_header = CheckTFRecordHeader(header_bytes, number, file.path());
     if (!bad_header.empty()) return DamagedRecord(file.path(), number, offset, bad_header);
     const uint64_t length = GetFixed<uint64_t>(header_bytes);
     if (left < kTrailerBytes || length > static_cast<uint64_t>(left - kTrailerBytes)) {
@@ -63,13 +63,14 @@ absl::StatusOr<absl::string_view> ReadTFRecord(const files::RandomAccessFile& fi
   RETURN_IF_ERROR(file.Read(begin, end - begin, buffer->data()));
   const absl::string_view bytes = *buffer;
   const absl::string_view data = bytes.substr(kHeaderBytes, bytes.size() - kHeaderBytes - kTrailerBytes);
-  std::string bad = CheckTFRecordHeader(bytes, number == 0);
+  std::string bad = CheckTFRecordHeader(bytes, number, file.path());
   if (bad.empty()) bad = CheckTFRecordData(data, bytes.substr(kHeaderBytes + data.size()));
   if (!bad.empty()) return DamagedRecord(file.path(), number, begin, bad);
   return data;
 }
 
-absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string>& paths, const std::string& cache) {
+absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string>& paths, const std::string& cache,
+                                                   BadRecords* bad) {
   std::vector<File> known;
   if (!cache.empty()) {
     known = ReadCache(cache).value_or(std::vector<File>());
@@ -93,7 +94,10 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
     }
     has_news = true;
     indexed = {paths[i], file->modified_ns(), {}};
-    return FindTFRecords(*file, &indexed.offsets);
+    const absl::Status status = FindTFRecords(*file, &indexed.offsets);
+    if (!absl::IsDataLoss(status) || bad == nullptr) return status;
+    return bad->Skip(absl::StrCat(paths[i], ": record ", indexed.offsets.size() - 1),
+                     absl::DataLossError(absl::StrCat(status.message(), "; what follows in the file cannot be read")));
   };
   WorkerPool(static_cast<int>(std::clamp<size_t>(paths.size(), 1, kFilesAtOnce))).ForEach(paths.size(), [&](int64_t i) {
     statuses[i] = find(i);

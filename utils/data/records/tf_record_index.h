@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "utils/data/records/bad_records.h"
 #include "utils/files/files.h"
 
 namespace official::data {
@@ -29,7 +30,9 @@ class TFRecordIndex {
   // disk. What was found is kept in the file `cache`, if one is named, and taken from there the next time, for files
   // whose size and time of change are the same. A cache that is missing or damaged is made anew; one that cannot be
   // written is warned of. Errors as FindTFRecords, those of the first bad file; of the file system as in utils/files.
-  static absl::StatusOr<TFRecordIndex> Build(const std::vector<std::string>& paths, const std::string& cache = "");
+  // With `bad` a record whose end cannot be found is left out, and all that follows in its file.
+  static absl::StatusOr<TFRecordIndex> Build(const std::vector<std::string>& paths, const std::string& cache = "",
+                                             BadRecords* bad = nullptr);
 
   int64_t num_records() const { return first_records_.back(); }
   // The data of record `i` of all, counted in the order of the files; a part of `buffer`. Threads may call it at once.

@@ -51,12 +51,30 @@ TEST_CASE("A damaged header or a cut file is found at once, with file, record an
        "record 1 at offset 19: truncated record: 3 bytes and a checksum of 4 are announced, 6 bytes"},
       {bytes.substr(0, 33),
        "record 1 at offset 19: truncated record: 3 bytes and a checksum of 4 are announced, 2 bytes"},
-      {"\x1f\x8b, and more of that", "record 0 at offset 0: corrupted record: the checksum of its length"},
+      {"\x1f\x8b, and more of that", "record 0 at offset 0: not a TFRecord file: the file is gzip-compressed"},
   }));
   Rewrite(path, spoiled);
   const absl::Status status = TFRecordIndex::Build({WriteRecords("good", {"x"}), path}).status();
   CHECK(absl::IsDataLoss(status));
   CHECK_THAT(std::string(status.message()), Contains(path + ": " + message));
+
+  // What is before it can be read, if it may be left out.
+  BadRecords bad(1);
+  const std::string cache = Path("damaged.index");
+  std::filesystem::remove(cache);
+  for (int i = 0; i < 2; ++i) {  // the second time with a cache
+    const TFRecordIndex index = TFRecordIndex::Build({WriteRecords("good", {"x"}), path}, cache, &bad).value();
+    CHECK(index.num_records() == (Contains("record 1").match(message) ? 2 : 1));
+    std::string buffer;
+    if (index.num_records() == 2) CHECK(index.Read(1, &buffer).value() == "one");
+  }
+  CHECK(bad.count() == 1);
+  const absl::Status more = TFRecordIndex::Build({path, WriteRecords("page", {"x"})}, "", &bad).status();
+  CHECK(more.ok());
+  Rewrite(Path("page"), "<html>no records</html>");
+  CHECK_THAT(std::string(TFRecordIndex::Build({path, Path("page")}, "", &bad).status().message()),
+             Contains("the file is an HTML page; what follows in the file cannot be read; more than "
+                      "--skip_bad_records=1 records are damaged"));
 }
 
 TEST_CASE("Damaged data is found when it is read; the other records still can be") {

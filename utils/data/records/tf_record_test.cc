@@ -153,6 +153,42 @@ TEST_CASE("Damaged or missing compression is told") {
   CHECK_THAT(Message(ReadBytes(gzip, Compression::kGzip)), Contains("incorrect data check"));
 }
 
+TEST_CASE("A file of another kind is called what it is") {
+  CHECK_THAT(Message(ReadBytes("<!DOCTYPE html><html>not found</html>")),
+             Contains("bytes: record 0 at offset 0: not a TFRecord file: the file is an HTML page"));
+  CHECK_THAT(Message(ReadBytes("PK\x03\x04 and the rest of an archive")), Contains("the file is a zip archive"));
+  CHECK_THAT(Message(ReadBytes(std::string(257, 'x') + "ustar")), Contains("the file is a tar archive"));
+  CHECK_THAT(Message(ReadBytes("who knows what this is")), Contains("(the file is damaged or not a TFRecord file)"));
+  // What follows good records is damage.
+  CHECK_THAT(Message(ReadBytes(kHiRecord + "<!DOCTYPE html><html>")),
+             Contains("record 1 at offset 18: corrupted record") && Contains("(the file is damaged)"));
+}
+
+TEST_CASE("Reading goes on behind a record with damaged data, but not behind a damaged length") {
+  std::string bytes = kHiRecord + kHiRecord + kEmptyRecord;
+  bytes[18 + 12] ^= 1;
+  const auto read = [](const std::string& bytes) {
+    REQUIRE(files::WriteFileAtomically(TestPath("damaged"), bytes).ok());
+    return TFRecordReader::Open(TestPath("damaged")).value();
+  };
+  const auto reader = read(bytes);
+  std::string record;
+  CHECK(reader->Next(&record).value());
+  CHECK_THAT(std::string(reader->Next(&record).status().message()), Contains("record 1 at offset 18: "));
+  CHECK(reader->can_go_on());
+  CHECK(reader->Next(&record).value());
+  CHECK(record.empty());
+  CHECK_FALSE(reader->Next(&record).value());
+
+  bytes[18] ^= 1;
+  const auto lost = read(bytes);
+  CHECK(lost->Next(&record).value());
+  const absl::Status status = lost->Next(&record).status();
+  CHECK_THAT(std::string(status.message()), Contains("record 1 at offset 18: "));
+  CHECK_FALSE(lost->can_go_on());
+  CHECK(lost->Next(&record).status() == status);
+}
+
 TEST_CASE("A missing file and a directory are refused") {
   CHECK(absl::IsNotFound(TFRecordReader::Open(TestPath("missing")).status()));
   CHECK(absl::IsNotFound(TFRecordReader::Open(TestPath("")).status()));
