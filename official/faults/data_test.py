@@ -22,6 +22,7 @@ class DataTest(harness.FaultTest):
             ("cut", images, good[:-1], [f"expected {len(good)} bytes (64 x 28 x 28), found {len(good) - 1}"]),
             ("left over", images, good + b"x", [f"expected {len(good)} bytes", f"found {len(good) + 1}"]),
             ("magic", images, b"\0\0\x08\1" + good[4:], ["Invalid magic number 2049"]),
+            ("page", images, b"<!DOCTYPE html><html>404</html>", ["Invalid magic number", "(the file is an HTML page)"]),
             ("size", images, struct.pack(">4I", 2051, 64, 29, 28) + good[16:], ["Expected 28x28 images, found 29x28"]),
             ("count", images, struct.pack(">I", 2051) + b"\xff" * 4 + good[8:], ["4294967295 x 28 x 28"]),
             ("none", images, struct.pack(">4I", 2051, 0, 28, 28), ["0 images", "64 labels"]),
@@ -51,6 +52,16 @@ class DataTest(harness.FaultTest):
         path.unlink()
         self.execute(["mkfifo", str(path)])
         self.assert_refused(self.run_steps(self.folder / "model", STEPS), 66, path, "not a regular file")
+
+    def test_no_data_and_no_network(self) -> None:
+        """What is missing, what would help, and nothing is made under the name, which may be mistyped."""
+        data_dir = self.folder / "mistyped" / "data"
+        command = self.command(self.folder / "model", data_dir=data_dir)
+        nowhere = {name: "http://127.0.0.1:1" for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy")}
+        outcome = self.execute(command, env=nowhere)
+        self.assert_refused(outcome, 69, f"there is no directory {data_dir} with the files", "`download_mnist_main ")
+        self.assertIn("--use_synthetic_data", outcome.error)
+        self.assertFalse(data_dir.parent.exists())
 
     def test_files_that_cannot_be_read(self) -> None:
         whole, model_dir = self.folder / "whole", self.folder / "model"

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "official/mnist/drawn_digits.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/download.h"
@@ -54,6 +53,13 @@ std::vector<MnistFile> MissingFiles(const std::string& directory) {
     if (FindFile(directory, file.name).empty()) missing.push_back(file);
   }
   return missing;
+}
+
+// "a", "a and b" or "a and 3 more files".
+std::string NamesOf(const std::vector<MnistFile>& files) {
+  if (files.size() == 1) return files[0].name;
+  if (files.size() == 2) return absl::StrCat(files[0].name, " and ", files[1].name);
+  return absl::StrFormat("%s and %d more files", files[0].name, files.size() - 1);
 }
 
 absl::StatusOr<Tensor> ReadImages(const std::string& path) {
@@ -126,7 +132,12 @@ MnistData DrawMnist() {
 absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options) {
   const absl::Status status = DownloadMnist(options);
   if (status.ok()) return ReadMnist(options.data_dir);
-  if (options.data_dir_given) return status;
+  if (options.data_dir_given) {
+    return absl::Status(status.code(),
+                        absl::StrFormat("%s; `download_mnist_main %s` gets them where there is a network, and "
+                                        "--use_synthetic_data trains without them",
+                                        status.message(), options.data_dir));
+  }
   MnistData data = DrawMnist();
   data.note = absl::StrCat("training on digits drawn by this program: ", status.message());
   return data;
@@ -147,9 +158,12 @@ absl::Status DownloadMnist(const MnistOptions& options) {
   }
   const absl::Status status = data::DownloadFiles(remote_files);
   if (status.ok()) return status;
-  const auto name = [](std::string* out, const MnistFile& file) { out->append(file.name); };
-  return absl::Status(status.code(), absl::StrFormat("%s lacks %s: %s", options.data_dir,
-                                                     absl::StrJoin(missing, ", ", name), status.message()));
+  return absl::Status(status.code(),
+                      absl::StrFormat("%s %s of MNIST: %s",
+                                      files::Exists(options.data_dir)
+                                          ? absl::StrCat(options.data_dir, " lacks")
+                                          : absl::StrCat("there is no directory ", options.data_dir, " with the files"),
+                                      NamesOf(missing), status.message()));
 }
 
 data::DatasetPtr MnistDataset(const MnistSplit& split) {

@@ -94,7 +94,8 @@ TEST_CASE_METHOD(Fixture, "A wrong magic number gives upstream's message") {
 
 TEST_CASE_METHOD(Fixture, "So it does in a label file, and where the file is not IDX at all") {
   Write("t10k-labels-idx1-ubyte", "<html><body>");
-  CHECK(DataError() == "Invalid magic number 1013478509 in MNIST file " + Path("t10k-labels-idx1-ubyte"));
+  CHECK(DataError() == "Invalid magic number 1013478509 in MNIST file " + Path("t10k-labels-idx1-ubyte") +
+                           " (the file is an HTML page)");
 }
 
 TEST_CASE_METHOD(Fixture, "Images of another size give upstream's message") {
@@ -137,9 +138,24 @@ TEST_CASE_METHOD(Fixture, "Missing files in a directory that was asked for are a
   std::filesystem::remove(Path("train-labels-idx1-ubyte"));
   const absl::Status status = Load().status();
   CHECK(absl::IsUnavailable(status));
+  CHECK_THAT(
+      std::string(status.message()),
+      Contains(directory_ + " lacks train-labels-idx1-ubyte and t10k-labels-idx1-ubyte of MNIST: cannot download ") &&
+          Contains("/train-labels-idx1-ubyte: 127.0.0.1:1: ") && Contains("connect") &&
+          Contains("; `download_mnist_main " + directory_ +
+                   "` gets them where there is a network, and "
+                   "--use_synthetic_data trains without them"));
+}
+
+TEST_CASE_METHOD(Fixture, "A mistyped directory is called missing, and is not made") {
+  std::filesystem::remove_all(directory_);
+  directory_ += "/mistyped";
+  const absl::Status status = Load().status();
+  CHECK(absl::IsUnavailable(status));
   CHECK_THAT(std::string(status.message()),
-             Contains(directory_ + " lacks train-labels-idx1-ubyte, t10k-labels-idx1-ubyte: ") &&
-                 Contains("http://127.0.0.1:1/mnist/train-labels-idx1-ubyte.gz: ") && Contains("connect"));
+             Contains("there is no directory " + directory_ +
+                      " with the files train-images-idx3-ubyte and 3 more files of MNIST: cannot download "));
+  CHECK_FALSE(std::filesystem::exists(std::filesystem::path(directory_).parent_path()));
 }
 
 TEST_CASE_METHOD(Fixture, "Without a directory that was asked for, digits are drawn and a note says why") {

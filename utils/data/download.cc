@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/curl.h"
 #include "utils/data/gzip.h"
@@ -121,27 +123,51 @@ class PartialFile {
   bool locked_ = false;
 };
 
+// Of a directory and those above it the ones that are not there, itself first.
+std::vector<std::string> MissingDirectories(const std::string& directory) {
+  std::vector<std::string> missing;
+  for (std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+       !path.empty() && !files::Exists(path.string()); path = path.parent_path()) {
+    if (path.has_filename()) missing.push_back(path.string());
+  }
+  return missing;
+}
+
 class Downloader {
  public:
   explicit Downloader(const DownloadOptions& options) : options_(options) {}
 
+  // A directory that is made for the file, perhaps under a mistyped name, goes again if nothing comes to lie in it.
   absl::Status Download(const RemoteFile& remote) {
+    const std::string directory = files::DirectoryOf(remote.path);
+    const std::vector<std::string> missing = MissingDirectories(directory);
+    const absl::Status status = DownloadInto(directory, remote);
+    for (size_t i = 0; i < missing.size() && !status.ok(); ++i) {
+      if (rmdir(missing[i].c_str()) != 0) break;
+    }
+    return status;
+  }
+
+ private:
+  absl::Status DownloadInto(const std::string& directory, const RemoteFile& remote) {
     deadline_ = Clock::now() + options_.timeout;
-    RETURN_IF_ERROR(files::MakeDirectories(files::DirectoryOf(remote.path)));
+    RETURN_IF_ERROR(files::MakeDirectories(directory));
     ASSIGN_OR_RETURN(const std::unique_ptr<PartialFile> file, PartialFile::Open(remote, deadline_));
     // Somebody else may have finished it while we waited. Only right files get this name.
     if (files::Exists(remote.path)) return absl::OkStatus();
-    std::string reasons;
+    std::vector<std::string> reasons;
     for (const std::string& url : remote.urls) {
       absl::StatusOr<std::string> reason = TryMirror(url, remote, *file);
       if (!reason.ok()) return reason.status();
       if (reason->empty()) return file->Publish(remote);
-      absl::StrAppend(&reasons, reasons.empty() ? "" : "; ", url, ": ", *reason);
+      // What is wrong with a host does not depend on the file, and is said once.
+      const std::string host = HostOf(url);
+      reasons.push_back(absl::StrCat(unreachable_.contains(host) ? host : url, ": ", *reason));
+      if (std::count(reasons.begin(), reasons.end(), reasons.back()) > 1) reasons.pop_back();
     }
-    return absl::UnavailableError(absl::StrCat("cannot download ", remote.path, ": ", reasons));
+    return absl::UnavailableError(absl::StrCat("cannot download ", remote.path, ": ", absl::StrJoin(reasons, "; ")));
   }
 
- private:
   // Why this mirror does not give the file; empty if it did. An error if the file cannot be written.
   absl::StatusOr<std::string> TryMirror(const std::string& url, const RemoteFile& remote, PartialFile& file) {
     const std::string host = HostOf(url);

@@ -35,7 +35,8 @@ struct DownloadOptions {
 
 // Downloads the files one after another and stops at the first that no mirror has. Says on stderr what it does. A
 // transfer goes to a temporary name beside `path`; a broken one stays there and is resumed by the next call. Several
-// processes may ask for the same file at once: one downloads, the others wait. Unavailable, naming file, mirrors and
+// processes may ask for the same file at once: one downloads, the others wait. Directories that were made for a file of
+// which nothing has come are removed. Unavailable, naming file, mirrors and
 // reasons, if the network or the servers fail or send something else; PermissionDenied, FailedPrecondition,
 // ResourceExhausted or Aborted if the file cannot be written.
 absl::Status DownloadFiles(absl::Span<const RemoteFile> files, const DownloadOptions& options = {});

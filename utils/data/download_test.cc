@@ -296,6 +296,21 @@ TEST_CASE_METHOD(Fixture, "A host without a server is tried once for all files")
   const std::string url = "http://127.0.0.1:1/file";
   const std::string message = Refusal(Download({url, url + "2"}));
   CHECK_THAT(message, Contains("Failed to connect") || Contains("Couldn't connect"));
+  CHECK_THAT(message, Contains(path() + ": 127.0.0.1:1: ") && !Contains(";"));
+}
+
+TEST_CASE_METHOD(Fixture, "Where nothing comes, no directory is left, but nothing else is removed") {
+  const std::string url = "http://127.0.0.1:1/file";
+  Refusal(Download({url}));
+  CHECK_FALSE(files::Exists(directory_));
+  std::filesystem::create_directories(directory_);
+  Refusal(Download({url}));
+  CHECK(files::ListDirectory(directory_).value().empty());
+  // What has come stays, for the next call.
+  std::filesystem::remove_all(directory_);
+  Server server([](const Server::Request&) { return Server::Answer{Cut(Ok(kContents), 1000)}; });
+  Refusal(Download({server.Url("/file")}));
+  CHECK(files::Exists(partial_path()));
 }
 
 TEST_CASE_METHOD(Fixture, "Other protocols are refused, also by redirect") {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 #include "utils/files/files.h"
 
 namespace official::resnet {
@@ -40,16 +41,15 @@ absl::StatusOr<std::vector<OpenFile>> OpenFiles(const std::string& data_dir, Cif
     absl::StatusOr<OpenFile> file = files::RandomAccessFile::Open(path);
     if (absl::IsNotFound(file.status())) {
       return absl::NotFoundError(
-          absl::StrFormat("%s; get CIFAR-10 by `tools/download cifar10 %s`, or train without "
-                          "data by --use_synthetic_data",
+          absl::StrFormat("%s; `download_cifar10_main %s` gets CIFAR-10, and --use_synthetic_data trains without it",
                           file.status().message(), data_dir));
     }
     RETURN_IF_ERROR(file.status());
     if ((*file)->size() == 0 || (*file)->size() % kRecordBytes != 0) {
       return absl::DataLossError(absl::StrFormat(
           "%s: expected a multiple of %d bytes (records of a label and 3 x 32 x 32 pixels), found %d; the file is cut "
-          "or not CIFAR-10's",
-          path, kRecordBytes, (*file)->size()));
+          "or not CIFAR-10's%s",
+          path, kRecordBytes, (*file)->size(), data::KindNoteOfFile(path)));
     }
     opened.push_back(*std::move(file));
   }
@@ -113,6 +113,10 @@ absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Par
     }
   }
   return split;
+}
+
+std::vector<std::string> Cifar10ClassNames() {
+  return {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 }
 
 data::ElementSpec Cifar10Spec() {

@@ -32,6 +32,9 @@ absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Par
 // Examples as the model takes them: one feature, float32 [32, 32, 3] with red, green, blue last; one label, int32.
 data::ElementSpec Cifar10Spec();
 
+// By label.
+std::vector<std::string> Cifar10ClassNames();
+
 // tf.image.per_image_standardization of pixels [32, 32, 3], whole numbers from 0 to 255.
 void StandardizeCifar10(float* pixels);
 

@@ -150,7 +150,7 @@ TEST_CASE_METHOD(Fixture, "A missing file or directory says how to get the data,
   const absl::Status status = LoadCifar10(directory_, Cifar10Part::kTrain).status();
   CHECK(absl::IsNotFound(status));
   CHECK_THAT(std::string(status.message()), Contains(Path("data_batch_4.bin")) &&
-                                                Contains("tools/download cifar10 " + directory_) &&
+                                                Contains("`download_cifar10_main " + directory_ + "` gets CIFAR-10") &&
                                                 Contains("--use_synthetic_data"));
   CHECK(absl::IsNotFound(LoadCifar10(directory_ + "/none", Cifar10Part::kTest).status()));
 }

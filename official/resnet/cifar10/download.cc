@@ -64,7 +64,7 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
     const absl::Status downloaded = data::DownloadFiles({remote});
     if (absl::IsUnavailable(downloaded)) {
       return absl::UnavailableError(
-          absl::StrFormat("%s; a copy of %s from elsewhere is unpacked by `tools/download cifar10 %s COPY`",
+          absl::StrFormat("%s; a copy of %s from elsewhere is unpacked by `download_cifar10_main %s COPY`",
                           downloaded.message(), kArchiveName, data_dir));
     }
     RETURN_IF_ERROR(downloaded);

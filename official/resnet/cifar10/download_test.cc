@@ -119,8 +119,9 @@ TEST_CASE_METHOD(Fixture, "Archives that are cut, lack a file or are no tar leav
 TEST_CASE_METHOD(Fixture, "Without a network the error names the file, the server and what does without") {
   const absl::Status status = DownloadCifar10(DataDir(), {.urls = {"http://127.0.0.1:1/cifar-10-binary.tar.gz"}});
   CHECK(absl::IsUnavailable(status));
-  CHECK_THAT(std::string(status.message()), Contains("http://127.0.0.1:1/cifar-10-binary.tar.gz") &&
-                                                Contains("`tools/download cifar10 " + DataDir() + " COPY`"));
+  CHECK_THAT(std::string(status.message()), Contains("cifar-10-binary.tar.gz: 127.0.0.1:1: ") &&
+                                                Contains("`download_cifar10_main " + DataDir() + " COPY`"));
+  CHECK_FALSE(std::filesystem::exists(DataDir()));
 }
 
 TEST_CASE_METHOD(Fixture, "A missing archive is NotFound") {
