@@ -1,5 +1,7 @@
 #include "official/recommendation/ncf_export.h"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "official/recommendation/ncf_input.h"
@@ -8,11 +10,20 @@
 namespace official::recommendation {
 
 absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const Ratings& ratings,
-                                             const std::string& export_dir) {
+                                             const ItemNames& item_names, const std::string& export_dir) {
   const auto lines = [](const std::vector<int32_t>& ids) { return absl::StrCat(absl::StrJoin(ids, "\n"), "\n"); };
-  return exporting::ExportModel(
-      estimator, TrainSpec(), {.key = "predict", .inputs = {{"user_id", "user_id", {}}, {"item_id", "item_id", {}}}},
-      export_dir, {{"user_ids.txt", lines(ratings.user_ids)}, {"item_ids.txt", lines(ratings.item_ids)}});
+  std::map<std::string, std::string> extra_files = {{"user_ids.txt", lines(ratings.user_ids)},
+                                                    {"item_ids.txt", lines(ratings.item_ids)}};
+  if (!item_names.empty()) {
+    std::string& text = extra_files["item_names.txt"];
+    for (const int32_t item : ratings.item_ids) {
+      const auto name = item_names.find(item);
+      absl::StrAppend(&text, name == item_names.end() ? "" : name->second, "\n");
+    }
+  }
+  return exporting::ExportModel(estimator, TrainSpec(),
+                                {.key = "predict", .inputs = {{"user_id", "user_id", {}}, {"item_id", "item_id", {}}}},
+                                export_dir, extra_files);
 }
 
 }  // namespace official::recommendation

@@ -14,7 +14,12 @@
 ABSL_FLAG(std::string, dataset, "ml-1m", "The ratings of MovieLens to train on.");
 ABSL_FLAG(bool, download_if_missing, true, "Download the data set if it is not in --data_dir.");
 ABSL_FLAG(std::string, ratings_file, "",
-          "A file of ratings of your own, in place of a data set: lines of user,item,rating,timestamp.");
+          "A file of ratings of your own, in place of a data set: user, item, rating and timestamp on a line, with "
+          "commas, tabs, ::, semicolons or blanks between them.");
+ABSL_FLAG(
+    std::string, item_names, "",
+    "A file with the number and the name of an item on each line (u.item, movies.dat or movies.csv of MovieLens): "
+    "--predict prints the names, --export_dir keeps them.");
 ABSL_FLAG(std::string, model, "neumf",
           "gmf: generalized matrix factorization; mlp: a perceptron; neumf: both, one beside the other.");
 ABSL_FLAG(
@@ -32,6 +37,8 @@ ABSL_FLAG(double, mf_regularization, 0, "Factor of the sum of squares of matrix 
 ABSL_FLAG(std::vector<std::string>, mlp_regularization, std::vector<std::string>({"0.", "0.", "0.", "0."}),
           "Factors of the sums of squares of the perceptron's embeddings and of each of its kernels.");
 ABSL_FLAG(int, num_neg, 4, "Negatives that are drawn for each rating of the training set.");
+ABSL_FLAG(std::optional<int>, num_eval_negatives, std::nullopt,
+          "Items that a user has not rated, among which an evaluation ranks the user's last item.");
 ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of Adam.");
 ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt, "Stop when HR@10 is at least this.");
 ABSL_FLAG(
@@ -118,6 +125,7 @@ flags::Program NcfProgram() {
                    {"ncf_main --dataset=ml-20m --layers=256,256,128,64 --num_factors=64 --batch_size=65536",
                     "the sizes of MLPerf"},
                    {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on ratings of your own"},
+                   {"ncf_main --ratings_file=u.data --item_names=u.item --predict=17", "print the titles of films"},
                    {"ncf_main --export_dir=export --mlperf_log=mlperf.log",
                     "train, write a SavedModel, and a log for MLPerf's checker"},
                    {"ncf_main --predict=17,42", "what will these users choose, of what they have not rated?"}},
@@ -127,9 +135,10 @@ flags::Program NcfProgram() {
                    {"batch_size", "256"},
                    {"hooks", "ProfilerHook"}},
       .flags = {.name = "ncf",
-                .flags = {{.name = "dataset", .key = true, .choices = {"ml-1m", "ml-20m"}, .any_case = true},
+                .flags = {{.name = "dataset", .key = true, .choices = {"ml-100k", "ml-1m", "ml-20m"}, .any_case = true},
                           {.name = "download_if_missing", .key = true},
                           {.name = "ratings_file", .key = true},
+                          {.name = "item_names", .key = true},
                           {.name = "model", .key = true, .choices = {"neumf", "gmf", "mlp"}},
                           {.name = "loss", .key = true, .choices = {"softmax", "sigmoid"}},
                           {.name = "eval_batch_size", .key = true},
@@ -139,6 +148,11 @@ flags::Program NcfProgram() {
                           {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
                           {.name = "mlp_regularization", .key = true},
                           {.name = "num_neg", .key = true, .range = flags::AtLeast(0)},
+                          // Among 9 or fewer every item is one of the first 10.
+                          {.name = "num_eval_negatives",
+                           .key = true,
+                           .range = flags::AtLeast(10),
+                           .unset_means = "999, or as many as every user has"},
                           {.name = "learning_rate", .key = true, .range = flags::MoreThan(0)},
                           {.name = "hr_threshold", .key = true, .unset_means = "train all epochs"},
                           {.name = "ml_perf", .key = true},
@@ -164,8 +178,10 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
                     .data_dir = config.base.data_dir,
                     .data_dir_given = config.base.data_dir_given,
                     .download_if_missing = absl::GetFlag(FLAGS_download_if_missing),
+                    .generate = config.performance.use_synthetic_data,
                     .ratings_file = absl::GetFlag(FLAGS_ratings_file)};
   config.num_neg = absl::GetFlag(FLAGS_num_neg);
+  config.num_eval_negatives = absl::GetFlag(FLAGS_num_eval_negatives);
   int64_t eval_batch_size;
   if (absl::SimpleAtoi(absl::GetFlag(FLAGS_eval_batch_size), &eval_batch_size))
     config.eval_batch_size = eval_batch_size;
@@ -175,6 +191,7 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
   config.mlperf_log = absl::GetFlag(FLAGS_mlperf_log);
   config.predict = *UsersFromFlag();
   config.top_k = absl::GetFlag(FLAGS_top_k);
+  config.item_names = absl::GetFlag(FLAGS_item_names);
   return config;
 }
 

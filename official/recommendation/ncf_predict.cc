@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -28,19 +29,27 @@ std::vector<int32_t> BestItems(const Ratings& ratings, int32_t user, absl::Span<
   return items;
 }
 
-void Print(int32_t user_id, absl::Span<const int32_t> items, const Ratings& ratings, absl::Span<const float> scores,
-           bool json, std::ostream& out) {
-  if (json) {
-    logs::Json::Array values;
-    for (const int32_t item : items) {
-      values.emplace_back(
-          logs::Json::Object{{"item", int64_t{ratings.item_ids[item]}}, {"rating", static_cast<double>(scores[item])}});
-    }
-    out << logs::DumpJson(logs::Json::Object{{"user", int64_t{user_id}}, {"items", std::move(values)}}) << "\n";
-    return;
+void PrintJson(int32_t user_id, absl::Span<const int32_t> items, const Ratings& ratings, absl::Span<const float> scores,
+               const ItemNames& names, std::ostream& out) {
+  logs::Json::Array values;
+  for (const int32_t item : items) {
+    logs::Json::Object value = {{"item", int64_t{ratings.item_ids[item]}}};
+    const auto name = names.find(ratings.item_ids[item]);
+    if (name != names.end()) value.emplace_back("name", name->second);
+    value.emplace_back("rating", static_cast<double>(scores[item]));
+    values.emplace_back(std::move(value));
   }
+  out << logs::DumpJson(logs::Json::Object{{"user", int64_t{user_id}}, {"items", std::move(values)}}) << "\n";
+}
+
+void PrintText(int32_t user_id, absl::Span<const int32_t> items, const Ratings& ratings, absl::Span<const float> scores,
+               const ItemNames& names, std::ostream& out) {
   out << "user " << user_id << ":\n";
-  for (const int32_t item : items) out << absl::StrFormat("  %8.4f  item %d\n", scores[item], ratings.item_ids[item]);
+  for (const int32_t item : items) {
+    const auto name = names.find(ratings.item_ids[item]);
+    out << absl::StrFormat("  %8.4f  item %d%s\n", scores[item], ratings.item_ids[item],
+                           name == names.end() ? "" : absl::StrCat("  ", name->second));
+  }
 }
 
 }  // namespace
@@ -60,7 +69,8 @@ absl::Status PredictItems(train::Estimator& estimator, const Ratings& ratings, c
     std::fill_n(users.data<int32_t>(), num_items, user);
     ASSIGN_OR_RETURN(const auto results, estimator.Predict(TrainSpec(), {users, items}));
     const absl::Span<const float> scores = results[0].second.flat<float>();
-    Print(id, BestItems(ratings, user, scores, options.top_k), ratings, scores, options.json, out);
+    const std::vector<int32_t> best = BestItems(ratings, user, scores, options.top_k);
+    (options.json ? PrintJson : PrintText)(id, best, ratings, scores, options.item_names, out);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "official/recommendation/data/item_names.h"
 #include "official/recommendation/data/ratings.h"
 #include "utils/train/estimator.h"
 
@@ -14,6 +15,7 @@ namespace official::recommendation {
 struct PredictOptions {
   std::vector<int32_t> users;  // as the ratings file calls them
   int top_k = 10;
+  ItemNames item_names = {};  // printed beside the items; those without a name are printed by number alone
   bool json = false;
 };
 

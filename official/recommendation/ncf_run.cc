@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "official/recommendation/data/item_names.h"
 #include "official/recommendation/ncf_export.h"
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
@@ -23,18 +24,35 @@ constexpr int64_t kEvalBatchSize = 1 << 20;
 // What a run is trained on, kept for as long as it lasts.
 struct NcfData {
   LoadedRatings loaded;
+  ItemNames item_names;
   std::shared_ptr<const EvalData> eval;
 };
 using NcfDataPtr = std::shared_ptr<const NcfData>;
+
+// The names that --item_names gives; none without it.
+absl::StatusOr<ItemNames> LoadItemNames(const NcfConfig& config, const Ratings& ratings) {
+  if (config.item_names.empty()) return ItemNames();
+  ASSIGN_OR_RETURN(ItemNames names, ReadItemNames(config.item_names));
+  const bool named =
+      std::any_of(ratings.item_ids.begin(), ratings.item_ids.end(), [&](int32_t item) { return names.contains(item); });
+  if (named) return names;
+  return absl::InvalidArgumentError(absl::StrFormat("--item_names=%s names none of the %d items of the ratings",
+                                                    config.item_names, ratings.num_items()));
+}
 
 absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
   ASSIGN_OR_RETURN(LoadedRatings loaded, LoadRatings(config.ratings));
   if (!loaded.note.empty()) {
     LOG(WARNING) << loaded.note;
   }
-  ASSIGN_OR_RETURN(EvalData eval,
-                   MakeEvalData(loaded.ratings, {.with_replacement = config.ml_perf, .seed = config.base.seed}));
-  return std::make_shared<NcfData>(std::move(loaded), std::make_shared<EvalData>(std::move(eval)));
+  ASSIGN_OR_RETURN(EvalData eval, MakeEvalData(loaded.ratings, {.num_negatives = config.num_eval_negatives,
+                                                                .with_replacement = config.ml_perf,
+                                                                .seed = config.base.seed}));
+  if (!eval.note.empty()) {
+    LOG(WARNING) << eval.note << "; --num_eval_negatives chooses another number";
+  }
+  ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
+  return std::make_shared<NcfData>(std::move(loaded), std::move(names), std::make_shared<EvalData>(std::move(eval)));
 }
 
 absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
@@ -86,16 +104,22 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
           {"opt_adam_epsilon", kAdam.epsilon}};
 }
 
+absl::Status Predict(const NcfConfig& config, std::ostream& results) {
+  ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
+  ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
+  ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MakeModel(config, loaded.ratings)));
+  return PredictItems(*estimator, loaded.ratings,
+                      {.users = config.predict,
+                       .top_k = config.top_k,
+                       .item_names = std::move(names),
+                       .json = config.base.output == "json"},
+                      results);
+}
+
 }  // namespace
 
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
-  if (!config.predict.empty()) {
-    ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
-    ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MakeModel(config, loaded.ratings)));
-    return PredictItems(*estimator, loaded.ratings,
-                        {.users = config.predict, .top_k = config.top_k, .json = config.base.output == "json"},
-                        results);
-  }
+  if (!config.predict.empty()) return Predict(config, results);
   NcfDataPtr data;
   run::Config shared = config;
   shared.base.stop_threshold = config.hr_threshold;
@@ -124,7 +148,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
       .mlperf_log = config.mlperf_log ? std::optional(mlperf_log) : std::nullopt,
       .export_model =
           [&](train::Estimator& estimator, const std::string& export_dir) {
-            return ExportSavedModel(estimator, data->loaded.ratings, export_dir);
+            return ExportSavedModel(estimator, data->loaded.ratings, data->item_names, export_dir);
           }};
   return config.eval_only ? run::EvaluateOnly(shared, task, results) : run::TrainAndEvaluate(shared, task, results);
 }

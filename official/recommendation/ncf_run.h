@@ -16,6 +16,7 @@ struct NcfConfig : run::Config {
   ModelConfig model;  // but for the numbers of users and items
   RatingsOptions ratings;
   int num_neg = 4;                         // negatives for each positive example
+  std::optional<int> num_eval_negatives;   // for each user of an evaluation; unset: see EvalOptions
   std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: many
   bool eval_only = false;                  // evaluate what was trained, once
   std::optional<double> hr_threshold;      // HR at which training ends
@@ -23,6 +24,7 @@ struct NcfConfig : run::Config {
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
   std::vector<int32_t> predict;            // users to find items for, in place of training
   int top_k = 10;                          // how many
+  std::string item_names = "";             // a file with the names of the items (item_names.h); empty: none
 };
 
 // Trains and evaluates, or predicts if users are given. Results go to `results`, all else to the log.

@@ -431,7 +431,10 @@ def ratings_files() -> dict[str, bytes]:
         "cut": "1,2,3,4\n5,6,7,",
         "no_line_end": "1,2,3,4",
         "header_twice": "user,item,rating,timestamp\n" * 2,
-        "other_separator": "1\t2\t3\t4\n",
+        "tabs": "1\t2\t3\t4\n",
+        "semicolons": "user id;item id;rating;time\n1;2;3.5;4\n",
+        "blanks": "1 2 3 4\n1\t2\t3\t4\n",
+        "other_separator": "1|2|3|4\n",
         "ids": "0,2,3,4\n-1,2,3,4\n2147483648,2,3,4\n",
         "ratings": "1,2,1e400,4\n1,2,nan,4\n1,2,0x10,4\n",
         "numbers": "0000000001,2,3,4\n1,2,3.,4\r\n1,2,.5,4\n1,2,1234567890.25,-4\n"
@@ -441,6 +444,20 @@ def ratings_files() -> dict[str, bytes]:
         "empty": "",
     }
     return {name: text.encode("latin-1") for name, text in texts.items()}
+
+
+def item_names() -> dict[str, bytes]:
+    return {
+        "u_item": "1|Toy Story (1995)|01-Jan-1995||x|0\n543|Mis\xe9rables, Les (1995)|x||y|0\n".encode("latin-1"),
+        "movies_dat": b"1::Toy Story (1995)::Comedy\r\n2::Jumanji (1995)::Drama\r\n",
+        "movies_csv": 'movieId,title,genres\n11,"American President, The (1995)",x\n12,"a ""b",y\n13,"open\n'.encode(),
+        "marked": "\ufeff1\tÄ\x07\n2\tÖ\n".encode(),
+        "cut_character": b"1|\xc3",
+        "no_number": b"1|a\ntwo|b\n",
+        "no_separator": b"1\n",
+        "header_only": b"id,name\n",
+        "empty": b"",
+    }
 
 
 def main() -> None:
@@ -457,6 +474,7 @@ def main() -> None:
         "utils/flags/corpus/command_line_fuzz": command_lines(),
         "official/transformer/text/corpus/vocabulary_fuzz": vocabularies(),
         "official/recommendation/data/corpus/ratings_file_fuzz": ratings_files(),
+        "official/recommendation/data/corpus/item_names_fuzz": item_names(),
     }.items():
         folder = Path(target)
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
+#include "utils/compute/core/random.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/data/random.h"
 
@@ -28,16 +30,60 @@ class ItemSet {
   std::vector<uint64_t> words_;
 };
 
+// The user with the fewest unrated items, of several the first.
+struct FewestUnrated {
+  int32_t user = 0;
+  int32_t num_rated = 0, num_left = 0;
+};
+
+FewestUnrated FindFewestUnrated(const Ratings& ratings) {
+  const int32_t num_users = ratings.num_users(), num_items = ratings.num_items();
+  std::vector<int32_t> num_rated(num_users);
+  compute::ParallelFor(num_users, 16, [&](int64_t begin, int64_t end) {
+    ItemSet rated(num_items);
+    for (int64_t user = begin; user < end; ++user) {
+      rated.Clear();
+      num_rated[user] = rated.Insert(ratings.held_out[user]);
+      for (const int32_t item : ratings.TrainItems(static_cast<int32_t>(user))) num_rated[user] += rated.Insert(item);
+    }
+  });
+  const auto most = std::max_element(num_rated.begin(), num_rated.end());
+  return {static_cast<int32_t>(most - num_rated.begin()), *most, num_items - *most};
+}
+
+// How many negatives each user gets, and why.
+absl::Status ChooseNumNegatives(const Ratings& ratings, const EvalOptions& options, int* num_negatives,
+                                std::string* note) {
+  *num_negatives = options.num_negatives.value_or(kUsualNegatives);
+  const FewestUnrated fewest = FindFewestUnrated(ratings);
+  const int needed = options.with_replacement ? 1 : *num_negatives;
+  if (fewest.num_left >= needed) return absl::OkStatus();
+  const std::string who = absl::StrFormat("user %d has rated %d of the %d items", ratings.user_ids[fewest.user],
+                                          fewest.num_rated, ratings.num_items());
+  if (!options.num_negatives && fewest.num_left >= kFewestUsualNegatives) {
+    *num_negatives = fewest.num_left;
+    *note = absl::StrFormat("evaluations rank a user's last item among %d negatives, not %d: %s", fewest.num_left,
+                            kUsualNegatives, who);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s, which leaves %d to be drawn as negatives for the evaluation, where %d are needed%s", who, fewest.num_left,
+      options.num_negatives ? needed : std::min(needed, kFewestUsualNegatives),
+      fewest.num_left == 0
+          ? ": leave this user out, or give ratings of more users and items"
+          : absl::StrFormat("; give --num_eval_negatives=%d, or leave this user out", fewest.num_left)));
+}
+
 }  // namespace
 
 absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options) {
-  OFFICIAL_CHECK(options.num_negatives >= 1);
-  const int32_t num_users = ratings.num_users(), num_items = ratings.num_items();
-  const int64_t num_candidates = 1 + options.num_negatives;
-  const int32_t wanted = options.with_replacement ? 1 : options.num_negatives;
-  std::vector<int32_t> num_rated(num_users);
-  std::vector<std::vector<int32_t>> repeats(num_users);
+  OFFICIAL_CHECK(options.num_negatives.value_or(1) >= 1);
   EvalData eval;
+  int num_negatives;
+  RETURN_IF_ERROR(ChooseNumNegatives(ratings, options, &num_negatives, &eval.note));
+  const int32_t num_users = ratings.num_users(), num_items = ratings.num_items();
+  const int64_t num_candidates = 1 + num_negatives;
+  std::vector<std::vector<int32_t>> repeats(num_users);
   eval.num_candidates = static_cast<int>(num_candidates);
   eval.items.resize(num_users * num_candidates);
   compute::ParallelFor(num_users, 16, [&](int64_t begin, int64_t end) {
@@ -45,9 +91,8 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
     for (int64_t user = begin; user < end; ++user) {
       rated.Clear();
       drawn.Clear();
-      num_rated[user] = rated.Insert(ratings.held_out[user]);
-      for (const int32_t item : ratings.TrainItems(user)) num_rated[user] += rated.Insert(item);
-      if (num_items - num_rated[user] < wanted) continue;
+      rated.Insert(ratings.held_out[user]);
+      for (const int32_t item : ratings.TrainItems(static_cast<int32_t>(user))) rated.Insert(item);
       int32_t* row = eval.items.data() + user * num_candidates;
       row[0] = ratings.held_out[user];
       data::Random random(options.seed ^ compute::StreamOf("evaluation", 10), 0, user);
@@ -62,16 +107,6 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
       }
     }
   });
-  for (int32_t user = 0; user < num_users; ++user) {
-    const int32_t left = num_items - num_rated[user];
-    if (left >= wanted) continue;
-    return absl::InvalidArgumentError(
-        absl::StrFormat("user %d has rated %d of the %d items, which leaves %d to be drawn as negatives for the "
-                        "evaluation, where %d are wanted%s",
-                        ratings.user_ids[user], num_rated[user], num_items, left, wanted,
-                        left > 0 ? "; with --ml_perf one is enough"
-                                 : ": leave this user out, or give ratings of more users and items"));
-  }
   eval.repeat_offsets.push_back(0);
   for (const std::vector<int32_t>& columns : repeats) {
     eval.repeats.insert(eval.repeats.end(), columns.begin(), columns.end());

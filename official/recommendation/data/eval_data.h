@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,8 +12,15 @@
 
 namespace official::recommendation {
 
+// NCF's evaluation ranks the held-out item among so many that the user did not rate.
+inline constexpr int kUsualNegatives = 999;
+// The fewest that are taken in their place without being asked for: those of the paper (He et al. 2017).
+inline constexpr int kFewestUsualNegatives = 99;
+
 struct EvalOptions {
-  int num_negatives = 999;  // for each user
+  // For each user. Unset: kUsualNegatives or, if a user has fewer unrated items, as many as the user with the fewest
+  // has, but at least kFewestUsualNegatives.
+  std::optional<int> num_negatives = std::nullopt;
   // MLPerf's rule (--ml_perf): negatives are drawn with replacement, and repeats are left out of the ranking.
   bool with_replacement = false;
   uint64_t seed = 0;
@@ -20,6 +29,7 @@ struct EvalOptions {
 // Of U users with C = 1 + num_negatives candidates each.
 struct EvalData {
   int num_candidates = 0;      // C
+  std::string note;            // why there are fewer than kUsualNegatives, where nobody asked for that; one line
   std::vector<int32_t> items;  // [U, C]: the held-out item in column 0, then the negatives in the order drawn
   // The columns of each user whose item stands in an earlier column too, ascending, the users one after another. Their
   // scores count as -infinity. Empty if drawn without replacement.
@@ -35,8 +45,9 @@ struct EvalData {
 };
 
 // Draws the negatives uniformly from the items that the user rated neither for training nor as the held-out one. The
-// same for every call, whatever the number of threads. InvalidArgument if a user has too few such items: fewer than
-// num_negatives without replacement, none with it.
+// same for every call, whatever the number of threads. InvalidArgument, naming the user and the largest
+// num_negatives that would do, if a user has too few such items: fewer than num_negatives without replacement, none
+// with it.
 absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options);
 
 }  // namespace official::recommendation

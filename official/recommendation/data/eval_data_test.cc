@@ -73,14 +73,30 @@ TEST_CASE("The negatives are the same for any number of threads, and others for 
 TEST_CASE("Negatives that are not there are an error, not an endless search") {
   Ratings ratings = SomeRatings();
   ratings.item_ids.resize(1040);
-  // User 100 is the last one and has rated 60 items.
-  const absl::Status status = MakeEvalData(ratings, {}).status();
+  // User 100 has rated the most, 60 items.
+  const absl::Status status = MakeEvalData(ratings, {.num_negatives = 999}).status();
   CHECK(absl::IsInvalidArgument(status));
-  CHECK_THAT(std::string(status.message()), Contains("user 42 has rated 42 of the 1040 items, which leaves 998 to be "
-                                                     "drawn as negatives for the evaluation, where 999 are wanted; "
-                                                     "with --ml_perf one is enough"));
-  CHECK(MakeEvalData(ratings, {.num_negatives = 980}).ok());
-  CHECK(MakeEvalData(ratings, {.with_replacement = true}).ok());
+  CHECK_THAT(std::string(status.message()), Contains("user 100 has rated 60 of the 1040 items, which leaves 980 to be "
+                                                     "drawn as negatives for the evaluation, where 999 are needed; "
+                                                     "give --num_eval_negatives=980, or leave this user out"));
+  CHECK(MakeEvalData(ratings, {.num_negatives = 980}).value().num_candidates == 981);
+  CHECK(MakeEvalData(ratings, {.num_negatives = 980}).value().note.empty());
+  CHECK(absl::IsInvalidArgument(MakeEvalData(ratings, {.num_negatives = 981}).status()));
+  CHECK(MakeEvalData(ratings, {.with_replacement = true}).value().num_candidates == 1000);
+
+  // Without a wish there are as many as every user has.
+  const EvalData fewer = MakeEvalData(ratings, {}).value();
+  CHECK(fewer.num_candidates == 981);
+  CHECK(fewer.note ==
+        "evaluations rank a user's last item among 980 negatives, not 999: user 100 has rated 60 of the 1040 items");
+  CHECK(fewer.items == MakeEvalData(ratings, {.num_negatives = 980}).value().items);
+
+  // But no ranking among a handful is made without being asked for.
+  ratings.item_ids.resize(60 + 98);
+  const absl::Status few = MakeEvalData(ratings, {}).status();
+  CHECK(absl::IsInvalidArgument(few));
+  CHECK_THAT(std::string(few.message()),
+             Contains("leaves 98 ") && Contains("where 99 are needed") && Contains("--num_eval_negatives=98"));
 
   // One user alone has rated all there is.
   std::vector<Rating> alone;

@@ -20,6 +20,10 @@ struct MovieLens {
   const char* zip_sha256;  // of the files with the MD5 sums that GroupLens publishes
 };
 constexpr MovieLens kDatasets[] = {
+    {"ml-100k",
+     {.num_users = 943, .num_items = 1682, .num_ratings = 100000},
+     4924029,
+     "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"},
     {"ml-1m", {}, 5917549, "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"},
     {"ml-20m",
      {.num_users = 138493, .num_items = 26744, .num_ratings = 20000263},
@@ -31,15 +35,15 @@ absl::StatusOr<MovieLens> FindDataset(const std::string& name) {
   for (const MovieLens& dataset : kDatasets) {
     if (absl::AsciiStrToLower(name) == dataset.name) return dataset;
   }
-  return absl::InvalidArgumentError(
-      absl::StrFormat("there is no dataset \"%s\": --dataset=<ml-1m|ml-20m>, or --ratings_file for another one", name));
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "there is no dataset \"%s\": --dataset=<ml-100k|ml-1m|ml-20m>, or --ratings_file for another one", name));
 }
 
 // The file as it lies in data_dir; empty if it does not.
 std::string FindFile(const MovieLens& dataset, const std::string& data_dir) {
   for (const std::string& directory : {files::JoinPath(data_dir, dataset.name), data_dir}) {
-    for (const std::string& name :
-         {std::string("ratings.csv"), std::string("ratings.dat"), absl::StrCat(dataset.name, ".zip")}) {
+    for (const std::string& name : {std::string("ratings.csv"), std::string("ratings.dat"), std::string("u.data"),
+                                    absl::StrCat(dataset.name, ".zip")}) {
       const std::string path = files::JoinPath(directory, name);
       if (files::Exists(path)) return path;
     }
@@ -53,7 +57,9 @@ absl::StatusOr<std::string> ObtainFile(const MovieLens& dataset, const RatingsOp
   if (!path.empty()) return path;
   const std::string zip = absl::StrCat(dataset.name, ".zip");
   const std::string missing =
-      absl::StrFormat("%s lacks ratings.csv, ratings.dat and %s of %s", options.data_dir, zip, dataset.name);
+      files::Exists(options.data_dir)
+          ? absl::StrFormat("%s has none of %s, ratings.csv, ratings.dat and u.data", options.data_dir, zip)
+          : absl::StrFormat("there is no directory %s with %s", options.data_dir, zip);
   if (!options.download_if_missing) {
     return absl::NotFoundError(absl::StrCat(missing, ", and --download_if_missing is false"));
   }
@@ -96,17 +102,25 @@ absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
     return loaded;
   }
   ASSIGN_OR_RETURN(const MovieLens dataset, FindDataset(options.dataset));
-  const absl::StatusOr<std::string> path = ObtainFile(dataset, options);
-  if (path.ok()) {
-    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path)));
-    return loaded;
+  if (!options.generate) {
+    const absl::StatusOr<std::string> path = ObtainFile(dataset, options);
+    if (path.ok()) {
+      ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path)));
+      return loaded;
+    }
+    if (options.data_dir_given) {
+      return absl::Status(
+          path.status().code(),
+          absl::StrFormat("%s; put %s.zip of https://grouplens.org/datasets/movielens there, or train on "
+                          "ratings made by this program by --use_synthetic_data",
+                          path.status().message(), dataset.name));
+    }
+    loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
+                                  path.status().message());
   }
-  if (options.data_dir_given) return path.status();
   ASSIGN_OR_RETURN(std::vector<Rating> generated, GenerateRatings(dataset.size));
   ASSIGN_OR_RETURN(loaded.ratings, SplitRatings(std::move(generated)));
   loaded.generated = true;
-  loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
-                                path.status().message());
   return loaded;
 }
 

@@ -45,6 +45,20 @@ TEST_CASE_METHOD(Fixture, "LoadRatings finds a data set in its own directory or 
   CHECK_FALSE(loaded.generated);
 }
 
+TEST_CASE_METHOD(Fixture, "MovieLens 100K is u.data, as it is published or in its archive") {
+  options_.dataset = "ml-100k";
+  std::filesystem::create_directories(Path("ml-100k"));
+  std::string text;
+  for (const Rating& rating : GenerateRatings({.num_users = 943, .num_items = 1682, .num_ratings = 100000}).value()) {
+    absl::StrAppend(&text, rating.user, "\t", rating.item, "\t3\t", rating.timestamp, "\n");
+  }
+  Write("ml-100k/u.data", text);
+  const Ratings ratings = LoadRatings(options_).value().ratings;
+  CHECK(ratings.num_users() == 943);
+  CHECK(ratings.num_items() == 1682);
+  CHECK(ratings.num_positives() == 100000 - 943);
+}
+
 TEST_CASE_METHOD(Fixture, "A data set with another number of ratings is refused") {
   Write("ml-1m/ratings.dat", "1::2::3::4\n");
   CHECK(absl::IsDataLoss(Error()));
@@ -71,24 +85,39 @@ TEST_CASE_METHOD(Fixture, "A data set that does not exist is an error that names
   options_.dataset = "ml-2m";
   CHECK(absl::IsInvalidArgument(Error()));
   CHECK(Error().message() ==
-        "there is no dataset \"ml-2m\": --dataset=<ml-1m|ml-20m>, or --ratings_file for another one");
+        "there is no dataset \"ml-2m\": --dataset=<ml-100k|ml-1m|ml-20m>, or --ratings_file for another one");
 }
 
 TEST_CASE_METHOD(Fixture, "A directory that was asked for and lacks the files is an error with the reason") {
   CHECK(absl::IsUnavailable(Error()));
-  CHECK_THAT(std::string(Error().message()),
-             Contains(options_.data_dir + " lacks ratings.csv, ratings.dat and ml-1m.zip of ml-1m: ") &&
-                 Contains("http://127.0.0.1:1/movielens/ml-1m.zip: ") && !Contains("\n"));
+  CHECK_THAT(
+      std::string(Error().message()),
+      Contains(options_.data_dir + " has none of ml-1m.zip, ratings.csv, ratings.dat and u.data: cannot download ") &&
+          Contains("/ml-1m.zip: 127.0.0.1:1: ") && Contains("; put ml-1m.zip of https://grouplens.org") &&
+          Contains("--use_synthetic_data") && !Contains("\n"));
   options_.download_if_missing = false;
   CHECK(absl::IsNotFound(Error()));
   CHECK_THAT(std::string(Error().message()), Contains("--download_if_missing is false"));
+}
+
+TEST_CASE_METHOD(Fixture, "A mistyped directory is called missing, and is not made") {
+  std::filesystem::remove_all(options_.data_dir);
+  CHECK(absl::IsUnavailable(Error()));
+  CHECK_THAT(std::string(Error().message()),
+             Contains("there is no directory " + options_.data_dir + " with ml-1m.zip: cannot download "));
+  CHECK_FALSE(std::filesystem::exists(options_.data_dir));
+  // Where they are asked for, ratings are generated, whatever is there.
+  options_.generate = true;
+  const LoadedRatings loaded = LoadRatings(options_).value();
+  CHECK(loaded.generated);
+  CHECK(loaded.note.empty());
 }
 
 TEST_CASE_METHOD(Fixture, "Else ratings are generated, and a note says why") {
   options_.data_dir_given = false;
   const LoadedRatings loaded = LoadRatings(options_).value();
   CHECK(loaded.generated);
-  CHECK_THAT(loaded.note, Contains("made by this program, as many as ml-1m has") && Contains("lacks ratings.csv"));
+  CHECK_THAT(loaded.note, Contains("made by this program, as many as ml-1m has") && Contains("has none of ml-1m.zip"));
   CHECK(loaded.ratings.num_users() == 6040);
   CHECK(loaded.ratings.num_positives() == 994169);
   // But not in place of a file that is there and damaged.

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 
@@ -49,6 +50,36 @@ const char* TakeNumber(const char* text, int max_digits, uint64_t& value) {
   value = 0;
   for (unsigned digit; (digit = static_cast<unsigned char>(*text) - '0') < 10; ++text) value = value * 10 + digit;
   return text > begin && text - begin <= max_digits ? text : nullptr;
+}
+
+constexpr size_t kNumFields = 4;
+
+// Splits at most kNumFields fields off a line; how many there are, or one more if there are too many.
+size_t SplitLine(absl::string_view line, absl::string_view separator,
+                 std::array<absl::string_view, kNumFields>& fields) {
+  for (size_t i = 0; i < kNumFields; ++i) {
+    const size_t end = separator.size() == 1 ? line.find(separator[0]) : line.find(separator);
+    fields[i] = line.substr(0, end);
+    if (end == absl::string_view::npos) return i + 1;
+    line.remove_prefix(end + separator.size());
+  }
+  return kNumFields + 1;
+}
+
+// What separates the fields of a file, by its first line: the first of these that makes four fields of it. A header may
+// have blanks in its names, so the blank comes last. Empty if none does.
+absl::string_view FindSeparator(absl::string_view first_line) {
+  std::array<absl::string_view, kNumFields> fields;
+  for (const absl::string_view separator : {"::", "\t", ",", ";", " "}) {
+    if (SplitLine(first_line, separator, fields) == kNumFields) return separator;
+  }
+  return "";
+}
+
+// As it is called in messages.
+absl::string_view NameOf(absl::string_view separator) {
+  if (separator == "\t") return "a tab";
+  return separator == " " ? "a blank" : separator;
 }
 
 class Parser {
@@ -130,14 +161,18 @@ class Parser {
   absl::Status AddLine(absl::string_view line) {
     ++line_number_;
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    if (separator_.empty()) separator_ = absl::StrContains(line, "::") ? "::" : ",";
-    std::array<absl::string_view, 4> fields;
-    const size_t num_fields = Split(line, fields);
-    if (num_fields != fields.size()) {
-      // A first line without "::" has not told that it was to be commas.
-      const char* const other = line_number_ == 1 && separator_ == "," ? " or user::item::rating::timestamp" : "";
-      return Error(absl::StrFormat("expected user%sitem%srating%stimestamp%s, found %s", separator_, separator_,
-                                   separator_, other, line.empty() ? "an empty line" : Quoted(line)));
+    if (separator_.empty() && (separator_ = FindSeparator(line)).empty()) {
+      return Error(
+          absl::StrFormat("expected four fields, user, item, rating and timestamp, with a tab, a comma, ::, a "
+                          "semicolon or a blank between them, found %s",
+                          Found(line)));
+    }
+    std::array<absl::string_view, kNumFields> fields;
+    if (SplitLine(line, separator_, fields) != kNumFields) {
+      return Error(
+          absl::StrFormat("expected user, item, rating and timestamp, with %s between them as in line 1, found "
+                          "%s",
+                          NameOf(separator_), Found(line)));
     }
     if (IsHeader(fields)) {
       if (line_number_ == 1) return absl::OkStatus();
@@ -154,18 +189,9 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // Splits at most fields.size() fields off; how many there are, or one more if there are too many.
-  size_t Split(absl::string_view line, std::array<absl::string_view, 4>& fields) const {
-    for (size_t i = 0; i < fields.size(); ++i) {
-      const size_t end = separator_.size() == 1 ? line.find(separator_[0]) : line.find(separator_);
-      fields[i] = line.substr(0, end);
-      if (end == absl::string_view::npos) return i + 1;
-      line.remove_prefix(end + separator_.size());
-    }
-    return fields.size() + 1;
-  }
+  static std::string Found(absl::string_view line) { return line.empty() ? "an empty line" : Quoted(line); }
 
-  static bool IsHeader(const std::array<absl::string_view, 4>& fields) {
+  static bool IsHeader(const std::array<absl::string_view, kNumFields>& fields) {
     for (const absl::string_view field : fields) {
       if (IsNumber(field)) return false;
     }
@@ -205,7 +231,8 @@ absl::StatusOr<std::vector<Rating>> ReadZip(const std::string& path) {
     zip_error_init_with_code(&error, code);
     const std::string reason = zip_error_strerror(&error);
     zip_error_fini(&error);
-    return absl::DataLossError(absl::StrFormat("%s is no zip archive that can be read: %s", path, reason));
+    return absl::DataLossError(
+        absl::StrFormat("%s is no zip archive that can be read: %s%s", path, reason, data::KindNoteOfFile(path)));
   }
   std::optional<zip_uint64_t> found;
   std::string name;
@@ -216,12 +243,12 @@ absl::StatusOr<std::vector<Rating>> ReadZip(const std::string& path) {
       return absl::DataLossError(absl::StrFormat("%s has a member that lies outside of it: %s", path, Quoted(entry)));
     }
     const absl::string_view base = absl::string_view(entry).substr(absl::string_view(entry).rfind('/') + 1);
-    if (base != "ratings.csv" && base != "ratings.dat") continue;
+    if (base != "ratings.csv" && base != "ratings.dat" && base != "u.data") continue;
     if (found) return absl::DataLossError(absl::StrFormat("%s has two ratings files: %s and %s", path, name, entry));
     found = i;
     name = entry;
   }
-  if (!found) return absl::DataLossError(absl::StrCat(path, " has no ratings.csv and no ratings.dat"));
+  if (!found) return absl::DataLossError(absl::StrCat(path, " has no ratings.csv, no ratings.dat and no u.data"));
   const std::string shown = absl::StrCat(path, "/", name);
   zip_stat_t stat;
   if (zip_stat_index(zip.get(), *found, 0, &stat) != 0 || !(stat.valid & ZIP_STAT_SIZE)) {
@@ -243,7 +270,9 @@ absl::StatusOr<std::vector<Rating>> ReadZip(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path) {
-  if (absl::EndsWith(path, ".zip")) return ReadZip(path);
+  const absl::string_view kind = data::KindOfFile(path);
+  if (absl::EndsWith(path, ".zip") || kind == "a zip archive") return ReadZip(path);
+  if (!kind.empty()) return absl::DataLossError(absl::StrCat(path, " has no ratings: the file is ", kind));
   ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(path));
   int64_t offset = 0;
   const auto read = [&](char* buffer, int64_t size) -> absl::StatusOr<int64_t> {

@@ -1,5 +1,6 @@
-// Ratings files: text with a rating a line, of four fields, "user,item,rating,timestamp" (ratings.csv of MovieLens 20M)
-// or "user::item::rating::timestamp" (ratings.dat of MovieLens 1M).
+// Ratings files: text with a rating a line, of four fields: user, item, rating, timestamp. Between them is a comma
+// (ratings.csv of MovieLens 20M), "::" (ratings.dat of MovieLens 1M), a tab (u.data of MovieLens 100K), a semicolon or
+// a blank; the first line tells which.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,12 @@
 
 namespace official::recommendation {
 
-// Reads a file, or of a zip archive (*.zip) its one member that is called ratings.csv or ratings.dat. The first line
-// may be a header: four fields none of which is a number. Users and items are numbers from 1 to 2^31 - 1, the rating
-// any number, the timestamp a whole one. Lines may end in CR LF. A last line without a line end is read too, with a
-// warning that the file may have been cut. DataLoss, with file and line, what stands there and what should, for any
-// other line, for a file without ratings, and for an archive that is damaged, has names that lead out of it ("../"),
-// none or several such members, or one of more than 4 GiB. Errors as in utils/files.
+// Reads a file, or of a zip archive its one member that is called ratings.csv, ratings.dat or u.data. The
+// first line may be a header: four fields none of which is a number. Users and items are numbers from 1 to 2^31 - 1,
+// the rating any number, the timestamp a whole one. Lines may end in CR LF. A last line without a line end is read too,
+// with a warning that the file may have been cut. DataLoss, with file and line, what stands there and what should, for
+// any other line, for a file without ratings, and for an archive that is damaged, has names that lead out of it
+// ("../"), none or several such members, or one of more than 4 GiB. Errors as in utils/files.
 absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path);
 
 // The same from any source of bytes. `name` is what messages call it. `read` gives up to `size` bytes more, 0 at the

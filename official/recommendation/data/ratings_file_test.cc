@@ -43,12 +43,17 @@ std::string ErrorOf(const std::string& text) {
 
 const std::vector<Rating> kTwo = {{1, 1193, 978300760}, {2147483647, 661, -5}};
 
-TEST_CASE("ReadRatings reads the files of both MovieLens data sets") {
+TEST_CASE("ReadRatings reads MovieLens's files and what has other separators") {
   const std::string text =
       GENERATE(as<std::string>(), "1::1193::5::978300760\n2147483647::661::3::-5\n",
                "userId,movieId,rating,timestamp\n1,1193,3.5,978300760\n2147483647,661,-1e1,-5\n",
                "1,1193,3.5,978300760\r\n2147483647,661,0,-5\r\n",
-               "user_id::item_id::rating::timestamp\n1::1193::5::978300760\n2147483647::661::3::-5");
+               "user_id::item_id::rating::timestamp\n1::1193::5::978300760\n2147483647::661::3::-5",
+               "1\t1193\t5\t978300760\n2147483647\t661\t3.5\t-5\n",
+               "user id\titem id\trating\ttimestamp\r\n1\t1193\t5\t978300760\r\n2147483647\t661\t3\t-5\r\n",
+               "user id,item id,rating,time stamp\n1,1193,5,978300760\n2147483647,661,3,-5\n",
+               "user;item;rating;timestamp\n1;1193;5;978300760\n2147483647;661;3;-5\n",
+               "1 1193 5 978300760\n2147483647 661 3 -5\n");
   CHECK(ReadRatings(Write("ratings", text)).value() == kTwo);
 }
 
@@ -90,25 +95,34 @@ TEST_CASE("Lines that are cut by the reader's buffer are put together again") {
   CHECK(ParseRatings("pieces", read).value() == expected);
 }
 
+const std::string kFirst =
+    "line 1: expected four fields, user, item, rating and timestamp, with a tab, a comma, ::, a semicolon or a blank "
+    "between them, found ";
+const std::string kComma = "line 2: expected user, item, rating and timestamp, with , between them as in line 1, found";
+
 TEST_CASE("Lines that are no ratings are refused with their number and what stands there") {
   const auto [text, message] = GENERATE(table<std::string, std::string>({
       // Separators
-      {"1;2;3;4\n", "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1;2;3;4\""},
-      {"1\t2\t3\t4\n",
-       "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1\\t2\\t3\\t4\""},
-      {"1,2,3,4\n1::2::3::4\n", "line 2: expected user,item,rating,timestamp, found \"1::2::3::4\""},
-      {"1::2::3::4\n1,2,3,4\n", "line 2: expected user::item::rating::timestamp, found \"1,2,3,4\""},
+      {"1|2|3|4\n", kFirst + "\"1|2|3|4\""},
+      {"1\t2\t3\n", kFirst + "\"1\\t2\\t3\""},
+      {"1  2 3 4\n", kFirst + "\"1  2 3 4\""},
+      {"1 2 3 4\n1\t2\t3\t4\n",
+       "line 2: expected user, item, rating and timestamp, with a blank between them as in line 1, found "
+       "\"1\\t2\\t3\\t4\""},
+      {"1\t2\t3\t4\n1 2 3 4\n",
+       "line 2: expected user, item, rating and timestamp, with a tab between them as in line 1, found \"1 2 3 4\""},
+      {"1,2,3,4\n1::2::3::4\n", kComma + " \"1::2::3::4\""},
+      {"1::2::3::4\n1,2,3,4\n",
+       "line 2: expected user, item, rating and timestamp, with :: between them as in line 1, found \"1,2,3,4\""},
       // The number of fields
-      {"1,2,3,4,5\n",
-       "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1,2,3,4,5\""},
-      {"1,2,3,4\n\n1,2,3,4\n", "line 2: expected user,item,rating,timestamp, found an empty line"},
-      {"1,2,3,4\n1,2,3", "line 2: expected user,item,rating,timestamp, found \"1,2,3\", where the file ends"},
+      {"1,2,3,4,5\n", kFirst + "\"1,2,3,4,5\""},
+      {"1,2,3,4\n\n1,2,3,4\n", kComma + " an empty line"},
+      {"1,2,3,4\n1,2,3", kComma + " \"1,2,3\", where the file ends"},
       {"1,2,3,4\n1,2,3,", "line 2: timestamp \"\" is not a whole number of seconds, where the file ends"},
       // Headers
       {"user,item,rating,timestamp\nuser,item,rating,timestamp\n",
        "line 2: expected numbers, found \"user,item,rating,timestamp\": only the first line may be a header"},
-      {"user,item,rating\n",
-       "line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"user,item,rating\""},
+      {"user,item,rating\n", kFirst + "\"user,item,rating\""},
       {"\xef\xbb\xbf"
        "1,2,3,4\n",
        "line 1: user \"\xef\xbb\xbf"
@@ -150,12 +164,11 @@ TEST_CASE("Archives that are damaged or lead elsewhere are refused") {
   CHECK(error(WriteZip("two.zip", {{"a/ratings.csv", good}, {"b/ratings.dat", good}})) ==
         Path("two.zip") + " has two ratings files: a/ratings.csv and b/ratings.dat");
   CHECK(error(WriteZip("none.zip", {{"movies.csv", good}})) ==
-        Path("none.zip") + " has no ratings.csv and no ratings.dat");
-  CHECK(
-      error(WriteZip("bad.zip", {{"x/ratings.csv", "1,2\n"}})) ==
-      Path("bad.zip") +
-          "/x/ratings.csv line 1: expected user,item,rating,timestamp or user::item::rating::timestamp, found \"1,2\"");
+        Path("none.zip") + " has no ratings.csv, no ratings.dat and no u.data");
+  CHECK(error(WriteZip("bad.zip", {{"x/ratings.csv", "1,2\n"}})) ==
+        Path("bad.zip") + "/x/ratings.csv " + kFirst + "\"1,2\"");
   CHECK_THAT(error(Write("no.zip", good)), Contains("no.zip is no zip archive that can be read: "));
+  CHECK_THAT(error(Write("page.zip", "<html>404</html>")), Contains(" (the file is an HTML page)"));
 
   const std::string whole = WriteZip("whole.zip", {{"ratings.csv", good}});
   std::string bytes(std::filesystem::file_size(whole), '\0');
@@ -165,6 +178,16 @@ TEST_CASE("Archives that are damaged or lead elsewhere are refused") {
   REQUIRE(content != std::string::npos);  // so short a text is stored, not deflated
   bytes[content] = '7';
   CHECK_THAT(error(Write("changed.zip", bytes)), Contains("changed.zip/ratings.csv: CRC error"));
+}
+
+TEST_CASE("Files of other kinds are called what they are") {
+  CHECK(ErrorOf("<!DOCTYPE html>\n<html>\n") == "has no ratings: the file is an HTML page");
+  CHECK(ErrorOf("\x1f\x8b\x08 and so on") == "has no ratings: the file is gzip-compressed");
+  // An archive under any name.
+  const std::string zip =
+      WriteZip("named.zip", {{"ml-100k/u.data", "1\t1193\t5\t978300760\n2147483647\t661\t3\t-5\n"}});
+  std::filesystem::rename(zip, Path("unnamed"));
+  CHECK(ReadRatings(Path("unnamed")).value() == kTwo);
 }
 
 TEST_CASE("A file that is not there is NotFound") {

@@ -3,12 +3,14 @@
 Usage: MODULE NCF_MAIN [unittest argument...]
 """
 
+import json
 import os
 import random
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 from pathlib import Path
 
@@ -21,6 +23,24 @@ ncf = Path(sys.argv.pop(1)).absolute()
 
 def ratings_of(user: int, items: list[int]) -> str:
     return "".join(f"{user},{item},4,{978300000 + item}\n" for item in items)
+
+
+def u_data() -> str:
+    """Ratings of the shape of MovieLens 100K: as many users, items and ratings, at least 20 and up to 737 a user, fields
+    between tabs, no header, in no order."""
+    rng = random.Random(1)
+    counts = {user: 20 for user in range(1, 944)} | {405: 737}
+    while (missing := 100000 - sum(counts.values())) > 0:
+        for user in rng.sample(sorted(counts.keys() - {405}), 900):
+            counts[user] += min(rng.randrange(20), 685 - counts[user], missing)
+            missing = 100000 - sum(counts.values())
+    lines = [
+        f"{user}\t{item}\t{rng.randint(1, 5)}\t{rng.randint(874724710, 893286638)}\n"
+        for user, count in counts.items()
+        for item in rng.sample(range(1, 1683), count)
+    ]
+    rng.shuffle(lines)
+    return "".join(lines)
 
 
 class ProgramsTest(unittest.TestCase):
@@ -72,17 +92,45 @@ class ProgramsTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('"HR": ', done.stdout)
 
+    def test_movielens_100k(self) -> None:
+        """Trained, evaluated and used to predict as it is published, with the titles of its films."""
+        data = self.write("u.data", u_data())
+        titles = self.folder / "u.item"
+        titles.write_bytes("".join(f"{i}|Mis\xe9rables {i} (1995)|01-Jan-1995||x|0\n" for i in range(1, 1683)).encode("latin-1"))
+        flags = [f"--ratings_file={data}", "--batch_size=1000", "--output=json"]
+        done = self.execute(*flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("945 negatives, not 999: user 405 has rated 737 of the 1682 items", done.stderr)
+        trained = json.loads(done.stdout)
+        self.assertGreater(trained["HR"], 0)
+        model_dir = f"--model_dir={self.model_dir}"
+        done = self.execute(*flags, model_dir, "--eval_only")
+        self.assertEqual(json.loads(done.stdout), trained, done.stderr)
+        done = self.execute(*flags, model_dir, f"--item_names={titles}", "--predict=405,1", "--top_k=3")
+        predictions = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([prediction["user"] for prediction in predictions], [405, 1], done.stderr)
+        for item in predictions[0]["items"]:
+            self.assertEqual(item["name"], f"Mis\xe9rables {item['item']} (1995)")
+        done = self.execute(f"--ratings_file={data}", model_dir, f"--item_names={titles}", "--predict=1")
+        self.assertRegex(done.stdout, r"user 1:\n +-?[0-9.]+  item (\d+)  Mis\xe9rables \1 \(1995\)\n")
+
+        self.refuse(2, [flags[0], "--num_eval_negatives=999"], "user 405", "which leaves 945", "--num_eval_negatives=945")
+        other = self.write("other.item", "5000|Other (1995)\n")
+        self.refuse(2, [flags[0], f"--item_names={other}"], f"--item_names={other} names none of the 1682 items")
+        text = self.write("notes", "no list\n")
+        self.refuse(65, [flags[0], f"--item_names={text}"], f"{text} line 1: expected the number of an item")
+
     def test_lines_that_are_no_ratings(self) -> None:
         number = "is not in 1 to 2147483647: number"
         for name, text, words in (
-            ("semicolons", self.good.replace(",", ";"), ["line 1: expected user,item,", '"user_id;item_id;rating;']),
-            ("tabs", self.good.replace(",", "\t"), ["line 1: expected user,item,", "or user::item::", r'"user_id\titem']),
+            ("bars", self.good.replace(",", "|"), ["line 1: expected four fields, user, item,", '"user_id|item_id|rating|']),
+            ("mixed", self.good + "1\t2\t3\t4\n", ["line 3002: expected user, item,", "with , between", r'"1\t2\t3\t4"']),
             ("header_twice", HEADER + self.good, ["line 2: ", HEADER.strip(), "only the first line may be a header"]),
             ("user_0", self.good + "0,1,4,5\n", [f'line 3002: user "0" {number} users from 1 on']),
             ("item_0", self.good + "1,0,4,5\n", [f'line 3002: item "0" {number} items from 1 on']),
             ("negative", self.good + "1,-7,4,5\n", [f'line 3002: item "-7" {number}']),
             ("large", self.good + "2147483648,7,4,5\n", [f'line 3002: user "2147483648" {number}']),
-            ("cut", self.good[:-15], ["line 3001: expected user,item,", "where the file ends"]),
+            ("cut", self.good[:-15], ["line 3001: expected user, item,", "where the file ends"]),
             ("empty", "", ["has no ratings"]),
         ):
             self.refuse_ratings(65, name, text, self.folder / name, *words)
@@ -100,12 +148,20 @@ class ProgramsTest(unittest.TestCase):
         for code, path, words in (
             (65, self.write_zip("up.zip", "../ratings.csv"), ["lies outside of it", '"../ratings.csv"']),
             (65, self.write_zip("around.zip", "a/../../ratings.csv"), ["lies outside of it"]),
-            (65, self.write_zip("other.zip", "films.csv"), ["has no ratings.csv and no ratings.dat"]),
+            (65, self.write_zip("other.zip", "films.csv"), ["has no ratings.csv, no ratings.dat and no u.data"]),
             (65, self.write("text.zip", self.good), ["no zip archive"]),
             (66, self.folder / "absent", ["No such file"]),
             (66, self.folder, ["it is a directory"]),
         ):
             self.refuse(code, [f"--ratings_file={path}"], path, *words)
+
+    def test_no_data_and_no_network(self) -> None:
+        data_dir = self.folder / "mistyped"
+        nowhere = {name: "http://127.0.0.1:1" for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy")}
+        with unittest.mock.patch.dict(os.environ, nowhere):
+            words = [f"there is no directory {data_dir} with ml-100k.zip", "https://grouplens.org", "--use_synthetic_data"]
+            self.assert_refused(self.execute("--dataset=ml-100k", f"--data_dir={data_dir}"), 69, *words)
+        self.assertFalse(data_dir.exists())
 
     def test_flags(self) -> None:
         good = self.write("good", self.good)
@@ -116,7 +172,8 @@ class ProgramsTest(unittest.TestCase):
         ):
             self.refuse(code, [f"--ratings_file={good}", *flags], *words)
         for flags, words in (
-            (["--dataset=ml-10m"], ["--dataset=ml-10m", "<ml-1m|ml-20m>"]),
+            (["--dataset=ml-10m"], ["--dataset=ml-10m", "<ml-100k|ml-1m|ml-20m>"]),
+            (["--num_eval_negatives=9"], ["--num_eval_negatives=9", "at least 10"]),
             (["--model=als"], ["--model=als", "<neumf|gmf|mlp>"]),
             (["--layers=15,8"], ["--layers=15,8", "an even first size"]),
             (["--eval_batch_size=many"], ["--eval_batch_size=many", "at least 1"]),
