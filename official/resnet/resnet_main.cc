@@ -10,6 +10,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
 #include "utils/flags/predict.h"
+#include "utils/flags/skip_bad_records.h"
 
 ABSL_FLAG(std::string, dataset_name, "imagenet", "The data set; the defaults of other flags follow it.");
 ABSL_FLAG(std::string, resnet_version, "2",
@@ -24,6 +25,11 @@ ABSL_FLAG(std::vector<std::string>, lr_factors, {},
 ABSL_FLAG(double, warmup_epochs, 0, "Epochs at the start in which the learning rate rises from 0 in a line.");
 ABSL_FLAG(double, weight_decay, 1e-4, "Factor of the L2 loss of the weights.");
 ABSL_FLAG(double, label_smoothing, 0, "Share of the target probability that is spread over all classes.");
+ABSL_FLAG(std::optional<int>, num_classes, std::nullopt,
+          "Classes of images in TFRecord files, the background (class 0) among them: labels are 0 to one less.");
+ABSL_FLAG(double, batch_norm_momentum, 0.997,
+          "Part that a step keeps of the moving averages of batch normalization, with which evaluations compute. A "
+          "training of fewer than 1000 steps needs a smaller one, such as 0.9.");
 ABSL_FLAG(bool, sync_batch_norm, false,
           "With several devices: normalize with the statistics of the whole batch, not of each device's share.");
 ABSL_FLAG(bool, fast_jpeg, false, "Decode large photographs at reduced size: faster, but not TensorFlow's pixels.");
@@ -32,9 +38,10 @@ ABSL_FLAG(
     "A checkpoint, or the directory of a run, whose variables a new run begins with, where they fit: with another "
     "number of classes all but the last layer.");
 ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
-ABSL_FLAG(int, top_k, 5, "How many classes --predict prints.");
+ABSL_FLAG(std::optional<int>, top_k, std::nullopt, "Number of classes that --predict prints.");
 ABSL_FLAG(std::string, label_file, "",
-          "Names of the classes for --predict, one a line from class 0 on (1001 lines for ImageNet).");
+          "Names of the classes, one a line from class 0 (the background) on, in place of labels.txt in --data_dir or "
+          "--model_dir.");
 
 namespace official::resnet {
 namespace {
@@ -90,10 +97,25 @@ absl::Status CheckSchedule(const flags::CommandLine&) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTopK(const flags::CommandLine&) {
-  const DatasetInfo& info = InfoOf(DatasetFromFlag());
-  if (absl::GetFlag(FLAGS_top_k) <= info.num_classes) return absl::OkStatus();
-  return flags::FlagError("top_k", absl::StrCat("wants at most ", info.num_classes, ", the classes of ", info.name));
+absl::Status CheckClasses(const flags::CommandLine&) {
+  const std::optional<int> num_classes = absl::GetFlag(FLAGS_num_classes), top_k = absl::GetFlag(FLAGS_top_k);
+  const bool cifar10 = DatasetFromFlag() == DatasetName::kCifar10;
+  const int of_cifar10 = InfoOf(DatasetName::kCifar10).num_classes;
+  if (cifar10 && num_classes.value_or(of_cifar10) != of_cifar10) {
+    return flags::FlagError("num_classes", absl::StrCat("CIFAR-10 has ", of_cifar10,
+                                                        " classes; images of other ones "
+                                                        "are read from TFRecord files, with --dataset_name=imagenet"));
+  }
+  if (!num_classes && !cifar10) return absl::OkStatus();
+  const int most = num_classes.value_or(of_cifar10);
+  if (top_k.value_or(1) <= most) return absl::OkStatus();
+  return flags::FlagError("top_k", absl::StrCat("must be at most ", most, ", the number of classes"));
+}
+
+absl::Status CheckSkipBadRecords(const flags::CommandLine& command_line) {
+  if (DatasetFromFlag() == DatasetName::kImagenet || flags::SkipBadRecords() == 0) return absl::OkStatus();
+  return flags::FlagError(flags::SkipBadRecordsFlag().name,
+                          "has no effect on CIFAR-10, which is not read from TFRecords");
 }
 
 std::string List(const std::vector<double>& numbers) { return absl::StrJoin(numbers, ","); }
@@ -126,6 +148,9 @@ flags::Program ResnetProgram() {
       .examples = {{"resnet_main --num_gpus=4 --batch_size=1024 --data_dir=/data/imagenet", "train ResNet-50"},
                    {"resnet_main --dataset_name=cifar10", "train ResNet-32 on CIFAR-10"},
                    {"resnet_main --use_synthetic_data --max_train_steps=100", "measure the speed of training"},
+                   {"resnet_main --data_dir=records --resnet_size=18 --batch_size=8 --train_epochs=60 "
+                    "--batch_norm_momentum=0.9",
+                    "train on photographs of your own (imagenet_to_tfrecords_main makes the records)"},
                    {"resnet_main --data_dir=/data/imagenet --model_dir=run1 --eval_only", "evaluate a trained network"},
                    {"resnet_main --model_dir=run1 --predict=cat.jpg", "classify a photograph (JPEG or PNG files)"}},
       .dependent_defaults = DatasetDefaults,
@@ -139,15 +164,23 @@ flags::Program ResnetProgram() {
                           {.name = "warmup_epochs", .range = flags::AtLeast(0)},
                           {.name = "weight_decay", .range = flags::AtLeast(0)},
                           {.name = "label_smoothing", .range = flags::Fraction()},
+                          {.name = "num_classes",
+                           .key = true,
+                           .range = flags::AtLeast(2),
+                           .unset_means = "the lines of labels.txt in --data_dir; without that 1001"},
+                          {.name = "batch_norm_momentum", .range = flags::Fraction()},
                           {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},
                           {.name = "fine_tune", .key = true, .unset_means = "begin at random"},
                           {.name = "eval_only", .key = true},
                           flags::PredictFlag(),
-                          {.name = "top_k", .range = flags::AtLeast(1)},
-                          {.name = "label_file"}},
-                .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckTopK,
-                               flags::CheckPredictWords}},
+                          {.name = "top_k",
+                           .range = flags::AtLeast(1),
+                           .unset_means = "5, or all classes if there are fewer"},
+                          {.name = "label_file"},
+                          flags::SkipBadRecordsFlag()},
+                .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckClasses,
+                               CheckSkipBadRecords, flags::CheckPredictWords}},
       .words = "IMAGE...",
   };
 }
@@ -163,8 +196,10 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
           {.dataset = DatasetFromFlag(),
            .size = FlagNumber(absl::GetFlag(FLAGS_resnet_size)),
            .version = FlagNumber(absl::GetFlag(FLAGS_resnet_version)),
+           .num_classes = absl::GetFlag(FLAGS_num_classes).value_or(0),
            .weight_decay = absl::GetFlag(FLAGS_weight_decay),
            .label_smoothing = absl::GetFlag(FLAGS_label_smoothing),
+           .batch_norm_momentum = absl::GetFlag(FLAGS_batch_norm_momentum),
            .sync_batch_norm = absl::GetFlag(FLAGS_sync_batch_norm),
            .schedule = {.base_learning_rate = absl::GetFlag(FLAGS_base_learning_rate),
                         .boundary_epochs = *Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs)),
@@ -175,7 +210,8 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
           absl::GetFlag(FLAGS_fine_tune),
           flags::FilesToPredict(command_line),
           absl::GetFlag(FLAGS_top_k),
-          absl::GetFlag(FLAGS_label_file)};
+          absl::GetFlag(FLAGS_label_file),
+          flags::SkipBadRecords()};
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {

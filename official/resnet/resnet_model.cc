@@ -25,7 +25,7 @@ using compute::Layers;
 using compute::Padding;
 using compute::Value;
 
-constexpr double kBatchNormMomentum = 0.997, kBatchNormEpsilon = 1e-5;
+constexpr double kBatchNormEpsilon = 1e-5;
 constexpr double kMomentum = 0.9;
 
 struct Architecture {
@@ -159,7 +159,7 @@ Value CountCorrect(Value found, Value labels) {
 }
 
 absl::StatusOr<train::ModelSpec> BuildResnet(const ModelConfig& config, const train::ModelInputs& in) {
-  const int num_classes = InfoOf(config.dataset).num_classes;
+  const int num_classes = NumClasses(config);
   train::ModelSpec spec;
   Network network(config, in);
   const Value logits = network.Logits(in.features[0], in.dtype, num_classes);
@@ -182,7 +182,7 @@ absl::StatusOr<train::ModelSpec> BuildResnet(const ModelConfig& config, const tr
     spec.logged = {{"cross_entropy", cross_entropy, "cross_entropy_1"}, {"l2_loss", l2_loss}};
     spec.metrics = {{"train_accuracy", correct, count, "train_accuracy_1"}};
     spec.moving_averages = network.moving_averages();
-    spec.moving_average_momentum = kBatchNormMomentum;
+    spec.moving_average_momentum = config.batch_norm_momentum;
     return spec;
   }
   spec.metrics = {{"accuracy", correct, count}};
@@ -231,6 +231,10 @@ train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& co
     const auto boundary = std::lower_bound(boundaries.begin(), boundaries.end(), step);
     return base * factors[boundary - boundaries.begin()];
   };
+}
+
+int NumClasses(const ModelConfig& config) {
+  return config.num_classes > 0 ? config.num_classes : InfoOf(config.dataset).num_classes;
 }
 
 absl::Status CheckSize(DatasetName dataset, int size) {

@@ -42,12 +42,17 @@ struct ModelConfig {
   DatasetName dataset = DatasetName::kImagenet;
   int size = 50;
   int version = 2;
+  int num_classes = 0;  // 0: as many as the data set has
   double weight_decay = 1e-4;
   double label_smoothing = 0;
+  double batch_norm_momentum = 0.997;  // what a step keeps of the moving averages of batch normalization
   // Batch statistics over all replicas, not of each one.
   bool sync_batch_norm = false;
   ScheduleConfig schedule = {};
 };
+
+// Outputs of the network.
+int NumClasses(const ModelConfig& config);
 
 // InvalidArgument, naming the sizes that there are, if the data set has no network of this size.
 absl::Status CheckSize(DatasetName dataset, int size);

@@ -5,10 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "official/resnet/cifar10/dataset.h"
 #include "official/resnet/imagenet/preprocessing.h"
 #include "utils/compute/core/status.h"
@@ -21,27 +19,8 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
-constexpr int64_t kMaxImageBytes = 64 << 20, kMaxLabelBytes = 1 << 20;
-
-// By class; none if they are not known.
-using ClassNames = std::vector<std::string>;
-
-absl::StatusOr<ClassNames> NamesOf(const PredictOptions& options) {
-  if (options.label_file.empty()) {
-    if (options.dataset == DatasetName::kImagenet) return ClassNames();
-    return ClassNames{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
-  }
-  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(options.label_file, kMaxLabelBytes));
-  ClassNames names = absl::StrSplit(text, '\n');
-  if (names.back().empty()) names.pop_back();
-  for (std::string& name : names) absl::StripAsciiWhitespace(&name);
-  const DatasetInfo& info = InfoOf(options.dataset);
-  if (static_cast<int>(names.size()) == info.num_classes) return names;
-  return absl::InvalidArgumentError(
-      absl::StrFormat("--label_file=%s: expected %d lines, a name for each class of %s%s, found %d", options.label_file,
-                      info.num_classes, info.title,
-                      options.dataset == DatasetName::kImagenet ? " (the first is the background)" : "", names.size()));
-}
+constexpr int64_t kMaxImageBytes = 64 << 20;
+constexpr int kUsualTopK = 5;
 
 absl::Status PreprocessCifar10(absl::string_view encoded, PreprocessingScratch& scratch, float* out) {
   constexpr int64_t kSize = kCifar10ImageSize;
@@ -94,7 +73,6 @@ void PrintJson(const std::string& file, absl::Span<const int64_t> classes, absl:
 
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files,
                           const PredictOptions& options, std::ostream& out) {
-  ASSIGN_OR_RETURN(const ClassNames names, NamesOf(options));
   const int64_t size = InfoOf(options.dataset).image_size;
   const data::ElementSpec spec{.features = {{"", {DType::kFloat32, {size, size, 3}}}}, .labels = {}};
   const Tensor image(DType::kFloat32, {1, size, size, 3});
@@ -103,8 +81,14 @@ absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::st
     RETURN_IF_ERROR(ReadImage(file, options.dataset, scratch, image.data<float>()));
     ASSIGN_OR_RETURN(const auto results, estimator.Predict(spec, {image}));
     const absl::Span<const float> probabilities = results[1].second.flat<float>();
-    const std::vector<int64_t> classes = TopClasses(probabilities, options.top_k);
-    (options.json ? PrintJson : PrintText)(file, classes, probabilities, names, out);
+    const int num_classes = static_cast<int>(probabilities.size());
+    const int top_k = options.top_k.value_or(std::min(kUsualTopK, num_classes));
+    if (top_k > num_classes) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--top_k=%d is more than the %d classes of the network", top_k, num_classes));
+    }
+    const std::vector<int64_t> classes = TopClasses(probabilities, top_k);
+    (options.json ? PrintJson : PrintText)(file, classes, probabilities, options.class_names, out);
   }
   return absl::OkStatus();
 }

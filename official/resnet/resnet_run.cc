@@ -1,22 +1,52 @@
 #include "official/resnet/resnet_run.h"
 
 #include <functional>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "official/resnet/cifar10/dataset.h"
+#include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/imagenet/dataset.h"
 #include "official/resnet/resnet_export.h"
 #include "official/resnet/resnet_predict.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
+#include "utils/data/records/bad_records.h"
+#include "utils/files/files.h"
 
 namespace official::resnet {
 namespace {
 
 data::ElementSpec SpecOf(DatasetName dataset) {
   return dataset == DatasetName::kCifar10 ? Cifar10Spec() : ImagenetSpec();
+}
+
+// The names of the classes and the file that they are from.
+struct NamedClasses {
+  ClassNames names;
+  std::string file;
+};
+
+// Those of `label_file` or, if that is empty, of the first directory that has some; else those of the data set.
+absl::StatusOr<NamedClasses> FindClasses(DatasetName dataset, const std::string& label_file,
+                                         const std::vector<std::string>& directories) {
+  NamedClasses classes;
+  if (!label_file.empty()) {
+    classes.file = absl::StrCat("--label_file=", label_file);
+    ASSIGN_OR_RETURN(classes.names, ReadClassNames(label_file));
+    return classes;
+  }
+  if (dataset == DatasetName::kCifar10) return NamedClasses{Cifar10ClassNames(), "CIFAR-10"};
+  for (const std::string& directory : directories) {
+    ASSIGN_OR_RETURN(classes.names, FindClassNames(directory));
+    classes.file = files::JoinPath(directory, kClassNamesFile);
+    if (!classes.names.empty()) break;
+  }
+  return classes;
 }
 
 struct Sets {
@@ -33,19 +63,62 @@ absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
               Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), train.labels.num_elements()};
 }
 
-absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config) {
+absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, int num_classes, const BadRecordsPtr& bad) {
   const std::string &data_dir = config.base.data_dir, &model_dir = config.base.model_dir;
-  ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir));
-  ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir));
-  const auto dataset = [fast_jpeg = config.fast_jpeg](const ImagenetRecords& records, bool augment, uint64_t seed) {
-    return ImagenetDataset(records, {.augment = augment, .seed = seed, .fast_jpeg = fast_jpeg});
+  ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir, bad));
+  ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
+  const ImagenetOptions options = {.fast_jpeg = config.fast_jpeg, .num_classes = num_classes, .bad = bad};
+  const auto dataset = [options](const ImagenetRecords& records, bool augment, uint64_t seed) {
+    ImagenetOptions of_set = options;
+    of_set.augment = augment;
+    of_set.seed = seed;
+    return ImagenetDataset(records, of_set);
   };
   const data::DatasetPtr test_set = dataset(test, /*augment=*/false, /*seed=*/0);
   return Sets{[=, augment = config.base.augment](uint64_t seed) { return dataset(train, augment, seed); }, test_set,
               dataset(train, /*augment=*/false, /*seed=*/0)->num_examples()};
 }
 
-absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
+// The network for these classes: as many as the flag says, as have names, or as the data set has.
+absl::StatusOr<ModelConfig> ModelOf(const ResnetConfig& config, const NamedClasses& classes) {
+  ModelConfig model = config.model;
+  if (classes.names.empty()) return model;
+  const int num_names = static_cast<int>(classes.names.size());
+  if (model.num_classes == 0) model.num_classes = num_names;
+  if (NumClasses(model) == num_names) return model;
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s names %d classes%s, but the network has %d (--num_classes)", classes.file, num_names,
+      model.dataset == DatasetName::kImagenet ? " (the first is the background)" : "", NumClasses(model)));
+}
+
+// The names of the classes of a run that trains or evaluates. An evaluation or another start in --model_dir must have
+// those that training began with.
+absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config) {
+  if (config.model.dataset == DatasetName::kCifar10 || config.performance.use_synthetic_data) {
+    return FindClasses(config.model.dataset, config.label_file, {});
+  }
+  const std::string& model_dir = config.base.model_dir;
+  ASSIGN_OR_RETURN(NamedClasses classes,
+                   FindClasses(config.model.dataset, config.label_file, {config.base.data_dir, model_dir}));
+  ASSIGN_OR_RETURN(const ClassNames trained, FindClassNames(model_dir));
+  if (trained.empty()) return classes;
+  const std::string trained_file = files::JoinPath(model_dir, kClassNamesFile);
+  if (const absl::Status same = CheckSameClasses(trained, trained_file, classes.names, classes.file); !same.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(same.message(), "; train other classes in another --model_dir, --fine_tune=", model_dir,
+                     " begins with what fits"));
+  }
+  return classes;
+}
+
+// Leaves the names in --model_dir for --predict, which needs no data.
+absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names) {
+  if (config.eval_only || names.empty() || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ClassNames kept, FindClassNames(config.base.model_dir));
+  return kept.empty() ? WriteClassNames(config.base.model_dir, names) : absl::OkStatus();
+}
+
+absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConfig& model, const BadRecordsPtr& bad) {
   const DatasetInfo& info = InfoOf(config.model.dataset);
   if (config.performance.use_synthetic_data) {
     return run::SyntheticInput({.stands_for = std::string(info.title),
@@ -55,8 +128,9 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
                                 .across_epochs = true},
                                config.base.batch_size);
   }
-  ASSIGN_OR_RETURN(const Sets sets,
-                   config.model.dataset == DatasetName::kCifar10 ? LoadCifar10Sets(config) : LoadImagenetSets(config));
+  ASSIGN_OR_RETURN(const Sets sets, config.model.dataset == DatasetName::kCifar10
+                                        ? LoadCifar10Sets(config)
+                                        : LoadImagenetSets(config, NumClasses(model), bad));
   const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
   return run::Input{.dataset = std::string(info.title),
@@ -81,23 +155,36 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config) {
                         }};
 }
 
+absl::Status Predict(const ResnetConfig& config, std::ostream& results) {
+  ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(config.model.dataset, config.label_file, {config.base.model_dir}));
+  ASSIGN_OR_RETURN(const ModelConfig model, ModelOf(config, classes));
+  ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, ResnetModel(model)));
+  return PredictFiles(*estimator, config.predict,
+                      {.dataset = model.dataset,
+                       .top_k = config.top_k,
+                       .class_names = std::move(classes.names),
+                       .json = config.base.output == "json"},
+                      results);
+}
+
 }  // namespace
 
 absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
-  if (!config.predict.empty()) {
-    ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, ResnetModel(config.model)));
-    return PredictFiles(*estimator, config.predict,
-                        {.dataset = config.model.dataset,
-                         .top_k = config.top_k,
-                         .label_file = config.label_file,
-                         .json = config.base.output == "json"},
-                        results);
-  }
+  if (!config.predict.empty()) return Predict(config, results);
+  NamedClasses classes;
+  ModelConfig model;
+  const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
+  const auto load = [&]() -> absl::StatusOr<run::Input> {
+    ASSIGN_OR_RETURN(classes, ClassesOfRun(config));
+    ASSIGN_OR_RETURN(model, ModelOf(config, classes));
+    ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model, bad));
+    RETURN_IF_ERROR(KeepClassNames(config, classes.names));
+    return input;
+  };
   const run::Task task{.name = "resnet",
-                       .load = [&] { return LoadInput(config); },
+                       .load = load,
                        .model =
                            [&](const run::Input& input) {
-                             ModelConfig model = config.model;
                              model.schedule.batch_size = config.base.batch_size;
                              model.schedule.num_train_examples = input.num_train_examples;
                              return ResnetModel(model);
@@ -108,9 +195,12 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                        .mismatch_hint = ", or begin a new run there with what fits by --fine_tune",
                        .export_model =
                            [&](train::Estimator& estimator, const std::string& export_dir) {
-                             return ExportSavedModel(estimator, config.model.dataset, export_dir);
+                             return ExportSavedModel(estimator, config.model.dataset, classes.names, export_dir);
                            }};
-  return config.eval_only ? run::EvaluateOnly(config, task, results) : run::TrainAndEvaluate(config, task, results);
+  const absl::Status status =
+      config.eval_only ? run::EvaluateOnly(config, task, results) : run::TrainAndEvaluate(config, task, results);
+  bad->Report();
+  return status;
 }
 
 }  // namespace official::resnet

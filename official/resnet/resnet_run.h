@@ -13,13 +13,18 @@
 namespace official::resnet {
 
 struct ResnetConfig : run::Config {
-  ModelConfig model;  // its schedule's batch size and number of examples are set by the run
+  // The run sets its schedule's batch size and number of examples, and, where it is 0, the number of classes: that of
+  // the names, or else the data set's.
+  ModelConfig model;
   bool fast_jpeg = false;
   bool eval_only = false;
   std::optional<std::string> fine_tune;  // see run::Task
   std::vector<std::string> predict;      // image files to classify in place of training
-  int top_k = 5;                         // how many classes are printed of each
-  std::string label_file = "";           // the names of the classes; see PredictOptions
+  std::optional<int> top_k;              // how many classes are printed of each; see PredictOptions
+  // A file with the names of the classes of an image data set. Empty: labels.txt in --data_dir or in --model_dir, where
+  // training leaves it.
+  std::string label_file = "";
+  int64_t skip_bad_records = 0;  // damaged records of ImageNet's kind that a run may leave out
 };
 
 // Trains and evaluates, evaluates, or predicts if files are given. Results go to `results`, all else to the log.

@@ -316,7 +316,11 @@ TEST_CASE("What prediction lacks is named in one line") {
   }
   SECTION("lines of the label file") {
     config.label_file = WriteLabels(9);
-    check(absl::StatusCode::kInvalidArgument, {config.label_file, "expected 10 lines", "found 9"});
+    check(absl::StatusCode::kInvalidArgument, {config.label_file, "names 9 classes", "the network has 10"});
+  }
+  SECTION("so many classes") {
+    config.top_k = 11;
+    check(absl::StatusCode::kInvalidArgument, {"--top_k=11 is more than the 10 classes"});
   }
 }
 

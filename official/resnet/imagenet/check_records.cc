@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "official/resnet/imagenet/class_names.h"
+#include "official/resnet/imagenet/dataset.h"
 #include "official/resnet/imagenet/example_record.h"
 #include "official/resnet/imagenet/preprocessing.h"
 #include "official/resnet/imagenet/shards.h"
@@ -35,6 +37,11 @@ absl::StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>&
     }
   }
   return found;
+}
+
+absl::StatusOr<int64_t> NumClassesOf(const std::string& path) {
+  ASSIGN_OR_RETURN(const ClassNames names, FindClassNames(files::DirectoryOf(path)));
+  return names.empty() ? kImagenetClasses : static_cast<int64_t>(names.size());
 }
 
 // One thread's work; what it finds goes to the functions.
@@ -91,7 +98,8 @@ absl::StatusOr<CheckResult> CheckRecords(const CheckOptions& options,
   };
   std::vector<absl::StatusOr<CheckResult>> results(paths.size());
   data::WorkerPool(options.num_threads).ForEach(paths.size(), [&](int64_t i) {
-    results[i] = FileChecker(options.num_classes, report_in_turn).Check(paths[i]);
+    const absl::StatusOr<int64_t> num_classes = options.num_classes ? *options.num_classes : NumClassesOf(paths[i]);
+    results[i] = num_classes.ok() ? FileChecker(*num_classes, report_in_turn).Check(paths[i]) : num_classes.status();
   });
   CheckResult total;
   for (const absl::StatusOr<CheckResult>& result : results) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace official::resnet {
 
 struct CheckOptions {
   std::vector<std::string> paths;  // files, and directories with train-*-of-* or validation-*-of-* in them
-  int64_t num_classes = 0;
+  // Labels are 0 to one less than this. Unset: as many as labels.txt beside a file names, else those of ImageNet.
+  std::optional<int64_t> num_classes = std::nullopt;
   int num_threads = 1;
 };
 

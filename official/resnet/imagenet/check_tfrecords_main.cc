@@ -6,24 +6,37 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "official/resnet/imagenet/check_records.h"
-#include "official/resnet/imagenet/dataset.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
+#include "utils/flags/skip_bad_records.h"
 
-ABSL_FLAG(int, num_classes, official::resnet::kImagenetClasses, "Labels are 0 to one less than this.");
+ABSL_FLAG(std::optional<int>, num_classes, std::nullopt, "Labels are 0 to one less than this.");
 
 namespace official::resnet {
 namespace {
+
+// Training would go on without such records.
+flags::FlagSpec SkipFlag() {
+  flags::FlagSpec flag = flags::SkipBadRecordsFlag();
+  flag.key = true;
+  return flag;
+}
 
 flags::Program CheckerProgram() {
   return {
       .name = "check_tfrecords_main",
       .description =
           "Reads every record of TFRecord files of images: its checksums, its features, its image. Prints a line for "
-          "each bad one, with file, number, offset and what is wrong; the exit status then is 65.",
+          "each bad one, with file, number, offset and what is wrong; the exit status is 65 if there are more than "
+          "--skip_bad_records.",
       .examples = {{"check_tfrecords_main records", "check the training and validation files in a directory"},
                    {"check_tfrecords_main records/train-00007-of-00016", "check one file"}},
-      .flags = {.name = "check_tfrecords", .flags = {{.name = "num_classes", .key = true, .range = flags::AtLeast(1)}}},
+      .flags = {.name = "check_tfrecords",
+                .flags = {{.name = "num_classes",
+                           .key = true,
+                           .range = flags::AtLeast(1),
+                           .unset_means = "the lines of labels.txt beside a file; without that 1001"},
+                          SkipFlag()}},
       .words = "FILE_OR_DIRECTORY...",
       .shared_flags = false,
   };
@@ -38,11 +51,13 @@ absl::Status Main(const flags::CommandLine& command_line) {
                              .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
   ASSIGN_OR_RETURN(const CheckResult result,
                    CheckRecords(options, [](const std::string& line) { std::cout << line << std::endl; }));
-  if (result.num_bad > 0) {
+  if (result.num_bad > flags::SkipBadRecords()) {
     return absl::DataLossError(
         absl::StrFormat("%d of %d records in %d files are bad", result.num_bad, result.num_records, result.num_files));
   }
-  std::cout << result.num_records << " records in " << result.num_files << " files are good" << std::endl;
+  std::cout << result.num_records - result.num_bad << " records in " << result.num_files << " files are good";
+  if (result.num_bad > 0) std::cout << ", " << result.num_bad << " are bad";
+  std::cout << std::endl;
   return absl::OkStatus();
 }
 

@@ -1,15 +1,21 @@
 #include "official/resnet/imagenet/convert.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/imagenet/preprocessing.h"
 #include "official/resnet/imagenet/shards.h"
+#include "utils/compute/core/random.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/permutation.h"
 #include "utils/data/png.h"
@@ -22,7 +28,8 @@ namespace official::resnet {
 namespace {
 
 constexpr int64_t kMaxImageBytes = 64 << 20;
-constexpr uint64_t kSeed = 1;  // of the order of the images, which is part of the data set
+constexpr char kBackground[] = "background";  // class 0, which no folder has
+constexpr uint64_t kSeed = 1;                 // of the order of the images, which is part of the data set
 
 struct Image {
   std::string folder;
@@ -35,18 +42,24 @@ bool HasImageName(const std::string& name) {
   return absl::EndsWith(lower, ".jpg") || absl::EndsWith(lower, ".jpeg") || absl::EndsWith(lower, ".png");
 }
 
-absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, int64_t* num_classes) {
+absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, ClassNames* classes) {
   ASSIGN_OR_RETURN(const std::vector<std::string> folders, files::ListDirectory(images_dir));
   std::vector<Image> images;
-  *num_classes = 0;
+  *classes = {kBackground};
   for (const std::string& folder : folders) {
     const std::string path = files::JoinPath(images_dir, folder);
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) continue;  // a file beside the folders
-    ++*num_classes;
+    if (absl::StrContains(folder, '\n')) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the name of the folder \"%s\" has more than one line; give it another, which will be that of its class",
+          absl::CEscape(folder)));
+    }
+    const auto label = static_cast<int64_t>(classes->size());
+    classes->push_back(folder);
     ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(path));
     for (const std::string& name : names) {
-      if (HasImageName(name)) images.push_back({folder, name, *num_classes});
+      if (HasImageName(name)) images.push_back({folder, name, label});
     }
   }
   if (images.empty()) {
@@ -82,59 +95,140 @@ absl::StatusOr<std::string> MakeRecord(const std::string& images_dir, const Imag
   return example.SerializeAsString();
 }
 
-absl::Status CheckNoneThere(const ConvertOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(options.output_dir));
-  for (const std::string& name : names) {
-    if (!absl::StartsWith(name, options.split + "-")) continue;
-    return absl::FailedPreconditionError(
-        absl::StrFormat("%s already holds %s; move it away, or choose another directory", options.output_dir, name));
+// The files of one split.
+struct Split {
+  std::string name;
+  std::vector<Image> images;
+  int num_shards = 1;
+};
+
+// Of a class's images so many as the fraction says go to validation: those whose names have the smallest hashes. So
+// each image stays where it is when others are added, but for a few.
+std::vector<bool> ChooseValidation(absl::Span<const Image> of_class, double fraction) {
+  const auto num_images = static_cast<int64_t>(of_class.size());
+  std::vector<std::pair<uint64_t, int64_t>> hashes;
+  for (int64_t i = 0; i < num_images; ++i) {
+    const std::string& name = of_class[i].name;
+    hashes.emplace_back(compute::StreamOf(name.data(), name.size()), i);
   }
-  return absl::OkStatus();
+  std::sort(hashes.begin(), hashes.end());
+  const auto wanted = std::llround(fraction * static_cast<double>(num_images));
+  const int64_t chosen = num_images < 2 ? 0 : std::clamp<int64_t>(wanted, 1, num_images - 1);
+  std::vector<bool> for_validation(num_images);
+  for (int64_t i = 0; i < chosen; ++i) for_validation[hashes[i].second] = true;
+  return for_validation;
+}
+
+// `images` are ordered by class.
+std::vector<Split> MakeSplits(const ConvertOptions& options, std::vector<Image> images) {
+  std::vector<Split> splits;
+  if (options.validation_fraction == 0) {
+    splits.push_back({options.split, std::move(images), options.num_shards});
+    return splits;
+  }
+  splits.push_back({"train", {}, options.num_shards});
+  splits.push_back({"validation", {}, (options.num_shards + 7) / 8});
+  Split &train = splits[0], &validation = splits[1];
+  for (size_t begin = 0, end; begin < images.size(); begin = end) {
+    end = begin;
+    while (end < images.size() && images[end].label == images[begin].label) ++end;
+    const std::vector<bool> for_validation =
+        ChooseValidation(absl::MakeSpan(images).subspan(begin, end - begin), options.validation_fraction);
+    for (size_t i = begin; i < end; ++i) {
+      (for_validation[i - begin] ? validation : train).images.push_back(std::move(images[i]));
+    }
+  }
+  validation.num_shards = std::min(validation.num_shards, std::max(1, static_cast<int>(validation.images.size())));
+  return splits;
+}
+
+absl::Status CheckImages(const Split& split) {
+  const auto num_images = static_cast<int64_t>(split.images.size());
+  if (num_images == 0) {
+    return absl::InvalidArgumentError("no class has the two images of which one could go to the validation split");
+  }
+  if (num_images >= split.num_shards) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat("%d images cannot be spread over %d files; try --num_shards=%d",
+                                                    num_images, split.num_shards, num_images));
+}
+
+// Whether `directory` holds records of the other split; FailedPrecondition if it holds some of these.
+absl::StatusOr<bool> CheckNoneThere(const std::string& directory, const std::vector<Split>& splits) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
+  bool others = false;
+  for (const std::string& name : names) {
+    for (const Split& split : splits) {
+      if (!absl::StartsWith(name, split.name + "-")) continue;
+      return absl::FailedPreconditionError(
+          absl::StrFormat("%s already holds %s; move it away, or choose another directory", directory, name));
+    }
+    others = others || absl::StartsWith(name, "train-") || absl::StartsWith(name, "validation-");
+  }
+  return others;
+}
+
+// Writes labels.txt; if the other split is there, it must have the same classes.
+absl::Status WriteClasses(const ConvertOptions& options, const ClassNames& classes, bool other_split_is_there) {
+  ASSIGN_OR_RETURN(const ClassNames there, FindClassNames(options.output_dir));
+  if (there == classes) return absl::OkStatus();
+  if (there.empty() || !other_split_is_there) return WriteClassNames(options.output_dir, classes);
+  const absl::Status status = CheckSameClasses(there, files::JoinPath(options.output_dir, kClassNamesFile), classes,
+                                               absl::StrCat("--images_dir=", options.images_dir));
+  return absl::Status(status.code(), absl::StrCat("both splits need the same folders, but ", status.message()));
 }
 
 // Records [num_images * shard / num_shards, num_images * (shard + 1) / num_shards) of the random order.
-absl::Status WriteRecords(const ConvertOptions& options, const std::vector<Image>& images, int64_t shard,
-                          const std::string& path) {
+absl::Status WriteRecords(const std::string& images_dir, const Split& split, int64_t shard, const std::string& path) {
   ASSIGN_OR_RETURN(const auto writer, data::TFRecordWriter::Open(path));
-  const int64_t num_images = static_cast<int64_t>(images.size());
+  const int64_t num_images = static_cast<int64_t>(split.images.size());
   const data::Permutation order(num_images, kSeed, /*epoch=*/0);
   PreprocessingScratch scratch;
-  const int64_t end = num_images * (shard + 1) / options.num_shards;
-  for (int64_t i = num_images * shard / options.num_shards; i < end; ++i) {
-    ASSIGN_OR_RETURN(const std::string record, MakeRecord(options.images_dir, images[order(i)], scratch));
+  const int64_t end = num_images * (shard + 1) / split.num_shards;
+  for (int64_t i = num_images * shard / split.num_shards; i < end; ++i) {
+    ASSIGN_OR_RETURN(const std::string record, MakeRecord(images_dir, split.images[order(i)], scratch));
     RETURN_IF_ERROR(writer->Write(record));
   }
   return writer->Close();
 }
 
-absl::Status WriteShard(const ConvertOptions& options, const std::vector<Image>& images, int64_t shard) {
-  const std::string name = ShardName(options.split, static_cast<int>(shard), options.num_shards);
+absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard) {
+  const std::string name = ShardName(split.name, static_cast<int>(shard), split.num_shards);
   const std::string path = files::JoinPath(options.output_dir, name);
   const std::string temporary = absl::StrCat(path, files::kTemporarySuffix);
-  const absl::Status status = WriteRecords(options, images, shard, temporary);
+  const absl::Status status = WriteRecords(options.images_dir, split, shard, temporary);
   if (status.ok()) return files::Rename(temporary, path);
   files::RemoveFile(temporary).IgnoreError();
   return status;
 }
 
+absl::Status WriteSplit(const ConvertOptions& options, const Split& split) {
+  std::vector<absl::Status> statuses(split.num_shards);
+  data::WorkerPool(options.num_threads).ForEach(split.num_shards, [&](int64_t shard) {
+    statuses[shard] = WriteShard(options, split, shard);
+  });
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options) {
-  ConvertResult result;
-  ASSIGN_OR_RETURN(const std::vector<Image> images, FindImages(options.images_dir, &result.num_classes));
-  result.num_images = static_cast<int64_t>(images.size());
-  if (result.num_images < options.num_shards) {
-    return absl::InvalidArgumentError(absl::StrFormat("%d images cannot be spread over %d files; try --num_shards=%d",
-                                                      result.num_images, options.num_shards, result.num_images));
+  ClassNames classes;
+  ASSIGN_OR_RETURN(std::vector<Image> images, FindImages(options.images_dir, &classes));
+  const std::vector<Split> splits = MakeSplits(options, std::move(images));
+  ConvertResult result = {.num_classes = static_cast<int64_t>(classes.size()) - 1};
+  for (const Split& split : splits) {
+    RETURN_IF_ERROR(CheckImages(split));
+    result.num_images += static_cast<int64_t>(split.images.size());
+  }
+  if (splits.size() > 1) {
+    result.num_validation_images = static_cast<int64_t>(splits[1].images.size());
+    result.num_validation_shards = splits[1].num_shards;
   }
   RETURN_IF_ERROR(files::MakeDirectories(options.output_dir));
-  RETURN_IF_ERROR(CheckNoneThere(options));
-
-  std::vector<absl::Status> statuses(options.num_shards);
-  data::WorkerPool(options.num_threads).ForEach(options.num_shards, [&](int64_t shard) {
-    statuses[shard] = WriteShard(options, images, shard);
-  });
-  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(const bool other_split_is_there, CheckNoneThere(options.output_dir, splits));
+  RETURN_IF_ERROR(WriteClasses(options, classes, other_split_is_there));
+  for (const Split& split : splits) RETURN_IF_ERROR(WriteSplit(options, split));
   RETURN_IF_ERROR(files::SyncDirectory(options.output_dir));
   return result;
 }

@@ -50,15 +50,25 @@ class RecordsDataset : public data::Dataset {
   };
 
   absl::Status Read(int64_t epoch, int64_t index, Scratch& scratch, const data::Example& out) const {
-    ASSIGN_OR_RETURN(const absl::string_view record, records_->Read(index, &scratch.record));
-    const absl::Status status = Preprocess(record, data::Random(options_.seed, epoch, index), scratch, out);
+    const data::Random random(options_.seed, epoch, index);
+    for (int64_t tried = 0;; ++tried) {
+      const int64_t record = (index + tried) % num_examples();
+      const absl::Status status = ReadRecord(record, random, scratch, out);
+      if (status.ok() || options_.bad == nullptr || tried == num_examples()) return status;
+      RETURN_IF_ERROR(options_.bad->Skip(records_->Describe(record), status));
+    }
+  }
+
+  absl::Status ReadRecord(int64_t number, data::Random random, Scratch& scratch, const data::Example& out) const {
+    ASSIGN_OR_RETURN(const absl::string_view record, records_->Read(number, &scratch.record));
+    const absl::Status status = Preprocess(record, random, scratch, out);
     if (status.ok()) return status;
-    return absl::Status(status.code(), absl::StrCat(records_->Describe(index), ": ", status.message()));
+    return absl::Status(status.code(), absl::StrCat(records_->Describe(number), ": ", status.message()));
   }
 
   absl::Status Preprocess(absl::string_view serialized, data::Random random, Scratch& scratch,
                           const data::Example& out) const {
-    ASSIGN_OR_RETURN(const ImagenetRecord record, ParseRecord(serialized, kImagenetClasses));
+    ASSIGN_OR_RETURN(const ImagenetRecord record, ParseRecord(serialized, options_.num_classes));
     *out.labels[0].data<int32_t>() = static_cast<int32_t>(record.label);
     float* pixels = out.features[0].data<float>();
     if (!options_.augment) return PreprocessForEvaluation(record.encoded, scratch.preprocessing, pixels);
@@ -80,12 +90,12 @@ data::ElementSpec ImagenetSpec() {
 }
 
 absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, ImagenetPart part,
-                                             const std::string& cache_dir) {
+                                             const std::string& cache_dir, const BadRecordsPtr& bad) {
   const std::string split = part == ImagenetPart::kTrain ? "train" : "validation";
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindShards(data_dir, split));
   const std::string cache =
       cache_dir.empty() ? "" : files::JoinPath(cache_dir, absl::StrCat("records-", split, ".index"));
-  ASSIGN_OR_RETURN(data::TFRecordIndex index, data::TFRecordIndex::Build(paths, cache));
+  ASSIGN_OR_RETURN(data::TFRecordIndex index, data::TFRecordIndex::Build(paths, cache, bad.get()));
   if (index.num_records() == 0) {
     return absl::DataLossError(absl::StrFormat("the %d files %s and so on have no records", paths.size(), paths[0]));
   }

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "official/resnet/imagenet/preprocessing.h"
 #include "utils/data/dataset.h"
+#include "utils/data/records/bad_records.h"
 
 namespace official::data {
 class TFRecordIndex;
@@ -17,6 +18,9 @@ namespace official::resnet {
 
 inline constexpr int kImagenetClasses = 1001;  // 0 is the background, the classes are 1 to 1000
 
+// Records that a run leaves out because they are damaged; the same for all that it reads.
+using BadRecordsPtr = std::shared_ptr<data::BadRecords>;
+
 enum class ImagenetPart { kTrain, kValidation };
 
 // The records of a part, opened and counted.
@@ -24,10 +28,10 @@ using ImagenetRecords = std::shared_ptr<const data::TFRecordIndex>;
 
 // Opens the files train-*-of-* or validation-*-of-* in `data_dir`: reads where each record begins, and no images. With
 // a `cache_dir` that is kept there for the next time, in records-train.index or records-validation.index. NotFound,
-// with what to do, if no file matches; DataLoss if some of the files are missing, one is damaged, or there are no
-// records.
+// with what to do, if no file matches; DataLoss if some of the files are missing, one is damaged (and `bad` does not
+// let it pass), or there are no records.
 absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, ImagenetPart part,
-                                             const std::string& cache_dir = "");
+                                             const std::string& cache_dir = "", const BadRecordsPtr& bad = nullptr);
 
 struct ImagenetOptions {
   // A random part of the image, mirrored every other time, is scaled to 224 x 224, whatever its proportions. Else the
@@ -37,6 +41,10 @@ struct ImagenetOptions {
   // Decodes at half, a quarter or an eighth of the size where that is still at least as large as needed: faster, but
   // the pixels are no longer those that TensorFlow gets.
   bool fast_jpeg = false;
+  int num_classes = kImagenetClasses;  // labels are 0 to one less than this
+  // A damaged record that may be left out is replaced by the next good one in the order of files and records, the same
+  // in every run. Null: it is an error.
+  BadRecordsPtr bad = nullptr;
 };
 
 // One feature, float32 [224, 224, 3]: red, green, blue from 0 to 255 less their means over ImageNet (123.68, 116.78,

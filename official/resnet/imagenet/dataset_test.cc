@@ -105,6 +105,49 @@ TEST_CASE_METHOD(Fixture, "Batches are the same for any number of threads and an
   CHECK(rest == Bytes(whole.end() - rest.size(), whole.end()));
 }
 
+TEST_CASE_METHOD(Fixture, "A bad record that may be left out is replaced by the next good one, always the same") {
+  std::vector<std::string> records;
+  for (int label = 1; label <= 6; ++label) records.push_back(Record(label));
+  records[2] = Record(3, [](Features& f) { f["image/encoded"].mutable_bytes_list()->set_value(0, "no image"); });
+  records[5] = Record(2000);
+  Write("train-00000-of-00001", records);
+  const auto open = [&](int limit, BadRecordsPtr* bad) {
+    *bad = std::make_shared<data::BadRecords>(limit);
+    return ImagenetDataset(OpenImagenet(directory_, ImagenetPart::kTrain, "", *bad).value(),
+                           {.augment = true, .seed = 1, .bad = *bad});
+  };
+  BadRecordsPtr bad;
+  const auto read = [](const data::DatasetPtr& dataset, int64_t epoch, int64_t index) {
+    const data::Example example = data::MakeExample(dataset->spec());
+    REQUIRE(dataset->Read(epoch, index, example).ok());
+    const auto pixels = example.features[0].flat<float>();
+    return std::pair(example.labels[0].scalar<int32_t>(), std::vector<float>(pixels.begin(), pixels.end()));
+  };
+  const data::DatasetPtr dataset = open(2, &bad);
+  CHECK(dataset->num_examples() == 6);
+  std::vector<int> labels;
+  for (int i = 0; i < 6; ++i) labels.push_back(read(dataset, 0, i).first);
+  CHECK(labels == std::vector<int>{1, 2, 4, 4, 5, 1});
+  CHECK(read(dataset, 1, 2).first == 4);
+  CHECK(bad->count() == 2);
+  // Whatever was read before; but two examples are no two copies.
+  const auto replaced = read(dataset, 3, 2);
+  CHECK(replaced == read(open(2, &bad), 3, 2));
+  CHECK(replaced.second != read(dataset, 3, 3).second);
+
+  const data::DatasetPtr one = open(1, &bad);
+  CHECK(read(one, 0, 2).first == 4);
+  const absl::Status status = one->Read(0, 5, data::MakeExample(one->spec()));
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains("record 5 at offset ") && Contains("found 2000; more than --skip_bad_records=1 records"));
+
+  // Where all are bad nothing is good.
+  Write("train-00000-of-00001", {records[2], records[5]});
+  const data::DatasetPtr none = open(9, &bad);
+  CHECK(absl::IsDataLoss(none->Read(0, 0, data::MakeExample(none->spec()))));
+}
+
 TEST_CASE_METHOD(Fixture, "Where training is not to augment, its images are preprocessed as in evaluation") {
   Write("train-00000-of-00001", {Record(3)});
   Write("validation-00000-of-00001", {Record(3)});

@@ -11,18 +11,30 @@
 ABSL_FLAG(std::string, images_dir, "", "Directory with a folder of images for each class.");
 ABSL_FLAG(std::string, output_dir, "", "Directory for the files, to be named by --data_dir of resnet_main.");
 ABSL_FLAG(std::string, split, "train", "What the files are for, and how their names begin.");
-ABSL_FLAG(int, num_shards, 1, "Number of files; ImageNet has 1024 for training and 128 for validation.");
+ABSL_FLAG(double, validation_fraction, 0,
+          "Make the files of both splits: this part of each class's images is for validation, the rest for training.");
+ABSL_FLAG(
+    int, num_shards, 1,
+    "Number of files; ImageNet has 1024 for training and 128 for validation. With --validation_fraction those for "
+    "training, and an eighth as many for validation.");
 
 namespace official::resnet {
 namespace {
+
+absl::Status OneWayToSplit(const flags::CommandLine& command_line) {
+  if (absl::GetFlag(FLAGS_validation_fraction) == 0 || !command_line.given("split")) return absl::OkStatus();
+  return flags::FlagError("split", "cannot be combined with --validation_fraction, which makes both splits");
+}
 
 flags::Program ConverterProgram() {
   return {
       .name = "imagenet_to_tfrecords_main",
       .description =
           "Makes TFRecord files from folders of JPEG or PNG images. The folders in the order of their names are the "
-          "classes 1, 2, and so on.",
-      .examples = {{"imagenet_to_tfrecords_main --images_dir=photos/train --output_dir=records --num_shards=16",
+          "classes 1, 2, and so on; labels.txt beside the files keeps their names.",
+      .examples = {{"imagenet_to_tfrecords_main --images_dir=photos --output_dir=records --validation_fraction=0.2",
+                    "make the files for training and evaluation"},
+                   {"imagenet_to_tfrecords_main --images_dir=photos/train --output_dir=records --num_shards=16",
                     "make the files for training"},
                    {"imagenet_to_tfrecords_main --images_dir=photos/val --output_dir=records --split=validation",
                     "make the one for evaluation"}},
@@ -30,7 +42,9 @@ flags::Program ConverterProgram() {
                 .flags = {{.name = "images_dir", .key = true, .required = true},
                           {.name = "output_dir", .key = true, .required = true},
                           {.name = "split", .key = true, .choices = {"train", "validation"}},
-                          {.name = "num_shards", .key = true, .range = {.min = 1, .max = 99999}}}},
+                          {.name = "validation_fraction", .key = true, .range = flags::Fraction()},
+                          {.name = "num_shards", .key = true, .range = {.min = 1, .max = 99999}}},
+                .validators = {OneWayToSplit}},
       .shared_flags = false,
   };
 }
@@ -39,11 +53,17 @@ absl::Status Main(const flags::CommandLine&) {
   const ConvertOptions options{.images_dir = absl::GetFlag(FLAGS_images_dir),
                                .output_dir = absl::GetFlag(FLAGS_output_dir),
                                .split = absl::GetFlag(FLAGS_split),
+                               .validation_fraction = absl::GetFlag(FLAGS_validation_fraction),
                                .num_shards = absl::GetFlag(FLAGS_num_shards),
                                .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
   ASSIGN_OR_RETURN(const ConvertResult result, ConvertToTFRecords(options));
   std::cout << result.num_images << " images of " << result.num_classes << " classes in " << options.num_shards
-            << " files in " << options.output_dir << std::endl;
+            << " files in " << options.output_dir;
+  if (result.num_validation_images > 0) {
+    std::cout << ", " << result.num_validation_images << " of the images for validation in "
+              << result.num_validation_shards << " more";
+  }
+  std::cout << std::endl;
   return absl::OkStatus();
 }
 

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/core/tensor.h"
+#include "utils/data/file_kind.h"
 #include "utils/data/jpeg.h"
 #include "utils/data/png.h"
 
@@ -87,7 +89,9 @@ absl::StatusOr<RgbImage> DecodeDistorted(absl::string_view encoded, absl::Span<c
 absl::StatusOr<RgbImage> DecodeImage(absl::string_view encoded, std::vector<uint8_t>* buffer) {
   if (data::IsPng(encoded)) return DecodePng(encoded, buffer);
   if (!data::IsJpeg(encoded)) {
-    return absl::DataLossError(encoded.empty() ? "the image is empty" : "the image is neither JPEG nor PNG");
+    return absl::DataLossError(encoded.empty()
+                                   ? "the image is empty"
+                                   : absl::StrCat("the image is neither JPEG nor PNG", data::FileKindNote(encoded)));
   }
   data::JpegReader jpeg(encoded);
   RETURN_IF_ERROR(jpeg.ReadSize().status());

@@ -117,7 +117,8 @@ TEST_CASE("PNG is told by its content") {
 TEST_CASE("What is no image, or a damaged one, is refused") {
   const auto [image, message] = GENERATE(table<std::string, std::string>({
       {"", "the image is empty"},
-      {"GIF89a", "the image is neither JPEG nor PNG"},
+      {"GIF89a", "the image is neither JPEG nor PNG (the file is a GIF image)"},
+      {"text", "the image is neither JPEG nor PNG"},
       {data::SmoothJpeg({.height = 50, .width = 50}).substr(0, 700), "the JPEG image cannot be decoded"},
       {kGreyPng.substr(0, 50), "the PNG image"},
   }));

@@ -6,9 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "official/resnet/imagenet/check_records.h"
+#include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/imagenet/convert.h"
 #include "official/resnet/imagenet/dataset.h"
 #include "utils/data/jpeg_encoder.h"
+#include "utils/files/files.h"
 
 namespace official::resnet {
 namespace {
@@ -41,7 +43,7 @@ class Fixture {
                                .num_shards = num_shards,
                                .num_threads = 2});
   }
-  absl::StatusOr<CheckResult> Check(const std::vector<std::string>& paths, int64_t num_classes = 1001) {
+  absl::StatusOr<CheckResult> Check(const std::vector<std::string>& paths, std::optional<int64_t> num_classes = {}) {
     lines_.clear();
     return CheckRecords({.paths = paths, .num_classes = num_classes, .num_threads = 2},
                         [this](const std::string& line) { lines_.push_back(line); });
@@ -74,6 +76,70 @@ TEST_CASE_METHOD(Fixture, "Folders become classes, and training reads what was w
   CHECK(lines_.empty());
 }
 
+TEST_CASE_METHOD(Fixture, "The names of the classes are kept, and both splits must have the same") {
+  REQUIRE(Convert().ok());
+  CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "cat", "dog"});
+  const auto validation = [&] {
+    return ConvertToTFRecords({.images_dir = Path("images"), .output_dir = Path("records"), .split = "validation"});
+  };
+  AddImage("bird", "1.jpg", 30);
+  const absl::Status other = validation().status();
+  CHECK(absl::IsInvalidArgument(other));
+  CHECK(other.message() == "both splits need the same folders, but class 1 differs: " + Path("records/labels.txt") +
+                               " names it cat, --images_dir=" + Path("images") + " names it bird");
+  std::filesystem::remove_all(Path("images/bird"));
+  CHECK(validation().ok());
+  // Records of an earlier kind lie there no more.
+  for (const char* name : {"train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"}) {
+    REQUIRE(std::filesystem::remove(Path(absl::StrCat("records/", name))));
+  }
+  AddImage("bird", "1.jpg", 30);
+  CHECK(validation().ok());
+  CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "bird", "cat", "dog"});
+  AddImage("two\nlines", "1.jpg", 30);
+  CHECK_THAT(std::string(Convert().status().message()), Contains("\"two\\nlines\" has more than one line"));
+}
+
+TEST_CASE_METHOD(Fixture, "Of one folder a part of each class is for validation, chosen by the images' names") {
+  for (int i = 0; i < 20; ++i) AddImage("bird", absl::StrCat("bird", i, ".jpg"), 20);
+  AddImage("emu", "only.jpg", 20);
+  const auto convert = [&](const std::string& output, double fraction) {
+    return ConvertToTFRecords({.images_dir = Path("images"),
+                               .output_dir = Path(output),
+                               .validation_fraction = fraction,
+                               .num_shards = 9,
+                               .num_threads = 2})
+        .value();
+  };
+  const auto labels = [&](const std::string& output, ImagenetPart part) {
+    const data::DatasetPtr dataset = ImagenetDataset(OpenImagenet(Path(output), part).value(), {});
+    std::vector<int> counts(5);
+    for (int64_t i = 0; i < dataset->num_examples(); ++i) {
+      const data::Example example = data::MakeExample(dataset->spec());
+      REQUIRE(dataset->Read(0, i, example).ok());
+      ++counts[example.labels[0].scalar<int32_t>()];
+    }
+    return counts;
+  };
+  const ConvertResult result = convert("split", 0.25);
+  CHECK(result.num_images == 27);
+  CHECK(result.num_classes == 4);
+  CHECK(result.num_validation_images == 5 + 1 + 1);
+  CHECK(result.num_validation_shards == 2);
+  // Of background, bird, cat, dog and emu.
+  CHECK(labels("split", ImagenetPart::kTrain) == std::vector<int>{0, 15, 1, 3, 1});
+  CHECK(labels("split", ImagenetPart::kValidation) == std::vector<int>{0, 5, 1, 1, 0});
+  // The same every time, to the byte.
+  convert("again", 0.25);
+  for (const auto& entry : std::filesystem::directory_iterator(Path("split"))) {
+    const std::string name = entry.path().filename();
+    CHECK(files::ReadFile(entry.path(), 1 << 20).value() == files::ReadFile(Path("again/" + name), 1 << 20).value());
+  }
+  CHECK(absl::IsFailedPrecondition(
+      ConvertToTFRecords({.images_dir = Path("images"), .output_dir = Path("split"), .validation_fraction = 0.1})
+          .status()));
+}
+
 TEST_CASE_METHOD(Fixture, "An image that cannot be decoded is named, and its file of records not finished") {
   Write("images/dog/bad.jpg", "\xff\xd8\xff, but no more");
   const absl::Status status = Convert().status();
@@ -85,7 +151,7 @@ TEST_CASE_METHOD(Fixture, "An image that cannot be decoded is named, and its fil
     CHECK(entry.path().extension() != ".incomplete");
     ++finished;
   }
-  CHECK(finished == 1);
+  CHECK(finished == 2);  // one of the two, and labels.txt
 }
 
 TEST_CASE_METHOD(Fixture, "Nothing is written over, and nothing made from nothing") {
@@ -109,6 +175,12 @@ TEST_CASE_METHOD(Fixture, "Every bad record is told, and the good ones between t
   REQUIRE(lines_.size() == 4);
   CHECK_THAT(lines_[0], Contains(path + ": record ") &&
                             Contains(": feature image/class/label: expected a label from 0 to 1, found 2"));
+
+  // Without a number labels.txt decides.
+  Write("records/labels.txt", "background\ncat\n");
+  CHECK(Check({path}).value().num_bad == 4);
+  std::filesystem::remove(Path("records/labels.txt"));
+  CHECK(Check({path}).value().num_bad == 0);
 
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(100);

@@ -1,0 +1,203 @@
+"""Photographs of one's own: from a folder for each class to records, a trained network and predictions with names.
+
+Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN CHECK_TFRECORDS_MAIN [unittest argument...]
+"""
+
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+DEADLINE = 600  # seconds for one run, which takes a few on an idle machine
+CLASSES = ["mug", "pen", "Wall clock"]
+NAMES = ["background", "Wall clock", "mug", "pen"]  # in the order of their classes
+PICTURES = 20  # of each class
+SIZE = 48  # pixels of a side
+
+resnet, convert, check = (Path(sys.argv.pop(1)).absolute() for _ in range(3))
+
+
+def png(color: tuple[int, int, int], seed: int) -> bytes:
+    """A picture of a color, with noise."""
+    rng = random.Random(seed)
+    rows = (bytes([0]) + bytes(max(0, c - rng.randrange(60)) for _ in range(SIZE) for c in color) for _ in range(SIZE))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", SIZE, SIZE, 8, 2, 0, 0, 0)
+    pixels = zlib.compress(b"".join(rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+class OwnDataTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        cls.photos, cls.records = cls.folder / "photos", cls.folder / "records"
+        for number, name in enumerate(CLASSES):
+            (cls.photos / name).mkdir(parents=True)
+            color = tuple(220 if channel == number else 70 for channel in range(3))
+            for i in range(PICTURES):
+                (cls.photos / name / f"{name} {i}.png").write_bytes(png(color, 1000 * number + i))
+        cls.converted = cls.run_program(
+            convert, f"--images_dir={cls.photos}", f"--output_dir={cls.records}", "--validation_fraction=0.2"
+        )
+        # The smallest network, on 48 pictures, in steps of 8 of them.
+        cls.flags = ["--resnet_size=18", "--batch_size=8", "--output=json", "--num_gpus=0", "--batch_norm_momentum=0.6"]
+        cls.model_dir = cls.folder / "model"
+        cls.trained = cls.run_program(
+            resnet, *cls.flags, f"--data_dir={cls.records}", f"--model_dir={cls.model_dir}",
+            *("--train_epochs=2", "--epochs_between_evals=2", "--base_learning_rate=0.5"),
+            f"--export_dir={cls.folder / 'export'}",
+        )
+
+    @staticmethod
+    def run_program(program: Path, *flags: object) -> subprocess.CompletedProcess:
+        return subprocess.run([program, *map(str, flags)], capture_output=True, timeout=DEADLINE, text=True)
+
+    def resnet(self, *flags: object) -> subprocess.CompletedProcess:
+        return self.run_program(resnet, *self.flags, *flags)
+
+    def refuse(self, code: int, flags: list, *words: object) -> None:
+        with self.subTest(flags):
+            done = self.resnet(*flags)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual(done.stdout, "")
+            told = done.stderr.splitlines()[-1]
+            for word in words:
+                self.assertIn(str(word), told)
+
+    def damaged_copy(self, name: str, damage: list[int]) -> Path:
+        """The records, with a byte changed in the data of those of the training file that are named."""
+        copy = self.folder / name
+        copy.mkdir()
+        for file in self.records.iterdir():
+            data = bytearray(file.read_bytes())
+            offset = record = 0
+            while file.name.startswith("train-") and offset < len(data):
+                length = struct.unpack_from("<Q", data, offset)[0]
+                if record in damage:
+                    data[offset + 12 + length // 2] ^= 1
+                offset += length + 16
+                record += 1
+            (copy / file.name).write_bytes(data)
+        return copy
+
+    def test_records(self) -> None:
+        self.assertEqual(self.converted.returncode, 0, self.converted.stderr)
+        self.assertIn("60 images of 3 classes in 1 files in ", self.converted.stdout)
+        self.assertIn(", 12 of the images for validation in 1 more\n", self.converted.stdout)
+        self.assertEqual((self.records / "labels.txt").read_text().splitlines(), NAMES)
+        checked = self.run_program(check, self.records)
+        self.assertEqual(checked.stdout, "60 records in 2 files are good\n", checked.stderr)
+        for flags, word in (
+            (["--validation_fraction=1"], "less than 1"),
+            (["--validation_fraction=0.2", "--split=train"], "cannot be combined"),
+        ):
+            refused = self.run_program(convert, f"--images_dir={self.photos}", f"--output_dir={self.folder}/x", *flags)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(word, refused.stderr)
+
+    def test_trained_network(self) -> None:
+        """It is evaluated again, and names what is in a picture, with nothing but its directory."""
+        self.assertEqual(self.trained.returncode, 0, self.trained.stderr)
+        results = json.loads(self.trained.stdout)
+        self.assertEqual(results["global_step"], 12)
+        evaluated = self.resnet(f"--data_dir={self.records}", f"--model_dir={self.model_dir}", "--eval_only")
+        self.assertEqual(json.loads(evaluated.stdout), results, evaluated.stderr)
+
+        pictures = [self.photos / name / f"{name} 3.png" for name in CLASSES]
+        predicted = self.resnet(f"--model_dir={self.model_dir}", f"--predict={','.join(map(str, pictures))}")
+        self.assertEqual(predicted.returncode, 0, predicted.stderr)
+        answers = [json.loads(line) for line in predicted.stdout.splitlines()]
+        self.assertEqual([answer["file"] for answer in answers], list(map(str, pictures)))
+        for answer in answers:
+            self.assertEqual({c["class"]: c["name"] for c in answer["classes"]}, dict(enumerate(NAMES)))
+            self.assertAlmostEqual(sum(c["probability"] for c in answer["classes"]), 1, places=5)
+        self.assertEqual([answer["classes"][0]["name"] for answer in answers], CLASSES)  # as plain as these colors are
+
+        shown = self.resnet(f"--model_dir={self.model_dir}", "--output=text", "--top_k=1", "--predict", pictures[2])
+        self.assertRegex(shown.stdout, r"Wall clock 3\.png:\n  [01]\.\d{4}  1  Wall clock\n$")
+        [export] = (self.folder / "export").iterdir()
+        self.assertEqual((export / "assets.extra" / "labels.txt").read_text().splitlines(), NAMES)
+
+        trained, picture = f"--model_dir={self.model_dir}", f"--predict={pictures[0]}"
+        self.refuse(2, [trained, picture, "--top_k=5"], "--top_k=5 is more than the 4 classes")
+        self.refuse(2, [trained, picture, "--num_classes=7"], "labels.txt names 4 classes", "the network has 7")
+        labels = self.folder / "other.txt"
+        labels.write_text("background\none\n")
+        self.refuse(2, [trained, picture, f"--label_file={labels}"], f"--label_file={labels} names 2 classes")
+
+    def test_other_classes(self) -> None:
+        """They begin a training of their own with what fits, but do not go on in the same directory."""
+        other = self.folder / "other"
+        (self.folder / "two").mkdir()
+        for name in CLASSES[:2]:
+            (self.folder / "two" / name).symlink_to(self.photos / name)
+        done = self.run_program(
+            convert, f"--images_dir={self.folder / 'two'}", f"--output_dir={other}", "--validation_fraction=0.1"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        flags = [f"--data_dir={other}", "--train_epochs=1", "--max_train_steps=1"]
+        self.refuse(2, [*flags, f"--model_dir={self.model_dir}"], "class 1 differs: ", "Wall clock", "--fine_tune=")
+        tuned = self.folder / "tuned"
+        done = self.resnet(*flags, f"--model_dir={tuned}", f"--fine_tune={self.model_dir}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        predicted = self.resnet(f"--model_dir={tuned}", f"--predict={self.photos / 'mug' / 'mug 0.png'}")
+        names = {c["name"] for c in json.loads(predicted.stdout)["classes"]}
+        self.assertEqual(names, {"background", "mug", "pen"}, predicted.stderr)
+
+    def test_number_of_classes(self) -> None:
+        """What the records have and what the flag says must agree."""
+        new = f"--model_dir={self.folder / 'refused'}"
+        data = f"--data_dir={self.records}"
+        self.refuse(2, [data, new, "--num_classes=5"], "labels.txt names 4 classes", "the network has 5 (--num_classes)")
+        unnamed = self.damaged_copy("unnamed", [])
+        (unnamed / "labels.txt").unlink()
+        self.refuse(65, [f"--data_dir={unnamed}", new, "--num_classes=2", "--max_train_steps=9"],
+                    unnamed, ": record ", "expected a label from 0 to 1, found ")
+        for flags, words in (
+            (["--num_classes=1"], ["--num_classes=1", "at least 2"]),
+            (["--num_classes=4", "--top_k=5"], ["--top_k=5", "at most 4"]),
+            (["--dataset_name=cifar10", "--num_classes=4"], ["--num_classes=4", "CIFAR-10 has 10 classes"]),
+            (["--dataset_name=cifar10", "--skip_bad_records=4"], ["--skip_bad_records=4", "CIFAR-10"]),
+        ):
+            self.refuse(2, [data, new, "--resnet_size=50" if "cifar10" not in flags[0] else "--resnet_size=20", *flags], *words)
+
+    def test_damaged_records(self) -> None:
+        damaged = self.damaged_copy("damaged", [5, 30])
+        flags = [f"--data_dir={damaged}", "--train_epochs=1", "--epochs_between_evals=1"]
+        path = damaged / "train-00000-of-00001"
+        self.refuse(65, [*flags, f"--model_dir={self.folder / 'stopped'}"], f"{path}: record ", "corrupted record")
+        done = self.resnet(*flags, f"--model_dir={self.folder / 'skipped'}", "--skip_bad_records=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["global_step"], 6)
+        for record in 5, 30:
+            self.assertEqual(done.stderr.count(f"skipped: {path}: record {record} at offset "), 1, done.stderr)
+        self.assertIn("skipped 2 damaged records in all, of at most --skip_bad_records=2", done.stderr)
+        self.refuse(65, [*flags, f"--model_dir={self.folder / 'one'}", "--skip_bad_records=1"],
+                    "more than --skip_bad_records=1 records are damaged")
+        for allowed, code in ((1, 65), (2, 0)):
+            checked = self.run_program(check, f"--skip_bad_records={allowed}", damaged)
+            self.assertEqual(checked.returncode, code, checked.stderr)
+            self.assertEqual(checked.stdout.count("corrupted record"), 2)
+
+    def test_pages_in_place_of_records(self) -> None:
+        page = self.folder / "page"
+        page.mkdir()
+        (page / "train-00000-of-00001").write_text("<!DOCTYPE html><html><body>404: there is no such file</body></html>")
+        self.refuse(65, [f"--data_dir={page}", f"--model_dir={self.folder / 'none'}"],
+                    "not a TFRecord file: the file is an HTML page")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
