@@ -70,8 +70,7 @@ absl::Status Gunzip(const std::string& from, const std::string& to, int64_t max_
     ASSIGN_OR_RETURN(const int64_t size, reader.Read(buffer.size(), buffer.data()));
     if (size == 0) break;
     if (reader.position() > max_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrFormat("%s: inflates to more than the expected %d bytes", from, max_bytes));
+      return absl::DataLossError(absl::StrFormat("%s: inflates to more than the expected %d bytes", from, max_bytes));
     }
     RETURN_IF_ERROR(file->Append(absl::string_view(buffer.data(), size)));
   }

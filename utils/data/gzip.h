@@ -38,8 +38,8 @@ class GzipReader {
   int64_t position_ = 0;
 };
 
-// Inflates the file `from` into the file `to`, which appears under its name only when complete. ResourceExhausted once
-// more than `max_bytes` came out.
+// Inflates the file `from` into the file `to`, which appears under its name only when complete. DataLoss once more than
+// `max_bytes` came out.
 absl::Status Gunzip(const std::string& from, const std::string& to, int64_t max_bytes);
 
 }  // namespace official::data

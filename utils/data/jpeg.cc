@@ -34,6 +34,7 @@ struct JpegReader::Decompressor {
   jpeg_progress_mgr progress;
   std::jmp_buf jump;
   char message[JMSG_LENGTH_MAX] = "";
+  bool out_of_memory = false;
   std::vector<uint8_t> cmyk;  // a row of an image for print
 
   static Decompressor& Of(j_common_ptr info) { return *static_cast<Decompressor*>(info->client_data); }
@@ -44,6 +45,7 @@ struct JpegReader::Decompressor {
     info.client_data = this;
     errors.error_exit = [](j_common_ptr common) {
       common->err->format_message(common, Of(common).message);
+      Of(common).out_of_memory = common->err->msg_code == JERR_OUT_OF_MEMORY;
       std::longjmp(Of(common).jump, 1);
     };
     // Damage that can be repaired is no error in TensorFlow either.
@@ -135,18 +137,18 @@ struct JpegReader::Decompressor {
 
 bool IsJpeg(absl::string_view bytes) { return absl::StartsWith(bytes, "\xff\xd8\xff"); }
 
-JpegReader::JpegReader(absl::string_view bytes) : bytes_(bytes), decompressor_(std::make_unique<Decompressor>()) {
-  OFFICIAL_CHECK(decompressor_->Create()) << decompressor_->message;
-}
+JpegReader::JpegReader(absl::string_view bytes)
+    : bytes_(bytes), decompressor_(std::make_unique<Decompressor>()), created_(decompressor_->Create()) {}
 
 JpegReader::~JpegReader() { jpeg_destroy_decompress(&decompressor_->info); }
 
 absl::Status JpegReader::Error() const {
+  if (decompressor_->out_of_memory) return absl::ResourceExhaustedError("out of memory while a JPEG image is decoded");
   return absl::DataLossError(absl::StrFormat("the JPEG image cannot be decoded: %s", decompressor_->message));
 }
 
 absl::StatusOr<ImageSize> JpegReader::ReadSize() {
-  if (!decompressor_->ReadHeader(bytes_)) return Error();
+  if (!created_ || !decompressor_->ReadHeader(bytes_)) return Error();
   const jpeg_decompress_struct& info = decompressor_->info;
   const int64_t height = info.output_height, width = info.output_width;
   if (height * width * info.num_components >= kMaxValues) {

@@ -48,6 +48,7 @@ class JpegReader {
 
   absl::string_view bytes_;
   std::unique_ptr<Decompressor> decompressor_;
+  const bool created_;  // false without memory for it
 };
 
 }  // namespace official::data

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csetjmp>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -33,7 +34,9 @@ struct Image {
 class PngReader {
  public:
   explicit PngReader(absl::string_view bytes) : bytes_(bytes) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, OnError, [](png_structp, png_const_charp) {});
+    png_ = png_create_read_struct_2(
+        PNG_LIBPNG_VER_STRING, this, OnError, [](png_structp, png_const_charp) {}, this, OnAllocate,
+        [](png_structp, png_voidp memory) { std::free(memory); });
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
@@ -42,6 +45,7 @@ class PngReader {
 
   // What went wrong in a call that returned false.
   const std::string& error() const { return error_; }
+  bool out_of_memory() const { return out_of_memory_; }
 
   bool ReadHeader(Image* image) {
     if (info_ == nullptr) return false;
@@ -70,6 +74,11 @@ class PngReader {
     static_cast<PngReader*>(png_get_error_ptr(png))->error_ = message;
     png_longjmp(png, 1);
   }
+  static png_voidp OnAllocate(png_structp png, png_alloc_size_t size) {
+    void* const memory = std::malloc(size);
+    if (memory == nullptr) static_cast<PngReader*>(png_get_mem_ptr(png))->out_of_memory_ = true;
+    return memory;
+  }
   static void OnRead(png_structp png, png_bytep out, size_t size) {
     PngReader& reader = *static_cast<PngReader*>(png_get_io_ptr(png));
     if (size > reader.bytes_.size()) png_error(png, "the file is cut");
@@ -78,7 +87,8 @@ class PngReader {
   }
 
   absl::string_view bytes_;  // not yet read
-  std::string error_ = "out of memory";
+  std::string error_;
+  bool out_of_memory_ = false;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
 };
@@ -98,12 +108,15 @@ bool IsPng(absl::string_view bytes) {
 absl::StatusOr<Tensor> DecodePng(absl::string_view bytes, absl::string_view name) {
   if (!IsPng(bytes)) return absl::DataLossError(absl::StrFormat("%s is not a PNG image%s", name, FileKindNote(bytes)));
   PngReader reader(bytes);
-  const auto damaged = [&] { return absl::DataLossError(absl::StrFormat("%s: %s", name, reader.error())); };
+  const auto damaged = [&]() -> absl::Status {
+    if (reader.out_of_memory()) return absl::ResourceExhaustedError(absl::StrFormat("%s: out of memory", name));
+    return absl::DataLossError(absl::StrFormat("%s: %s", name, reader.error()));
+  };
   Image image;
   if (!reader.ReadHeader(&image)) return damaged();
   if (image.height * image.width > kMaxPixels) {
-    return absl::ResourceExhaustedError(absl::StrFormat("%s: %d x %d pixels are more than the limit of %d", name,
-                                                        image.width, image.height, kMaxPixels));
+    return absl::DataLossError(absl::StrFormat("%s: %d x %d pixels are more than the limit of %d", name, image.width,
+                                               image.height, kMaxPixels));
   }
   if (image.inflated_bytes / kMaxDeflateRatio > static_cast<int64_t>(bytes.size())) {
     return absl::DataLossError(absl::StrFormat("%s: %d x %d pixels are more than its %d bytes can hold", name,

@@ -11,8 +11,8 @@ namespace official::data {
 
 // The image in a PNG file: uint8 [height, width, channels], channels 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB,
 // alpha). Palettes become RGB, one to four bits a pixel become eight, sixteen are rounded to eight, transparency
-// becomes alpha. NotFound, PermissionDenied or Aborted if the file cannot be read; DataLoss if it is not PNG or is
-// damaged; ResourceExhausted if it is larger than 64 MiB or has more than 2^26 pixels.
+// becomes alpha. NotFound, PermissionDenied or Aborted if the file cannot be read; DataLoss if it is not PNG, is
+// damaged, is larger than 64 MiB or has more than 2^26 pixels; ResourceExhausted if there is no memory for it.
 absl::StatusOr<compute::Tensor> ReadPng(const std::string& path);
 
 // What every PNG file begins with.

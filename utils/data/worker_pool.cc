@@ -8,10 +8,17 @@ namespace official::data {
 
 WorkerPool::WorkerPool(int num_threads) {
   OFFICIAL_CHECK(num_threads >= 1) << num_threads << " threads";
-  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this] { WorkerLoop(); });
+  try {
+    for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this] { WorkerLoop(); });
+  } catch (...) {  // threads that are not joined would end the process
+    Stop();
+    throw;
+  }
 }
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { Stop(); }
+
+void WorkerPool::Stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;

@@ -15,7 +15,8 @@ namespace official::data {
 
 class WorkerPool {
  public:
-  // `num_threads` (at least 1) counts the caller of ForEach, so 1 starts no thread.
+  // `num_threads` (at least 1) counts the caller of ForEach, so 1 starts no thread. Throws std::system_error where the
+  // machine lets no more start.
   explicit WorkerPool(int num_threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -28,6 +29,7 @@ class WorkerPool {
 
  private:
   void WorkerLoop();
+  void Stop();
   void TakeAll();
 
   std::atomic<int64_t> next_{0};

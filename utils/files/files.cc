@@ -37,11 +37,6 @@ absl::StatusCode CodeOf(int error_number) {
     case EROFS:
     case ENOTEMPTY:
       return absl::StatusCode::kFailedPrecondition;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case EMFILE:
-    case ENFILE:
     case ENOMEM:
       return absl::StatusCode::kResourceExhausted;
     default:
@@ -195,7 +190,7 @@ absl::Status RandomAccessFile::Read(int64_t offset, int64_t size, void* destinat
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
   ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, RandomAccessFile::Open(path));
   if (file->size() > max_bytes) {
-    return absl::ResourceExhaustedError(
+    return absl::DataLossError(
         absl::StrCat(path, ": holds ", file->size(), " bytes; at most ", max_bytes, " are expected in such a file"));
   }
   std::string contents(file->size(), '\0');

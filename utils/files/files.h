@@ -16,8 +16,8 @@ namespace official::files {
 inline constexpr absl::string_view kTemporarySuffix = ".incomplete";
 
 // "cannot <action> <path>: <reason>", for a disk that is full with the bytes left on it. The code says what went wrong:
-// NotFound (no such file), PermissionDenied, FailedPrecondition (cannot be created there), ResourceExhausted (disk
-// full, too many files), Aborted (any other input or output error).
+// NotFound (no such file), PermissionDenied, FailedPrecondition (cannot be created there), ResourceExhausted (memory),
+// Aborted (a full disk, too many files, any other input or output error).
 absl::Status ErrnoStatus(int error_number, absl::string_view action, absl::string_view path);
 
 // Appends to a file that it creates, through a buffer. Not synchronized: one thread at a time.
@@ -110,7 +110,7 @@ class RandomAccessFile {
   int64_t modified_ns_;
 };
 
-// All bytes of a file; ResourceExhausted, before anything is allocated, if there are more than `max_bytes`.
+// All bytes of a file; DataLoss, before anything is allocated, if there are more than `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes);
 
 bool Exists(const std::string& path);

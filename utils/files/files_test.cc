@@ -65,7 +65,7 @@ TEST_CASE("What cannot be read says why") {
 
   const std::string path = TestPath("five");
   REQUIRE(WriteFileAtomically(path, "12345").ok());
-  CHECK(absl::IsResourceExhausted(ReadFile(path, 4).status()));
+  CHECK(absl::IsDataLoss(ReadFile(path, 4).status()));
   char bytes[4];
   const absl::Status status = RandomAccessFile::Open(path).value()->Read(3, 4, bytes);
   CHECK(absl::IsDataLoss(status));
@@ -87,8 +87,15 @@ TEST_CASE("A full disk is told with its path and the bytes left") {
   auto writer = FileWriter::Open("/dev/full").value();
   REQUIRE(writer->Append("twelve bytes").ok());
   const absl::Status status = writer->Flush();
-  CHECK(absl::IsResourceExhausted(status));
+  CHECK(absl::IsAborted(status));
   CHECK_THAT(Message(status), Contains("write 12 bytes to /dev/full: No space left on device") && Contains("are free"));
+}
+
+TEST_CASE("Missing memory is no error of the disk") {
+  CHECK(absl::IsResourceExhausted(ErrnoStatus(ENOMEM, "open", "a file")));
+  for (const int error_number : {ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE, EIO}) {
+    CHECK(absl::IsAborted(ErrnoStatus(error_number, "open", "a file")));
+  }
 }
 
 TEST_CASE("A write past the limit of the file size is an error, not half a file") {
@@ -100,7 +107,7 @@ TEST_CASE("A write past the limit of the file size is an error, not half a file"
   const std::string path = TestPath("limited");
   const absl::Status status = WriteFileAtomically(path, std::string(5000, 'x'));
   setrlimit(RLIMIT_FSIZE, &before);
-  CHECK(absl::IsResourceExhausted(status));
+  CHECK(absl::IsAborted(status));
   CHECK_THAT(Message(status), Contains("File too large"));
   CHECK_FALSE(Exists(path));
   CHECK_FALSE(Exists(path + ".incomplete"));

@@ -69,7 +69,7 @@ TEST_CASE("A run is finished once, with how it ended") {
     absl::Status on_finish;
   } recorder;
   const absl::Status failure = absl::DataLossError("bad record");
-  const absl::Status disk_full = absl::ResourceExhaustedError("disk full");
+  const absl::Status disk_full = absl::AbortedError("disk full");
 
   CHECK(RunWithBenchmarkLogger(recorder, [] { return absl::OkStatus(); }).ok());
   CHECK(recorder.finished == std::vector<absl::Status>{absl::OkStatus()});
@@ -174,7 +174,7 @@ TEST_CASE("A full disk is an error") {
   const std::string directory = NewDirectory("full");
   const auto logger = FileLogger(directory);
   std::filesystem::create_symlink("/dev/full", directory + "/metric.log");
-  CHECK(absl::IsResourceExhausted(logger->LogMetric({.name = "a", .value = 1})));
+  CHECK(absl::IsAborted(logger->LogMetric({.name = "a", .value = 1})));
 }
 
 TEST_CASE("benchmark_run.log holds the last run only") {

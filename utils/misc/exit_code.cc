@@ -17,7 +17,6 @@ int ExitCode(const absl::Status& status) {
     case absl::StatusCode::kAlreadyExists:
     case absl::StatusCode::kFailedPrecondition:
       return kExitCannotCreate;
-    case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kAborted:
       return kExitIoError;
     case absl::StatusCode::kPermissionDenied:

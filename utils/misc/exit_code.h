@@ -17,8 +17,9 @@ inline constexpr int kExitIoError = 74;       // EX_IOERR
 inline constexpr int kExitNoPermission = 77;  // EX_NOPERM
 inline constexpr int kExitResumeMe = 138;     // interrupted, all is saved
 
-// OK 0, InvalidArgument 2, DataLoss 65, NotFound 66, Unavailable 69, AlreadyExists and FailedPrecondition 73,
-// ResourceExhausted and Aborted 74, PermissionDenied 77, Cancelled 138, every other code 1.
+// OK 0, InvalidArgument 2, DataLoss 65, NotFound 66, Unavailable 69, AlreadyExists and FailedPrecondition 73, Aborted
+// 74, PermissionDenied 77, Cancelled 138, every other code 1: among them ResourceExhausted, which is memory or threads
+// that cannot be had. (A full disk is an input or output error: Aborted.)
 int ExitCode(const absl::Status& status);
 
 }  // namespace official::misc

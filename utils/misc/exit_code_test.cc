@@ -15,11 +15,11 @@ TEST_CASE("Exit codes are those of sysexits.h") {
   CHECK(ExitCode(absl::UnavailableError("")) == EX_UNAVAILABLE);
   CHECK(ExitCode(absl::AlreadyExistsError("")) == EX_CANTCREAT);
   CHECK(ExitCode(absl::FailedPreconditionError("")) == EX_CANTCREAT);
-  CHECK(ExitCode(absl::ResourceExhaustedError("")) == EX_IOERR);
   CHECK(ExitCode(absl::AbortedError("")) == EX_IOERR);
   CHECK(ExitCode(absl::PermissionDeniedError("")) == EX_NOPERM);
   CHECK(ExitCode(absl::CancelledError("")) == 138);
   CHECK(ExitCode(absl::InternalError("")) == 1);
+  CHECK(ExitCode(absl::ResourceExhaustedError("out of memory")) == 1);
   CHECK(ExitCode(absl::OutOfRangeError("")) == 1);
 }
 

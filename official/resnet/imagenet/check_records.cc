@@ -60,6 +60,7 @@ class FileChecker {
       const absl::Status record = CheckRecord(*file, static_cast<int64_t>(i), offsets[i], offsets[i + 1]);
       ++result.num_records;
       if (record.ok()) continue;
+      if (!absl::IsDataLoss(record)) return record;
       ++result.num_bad;
       report_(std::string(record.message()));
     }

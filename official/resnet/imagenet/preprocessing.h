@@ -26,7 +26,7 @@ struct PreprocessingScratch {
 absl::StatusOr<data::RgbImage> DecodeImage(absl::string_view encoded, std::vector<uint8_t>* buffer);
 
 // Both write 224 x 224 pixels as ImagenetSpec() says. `encoded` is JPEG or, which its first bytes tell, PNG; DataLoss
-// or ResourceExhausted if it is neither or cannot be decoded.
+// if it is neither or cannot be decoded, ResourceExhausted if there is no memory for it.
 
 // A window from SampleDistortedBox, mirrored every other time and scaled to 224 x 224. With `fast_jpeg` it is decoded
 // at half, a quarter or an eighth of its size where that leaves at least 224 pixels each way.

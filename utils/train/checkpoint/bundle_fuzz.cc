@@ -47,7 +47,7 @@ class NamedFile {
 };
 
 bool IsExpected(const absl::Status& status) {
-  // NotFound: a shard that is not there. ResourceExhausted: an index of more than 64 MiB.
+  // NotFound: a shard that is not there.
   return status.ok() || absl::IsDataLoss(status) || absl::IsNotFound(status);
 }
 
