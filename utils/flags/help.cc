@@ -39,6 +39,11 @@ general:
       Read flags from a file: a line is --name=value, or a comment after #.
   --undefok=NAMES
       Let flags of these names pass, even if the program does not have them.
+
+environment:
+  OFFICIAL_MAX_ISA=avx2
+      Use no AVX-512 where the processor has it, as on one without. Results
+      differ in the last bits. (unset: no limit)
 )";
 
 }  // namespace

@@ -15,6 +15,8 @@
 #include "absl/debugging/failure_signal_handler.h"
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/max_isa.h"
 #include "utils/flags/help.h"
 #include "utils/misc/exit_code.h"
 #include "utils/misc/stop_signals.h"
@@ -23,10 +25,11 @@ namespace official::flags {
 namespace {
 
 absl::Status RunBody(const Body& body, const CommandLine& command_line) {
+  RETURN_IF_ERROR(compute::CheckMaxIsa());
   try {
     return body(command_line);
   } catch (const std::bad_alloc&) {
-    return absl::InternalError("out of memory");
+    return absl::ResourceExhaustedError("out of memory");
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) {
       return absl::InternalError(absl::StrCat("internal error: ", error.what()));

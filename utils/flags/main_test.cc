@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <new>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -74,8 +76,25 @@ TEST_CASE("A thread that cannot be started is told with the limits") {
   const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   });
-  CHECK(outcome.exit_code == 74);
+  CHECK(outcome.exit_code == 1);
   CHECK_THAT(outcome.err, Contains("cannot start a thread") && Contains("ulimit -u"));
+}
+
+TEST_CASE("Memory that cannot be had is told") {
+  const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status { throw std::bad_alloc(); });
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.err == "test_main: out of memory\n");
+}
+
+TEST_CASE("A limit of instructions that is not known ends before any work; the help lists those that are") {
+  setenv("OFFICIAL_MAX_ISA", "avx3", 1);
+  const Outcome outcome = RunWith({}, Never);
+  const Outcome help = RunWith({"--helpfull"}, Never);
+  unsetenv("OFFICIAL_MAX_ISA");
+  CHECK(outcome.exit_code == 2);
+  CHECK_THAT(outcome.err, StartsWith("test_main: environment variable OFFICIAL_MAX_ISA=avx3: ") && Contains("avx2"));
+  CHECK(help.exit_code == 0);
+  CHECK_THAT(help.out, Contains("OFFICIAL_MAX_ISA=avx2"));
 }
 
 TEST_CASE("The body sees the command line") {

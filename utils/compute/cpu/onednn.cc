@@ -38,7 +38,7 @@ const dnnl::engine& OnednnEngine() {
 }
 
 bool OnednnComputesIn(DType dtype) {
-  if (dtype == DType::kBFloat16) return HasAvx512() && __builtin_cpu_supports("avx512bf16");
+  if (dtype == DType::kBFloat16) return HasAvx512Bf16();
   return dtype == DType::kFloat32;
 }
 

@@ -1,14 +1,12 @@
 #include "utils/compute/cpu/simd.h"
 
-#include <cstdlib>
-#include <cstring>
+#include "utils/compute/cpu/max_isa.h"
 
 namespace official::compute {
 
 bool HasAvx512() {
   static const bool result = [] {
-    const char* limit = std::getenv("OFFICIAL_MAX_ISA");
-    if (limit != nullptr && std::strcmp(limit, "avx2") == 0) return false;
+    if (IsLimitedToAvx2()) return false;
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512cd");
