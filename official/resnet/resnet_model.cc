@@ -169,8 +169,7 @@ absl::StatusOr<train::ModelSpec> BuildResnet(const ModelConfig& config, const tr
     return spec;
   }
   const Value labels = in.labels[0];
-  const Value cross_entropy =
-      compute::Mean(compute::SparseSoftmaxCrossEntropy(logits, labels, static_cast<float>(config.label_smoothing)));
+  const Value cross_entropy = compute::Mean(compute::SparseSoftmaxCrossEntropy(logits, labels, config.label_smoothing));
   const Value l2_loss = WeightDecay(config, in.graph);
   spec.loss = compute::Add(cross_entropy, l2_loss);
   if (!spec.loss) return spec;

@@ -41,7 +41,7 @@ std::vector<train::MeanMetric> Metrics(Value logits, Value best, Value targets, 
 absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const ModelParams& params) {
   if (in.mode == train::Mode::kPredict) return absl::UnimplementedError("a translation is not one pass over a batch");
   const Value targets = in.labels[0], logits = Logits(in, params);
-  const Value losses = compute::PaddedCrossEntropy(logits, targets, static_cast<float>(params.label_smoothing));
+  const Value losses = compute::PaddedCrossEntropy(logits, targets, params.label_smoothing);
   const Value zero = in.graph.Constant(Tensor::Scalar<int32_t>(0));
   const Value counted = Float(compute::NotEqual(targets, compute::BroadcastTo(zero, targets.shape())));
   const Value count = compute::Sum(counted);
@@ -68,11 +68,12 @@ Value Logits(const train::ModelInputs& in, const ModelParams& params) {
   return network.Decode({in.labels[0], in.labels[1]}, network.Encode({in.features[0], in.features[1]}));
 }
 
+// In float32, operation by operation, for the bits that TensorFlow's graph computes.
 train::LearningRateFn LearningRate(const ModelParams& params) {
-  return [rate = params.learning_rate / std::sqrt(static_cast<double>(params.hidden_size)),
-          warmup = static_cast<double>(params.learning_rate_warmup_steps)](int64_t step) {
-    const auto now = static_cast<double>(step);
-    return rate * std::min(1.0, now / warmup) / std::sqrt(std::max(now, warmup));
+  return [rate = static_cast<float>(params.learning_rate / std::sqrt(static_cast<double>(params.hidden_size))),
+          warmup = static_cast<float>(params.learning_rate_warmup_steps)](int64_t step) {
+    const auto now = static_cast<float>(step);
+    return rate * std::min(1.0f, now / warmup) * (1.0f / std::sqrt(std::max(now, warmup)));
   };
 }
 

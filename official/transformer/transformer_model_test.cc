@@ -169,5 +169,23 @@ TEST_CASE("The learning rate rises for some steps and falls with the root of all
   check(rates("big", true), {0, 8.7346415e-8, 8.7346407e-6, 3.4938563e-4, 6.9877127e-4, 4.9410592e-4});
 }
 
+// Seen in TensorFlow 2.15.1, in a graph of upstream's get_learning_rate run as it is written, without Grappler: that
+// one divides by the warmup steps by multiplying with their reciprocal.
+TEST_CASE("The learning rate has TensorFlow's bits") {
+  const train::LearningRateFn base = LearningRate(ParamsOf("base", false).value());
+  const train::LearningRateFn big = LearningRate(ParamsOf("big", true).value());
+  const std::vector<int64_t> steps = {1, 2, 7, 1234, 7999, 8001, 15999, 16001, 54321, 123457, 300001};
+  const std::vector<float> base_seen = {0x1.772664p-25f, 0x1.772664p-24f, 0x1.484198p-22f, 0x1.c415c4p-15f,
+                                        0x1.6e4fc4p-12f, 0x1.6e673ap-12f, 0x1.6e55ap-11f,  0x1.6e588ep-11f,
+                                        0x1.8da8c2p-12f, 0x1.07c6fp-12f,  0x1.526d08p-13f};
+  const std::vector<float> big_seen = {0x1.772666p-24f, 0x1.772666p-23f, 0x1.484198p-21f, 0x1.c415c4p-14f,
+                                       0x1.6e4fc6p-11f, 0x1.6e55ap-11f,  0x1.030fd8p-11f, 0x1.030bb2p-11f,
+                                       0x1.193002p-12f, 0x1.750982p-13f, 0x1.de9b44p-14f};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    CHECK(static_cast<float>(base(steps[i])) == base_seen[i]);
+    CHECK(static_cast<float>(big(steps[i])) == big_seen[i]);
+  }
+}
+
 }  // namespace
 }  // namespace official::transformer

@@ -76,10 +76,13 @@ def compare_losses(name: str, losses: np.ndarray, references: list[np.ndarray]) 
     return comparison
 
 
-def compare_checkpoints(name: str, ours: Path, references: list[Path], at_least: float) -> Comparison:
-    """All that the last checkpoints of these folders hold."""
-    variables, bundles = read_bundle(ours), [read_bundle(folder) for folder in references]
-    comparison = Comparison(f"{name}, variables")
+def compare_checkpoints(
+    name: str, ours: Path, references: list[Path], at_least: float, kind: str = "variables", part: str = ""
+) -> Comparison:
+    """What the last checkpoints of these folders hold: all, or the variables with `part` in their names."""
+    checkpoints = [read_bundle(folder) for folder in (ours, *references)]
+    variables, *bundles = [{key: of[key] for key in of if part in key} for of in checkpoints]
+    comparison = Comparison(f"{name}, {kind}")
     for other in variables.keys() ^ bundles[0].keys():
         comparison.failures.append(f"{other}: only in one of the checkpoints")
     for variable in variables.keys() & bundles[0].keys():

@@ -13,6 +13,7 @@
 #include "utils/compute/cuda/tensor_groups.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
 #include "utils/compute/ops/optimizer/guarded_update.h"
+#include "utils/compute/ops/optimizer/moving_average.h"
 
 namespace official::compute {
 namespace {
@@ -70,14 +71,15 @@ struct AdamRule {
 struct MovingAverageRule {
   static constexpr int kScalars = 0, kGroup = 2;
   struct Params {
-    float decay;
-    explicit Params(const Attrs& attrs) : decay(static_cast<float>(1 - attrs.GetFloat("momentum"))) {}
+    float rate;
+    explicit Params(const Attrs& attrs) : rate(MovingAverageRate(attrs)) {}
   };
   Params params;
 
   __device__ MovingAverageRule(const Params& params, const float* const*) : params(params) {}
   __device__ void operator()(float* const* tensors, int64_t i, float value) const {
-    tensors[0][i] -= (tensors[0][i] - value) * params.decay;
+    // Rounded after each operation: TensorFlow runs a kernel for each.
+    tensors[0][i] -= __fmul_rn(tensors[0][i] - value, params.rate);
   }
 };
 

@@ -61,8 +61,8 @@ struct MovingAverage {
   Value value;     // of this step, of the same shape
 };
 
-// variable -= (variable - value) * (1 - momentum), for all in one pass. As TensorFlow's assign_moving_average without
-// correction for the start. `apply`, if given, is a bool scalar: false leaves the variables as they are.
+// variable -= (variable - value) * (1 - momentum), for all in one pass, every operation rounded to float32: the bits of
+// TensorFlow's batch_normalization. `apply`, if given, is a bool scalar: false leaves the variables as they are.
 Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double momentum, Value apply = {});
 
 struct RunningSum {

@@ -1,5 +1,6 @@
 // CPU kernels of the optimizers. The variables of one update are one long row of elements, cut evenly among threads,
-// so that many small variables cost what one large one does.
+// so that many small variables cost what one large one does. The BUILD file has this file compiled without contraction:
+// products are rounded before they are added, as TensorFlow's CPU kernels do it.
 
 #include <immintrin.h>
 
@@ -12,6 +13,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
+#include "utils/compute/ops/optimizer/moving_average.h"
 #include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
@@ -202,12 +204,11 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeMovingAverages(const KernelSpec& spec) {
-  const auto decay = static_cast<float>(1 - spec.attrs().GetFloat("momentum"));
-  return MakeUpdate(spec, 0, 2, [decay](const KernelArgs& args) {
-    return [&args, decay](auto unscale, int first, int64_t begin, int64_t end) {
+  return MakeUpdate(spec, 0, 2, [rate = MovingAverageRate(spec.attrs())](const KernelArgs& args) {
+    return [&args, rate](auto unscale, int first, int64_t begin, int64_t end) {
       float* __restrict v = args.variable<float>(first);
       const float* __restrict value = args.input<float>(first + 1);
-      for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - unscale(value[i])) * decay;
+      for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - unscale(value[i])) * rate;
     };
   });
 }

@@ -55,6 +55,38 @@ TEST_CASE("Momentum(0.1, 0.9) follows TensorFlow") {
              {{.8, 1.6}, {.46, .92}, {.062, .124}});
 }
 
+// Seen in TensorFlow 2.15.1's tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), on a CPU.
+TEST_CASE("Momentum has the bits of TensorFlow's CPU kernel") {
+  const std::vector<float> gradient = {0x1.59b316p+0f, -0x1.961168p-2f, 0x1.82a954p-3f,  -0x1.5bb9a6p-6f,
+                                       0x1.37eb3ap-1f, -0x1.75aaa4p-2f, -0x1.380982p-3f, 0x1.f065acp-3f};
+  Graph graph;
+  const Value rate = graph.Constant(Tensor::Scalar(0.1f));
+  const Value v = graph.Variable({"v", {DType::kFloat32, {8}}, Initializer::Zeros()});
+  const std::vector<Node*> update = Momentum(rate, {{v, graph.Constant(Tensor::Of<float>({8}, gradient))}}, {});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  REQUIRE(variables
+              .Write("v", Tensor::Of<float>({8}, {-0x1.de0cap-3f, -0x1.05edd2p-2f, 0x1.ec8b56p-1f, -0x1.2e734cp+0f,
+                                                  0x1.79e0ap-1f, -0x1.195648p+0f, -0x1.533decp-2f, -0x1.ae528p-1f}))
+              .ok());
+  REQUIRE(variables
+              .Write("v/Momentum",
+                     Tensor::Of<float>({8}, {0x1.72e00ep+0f, 0x1.22ecd4p-1f, 0x1.374302p+1f, 0x1.48a944p-1f,
+                                             0x1.b0a2e4p-1f, 0x1.ae6dfcp-1f, -0x1.3695cap-1f, -0x1.1ed626p-4f}))
+              .ok());
+  REQUIRE(Program::Compile(graph, {{}, {}, update}, *device, variables).value()->Run({}).ok());
+  const Tensor v_after = variables.Read("v").value(), a_after = variables.Read("v/Momentum").value();
+  const std::vector<float> v_seen = {-0x1.fed1cep-2f, -0x1.11b04ep-2f, 0x1.72d2d2p-1f,  -0x1.3cb262p+0f,
+                                     0x1.33bf9p-1f,   -0x1.235d5ep+0f, -0x1.0bbc16p-2f, -0x1.b7815ap-1f};
+  const std::vector<float> a_seen = {0x1.53be5ep+1f, 0x1.d6638p-4f,  0x1.304d4ap+1f,  0x1.1cedbcp-1f,
+                                     0x1.5ea55p+0f,  0x1.911b54p-2f, -0x1.65892ep-1f, 0x1.6f521cp-3f};
+  for (int i = 0; i < 8; ++i) {
+    CHECK(v_after.data<float>()[i] == v_seen[i]);
+    CHECK(a_after.data<float>()[i] == a_seen[i]);
+  }
+}
+
 TEST_CASE("Adam moves by the learning rate at first, as in TensorFlow") {
   CheckTrace(Minimize([](Value lr, absl::Span<const VariableGradient> v) { return Adam(lr, v, {}); }, 1e-4f, 3),
              {{1 - 1e-4, 2 - 1e-4}, {1 - 2e-4, 2 - 2e-4}, {1 - 3e-4, 2 - 3e-4}});
@@ -278,6 +310,43 @@ TEST_CASE("Moving averages go a part of the way to the value") {
   CHECK(variables.Read("a")->flat<float>()[1] == 0.125f);
   const float last = testing::RandomTensor({20000}, 1).flat<float>()[19999];
   CHECK(variables.Read("b")->flat<float>()[19999] == Approx(0.5625f + 0.4375f * last).epsilon(1e-6));
+}
+
+// Seen in TensorFlow 2.15.1's tf.compat.v1.layers.batch_normalization, whose batches had these means.
+TEST_CASE("Moving averages have TensorFlow's bits") {
+  struct Seen {
+    double momentum;
+    std::vector<float> before, value, after;
+  };
+  const Seen seen = GENERATE(Seen{0.997,
+                                  {-0x1.9a96c2p-1f, -0x1.53093p+0f, -0x1.fca504p-3f, 0x1.ae8932p-2f, 0x1.22d3f2p+0f,
+                                   0x1.c15b8p-4f, -0x1.1af496p-1f, -0x1.91cebcp-1f},
+                                  {0x1.7f5b9cp+0f, 0x1.a28124p+1f, 0x1.1750b2p-1f, -0x1.3bbb6ep+1f, -0x1.eaa1bcp+0f,
+                                   0x1.999adap+1f, 0x1.9f80d4p-2f, -0x1.bb6d3p+1f},
+                                  {-0x1.970e94p-1f, -0x1.4f81fap+0f, -0x1.f7c45p-3f, 0x1.a5aaacp-2f, 0x1.207bc8p+0f,
+                                   0x1.e754eap-4f, -0x1.197bb8p-1f, -0x1.95ec5cp-1f}},
+                             Seen{0.9,
+                                  {-0x1.365c28p-5f, -0x1.37a45p-2f, -0x1.0c44eap+0f, -0x1.95b2ecp-2f, -0x1.176154p+0f,
+                                   -0x1.5aeef6p+0f, 0x1.cc5c76p-3f, -0x1.1bfe5cp+0f},
+                                  {0x1.2b9886p+1f, 0x1.6ee494p+0f, -0x1.ff70eap+1f, 0x1.16a8f4p-1f, -0x1.1a0a1ap+1f,
+                                   0x1.0ece04p-4f, 0x1.656eecp-4f, -0x1.fd09bcp+1f},
+                                  {0x1.9985bap-3f, -0x1.0b70ep-3f, -0x1.57bb02p+0f, -0x1.3565a2p-2f, -0x1.33d99ep+0f,
+                                   -0x1.368c2cp+0f, 0x1.b0325cp-3f, -0x1.6566ep+0f}});
+  const std::string kind = EachKind();
+  INFO(kind << ", momentum " << seen.momentum);
+  Graph graph;
+  const Value average = graph.Variable({"average", {DType::kFloat32, {8}}, Initializer::Zeros(), /*trainable=*/false});
+  const Value value = graph.Input("value", {DType::kFloat32, {8}});
+  Node* const update = UpdateMovingAverages({{average, value}}, seen.momentum);
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  REQUIRE(variables.Write("average", Tensor::Of<float>({8}, seen.before)).ok());
+  const auto program = Program::Compile(graph, {{value}, {}, {update}}, *device, variables).value();
+  testing::RecordKernels(*program, kind);
+  REQUIRE(program->Run({Tensor::Of<float>({8}, seen.value)}).ok());
+  const Tensor after = variables.Read("average").value();
+  for (int i = 0; i < 8; ++i) CHECK(after.data<float>()[i] == seen.after[i]);
 }
 
 TEST_CASE("Accumulate sums what several runs compute") {

@@ -8,22 +8,29 @@
 
 namespace official::compute {
 
-// Of a SparseSoftmaxCrossEntropy or SparseSoftmaxCrossEntropyGrad node. The target is `high` at the label and `low`
-// elsewhere.
+// Of a SparseSoftmaxCrossEntropy or SparseSoftmaxCrossEntropyGrad node.
 struct CrossEntropy {
   explicit CrossEntropy(const Node& node)
       : rows(RowsOf(node.input(0).shape())),
-        smoothing(static_cast<float>(node.attrs().GetFloat("label_smoothing"))),
-        low(smoothing / static_cast<float>(rows.size)),
-        high(1 - smoothing + low),
+        target(static_cast<float>(node.attrs().GetFloat("target"))),
+        other_target(static_cast<float>(node.attrs().GetFloat("other_target"))),
         padding_label(node.attrs().Has("padding_label") ? node.attrs().GetInt("padding_label") : -1),
         entropy(node.attrs().Has("entropy") ? static_cast<float>(node.attrs().GetFloat("entropy")) : 0) {}
 
   // A row that is left out: its logits are not read.
   constexpr bool IsPadding(int64_t label) const { return padding_label >= 0 && label == padding_label; }
 
+  constexpr bool IsSmooth() const { return other_target > 0; }
+
+  // The cross entropy of a row, given the probability's logarithm at the label and the sum of all of them.
+  constexpr float Loss(float log_probability, float sum_of_log_probabilities) const {
+    const float loss = -(target - other_target) * log_probability - entropy;
+    return IsSmooth() ? loss - other_target * sum_of_log_probabilities : loss;
+  }
+
   Rows rows;
-  float smoothing, low, high;
+  float target;           // probability of the label
+  float other_target;     // of each other class
   int64_t padding_label;  // -1: none
   float entropy;          // subtracted from each loss
 };

@@ -87,29 +87,36 @@ const bool cross_entropy = RegisterOp({
 });
 const bool cross_entropy_grad = RegisterOp({.name = "SparseSoftmaxCrossEntropyGrad", .infer = CrossEntropyGradType});
 
+float NumClasses(Value logits) { return logits.shape().rank() == 0 ? 0 : static_cast<float>(logits.shape().dim(-1)); }
+
 }  // namespace
 
 Value Softmax(Value x) { return Apply("Softmax", {x}); }
 Value LogSoftmax(Value x) { return Apply("LogSoftmax", {x}); }
 Value LogSumExp(Value x) { return Apply("LogSumExp", {x}); }
 
-Value SparseSoftmaxCrossEntropy(Value logits, Value labels, float label_smoothing) {
-  return Apply("SparseSoftmaxCrossEntropy", {logits, labels},
-               Attrs{{"label_smoothing", static_cast<double>(label_smoothing)}});
+// TensorFlow makes the targets of numbers that it has rounded to float32, and so do we: their last bits are in every
+// gradient.
+Value SparseSoftmaxCrossEntropy(Value logits, Value labels, double label_smoothing) {
+  if (!logits || !labels) return Value();
+  const float other = static_cast<float>(label_smoothing) / NumClasses(logits);
+  const float target = static_cast<float>(1 - label_smoothing) + other;
+  return Apply("SparseSoftmaxCrossEntropy", {logits, labels}, Attrs{{"target", target}, {"other_target", other}});
 }
 
-Value PaddedCrossEntropy(Value logits, Value labels, float label_smoothing) {
+Value PaddedCrossEntropy(Value logits, Value labels, double label_smoothing) {
   if (!logits || !labels) return Value();
-  const auto classes = static_cast<double>(logits.shape().rank() == 0 ? 0 : logits.shape().dim(-1));
-  if (classes < 2) {
+  if (NumClasses(logits) < 2) {
     logits.graph()->Fail(absl::InvalidArgumentError(
         absl::StrCat("PaddedCrossEntropy: needs logits of 2 classes or more, got ", logits.type().ToString())));
     return Value();
   }
-  const double smoothing = label_smoothing, confidence = 1 - smoothing, low = smoothing / (classes - 1);
-  const double entropy = -(confidence * std::log(confidence) + (classes - 1) * low * std::log(low + 1e-20));
+  const double confidence = 1 - label_smoothing;
+  const float others = NumClasses(logits) - 1;
+  const float target = static_cast<float>(confidence), other = static_cast<float>(1 - confidence) / others;
+  const float entropy = -(target * std::log(target) + others * other * std::log(other + 1e-20f));
   return Apply("SparseSoftmaxCrossEntropy", {logits, labels},
-               Attrs{{"label_smoothing", low * classes}, {"padding_label", int64_t{0}}, {"entropy", entropy}});
+               Attrs{{"target", target}, {"other_target", other}, {"padding_label", int64_t{0}}, {"entropy", entropy}});
 }
 
 }  // namespace official::compute

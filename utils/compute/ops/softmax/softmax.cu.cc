@@ -171,13 +171,13 @@ __global__ void __launch_bounds__(Threads::kBlock)
   }
   const T* const x = logits + row * size;
   const float max = Max<Threads>(x, size), log = std::log(SumExp<Threads>(x, size, max));
-  float loss = (1 - c.smoothing) * (log + max - static_cast<float>(x[label])) - c.entropy;
-  if (c.smoothing > 0) {
-    loss += c.smoothing * log - c.low * Sum<Threads>(
-                                            size, [=](float v) { return v - max; }, x);
+  float total = 0;
+  if (c.IsSmooth()) {
+    total = Sum<Threads>(
+        size, [=](float v) { return v - max; }, x);
   }
   if (Threads::Lane() == 0) {
-    losses[row] = loss;
+    losses[row] = c.Loss(static_cast<float>(x[label]) - (log + max), total - static_cast<float>(size) * log);
     log_sums[row] = log + max;
   }
 }
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(Threads::kBlock)
   Threads::Map(
       c.rows.size, gradients + row * c.rows.size,
       [=](int64_t i, float v) {
-        return padding ? 0.0f : (math::Exp()(v - log_sum) - (i == label ? c.high : c.low)) * dy;
+        return padding ? 0.0f : (math::Exp()(v - log_sum) - (i == label ? c.target : c.other_target)) * dy;
       },
       logits + row * c.rows.size);
 }

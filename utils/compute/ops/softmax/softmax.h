@@ -19,12 +19,12 @@ Value LogSumExp(Value x);
 // The softmax is never stored: besides the losses there is the logarithm of each row's sum, and the backward pass
 // writes the gradient of the logits over them where it may. Running fails with InvalidArgument if a label is outside
 // [0, C).
-Value SparseSoftmaxCrossEntropy(Value logits, Value labels, float label_smoothing = 0);
+Value SparseSoftmaxCrossEntropy(Value logits, Value labels, double label_smoothing = 0);
 
 // The loss of the official transformer, of each token: the target is 1 - s at the label and s / (C - 1) elsewhere, s
 // being label_smoothing, and the target's entropy is subtracted, so that a perfect prediction costs 0. Label 0 is
 // padding: its logits are not read, its loss and gradient are 0. C is at least 2.
 // Source: padded_cross_entropy_loss in tensorflow/models official/transformer/utils/metrics.py.
-Value PaddedCrossEntropy(Value logits, Value labels, float label_smoothing);
+Value PaddedCrossEntropy(Value logits, Value labels, double label_smoothing);
 
 }  // namespace official::compute

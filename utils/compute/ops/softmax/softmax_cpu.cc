@@ -119,7 +119,7 @@ inline float CrossEntropyRow(const CrossEntropy& c, const T* x, int64_t label, f
   const int64_t n = c.rows.size;
   const float max = Max(x, n);
   float sum = 0, total = 0;
-  if (c.smoothing > 0) {
+  if (c.IsSmooth()) {
 #pragma omp simd reduction(+ : sum, total)
     for (int64_t i = 0; i < n; ++i) {
       const float v = static_cast<float>(x[i]) - max;
@@ -131,16 +131,16 @@ inline float CrossEntropyRow(const CrossEntropy& c, const T* x, int64_t label, f
   }
   const float log = std::log(sum);
   log_sum = log + max;
-  return (1 - c.smoothing) * (log_sum - static_cast<float>(x[label])) + c.smoothing * log - c.low * total - c.entropy;
+  return c.Loss(static_cast<float>(x[label]) - log_sum, total - static_cast<float>(n) * log);
 }
 
 // One row of the gradient, (softmax - target) * dy, which may be written over the logits.
 template <typename T>
 inline void CrossEntropyGradRow(const CrossEntropy& c, const T* x, int64_t label, float log_sum, float dy, T* dx) {
-  const float at_label = math::Exp()(static_cast<float>(x[label]) - log_sum) - c.high;
+  const float at_label = math::Exp()(static_cast<float>(x[label]) - log_sum) - c.target;
 #pragma GCC ivdep
   for (int64_t i = 0; i < c.rows.size; ++i) {
-    dx[i] = T((math::Exp()(static_cast<float>(x[i]) - log_sum) - c.low) * dy);
+    dx[i] = T((math::Exp()(static_cast<float>(x[i]) - log_sum) - c.other_target) * dy);
   }
   dx[label] = T(at_label * dy);
 }

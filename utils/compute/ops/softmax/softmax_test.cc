@@ -1,6 +1,7 @@
 #include "utils/compute/ops/softmax/softmax.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -170,6 +171,27 @@ TEST_CASE("PaddedCrossEntropy equals TensorFlow's") {
   CHECK(loss.data<float>()[0] == Approx(0.20524544).epsilon(2e-6));
   CHECK(loss.data<float>()[1] == Approx(0.9513501).epsilon(1e-6));
   CHECK(loss.data<float>()[2] == 0);
+}
+
+// Where a class has no probability its gradient is minus its target. Seen in TensorFlow 2.15.1, in graphs of
+// padded_cross_entropy_loss and tf.losses.softmax_cross_entropy.
+TEST_CASE("Smooth targets have TensorFlow's bits") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const auto targets = [&](int64_t classes, const auto& loss) {
+    Tensor logits(DType::kFloat32, {1, classes});
+    std::fill_n(logits.data<float>(), classes, -1e30f);
+    logits.data<float>()[1] = 0;
+    const Tensor gradient =
+        testing::RunOn(kind, {logits, Tensor::Of<int32_t>({1}, {2})},
+                       [&](absl::Span<const Value> in) { return Gradients(loss(in[0], in[1]), {in[0]}); })[0];
+    return std::array{-gradient.data<float>()[2], -gradient.data<float>()[3]};
+  };
+  const auto padded = [](Value logits, Value labels) { return PaddedCrossEntropy(logits, labels, 0.1); };
+  const auto sparse = [](Value logits, Value labels) { return SparseSoftmaxCrossEntropy(logits, labels, 0.1); };
+  CHECK(targets(10, padded) == std::array{0x1.ccccccp-1f, 0x1.6c16c2p-7f});
+  CHECK(targets(33708, padded) == std::array{0x1.ccccccp-1f, 0x1.8e3082p-19f});
+  CHECK(targets(10, sparse) == std::array{0x1.d1eb84p-1f, 0x1.47ae14p-7f});
+  CHECK(targets(1001, sparse) == std::array{0x1.ccd9e4p-1f, 0x1.a302eap-14f});
 }
 
 TEST_CASE("The gradient of cross entropy is written over the logits") {
