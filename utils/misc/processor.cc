@@ -1,5 +1,6 @@
-// This file runs on processors on which the rest of the program does not: the BUILD file has it compiled for any x86-64.
-// It must not use what other files compile, too (inline functions, templates): the linker keeps one copy of those.
+// This file runs on processors on which the rest of the program does not: the BUILD file has it compiled for any
+// x86-64. It must not use what other files compile, too (inline functions, templates): the linker keeps one copy of
+// those.
 #include "utils/misc/processor.h"
 
 #include <cpuid.h>
@@ -17,14 +18,10 @@ constexpr uint32_t kSavesSseAndAvx = 6;
 
 // In the order in which processors got them: the first that is missing says most.
 constexpr Feature kFeatures[] = {
-    {"AVX", &ProcessorFeatures::leaf1_ecx, 28},
-    {"F16C", &ProcessorFeatures::leaf1_ecx, 29},
-    {"AVX2", &ProcessorFeatures::leaf7_ebx, 5},
-    {"FMA", &ProcessorFeatures::leaf1_ecx, 12},
-    {"BMI1", &ProcessorFeatures::leaf7_ebx, 3},
-    {"BMI2", &ProcessorFeatures::leaf7_ebx, 8},
-    {"MOVBE", &ProcessorFeatures::leaf1_ecx, 22},
-    {"LZCNT", &ProcessorFeatures::extended_leaf1_ecx, 5},
+    {"AVX", &ProcessorFeatures::leaf1_ecx, 28},   {"F16C", &ProcessorFeatures::leaf1_ecx, 29},
+    {"AVX2", &ProcessorFeatures::leaf7_ebx, 5},   {"FMA", &ProcessorFeatures::leaf1_ecx, 12},
+    {"BMI1", &ProcessorFeatures::leaf7_ebx, 3},   {"BMI2", &ProcessorFeatures::leaf7_ebx, 8},
+    {"MOVBE", &ProcessorFeatures::leaf1_ecx, 22}, {"LZCNT", &ProcessorFeatures::extended_leaf1_ecx, 5},
 };
 
 }  // namespace
