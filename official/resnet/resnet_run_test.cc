@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "official/resnet/cifar10/dataset.h"
 #include "utils/compute/core/random.h"
+#include "utils/data/huge_image.h"
 #include "utils/data/jpeg_encoder.h"
 #include "utils/data/png_encoder.h"
 #include "utils/files/files.h"
@@ -304,6 +305,12 @@ TEST_CASE("What prediction lacks is named in one line") {
   SECTION("an image") {
     config.predict = {WriteFile("notes.txt", "not a picture")};
     check(absl::StatusCode::kDataLoss, {config.predict[0], "neither JPEG nor PNG"});
+  }
+  SECTION("an image of a size that can be") {
+    for (const std::string& bytes : {data::HugePng(), data::HugeJpeg()}) {
+      config.predict = {WriteFile("huge", bytes)};
+      check(absl::StatusCode::kDataLoss, {config.predict[0], "65500 x 65500 pixels", "limit of"});
+    }
   }
   SECTION("a whole image") {
     const std::string jpeg = data::SmoothJpeg({.height = 90, .width = 90});

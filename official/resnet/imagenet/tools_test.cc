@@ -9,6 +9,7 @@
 #include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/imagenet/convert.h"
 #include "official/resnet/imagenet/dataset.h"
+#include "utils/data/huge_image.h"
 #include "utils/data/jpeg_encoder.h"
 #include "utils/files/files.h"
 
@@ -152,6 +153,16 @@ TEST_CASE_METHOD(Fixture, "An image that cannot be decoded is named, and its fil
     ++finished;
   }
   CHECK(finished == 2);  // one of the two, and labels.txt
+}
+
+TEST_CASE_METHOD(Fixture, "An image that claims too many pixels is damaged data") {
+  const bool png = GENERATE(true, false);
+  const std::string name = png ? "images/dog/huge.png" : "images/dog/huge.jpg";
+  Write(name, png ? data::HugePng() : data::HugeJpeg());
+  const absl::Status status = Convert().status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains(Path(name)) && Contains("65500 x 65500 pixels") && Contains("limit of"));
 }
 
 TEST_CASE_METHOD(Fixture, "Nothing is written over, and nothing made from nothing") {
