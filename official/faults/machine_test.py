@@ -1,4 +1,4 @@
-"""A machine that lacks something: disk, inodes, rights, memory, descriptors, threads, a GPU, a clock, an output."""
+"""A machine that lacks something: disk, inodes, rights, descriptors, a GPU, a clock, an output."""
 
 import json
 import os
@@ -154,28 +154,6 @@ class MachineTest(harness.FaultTest):
                 continue  # a machine with hundreds of gigabytes
             self.assert_refused(outcome, 2, f"--batch_size={batch}", "of memory", "would fit")
 
-    def test_little_memory(self) -> None:
-        # From so little that the libraries cannot be loaded, to enough.
-        whole, codes = self.folder / "whole", []
-        self.train(whole)
-        for megabytes in (*range(20, 200, 15), *range(200, 1300, 100)):
-            with self.subTest(f"{megabytes} MB"):
-                model_dir = self.folder / f"{megabytes} MB"
-                limited = ["prlimit", f"--as={megabytes << 20}", "--core=0"]
-                outcome = self.execute([*limited, *self.command(model_dir, f"--max_train_steps={STEPS}")])
-                codes.append(outcome.code)
-                self.assertLess(outcome.code, 128, outcome.told)
-                if outcome.code not in (0, 127):  # 127: the loader has no room for the libraries
-                    self.assertIn(outcome.code, (1, 74), outcome.told)
-                    self.assertIn("memory", outcome.error, outcome.told)
-                if model_dir.exists():
-                    self.train(model_dir)
-                    self.assert_same_checkpoint(model_dir, whole)
-                    shutil.rmtree(model_dir)
-        self.assertEqual(codes[0], 127, "even 20 MB are no limit")
-        self.assertEqual(codes[-1], 0, "1200 MB are not enough")
-        self.assertTrue({1, 74} & set(codes), "no limit was met")
-
     def test_no_descriptors(self) -> None:
         for limit in (4, 5, 6, 8):
             with self.subTest(limit):
@@ -185,12 +163,6 @@ class MachineTest(harness.FaultTest):
                 self.assertLess(outcome.code, 128, outcome.told)
                 if outcome.code not in (0, 127):  # 127: the loader cannot open the libraries
                     self.assert_refused(outcome, 74, "Too many open files")
-
-    def test_no_threads(self) -> None:
-        # A stack of 200 TB for each new thread is more than any machine has addresses.
-        command = self.command(self.folder / "model", f"--max_train_steps={STEPS}")
-        outcome = self.execute(["prlimit", f"--stack={200 << 40}", *command])
-        self.assert_refused(outcome, 74, "cannot start a thread", "ulimit -u")
 
     def test_no_gpu(self) -> None:
         env = {"CUDA_VISIBLE_DEVICES": ""}
