@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 
 from official.faults import harness
