@@ -106,6 +106,7 @@ class EvalBatchSource : public data::BatchSource {
   }
 
   const data::ElementSpec& spec() const override { return spec_; }
+  std::optional<int64_t> num_examples() const override { return num_users_; }
 
   absl::StatusOr<std::optional<data::Batch>> Next() override {
     const int64_t users = std::min(users_per_batch_, num_users_ - next_);

@@ -169,6 +169,7 @@ class BucketedBatches : public data::BatchSource {
     num_taken_ = options.static_batch ? num_examples - num_examples % buckets_[0].batch_size : num_examples;
   }
   const data::ElementSpec& spec() const override { return spec_; }
+  std::optional<int64_t> num_examples() const override { return num_taken_; }
 
   // Goes to where `start` says.
   absl::Status Start() {

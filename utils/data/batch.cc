@@ -44,6 +44,7 @@ class BatchedDataset : public BatchSource {
         max_batch_(counter_.max_batch()),
         pool_(num_threads) {}
   const ElementSpec& spec() const override { return dataset_->spec(); }
+  std::optional<int64_t> num_examples() const override { return dataset_->num_examples(); }
 
   absl::StatusOr<std::optional<Batch>> Next() override {
     RETURN_IF_ERROR(error_);

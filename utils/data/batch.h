@@ -36,6 +36,8 @@ class BatchSource {
   virtual ~BatchSource() = default;
   // Types of one example; batches have one more dimension in front.
   virtual const ElementSpec& spec() const = 0;
+  // The examples of an epoch; nothing if that is not known. For any thread.
+  virtual std::optional<int64_t> num_examples() const { return std::nullopt; }
   // The next batch, or nothing after the last. After an error or the end every further call gives the same answer. For
   // one thread at a time. How long a consumer waits for data is how long this call takes.
   virtual absl::StatusOr<std::optional<Batch>> Next() = 0;

@@ -96,6 +96,12 @@ std::vector<std::vector<int32_t>> Labels(const std::vector<Seen>& all) {
 }
 using LabelLists = std::vector<std::vector<int32_t>>;
 
+TEST_CASE("A source knows how many examples an epoch has, read ahead or not") {
+  BatchSourcePtr source = Batches(Numbers(7), {.batch_size = 2}).value();
+  CHECK(source->num_examples() == 7);
+  CHECK(Prefetch(std::move(source), 2)->num_examples() == 7);
+}
+
 TEST_CASE("Every epoch ends with a partial batch") {
   const BatchSourcePtr source = Open(Numbers(5), {.batch_size = 2, .end_epoch = 2});
   const std::vector<Seen> all = ReadAll(*source);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ class ReadAhead {
   ReadAhead(BatchSourcePtr source, int depth) : source_(std::move(source)), ring_(depth) {}
 
   const ElementSpec& spec() const { return source_->spec(); }
+  std::optional<int64_t> num_examples() const { return source_->num_examples(); }
 
   // On the thread.
   void Run() {
@@ -85,7 +87,7 @@ class ReadAhead {
     }
   }
 
-  const BatchSourcePtr source_;  // used by the thread alone, but for its spec
+  const BatchSourcePtr source_;  // used by the thread alone, but for its spec and number of examples
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<NextResult> ring_;  // entries [first_, first_ + num_ready_), modulo its size, are read and not yet taken
@@ -107,6 +109,7 @@ class PrefetchedSource : public BatchSource {
     }
   }
   const ElementSpec& spec() const override { return ahead_->spec(); }
+  std::optional<int64_t> num_examples() const override { return ahead_->num_examples(); }
   bool WaitUntilReady(std::chrono::milliseconds limit) override { return ahead_->WaitUntilReady(limit); }
   NextResult Next() override { return ahead_->Next(); }
 

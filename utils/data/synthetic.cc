@@ -34,11 +34,13 @@ Tensor Filled(const TensorType& type, const std::variant<int64_t, double>& value
 
 class SyntheticBatches : public BatchSource {
  public:
-  SyntheticBatches(const SyntheticOptions& options, BatchCounter counter) : counter_(std::move(counter)) {
+  SyntheticBatches(const SyntheticOptions& options, BatchCounter counter)
+      : num_examples_(options.num_examples), counter_(std::move(counter)) {
     Add(options.input, spec_.features, features_);
     Add(options.label, spec_.labels, labels_);
   }
   const ElementSpec& spec() const override { return spec_; }
+  std::optional<int64_t> num_examples() const override { return num_examples_; }
 
   absl::StatusOr<std::optional<Batch>> Next() override {
     Batch batch = counter_.Advance();
@@ -62,6 +64,7 @@ class SyntheticBatches : public BatchSource {
     return Tensor(std::move(type), tensor.raw_data(), std::make_shared<Tensor>(tensor));
   }
 
+  const int64_t num_examples_;
   BatchCounter counter_;
   ElementSpec spec_;
   Tensors features_, labels_;

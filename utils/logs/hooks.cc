@@ -33,18 +33,6 @@ absl::Status CheckLogger(absl::string_view hook, const BaseBenchmarkLogger* logg
   return absl::InvalidArgumentError(absl::StrCat(hook, ": a benchmark logger must be given."));
 }
 
-absl::Status CheckTensors(absl::string_view hook, absl::Span<const std::string> wanted,
-                          absl::Span<const std::string> available) {
-  for (const std::string& name : wanted) {
-    if (std::find(available.begin(), available.end(), name) == available.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(hook, ": this model has no tensor '", name, "', only [",
-                                                     absl::StrJoin(available, ", "),
-                                                     "]. Choose other hooks with --hooks."));
-    }
-  }
-  return absl::OkStatus();
-}
-
 double TensorValue(const StepInfo& step, const std::string& name) {
   for (const auto& [tensor_name, value] : step.tensors) {
     if (tensor_name == name) return value;
@@ -55,37 +43,15 @@ double TensorValue(const StepInfo& step, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoggingTensorHook>> LoggingTensorHook::Create(std::vector<std::string> tensor_names,
-                                                                             const Period& period) {
-  RETURN_IF_ERROR(CheckPeriod("LoggingTensorHook", period));
-  return std::unique_ptr<LoggingTensorHook>(new LoggingTensorHook(std::move(tensor_names), period));
-}
-
-LoggingTensorHook::LoggingTensorHook(std::vector<std::string> tensor_names, const Period& period)
-    : tensor_names_(std::move(tensor_names)), timer_(period) {}
-
-absl::Status LoggingTensorHook::Begin(const TrainStart& start) {
-  timer_.Reset();
-  local_step_ = 0;
-  return CheckTensors("LoggingTensorHook", tensor_names_, start.tensor_names);
-}
-
-StepRequest LoggingTensorHook::BeforeStep(int64_t next_step, TimePoint now) {
-  triggered_ = timer_.ShouldTrigger(local_step_, now);
-  return {.tensors = triggered_};
-}
-
-absl::Status LoggingTensorHook::AfterStep(const StepInfo& step) {
-  if (triggered_) {
-    const std::optional<SecondOrStepTimer::Elapsed> elapsed = timer_.Update(local_step_, step.time);
-    std::vector<std::string> parts;
-    for (const std::string& name : tensor_names_) {
-      parts.push_back(absl::StrCat(name, " = ", FormatFloat(static_cast<float>(TensorValue(step, name)))));
+absl::Status CheckTensors(absl::string_view hook, absl::Span<const std::string> wanted,
+                          absl::Span<const std::string> available) {
+  for (const std::string& name : wanted) {
+    if (std::find(available.begin(), available.end(), name) == available.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(hook, ": this model has no tensor '", name, "', only [",
+                                                     absl::StrJoin(available, ", "),
+                                                     "]. Choose other hooks with --hooks."));
     }
-    LOG(INFO) << absl::StrJoin(parts, ", ")
-              << (elapsed ? absl::StrFormat(" (%.3f sec)", elapsed->time.count()) : std::string());
   }
-  ++local_step_;
   return absl::OkStatus();
 }
 

@@ -13,26 +13,9 @@
 
 namespace official::logs {
 
-// Logs "cross_entropy = 2.3025851, learning_rate = 1e-04 (1.234 sec)": the values of `tensor_names` in that order, then
-// the time since its last line. At the first step of each train call, then every so many steps or seconds of it.
-class LoggingTensorHook : public Hook {
- public:
-  // InvalidArgument unless exactly one period is set and positive.
-  static absl::StatusOr<std::unique_ptr<LoggingTensorHook>> Create(std::vector<std::string> tensor_names,
-                                                                   const Period& period);
-
-  absl::Status Begin(const TrainStart& start) override;  // InvalidArgument if a tensor is missing
-  StepRequest BeforeStep(int64_t next_step, TimePoint now) override;
-  absl::Status AfterStep(const StepInfo& step) override;
-
- private:
-  LoggingTensorHook(std::vector<std::string> tensor_names, const Period& period);
-
-  const std::vector<std::string> tensor_names_;
-  SecondOrStepTimer timer_;
-  int64_t local_step_ = 0;  // steps of this train call so far: what the timer counts
-  bool triggered_ = false;
-};
+// InvalidArgument, naming the hook, if one of the tensors that it needs is not available.
+absl::Status CheckTensors(absl::string_view hook, absl::Span<const std::string> wanted,
+                          absl::Span<const std::string> available);
 
 // Logs the tensors, in the order given, to `logger` with the global step: at the first step of each train call, then
 // every so many steps or seconds; and with `at_end` at the end of the call too.

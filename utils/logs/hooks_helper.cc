@@ -8,6 +8,21 @@
 #include "utils/logs/hooks.h"
 
 namespace official::logs {
+namespace {
+
+constexpr char kLoggingTensorHook[] = "loggingtensorhook";
+
+std::string Key(const std::string& name) { return absl::AsciiStrToLower(absl::StripAsciiWhitespace(name)); }
+
+}  // namespace
+
+std::vector<std::string> TensorsInLog(absl::Span<const std::string> names, std::vector<std::string> tensors_to_log) {
+  const bool logs_tensors =
+      std::any_of(names.begin(), names.end(), [](const std::string& name) { return Key(name) == kLoggingTensorHook; });
+  if (!logs_tensors) return {};
+  std::sort(tensors_to_log.begin(), tensors_to_log.end());
+  return tensors_to_log;
+}
 
 absl::StatusOr<std::vector<std::unique_ptr<Hook>>> GetTrainHooks(absl::Span<const std::string> names,
                                                                  const TrainHookOptions& options) {
@@ -15,9 +30,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Hook>>> GetTrainHooks(absl::Span<cons
   std::sort(tensors.begin(), tensors.end());
   std::vector<std::unique_ptr<Hook>> hooks;
   for (const std::string& name : names) {
-    const std::string key = absl::AsciiStrToLower(absl::StripAsciiWhitespace(name));
-    if (key == "loggingtensorhook") {
-      ASSIGN_OR_RETURN(hooks.emplace_back(), LoggingTensorHook::Create(tensors, {.steps = 100}));
+    const std::string key = Key(name);
+    if (key == kLoggingTensorHook) {
+      continue;
     } else if (key == "profilerhook") {
       hooks.push_back(std::make_unique<ProfilerHook>(options.model_dir, /*save_steps=*/1000));
     } else if (key == "examplespersecondhook") {

@@ -19,9 +19,13 @@ struct TrainHookOptions {
   std::vector<std::string> tensors_to_log = {"cross_entropy", "learning_rate", "train_accuracy"};
 };
 
-// LoggingTensorHook (every 100 steps), ProfilerHook (every 1000), ExamplesPerSecondHook (every 100, after 5 warm steps)
-// and LoggingMetricHook (every 600 s), by name: capital or small letters, blanks around it left out. Tensors are logged
-// in alphabetical order. InvalidArgument for any other name.
+// The tensors that are told in the lines of the log, in alphabetical order: all if LoggingTensorHook is among the
+// names, else none. TensorFlow's hook of that name has lines of its own beside those with the loss.
+std::vector<std::string> TensorsInLog(absl::Span<const std::string> names, std::vector<std::string> tensors_to_log);
+
+// ProfilerHook (every 1000 steps), ExamplesPerSecondHook (every 100, after 5 warm steps) and LoggingMetricHook (every
+// 600 s), by name: capital or small letters, blanks around it left out. LoggingTensorHook is no hook of its own (see
+// above). Tensors are logged in alphabetical order. InvalidArgument for any other name.
 absl::StatusOr<std::vector<std::unique_ptr<Hook>>> GetTrainHooks(absl::Span<const std::string> names,
                                                                  const TrainHookOptions& options);
 

@@ -78,12 +78,19 @@ TEST_CASE("GetTrainHooks makes the hook of each name") {
     REQUIRE(hooks.size() == 1);
     return std::move(hooks[0]);
   };
-  CHECK(dynamic_cast<LoggingTensorHook*>(only("LoggingTensorHook").get()) != nullptr);
   CHECK(dynamic_cast<ProfilerHook*>(only(" profilerhook ").get()) != nullptr);
   CHECK(dynamic_cast<ExamplesPerSecondHook*>(only("EXAMPLESPERSECONDHOOK").get()) != nullptr);
   CHECK(dynamic_cast<LoggingMetricHook*>(only("LoggingMetricHook").get()) != nullptr);
   CHECK(GetTrainHooks({}, options).value().empty());
-  CHECK(GetTrainHooks({"ProfilerHook", "LoggingTensorHook"}, options).value().size() == 2);
+  CHECK(GetTrainHooks({"ProfilerHook", "LoggingMetricHook"}, options).value().size() == 2);
+}
+
+TEST_CASE("LoggingTensorHook names the tensors of the log's lines") {
+  CHECK(GetTrainHooks({"LoggingTensorHook"}, {}).value().empty());
+  const std::vector<std::string> tensors = {"train_accuracy", "cross_entropy"};
+  CHECK(TensorsInLog({"ProfilerHook", " loggingTENSORhook"}, tensors) ==
+        std::vector<std::string>{"cross_entropy", "train_accuracy"});
+  CHECK(TensorsInLog({"ProfilerHook"}, tensors).empty());
 }
 
 TEST_CASE("GetTrainHooks refuses other names, and says which there are") {
@@ -111,31 +118,6 @@ TEST_CASE("GetTrainHooks logs the tensors in alphabetical order, metrics every 6
   CHECK(logger.metrics.size() == 4);
 }
 
-// --------------------------------------------------------------------------------------------- LoggingTensorHook
-
-TEST_CASE("LoggingTensorHook: tag = value at the first step of a train call and every 100 steps of it") {
-  CapturedLog log(LogFormat::kSimple);
-  auto hooks = GetTrainHooks({"LoggingTensorHook"}, {});
-  Loop loop(*hooks.value()[0], /*global_step=*/37);
-  const std::string values = "cross_entropy = 2\\.3025851, learning_rate = 1e-04, train_accuracy = 0\\.125";
-  for (int call = 0; call < 2; ++call) {
-    REQUIRE(loop.Begin().ok());
-    for (int step = 0; step < 201; ++step) CHECK(loop.Step().tensors == (step % 100 == 0));
-    REQUIRE(loop.End().ok());
-  }
-  const std::string call_lines = "I [^ ]* " + values + "\n" +                     //
-                                 "I [^ ]* " + values + " \\(10\\.000 sec\\)\n" +  //
-                                 "I [^ ]* " + values + " \\(10\\.000 sec\\)\n";
-  CHECK_THAT(log.Text(), Matches(call_lines + call_lines));
-}
-
-TEST_CASE("LoggingTensorHook: a tensor that the model lacks is an error at the start") {
-  auto hook = LoggingTensorHook::Create({"cross_entropy", "train_accuracy"}, {.steps = 100}).value();
-  Loop loop(*hook);
-  loop.tensor_names = {"cross_entropy", "learning_rate"};
-  CHECK_THAT(MessageOf(loop.Begin()), Contains("no tensor 'train_accuracy', only [cross_entropy, learning_rate]"));
-}
-
 // ----------------------------------------------------------------------------------------------------- periods
 
 TEST_CASE("Exactly one period must be given, and be positive") {
@@ -150,7 +132,8 @@ TEST_CASE("Exactly one period must be given, and be positive") {
              Contains("exactly one"));
   CHECK_THAT(MessageOf(LoggingMetricHook::Create({"t"}, &logger, {.steps = 0}).status()), Contains("not positive"));
   CHECK_THAT(MessageOf(LoggingMetricHook::Create({"t"}, &logger, {.steps = -10}).status()), Contains("not positive"));
-  CHECK_THAT(MessageOf(LoggingTensorHook::Create({"t"}, {.seconds = Seconds(-1)}).status()), Contains("not positive"));
+  CHECK_THAT(MessageOf(LoggingMetricHook::Create({"t"}, &logger, {.seconds = Seconds(-1)}).status()),
+             Contains("not positive"));
 }
 
 TEST_CASE("Hooks that log metrics need a logger") {

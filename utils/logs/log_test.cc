@@ -33,9 +33,9 @@ TEST_CASE("JSON lines have time, level, message, then the fields, and stay one l
   WriteLog(Severity::INFO, "two\n\"lines\"", {{"step", 7}});
   LOG(ERROR) << "lost";
   CHECK_THAT(log.Text(), Matches(R"RE(\{"time": "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "level": "info", )RE"
-                                 R"RE("message": "two\\n\\"lines\\"", "step": 7\})RE"
+                                 R"RE("event": "message", "message": "two\\n\\"lines\\"", "step": 7\})RE"
                                  "\n"
-                                 R"RE(\{"time": "[^"]*", "level": "error", "message": "lost"\})RE"
+                                 R"RE(\{"time": "[^"]*", "level": "error", "event": "error", "message": "lost"\})RE"
                                  "\n"));
 }
 

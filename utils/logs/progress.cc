@@ -1,51 +1,68 @@
 #include "utils/logs/progress.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "utils/compute/core/status.h"
+#include "utils/logs/events.h"
+#include "utils/logs/hooks.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::logs {
 namespace {
 
 constexpr std::chrono::milliseconds kDrawInterval(100);
+// A step that takes longer shows how long.
+constexpr Seconds kLongStep(1.0);
+// The step that begins so long after the last line has one: later it might end in time, or not.
+constexpr std::chrono::seconds kLongPause = kLongestSilence - std::chrono::seconds(5);
 
 std::string OutOf(absl::string_view what, int64_t number, int64_t total) {
   return total > 0 ? absl::StrCat(what, " ", number, "/", total) : absl::StrCat(what, " ", number);
 }
 
-// 7 -> "0:07", 3661 -> "1:01:01"
-std::string FormatDuration(double seconds) {
-  const auto s = static_cast<int64_t>(std::ceil(seconds));
-  if (s < 3600) return absl::StrFormat("%d:%02d", s / 60, s % 60);
-  return absl::StrFormat("%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+std::string Eta(double seconds) {
+  return absl::StrCat("ETA ", FormatDuration(static_cast<int64_t>(std::ceil(std::max(0.0, seconds)))));
 }
 
-// JSON has no NaN and no infinity.
-Json FiniteOrNull(std::optional<double> value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
+std::string LossText(double loss) { return absl::StrFormat("loss %.4g", loss); }
+
+Json FiniteOrNull(std::optional<double> value) { return value ? logs::FiniteOrNull(*value) : Json(); }
 
 }  // namespace
 
-Progress::~Progress() { ShowLiveLine(""); }
+Progress::~Progress() {
+  ticker_.reset();
+  ShowLiveLine("");
+}
 
 absl::Status Progress::Begin(const TrainStart& start) {
-  last_time_ = start.time;
-  next_draw_ = start.time;
+  RETURN_IF_ERROR(CheckTensors("LoggingTensorHook", options_.tensors, start.tensor_names));
+  {
+    const std::lock_guard lock(mutex_);
+    last_time_ = next_draw_ = last_line_ = start.time;
+    last_ = {.global_step = start.global_step};
+  }
+  if (!options_.now) ticker_ = std::make_unique<Ticker>([this] { Tick(); });
   return absl::OkStatus();
 }
 
 StepRequest Progress::BeforeStep(int64_t next_step, TimePoint now) {
-  if (options_.format == LogFormat::kBar) {
-    // Whether it is time to draw is known only after the step, but the loss must be asked for now.
-    show_next_ = now + step_time_ >= next_draw_ || next_step == options_.total_steps;
-  } else if (options_.format != LogFormat::kNone) {
-    show_next_ = next_step % options_.log_every_n_steps == 0 || next_step == options_.total_steps;
-  }
-  return {.loss = show_next_};
+  if (options_.format == LogFormat::kNone) return {};
+  const std::lock_guard lock(mutex_);
+  const bool bar = options_.format == LogFormat::kBar, is_last = next_step == options_.total_steps;
+  // Whether it is time to draw is known only after the step, but the loss must be asked for now.
+  draws_next_ = bar && (now + step_time_ >= next_draw_ || is_last);
+  logs_next_ = (!bar || !options_.tensors.empty()) && (steps_ == 0 || next_step % options_.log_every_n_steps == 0 ||
+                                                       is_last || (!bar && now - LastLine() >= kLongPause));
+  return {.loss = draws_next_ || logs_next_, .tensors = logs_next_ && !options_.tensors.empty()};
 }
 
 absl::Status Progress::AfterStep(const StepInfo& step) {
+  const std::lock_guard lock(mutex_);
   step_time_ = step.time - last_time_;
   last_time_ = step.time;
   if (++steps_ > options_.warmup_steps) {
@@ -53,21 +70,46 @@ absl::Status Progress::AfterStep(const StepInfo& step) {
     measured_time_ += step_time_;
     measured_wait_ += step.data_wait;
   }
-  if (!show_next_) return absl::OkStatus();
-  if (options_.format == LogFormat::kBar) {
-    ShowLiveLine(Line(step, /*with_warmup=*/false));
+  const std::optional<double> shown_loss = last_.loss;
+  last_ = ToShow(step);
+  if (logs_next_) LogLine(last_);
+  if (!last_.loss) last_.loss = shown_loss;
+  if (draws_next_) {
+    ShowLiveLine(FitLine(LiveParts(step.time), LiveLineColumns()));
     next_draw_ = step.time + kDrawInterval;
-  } else {
-    LogLine(step);
   }
   return absl::OkStatus();
 }
 
 absl::Status Progress::End(const StepInfo& last) {
+  ticker_.reset();
   ShowLiveLine("");
-  if (steps_ > 0 && last.global_step != logged_step_) LogLine(last);
+  const std::lock_guard lock(mutex_);
+  if (steps_ > 0 && last.global_step != logged_step_) LogLine(ToShow(last));
   return absl::OkStatus();
 }
+
+void Progress::Tick() {
+  const TimePoint now = options_.now ? options_.now() : std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  const Seconds in_step = now - last_time_;
+  if (options_.format == LogFormat::kBar) {
+    if (in_step >= kLongStep) ShowLiveLine(FitLine(LiveParts(now), LiveLineColumns()));
+    return;
+  }
+  if (now - LastLine() < kLongestSilence) return;
+  last_line_ = now;
+  LogEvent("progress", absl::StrFormat("step %d has taken %.0f s so far", last_.global_step + 1, in_step.count()),
+           {{"task", absl::StrCat("training step ", last_.global_step + 1)},
+            {"done", nullptr},
+            {"total", nullptr},
+            {"unit", nullptr},
+            {"per_sec", nullptr},
+            {"elapsed_sec", in_step.count()},
+            {"eta_sec", nullptr}});
+}
+
+TimePoint Progress::LastLine() const { return options_.now ? last_line_ : std::max(last_line_, TimeOfLastLine()); }
 
 std::optional<double> Progress::ExamplesPerSecond() const {
   if (measured_time_.count() <= 0) return std::nullopt;
@@ -81,42 +123,96 @@ std::string Progress::Summary() const {
   return absl::StrCat("no throughput: ", steps_, " steps are not more than the ", warmup);
 }
 
-std::string Progress::Line(const StepInfo& step, bool with_warmup) const {
+Json::Object Progress::SummaryFields() const {
+  return {{"steps", steps_},
+          {"warmup_steps", options_.warmup_steps},
+          {"examples_per_sec", FiniteOrNull(ExamplesPerSecond())}};
+}
+
+Progress::Shown Progress::ToShow(const StepInfo& step) const {
+  Shown shown{.global_step = step.global_step, .epoch = step.epoch, .loss = step.loss};
+  for (const std::string& name : options_.tensors) {
+    for (const auto& tensor : step.tensors) {
+      if (tensor.first == name) shown.tensors.push_back(tensor);
+    }
+  }
+  return shown;
+}
+
+std::string Progress::Line(const Shown& step) const {
   std::string line = absl::StrCat(OutOf("epoch", step.epoch, options_.total_epochs), ", ",
                                   OutOf("step", step.global_step, options_.total_steps));
-  if (step.loss) absl::StrAppendFormat(&line, ", loss %.4g", *step.loss);
+  if (step.loss) absl::StrAppend(&line, ", ", LossText(*step.loss));
+  for (const auto& [name, value] : step.tensors) {
+    // Where the loss is nothing but the cross entropy, once is enough.
+    if (step.loss == value) continue;
+    absl::StrAppend(&line, ", ", name, " ", FormatFloat(static_cast<float>(value)));
+  }
   const std::optional<double> rate = ExamplesPerSecond();
   if (!rate) return absl::StrCat(line, ", warm-up");
-  absl::StrAppend(&line, ", ", with_warmup ? Summary() : absl::StrFormat("%.1f examples/s", *rate));
-  if (const auto eta = EtaSeconds(step)) absl::StrAppend(&line, ", ETA ", FormatDuration(*eta));
+  absl::StrAppendFormat(&line, ", %.1f examples/s", *rate);
+  if (const auto eta = EtaSeconds(step.global_step)) absl::StrAppend(&line, ", ", Eta(*eta));
   absl::StrAppendFormat(&line, ", data-wait %.1f%%", 100 * measured_wait_.count() / measured_time_.count());
   return line;
 }
 
-Json::Object Progress::Fields(const StepInfo& step) const {
+Json::Object Progress::Fields(const Shown& step) const {
   const auto total = [](int64_t value) { return value > 0 ? Json(value) : Json(); };
   const std::optional<double> rate = ExamplesPerSecond();
   const double wait = rate ? measured_wait_.count() / measured_time_.count() : NAN;
+  Json::Object tensors;
+  for (const auto& [name, value] : step.tensors) tensors.emplace_back(name, logs::FiniteOrNull(value));
   return {{"epoch", step.epoch},
           {"total_epochs", total(options_.total_epochs)},
           {"global_step", step.global_step},
           {"total_steps", total(options_.total_steps)},
           {"loss", FiniteOrNull(step.loss)},
+          {"tensors", std::move(tensors)},
           {"examples_per_sec", FiniteOrNull(rate)},
           {"warmup_steps", options_.warmup_steps},
-          {"eta_sec", FiniteOrNull(EtaSeconds(step))},
+          {"eta_sec", FiniteOrNull(EtaSeconds(step.global_step))},
           {"data_wait_fraction", FiniteOrNull(wait)}};
 }
 
-std::optional<double> Progress::EtaSeconds(const StepInfo& step) const {
-  const int64_t measured_steps = steps_ - options_.warmup_steps;
-  if (options_.total_steps <= 0 || measured_steps <= 0) return std::nullopt;
-  return (options_.total_steps - step.global_step) * measured_time_.count() / measured_steps;
+// The live line, of which a narrow terminal shows what has a low rank.
+std::vector<LinePart> Progress::LiveParts(TimePoint now) const {
+  std::vector<LinePart> parts = {{OutOf("step", last_.global_step, options_.total_steps)}};
+  if (options_.total_steps > 0) {
+    const double fraction = static_cast<double>(last_.global_step) / static_cast<double>(options_.total_steps);
+    parts.push_back({.text = absl::StrFormat("%3d%%", static_cast<int>(100 * fraction)), .rank = 3, .before = " "});
+    parts.push_back({.text = "", .rank = 4, .before = " ", .bar = fraction});
+  }
+  if (last_.loss) parts.push_back({.text = LossText(*last_.loss), .rank = 1});
+  const std::optional<double> rate = ExamplesPerSecond();
+  if (rate) parts.push_back({.text = absl::StrFormat("%.1f examples/s", *rate), .rank = 5});
+  const Seconds in_step = now - last_time_;
+  if (const auto eta = EtaSeconds(last_.global_step)) {
+    parts.push_back({.text = Eta(*eta - in_step.count()), .rank = 2});
+  }
+  if (in_step >= kLongStep) {
+    parts.push_back({.text = absl::StrCat(FormatDuration(static_cast<int64_t>(in_step.count())), " in step ",
+                                          last_.global_step + 1)});
+  }
+  if (last_.epoch > 0) parts.push_back({.text = OutOf("epoch", last_.epoch, options_.total_epochs), .rank = 6});
+  if (!rate) {
+    parts.push_back({.text = "warm-up", .rank = 7});
+  } else {
+    parts.push_back({.text = absl::StrFormat("data-wait %.1f%%", 100 * measured_wait_.count() / measured_time_.count()),
+                     .rank = 7});
+  }
+  return parts;
 }
 
-void Progress::LogLine(const StepInfo& step) {
+std::optional<double> Progress::EtaSeconds(int64_t global_step) const {
+  const int64_t measured_steps = steps_ - options_.warmup_steps;
+  if (options_.total_steps <= 0 || measured_steps <= 0) return std::nullopt;
+  return (options_.total_steps - global_step) * measured_time_.count() / measured_steps;
+}
+
+void Progress::LogLine(const Shown& step) {
   logged_step_ = step.global_step;
-  WriteLog(Severity::INFO, Line(step, /*with_warmup=*/true), Fields(step));
+  last_line_ = last_time_;
+  LogEvent("step", Line(step), Fields(step));
 }
 
 }  // namespace official::logs

@@ -1,10 +1,20 @@
 // The progress of a training: a live line on a terminal, else a line (or JSON object) every few steps.
-//   epoch 1/5, step 200/3000, loss 0.3213, 2066.3 examples/s (after 5 warm-up steps), ETA 2:16, data-wait 0.2%
+//   epoch 1/5, step 200/3000, loss 0.3213, train_accuracy 0.91, 2066.3 examples/s, ETA 2:16, data-wait 0.2%
 #pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "utils/logs/hook.h"
 #include "utils/logs/json.h"
+#include "utils/logs/live_line.h"
 #include "utils/logs/output_style.h"
+#include "utils/logs/ticker.h"
 
 namespace official::logs {
 
@@ -14,45 +24,72 @@ struct ProgressOptions {
   int64_t total_epochs = 0;               // 0 if not known
   int64_t log_every_n_steps = 100;        // a line at every multiple of it, and at the end of a train call. At least 1.
   int64_t warmup_steps = 5;               // steps of this process left out of the throughput
+  // What a line tells beside the loss, in this order (LoggingTensorHook). If there are any, the lines come on a
+  // terminal too, above the live one.
+  std::vector<std::string> tensors = {};
+  // For tests: a clock, and no thread of its own.
+  std::function<TimePoint()> now = nullptr;
 };
 
 // Throughput is examples / wall time over all steps after the warm-up, checkpoints and waits for data among them, but
-// not what lies between two train calls. ETA and data-wait (its share of the wall time) are over the same steps.
+// not what lies between two train calls. ETA and data-wait (its share of the wall time) are over the same steps. The
+// first step of the process has a line as well. A step that takes longer than a second shows its time in the live line;
+// elsewhere the log has a line after 30 s (kLongestSilence) at the latest.
 class Progress : public Hook {
  public:
   explicit Progress(const ProgressOptions& options) : options_(options) {}
   ~Progress() override;  // removes the live line
 
-  absl::Status Begin(const TrainStart& start) override;
+  absl::Status Begin(const TrainStart& start) override;  // InvalidArgument if a tensor is missing
   // Asks for the loss of the steps that it shows: the live line is drawn at most ten times a second.
   StepRequest BeforeStep(int64_t next_step, TimePoint now) override;
   absl::Status AfterStep(const StepInfo& step) override;
   absl::Status End(const StepInfo& last) override;
+
+  // Shows how long the present step takes, if that is long; called by a thread of its own during a train call.
+  void Tick();
 
   // Examples per second; nothing if all steps so far were warm-up.
   std::optional<double> ExamplesPerSecond() const;
 
   // "2066.3 examples/s (after 5 warm-up steps)", or why there is no such number.
   std::string Summary() const;
+  // The same as fields: steps (of this process), warmup_steps, examples_per_sec.
+  Json::Object SummaryFields() const;
 
  private:
-  std::string Line(const StepInfo& step, bool with_warmup) const;
-  Json::Object Fields(const StepInfo& step) const;
-  std::optional<double> EtaSeconds(const StepInfo& step) const;
-  void LogLine(const StepInfo& step);
+  // What is shown of a step.
+  struct Shown {
+    int64_t global_step = 0, epoch = 0;
+    std::optional<double> loss{};
+    std::vector<std::pair<std::string, double>> tensors{};
+  };
+
+  Shown ToShow(const StepInfo& step) const;
+  std::string Line(const Shown& step) const;
+  Json::Object Fields(const Shown& step) const;
+  std::vector<LinePart> LiveParts(TimePoint now) const;
+  std::optional<double> EtaSeconds(int64_t global_step) const;
+  void LogLine(const Shown& step);
+  TimePoint LastLine() const;  // of the log, whoever wrote it
 
   const ProgressOptions options_;
-  int64_t steps_ = 0;  // of this process
+  mutable std::mutex mutex_;  // guards all below against Tick()
+  int64_t steps_ = 0;         // of this process
   // Sums over the steps after the warm-up.
   int64_t measured_examples_ = 0;
   Seconds measured_time_{0};
   Seconds measured_wait_{0};
 
-  TimePoint last_time_;       // end of the step before, or start of the train call
-  TimePoint next_draw_;       // kBar
-  Seconds step_time_{0};      // of the step before
-  bool show_next_ = false;    // whether the coming step will be shown
-  int64_t logged_step_ = -1;  // the last one that has a line of its own
+  TimePoint last_time_;                 // end of the step before, or start of the train call
+  TimePoint next_draw_;                 // kBar
+  TimePoint last_line_;                 // of the log, by this object
+  Seconds step_time_{0};                // of the step before
+  bool draws_next_ = false;             // whether the coming step will be shown in the live line
+  bool logs_next_ = false;              // whether it will have a line of the log
+  std::optional<int64_t> logged_step_;  // the last one that has a line of its own
+  Shown last_;                          // what the live line tells
+  std::unique_ptr<Ticker> ticker_;      // during a train call
 };
 
 }  // namespace official::logs

@@ -9,6 +9,7 @@ namespace official::logs {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using std::chrono::milliseconds;
 
 // A training loop with a clock of its own: steps of 100 examples.
@@ -16,7 +17,10 @@ class Loop {
  public:
   explicit Loop(Progress& progress) : progress_(progress) {}
 
-  void Begin() { CHECK(progress_.Begin({.global_step = last_.global_step, .time = now_}).ok()); }
+  absl::Status TryBegin() {
+    return progress_.Begin({.global_step = last_.global_step, .tensor_names = kTensorNames, .time = now_});
+  }
+  void Begin() { CHECK(TryBegin().ok()); }
 
   // One step that takes `duration`, of which it waits `data_wait` for its batch. Whether its loss was asked for.
   bool Step(milliseconds duration, double loss = 0.5, milliseconds data_wait = {}) {
@@ -28,17 +32,28 @@ class Loop {
              .data_wait = data_wait,
              .time = now_,
              .loss = request.loss ? std::optional(loss) : std::nullopt};
+    if (request.tensors) last_.tensors = tensors_;
     CHECK(progress_.AfterStep(last_).ok());
     return request.loss;
   }
+  // A part of the next step goes by.
+  void Wait(milliseconds time) {
+    now_ += time;
+    progress_.Tick();
+  }
+  TimePoint now() const { return now_; }
 
   void End() { CHECK(progress_.End(last_).ok()); }
   void Evaluate(milliseconds duration) { now_ += duration; }
 
  private:
+  static inline const std::vector<std::string> kTensorNames = {"learning_rate", "cross_entropy", "train_accuracy"};
+
   Progress& progress_;
   TimePoint now_;
   StepInfo last_;
+  const std::vector<std::pair<std::string, double>> tensors_ = {
+      {"learning_rate", 1e-4f}, {"cross_entropy", 0.5}, {"train_accuracy", 0.125}};
 };
 
 // The log's lines without level and time.
@@ -82,19 +97,21 @@ TEST_CASE("Evaluations between train calls are no part of the throughput, and th
   CHECK(*progress.ExamplesPerSecond() == Approx(500));
 }
 
-TEST_CASE("simple: a line at every multiple of log_every_n_steps, and at the end") {
+TEST_CASE("simple: a line at the first step, at every multiple of log_every_n_steps, and at the end") {
   CapturedLog log(LogFormat::kSimple);
   Progress progress({.total_steps = 7, .total_epochs = 3, .log_every_n_steps = 2, .warmup_steps = 3});
   Loop loop(progress);
   loop.Begin();
   for (int step = 1; step <= 5; ++step) {
-    CHECK(loop.Step(milliseconds(100), /*loss=*/2.0 / step, /*data_wait=*/milliseconds(5)) == (step % 2 == 0));
+    CHECK(loop.Step(milliseconds(100), /*loss=*/2.0 / step, /*data_wait=*/milliseconds(5)) ==
+          (step == 1 || step % 2 == 0));
   }
   loop.End();
   CHECK(Messages(log.Text()) ==
+        "epoch 2/3, step 1/7, loss 2, warm-up\n"
         "epoch 2/3, step 2/7, loss 1, warm-up\n"
-        "epoch 2/3, step 4/7, loss 0.5, 1000.0 examples/s (after 3 warm-up steps), ETA 0:01, data-wait 5.0%\n"
-        "epoch 2/3, step 5/7, 1000.0 examples/s (after 3 warm-up steps), ETA 0:01, data-wait 5.0%\n");
+        "epoch 2/3, step 4/7, loss 0.5, 1000.0 examples/s, ETA 0:01, data-wait 5.0%\n"
+        "epoch 2/3, step 5/7, 1000.0 examples/s, ETA 0:01, data-wait 5.0%\n");
 }
 
 TEST_CASE("simple: the last step has one line, with its loss") {
@@ -102,10 +119,54 @@ TEST_CASE("simple: the last step has one line, with its loss") {
   Progress progress({.total_steps = 3, .log_every_n_steps = 100, .warmup_steps = 0});
   Loop loop(progress);
   loop.Begin();
-  for (int step = 1; step <= 3; ++step) CHECK(loop.Step(milliseconds(50), 0.25) == (step == 3));
+  for (int step = 1; step <= 3; ++step) CHECK(loop.Step(milliseconds(50), 0.25) == (step != 2));
   loop.End();
   CHECK(Messages(log.Text()) ==
-        "epoch 2, step 3/3, loss 0.25, 2000.0 examples/s (after 0 warm-up steps), ETA 0:00, data-wait 0.0%\n");
+        "epoch 2, step 1/3, loss 0.25, 2000.0 examples/s, ETA 0:01, data-wait 0.0%\n"
+        "epoch 2, step 3/3, loss 0.25, 2000.0 examples/s, ETA 0:00, data-wait 0.0%\n");
+}
+
+TEST_CASE("simple: the tensors stand in the same line, without one that is the loss itself") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress(
+      {.log_every_n_steps = 2, .warmup_steps = 5, .tensors = {"cross_entropy", "learning_rate", "train_accuracy"}});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(50), 0.75);
+  loop.Step(milliseconds(50), 0.5);
+  CHECK(Messages(log.Text()) ==
+        "epoch 2, step 1, loss 0.75, cross_entropy 0.5, learning_rate 1e-04, train_accuracy 0.125, warm-up\n"
+        "epoch 2, step 2, loss 0.5, learning_rate 1e-04, train_accuracy 0.125, warm-up\n");
+}
+
+TEST_CASE("A tensor that the model does not have is refused at the start") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.tensors = {"cross_entropy", "perplexity"}});
+  const absl::Status status = Loop(progress).TryBegin();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains("'perplexity'") &&
+                                                Contains("[learning_rate, cross_entropy, train_accuracy]") &&
+                                                Contains("--hooks"));
+}
+
+TEST_CASE("simple: no half minute without a line, in long steps and between short ones") {
+  CapturedLog log(LogFormat::kSimple);
+  TimePoint now;
+  Progress progress({.log_every_n_steps = 100, .warmup_steps = 10, .now = [&] { return now; }});
+  Loop loop(progress);
+  const auto wait = [&](milliseconds time) {
+    now = loop.now() + time;
+    loop.Wait(time);
+  };
+  loop.Begin();
+  loop.Step(milliseconds(1000));
+  CHECK(Messages(log.Text()) == "epoch 2, step 1, loss 0.5, warm-up\n");
+  for (int step = 2; step <= 27; ++step) loop.Step(milliseconds(1000));
+  // The step that began 25 s after the last line has one.
+  CHECK_THAT(Messages(log.Text()), Contains("warm-up\nepoch 2, step 27, loss 0.5, ") && EndsWith("data-wait 0.0%\n"));
+  for (int second = 0; second < 61; ++second) wait(milliseconds(1000));
+  CHECK_THAT(Messages(log.Text()), EndsWith("data-wait 0.0%\nstep 28 has taken 30 s so far\n"
+                                            "step 28 has taken 60 s so far\n"));
 }
 
 TEST_CASE("The time left is that of the steps left, in hours if need be") {
@@ -123,8 +184,7 @@ TEST_CASE("No total, no time left") {
   Loop loop(progress);
   loop.Begin();
   loop.Step(milliseconds(1000));
-  CHECK(Messages(log.Text()) ==
-        "epoch 2, step 1, loss 0.5, 100.0 examples/s (after 0 warm-up steps), data-wait 0.0%\n");
+  CHECK(Messages(log.Text()) == "epoch 2, step 1, loss 0.5, 100.0 examples/s, data-wait 0.0%\n");
 }
 
 TEST_CASE("A train call without steps logs nothing") {
@@ -144,8 +204,8 @@ TEST_CASE("bar: drawn at most ten times a second, its loss fetched only then") {
   int drawn = 0;
   for (int step = 0; step < 100; ++step) drawn += loop.Step(milliseconds(10));
   CHECK(drawn == 10);
-  CHECK_THAT(log.Text(),
-             Contains("\r\x1b[Kepoch 2/4, step 11/1000, loss 0.5, 10000.0 examples/s, ETA 0:10, data-wait 0.0%\r"));
+  CHECK_THAT(log.Text(), Contains("\r\x1b[Kstep 11/1000   1% [>       ] loss 0.5, 10000.0 examples/s, ETA 0:10, "
+                                  "epoch 2/4\r"));
 }
 
 TEST_CASE("bar: long steps are drawn each, with their loss") {
@@ -154,6 +214,37 @@ TEST_CASE("bar: long steps are drawn each, with their loss") {
   Loop loop(progress);
   loop.Begin();
   for (int step = 0; step < 5; ++step) CHECK(loop.Step(milliseconds(4000)));
+}
+
+TEST_CASE("bar: the clock of a long step moves, the time left goes down") {
+  CapturedLog log(LogFormat::kBar);
+  TimePoint now;
+  Progress progress({.format = LogFormat::kBar, .total_steps = 10, .warmup_steps = 0, .now = [&] { return now; }});
+  Loop loop(progress);
+  const auto wait = [&](milliseconds time) {
+    now = loop.now() + time;
+    loop.Wait(time);
+    const std::string text = log.Text();
+    return text.substr(text.rfind("\x1b[K") + 3);
+  };
+  loop.Begin();
+  now = loop.now() + milliseconds(900);
+  loop.Wait(milliseconds(900));
+  CHECK(log.Text().empty());
+  loop.Step(milliseconds(59'100));
+  CHECK(wait(milliseconds(2000)) == "step 1/10  10% [=>        ] loss 0.5, 1.7 examples/s, ETA 8:58, 0:02 in step 2");
+  CHECK(wait(milliseconds(60'000)) == "step 1/10  10% [=>        ] loss 0.5, 1.7 examples/s, ETA 7:58, 1:02 in step 2");
+}
+
+TEST_CASE("bar: with tensors to tell, lines of the log stay above the live one") {
+  CapturedLog log(LogFormat::kBar);
+  Progress progress({.format = LogFormat::kBar, .log_every_n_steps = 2, .tensors = {"train_accuracy"}});
+  Loop loop(progress);
+  loop.Begin();
+  for (int step = 1; step <= 4; ++step) loop.Step(milliseconds(10));
+  const std::string text = log.Text();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+  CHECK_THAT(text, Contains("epoch 2, step 4, loss 0.5, train_accuracy 0.125, warm-up\n"));
 }
 
 TEST_CASE("bar: the end of a train call leaves a line of its own in place of the live one") {
@@ -166,10 +257,10 @@ TEST_CASE("bar: the end of a train call leaves a line of its own in place of the
     loop.End();
   }
   CHECK_THAT(log.Text(), Catch::Matchers::Matches(
-                             "\r\x1b\\[Kepoch 2, step 1/1, loss 0\\.5, 1000\\.0 examples/s, ETA 0:00, data-wait 0\\.0%"
+                             "\r\x1b\\[Kstep 1/1 100% \\[=+\\] loss 0\\.5, 1000\\.0 examples/s, ETA 0:00, epoch 2"
                              "\r\x1b\\[K"
-                             "I [^ ]* epoch 2, step 1/1, loss 0\\.5, 1000\\.0 examples/s \\(after 0 warm-up steps\\), "
-                             "ETA 0:00, data-wait 0\\.0%\n"));
+                             "I [^ ]* epoch 2, step 1/1, loss 0\\.5, 1000\\.0 examples/s, ETA 0:00, "
+                             "data-wait 0\\.0%\n"));
 }
 
 TEST_CASE("json: numbers in fields, null for what is not known or not finite") {
@@ -181,10 +272,12 @@ TEST_CASE("json: numbers in fields, null for what is not known or not finite") {
   loop.Step(milliseconds(100), 0.25, milliseconds(25));
   CHECK_THAT(log.Text(),
              Contains(R"(, "epoch": 2, "total_epochs": null, "global_step": 1, "total_steps": 12, "loss": null, )"
-                      R"("examples_per_sec": null, "warmup_steps": 1, "eta_sec": null, )"
+                      R"("tensors": {}, "examples_per_sec": null, "warmup_steps": 1, "eta_sec": null, )"
                       R"("data_wait_fraction": null})"));
-  CHECK_THAT(log.Text(), Contains(R"("global_step": 2, "total_steps": 12, "loss": 0.25, "examples_per_sec": 1000.0, )"
-                                  R"("warmup_steps": 1, "eta_sec": 1.0, "data_wait_fraction": 0.25})"));
+  CHECK_THAT(
+      log.Text(),
+      Contains(R"("global_step": 2, "total_steps": 12, "loss": 0.25, "tensors": {}, "examples_per_sec": 1000.0, )"
+               R"("warmup_steps": 1, "eta_sec": 1.0, "data_wait_fraction": 0.25})"));
 }
 
 TEST_CASE("none: no loss is fetched") {

@@ -292,11 +292,12 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
                                                     .batch_size = base.batch_size,
                                                     .logger = &logger,
                                                     .tensors_to_log = task_.tensors_to_log}));
-  auto progress =
-      std::make_unique<logs::Progress>(logs::ProgressOptions{.format = logs::CurrentLogFormat(),
-                                                             .total_steps = TotalSteps(),
-                                                             .total_epochs = task_.steps ? 0 : base.train_epochs,
-                                                             .log_every_n_steps = base.log_every_n_steps});
+  auto progress = std::make_unique<logs::Progress>(
+      logs::ProgressOptions{.format = logs::CurrentLogFormat(),
+                            .total_steps = TotalSteps(),
+                            .total_epochs = task_.steps ? 0 : base.train_epochs,
+                            .log_every_n_steps = base.log_every_n_steps,
+                            .tensors = logs::TensorsInLog(base.hooks, task_.tensors_to_log)});
   const logs::Progress& throughput = *progress;
   hooks.push_back(std::move(progress));
   hooks.push_back(train::MakeLossMetricHook(&logger, base.log_every_n_steps));

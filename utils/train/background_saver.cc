@@ -1,5 +1,6 @@
 #include "utils/train/background_saver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -9,13 +10,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/events.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::train {
 namespace {
 
 using compute::Tensor;
+
+// A wait that is shorter is not worth a thread that shows it.
+constexpr std::chrono::milliseconds kSoon(100);
 
 absl::Status CheckFinite(int64_t step, const std::string& name, const Tensor& tensor) {
   const std::optional<int64_t> found = compute::FindNonFinite(tensor);
@@ -75,15 +82,21 @@ class Handover {
 
 absl::Status BackgroundSaver::Wait() {
   if (!writing_.valid()) return status_;
+  if (writing_.wait_for(kSoon) != std::future_status::ready) WaitLong();
+  status_ = writing_.get();
+  if (status_.ok()) finished_step_ = writing_step_;
+  return status_;
+}
+
+void BackgroundSaver::WaitLong() const {
+  const logs::TaskProgress progress({.title = absl::StrCat("writing the checkpoint of step ", writing_step_)});
   std::chrono::seconds waited(0);
-  for (std::chrono::seconds more(2); writing_.wait_for(more) != std::future_status::ready; more = waited) {
+  for (std::chrono::seconds more(2); writing_.wait_for(more) != std::future_status::ready;
+       more = std::min(waited, logs::kLongestSilence)) {
     waited += more;
     LOG(INFO) << "waiting for the checkpoint of step " << writing_step_ << " to be written, for " << waited.count()
               << " s now";
   }
-  status_ = writing_.get();
-  if (status_.ok()) finished_step_ = writing_step_;
-  return status_;
 }
 
 absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& content) {
@@ -99,6 +112,7 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
                    }};
   }
   const auto write = [this, step, handover, taken = std::move(taken), strings = content.strings]() -> absl::Status {
+    const auto start = std::chrono::steady_clock::now();
     absl::Status status;
     try {
       status = saver_->SaveInTurn(step, taken, strings);
@@ -106,6 +120,11 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
       status = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
     }
     handover->Close();
+    if (status.ok()) {
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      logs::LogEvent("save", absl::StrFormat("saved the checkpoint of step %d in %.2f s", step, elapsed.count()),
+                     {{"global_step", step}, {"seconds", elapsed.count()}});
+    }
     return status;
   };
   writing_ = std::async(std::launch::async, write);

@@ -36,6 +36,9 @@ class BackgroundSaver {
   std::optional<int64_t> finished_step() const { return finished_step_; }
 
  private:
+  // Until writing_ is done, with lines that say so.
+  void WaitLong() const;
+
   const std::unique_ptr<CheckpointSaver> saver_;
   const int64_t most_held_;
   absl::Status status_;

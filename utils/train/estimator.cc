@@ -15,7 +15,9 @@
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/logs/events.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::train {
 namespace {
@@ -339,6 +341,11 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   int64_t batches = 0, examples = 0;
   std::map<std::string, std::pair<double, double>> host_sums;
   ReplicatedProgram* program = nullptr;
+  const std::string title = absl::StrCat("evaluating step ", global_step_);
+  logs::LogEvent("evaluation_start", title, {{"global_step", global_step_}});
+  // How many examples a limited number of batches has is not known.
+  logs::TaskProgress progress(
+      {.title = title, .total = max_steps ? 0 : source->num_examples().value_or(0), .unit = "examples"});
   while (!max_steps || batches < *max_steps) {
     do {
       if (config_.interruption() == Interruption::kStop) {
@@ -362,6 +369,7 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
     loss_sum += loss;
     ++batches;
     examples += batch->num_examples;
+    progress.Set(examples);
     if (!model_.host_metrics) continue;
     ASSIGN_OR_RETURN(const std::vector<ShareResults> shares, program->FetchPredictions());
     for (const HostMetric& metric : model_.host_metrics(shares)) {
@@ -390,9 +398,21 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   RETURN_IF_ERROR(eval_events_->Flush());
   results.emplace_back("global_step", global_step_);
   std::sort(results.begin(), results.end());
-  LOG(INFO) << "Saving dict for global step " << global_step_ << ": "
-            << absl::StrJoin(results, ", ",
-                             [](std::string* out, const auto& r) { absl::StrAppend(out, r.first, " = ", r.second); });
+  logs::Json::Object metrics;
+  for (const auto& [name, value] : results) {
+    if (name != "global_step") metrics.emplace_back(name, logs::FiniteOrNull(value));
+  }
+  logs::LogEvent("evaluation",
+                 absl::StrCat("Saving dict for global step ", global_step_, ": ",
+                              absl::StrJoin(results, ", ",
+                                            [](std::string* out, const auto& r) {
+                                              absl::StrAppend(out, r.first, " = ", r.second);
+                                            })),
+                 {{"global_step", global_step_},
+                  {"metrics", std::move(metrics)},
+                  {"examples", examples},
+                  {"seconds", seconds},
+                  {"examples_per_sec", static_cast<double>(examples) / seconds}});
   return results;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/records/crc32c.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::train {
 
@@ -170,6 +171,9 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   }
   auto found = programs_.find(key_);
   if (found == programs_.end()) {
+    const logs::TaskProgress progress({.title = mode == Mode::kTrain  ? "preparing the training"
+                                                : mode == Mode::kEval ? "preparing the evaluation"
+                                                                      : "preparing the prediction"});
     ASSIGN_OR_RETURN(ReplicatedProgram program, Compile(mode, part, spec, prepare));
     if (programs_.size() >= kMaxPrograms) {
       programs_.erase(std::min_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -10,7 +12,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/events.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
@@ -87,6 +91,7 @@ class Estimator::TrainCall {
     std::vector<RunFeeds> runs;  // the turns, if there are several, and last the update; the first num_runs have begun
   };
 
+  std::string WaitTitle() const { return absl::StrCat("waiting for the data of step ", e_.global_step_ + 1); }
   logs::StepRequest AskHooks(Clock::time_point now);
   // learning_rate, the model's logged values and its metrics.
   absl::StatusOr<Scalars> Shown(const ReplicatedProgram& program, float learning_rate);
@@ -115,7 +120,9 @@ class Estimator::TrainCall {
 };
 
 absl::Status Estimator::TrainCall::WaitForData(data::BatchSource& source) {
+  std::optional<logs::TaskProgress> progress;  // begins when the first wait was in vain
   while (!stopped_ && !source.WaitUntilReady(kAskInterval)) {
+    if (!progress) progress.emplace(logs::TaskProgressOptions{.title = WaitTitle()});
     RETURN_IF_ERROR(MeetInterruption(/*save_is_due=*/false));
   }
   return absl::OkStatus();
@@ -282,9 +289,11 @@ absl::StatusOr<bool> Estimator::TrainCall::Updated(const ReplicatedProgram& prog
   ASSIGN_OR_RETURN(const Tensor updated, program.replicas[0].program->Fetch(*fetch));
   if (updated.scalar<bool>()) return true;
   ASSIGN_OR_RETURN(const Tensor scale, e_.replicas_.Read(kLossScale));
-  LOG(INFO) << "step " << e_.global_step_ + 1
-            << ": gradients that are not finite; the batch is skipped and the loss scale is now "
-            << scale.scalar<float>();
+  logs::LogEvent("skip",
+                 absl::StrCat("step ", e_.global_step_ + 1,
+                              ": gradients that are not finite; the batch is skipped and the loss scale is now ",
+                              scale.scalar<float>()),
+                 {{"global_step", e_.global_step_}, {"loss_scale", scale.scalar<float>()}});
   return false;
 }
 
@@ -369,7 +378,9 @@ absl::Status Estimator::TrainCall::End() {
 absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
                               absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
   if (max_steps && global_step_ >= *max_steps) {
-    LOG(INFO) << "Skipping training since max_steps has already been reached: global step " << global_step_;
+    logs::LogEvent(
+        "skip", absl::StrCat("Skipping training since max_steps has already been reached: global step ", global_step_),
+        {{"global_step", global_step_}});
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(position_));

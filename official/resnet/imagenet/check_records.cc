@@ -14,6 +14,7 @@
 #include "utils/data/records/tf_record_index.h"
 #include "utils/data/worker_pool.h"
 #include "utils/files/files.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::resnet {
 namespace {
@@ -47,8 +48,8 @@ absl::StatusOr<int64_t> NumClassesOf(const std::string& path) {
 // One thread's work; what it finds goes to the functions.
 class FileChecker {
  public:
-  FileChecker(int64_t num_classes, std::function<void(const std::string&)> report)
-      : num_classes_(num_classes), report_(std::move(report)) {}
+  FileChecker(int64_t num_classes, std::function<void(const std::string&)> report, logs::TaskProgress& progress)
+      : num_classes_(num_classes), report_(std::move(report)), progress_(progress) {}
 
   absl::StatusOr<CheckResult> Check(const std::string& path) {
     CheckResult result{.num_files = 1};
@@ -59,6 +60,7 @@ class FileChecker {
     for (size_t i = 0; i + 1 < offsets.size(); ++i) {
       const absl::Status record = CheckRecord(*file, static_cast<int64_t>(i), offsets[i], offsets[i + 1]);
       ++result.num_records;
+      progress_.Add(offsets[i + 1] - offsets[i]);
       if (record.ok()) continue;
       if (!absl::IsDataLoss(record)) return record;
       ++result.num_bad;
@@ -83,6 +85,7 @@ class FileChecker {
 
   const int64_t num_classes_;
   const std::function<void(const std::string&)> report_;
+  logs::TaskProgress& progress_;
   std::string buffer_;
   PreprocessingScratch scratch_;
 };
@@ -97,10 +100,18 @@ absl::StatusOr<CheckResult> CheckRecords(const CheckOptions& options,
     std::lock_guard<std::mutex> lock(mutex);
     report(line);
   };
+  int64_t num_bytes = 0;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const uintmax_t size = std::filesystem::file_size(path, error);
+    if (!error) num_bytes += static_cast<int64_t>(size);  // what cannot be read is told below
+  }
+  logs::TaskProgress progress({.title = "checking", .total = num_bytes, .unit = "B"});
   std::vector<absl::StatusOr<CheckResult>> results(paths.size());
   data::WorkerPool(options.num_threads).ForEach(paths.size(), [&](int64_t i) {
     const absl::StatusOr<int64_t> num_classes = options.num_classes ? *options.num_classes : NumClassesOf(paths[i]);
-    results[i] = num_classes.ok() ? FileChecker(*num_classes, report_in_turn).Check(paths[i]) : num_classes.status();
+    results[i] =
+        num_classes.ok() ? FileChecker(*num_classes, report_in_turn, progress).Check(paths[i]) : num_classes.status();
   });
   CheckResult total;
   for (const absl::StatusOr<CheckResult>& result : results) {

@@ -22,6 +22,7 @@
 #include "utils/data/records/tf_record.h"
 #include "utils/data/worker_pool.h"
 #include "utils/files/files.h"
+#include "utils/logs/task_progress.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::resnet {
@@ -44,9 +45,11 @@ bool HasImageName(const std::string& name) {
 
 absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, ClassNames* classes) {
   ASSIGN_OR_RETURN(const std::vector<std::string> folders, files::ListDirectory(images_dir));
+  logs::TaskProgress progress({.title = "looking for images", .unit = "images"});
   std::vector<Image> images;
   *classes = {kBackground};
   for (const std::string& folder : folders) {
+    progress.Set(static_cast<int64_t>(images.size()));
     const std::string path = files::JoinPath(images_dir, folder);
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) continue;  // a file beside the folders
@@ -178,7 +181,8 @@ absl::Status WriteClasses(const ConvertOptions& options, const ClassNames& class
 }
 
 // Records [num_images * shard / num_shards, num_images * (shard + 1) / num_shards) of the random order.
-absl::Status WriteRecords(const std::string& images_dir, const Split& split, int64_t shard, const std::string& path) {
+absl::Status WriteRecords(const std::string& images_dir, const Split& split, int64_t shard, const std::string& path,
+                          logs::TaskProgress& progress) {
   ASSIGN_OR_RETURN(const auto writer, data::TFRecordWriter::Open(path));
   const int64_t num_images = static_cast<int64_t>(split.images.size());
   const data::Permutation order(num_images, kSeed, /*epoch=*/0);
@@ -187,24 +191,26 @@ absl::Status WriteRecords(const std::string& images_dir, const Split& split, int
   for (int64_t i = num_images * shard / split.num_shards; i < end; ++i) {
     ASSIGN_OR_RETURN(const std::string record, MakeRecord(images_dir, split.images[order(i)], scratch));
     RETURN_IF_ERROR(writer->Write(record));
+    progress.Add(1);
   }
   return writer->Close();
 }
 
-absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard) {
+absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard,
+                        logs::TaskProgress& progress) {
   const std::string name = ShardName(split.name, static_cast<int>(shard), split.num_shards);
   const std::string path = files::JoinPath(options.output_dir, name);
   const std::string temporary = absl::StrCat(path, files::kTemporarySuffix);
-  const absl::Status status = WriteRecords(options.images_dir, split, shard, temporary);
+  const absl::Status status = WriteRecords(options.images_dir, split, shard, temporary, progress);
   if (status.ok()) return files::Rename(temporary, path);
   files::RemoveFile(temporary).IgnoreError();
   return status;
 }
 
-absl::Status WriteSplit(const ConvertOptions& options, const Split& split) {
+absl::Status WriteSplit(const ConvertOptions& options, const Split& split, logs::TaskProgress& progress) {
   std::vector<absl::Status> statuses(split.num_shards);
   data::WorkerPool(options.num_threads).ForEach(split.num_shards, [&](int64_t shard) {
-    statuses[shard] = WriteShard(options, split, shard);
+    statuses[shard] = WriteShard(options, split, shard, progress);
   });
   for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
   return absl::OkStatus();
@@ -228,7 +234,8 @@ absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options) 
   RETURN_IF_ERROR(files::MakeDirectories(options.output_dir));
   ASSIGN_OR_RETURN(const bool other_split_is_there, CheckNoneThere(options.output_dir, splits));
   RETURN_IF_ERROR(WriteClasses(options, classes, other_split_is_there));
-  for (const Split& split : splits) RETURN_IF_ERROR(WriteSplit(options, split));
+  logs::TaskProgress progress({.title = "converting", .total = result.num_images, .unit = "images"});
+  for (const Split& split : splits) RETURN_IF_ERROR(WriteSplit(options, split, progress));
   RETURN_IF_ERROR(files::SyncDirectory(options.output_dir));
   return result;
 }

@@ -26,6 +26,8 @@ class LineReader {
   int64_t line_number() const { return line_number_; }
   // Bytes in the file.
   int64_t size() const { return file_->size(); }
+  // Of them, how many were read: a few more than those of the lines that Next() gave.
+  int64_t bytes_read() const { return offset_; }
 
  private:
   explicit LineReader(std::unique_ptr<files::RandomAccessFile> file) : file_(std::move(file)) {}

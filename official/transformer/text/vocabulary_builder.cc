@@ -15,6 +15,7 @@
 #include "official/transformer/text/vocabulary.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::transformer {
 namespace {
@@ -217,6 +218,7 @@ std::vector<std::string> SearchSubtokens(const TokenCounts& token_counts, const 
 
 absl::StatusOr<TokenCounts> CountTokens(const std::vector<std::string>& paths, int64_t max_characters_per_file) {
   TokenCounts token_counts;
+  logs::TaskProgress progress({.title = "counting words", .unit = "lines"});
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
     const int64_t lines_to_skip = reader->size() / (2 * max_characters_per_file);
@@ -225,6 +227,7 @@ absl::StatusOr<TokenCounts> CountTokens(const std::vector<std::string>& paths, i
       absl::string_view line;
       ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
       if (!more) break;
+      progress.Add(1);
       if (skipped < lines_to_skip) {
         ++skipped;
         continue;
@@ -249,6 +252,7 @@ absl::StatusOr<std::vector<std::string>> BuildVocabulary(const std::vector<std::
                                                          const VocabularyOptions& options) {
   ASSIGN_OR_RETURN(const TokenCounts token_counts, CountTokens(paths, options.max_characters_per_file));
   if (token_counts.empty()) return absl::DataLossError(absl::StrCat("no text in ", absl::StrJoin(paths, ", ")));
+  const logs::TaskProgress progress({.title = "choosing the vocabulary's subtokens"});
   if (options.min_count.has_value()) return GenerateSubtokens(token_counts, *options.min_count);
   return SearchSubtokens(token_counts, options, 1, 1000);
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/records/crc32c.h"
+#include "utils/logs/task_progress.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/protos/tensor_conversion.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -437,6 +438,10 @@ absl::Status BundleReader::VerifyBytes(absl::string_view key, const Entry& entry
 }
 
 absl::Status BundleReader::VerifyChecksums() const {
+  int64_t num_bytes = 0;
+  for (const auto& [key, entry] : entries_) num_bytes += entry.slices.empty() ? entry.size : 0;
+  logs::TaskProgress progress(
+      {.title = absl::StrCat("verifying ", prefix_.substr(prefix_.rfind('/') + 1)), .total = num_bytes, .unit = "B"});
   for (const auto& [key, entry] : entries_) {
     if (!entry.slices.empty()) continue;
     if (entry.data_type == tensorflow::DT_STRING) {
@@ -444,6 +449,7 @@ absl::Status BundleReader::VerifyChecksums() const {
     } else if (ElementBytes(entry.data_type).has_value()) {
       RETURN_IF_ERROR(VerifyBytes(key, entry));
     }
+    progress.Add(entry.size);
   }
   return absl::OkStatus();
 }

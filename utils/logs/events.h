@@ -1,0 +1,16 @@
+// Events of a run. With --log_format=json each is an object with its name under "event"; lines that are no event have
+// "message", "warning" or "error" there, after their level.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "utils/logs/json.h"
+
+namespace official::logs {
+
+// Logs `message`, in JSON with the event's name and `fields`.
+void LogEvent(absl::string_view event, absl::string_view message, Json::Object fields = {});
+
+// A number, or null where there is none: JSON has no NaN and no infinity.
+Json FiniteOrNull(double value);
+
+}  // namespace official::logs

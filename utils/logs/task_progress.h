@@ -1,0 +1,71 @@
+// The progress of work that may take longer than a second and is no training: an evaluation, a download, reading a
+// file. On a terminal, a live line once a second has passed:
+//   evaluating step 600  45% [=======>         ] 4500/10000 examples, 812.3 examples/s, 0:05, 0:07 left
+// Otherwise a line of the log after 30 s in which the log had none; with --log_format=json an event "progress".
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "utils/logs/live_line.h"
+#include "utils/logs/ticker.h"
+
+namespace official::logs {
+
+// The longest that a run leaves the log without a line.
+inline constexpr std::chrono::seconds kLongestSilence(30);
+
+// 7 -> "0:07", 3661 -> "1:01:01".
+std::string FormatDuration(int64_t seconds);
+
+struct TaskProgressOptions {
+  std::string title;      // what the program does, e.g. "evaluating step 600"
+  int64_t total = 0;      // 0 if not known
+  std::string unit = "";  // of what is counted, e.g. "images"; "B" are bytes, shown in MB; empty: nothing is counted
+  int64_t done = 0;       // before it began, e.g. of a download that goes on
+  // For tests: a clock, and no thread of its own.
+  std::function<std::chrono::steady_clock::time_point()> now = nullptr;
+};
+
+class TaskProgress {
+ public:
+  explicit TaskProgress(TaskProgressOptions options);
+  ~TaskProgress();  // removes the live line
+  TaskProgress(const TaskProgress&) = delete;
+  TaskProgress& operator=(const TaskProgress&) = delete;
+
+  // Counts. From any thread, and cheap: an atomic number that a thread of this object's own looks at.
+  void Add(int64_t count) { done_.fetch_add(count, std::memory_order_relaxed); }
+  void Set(int64_t done) { done_.store(done, std::memory_order_relaxed); }
+
+  // Shows what there is to show now; called by the thread of its own.
+  void Tick();
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  struct State {
+    int64_t done = 0;
+    double elapsed = 0, per_second = 0;
+    std::optional<double> left = std::nullopt;  // seconds
+  };
+  State StateAt(TimePoint now) const;
+  std::string Count(int64_t number) const;
+  std::vector<LinePart> Parts(const State& state) const;
+  void DrawLine(const State& state);
+  void LogLine(const State& state);
+
+  const TaskProgressOptions options_;
+  const TimePoint start_;
+  std::atomic<int64_t> done_;
+  TimePoint last_line_;  // of the log, by this object
+  std::string drawn_;    // the live line
+  std::unique_ptr<Ticker> ticker_;
+};
+
+}  // namespace official::logs
