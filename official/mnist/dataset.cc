@@ -13,6 +13,7 @@
 #include "utils/data/download.h"
 #include "utils/data/idx.h"
 #include "utils/files/files.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::mnist {
 namespace {
@@ -118,6 +119,7 @@ MnistData DrawMnist() {
   constexpr uint64_t kSeed = 1;  // the data set is always the same one, whatever the seed of the training
   constexpr int64_t kTrain = 60000, kTest = 10000;
   const int num_threads = std::max(1u, std::thread::hardware_concurrency());
+  const logs::TaskProgress progress({.title = "drawing digits"});
   DrawnDigits train = DrawDigits(kSeed, 0, kTrain, num_threads);
   DrawnDigits test = DrawDigits(kSeed, kTrain, kTest, num_threads);
   MnistData data;

@@ -9,7 +9,7 @@
 #include "official/transformer/text/unicode.h"
 #include "official/transformer/text/vocabulary.h"
 #include "utils/compute/core/status.h"
-#include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 #include "utils/misc/stop_signals.h"
 
 namespace official::transformer {
@@ -59,6 +59,7 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
   }
   std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.words > b.words; });
   std::vector<std::string> translations(lines.size());
+  logs::TaskProgress progress({.title = "translating", .total = static_cast<int64_t>(sources.size()), .unit = "lines"});
   for (size_t begin = 0; begin < sources.size(); begin += batch_size) {
     if (misc::StopSignalReceived() != 0) return absl::CancelledError("stopped while translating");
     const size_t end = std::min(sources.size(), begin + batch_size);
@@ -69,9 +70,7 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
       translations[sources[i].line] =
           absl::StrReplaceAll(vocabulary_.Decode(BeforeEos(found.best[i - begin].ids)), {{"\n", " "}});
     }
-    if (end < sources.size()) {
-      LOG(INFO) << "translated " << end << " of " << sources.size() << " lines";
-    }
+    progress.Set(static_cast<int64_t>(end));
   }
   return translations;
 }

@@ -23,6 +23,7 @@
 #include "utils/data/gzip.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::data {
 namespace {
@@ -208,7 +209,11 @@ class Downloader {
                                  .timeout = left,
                                  .min_bytes_per_second = options_.min_bytes_per_second,
                                  .low_speed_time = options_.low_speed_time};
-    int64_t position = 0, shown_percent = -1;
+    int64_t position = 0;
+    logs::TaskProgress progress({.title = absl::StrCat("downloading ", remote.path.substr(remote.path.rfind('/') + 1)),
+                                 .total = remote.num_bytes,
+                                 .unit = "B",
+                                 .done = offset});
     const auto on_response = [&](const HttpResponse& response) -> absl::Status {
       position = response.offset;
       // Pages that say "not found" or "log in" with status 200 are told by their size before they are stored.
@@ -225,15 +230,10 @@ class Downloader {
       }
       RETURN_IF_ERROR(file.WriteAt(position, bytes));
       position += bytes.size();
-      const int64_t percent = 100 * position / remote.num_bytes;
-      if (percent != std::exchange(shown_percent, percent)) {
-        logs::ShowLiveLine(absl::StrFormat("%s: %d%% of %s", remote.path, percent, Megabytes(remote.num_bytes)));
-      }
+      progress.Set(position);
       return absl::OkStatus();
     };
-    const HttpResult result = HttpGet(request, {on_response, on_body});
-    logs::ShowLiveLine("");
-    return result;
+    return HttpGet(request, {on_response, on_body});
   }
 
   // What is wrong with the bytes that have come; empty if nothing is.
@@ -264,12 +264,15 @@ absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
   std::vector<char> buffer(1 << 20);
   unsigned char bytes[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
+  logs::TaskProgress progress(
+      {.title = absl::StrCat("verifying ", path.substr(path.rfind('/') + 1)), .total = file->size(), .unit = "B"});
   bool ok = digest != nullptr && EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) == 1;
   for (int64_t offset = 0; ok;) {
     ASSIGN_OR_RETURN(const int64_t read, file->ReadSome(offset, buffer.size(), buffer.data()));
     if (read == 0) break;
     ok = EVP_DigestUpdate(digest.get(), buffer.data(), read) == 1;
     offset += read;
+    progress.Set(offset);
   }
   if (!ok || EVP_DigestFinal_ex(digest.get(), bytes, &size) != 1) {
     return absl::InternalError("OpenSSL cannot compute SHA-256");

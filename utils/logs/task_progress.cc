@@ -59,7 +59,7 @@ TaskProgress::State TaskProgress::StateAt(TimePoint now) const {
   State state{.done = done_.load(std::memory_order_relaxed),
               .elapsed = std::chrono::duration<double>(now - start_).count()};
   const auto done_here = static_cast<double>(state.done - options_.done);
-  if (state.elapsed > 0) state.per_second = done_here / state.elapsed;
+  if (state.elapsed > 0) state.per_second = std::max(0.0, done_here / state.elapsed);
   if (options_.total > 0 && state.per_second > 0) {
     state.left = std::max(0.0, static_cast<double>(options_.total - state.done) / state.per_second);
   }

@@ -8,6 +8,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/data/random.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
@@ -86,6 +87,8 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
   std::vector<std::vector<int32_t>> repeats(num_users);
   eval.num_candidates = static_cast<int>(num_candidates);
   eval.items.resize(num_users * num_candidates);
+  logs::TaskProgress progress(
+      {.title = "drawing the negatives of the evaluation", .total = num_users, .unit = "users"});
   compute::ParallelFor(num_users, 16, [&](int64_t begin, int64_t end) {
     ItemSet rated(num_items), drawn(num_items);
     for (int64_t user = begin; user < end; ++user) {
@@ -106,6 +109,7 @@ absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions&
         row[column++] = item;
       }
     }
+    progress.Add(end - begin);
   });
   eval.repeat_offsets.push_back(0);
   for (const std::vector<int32_t>& columns : repeats) {

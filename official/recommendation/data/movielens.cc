@@ -9,6 +9,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/download.h"
 #include "utils/files/files.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
@@ -118,6 +119,7 @@ absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
     loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
                                   path.status().message());
   }
+  const logs::TaskProgress progress({.title = "generating ratings"});
   ASSIGN_OR_RETURN(std::vector<Rating> generated, GenerateRatings(dataset.size));
   ASSIGN_OR_RETURN(loaded.ratings, SplitRatings(std::move(generated)));
   loaded.generated = true;

@@ -18,6 +18,7 @@
 #include "utils/data/file_kind.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
@@ -284,11 +285,14 @@ absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read, int64_t num_bytes) {
+  logs::TaskProgress progress(
+      {.title = absl::StrCat("reading ", name.substr(name.rfind('/') + 1)), .total = num_bytes, .unit = "B"});
   Parser parser(name);
   std::vector<char> buffer(kMaxLineBytes + kBufferBytes);
   size_t kept = 0;  // bytes at the front of the buffer, of a line that is not yet complete
   for (bool first = true;; first = false) {
     ASSIGN_OR_RETURN(const int64_t got, read(buffer.data() + kept, kBufferBytes));
+    progress.Add(got);
     const absl::string_view text(buffer.data(), kept + got);
     if (got == 0) {
       if (kept > 0) RETURN_IF_ERROR(parser.AddLastLine(text));

@@ -8,6 +8,7 @@
 #include "utils/compute/core/random.h"
 #include "utils/compute/cpu/philox_block.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
@@ -32,6 +33,7 @@ absl::StatusOr<std::unique_ptr<TrainSampler>> TrainSampler::Create(const Ratings
   if (num_negatives < 0) {
     return absl::InvalidArgumentError(absl::StrFormat("num_neg is %d, but cannot be negative", num_negatives));
   }
+  const logs::TaskProgress progress({.title = "preparing to draw negatives"});
   for (int32_t user = 0; user < ratings.num_users() && num_negatives > 0; ++user) {
     if (NumDistinct(ratings.TrainItems(user)) < ratings.num_items()) continue;
     return absl::InvalidArgumentError(absl::StrFormat(

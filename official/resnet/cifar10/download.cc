@@ -11,6 +11,7 @@
 #include "utils/data/tar.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::resnet {
 namespace {
@@ -70,7 +71,10 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
     RETURN_IF_ERROR(downloaded);
   }
   LOG(INFO) << "unpacking " << archive;
-  RETURN_IF_ERROR(Unpack(archive, data_dir));
+  {
+    const logs::TaskProgress progress({.title = absl::StrCat("unpacking ", kArchiveName)});
+    RETURN_IF_ERROR(Unpack(archive, data_dir));
+  }
   const std::vector<std::string> missing = MissingFiles(data_dir);
   if (!missing.empty()) return absl::DataLossError(absl::StrCat(archive, " lacks ", missing[0]));
   return given ? absl::OkStatus() : files::RemoveFile(archive);

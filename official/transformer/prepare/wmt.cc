@@ -13,6 +13,7 @@
 #include "utils/data/tar.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::transformer {
 namespace {
@@ -35,6 +36,7 @@ absl::Status GetArchive(const WmtArchive& archive, const std::string& path) {
 
 absl::Status Unpack(const std::string& path, std::vector<std::string> wanted, const std::string& raw_dir) {
   LOG(INFO) << "unpacking " << path;
+  const logs::TaskProgress progress({.title = absl::StrCat("unpacking ", BaseName(path))});
   ASSIGN_OR_RETURN(const auto reader, data::TarReader::Open(path));
   while (!wanted.empty()) {
     ASSIGN_OR_RETURN(const data::TarMember member, reader->Next());

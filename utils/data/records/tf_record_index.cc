@@ -13,6 +13,7 @@
 #include "utils/data/records/tf_record_format.h"
 #include "utils/data/worker_pool.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::data {
 namespace {
@@ -99,8 +100,11 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
     return bad->Skip(absl::StrCat(paths[i], ": record ", indexed.offsets.size() - 1),
                      absl::DataLossError(absl::StrCat(status.message(), "; what follows in the file cannot be read")));
   };
+  logs::TaskProgress progress(
+      {.title = "finding records", .total = static_cast<int64_t>(paths.size()), .unit = "files"});
   WorkerPool(static_cast<int>(std::clamp<size_t>(paths.size(), 1, kFilesAtOnce))).ForEach(paths.size(), [&](int64_t i) {
     statuses[i] = find(i);
+    progress.Add(1);
   });
   index.first_records_ = {0};
   for (size_t i = 0; i < paths.size(); ++i) {
