@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <csignal>
 #include <iterator>
 
@@ -56,6 +55,8 @@ StopSignals::~StopSignals() {
 bool TakeSaveRequest() { return save_requested.exchange(false); }
 
 int StopSignalReceived() { return stop_signal; }
+
+const std::atomic<int>& StopSignalFlag() { return stop_signal; }
 
 void DieOfSignal(int signal) {
   struct sigaction action = {};

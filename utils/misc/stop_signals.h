@@ -1,6 +1,8 @@
 // Signals that ask a training to stop or to save.
 #pragma once
 
+#include <atomic>
+
 namespace official::misc {
 
 // While one of these lives, SIGTERM, SIGINT and SIGUSR1 (which cluster schedulers send before they kill) are requests
@@ -16,6 +18,8 @@ class StopSignals {
 
 // The first signal that asked to stop; 0 if none did.
 int StopSignalReceived();
+// The same for who asks often.
+const std::atomic<int>& StopSignalFlag();
 // Whether there was a SIGUSR2 since the last call.
 bool TakeSaveRequest();
 

@@ -68,6 +68,7 @@ struct Program::Plan {
   std::unique_ptr<Arena> own_arena;
   Arena* arena = nullptr;
   int64_t arena_bytes = 0;                      // of it, that this program needs
+  size_t first_update = 0;                      // the step from which on a run is not left
   char* arena_address = nullptr;                // where it was when the addresses were set
   std::vector<std::shared_ptr<void>> owned;     // constants
   std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
@@ -252,7 +253,12 @@ const void* Program::Plan::AddressOf(Value v) const {
 absl::Status Program::Plan::RunSteps(const RunOptions& options) {
   if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
   std::vector<KernelTiming>* const timings = options.timings;
-  for (Step& step : steps) {
+  const std::atomic<int>* const stop = device->uses_host_memory() ? options.stop : nullptr;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (stop != nullptr && s <= first_update && stop->load(std::memory_order_relaxed) != 0) {
+      return absl::CancelledError("stopped between two kernels");
+    }
+    Step& step = steps[s];
     const int64_t start = timings == nullptr ? 0 : NowNs();
     const absl::Status status =
         step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
@@ -315,6 +321,10 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
   }
   MoveEarly(plan->steps);
+  plan->first_update = static_cast<size_t>(
+      std::find_if(plan->steps.begin(), plan->steps.end(),
+                   [](const Step& step) { return step.node->op().precedes_updates || step.node->op().is_update; }) -
+      plan->steps.begin());
   if (variables.update_part().parts > 1) RETURN_IF_ERROR(plan->CheckReadsOfShared());
   RETURN_IF_ERROR(plan->Place(variables));
   return std::unique_ptr<Program>(new Program(std::move(plan)));

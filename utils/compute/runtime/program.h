@@ -2,6 +2,7 @@
 // chooses layouts and kernels, and gives every intermediate value a place in one arena; running allocates nothing.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,10 @@ struct RunOptions {
   std::vector<KernelTiming>* timings = nullptr;  // one entry per kernel is appended
   // Looks, at the cost of time, at every feed, variable and result: OutOfRange names the first that is not finite.
   bool check_numerics = false;
+  // Once it is not 0, on a device that uses the host's memory, the run may end with Cancelled before its next kernel,
+  // but not once it has begun to update variables (OpDef::precedes_updates, is_update). What it has computed until then
+  // is lost; sums and caches in variables may be incomplete.
+  const std::atomic<int>* stop = nullptr;
 };
 
 class Program {
