@@ -122,6 +122,13 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
 
 // The cache is a TFRecord file itself, so that its checksums tell damage. It has two records for each file: the path,
 // and 64-bit numbers, the time of change before the offsets.
+void TFRecordIndex::AddTo(Fingerprint& fingerprint) const {
+  for (const File& file : files_) {
+    fingerprint.AddFile(file.path);
+    fingerprint.AddContent(file.offsets.data(), static_cast<int64_t>(file.offsets.size() * sizeof(int64_t)));
+  }
+}
+
 absl::StatusOr<std::vector<TFRecordIndex::File>> TFRecordIndex::ReadCache(const std::string& cache) {
   ASSIGN_OR_RETURN(const auto reader, TFRecordReader::Open(cache));
   std::vector<File> files;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "utils/data/fingerprint.h"
 #include "utils/data/records/bad_records.h"
 #include "utils/files/files.h"
 
@@ -35,6 +36,8 @@ class TFRecordIndex {
                                              BadRecords* bad = nullptr);
 
   int64_t num_records() const { return first_records_.back(); }
+  // The names of the files, and where their records begin.
+  void AddTo(Fingerprint& fingerprint) const;
   // The data of record `i` of all, counted in the order of the files; a part of `buffer`. Threads may call it at once.
   absl::StatusOr<absl::string_view> Read(int64_t i, std::string* buffer) const;
   // "<path>: record <number> at offset <offset>", for messages about what is in it.

@@ -1,0 +1,29 @@
+// A line of text by which a data set is recognized: kept in checkpoints, it tells a later run that the data have
+// changed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace official::data {
+
+class Fingerprint {
+ public:
+  // The next file of the data set, by its name without directories.
+  void AddFile(absl::string_view path);
+  // The next part of the contents. Of more than 1 MiB it takes the size and blocks that are spread over it, so that a
+  // data set of any size costs a few milliseconds at most: it notices other data, not every change of a few bytes.
+  void AddContent(const void* bytes, int64_t num_bytes);
+
+  // "60000 examples, digest 1a2b3c4d", with the names of the first and the last file if any were added.
+  std::string ToString(int64_t num_examples) const;
+
+ private:
+  uint32_t digest_ = 0;
+  int64_t num_files_ = 0;
+  std::string first_file_, last_file_;
+};
+
+}  // namespace official::data
