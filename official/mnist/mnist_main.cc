@@ -25,6 +25,7 @@ flags::Program MnistProgram() {
       .examples = {{"mnist_main", "train for 40 epochs into /tmp/mnist_model"},
                    {"mnist_main --train_epochs=5 --model_dir=run1", "a shorter run in a directory of its own"},
                    {"mnist_main --use_synthetic_data --max_train_steps=200", "measure the speed of training"},
+                   {"mnist_main --model_dir=run1 --eval_only", "evaluate what was trained"},
                    {"mnist_main --model_dir=run1 --predict=seven.png", "read a digit (PNG or IDX files)"}},
       .defaults = {{"data_dir", "/tmp/mnist_data"},
                    {"model_dir", "/tmp/mnist_model"},
@@ -34,7 +35,7 @@ flags::Program MnistProgram() {
                 .flags = {{.name = "learning_rate", .short_name = "lr", .key = true, .range = flags::MoreThan(0)},
                           {.name = "dropout_rate", .key = true, .range = flags::Fraction()},
                           flags::PredictFlag()},
-                .validators = {flags::CheckPredictWords}},
+                .validators = {flags::CheckPredictWords, flags::PredictAlone}},
       .words = "IMAGE...",
   };
 }

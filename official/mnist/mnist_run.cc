@@ -1,6 +1,7 @@
 #include "official/mnist/mnist_run.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "official/mnist/dataset.h"
@@ -8,6 +9,7 @@
 #include "official/mnist/mnist_predict.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
+#include "utils/data/fingerprint.h"
 #include "utils/logs/log.h"
 
 namespace official::mnist {
@@ -19,6 +21,13 @@ constexpr int64_t kTrainExamples = 60000, kTestExamples = 10000;  // of the synt
 
 data::ElementSpec MnistSpec() {
   return {.features = {{"", {DType::kFloat32, {kImageSize * kImageSize}}}}, .labels = {{"", {DType::kInt32, {}}}}};
+}
+
+std::string FingerprintOf(const MnistSplit& split) {
+  data::Fingerprint fingerprint;
+  fingerprint.AddContent(split.labels.raw_data(), split.labels.num_bytes());
+  fingerprint.AddContent(split.images.raw_data(), split.images.num_bytes());
+  return fingerprint.ToString(split.labels.num_elements());
 }
 
 // Real or drawn digits.
@@ -39,6 +48,7 @@ absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
   const int64_t batch_size = config.base.batch_size;
   return run::Input{
       .dataset = data.drawn ? "drawn digits" : "MNIST",
+      .fingerprint = FingerprintOf(data.train),
       .spec = MnistSpec(),
       .num_train_examples = train->num_examples(),
       .train =
@@ -56,12 +66,12 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MnistModel(config.model)));
     return PredictFiles(*estimator, config.predict, config.base.output == "json", results);
   }
-  return run::TrainAndEvaluate(config,
-                               {.name = "mnist",
-                                .load = [&] { return LoadInput(config); },
-                                .model = [&](const run::Input&) { return MnistModel(config.model); },
-                                .export_model = ExportSavedModel},
-                               results);
+  return run::RunTask(config,
+                      {.name = "mnist",
+                       .load = [&] { return LoadInput(config); },
+                       .model = [&](const run::Input&) { return MnistModel(config.model); },
+                       .export_model = ExportSavedModel},
+                      results);
 }
 
 }  // namespace official::mnist

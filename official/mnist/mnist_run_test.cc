@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/mnist/small_run.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/train/run_lock.h"
 
 namespace official::mnist {
@@ -135,6 +136,66 @@ TEST_CASE("Evaluations are due at the same epochs however a run was stopped") {
   std::filesystem::remove(config.base.model_dir + "/eval/evaluated_step");
   CHECK_THAT(Run(config), Contains("\"global_step\": 12"));
   CHECK(Run(config).empty());
+}
+
+// The training data of another configuration in the place of its own.
+void TakeTrainingData(const MnistConfig& config, const MnistConfig& other) {
+  for (const char* file : {"/train-images-idx3-ubyte", "/train-labels-idx1-ubyte"}) {
+    std::filesystem::copy_file(other.base.data_dir + file, config.base.data_dir + file,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+}
+
+TEST_CASE("A run on training data that have changed says so, and ends") {
+  MnistConfig config = SmallConfig();  // 250 examples
+  config.base.batch_size = 8;
+  config.base.train_epochs = 2;
+  config.performance.max_train_steps = 10;
+  Run(config);
+  config.performance.max_train_steps.reset();
+  const auto [examples, first_steps] = GENERATE(std::pair{80, 10},   // the place is the end of the epoch
+                                                std::pair{72, 10},   // behind it
+                                                std::pair{88, 11});  // before it
+  CAPTURE(examples);
+  TakeTrainingData(config, SmallConfig(examples));
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const std::string out = Run(config);
+  CHECK_THAT(log.Text(), Contains("the training data have changed since the checkpoint was written: they were 250 "
+                                  "examples, digest ") &&
+                             Contains(absl::StrCat(", and are ", examples, " examples, digest ")));
+  const bool behind = examples <= 80;
+  CHECK((log.Text().find("that epoch counts as finished") != std::string::npos) == behind);
+  CHECK(std::count(out.begin(), out.end(), '\n') == (behind ? 1 : 2));
+  CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == first_steps + examples / 8);
+
+  // From now on these are its data.
+  config.base.train_epochs = 3;
+  const size_t before = log.Text().size();
+  Run(config);
+  CHECK_THAT(log.Text().substr(before), !Contains("have changed"));
+}
+
+TEST_CASE("--eval_only evaluates once, changes nothing and may export") {
+  MnistConfig config = SmallConfig();
+  config.base.eval_only = true;
+  const absl::Status nothing = RunStatus(config);
+  CHECK(absl::IsNotFound(nothing));
+  CHECK_FALSE(files::Exists(config.base.model_dir));
+
+  config.base.eval_only = false;
+  const std::string trained = Run(config);
+  MnistConfig evaluate = config;
+  evaluate.base.eval_only = true;
+  evaluate.base.train_epochs = 7;  // which are not trained
+  evaluate.base.export_dir = NewDirectory("export");
+  CHECK(Run(evaluate) == trained);
+  CHECK(files::ListDirectory(*evaluate.base.export_dir)->size() == 1);
+  CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == 3);
+
+  // An evaluation that the training still owes is not made up for by one on other data.
+  std::filesystem::remove(config.base.model_dir + "/eval/evaluated_step");
+  Run(evaluate);
+  CHECK_THAT(Run(config), Contains("\"global_step\": 3"));
 }
 
 TEST_CASE("--resume") {

@@ -29,7 +29,13 @@ class TrainBatchSource : public data::BatchSource {
         batch_size_(batch_size),
         end_(FirstBatch(end_epoch)),
         position_(start),
-        next_(FirstBatch(start.epoch) + start.index / batch_size) {}
+        next_(FirstBatch(start.epoch) + start.index / batch_size) {
+    // With other data or another batch size than those of the checkpoint the epoch may have no such batch.
+    if (const int64_t next_epoch = FirstBatch(start.epoch + 1); next_ >= next_epoch) {
+      position_ = {start.epoch + 1, 0};
+      next_ = next_epoch;
+    }
+  }
 
   const data::ElementSpec& spec() const override { return spec_; }
 

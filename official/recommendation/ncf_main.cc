@@ -29,7 +29,6 @@ ABSL_FLAG(
     std::string, eval_batch_size, "",
     "Candidates that an evaluation scores at a time. Not given, so many that it is fast; what HR and NDCG are does "
     "not depend on it.");
-ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
 ABSL_FLAG(int, num_factors, 8, "Size of the embeddings of matrix factorization.");
 ABSL_FLAG(std::vector<std::string>, layers, std::vector<std::string>({"64", "32", "16", "8"}),
           "Sizes of the perceptron: of the two embeddings that it takes, together, then of each layer.");
@@ -109,8 +108,10 @@ absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
 }
 
 absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
-  if (!flags::BaseFromFlags(command_line).stop_threshold) return absl::OkStatus();
-  return flags::FlagError("stop_threshold", "has no effect here; give --hr_threshold");
+  const flags::BaseConfig base = flags::BaseFromFlags(command_line);
+  if (base.stop_threshold) return flags::FlagError("stop_threshold", "has no effect here; give --hr_threshold");
+  if (!base.eval_only || !absl::GetFlag(FLAGS_mlperf_log)) return absl::OkStatus();
+  return flags::FlagError("mlperf_log", "cannot be combined with --eval_only: it is the log of a training");
 }
 
 flags::Program NcfProgram() {
@@ -142,7 +143,6 @@ flags::Program NcfProgram() {
                           {.name = "model", .key = true, .choices = {"neumf", "gmf", "mlp"}},
                           {.name = "loss", .key = true, .choices = {"softmax", "sigmoid"}},
                           {.name = "eval_batch_size", .key = true},
-                          {.name = "eval_only", .key = true},
                           {.name = "num_factors", .key = true, .range = flags::AtLeast(1)},
                           {.name = "layers", .key = true},
                           {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
@@ -159,7 +159,7 @@ flags::Program NcfProgram() {
                           {.name = "mlperf_log", .unset_means = "none"},
                           {.name = "predict", .key = true},
                           {.name = "top_k", .range = flags::AtLeast(1)}},
-                .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply}},
+                .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone}},
   };
 }
 
@@ -185,7 +185,6 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
   int64_t eval_batch_size;
   if (absl::SimpleAtoi(absl::GetFlag(FLAGS_eval_batch_size), &eval_batch_size))
     config.eval_batch_size = eval_batch_size;
-  config.eval_only = absl::GetFlag(FLAGS_eval_only);
   config.hr_threshold = absl::GetFlag(FLAGS_hr_threshold);
   config.ml_perf = absl::GetFlag(FLAGS_ml_perf);
   config.mlperf_log = absl::GetFlag(FLAGS_mlperf_log);

@@ -11,6 +11,7 @@
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/fingerprint.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 
@@ -55,6 +56,19 @@ absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
   return std::make_shared<NcfData>(std::move(loaded), std::move(names), std::make_shared<EvalData>(std::move(eval)));
 }
 
+// Of the ratings, whatever is drawn for them.
+std::string FingerprintOf(const Ratings& ratings) {
+  data::Fingerprint fingerprint;
+  const auto add = [&](const auto& values) {
+    fingerprint.AddContent(values.data(), static_cast<int64_t>(values.size() * sizeof(values[0])));
+  };
+  add(ratings.user_ids);
+  add(ratings.item_ids);
+  add(ratings.train_items);
+  add(ratings.held_out);
+  return fingerprint.ToString(ratings.num_positives());
+}
+
 absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
   const Ratings& ratings = data->loaded.ratings;
   // Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with.
@@ -71,6 +85,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
       std::max<int64_t>(1, config.eval_batch_size.value_or(kEvalBatchSize) / data->eval->num_candidates);
   const std::string name = config.ratings.ratings_file.empty() ? config.ratings.dataset : "ratings";
   return run::Input{.dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
+                    .fingerprint = FingerprintOf(ratings),
                     .spec = TrainSpec(),
                     .num_train_examples = num_examples,
                     .steps_per_epoch = num_examples / batch_size,
@@ -150,7 +165,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
           [&](train::Estimator& estimator, const std::string& export_dir) {
             return ExportSavedModel(estimator, data->loaded.ratings, data->item_names, export_dir);
           }};
-  return config.eval_only ? run::EvaluateOnly(shared, task, results) : run::TrainAndEvaluate(shared, task, results);
+  return run::RunTask(shared, task, results);
 }
 
 }  // namespace official::recommendation

@@ -18,7 +18,6 @@ struct NcfConfig : run::Config {
   int num_neg = 4;                         // negatives for each positive example
   std::optional<int> num_eval_negatives;   // for each user of an evaluation; unset: see EvalOptions
   std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: many
-  bool eval_only = false;                  // evaluate what was trained, once
   std::optional<double> hr_threshold;      // HR at which training ends
   std::optional<std::string> mlperf_log;   // where MLPerf's log of the training goes
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation

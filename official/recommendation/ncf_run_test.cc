@@ -188,7 +188,7 @@ TEST_CASE("Evaluating what was trained gives the same again, however many candid
   config.ml_perf = GENERATE(false, true);
   const nlohmann::json trained = Evaluations(Run(config)).at(0);
   CHECK(trained["HR"] > 0.02);
-  config.eval_only = true;
+  config.base.eval_only = true;
   CHECK(Evaluations(Run(config)).at(0) == trained);
   config.eval_batch_size = 1000;  // one user's
   const nlohmann::json again = Evaluations(Run(config)).at(0);

@@ -37,7 +37,6 @@ ABSL_FLAG(
     std::optional<std::string>, fine_tune, std::nullopt,
     "A checkpoint, or the directory of a run, whose variables a new run begins with, where they fit: with another "
     "number of classes all but the last layer.");
-ABSL_FLAG(bool, eval_only, false, "Evaluate what was trained in --model_dir, in place of training.");
 ABSL_FLAG(std::optional<int>, top_k, std::nullopt, "Number of classes that --predict prints.");
 ABSL_FLAG(std::string, label_file, "",
           "Names of the classes, one a line from class 0 (the background) on, in place of labels.txt in --data_dir or "
@@ -172,7 +171,6 @@ flags::Program ResnetProgram() {
                           {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},
                           {.name = "fine_tune", .key = true, .unset_means = "begin at random"},
-                          {.name = "eval_only", .key = true},
                           flags::PredictFlag(),
                           {.name = "top_k",
                            .range = flags::AtLeast(1),
@@ -180,7 +178,7 @@ flags::Program ResnetProgram() {
                           {.name = "label_file"},
                           flags::SkipBadRecordsFlag()},
                 .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckClasses,
-                               CheckSkipBadRecords, flags::CheckPredictWords}},
+                               CheckSkipBadRecords, flags::CheckPredictWords, flags::PredictAlone}},
       .words = "IMAGE...",
   };
 }
@@ -206,7 +204,6 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
                         .factors = *Numbers(absl::GetFlag(FLAGS_lr_factors)),
                         .warmup_epochs = absl::GetFlag(FLAGS_warmup_epochs)}},
           absl::GetFlag(FLAGS_fast_jpeg),
-          absl::GetFlag(FLAGS_eval_only),
           absl::GetFlag(FLAGS_fine_tune),
           flags::FilesToPredict(command_line),
           absl::GetFlag(FLAGS_top_k),

@@ -15,7 +15,9 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
+#include "utils/data/fingerprint.h"
 #include "utils/data/records/bad_records.h"
+#include "utils/data/records/tf_record_index.h"
 #include "utils/files/files.h"
 
 namespace official::resnet {
@@ -54,13 +56,18 @@ struct Sets {
   std::function<data::DatasetPtr(uint64_t seed)> train;
   data::DatasetPtr test;
   int64_t num_train_examples;
+  std::string fingerprint;  // of the training set
 };
 
 absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
   ASSIGN_OR_RETURN(const Cifar10Split train, LoadCifar10(config.base.data_dir, Cifar10Part::kTrain));
   ASSIGN_OR_RETURN(const Cifar10Split test, LoadCifar10(config.base.data_dir, Cifar10Part::kTest));
+  data::Fingerprint fingerprint;
+  fingerprint.AddContent(train.labels.raw_data(), train.labels.num_bytes());
+  fingerprint.AddContent(train.images.raw_data(), train.images.num_bytes());
+  const int64_t num_examples = train.labels.num_elements();
   return Sets{[train, augment = config.base.augment](uint64_t seed) { return Cifar10Dataset(train, augment, seed); },
-              Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), train.labels.num_elements()};
+              Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), num_examples, fingerprint.ToString(num_examples)};
 }
 
 absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, int num_classes, const BadRecordsPtr& bad) {
@@ -75,8 +82,10 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, int num_classe
     return ImagenetDataset(records, of_set);
   };
   const data::DatasetPtr test_set = dataset(test, /*augment=*/false, /*seed=*/0);
+  data::Fingerprint fingerprint;
+  train->AddTo(fingerprint);
   return Sets{[=, augment = config.base.augment](uint64_t seed) { return dataset(train, augment, seed); }, test_set,
-              dataset(train, /*augment=*/false, /*seed=*/0)->num_examples()};
+              train->num_records(), fingerprint.ToString(train->num_records())};
 }
 
 // The network for these classes: as many as the flag says, as have names, or as the data set has.
@@ -113,7 +122,7 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config) {
 
 // Leaves the names in --model_dir for --predict, which needs no data.
 absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names) {
-  if (config.eval_only || names.empty() || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
+  if (config.base.eval_only || names.empty() || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ClassNames kept, FindClassNames(config.base.model_dir));
   return kept.empty() ? WriteClassNames(config.base.model_dir, names) : absl::OkStatus();
 }
@@ -134,6 +143,7 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConf
   const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
   return run::Input{.dataset = std::string(info.title),
+                    .fingerprint = sets.fingerprint,
                     .spec = SpecOf(config.model.dataset),
                     .num_train_examples = sets.num_train_examples,
                     .across_epochs = true,
@@ -197,8 +207,7 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                            [&](train::Estimator& estimator, const std::string& export_dir) {
                              return ExportSavedModel(estimator, config.model.dataset, classes.names, export_dir);
                            }};
-  const absl::Status status =
-      config.eval_only ? run::EvaluateOnly(config, task, results) : run::TrainAndEvaluate(config, task, results);
+  const absl::Status status = run::RunTask(config, task, results);
   bad->Report();
   return status;
 }

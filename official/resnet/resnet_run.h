@@ -17,7 +17,6 @@ struct ResnetConfig : run::Config {
   // the names, or else the data set's.
   ModelConfig model;
   bool fast_jpeg = false;
-  bool eval_only = false;
   std::optional<std::string> fine_tune;  // see run::Task
   std::vector<std::string> predict;      // image files to classify in place of training
   std::optional<int> top_k;              // how many classes are printed of each; see PredictOptions

@@ -48,7 +48,6 @@ ResnetConfig SmallConfig(int images_of_each_file, int test_images = 30) {
                        .weight_decay = 2e-4,
                        .schedule = {.boundary_epochs = {}, .factors = {1}}},
                       /*fast_jpeg=*/false,
-                      /*eval_only=*/false,
                       /*fine_tune=*/std::nullopt,
                       /*predict=*/{},
                       /*top_k=*/std::nullopt};
@@ -109,7 +108,7 @@ TEST_CASE("Training on CIFAR-10 learns, evaluates and leaves TensorFlow's files"
 
   // Evaluating once more gives the same, and prints only that.
   ResnetConfig evaluate = config;
-  evaluate.eval_only = true;
+  evaluate.base.eval_only = true;
   const std::string again = Run(evaluate);
   CHECK(again == out.substr(out.rfind('{')));
   evaluate.base.model_dir = NewDirectory("model");

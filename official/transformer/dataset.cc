@@ -9,10 +9,12 @@
 #include "absl/strings/str_format.h"
 #include "official/transformer/record_files.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/fingerprint.h"
 #include "utils/data/permutation.h"
 #include "utils/data/records/example.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/data/worker_pool.h"
+#include "utils/logs/log.h"
 
 namespace official::transformer {
 namespace {
@@ -118,7 +120,11 @@ absl::StatusOr<TranslationsPtr> Translations::Open(const std::string& data_dir, 
     if (file.ok()) translations->files_[i] = *std::move(file);
   });
   for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
-  for (File& file : translations->files_) {
+  data::Fingerprint fingerprint;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    File& file = translations->files_[i];
+    fingerprint.AddFile(paths[i]);
+    fingerprint.AddContent(file.ids.data(), static_cast<int64_t>(file.ids.size()));
     auto& examples = translations->examples_;
     examples.insert(examples.end(), file.examples.begin(), file.examples.end());
     file.examples = {};
@@ -130,6 +136,7 @@ absl::StatusOr<TranslationsPtr> Translations::Open(const std::string& data_dir, 
         absl::StrFormat("the %d files %s and so on have no records of at most %d ids; %d are longer", paths.size(),
                         paths[0], max_length, translations->num_too_long_));
   }
+  translations->fingerprint_ = fingerprint.ToString(translations->num_examples());
   return translations;
 }
 
@@ -180,13 +187,11 @@ class BucketedBatches : public data::BatchSource {
     }
     StartEpoch(start.epoch);
     while (position_.index < start.index && position_.epoch == start.epoch) TakeBatch();
-    if (start.epoch >= 0 && (position_ == start || (position_.index == 0 && start.index == num_taken_))) {
-      return absl::OkStatus();
-    }
-    return absl::DataLossError(absl::StrFormat(
-        "Cannot continue at epoch %d, pair %d: no batch begins there, of %d pairs. Is the checkpoint of "
-        "another data set, or of another --batch_size?",
-        start.epoch, start.index, num_taken_));
+    if (position_ == start || (position_.index == 0 && start.index == num_taken_)) return absl::OkStatus();
+    LOG(WARNING) << "no batch begins after " << start.index << " pairs of epoch " << start.epoch + 1
+                 << ": the data or --batch_size were others then. Training continues after " << position_.index
+                 << " pairs of epoch " << position_.epoch + 1;
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::optional<data::Batch>> Next() override {

@@ -29,6 +29,8 @@ class Translations {
                                                                   data::BadRecords* bad = nullptr);
 
   int64_t num_examples() const { return static_cast<int64_t>(examples_.size()); }
+  // See utils/data/fingerprint.h.
+  const std::string& fingerprint() const { return fingerprint_; }
   // Pairs that were left out.
   int64_t num_too_long() const { return num_too_long_; }
   int64_t max_length() const { return max_length_; }
@@ -60,6 +62,7 @@ class Translations {
   std::vector<Example> examples_;
   int64_t num_too_long_ = 0;
   int32_t max_id_ = 0;
+  std::string fingerprint_;
 };
 using TranslationsPtr = std::shared_ptr<const Translations>;
 

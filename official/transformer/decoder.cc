@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "official/transformer/packing.h"
@@ -11,6 +13,7 @@
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
+#include "utils/misc/stop_signals.h"
 
 namespace official::transformer {
 namespace {
@@ -54,6 +57,16 @@ class CacheRows {
   Tensor now_, next_;
 };
 
+// Log probabilities of hypotheses that do not exist yet are minus infinity, NaN is none.
+absl::Status CheckNumbers(const Tensor& log_probs, int64_t rows, DType dtype) {
+  const int64_t n = rows * log_probs.shape().dim(1);
+  const float* const x = log_probs.data<float>();
+  if (std::none_of(x, x + n, [](float log_prob) { return std::isnan(log_prob); })) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the network's log probabilities, computed in ", compute::DTypeName(dtype),
+                                          ", are not numbers",
+                                          dtype == DType::kFloat16 ? "; try --dtype=bf16 or fp32" : ""));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(const ModelParams& params, DType dtype,
@@ -77,6 +90,11 @@ absl::Status Decoder::ReadWeights(const ReadVariable& read) {
     if (value.type() != wanted) {
       return absl::InvalidArgumentError(absl::StrCat("variable ", spec.name, " is ", value.type().ToString(),
                                                      ", the network has ", wanted.ToString()));
+    }
+    if (const std::optional<int64_t> found = compute::FindNonFinite(value)) {
+      return absl::DataLossError(absl::StrCat("the trained variable ", spec.name, " (", wanted.ToString(),
+                                              ") is not finite: its element ", *found, " is ",
+                                              value.data<float>()[*found], "; translate with an earlier checkpoint"));
     }
     RETURN_IF_ERROR(variables_.Write(spec.name, spec.type == wanted ? value : value.CastTo(spec.type.dtype)));
   }
@@ -174,7 +192,7 @@ absl::StatusOr<compute::Program*> Decoder::StepProgram(int64_t sentences, int64_
 absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets) {
   const int64_t tokens = ids.num_elements();
   ASSIGN_OR_RETURN(compute::Program* const program, EncodeProgram(tokens, offsets.num_elements() - 1));
-  RETURN_IF_ERROR(program->Run({ids, offsets}));
+  RETURN_IF_ERROR(program->Run({ids, offsets}, {.stop = &misc::StopSignalFlag()}));
   Graph graph;
   std::vector<Value> encoded;
   for (const KeysAndValues& layer : Encoded(graph)) encoded.insert(encoded.end(), {layer.keys, layer.values});
@@ -222,8 +240,10 @@ absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>
     position.data<int32_t>()[0] = static_cast<int32_t>(result.steps);
     RETURN_IF_ERROR(
         program->Run({Tensor({DType::kInt32, {padded_rows}}, ids.raw_data()), position, cache_rows.table(padded_rows),
-                      query_offsets, source.offsets, FirstRows(log_probs, padded_rows)}));
+                      query_offsets, source.offsets, FirstRows(log_probs, padded_rows)},
+                     {.stop = &misc::StopSignalFlag()}));
     ASSIGN_OR_RETURN(const Tensor best, program->Fetch(0));
+    RETURN_IF_ERROR(CheckNumbers(best, rows, dtype_));
     ASSIGN_OR_RETURN(const Tensor best_ids, program->Fetch(1));
     const int64_t candidates = best.shape().dim(1) * beam;
     int64_t next_row = 0;

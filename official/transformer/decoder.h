@@ -36,13 +36,14 @@ class Decoder {
   using ReadVariable = std::function<absl::StatusOr<compute::Tensor>(const compute::VariableSpec&)>;
 
   // Computes in `dtype` on `device`, which must outlive this. InvalidArgument if a value is not of the variable's
-  // shape; else errors of `read`.
+  // shape, DataLoss if one is not finite; else errors of `read`.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelParams& params, compute::DType dtype,
                                                          compute::Device& device, const ReadVariable& read);
 
   // The best translation of each sentence, ids in [0, vocab_size) with EOS at the end. Translations are at most
   // extra_decode_length longer than the longest of the sentences. InvalidArgument for an id out of range;
-  // ResourceExhausted if there is not enough memory.
+  // ResourceExhausted if there is not enough memory; Internal if what the network computes is not finite; Cancelled
+  // after a signal to stop (misc::StopSignals).
   absl::StatusOr<Decoded> Translate(absl::Span<const std::vector<int32_t>> sentences);
 
  private:

@@ -95,6 +95,8 @@ flags::Program TransformerProgram() {
                    {"transformer_main --bleu_source=dev.en --bleu_ref=dev.de --vocab_file=data/vocab.ende.32768 "
                     "--stop_threshold=25",
                     "train until the translation is good"},
+                   {"transformer_main --param_set=base --data_dir=/data/ende --model_dir=run1 --eval_only",
+                    "evaluate what was trained"},
                    {"transformer_main --param_set=tiny --use_synthetic_data --max_train_steps=100",
                     "measure the speed of training"}},
       .defaults = {{"data_dir", "/tmp/translate_ende"},

@@ -76,6 +76,7 @@ absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config) {
   }
   return run::Input{
       .dataset = "WMT-synthetic",
+      .fingerprint = "",
       .spec = SpecOf(sentences),
       .num_train_examples = kTrainPairs,
       .steps_per_epoch = std::max<int64_t>(1, kTrainPairs / sentences),
@@ -132,6 +133,7 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
     return data::Prefetch(std::move(source), /*depth=*/2);
   };
   return run::Input{.dataset = "translations",
+                    .fingerprint = train->fingerprint(),
                     .spec = SpecOf(config.params.max_length),
                     .num_train_examples = train->num_examples(),
                     .steps_per_epoch = StepsPerEpoch(*train, buckets, config),
@@ -190,7 +192,7 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
   if (config.bleu_source) {
     task.evaluate_more = [&](const train::Estimator& estimator) { return bleu->Evaluate(estimator); };
   }
-  return run::TrainAndEvaluate(config, task, results);
+  return run::RunTask(config, task, results);
 }
 
 }  // namespace official::transformer

@@ -22,7 +22,7 @@ class Translator {
 
   // The translation of each line, in one line. Blanks around a line do not count; an empty line stays one. Lines of
   // many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number from 1, if one is
-  // not UTF-8 or the vocabulary cannot express it; Cancelled, between two batches, after a signal to stop
+  // not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to stop
   // (misc::StopSignals); else errors of Decoder.
   absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size);
 

@@ -1,6 +1,7 @@
 #include "utils/flags/base.h"
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 
 ABSL_FLAG(std::string, data_dir, "/tmp", "Directory of the input data.");
 ABSL_FLAG(std::string, model_dir, "/tmp",
@@ -20,6 +21,8 @@ ABSL_FLAG(std::optional<int>, num_gpus, std::nullopt, "GPUs to train on; 0 is th
 ABSL_FLAG(std::vector<std::string>, hooks, {"LoggingTensorHook"},
           "Hooks to run in training; upper and lower case are alike.");
 ABSL_FLAG(std::optional<std::string>, export_dir, std::nullopt, "Write a SavedModel there after training.");
+
+ABSL_FLAG(bool, eval_only, false, "Evaluate once what was trained in --model_dir, in place of training.");
 
 ABSL_FLAG(uint64_t, seed, 1, "Seed of initial weights, shuffling, augmentation and dropout.");
 ABSL_FLAG(bool, shuffle, true, "Shuffle the training examples, differently in each epoch.");
@@ -43,6 +46,11 @@ absl::Status OneSaveInterval(const CommandLine& command_line) {
     return absl::OkStatus();
   }
   return FlagError("save_checkpoints_steps", "cannot be combined with --save_checkpoints_secs; give one of them");
+}
+
+absl::Status NothingToEvaluate(const CommandLine&) {
+  if (!absl::GetFlag(FLAGS_eval_only) || !absl::GetFlag(FLAGS_clean)) return absl::OkStatus();
+  return FlagError("eval_only", "cannot be combined with --clean, which deletes what is to be evaluated");
 }
 
 }  // namespace
@@ -71,6 +79,7 @@ FlagGroup BaseFlags() {
                .choices = {"LoggingTensorHook", "ProfilerHook", "ExamplesPerSecondHook", "LoggingMetricHook"},
                .any_case = true},
               {.name = "export_dir", .short_name = "ed", .key = true},
+              {.name = "eval_only", .key = true},
               {.name = "seed", .range = AtLeast(0)},
               {.name = "shuffle"},
               {.name = "augment"},
@@ -81,8 +90,16 @@ FlagGroup BaseFlags() {
               {.name = "log_format", .choices = {"auto", "bar", "simple", "json", "none"}},
               {.name = "output", .choices = {"text", "json"}},
           },
-      .validators = {OneSaveInterval},
+      .validators = {OneSaveInterval, NothingToEvaluate},
   };
+}
+
+absl::Status PredictAlone(const CommandLine& command_line) {
+  if (!command_line.given("predict")) return absl::OkStatus();
+  const bool eval_only = absl::GetFlag(FLAGS_eval_only);
+  if (!eval_only && !absl::GetFlag(FLAGS_export_dir)) return absl::OkStatus();
+  return FlagError("predict", absl::StrCat("cannot be combined with --", eval_only ? "eval_only" : "export_dir",
+                                           "; run the program once for each"));
 }
 
 BaseConfig BaseFromFlags(const CommandLine& command_line) {
@@ -99,6 +116,7 @@ BaseConfig BaseFromFlags(const CommandLine& command_line) {
       .num_gpus = absl::GetFlag(FLAGS_num_gpus),
       .hooks = absl::GetFlag(FLAGS_hooks),
       .export_dir = absl::GetFlag(FLAGS_export_dir),
+      .eval_only = absl::GetFlag(FLAGS_eval_only),
       .seed = absl::GetFlag(FLAGS_seed),
       .shuffle = absl::GetFlag(FLAGS_shuffle),
       .augment = absl::GetFlag(FLAGS_augment),

@@ -23,6 +23,7 @@ struct BaseConfig {
   std::optional<int> num_gpus;     // see misc::GetNumGpus
   std::vector<std::string> hooks;  // in TensorFlow's spelling, e.g. "LoggingTensorHook"
   std::optional<std::string> export_dir;
+  bool eval_only = false;  // evaluate what was trained, once
 
   uint64_t seed = 0;
   bool shuffle = false;
@@ -36,6 +37,8 @@ struct BaseConfig {
 };
 
 FlagGroup BaseFlags();
+// A validator of programs that have --predict: to predict, to evaluate and to export are three runs.
+absl::Status PredictAlone(const CommandLine& command_line);
 BaseConfig BaseFromFlags(const CommandLine& command_line);
 
 }  // namespace official::flags

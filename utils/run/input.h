@@ -5,17 +5,22 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
 #include "utils/train/estimator.h"
+#include "utils/train/run_facts.h"
 
 namespace official::run {
 
 // Its functions may be called as long as it lives.
 struct Input {
-  std::string dataset;  // its name, kept in the checkpoint
+  std::string dataset;      // its name, kept in the checkpoint
+  std::string fingerprint;  // of the training data (utils/data/fingerprint.h), kept too; empty: they never change
+  // What else is kept in the checkpoint and compared when a run resumes or evaluates.
+  std::vector<train::RunFact> facts = {};
   data::ElementSpec spec;
   int64_t num_train_examples = 0;
   bool across_epochs = false;  // whether a batch may go on into the next epoch of the same train call

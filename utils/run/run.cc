@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/strategy.h"
+#include "utils/files/files.h"
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
@@ -82,7 +83,7 @@ absl::StatusOr<Devices> DevicesFor(const Config& config) {
 }
 
 absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& config, const Devices& devices,
-                                                                train::Model model, const std::string& dataset,
+                                                                train::Model model, const Input& input,
                                                                 bool write_model_dir, const Task& task = {}) {
   ASSIGN_OR_RETURN(auto strategy,
                    distribute::Strategy::Create(
@@ -94,7 +95,8 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                         .allow_tf32 = config.performance.tf32}));
   return train::Estimator::Create(std::move(model),
                                   {.model_dir = config.base.model_dir,
-                                   .dataset = dataset,
+                                   .dataset = input.dataset,
+                                   .facts = input.facts,
                                    .seed = config.base.seed,
                                    .dtype = config.performance.dtype,
                                    .loss_scale = config.performance.loss_scale,
@@ -110,8 +112,41 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> MakeEstimator(const Config& co
                                    .resume = ResumeFromFlag(config.base.resume),
                                    .warm_start = task.fine_tune,
                                    .mismatch_hint = task.mismatch_hint,
-                                   .interruption = AskSignals},
+                                   .interruption = AskSignals,
+                                   .stop = &misc::StopSignalFlag()},
                                   std::move(strategy));
+}
+
+constexpr char kTrainData[] = "train_data";  // the fact
+
+// `input` with its training data among the facts: they must not change from one run to the next, if the bits matter.
+Input WithTrainingData(Input input) {
+  input.facts.push_back({.name = kTrainData,
+                         .value = input.fingerprint,
+                         .difference =
+                             [now = input.fingerprint](absl::string_view before) {
+                               return absl::StrCat(
+                                   "the training data have changed since the checkpoint was written: "
+                                   "they were ",
+                                   before, ", and are ", now,
+                                   ". Training continues on the new data; its results will differ from "
+                                   "those of a run with the same data throughout");
+                             },
+                         .must_match = false});
+  return input;
+}
+
+// Where the data have fewer examples than when the checkpoint was written, its place in an epoch may be behind the end.
+// With the same data it cannot be, and reading them will refuse to begin there.
+void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
+  const data::Position position = estimator.position();
+  const train::RunFact& data = estimator.fact(kTrainData);
+  const bool same_data = !data.before.empty() && data.before == data.value;
+  if (position.index < input.num_train_examples || same_data) return;
+  estimator.ContinueAt({position.epoch + 1, 0});
+  LOG(WARNING) << "the checkpoint was written after " << position.index << " examples of epoch " << position.epoch + 1
+               << ", but the training data have only " << input.num_train_examples
+               << " now: that epoch counts as finished";
 }
 
 logs::RunInfo RunRecord(const Config& config, const Task& task, const Input& input) {
@@ -162,6 +197,17 @@ absl::Status BeginMlperfLog(const Config& config, const Task::MlperfLog& task, c
   return log.Begin(/*resumed=*/estimator.origin() != "fresh");
 }
 
+// One evaluation, with what the task adds to it.
+absl::StatusOr<train::EvalResults> EvaluateTask(const Config& config, const Task& task, const Input& input,
+                                                train::Estimator& estimator) {
+  ASSIGN_OR_RETURN(train::EvalResults results, estimator.Evaluate(input.eval, config.performance.max_train_steps));
+  if (!task.evaluate_more) return results;
+  ASSIGN_OR_RETURN(const train::EvalResults more, task.evaluate_more(estimator));
+  results.insert(results.end(), more.begin(), more.end());
+  std::sort(results.begin(), results.end());
+  return results;
+}
+
 // A run in progress.
 class Run {
  public:
@@ -188,6 +234,7 @@ class Run {
 
  private:
   absl::Status TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks);
+  absl::Status PassEmptyRound(int64_t end_epoch);
   absl::StatusOr<train::EvalResults> EvaluateRound();
   // The step at which all training ends.
   std::optional<int64_t> MaxSteps() const {
@@ -255,7 +302,8 @@ int64_t Run::TotalSteps() const {
 }
 
 absl::Status Run::TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
-  const int64_t epoch = estimator_.position().epoch, end_epoch = EndEpoch();
+  const data::Position before = estimator_.position();
+  const int64_t epoch = before.epoch, end_epoch = EndEpoch();
   const logs::Json::Object block = {{"first_epoch_num", epoch + 1}, {"epoch_count", end_epoch - epoch}};
   RETURN_IF_ERROR(mlperf_.Write("block_start", nullptr, block));
   const auto train_input = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
@@ -264,18 +312,28 @@ absl::Status Run::TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
   RETURN_IF_ERROR(estimator_.Train(train_input, NextSteps(), hooks));
+  if (estimator_.position() == before) RETURN_IF_ERROR(PassEmptyRound(end_epoch));
   return mlperf_.Write("block_stop", nullptr, block);
+}
+
+// A round without a single batch would come again for ever.
+absl::Status Run::PassEmptyRound(int64_t end_epoch) {
+  const data::Position position = estimator_.position();
+  if (end_epoch == data::kEndless) {
+    return absl::DataLossError(absl::StrCat("the training data have no batch from example ", position.index,
+                                            " of epoch ", position.epoch + 1, " on, so step ",
+                                            estimator_.global_step() + 1, " cannot be trained"));
+  }
+  LOG(WARNING) << "the training data have no batch after example " << position.index << " of epoch "
+               << position.epoch + 1 << ": what is left up to epoch " << end_epoch << " counts as finished";
+  estimator_.ContinueAt({end_epoch, 0});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<train::EvalResults> Run::EvaluateRound() {
   const logs::Json::Object epoch = {{"epoch_num", LastEpoch()}};
   RETURN_IF_ERROR(mlperf_.Write("eval_start", nullptr, epoch));
-  ASSIGN_OR_RETURN(train::EvalResults results, estimator_.Evaluate(input_.eval, config_.performance.max_train_steps));
-  if (task_.evaluate_more) {
-    ASSIGN_OR_RETURN(const train::EvalResults more, task_.evaluate_more(estimator_));
-    results.insert(results.end(), more.begin(), more.end());
-    std::sort(results.begin(), results.end());
-  }
+  ASSIGN_OR_RETURN(train::EvalResults results, EvaluateTask(config_, task_, input_, estimator_));
   if (task_.mlperf_log) {
     RETURN_IF_ERROR(mlperf_.Write("eval_accuracy", MetricOf(results, task_.stop_metric), epoch));
   }
@@ -305,6 +363,7 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
 
   while (!IsTrained() || EvaluationIsDue()) {
     if (!EvaluationIsDue()) RETURN_IF_ERROR(TrainRound(hooks));
+    if (!EvaluationIsDue()) continue;  // no step was gained
     ASSIGN_OR_RETURN(const train::EvalResults results, EvaluateRound());
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
     PrintEvaluation(config_, results, out);
@@ -327,25 +386,10 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-double MetricOf(const train::EvalResults& results, absl::string_view name) {
-  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
-  OFFICIAL_CHECK(it != results.end()) << name;
-  return it->second;
-}
-
-Config ConfigFromFlags(const flags::CommandLine& command_line) {
-  return {.base = flags::BaseFromFlags(command_line),
-          .performance = flags::PerformanceFromFlags(),
-          .benchmark = flags::BenchmarkFromFlags(),
-          .flags_text = command_line.AllFlagsText()};
-}
-
-absl::Status InitLogging(const Config& config) {
-  ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
-  logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
-                                             [](const char* name) { return std::getenv(name); }));
+absl::Status Export(const Config& config, const Task& task, train::Estimator& estimator) {
+  if (!config.base.export_dir) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string path, task.export_model(estimator, *config.base.export_dir));
+  LOG(INFO) << "SavedModel written to: " << path;
   return absl::OkStatus();
 }
 
@@ -361,7 +405,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
   }
   ASSIGN_OR_RETURN(const auto mlperf, OpenMlperfLog(task.mlperf_log));
   ASSIGN_OR_RETURN(const Input input, task.load());
-  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
+  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), WithTrainingData(input),
                                                        /*write_model_dir=*/true, task));
   RETURN_IF_ERROR(estimator->CheckBatchFits(input.spec, base.batch_size));
 
@@ -371,6 +415,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
   if (estimator->seed() != base.seed) {
     LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
   }
+  ContinueInsideEpoch(input, *estimator);
   Run run(config, task, input, *estimator, *mlperf);
   if (run.IsTrained() && !run.EvaluationIsDue()) {
     LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step()
@@ -395,37 +440,66 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
       return absl::CancelledError(absl::StrCat("stopped at step ", estimator->global_step(), ", which is saved"));
     }
   }
-  if (base.export_dir) {
-    ASSIGN_OR_RETURN(const std::string path, task.export_model(*estimator, *base.export_dir));
-    LOG(INFO) << "SavedModel written to: " << path;
-  }
-  return absl::OkStatus();
+  return Export(config, task, *estimator);
+}
+
+absl::Status NothingTrained(const Config& config) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no checkpoint in ", config.base.model_dir, "; train first, or name another --model_dir"));
 }
 
 absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& results) {
   ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
+  // A mistyped directory is not made.
+  if (!files::Exists(config.base.model_dir)) return NothingTrained(config);
   ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(config.base.model_dir));
   ASSIGN_OR_RETURN(const Input input, task.load());
-  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input.dataset,
+  ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input,
                                                        /*write_model_dir=*/true, task));
-  if (estimator->origin() == "fresh") {
-    return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", config.base.model_dir,
-                                            "; train first, or name another --model_dir"));
-  }
+  if (estimator->origin() == "fresh") return NothingTrained(config);
   LOG(INFO) << "device " << estimator->strategy().Description() << ", precision "
             << compute::DTypeName(config.performance.dtype) << ", data " << input.dataset << ", "
             << estimator->origin();
-  const misc::StopSignals signals;
-  ASSIGN_OR_RETURN(const train::EvalResults evaluation,
-                   estimator->Evaluate(input.eval, config.performance.max_train_steps));
-  PrintEvaluation(config, evaluation, results);
-  return estimator->KeepEvaluatedStep();
+  absl::StatusOr<train::EvalResults> evaluation;
+  {
+    const misc::StopSignals signals;
+    evaluation = EvaluateTask(config, task, input, *estimator);
+  }
+  RETURN_IF_ERROR(evaluation.status());
+  PrintEvaluation(config, *evaluation, results);
+  return Export(config, task, *estimator);
+}
+
+}  // namespace
+
+double MetricOf(const train::EvalResults& results, absl::string_view name) {
+  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
+  OFFICIAL_CHECK(it != results.end()) << name;
+  return it->second;
+}
+
+Config ConfigFromFlags(const flags::CommandLine& command_line) {
+  return {.base = flags::BaseFromFlags(command_line),
+          .performance = flags::PerformanceFromFlags(),
+          .benchmark = flags::BenchmarkFromFlags(),
+          .flags_text = command_line.AllFlagsText()};
+}
+
+absl::Status InitLogging(const Config& config) {
+  ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
+  logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
+                                             [](const char* name) { return std::getenv(name); }));
+  return absl::OkStatus();
+}
+
+absl::Status RunTask(const Config& config, const Task& task, std::ostream& results) {
+  return config.base.eval_only ? EvaluateOnly(config, task, results) : TrainAndEvaluate(config, task, results);
 }
 
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model) {
   ASSIGN_OR_RETURN(Devices devices, DevicesFor(config));
   devices.num_replicas = 1;
-  return MakeEstimator(config, devices, std::move(model), /*dataset=*/"", /*write_model_dir=*/false);
+  return MakeEstimator(config, devices, std::move(model), /*input=*/{}, /*write_model_dir=*/false);
 }
 
 }  // namespace official::run

@@ -75,12 +75,11 @@ struct Task {
 // One of the results; there must be one of this name.
 double MetricOf(const train::EvalResults& results, absl::string_view name);
 
-// Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. Results go to `results`, all
-// else to the log. Cancelled, with everything saved, if a signal stopped the run; other errors say what to do.
-absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostream& results);
-
-// Evaluates what was trained in --model_dir, once, and prints the results. NotFound if nothing was.
-absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& results);
+// Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. With --eval_only: evaluates
+// what was trained there, once; NotFound if nothing was. Either ends with the export, if one is wanted. Results go to
+// `results`, all else to the log. Cancelled, with everything saved, if a signal stopped the run; other errors say what
+// to do.
+absl::Status RunTask(const Config& config, const Task& task, std::ostream& results);
 
 // What was trained in --model_dir, on one device, to predict with: nothing is written.
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model);

@@ -29,7 +29,6 @@ using compute::Tensor;
 constexpr char kSeed[] = "_run/seed";
 constexpr char kEpoch[] = "_run/epoch";
 constexpr char kIndex[] = "_run/index";
-constexpr char kDataset[] = "_run/dataset";
 constexpr char kRunPrefix[] = "_run/";
 
 constexpr int64_t kMaxAlgorithmsBytes = 1 << 20;
@@ -72,6 +71,18 @@ int64_t AvailableMemory() {
   return -1;
 }
 
+// The first fact of every run: it has the name that it had before there were others.
+RunFact DatasetFact(const EstimatorConfig& config) {
+  return {.name = "dataset",
+          .value = config.dataset,
+          .difference =
+              [model_dir = config.model_dir, dataset = config.dataset](absl::string_view before) {
+                return absl::StrCat("--model_dir=", model_dir, " holds a run on ", before, " and this run is on ",
+                                    dataset, "; choose another --model_dir, or --clean to start afresh there");
+              },
+          .must_match = true};
+}
+
 std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
 
 }  // namespace
@@ -81,7 +92,9 @@ Estimator::Estimator(Model model, EstimatorConfig config, std::unique_ptr<distri
       config_(std::move(config)),
       strategy_(std::move(strategy)),
       replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
-                config_.time_algorithms ? &algorithm_choices_ : nullptr) {}
+                config_.time_algorithms ? &algorithm_choices_ : nullptr) {
+  config_.facts.insert(config_.facts.begin(), DatasetFact(config_));
+}
 
 Estimator::~Estimator() = default;
 
@@ -128,16 +141,7 @@ absl::Status Estimator::OpenModelDir() {
     return absl::FailedPreconditionError(absl::StrCat("--resume=never, but there is the checkpoint ", latest.prefix,
                                                       "; give --clean, another --model_dir, or --resume=auto"));
   }
-  if (restored_->Find(kDataset)) {
-    const absl::StatusOr<std::vector<std::string>> found = restored_->ReadStrings(kDataset);
-    if (!found.ok()) return absl::DataLossError(found.status().message());
-    const std::vector<std::string>& names = *found;
-    if (names.size() == 1 && !config_.dataset.empty() && names[0] != config_.dataset) {
-      return absl::InvalidArgumentError(absl::StrCat("--model_dir=", config_.model_dir, " holds a run on ", names[0],
-                                                     " and this run is on ", config_.dataset,
-                                                     "; choose another --model_dir, or --clean to start afresh there"));
-    }
-  }
+  RETURN_IF_ERROR(CompareFacts(*restored_, config_.facts));
   ASSIGN_OR_RETURN(global_step_, ReadInt(*restored_, kGlobalStep, 0));
   ASSIGN_OR_RETURN(position_.epoch, ReadInt(*restored_, kEpoch, 0));
   ASSIGN_OR_RETURN(position_.index, ReadInt(*restored_, kIndex, 0));
@@ -150,6 +154,13 @@ absl::Status Estimator::OpenModelDir() {
   origin_ = absl::StrCat("resumed from ", latest.prefix);
   if (!restored_->Find(kEpoch)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
   return absl::OkStatus();
+}
+
+const RunFact& Estimator::fact(absl::string_view name) const {
+  const auto found =
+      std::find_if(config_.facts.begin(), config_.facts.end(), [&](const RunFact& fact) { return fact.name == name; });
+  OFFICIAL_CHECK(found != config_.facts.end()) << name;
+  return *found;
 }
 
 absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
@@ -202,6 +213,40 @@ absl::Status Estimator::CheckTrained() const {
       absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
 }
 
+absl::Status Estimator::CheckFinite(const compute::Graph& graph) const {
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    if (!IsSaved(spec.name)) continue;
+    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
+    const std::optional<int64_t> found = compute::FindNonFinite(value);
+    if (!found) continue;
+    const std::string message = absl::StrCat("variable ", spec.name, " (", spec.type.ToString(), ") at step ",
+                                             global_step_, " is not finite: its element ", *found, " is ",
+                                             value.CastTo(DType::kFloat64).data<double>()[*found]);
+    if (restored_step_ != global_step_) return absl::InternalError(message);
+    return absl::DataLossError(absl::StrCat(message, ", in the checkpoint in ", config_.model_dir));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Estimator::ExplainNonFinite(absl::string_view what, ReplicatedProgram& program) {
+  absl::Status found = CheckFinite(*program.model().graph);
+  if (found.ok()) {
+    found = strategy_->Run([&](int r) -> absl::Status {
+      if (r >= static_cast<int>(program.replicas.size())) return absl::OkStatus();
+      const ReplicatedProgram::Replica& replica = program.replicas[r];
+      if (replica.program == nullptr) return absl::OkStatus();
+      std::vector<Tensor> feeds;
+      AppendTensors(replica.share, feeds);
+      return replica.program->Run(feeds, {.check_numerics = true});
+    });
+  }
+  const absl::string_view reason = found.ok() ? "what is averaged is finite" : found.message();
+  const absl::StatusCode code = absl::IsDataLoss(found) ? absl::StatusCode::kDataLoss : absl::StatusCode::kInternal;
+  return absl::Status(code, absl::StrCat(what, " is not finite: ", reason, ". Train again with a lower --learning_rate",
+                                         config_.dtype == DType::kFloat16 ? " or --dtype=bf16" : "",
+                                         ", from an earlier checkpoint if there is one"));
+}
+
 absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {
   ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, Mode::kPredict, DType::kFloat32, {}, Batched(spec, 1),
                                                 /*has_examples=*/true, /*num_replicas=*/1));
@@ -211,7 +256,8 @@ absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& sp
 
 absl::Status Estimator::LoadVariables(const compute::Graph& graph) {
   RETURN_IF_ERROR(CheckTrained());
-  return PrepareVariables(graph);
+  RETURN_IF_ERROR(PrepareVariables(graph));
+  return CheckFinite(graph);
 }
 
 absl::StatusOr<ReplicatedProgram*> Estimator::ProgramFor(Mode mode, const data::ElementSpec& spec,
@@ -326,13 +372,20 @@ absl::Status Estimator::SaveCheckpoint() {
   add(kSeed, static_cast<int64_t>(config_.seed));
   add(kEpoch, position_.epoch);
   add(kIndex, position_.index);
-  content.strings[kDataset] = config_.dataset;
+  AddFacts(config_.facts, content.strings);
   RETURN_IF_ERROR(saver_->Save(global_step_, content));
   saved_step_ = global_step_;
   ASSIGN_OR_RETURN(EventWriter* const events, TrainEvents());
   return events->AddSessionLog(global_step_, EventWriter::SessionStatus::kCheckpoint,
                                files::JoinPath(config_.model_dir, "model.ckpt"));
 }
+
+absl::Status Estimator::StoppedInEvaluation() const {
+  return absl::CancelledError(
+      absl::StrCat("stopped in the evaluation at step ", global_step_, ", whose checkpoint is saved"));
+}
+
+void Estimator::TellSaved() const { LOG(INFO) << "saved checkpoint of step " << global_step_ << " on SIGUSR2"; }
 
 absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
@@ -348,24 +401,26 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
       {.title = title, .total = max_steps ? 0 : source->num_examples().value_or(0), .unit = "examples"});
   while (!max_steps || batches < *max_steps) {
     do {
-      if (config_.interruption() == Interruption::kStop) {
-        return absl::CancelledError(
-            absl::StrCat("stopped in the evaluation at step ", global_step_, ", whose checkpoint is saved"));
-      }
+      const Interruption interruption = config_.interruption();
+      if (interruption == Interruption::kStop) return StoppedInEvaluation();
+      if (interruption == Interruption::kSave) TellSaved();
     } while (!source->WaitUntilReady(kAskInterval));
     ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
     if (!batch) break;
     const bool first = program == nullptr;
     ASSIGN_OR_RETURN(program, ProgramFor(Mode::kEval, source->spec(), *batch));
     if (first) RETURN_IF_ERROR(replicas_.ResetSums());
-    RETURN_IF_ERROR(strategy_->Run([&](int r) -> absl::Status {
+    const absl::Status computed = strategy_->Run([&](int r) -> absl::Status {
       const ReplicatedProgram::Replica& replica = program->replicas[r];
       if (replica.program == nullptr) return absl::OkStatus();
       std::vector<Tensor> feeds;
       AppendTensors(replica.share, feeds);
-      return replica.program->Run(feeds);
-    }));
+      return replica.program->Run(feeds, {.stop = config_.stop});
+    });
+    if (absl::IsCancelled(computed) && StopIsWanted()) return StoppedInEvaluation();
+    RETURN_IF_ERROR(computed);
     ASSIGN_OR_RETURN(const double loss, program->MeanFetch(0));
+    if (!std::isfinite(loss)) return ExplainNonFinite("the loss of the evaluation", *program);
     loss_sum += loss;
     ++batches;
     examples += batch->num_examples;
@@ -428,6 +483,9 @@ absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(c
   std::vector<std::pair<std::string, Tensor>> results;
   for (size_t i = 0; i < program->model().fetch_names.size(); ++i) {
     ASSIGN_OR_RETURN(const Tensor value, first.Fetch(static_cast<int>(i)));
+    if (compute::FindNonFinite(value)) {
+      return ExplainNonFinite(absl::StrCat("the prediction (", program->model().fetch_names[i], ")"), *program);
+    }
     results.emplace_back(program->model().fetch_names[i], value.Clone());
   }
   return results;

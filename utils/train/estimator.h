@@ -1,6 +1,7 @@
 // Estimator: trains, evaluates, predicts with and exports one model in one model_dir, as tf.estimator.Estimator does.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "utils/train/background_saver.h"
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
+#include "utils/train/run_facts.h"
 #include "utils/train/summary/event_writer.h"
 #include "utils/train/warm_start.h"
 
@@ -33,7 +35,8 @@ enum class Resume { kAuto, kNever, kMust };
 
 struct EstimatorConfig {
   std::string model_dir;
-  std::string dataset;  // "MNIST": a model_dir is for one data set
+  std::string dataset;         // "MNIST": a model_dir is for one data set; empty: not known
+  std::vector<RunFact> facts;  // what else is compared with the checkpoint and kept in the next ones
   uint64_t seed = 1;
   compute::DType dtype = compute::DType::kFloat32;
   compute::LossScale loss_scale = {};
@@ -55,6 +58,8 @@ struct EstimatorConfig {
   std::optional<std::string> warm_start = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a checkpoint of another model
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };
+  // Not 0 once interruption() answers kStop: where that loses nothing, a step or a batch is left between two kernels.
+  const std::atomic<int>* stop = nullptr;
 };
 
 // Reads a data set from `start` on; what Estimator::Train wants for one train call.
@@ -76,10 +81,14 @@ class Estimator {
   // Updates done so far, and where the data goes on.
   int64_t global_step() const { return global_step_; }
   data::Position position() const { return position_; }
+  // The next Train begins there.
+  void ContinueAt(data::Position position) { position_ = position; }
   // The step at which the last finished evaluation was made, by this run or one before it in model_dir.
   std::optional<int64_t> evaluated_step() const { return evaluated_step_; }
   // Keeps that the evaluation at global_step(), with all that belongs to it, is finished.
   absl::Status KeepEvaluatedStep();
+  // One of the facts, by its name; there must be one of this name.
+  const RunFact& fact(absl::string_view name) const;
   // The seed of this run: of the checkpoint if there is one.
   uint64_t seed() const { return config_.seed; }
   // "fresh" or "resumed from model.ckpt-600".
@@ -92,21 +101,25 @@ class Estimator {
 
   // Trains on batches from position() on, until the source ends or global_step() reaches max_steps. Saves a checkpoint
   // at the start of a new run, as configured in between, and at the end, be it an error of the source. Cancelled, after
-  // saving, if it was interrupted.
+  // saving, if it was interrupted; a step that had not begun to update variables is then left, and done again by the
+  // run that resumes.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
                      absl::Span<const std::unique_ptr<logs::Hook>> hooks);
 
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
-  // Cancelled if it was interrupted.
+  // Cancelled if it was interrupted. If a loss is not finite, the error names the first tensor that is not: DataLoss
+  // for a variable of the checkpoint that the run began with, else Internal.
   absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
 
-  // Predictions for one batch of features, by name in the order of the model. NotFound if nothing was trained.
+  // Predictions for one batch of features, by name in the order of the model. NotFound if nothing was trained; if one
+  // is not finite, errors as Evaluate.
   absl::StatusOr<std::vector<std::pair<std::string, compute::Tensor>>> Predict(const data::ElementSpec& spec,
                                                                                const data::Tensors& features);
 
-  // Prediction for a batch of one example in float32, its variables ready to be read. NotFound if nothing was trained.
+  // Prediction for a batch of one example in float32, its variables ready to be read. NotFound if nothing was trained,
+  // DataLoss if one of its variables is not finite.
   absl::StatusOr<BuiltModel> BuildForExport(const data::ElementSpec& spec);
-  // Makes the variables of a graph that was built elsewhere ready to be read. NotFound if nothing was trained.
+  // The same for the variables of a graph that was built elsewhere.
   absl::Status LoadVariables(const compute::Graph& graph);
   // The trained value of a variable.
   absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return replicas_.Read(name); }
@@ -126,10 +139,19 @@ class Estimator {
   // See Replicas::ProgramFor.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 std::optional<int> turn = {});
+  // OK, or the error for the first variable of `graph`, but for sums, that is not finite.
+  absl::Status CheckFinite(const compute::Graph& graph) const;
+  // The error for `what` ("the loss") of the last run of a program that changes no variables but sums, which is not
+  // finite: runs it again.
+  absl::Status ExplainNonFinite(absl::string_view what, ReplicatedProgram& program);
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
   absl::Status SaveCheckpoint();
   absl::StatusOr<EventWriter*> TrainEvents();
+  bool StopIsWanted() const { return config_.stop != nullptr && *config_.stop != 0; }
+  absl::Status StoppedInEvaluation() const;
+  // Answers Interruption::kSave.
+  void TellSaved() const;
 
   const Model model_;
   EstimatorConfig config_;

@@ -27,6 +27,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/runtime/kernel.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::train {
 namespace {
@@ -42,6 +43,7 @@ Model Line() {
           .model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
             const Value w = in.graph.Variable({"w", {DType::kFloat32, {2, 1}}, compute::Initializer::Zeros()});
             const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
+            if (in.mode == Mode::kPredict) return ModelSpec{.loss = {}, .predictions = {{"y", y}}};
             return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
                              .predictions = {},
                              .metrics = {},
@@ -449,6 +451,72 @@ TEST_CASE("What was chosen by timing is chosen again by the next run") {
   REQUIRE(train(8).ok());
   CHECK(choices_made == 0);
   CHECK_FALSE(files::Exists(file));
+}
+
+TEST_CASE("Facts of a run are kept in its checkpoints and compared when it resumes") {
+  EstimatorConfig config = Config();
+  const auto difference = [](absl::string_view before) { return absl::StrCat("the words were ", before); };
+  const auto resume = [&](const std::string& value, bool must_match) {
+    config.facts = {{.name = "words", .value = value, .difference = difference, .must_match = must_match}};
+    return Estimator::Create(Line(), config, distribute::Strategy::Create({}).value());
+  };
+  // A checkpoint of before there was such a fact.
+  REQUIRE(MakeEstimator(config)->Train(Input(1), 1, {}).ok());
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  REQUIRE(resume("ten", /*must_match=*/true).value()->Train(Input(1), 2, {}).ok());
+  REQUIRE(resume("ten", /*must_match=*/true).value()->Train(Input(1), 3, {}).ok());
+  CHECK_THAT(log.Text(), !Contains("the words were"));
+
+  const absl::Status refused = resume("two", /*must_match=*/true).status();
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK(refused.message() == "the words were ten");
+  CHECK_THAT(log.Text(), !Contains("the words were"));
+  REQUIRE(resume("two", /*must_match=*/false).ok());
+  CHECK_THAT(log.Text(), Contains("the words were ten"));
+
+  // A run that does not know a fact keeps the checkpoint's; one that has another value, its own.
+  REQUIRE(resume("", /*must_match=*/true).value()->Train(Input(1), 4, {}).ok());
+  CHECK(resume("two", /*must_match=*/true).status().message() == "the words were ten");
+  REQUIRE(resume("two", /*must_match=*/false).value()->Train(Input(1), 5, {}).ok());
+  CHECK(resume("ten", /*must_match=*/true).status().message() == "the words were two");
+}
+
+TEST_CASE("A variable of the checkpoint that is not finite is an error of what reads it, which names it") {
+  const EstimatorConfig config = Config();
+  Tensor w(DType::kFloat32, {2, 1});
+  w.data<float>()[1] = NAN;
+  REQUIRE(CheckpointSaver::Open(config.model_dir, 5)
+              .value()
+              ->Save(3, {{"w", w}, {"global_step", Tensor::Scalar<int64_t>(3)}})
+              .ok());
+  const int num_replicas = GENERATE(1, 2);
+  const auto estimator = MakeEstimator(config, num_replicas);
+  const data::ElementSpec spec = Input(1)({}).value()->spec();
+  const absl::Status statuses[] = {
+      estimator->Evaluate(Input(1), 2).status(),
+      estimator->Predict(spec, {Tensor(DType::kFloat32, {4, 2})}).status(),
+      estimator->BuildForExport(spec).status(),
+  };
+  for (const absl::Status& status : statuses) {
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains("variable w (float32[2,1]) at step 3 is not finite: its element 1 is nan, in the checkpoint"));
+  }
+  // Nor is it trained on.
+  CHECK_THAT(std::string(estimator->Train(Input(1), 4, {}).message()),
+             Contains("step 4: the first tensor that is not"));
+}
+
+TEST_CASE("A loss that is not finite with variables that are is an error, which names the first such tensor") {
+  const int num_replicas = GENERATE(1, 2);
+  const auto estimator = MakeEstimator(Config(), num_replicas);
+  REQUIRE(estimator->Train(Input(1), 3, {}).ok());
+  const absl::Status status = estimator->Evaluate(Input(NAN), 2).status();
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(
+      std::string(status.message()),
+      Contains("the loss of the evaluation is not finite: the first tensor that is not finite is features (Input"));
+  CHECK(estimator->Evaluate(Input(1), 2).ok());
 }
 
 TEST_CASE("The last evaluation is remembered") {

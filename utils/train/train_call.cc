@@ -100,6 +100,9 @@ class Estimator::TrainCall {
   // `turn`: the number of its run.
   void SetFeeds(RunFeeds& run, size_t turn, int r, float learning_rate);
   absl::Status RunNext(StepFeeds& step, ReplicatedProgram& program, float learning_rate, bool trace);
+  // Runs all of a step. Cancelled, no variable but sums changed, if a stop is wanted before it updates them.
+  absl::Status RunAll(const data::ElementSpec& spec, ReplicatedProgram& program, float learning_rate, bool trace,
+                      StepFeeds& step);
   // Of the last run: false if its gradients were not finite and a dynamic loss scale is lower now.
   absl::StatusOr<bool> Updated(const ReplicatedProgram& program);
   std::string Advice() const;  // for numbers that are not finite
@@ -115,6 +118,7 @@ class Estimator::TrainCall {
   std::vector<std::string> tags_;  // of shown_, in event files
   logs::StepInfo info_;            // of the last step
   bool begun_ = false, stopped_ = false;
+  bool left_step_ = false;  // stopped in the middle of a step
   Clock::time_point save_time_ = Clock::now(), summary_time_ = save_time_;
   int64_t summary_step_;
 };
@@ -130,6 +134,7 @@ absl::Status Estimator::TrainCall::WaitForData(data::BatchSource& source) {
 
 absl::Status Estimator::TrainCall::Begin(const ReplicatedProgram& program) {
   begun_ = true;
+  info_.global_step = e_.global_step_;
   std::vector<std::string> names = {"learning_rate"};
   const BuiltModel& model = program.model();
   names.insert(names.end(), model.fetch_names.begin() + 1, model.fetch_names.end());
@@ -230,9 +235,19 @@ absl::Status Estimator::TrainCall::RunNext(StepFeeds& step, ReplicatedProgram& p
   run.program = &program;
   return e_.strategy_->Run([&](int r) {
     SetFeeds(run, number, r, learning_rate);
-    return program.replicas[r].program->Run(run.replicas[r].tensors,
-                                            {.timings = trace && r == 0 ? &timings_ : nullptr});
+    return program.replicas[r].program->Run(
+        run.replicas[r].tensors, {.timings = trace && r == 0 ? &timings_ : nullptr, .stop = e_.config_.stop});
   });
+}
+
+absl::Status Estimator::TrainCall::RunAll(const data::ElementSpec& spec, ReplicatedProgram& program,
+                                          float learning_rate, bool trace, StepFeeds& step) {
+  for (int turn = 0; turn < static_cast<int>(step.runs.size()) - 1; ++turn) {
+    if (e_.StopIsWanted()) return absl::CancelledError("stopped between two turns");
+    ASSIGN_OR_RETURN(ReplicatedProgram* const of_turn, e_.ProgramFor(Mode::kTrain, spec, step.batch, turn));
+    RETURN_IF_ERROR(RunNext(step, *of_turn, learning_rate, trace));
+  }
+  return RunNext(step, program, learning_rate, trace);
 }
 
 // The step that failed again, slowly. It changed no variable of its replica, nor did those after it that the device was
@@ -308,11 +323,11 @@ absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const dat
   feeds.number = e_.global_step_ + 1;
   feeds.batch = batch;
   feeds.num_runs = 0;
-  for (int turn = 0; turn < static_cast<int>(feeds.runs.size()) - 1; ++turn) {
-    ASSIGN_OR_RETURN(ReplicatedProgram* const of_turn, e_.ProgramFor(Mode::kTrain, spec, batch, turn));
-    RETURN_IF_ERROR(RunNext(feeds, *of_turn, learning_rate, request.trace));
-  }
-  RETURN_IF_ERROR(RunNext(feeds, program, learning_rate, request.trace));
+  const absl::Status computed = RunAll(spec, program, learning_rate, request.trace, feeds);
+  // Neither the step nor its batch counts.
+  stopped_ = left_step_ = absl::IsCancelled(computed) && e_.StopIsWanted();
+  if (left_step_) return absl::OkStatus();
+  RETURN_IF_ERROR(computed);
   e_.position_ = batch.next;
   ASSIGN_OR_RETURN(const bool updated, Updated(program));
   // A step without an update has no number, so hooks and events do not see it.
@@ -352,10 +367,16 @@ absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const dat
 absl::Status Estimator::TrainCall::MeetInterruption(bool save_is_due) {
   const Interruption interruption = e_.config_.interruption();
   stopped_ = interruption == Interruption::kStop;
-  const bool save = save_is_due || interruption == Interruption::kSave;
-  if (!save || stopped_ || !begun_) return absl::OkStatus();
-  save_time_ = info_.time;
-  return e_.SaveCheckpoint();
+  const bool asked = interruption == Interruption::kSave;
+  if ((save_is_due || asked) && !stopped_ && begun_) {
+    save_time_ = info_.time;
+    RETURN_IF_ERROR(e_.SaveCheckpoint());
+  }
+  if (!asked) return absl::OkStatus();
+  // Who asked wants to know when it is there. Before the first step of a new run nothing is to be lost.
+  RETURN_IF_ERROR(e_.saver_->Wait());
+  if (e_.saved_step_ == e_.global_step_) e_.TellSaved();
+  return absl::OkStatus();
 }
 
 absl::Status Estimator::TrainCall::End() {
@@ -371,8 +392,10 @@ absl::Status Estimator::TrainCall::End() {
   RETURN_IF_ERROR(e_.train_events_->Flush());
   if (!stopped_) return absl::OkStatus();
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(info_.time - start);
-  return absl::CancelledError(absl::StrCat("stopped at step ", e_.global_step_, "; its checkpoint was saved in ",
-                                           elapsed.count(), " ms, and the same command goes on from it"));
+  return absl::CancelledError(
+      absl::StrCat("stopped at step ", e_.global_step_,
+                   left_step_ ? absl::StrCat(" in the middle of step ", e_.global_step_ + 1) : "",
+                   "; its checkpoint was saved in ", elapsed.count(), " ms, and the same command goes on from it"));
 }
 
 absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
