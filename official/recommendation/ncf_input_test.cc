@@ -97,5 +97,19 @@ TEST_CASE("Batches that are made ahead, and kept, are those made one by one") {
   CHECK(num_batches == 3 * sampler->num_examples() / batch_size);
 }
 
+TEST_CASE("With a batch size that leaves the epoch no batch, the next epoch begins") {
+  const Ratings ratings = SplitRatings(DrawRatings()).value();
+  std::shared_ptr<const TrainSampler> sampler = TrainSampler::Create(ratings, kNumNeg, /*seed=*/1).value();
+  const int64_t examples = sampler->num_examples(), batch_size = examples - 5;
+  // After many small batches.
+  const auto source = TrainBatches(sampler, batch_size, {0, examples - 3}, /*end_epoch=*/3);
+  const data::Batch batch = source->Next().value().value();
+  CHECK(batch.first == data::Position{1, 0});
+  CHECK(batch.next == data::Position{2, 0});
+  const data::Batch last = source->Next().value().value();
+  CHECK(last.next == data::Position{3, 0});
+  CHECK_FALSE(source->Next().value().has_value());
+}
+
 }  // namespace
 }  // namespace official::recommendation

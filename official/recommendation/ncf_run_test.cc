@@ -218,6 +218,36 @@ TEST_CASE("Items that a user has not rated are found for the user") {
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
 
+TEST_CASE("A run whose ratings or batch size have changed says so, and ends") {
+  NcfConfig config = SmallConfig();
+  config.base.train_epochs = 2;
+  config.performance.max_train_steps = 28;  // of 29 of the first epoch
+  Run(config);
+  config.performance.max_train_steps.reset();
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  SECTION("fewer ratings") {
+    const auto ratings = GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = 5000});
+    REQUIRE(WriteRatings(config.ratings.ratings_file, ratings.value()).ok());
+    CHECK(Evaluations(Run(config)).size() == 1);
+    CHECK_THAT(log.Text(), Contains("the training data have changed since the checkpoint was written: they were 5850 "
+                                    "examples, digest ") &&
+                               Contains(", and are 4850 examples, digest ") &&
+                               Contains("after 28000 examples of epoch 1, but the training data have only 24250 now"));
+  }
+  SECTION("a batch that is most of an epoch") {
+    config.base.batch_size = 29249;
+    CHECK(Evaluations(Run(config)).size() == 2);
+    CHECK_THAT(log.Text(), !Contains("have changed"));
+  }
+  SECTION("a batch that is most of an epoch, and the last one of this training") {
+    config.base.train_epochs = 1;
+    config.base.batch_size = 29000;
+    config.performance.max_train_steps.reset();
+    Run(config);
+    CHECK_THAT(log.Text(), !Contains("have changed"));
+  }
+}
+
 TEST_CASE("A batch that is larger than an epoch is one clear error") {
   NcfConfig config = SmallConfig();
   config.base.batch_size = 30000;

@@ -17,6 +17,7 @@
 #include "utils/data/jpeg_encoder.h"
 #include "utils/data/png_encoder.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/run/small_run.h"
 
 namespace official::resnet {
@@ -113,6 +114,23 @@ TEST_CASE("Training on CIFAR-10 learns, evaluates and leaves TensorFlow's files"
   CHECK(again == out.substr(out.rfind('{')));
   evaluate.base.model_dir = NewDirectory("model");
   CHECK(absl::IsNotFound(RunStatus(evaluate)));
+}
+
+TEST_CASE("A run whose images have changed says so, and ends") {
+  ResnetConfig config = SmallConfig(9);  // 45 images
+  config.base.train_epochs = 2;
+  config.performance.max_train_steps = 2;
+  Run(config);
+  config.performance.max_train_steps.reset();
+  const int each = GENERATE(4, 8);
+  const std::string directory = absl::StrCat(config.base.data_dir, "/", kCifar10Folder);
+  for (int i = 1; i <= 5; ++i) WriteImages(directory, absl::StrCat("data_batch_", i, ".bin"), each);
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const std::string out = Run(config);
+  CHECK_THAT(log.Text(), Contains("the training data have changed since the checkpoint was written: they were 45 "
+                                  "examples, digest ") &&
+                             Contains(absl::StrCat(", and are ", 5 * each, " examples, digest ")));
+  CHECK(std::count(out.begin(), out.end(), '\n') == (each == 4 ? 1 : 2));
 }
 
 TEST_CASE("A run in parts, stopped in the middle of an epoch, ends with the bits of one run") {

@@ -185,6 +185,11 @@ class BucketedBatches : public data::BatchSource {
       return absl::DataLossError(absl::StrFormat("%d pairs of sentences do not fill a batch of %d",
                                                  translations_->num_examples(), buckets_[0].batch_size));
     }
+    if (start.epoch < 0 || start.index < 0 || start.index > translations_->num_examples()) {
+      return absl::DataLossError(absl::StrFormat(
+          "Cannot continue at epoch %d, pair %d: there are %d pairs. Is the checkpoint of another data set?",
+          start.epoch, start.index, translations_->num_examples()));
+    }
     StartEpoch(start.epoch);
     while (position_.index < start.index && position_.epoch == start.epoch) TakeBatch();
     if (position_ == start || (position_.index == 0 && start.index == num_taken_)) return absl::OkStatus();

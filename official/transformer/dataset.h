@@ -94,7 +94,8 @@ struct TranslationBatchOptions {
 //   labels    targets [B, T] int32, padded with 0; target_lengths [B] int32
 // S and T are the longest of the batch. spec() has max_length in their place. Position::index counts pairs of the
 // epoch. To begin within an epoch, the lengths of what comes before are gone through: up to a second for WMT.
-// InvalidArgument if batch_tokens is too small; DataLoss if `start` is no place between two batches, or, for
+// Where no batch begins at `start`, since the data or the batch size were others then, the next one is the first, and a
+// warning says so. InvalidArgument if batch_tokens is too small; DataLoss if `start` lies outside the data set, or, for
 // static_batch, there are too few pairs.
 absl::StatusOr<data::BatchSourcePtr> TranslationBatches(TranslationsPtr translations,
                                                         const TranslationBatchOptions& options);

@@ -218,7 +218,10 @@ TEST_CASE_METHOD(Fixture, "Reading goes on from between any two batches") {
   }
   options.start = {0, static_batch ? 198 : 200};  // 66 batches of 800 / 256
   CHECK(PairsOf(TranslationBatches(translations, options).value()->Next().value().value())[0] >= 0);
-  for (const data::Position nowhere : {data::Position{0, 1}, {0, 201}, {-1, 0}, {0, -1}}) {
+  // With other data or another batch size: at the next batch.
+  options.start = {0, all[0].next.index + 1};
+  CHECK(PairsOf(AllBatches(translations, options)) == PairsOf(std::vector<data::Batch>(all.begin() + 2, all.end())));
+  for (const data::Position nowhere : {data::Position{0, 201}, {-1, 0}, {0, -1}}) {
     options.start = nowhere;
     const absl::Status status = TranslationBatches(translations, options).status();
     CHECK(absl::IsDataLoss(status));

@@ -17,6 +17,7 @@
 #include "utils/compute/core/random.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/protos/event.pb.h"
 #include "utils/protos/example.pb.h"
 #include "utils/run/small_run.h"
@@ -315,6 +316,41 @@ TEST_CASE("A run that was stopped ends with the same bits") {
   stopped.performance.max_train_steps.reset();
   Run(stopped);
   run::CheckSameBits(whole, stopped);
+}
+
+TEST_CASE("A run whose pairs or batch size have changed says so, and ends") {
+  TransformerConfig config = SmallConfig();
+  config.base.train_epochs = 2;
+  config.performance.max_train_steps = 5;
+  Run(config);
+  config.performance.max_train_steps.reset();
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  SECTION("other pairs") {
+    WritePairs(config.base.data_dir + "/wmt32k-train-00001-of-00001", 190, 3);
+    CHECK(Evaluations(Run(config)).size() == 2);
+    CHECK_THAT(log.Text(), Contains("the training data have changed") &&
+                               Contains("200 examples in wmt32k-train-00001-of-00001, digest ") &&
+                               Contains("190 examples in wmt32k-train-00001-of-00001, digest "));
+  }
+  SECTION("hardly any pair") {
+    WritePairs(config.base.data_dir + "/wmt32k-train-00001-of-00001", 10, 3);
+    CHECK(Evaluations(Run(config)).size() == 1);
+    CHECK_THAT(log.Text(), Contains("but the training data have only 10 now: that epoch counts as finished"));
+  }
+  SECTION("another batch size") {
+    config.base.batch_size = 100;
+    CHECK(Evaluations(Run(config)).size() == 2);
+    CHECK_THAT(log.Text(), Contains("no batch begins after") && !Contains("have changed"));
+  }
+}
+
+TEST_CASE("--eval_only gives what the training's evaluation gave, BLEU included") {
+  TransformerConfig config = SmallConfig();
+  AddBleu(config);
+  const std::string trained = Run(config);
+  CHECK_THAT(trained, Contains("bleu_uncased"));
+  config.base.eval_only = true;
+  CHECK(Run(config) == trained);
 }
 
 TEST_CASE("Static and synthetic batches") {
