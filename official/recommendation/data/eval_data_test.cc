@@ -92,11 +92,12 @@ TEST_CASE("Negatives that are not there are an error, not an endless search") {
   CHECK(fewer.items == MakeEvalData(ratings, {.num_negatives = 980}).value().items);
 
   // But no ranking among a handful is made without being asked for.
-  ratings.item_ids.resize(60 + 98);
-  const absl::Status few = MakeEvalData(ratings, {}).status();
+  std::vector<Rating> most;
+  for (int item = 1; item <= 60 + 98; ++item) most.push_back({item <= 60 ? 1 : 2, item, item});
+  const absl::Status few = MakeEvalData(SplitRatings(most).value(), {}).status();
   CHECK(absl::IsInvalidArgument(few));
-  CHECK_THAT(std::string(few.message()),
-             Contains("leaves 98 ") && Contains("where 99 are needed") && Contains("--num_eval_negatives=98"));
+  CHECK_THAT(std::string(few.message()), Contains("user 2 has rated 98 of the 158 items, which leaves 60 ") &&
+                                             Contains("99 are needed; give --num_eval_negatives=60"));
 
   // One user alone has rated all there is.
   std::vector<Rating> alone;

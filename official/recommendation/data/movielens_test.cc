@@ -48,8 +48,10 @@ TEST_CASE_METHOD(Fixture, "LoadRatings finds a data set in its own directory or 
 TEST_CASE_METHOD(Fixture, "MovieLens 100K is u.data, as it is published or in its archive") {
   options_.dataset = "ml-100k";
   std::filesystem::create_directories(Path("ml-100k"));
+  const std::vector<Rating> generated =
+      GenerateRatings({.num_users = 943, .num_items = 1682, .num_ratings = 100000}).value();
   std::string text;
-  for (const Rating& rating : GenerateRatings({.num_users = 943, .num_items = 1682, .num_ratings = 100000}).value()) {
+  for (const Rating& rating : generated) {
     absl::StrAppend(&text, rating.user, "\t", rating.item, "\t3\t", rating.timestamp, "\n");
   }
   Write("ml-100k/u.data", text);
