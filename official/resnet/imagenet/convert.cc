@@ -1,5 +1,8 @@
 #include "official/resnet/imagenet/convert.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -72,6 +75,17 @@ absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, Cla
   return images;
 }
 
+// With the features in the order of their names, so that the same images make the same files.
+std::string Serialized(const tensorflow::Example& example) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  OFFICIAL_CHECK(example.SerializeToCodedStream(&coded));
+  coded.Trim();
+  return bytes;
+}
+
 // The features of TensorFlow's build_imagenet_data.py, without those for which a folder of images has no values.
 absl::StatusOr<std::string> MakeRecord(const std::string& images_dir, const Image& image,
                                        PreprocessingScratch& scratch) {
@@ -95,7 +109,7 @@ absl::StatusOr<std::string> MakeRecord(const std::string& images_dir, const Imag
   set_int64("image/class/label", image.label);
   set_int64("image/height", size->height);
   set_int64("image/width", size->width);
-  return example.SerializeAsString();
+  return Serialized(example);
 }
 
 // The files of one split.

@@ -134,7 +134,9 @@ TEST_CASE_METHOD(Fixture, "Of one folder a part of each class is for validation,
   convert("again", 0.25);
   for (const auto& entry : std::filesystem::directory_iterator(Path("split"))) {
     const std::string name = entry.path().filename();
-    CHECK(files::ReadFile(entry.path(), 1 << 20).value() == files::ReadFile(Path("again/" + name), 1 << 20).value());
+    const bool same =
+        files::ReadFile(entry.path(), 1 << 20).value() == files::ReadFile(Path("again/" + name), 1 << 20).value();
+    CHECK(same);
   }
   CHECK(absl::IsFailedPrecondition(
       ConvertToTFRecords({.images_dir = Path("images"), .output_dir = Path("split"), .validation_fraction = 0.1})
