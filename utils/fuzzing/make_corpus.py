@@ -407,9 +407,10 @@ def command_lines() -> dict[str, bytes]:
 
 def vocabularies() -> dict[str, bytes]:
     characters = "".join(f"'{c}'\n" for c in "abc \\_u;0123456789")
-    return {
+    reserved = b"'<pad>'\n'<EOS>'\n"
+    after_reserved = {
         "characters": f"{characters}\0a bc_\\ é\n".encode(),
-        "reserved": b"'<pad>'\n'<EOS>'\n'the_'\r\n'\\52;_'\n\0\2\0\3\0\1\0\xff\xff",
+        "reserved": b"'the_'\r\n'\\52;_'\n\0\2\0\3\0\1\0\xff\xff",
         "split_escapes": b"'\\'\n'5'\n'_'\n'u'\n';'\n\0\2\0\3\0\3\0\6\0\2\0\5\0\4\0\2\0\2\0",
         "quotes": b"'''\n'\"'\n\"_\"\n\0''\"\"",
         "umlauts": "'ä'\n'ää_'\n'ö_'\n'_'\n\0ä ö".encode(),
@@ -417,10 +418,11 @@ def vocabularies() -> dict[str, bytes]:
         "duplicate": b"'a'\n'b'\n'a'\n",
         "no_quotes": b"a\nb\n",
         "empty_subtoken": b"''\n",
-        "no_subtokens": b"'<pad>'\n",
-        "empty": b"",
+        "no_subtokens": b"",
         "long": b"'" + b"ab" * 300 + b"_'\n'a'\n'b'\n'_'\n\0" + b"ab" * 299 + b"a",
     }
+    files = {name: reserved + text for name, text in after_reserved.items()}
+    return files | {"empty": b"", "without_reserved": b"'a'\n'b'\n", "half_reserved": b"'<pad>'\n'a'\n"}
 
 
 def ratings_files() -> dict[str, bytes]:

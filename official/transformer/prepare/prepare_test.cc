@@ -199,8 +199,15 @@ TEST_CASE_METHOD(Fixture, "Files of other text or flags are not mixed") {
 
 TEST_CASE_METHOD(Fixture, "A vocabulary that lacks a character is refused with the line") {
   REQUIRE(files::MakeDirectories(options_.data_dir).ok());
-  REQUIRE(files::WriteFileAtomically(InData("vocab.ende.100"), "'a'\n'_'\n").ok());
+  REQUIRE(files::WriteFileAtomically(InData("vocab.ende.100"), "'<pad>'\n'<EOS>'\n'a'\n'_'\n").ok());
   CheckRefused("train.en:1: the vocabulary cannot express sentence");
+  CHECK(Names() == std::vector<std::string>{"prepared.txt", "vocab.ende.100"});
+}
+
+TEST_CASE_METHOD(Fixture, "A vocabulary without the reserved subtokens is refused with the line") {
+  REQUIRE(files::MakeDirectories(options_.data_dir).ok());
+  REQUIRE(files::WriteFileAtomically(InData("vocab.ende.100"), "'a'\n'_'\n").ok());
+  CheckRefused("vocab.ende.100:1: found 'a', expected '<pad>'");
   CHECK(Names() == std::vector<std::string>{"prepared.txt", "vocab.ende.100"});
 }
 

@@ -89,8 +89,9 @@ TEST_CASE("A line of many words and a very long word take time in proportion to 
 TEST_CASE("A vocabulary file is read by lines, without quotes") {
   const Strings expected = {"<pad>", "<EOS>", "the_", "'", "ä", " "};
   CHECK(Read("'<pad>'\n'<EOS>'\n'the_'\n'''\n'ä'\n' '\n").value() == expected);
-  CHECK(Read("'the_'\n'''\n'ä'\n' '").value() == expected);                  // no reserved ones, no final newline
-  CHECK(Read("'the_'\r\n  '''\t\r\n\"ä\"\r\n' '\r\n").value() == expected);  // CRLF, blanks, other quotes
+  CHECK(Read("'<pad>'\n'<EOS>'\n'the_'\n'''\n'ä'\n' '").value() == expected);  // no final newline
+  // CRLF, blanks, other quotes
+  CHECK(Read("\"<pad>\"\r\n'<EOS>'\r\n'the_'\r\n  '''\t\r\n\"ä\"\r\n' '\r\n").value() == expected);
   REQUIRE(WriteVocabulary(kPath, expected).ok());
   CHECK(files::ReadFile(kPath, 100).value() == "'<pad>'\n'<EOS>'\n'the_'\n'''\n'ä'\n' '\n");
   CHECK(ReadVocabulary(kPath).value() == expected);
@@ -99,13 +100,19 @@ TEST_CASE("A vocabulary file is read by lines, without quotes") {
 TEST_CASE("A bad vocabulary file is refused with its line") {
   CHECK(absl::IsNotFound(ReadVocabulary(kPath + ".none").status()));
   const std::pair<absl::string_view, std::string> cases[] = {
-      {"'a'\n'b'\n'a'\n", ":3: the subtoken a stands in line 1 already"},
-      {"'a'\nb\n", ":2: found b, expected a subtoken in quotes, such as 'the_'"},
-      {"'a'\n''\n", ":2: found \\'\\', expected a subtoken in quotes"},
-      {"'a'\n\n", ":2: found , expected a subtoken in quotes"},
+      {"'<pad>'\n'<EOS>'\n'a'\n'b'\n'a'\n", ":5: the subtoken a stands in line 3 already"},
+      {"'<pad>'\n'<EOS>'\n'a'\n'<pad>'\n", ":4: the subtoken <pad> stands in line 1 already"},
+      {"'<pad>'\n'<EOS>'\n'a'\nb\n", ":4: found b, expected a subtoken in quotes, such as 'the_'"},
+      {"'<pad>'\n''\n", ":2: found \\'\\', expected a subtoken in quotes"},
+      {"'<pad>'\n\n", ":2: found , expected a subtoken in quotes"},
       {"'a\"\n", ":1: found \\'a\\\", expected"},
-      {"'a'\n'\xff'\n", ":2: byte 2 of the line, 0xff, is not UTF-8"},
+      {"'<pad>'\n'\xff'\n", ":2: byte 2 of the line, 0xff, is not UTF-8"},
+      {"'the_'\n'a'\n", ":1: found 'the_', expected '<pad>': the first lines"},
+      {"'<pad>'\n'the_'\n", ":2: found 'the_', expected '<EOS>': the first lines"},
+      {"'<pad>_'\n'<EOS>_'\n'the_'\n", ":1: found '<pad>_', expected '<pad>'"},
+      {"'<EOS>'\n'<pad>'\n'the_'\n", ":1: found '<EOS>', expected '<pad>'"},
       {"", " lists no subtokens"},
+      {"'<pad>'\n", " lists no subtokens"},
       {"'<pad>'\n'<EOS>'\n", " lists no subtokens"},
   };
   for (const auto& [contents, message] : cases) {

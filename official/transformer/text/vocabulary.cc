@@ -1,6 +1,6 @@
 #include "official/transformer/text/vocabulary.h"
 
-#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -20,15 +20,13 @@ bool IsQuoted(absl::string_view line) {
   return line.size() > 2 && line.front() == line.back() && (line.front() == '\'' || line.front() == '"');
 }
 
-bool IsReserved(absl::string_view subtoken) {
-  return std::count(std::begin(kReservedSubtokens), std::end(kReservedSubtokens), subtoken) > 0;
-}
+constexpr int64_t kNumReserved = std::size(kReservedSubtokens);
 
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path) {
   ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
-  std::vector<std::string> subtokens(std::begin(kReservedSubtokens), std::end(kReservedSubtokens));
+  std::vector<std::string> subtokens;
   absl::flat_hash_map<std::string, int64_t> line_numbers;
   for (;;) {
     absl::string_view line;
@@ -41,7 +39,13 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
                                                  data::KindNoteOfFile(path)));
     }
     const absl::string_view subtoken = line.substr(1, line.size() - 2);
-    if (IsReserved(subtoken)) continue;
+    // Upstream adds reserved subtokens that the file lacks, and drops them elsewhere in it: no line is its id then.
+    if (const int64_t id = reader->line_number() - 1; id < kNumReserved && subtoken != kReservedSubtokens[id]) {
+      return absl::DataLossError(absl::StrFormat(
+          "%s:%d: found '%s', expected '%s': the first lines of a vocabulary are the reserved subtokens, as "
+          "prepare_data_main writes them",
+          path, reader->line_number(), flags::Printable(subtoken), kReservedSubtokens[id]));
+    }
     const auto [other, is_new] = line_numbers.try_emplace(subtoken, reader->line_number());
     if (!is_new) {
       return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s stands in line %d already", path,
@@ -49,7 +53,8 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
     }
     subtokens.emplace_back(subtoken);
   }
-  if (line_numbers.empty()) return absl::DataLossError(absl::StrCat(path, " lists no subtokens"));
+  if (static_cast<int64_t>(subtokens.size()) <= kNumReserved)
+    return absl::DataLossError(absl::StrCat(path, " lists no subtokens"));
   return subtokens;
 }
 

@@ -13,9 +13,9 @@
 
 namespace official::transformer {
 
-// All subtokens by id, the reserved ones first. The file may have those or not. NotFound if there is no such file;
-// DataLoss, naming the line, for a line that is not UTF-8, not a subtoken in (single or double) quotes, or lists a
-// subtoken again, and if there are no subtokens.
+// All subtokens by id. NotFound if there is no such file; DataLoss, naming the line, if the first lines are not the
+// reserved subtokens, for a line that is not UTF-8, not a subtoken in (single or double) quotes, or lists a subtoken
+// again, and if there are no others than the reserved.
 absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path);
 
 // Writes the file, whole or not at all. Errors as in utils/files.
