@@ -77,6 +77,45 @@ class ResumeTest(harness.FaultTest):
         for change in ("--learning_rate=0.5 (was ", "--num_cpu_devices=2 (was 1)"):
             self.assertIn(change, resumed.stderr)
 
+    def test_a_finished_run_names_changed_flags(self) -> None:
+        done = self.train(self.whole, STEPS, "--learning_rate=0.5")
+        self.assertIn("nothing to do: ", done.stderr)
+        self.assertIn("flags that differ from this run's last: --learning_rate=0.5 (was ", done.stderr)
+
+    def test_the_order_of_channels_is_that_of_the_training(self) -> None:
+        model_dir, export_dir = self.folder / "channels first", self.folder / "export"
+        self.train(model_dir, STEPS_PER_EPOCH, "--data_format=channels_first")
+        before = harness.latest_step(model_dir)
+        for flags in ([], ["--data_format=channels_last"], ["--data_format=channels_last", "--predict=none.png"]):
+            outcome = self.execute(self.command(model_dir, *flags))
+            self.assertEqual(outcome.code, 2, outcome.told)
+            told = f"--model_dir={model_dir} was trained with --data_format=channels_first, but this command has "
+            self.assertIn(told, outcome.stderr)
+            self.assertIn("; add --data_format=channels_first to use that network", outcome.stderr)
+        self.assertEqual(harness.latest_step(model_dir), before)
+        self.train(self.whole, STEPS, "--data_format=channels_last")  # what it is if it is not given
+        images = f"--predict={self.data_dir}/t10k-images-idx3-ubyte"
+        found = self.execute(self.command(model_dir, images))
+        self.assertIn(f"as {model_dir} was trained: --data_format=channels_first", found.stderr)
+        given = self.execute(self.command(model_dir, images, "--data_format=channels_first"))
+        self.assertNotIn("was trained:", given.stderr)
+        self.assertEqual(found.code, 0, found.told)
+        self.assertEqual(found.stdout, given.stdout)
+        exported = self.train(model_dir, STEPS_PER_EPOCH, f"--export_dir={export_dir}")
+        self.assertIn("was trained: --data_format=channels_first", exported.stderr)
+        self.assertEqual(len(list(export_dir.glob("*/saved_model.pb"))), 1)
+
+    def test_a_bad_export_dir_is_found_before_training(self) -> None:
+        file = self.folder / "file"
+        file.write_text("")
+        for export_dir in (file, file / "export"):
+            model_dir = self.folder / "untrained"
+            outcome = self.execute(self.command(model_dir, f"--export_dir={export_dir}"))
+            self.assertEqual(outcome.code, 73, outcome.told)
+            self.assertEqual(len(outcome.stderr.splitlines()), 1, outcome.told)
+            self.assertIn(f"--export_dir={export_dir}: cannot write in {file}", outcome.stderr)
+            self.assertFalse(model_dir.exists())
+
     def test_many_runs_beside_each_other(self) -> None:
         started = [
             (self.folder / f"model {i}", self.start(self.command(self.folder / f"model {i}", f"--max_train_steps={STEPS}")))

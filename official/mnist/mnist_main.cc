@@ -15,6 +15,11 @@ ABSL_FLAG(double, dropout_rate, 0.4, "Share of the dense layer's outputs that tr
 namespace official::mnist {
 namespace {
 
+// Left to the program, the order is channels_last.
+std::string OrderOfChannels(absl::string_view data_format) {
+  return data_format.empty() ? "channels_last" : std::string(data_format);
+}
+
 flags::Program MnistProgram() {
   return {
       .name = "mnist_main",
@@ -37,6 +42,7 @@ flags::Program MnistProgram() {
                           flags::PredictFlag()},
                 .validators = {flags::CheckPredictWords, flags::PredictAlone}},
       .words = "IMAGE...",
+      .network = {{"data_format", OrderOfChannels}},
   };
 }
 

@@ -160,6 +160,7 @@ flags::Program NcfProgram() {
                           {.name = "predict", .key = true},
                           {.name = "top_k", .range = flags::AtLeast(1)}},
                 .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone}},
+      .network = {{"dataset"}, {"model"}, {"num_factors"}, {"layers"}},
   };
 }
 

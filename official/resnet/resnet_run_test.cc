@@ -202,6 +202,14 @@ TEST_CASE("Fine-tuning begins with the variables that fit, and only a new run do
   SECTION("all of them") {
     Run(second);
     const auto a = run::Checkpoint(first), b = run::Checkpoint(second);
+    // Named by its files, or by the one that lists the checkpoints, it is the same.
+    for (const char* file : {"checkpoint", "model.ckpt-3", "model.ckpt-3.index", "model.ckpt-3.data-00000-of-00001"}) {
+      ResnetConfig third = InNewModelDir(second);
+      third.fine_tune = absl::StrCat(first.base.model_dir, "/", file);
+      third.performance.max_train_steps = 1;
+      CAPTURE(file);
+      CHECK(RunStatus(third).ToString() == "OK");
+    }
     const char* name = "resnet_model/conv2d_3/kernel";
     const compute::Tensor x = a->Read(name).value(), y = b->Read(name).value();
     for (int64_t i = 0; i < x.num_elements(); ++i) CHECK(x.flat<float>()[i] == y.flat<float>()[i]);

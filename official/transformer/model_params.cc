@@ -1,8 +1,10 @@
 #include "official/transformer/model_params.h"
 
 #include <limits>
+#include <map>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -108,6 +110,18 @@ absl::Status OverrideParams(absl::string_view overrides, ModelParams* params) {
         OverrideOne(absl::StripAsciiWhitespace(parts.first), absl::StripAsciiWhitespace(parts.second), params));
   }
   return CheckParams(*params);
+}
+
+std::string NetworkPart(absl::string_view overrides) {
+  static constexpr absl::string_view kNetwork[] = {"vocab_size", "hidden_size", "num_hidden_layers", "num_heads",
+                                                   "filter_size"};
+  std::map<absl::string_view, absl::string_view> values;
+  for (const absl::string_view item : absl::StrSplit(overrides, ',', absl::SkipWhitespace())) {
+    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
+    const absl::string_view name = absl::StripAsciiWhitespace(parts.first);
+    if (absl::c_linear_search(kNetwork, name)) values[name] = absl::StripAsciiWhitespace(parts.second);
+  }
+  return absl::StrJoin(values, ",", absl::PairFormatter("="));
 }
 
 absl::Status CheckParams(const ModelParams& params) {

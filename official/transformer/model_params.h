@@ -41,6 +41,10 @@ absl::StatusOr<ModelParams> ParamsOf(absl::string_view param_set, bool multi_gpu
 // parameter and what it may be, for a name that is none and for a value that is no number or out of range.
 absl::Status OverrideParams(absl::string_view overrides, ModelParams* params);
 
+// Those of "name=value,name=value" that decide which variables the network has or what they mean, each once (the last
+// value), sorted by name.
+std::string NetworkPart(absl::string_view overrides);
+
 // InvalidArgument if the parameters do not fit each other.
 absl::Status CheckParams(const ModelParams& params);
 

@@ -119,6 +119,7 @@ flags::Program TransformerProgram() {
                           {.name = "bleu_threshold", .short_name = "bt", .unset_means = "all is trained"},
                           flags::SkipBadRecordsFlag()},
                 .validators = {CheckParameters, StepsOrEpochs, WholeBleu, ExportHasVocabulary}},
+      .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
   };
 }
 

@@ -5,10 +5,12 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "official/transformer/model_params.h"
 #include "official/transformer/translate_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
 #include "utils/flags/performance.h"
+#include "utils/logs/log.h"
 
 ABSL_DECLARE_FLAG(std::string, model_dir);
 ABSL_DECLARE_FLAG(int, batch_size);
@@ -55,7 +57,7 @@ flags::Program TranslateProgram() {
                            .short_name = "mp",
                            .key = true,
                            .choices = {"tiny", "base", "big"},
-                           .unset_means = "as flags.txt in --model_dir has it, else big"},
+                           .unset_means = "as the training in --model_dir had it, else big"},
                           {.name = "params_override", .key = true},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .required = true},
                           {.name = "text", .key = true, .unset_means = "none"},
@@ -70,13 +72,18 @@ flags::Program TranslateProgram() {
                           {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)}},
                 .validators = {CheckFileOutHasFile, OneGpuAtMost}},
       .shared_flags = false,
+      .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
   };
 }
 
-absl::Status Main(const flags::CommandLine&) {
+absl::Status Main(const flags::CommandLine& command_line) {
   const flags::PerformanceConfig performance = flags::PerformanceFromFlags();
-  return RunTranslate({.model_dir = absl::GetFlag(FLAGS_model_dir),
-                       .param_set = absl::GetFlag(FLAGS_param_set),
+  const std::string model_dir = absl::GetFlag(FLAGS_model_dir);
+  if (!command_line.taken_from_training().empty()) {
+    LOG(INFO) << "as " << model_dir << " was trained: " << command_line.taken_from_training();
+  }
+  return RunTranslate({.model_dir = model_dir,
+                       .param_set = absl::GetFlag(FLAGS_param_set).value_or("big"),
                        .params_override = absl::GetFlag(FLAGS_params_override),
                        .vocab_file = absl::GetFlag(FLAGS_vocab_file),
                        .text = absl::GetFlag(FLAGS_text),

@@ -10,12 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "official/transformer/translator.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/runtime/device.h"
 #include "utils/files/files.h"
-#include "utils/flags/flag_file.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/run/usable_gpus.h"
@@ -50,23 +48,6 @@ std::string SuggestFlags(const train::BundleReader& checkpoint) {
   return flags;
 }
 
-// What the flags leave out about the network, as the training in model_dir had it.
-absl::StatusOr<TranslateConfig> WithNetworkOfTraining(TranslateConfig config) {
-  if (config.param_set) return config;
-  config.param_set = "big";
-  const std::string path = files::JoinPath(config.model_dir, "flags.txt");
-  if (!files::Exists(path)) return config;
-  ASSIGN_OR_RETURN(const std::vector<flags::FlagFileLine> lines, flags::ReadFlagFile(path));
-  for (const flags::FlagFileLine& line : lines) {
-    absl::string_view value = line.text;
-    if (absl::ConsumePrefix(&value, "--param_set=")) config.param_set = std::string(value);
-    if (absl::ConsumePrefix(&value, "--params_override=")) {
-      config.params_override = absl::StrCat(value, ",", config.params_override);
-    }
-  }
-  return config;
-}
-
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& config, const ModelParams& params,
                                                      compute::Device& device) {
   ASSIGN_OR_RETURN(const train::LatestCheckpoint latest, train::FindLatestCheckpoint(config.model_dir));
@@ -80,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
   const train::BundleReader& checkpoint = *latest.reader;
   const auto mismatch = [&](absl::string_view what) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the checkpoint ", latest.prefix, " is not of --param_set=", *config.param_set,
+        absl::StrCat("the checkpoint ", latest.prefix, " is not of --param_set=", config.param_set,
                      config.params_override.empty() ? "" : " --params_override=", config.params_override, ": ", what,
                      "; ", SuggestFlags(checkpoint)));
   };
@@ -113,6 +94,8 @@ absl::Status CheckFileOut(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat("--file_out=", path, ": there is no directory ", directory, "; make it first"));
   }
+  const absl::Status status = files::CheckCanWriteIn(files::DirectoryOf(path));
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--file_out=", path, ": ", status.message()));
   return absl::OkStatus();
 }
 
@@ -146,9 +129,8 @@ absl::Status TranslateStream(Translator& translator, std::istream& in, std::ostr
 
 }  // namespace
 
-absl::Status RunTranslate(const TranslateConfig& given, std::istream& in, std::ostream& out) {
-  ASSIGN_OR_RETURN(const TranslateConfig config, WithNetworkOfTraining(given));
-  ASSIGN_OR_RETURN(ModelParams params, ParamsOf(*config.param_set, /*multi_gpu=*/false));
+absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out) {
+  ASSIGN_OR_RETURN(ModelParams params, ParamsOf(config.param_set, /*multi_gpu=*/false));
   params.extra_decode_length = kExtraDecodeLength;
   RETURN_IF_ERROR(OverrideParams(config.params_override, &params));
   if (config.file_out) RETURN_IF_ERROR(CheckFileOut(*config.file_out));

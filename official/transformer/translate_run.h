@@ -13,9 +13,7 @@ namespace official::transformer {
 
 struct TranslateConfig {
   std::string model_dir;  // whose newest checkpoint translates
-  // The network; without a set it is the one that flags.txt in model_dir was trained with, else "big". The overrides
-  // come on top.
-  std::optional<std::string> param_set;
+  std::string param_set;  // the network; the overrides come on top
   std::string params_override;
   std::string vocab_file;
   std::optional<std::string> text, file, file_out;

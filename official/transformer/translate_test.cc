@@ -188,19 +188,6 @@ TEST_CASE("The newest checkpoint translates, in narrow types too") {
   CHECK_FALSE(run.Translate().empty());
 }
 
-TEST_CASE("The network is that of the training, unless a set is named") {
-  Run run;
-  run.config().text = "a b c d";
-  const std::string expected = run.Translate();
-  std::ofstream(run.config().model_dir + "/flags.txt")
-      << "--param_set=tiny\n--params_override=" << kOverrides << ",beam_size=1\n--train_steps=5\n";
-  run.config().param_set.reset();
-  run.config().params_override = "beam_size=4,extra_decode_length=9";
-  CHECK(run.Translate() == expected);
-  run.config().param_set = "base";
-  CHECK_THAT(run.Error(), Contains("is not of --param_set=base --params_override=beam_size=4,extra_decode_length=9"));
-}
-
 TEST_CASE("What does not fit is named") {
   Run run;
   SECTION("no vocabulary") {

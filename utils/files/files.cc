@@ -208,6 +208,20 @@ absl::Status MakeDirectories(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCanWriteIn(const std::string& directory) {
+  std::string path = directory;
+  struct stat info;
+  // The nearest parent that is there. A link that leads nowhere is there, and no directory.
+  while (lstat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return CreateStatus(errno, "write in", path);
+    path = DirectoryOf(path);
+  }
+  if (stat(path.c_str(), &info) != 0) return CreateStatus(errno, "write in", path);
+  if (!S_ISDIR(info.st_mode)) return CreateStatus(ENOTDIR, "write in", path);
+  if (access(path.c_str(), W_OK | X_OK) != 0) return CreateStatus(errno, "write in", path);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;

@@ -116,6 +116,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
 bool Exists(const std::string& path);
 // The directory and its missing parents. No error if it exists.
 absl::Status MakeDirectories(const std::string& path);
+// An error if files could not be made in the directory or, where it is missing, the directory not be made. Makes
+// nothing, so that hours of work may come before the first file.
+absl::Status CheckCanWriteIn(const std::string& directory);
 // Names (without the directory) of everything in a directory, sorted.
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 absl::Status Rename(const std::string& from, const std::string& to);

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -133,6 +134,27 @@ TEST_CASE("Directories are made with their parents and listed in order") {
   REQUIRE(RemoveFile(directory + "/a").ok());
   CHECK(ListDirectory(directory).value() == std::vector<std::string>{"b"});
   CHECK(absl::IsNotFound(ListDirectory(directory + "/none").status()));
+}
+
+TEST_CASE("It is known before whether files can be made in a directory, and nothing is made") {
+  const std::string directory = TestPath("output");
+  REQUIRE(MakeDirectories(directory).ok());
+  REQUIRE(WriteFileAtomically(directory + "/file", "").ok());
+  REQUIRE(symlink("nowhere", (directory + "/link").c_str()) == 0);
+  CHECK(CheckCanWriteIn(directory).ok());
+  CHECK(CheckCanWriteIn(directory + "/new/newer").ok());
+  CHECK(CheckCanWriteIn(directory + "/new/").ok());
+  CHECK(CheckCanWriteIn("new").ok());
+  CHECK(ListDirectory(directory).value() == std::vector<std::string>{"file", "link"});
+  for (const char* bad : {"/file", "/file/new", "/link", "/link/new"}) {
+    CAPTURE(bad);
+    const absl::Status status = CheckCanWriteIn(directory + bad);
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(Message(status), Contains("cannot write in " + directory + std::string(bad).substr(0, 5)));
+  }
+  REQUIRE(chmod(directory.c_str(), 0555) == 0);
+  if (geteuid() != 0) CHECK(absl::IsPermissionDenied(CheckCanWriteIn(directory + "/new")));
+  REQUIRE(chmod(directory.c_str(), 0755) == 0);
 }
 
 }  // namespace

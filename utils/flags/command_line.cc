@@ -22,6 +22,7 @@
 #include "utils/flags/device.h"
 #include "utils/flags/flag_file.h"
 #include "utils/flags/image.h"
+#include "utils/flags/network.h"
 #include "utils/flags/performance.h"
 #include "utils/flags/text.h"
 
@@ -98,10 +99,12 @@ std::string DescribeValues(const CommandLine::Flag& flag) {
   return "";
 }
 
-bool CommandLine::given(absl::string_view name) const {
+bool CommandLine::given(absl::string_view name) const { return Find(name).given; }
+
+const CommandLine::Flag& CommandLine::Find(absl::string_view name) const {
   const auto found = index_.find(name);
   OFFICIAL_CHECK(found != index_.end()) << "no flag named " << name << " in the groups of this program";
-  return groups_[found->second.first].flags[found->second.second].given;
+  return groups_[found->second.first].flags[found->second.second];
 }
 
 std::string CommandLine::AllFlagsText() const {
@@ -116,9 +119,25 @@ std::string CommandLine::AllFlagsText() const {
 
 using Defaults = std::vector<std::pair<std::string, std::string>>;
 
+// The flag files of one command line, which is parsed several times: each is read once, since it may be a pipe.
+class FlagFiles {
+ public:
+  absl::StatusOr<std::vector<FlagFileLine>> Read(const std::string& path) {
+    const auto found = read_.find(path);
+    if (found != read_.end()) return found->second;
+    return read_.emplace(path, ReadFlagFile(path)).first->second;
+  }
+
+ private:
+  std::map<std::string, absl::StatusOr<std::vector<FlagFileLine>>> read_;
+};
+
 class CommandLineParser {
  public:
-  CommandLineParser(const Program& program, const Defaults& defaults) : program_(program) {
+  // `trained`: values of network flags that go before the defaults.
+  CommandLineParser(const Program& program, const Defaults& defaults, FlagFiles& flag_files,
+                    const FlagValues& trained = {})
+      : program_(program), flag_files_(flag_files), trained_(trained) {
     AddGroup(program.flags);
     if (program.shared_flags) {
       for (const FlagGroup& group : {BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
@@ -132,6 +151,7 @@ class CommandLineParser {
       OFFICIAL_CHECK(status.ok()) << status;
       flag->default_value = flag->flag->CurrentValue();
     }
+    for (const auto& [name, value] : trained_) Set(*Find(name), value).IgnoreError();  // Trained has tried them
   }
 
   // Sets the flags as given, without the checks that look at values.
@@ -154,9 +174,45 @@ class CommandLineParser {
     return absl::OkStatus();
   }
 
+  // What the network flags were in the training in --model_dir, of which those are left out that the flag could not
+  // have now. Nothing if this run does not go on from there.
+  FlagValues Trained() {
+    FlagValues trained;
+    const Flag* const clean = Find("clean");
+    const Flag* const resume = Find("resume");
+    if (program_.network.empty() || result_.request_ != CommandLine::Request::kRun) return trained;
+    if ((clean != nullptr && clean->flag->CurrentValue() == "true") ||
+        (resume != nullptr && resume->flag->CurrentValue() == "never")) {
+      return trained;
+    }
+    const FlagValues all = FlagsOfTraining(ModelDir());
+    for (const NetworkFlag& network_flag : program_.network) {
+      const auto found = all.find(network_flag.name);
+      if (found == all.end()) continue;
+      Flag& flag = *Find(network_flag.name);
+      const std::string present = flag.flag->CurrentValue();
+      if (Set(flag, found->second).ok() && Check(flag).ok()) trained.insert({found->first, flag.flag->CurrentValue()});
+      Set(flag, present).IgnoreError();
+    }
+    return trained;
+  }
+
+  std::string ModelDir() { return Find("model_dir")->flag->CurrentValue(); }
+
+  // Whether the flags make the program use what was trained, in place of training or besides.
+  bool UsesTraining() {
+    if (!program_.shared_flags) return true;
+    for (const absl::string_view name : {"predict", "eval_only", "export_dir"}) {
+      const Flag* const flag = Find(name);
+      if (flag != nullptr && flag->flag->CurrentValue() != flag->default_value) return true;
+    }
+    return false;
+  }
+
   absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {
     RETURN_IF_ERROR(ParseArguments(arguments));
     if (result_.request_ != CommandLine::Request::kRun) return std::move(result_);
+    for (const NetworkFlag& network_flag : program_.network) TakeFromTraining(network_flag);
     for (const UnknownFlag& unknown : unknown_) {
       const bool excused = undefok_.contains(unknown.name) ||
                            (absl::StartsWith(unknown.name, "no") && undefok_.contains(unknown.name.substr(2)));
@@ -172,6 +228,18 @@ class CommandLineParser {
 
  private:
   using Flag = CommandLine::Flag;
+
+  // Completes a flag's value by that of the training, and notes it.
+  void TakeFromTraining(const NetworkFlag& network_flag) {
+    const auto trained = trained_.find(network_flag.name);
+    if (trained == trained_.end() || trained->second.empty()) return;
+    Flag& flag = *Find(network_flag.name);
+    if (flag.given && !network_flag.appends) return;
+    if (flag.given) Set(flag, absl::StrCat(trained->second, ",", flag.flag->CurrentValue())).IgnoreError();
+    if (trained->second == flag.default_value) return;
+    absl::StrAppend(&result_.taken_from_training_, result_.taken_from_training_.empty() ? "" : " ", "--",
+                    network_flag.name, "=", Printable(trained->second));
+  }
 
   struct UnknownFlag {
     std::string name;
@@ -259,7 +327,7 @@ class CommandLineParser {
           absl::StrCat("flag --flagfile=", Printable(path), ": the file includes itself"));
     }
     open_files.push_back(resolved);
-    ASSIGN_OR_RETURN(const std::vector<FlagFileLine> lines, ReadFlagFile(path));
+    ASSIGN_OR_RETURN(const std::vector<FlagFileLine> lines, flag_files_.Read(path));
     for (const FlagFileLine& line : lines) {
       place.where = line.where;
       bool took_next = false;
@@ -385,21 +453,56 @@ class CommandLineParser {
   }
 
   const Program& program_;
+  FlagFiles& flag_files_;
+  const FlagValues trained_;
   CommandLine result_;
   std::vector<Validator> validators_;
   std::set<std::string, std::less<>> undefok_;
   std::vector<UnknownFlag> unknown_;
 };
 
-absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std::vector<std::string>& arguments) {
+namespace {
+
+// The defaults of the program under these arguments.
+Defaults AllDefaults(const Program& program, const std::vector<std::string>& arguments, FlagFiles& flag_files,
+                     const FlagValues& trained = {}) {
   Defaults defaults = program.defaults;
   if (program.dependent_defaults != nullptr) {
-    // A first pass gives the other flags their values; whatever it finds wrong, the second one finds again.
-    CommandLineParser(program, defaults).ParseArguments(arguments).IgnoreError();
+    // A first pass gives the other flags their values; whatever it finds wrong, a later one finds again.
+    CommandLineParser(program, defaults, flag_files, trained).ParseArguments(arguments).IgnoreError();
     const Defaults dependent = program.dependent_defaults();
     defaults.insert(defaults.end(), dependent.begin(), dependent.end());
   }
-  return CommandLineParser(program, defaults).Parse(arguments);
+  return defaults;
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std::vector<std::string>& arguments) {
+  FlagFiles flag_files;
+  const Defaults defaults = AllDefaults(program, arguments, flag_files);
+  const auto parse = [&] { return CommandLineParser(program, defaults, flag_files).Parse(arguments); };
+  if (program.network.empty()) return parse();
+  CommandLineParser untrained(program, defaults, flag_files);
+  untrained.ParseArguments(arguments).IgnoreError();
+  const FlagValues trained = untrained.Trained();
+  if (trained.empty()) return parse();
+
+  const std::string model_dir = untrained.ModelDir();
+  absl::StatusOr<CommandLine> parsed = absl::UnknownError("not tried");
+  if (untrained.UsesTraining()) {
+    Defaults of_trained = AllDefaults(program, arguments, flag_files, trained);
+    of_trained.emplace_back("model_dir", model_dir);  // where the values are from, whatever follows from them
+    parsed = CommandLineParser(program, of_trained, flag_files, trained).Parse(arguments);
+  }
+  // They may not go with what the command line gives: then that is told, as if there were none, or it is compared
+  // below.
+  if (!parsed.ok()) parsed = parse();
+  RETURN_IF_ERROR(parsed.status());
+  FlagValues present;
+  for (const NetworkFlag& flag : program.network) present[flag.name] = parsed->Find(flag.name).flag->CurrentValue();
+  RETURN_IF_ERROR(CheckSameNetwork(model_dir, program.network, present, trained));
+  return parsed;
 }
 
 }  // namespace official::flags

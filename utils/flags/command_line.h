@@ -19,6 +19,7 @@
 #include "absl/flags/commandlineflag.h"
 #include "absl/status/statusor.h"
 #include "utils/flags/flag_group.h"
+#include "utils/flags/network.h"
 
 namespace official::flags {
 
@@ -39,6 +40,10 @@ struct Program {
   FlagGroup flags;           // its own
   std::string words = "";    // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
   bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
+  // Those of its flags that decide which network it uses. Where the program uses what was trained in --model_dir
+  // (--predict, --eval_only, --export_dir; a tool always does), they have the values of that training unless the
+  // command line gives them.
+  std::vector<NetworkFlag> network = {};
 };
 
 // The result of parsing. The values themselves are in the Abseil flags: read them with absl::GetFlag.
@@ -61,7 +66,8 @@ class CommandLine {
   // Sets every flag to the program's default, then to what `arguments` (argv without the program's name) say, then
   // checks all values: each flag's range and choices first, then the validators of the groups. InvalidArgument, in one
   // line that names flag, value and what would be right, if something is wrong; help and version requests win over what
-  // comes after them.
+  // comes after them. Wrong are also network flags that differ from those of the training in --model_dir, unless the
+  // run begins afresh there (--clean) or is going to refuse the checkpoint (--resume=never).
   static absl::StatusOr<CommandLine> Parse(const Program& program, const std::vector<std::string>& arguments);
 
   Request request() const { return request_; }
@@ -73,6 +79,10 @@ class CommandLine {
   // The words that are no flags, if the program takes any.
   const std::vector<std::string>& words() const { return words_; }
 
+  // "--name=value --name=value": the network flags that have another value than the program's default because the
+  // training in --model_dir had it.
+  const std::string& taken_from_training() const { return taken_from_training_; }
+
   // Every flag with its present value as a line --name=value, in the order of the help. --flagfile reads it back.
   std::string AllFlagsText() const;
 
@@ -82,11 +92,13 @@ class CommandLine {
  private:
   friend class CommandLineParser;
   CommandLine() = default;
+  const Flag& Find(absl::string_view name) const;
 
   Request request_ = Request::kRun;
   std::vector<Group> groups_;
   std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
   std::vector<std::string> words_;
+  std::string taken_from_training_;
 };
 
 bool IsBoolean(const CommandLine::Flag& flag);

@@ -208,6 +208,13 @@ absl::StatusOr<train::EvalResults> EvaluateTask(const Config& config, const Task
   return results;
 }
 
+// A directory that cannot be written is better found now than after all training.
+absl::Status CheckExportDir(const std::string& export_dir) {
+  const absl::Status status = files::CheckCanWriteIn(export_dir);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("--export_dir=", export_dir, ": ", status.message()));
+}
+
 // A run in progress.
 class Run {
  public:
@@ -424,6 +431,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
                                             " epochs; to go on raise --train_epochs"))
               << (config.performance.max_train_steps ? " or --max_train_steps" : "")
               << ", to start afresh give --clean or another --model_dir";
+    estimator->LogChangedFlags();
   } else {
     ASSIGN_OR_RETURN(const auto logger,
                      logs::CreateBenchmarkLogger("BenchmarkFileLogger",
@@ -482,17 +490,22 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
   return {.base = flags::BaseFromFlags(command_line),
           .performance = flags::PerformanceFromFlags(),
           .benchmark = flags::BenchmarkFromFlags(),
-          .flags_text = command_line.AllFlagsText()};
+          .flags_text = command_line.AllFlagsText(),
+          .taken_from_training = command_line.taken_from_training()};
 }
 
 absl::Status InitLogging(const Config& config) {
   ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
   logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
                                              [](const char* name) { return std::getenv(name); }));
+  if (!config.taken_from_training.empty()) {
+    LOG(INFO) << "as " << config.base.model_dir << " was trained: " << config.taken_from_training;
+  }
   return absl::OkStatus();
 }
 
 absl::Status RunTask(const Config& config, const Task& task, std::ostream& results) {
+  if (config.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config.base.export_dir));
   return config.base.eval_only ? EvaluateOnly(config, task, results) : TrainAndEvaluate(config, task, results);
 }
 

@@ -29,11 +29,13 @@ struct Config {
   flags::BaseConfig base;
   flags::PerformanceConfig performance;
   flags::BenchmarkConfig benchmark;
-  std::string flags_text;  // every flag, for the event file
+  std::string flags_text;           // every flag, for the event file
+  std::string taken_from_training;  // flags that have their value from the training in model_dir
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);
 
-// Sends the log to stderr in the form that --log_format wants. InvalidArgument for a form that does not exist.
+// Sends the log to stderr in the form that --log_format wants, and logs which flags have their value from the training
+// in model_dir. InvalidArgument for a form that does not exist.
 absl::Status InitLogging(const Config& config);
 
 struct Task {

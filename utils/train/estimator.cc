@@ -18,6 +18,7 @@
 #include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
+#include "utils/train/short_list.h"
 
 namespace official::train {
 namespace {
@@ -31,7 +32,7 @@ constexpr char kEpoch[] = "_run/epoch";
 constexpr char kIndex[] = "_run/index";
 constexpr char kRunPrefix[] = "_run/";
 
-constexpr int64_t kMaxAlgorithmsBytes = 1 << 20;
+constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20;
 
 bool HasPrefix(absl::string_view name, absl::string_view prefix) { return name.substr(0, prefix.size()) == prefix; }
 
@@ -49,14 +50,6 @@ absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& n
   const int64_t value = tensor.scalar<int64_t>();
   if (value >= 0 || name == kSeed) return value;
   return absl::DataLossError(absl::StrCat(name, " in the checkpoint is ", value, ", which no run has written"));
-}
-
-// At most ten names, and how many more there are.
-std::string Shorten(const std::vector<std::string>& names) {
-  const size_t shown = std::min<size_t>(names.size(), 10);
-  std::string text = absl::StrJoin(names.begin(), names.begin() + shown, ", ");
-  if (names.size() > shown) absl::StrAppend(&text, " and ", names.size() - shown, " more");
-  return text;
 }
 
 // Bytes of memory that can be had without swapping; -1 if the system does not tell.
@@ -189,9 +182,9 @@ absl::Status Estimator::PrepareVariables(const compute::Graph& graph) {
     }
     std::string message =
         absl::StrCat("the checkpoint in ", config_.model_dir, " is not of this model (", model_.name, ")");
-    if (!missing.empty()) absl::StrAppend(&message, "; it lacks ", Shorten(missing));
-    if (!unlike.empty()) absl::StrAppend(&message, "; of other type or shape: ", Shorten(unlike));
-    if (!surplus.empty()) absl::StrAppend(&message, "; it has besides ", Shorten(surplus));
+    if (!missing.empty()) absl::StrAppend(&message, "; it lacks ", ShortList(missing));
+    if (!unlike.empty()) absl::StrAppend(&message, "; of other type or shape: ", ShortList(unlike));
+    if (!surplus.empty()) absl::StrAppend(&message, "; it has besides ", ShortList(surplus));
     absl::StrAppend(&message, "; choose another --model_dir", config_.mismatch_hint);
     return absl::DataLossError(message);
   }
@@ -323,26 +316,30 @@ absl::Status Estimator::KeepEvaluatedStep() {
   return absl::OkStatus();
 }
 
+std::string Estimator::FlagsFile() const { return files::JoinPath(config_.model_dir, "flags.txt"); }
+
+void Estimator::LogChangedFlags() const {
+  const absl::StatusOr<std::string> before = files::ReadFile(FlagsFile(), kMaxFlagsBytes);
+  if (!before.ok() || config_.flags_text.empty()) return;
+  const std::vector<absl::string_view> old_lines = absl::StrSplit(*before, '\n');
+  std::vector<std::string> changes;
+  for (const absl::string_view line : absl::StrSplit(config_.flags_text, '\n')) {
+    if (std::find(old_lines.begin(), old_lines.end(), line) != old_lines.end()) continue;
+    const absl::string_view name = line.substr(0, line.find('=') + 1);
+    const auto old = std::find_if(old_lines.begin(), old_lines.end(),
+                                  [&](absl::string_view l) { return !name.empty() && absl::StartsWith(l, name); });
+    if (old != old_lines.end()) changes.push_back(absl::StrCat(line, " (was ", old->substr(name.size()), ")"));
+  }
+  if (!changes.empty()) {
+    LOG(INFO) << "flags that differ from this run's last: " << absl::StrJoin(changes, ", ");
+  }
+}
+
 // Says which flags differ from those of the run so far, and keeps the present ones.
 absl::Status Estimator::KeepFlags() const {
   if (config_.flags_text.empty()) return absl::OkStatus();
-  const std::string path = files::JoinPath(config_.model_dir, "flags.txt");
-  const absl::StatusOr<std::string> before = files::ReadFile(path, 1 << 20);
-  if (before.ok() && global_step_ > 0) {
-    const std::vector<absl::string_view> old_lines = absl::StrSplit(*before, '\n');
-    std::vector<std::string> changes;
-    for (const absl::string_view line : absl::StrSplit(config_.flags_text, '\n')) {
-      if (std::find(old_lines.begin(), old_lines.end(), line) != old_lines.end()) continue;
-      const absl::string_view name = line.substr(0, line.find('=') + 1);
-      const auto old = std::find_if(old_lines.begin(), old_lines.end(),
-                                    [&](absl::string_view l) { return !name.empty() && absl::StartsWith(l, name); });
-      if (old != old_lines.end()) changes.push_back(absl::StrCat(line, " (was ", old->substr(name.size()), ")"));
-    }
-    if (!changes.empty()) {
-      LOG(INFO) << "flags that differ from this run's last: " << absl::StrJoin(changes, ", ");
-    }
-  }
-  return files::WriteFileAtomically(path, config_.flags_text);
+  if (global_step_ > 0) LogChangedFlags();
+  return files::WriteFileAtomically(FlagsFile(), config_.flags_text);
 }
 
 absl::StatusOr<EventWriter*> Estimator::TrainEvents() {

@@ -78,6 +78,9 @@ class Estimator {
                                                            std::unique_ptr<distribute::Strategy> strategy);
   ~Estimator();
 
+  // Logs which of config's flags differ from those of the last training in model_dir, if any do.
+  void LogChangedFlags() const;
+
   // Updates done so far, and where the data goes on.
   int64_t global_step() const { return global_step_; }
   data::Position position() const { return position_; }
@@ -134,6 +137,7 @@ class Estimator {
   absl::Status CheckTrained() const;
   std::string AlgorithmsFile() const;
   void ReadAlgorithms();
+  std::string FlagsFile() const;
   absl::Status KeepFlags() const;
   std::string EvaluatedStepFile() const;
   // See Replicas::ProgramFor.

@@ -6,10 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/short_list.h"
 
 namespace official::train {
 namespace {
@@ -23,7 +23,8 @@ bool IsSlot(const compute::VariableSpec& spec, const std::vector<compute::Variab
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WarmStart>> WarmStart::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<WarmStart>> WarmStart::Open(const std::string& named) {
+  const std::string path = CheckpointNamed(named);
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     absl::StatusOr<std::unique_ptr<BundleReader>> bundle = BundleReader::Open(path);
@@ -64,7 +65,7 @@ absl::Status WarmStart::Apply(const std::vector<compute::VariableSpec>& added, R
                                                    name_, ", ", left[0], "; is it one of another model?"));
   }
   LOG(INFO) << "fine-tuning from " << name_ << ": took " << taken << " of " << of_model << " variables"
-            << (left.empty() ? "" : "; not ") << absl::StrJoin(left, ", ");
+            << (left.empty() ? "" : "; not ") << ShortList(left);
   return absl::OkStatus();
 }
 

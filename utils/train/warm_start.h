@@ -14,8 +14,9 @@ namespace official::train {
 
 class WarmStart {
  public:
-  // `path`: a checkpoint ("run1/model.ckpt-600"), or a directory, whose latest is meant. NotFound if there is none.
-  static absl::StatusOr<std::unique_ptr<WarmStart>> Open(const std::string& path);
+  // `named`: a checkpoint ("run1/model.ckpt-600") or one of its files, or a directory or its state file, whose latest
+  // is meant. NotFound if there is none.
+  static absl::StatusOr<std::unique_ptr<WarmStart>> Open(const std::string& named);
 
   // Gives the variables of the model among `added` the values that the checkpoint has under the same name in the same
   // type and shape, and says in the log how many, and which it could not give: a head for other classes stays as it was

@@ -65,8 +65,8 @@ class ProgramsTest(unittest.TestCase):
             archive.writestr(member, self.good)
         return path
 
-    def execute(self, *flags: object) -> subprocess.CompletedProcess:
-        self.model_dir = Path(tempfile.mkdtemp(dir=self.folder))
+    def execute(self, *flags: object, model_dir: Path | None = None) -> subprocess.CompletedProcess:
+        self.model_dir = model_dir or Path(tempfile.mkdtemp(dir=self.folder))
         command = [ncf, f"--model_dir={self.model_dir}", "--train_epochs=1", *map(str, flags)]
         return subprocess.run(command, capture_output=True, timeout=DEADLINE, text=True)
 
@@ -119,6 +119,31 @@ class ProgramsTest(unittest.TestCase):
         self.refuse(2, [flags[0], f"--item_names={other}"], f"--item_names={other} names none of the 1682 items")
         text = self.write("notes", "no list\n")
         self.refuse(65, [flags[0], f"--item_names={text}"], f"{text} line 1: expected the number of an item")
+
+    def test_the_network_of_the_training(self) -> None:
+        flags = [f"--ratings_file={self.write('good', self.good)}", "--batch_size=1000"]
+        done = self.execute(*flags, "--model=mlp", "--layers=16,8,4", "--learning_rate=0.01")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model_dir = self.model_dir
+        for use in (["--predict=3"], ["--eval_only"], [f"--export_dir={self.folder / 'export'}"]):
+            done = self.execute(*flags, *use, model_dir=model_dir)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"as {model_dir} was trained: --model=mlp --layers=16,8,4\n", done.stderr)
+        for use in ([], ["--predict=3", "--layers=8,4", "--model=mlp"]):
+            with self.subTest(use):
+                done = self.execute(*flags, *use, model_dir=model_dir)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn(f"--model_dir={model_dir} was trained with ", done.stderr)
+                self.assertIn("--layers=16,8,4, but this command has ", done.stderr)
+                self.assertIn("--layers=16,8,4 to use that network", done.stderr)
+        done = self.execute(*flags, "--model=mlp", "--layers=16,8,4", model_dir=model_dir)
+        self.assertIn("nothing to do", done.stderr)
+        self.assertIn("flags that differ from this run's last: --learning_rate=0.001 (was 0.01)", done.stderr)
+        (model_dir / "flags.txt").unlink()  # as of TensorFlow: the variables tell
+        done = self.execute(*flags, "--predict=3", "--model=mlp", model_dir=model_dir)
+        self.assertEqual((done.returncode, done.stdout), (65, ""), done.stderr)
+        self.assertIn("not of this model", done.stderr.splitlines()[-1])
+        self.assertLess(len(done.stderr.splitlines()[-1]), 1000)
 
     def test_lines_that_are_no_ratings(self) -> None:
         number = "is not in 1 to 2147483647: number"

@@ -5,6 +5,7 @@ Usage: MODULE PREPARE_DATA_MAIN TRANSFORMER_MAIN TRANSLATE_MAIN COMPUTE_BLEU_MAI
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ DEADLINE = 120  # seconds for one program, which takes about one on an idle mach
 WORDS = ("one two three four five six seven eight nine ten", "eins zwei drei vier fünf sechs sieben acht neun zehn")
 FLAGS = ("--param_set=tiny", "--params_override=vocab_size=200,hidden_size=16,filter_size=32,num_hidden_layers=1")
 
-prepare_data, transformer, translate, compute_bleu = (Path(path).absolute() for path in sys.argv[1:5])
+prepare_data, transformer, translate_main, compute_bleu = (Path(path).absolute() for path in sys.argv[1:5])
 
 
 def write_texts(folder: Path, name: str, count: int, seed: int) -> None:
@@ -67,7 +68,7 @@ class ProgramsTest(unittest.TestCase):
 
     def translate(self, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
         return self.execute(
-            translate, f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", *FLAGS, *flags, stdin=stdin
+            translate_main, f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", *FLAGS, *flags, stdin=stdin
         )
 
     def assert_succeeded(self, done: subprocess.CompletedProcess) -> None:
@@ -89,13 +90,43 @@ class ProgramsTest(unittest.TestCase):
         self.assertIn('"bleu_uncased": ', results[1])
         output = self.folder / "translation"
         flags = (f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", f"--file={self.source}")
-        self.assert_succeeded(self.execute(translate, *flags, f"--file_out={output}"))
+        self.assert_succeeded(self.execute(translate_main, *flags, f"--file_out={output}"))
         self.assertEqual(len(output.read_bytes().split(b"\n")), 21)
         done = self.execute(compute_bleu, f"--translation={self.reference}", f"--reference={self.reference}")
         self.assert_succeeded(done)
         self.assertEqual(
             done.stdout, b"Case-insensitive results: 100.000000\nCase-sensitive results: 100.000000\n"
         )
+
+    def test_the_network_of_the_training(self) -> None:
+        translate = (f"--vocab_file={self.vocab}", "--text=one two")
+        model_dir = f"--model_dir={self.model_dir}"
+        found = self.execute(translate_main, model_dir, *translate)
+        self.assert_succeeded(found)
+        self.assertIn(f"as {self.model_dir} was trained: --param_set=tiny --params_override=vocab_size=200,", found.stderr.decode())
+        self.assertEqual(self.execute(translate_main, model_dir, *translate, *FLAGS).stdout, found.stdout)
+        # Parameters of the search come on top.
+        self.assert_succeeded(self.execute(translate_main, model_dir, *translate, "--params_override=beam_size=1"))
+        for flags, words in (
+            (["--param_set=base"], ["--param_set=tiny, but this command has --param_set=base", "add --param_set=tiny"]),
+            (["--params_override=hidden_size=32"], ["hidden_size=16", "hidden_size=32", "add --params_override=vocab_size=200,"]),
+        ):
+            with self.subTest(flags):
+                done = self.execute(translate_main, model_dir, *translate, *flags)
+                self.assert_refused(done, 2, f"FATAL Flags parsing error: the network in {model_dir} was trained with", *words)
+        data = (f"--data_dir={self.folder / 'data'}", "--batch_size=512", "--train_steps=2", "--steps_between_evals=1")
+        words = ["was trained with --param_set=tiny and --params_override=vocab_size=200,", "add --param_set=tiny --params_override="]
+        self.assert_refused(self.execute(transformer, *data, model_dir), 2, "FATAL", model_dir, *words)
+        export = (f"--vocab_file={self.vocab}", f"--export_dir={self.folder / 'export'}")
+        done = self.execute(transformer, *data, model_dir, *export, "--params_override=beam_size=2")
+        self.assert_succeeded(done)
+        self.assertIn("was trained: --param_set=tiny --params_override=vocab_size=200,", done.stderr.decode())
+        # Without flags.txt it is as for a checkpoint of TensorFlow.
+        copy = self.folder / "copy"
+        shutil.copytree(self.model_dir, copy)
+        (copy / "flags.txt").unlink()
+        done = self.execute(translate_main, f"--model_dir={copy}", *translate, "--param_set=tiny")
+        self.assert_refused(done, 2, "is not of --param_set=tiny", "vocab_size=200")
 
     def test_shipped_flags(self) -> None:
         flags = ("--flagfile=official/transformer/configs/multi30k.flags", "--use_synthetic_data", "--max_train_steps=1")
@@ -129,6 +160,7 @@ class ProgramsTest(unittest.TestCase):
 
     def test_data_of_training(self) -> None:
         two_lines, nowhere = self.write("two_lines", b"a\nb\n"), self.folder / "nowhere"
+        headless = self.write("headless", b"'the_'\n'a_'\n")
         bleu = self.bleu_flags()
         for code, flags, words in (
             (2, ["--batch_size=100"], ["100", "256"]),
@@ -138,6 +170,8 @@ class ProgramsTest(unittest.TestCase):
             (66, [*bleu, f"--bleu_source={nowhere}"], [nowhere]),
             (66, [*bleu, f"--bleu_ref={nowhere}"], [nowhere]),
             (66, [*bleu, f"--vocab_file={nowhere}"], [nowhere]),
+            (65, [f"--vocab_file={headless}"], [f"{headless}:1: found 'the_', expected '<pad>'"]),
+            (73, [bleu[2], f"--export_dir={two_lines}/export"], [f"--export_dir={two_lines}/export: cannot write in {two_lines}"]),
             (66, [f"--data_dir={self.folder}"], [self.folder, "train"]),
         ):
             with self.subTest(flags):
@@ -148,7 +182,8 @@ class ProgramsTest(unittest.TestCase):
 
     def test_flags_of_translation(self) -> None:
         a, nowhere = self.write("a", b"one\n"), self.folder / "nowhere"
-        larger = self.write("larger", b"".join(b"'%d_'\n" % i for i in range(300)))
+        larger = self.write("larger", b"'<pad>'\n'<EOS>'\n" + b"".join(b"'%d_'\n" % i for i in range(300)))
+        headless = self.write("headless", b"'the_'\n'a_'\n")
         for code, flags, words in (
             (2, ["--vocab_file="], ["FATAL", "--vocab_file"]),
             (2, ["--file_out=x"], ["FATAL", "--file_out=x", "--file"]),
@@ -157,7 +192,7 @@ class ProgramsTest(unittest.TestCase):
             (2, ["--num_gpus=2"], ["FATAL", "--num_gpus=2", "one device"]),
             (2, [f"--file={a}", f"--file_out={self.folder}"], [f"--file_out={self.folder} is a directory"]),
             (2, [f"--vocab_file={larger}"], [f"--vocab_file={larger}", "302 subtokens"]),
-            (2, ["--params_override="], ["is not of --param_set=tiny", "vocab_size=200"]),
+            (65, [f"--vocab_file={headless}"], [f"{headless}:1: found 'the_', expected '<pad>'"]),
             (65, [f"--vocab_file={self.write('twice', b'_twice_' * 2)}"], [self.folder / "twice"]),
             (66, [f"--vocab_file={nowhere}"], [nowhere]),
             (66, [f"--model_dir={nowhere}"], ["there is no checkpoint in", nowhere]),

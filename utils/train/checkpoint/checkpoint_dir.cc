@@ -82,6 +82,16 @@ bool IsDamage(const absl::Status& status) { return absl::IsNotFound(status) || a
 
 }  // namespace
 
+std::string CheckpointNamed(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return path;
+  if (BaseName(path) == kStateFile) return files::DirectoryOf(path);
+  absl::string_view name = path;
+  if (absl::ConsumeSuffix(&name, ".index") || absl::ConsumeSuffix(&name, ".meta")) return std::string(name);
+  const size_t data = name.rfind(".data-");
+  return std::string(name.substr(0, data));
+}
+
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir) {
   if (!files::Exists(model_dir)) return LatestCheckpoint();
   std::vector<std::string> problems;

@@ -29,6 +29,10 @@ struct LatestCheckpoint {
 // there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
 
+// The checkpoint, or the directory, that a path means which a user has typed: the state file ("run/checkpoint") means
+// its directory, a file of a checkpoint ("run/model.ckpt-600.index", .data-00000-of-00001, .meta) the checkpoint.
+std::string CheckpointNamed(const std::string& path);
+
 // A tensor that is made when its turn comes to be written, and let go right after.
 struct SavedTensor {
   int64_t bytes = 0;
