@@ -69,6 +69,30 @@ std::string FingerprintOf(const Ratings& ratings) {
   return fingerprint.ToString(ratings.num_positives());
 }
 
+// Users and items are rows of the embeddings in the order in which they first appear in the ratings: with other
+// ratings, or the same in another order, all rows would be taken for those of somebody else.
+train::RunFact UsersAndItems(const NcfConfig& config, const Ratings& ratings) {
+  data::Fingerprint fingerprint;
+  for (const std::vector<int32_t>* ids : {&ratings.user_ids, &ratings.item_ids}) {
+    fingerprint.AddContent(ids->data(), static_cast<int64_t>(ids->size() * sizeof(int32_t)));
+  }
+  const std::string now = absl::StrFormat("%d users and %d items, digest %s", ratings.num_users(), ratings.num_items(),
+                                          fingerprint.Digest());
+  return {
+      .name = "users_and_items",
+      .value = now,
+      .difference =
+          [now, config](absl::string_view before) {
+            const RatingsOptions& options = config.ratings;
+            return absl::StrCat(
+                "the network in --model_dir=", config.base.model_dir, " was trained on ratings of ", before, ", and ",
+                options.ratings_file.empty() ? absl::StrCat("--dataset=", options.dataset)
+                                             : absl::StrCat("--ratings_file=", options.ratings_file),
+                " has ", now, " (in the order of the file); give the ratings of that training, or another --model_dir");
+          },
+      .must_match = true};
+}
+
 absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
   const Ratings& ratings = data->loaded.ratings;
   // Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with.
@@ -86,6 +110,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
   const std::string name = config.ratings.ratings_file.empty() ? config.ratings.dataset : "ratings";
   return run::Input{.dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
                     .fingerprint = FingerprintOf(ratings),
+                    .facts = {UsersAndItems(config, ratings)},
                     .spec = TrainSpec(),
                     .num_train_examples = num_examples,
                     .steps_per_epoch = num_examples / batch_size,
@@ -122,7 +147,8 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
-  ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MakeModel(config, loaded.ratings)));
+  ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MakeModel(config, loaded.ratings),
+                                                          {UsersAndItems(config, loaded.ratings)}));
   return PredictItems(*estimator, loaded.ratings,
                       {.users = config.predict,
                        .top_k = config.top_k,

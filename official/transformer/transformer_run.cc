@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/bleu_evaluation.h"
 #include "official/transformer/dataset.h"
+#include "official/transformer/training_vocabulary.h"
 #include "official/transformer/transformer_export.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/core/status.h"
@@ -170,7 +171,11 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
     } else if (config.vocab_file) {
       RETURN_IF_ERROR(ReadVocabularyFor(config.params, *config.vocab_file).status());
     }
-    return LoadInput(config);
+    const bool has_data = !config.performance.use_synthetic_data;
+    ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
+    ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
+    input.facts.push_back(VocabularyFact(vocabulary, config.base.model_dir));
+    return input;
   };
   run::Task task{.name = "transformer",
                  .load = load,

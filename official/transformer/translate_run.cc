@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "official/transformer/training_vocabulary.h"
 #include "official/transformer/translator.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/runtime/device.h"
@@ -48,8 +49,28 @@ std::string SuggestFlags(const train::BundleReader& checkpoint) {
   return flags;
 }
 
+// The ids of another vocabulary are other words, which nothing else would tell.
+absl::Status CheckVocabulary(const TranslateConfig& config, const Subtokenizer& vocabulary,
+                             const train::BundleReader& checkpoint, int64_t vocab_size) {
+  std::vector<train::RunFact> facts = {
+      VocabularyFact(KnownVocabulary{absl::StrCat("--vocab_file=", config.vocab_file),
+                                     VocabularyDigest(vocabulary.subtokens()), vocabulary.vocab_size()},
+                     config.model_dir)};
+  RETURN_IF_ERROR(train::CompareFacts(checkpoint, facts));
+  if (vocabulary.vocab_size() > vocab_size) {
+    return absl::InvalidArgumentError(absl::StrCat("--vocab_file=", config.vocab_file, " has ", vocabulary.vocab_size(),
+                                                   " subtokens, the network in ", config.model_dir, " only ",
+                                                   vocab_size, "; give the vocabulary that it was trained with"));
+  }
+  if (facts[0].before.empty()) {
+    LOG(WARNING) << "the checkpoint does not tell which vocabulary its network was trained with: that it is "
+                 << "--vocab_file=" << config.vocab_file << " cannot be checked";
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& config, const ModelParams& params,
-                                                     compute::Device& device) {
+                                                     const Subtokenizer& vocabulary, compute::Device& device) {
   ASSIGN_OR_RETURN(const train::LatestCheckpoint latest, train::FindLatestCheckpoint(config.model_dir));
   if (latest.reader == nullptr) {
     return absl::NotFoundError(
@@ -80,6 +101,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
       return mismatch(absl::StrCat("it has besides ", tensor.name));
     }
   }
+  RETURN_IF_ERROR(CheckVocabulary(config, vocabulary, checkpoint, params.vocab_size));
   LOG(INFO) << "device " << device.Description() << ", precision " << compute::DTypeName(config.dtype) << ", "
             << latest.prefix;
   return decoder;
@@ -138,12 +160,7 @@ absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(config.num_gpus, run::UsableGpus));
   ASSIGN_OR_RETURN(const auto device,
                    compute::MakeDevice(num_gpus > 0 ? "cuda" : "cpu", {.num_threads = config.num_threads}));
-  ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, *device));
-  if (vocabulary.vocab_size() > params.vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--vocab_file=", config.vocab_file, " has ", vocabulary.vocab_size(), " subtokens, the network in ",
-        config.model_dir, " only ", params.vocab_size, "; give the vocabulary that it was trained with"));
-  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, vocabulary, *device));
   Translator translator(std::move(vocabulary), std::move(decoder));
   if (config.text) {
     ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({*config.text}, 1));

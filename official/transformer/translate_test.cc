@@ -14,6 +14,7 @@
 #include "official/transformer/translator.h"
 #include "utils/compute/runtime/device.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::transformer {
@@ -71,14 +72,14 @@ class Run {
     Save(6, "");
   }
   // Saves the network, without the variables whose names contain `without`.
-  void Save(int64_t step, const std::string& without) {
+  void Save(int64_t step, const std::string& without, const std::map<std::string, std::string>& facts = {}) {
     std::map<std::string, Tensor> tensors = {{"global_step", Tensor::Scalar(step)}};
     for (const compute::VariableSpec& spec : variables_.specs()) {
       if (!without.empty() && spec.name.find(without) != std::string::npos) continue;
       tensors[spec.name] = variables_.Read(spec.name).value();
       tensors["model/get_train_op/" + spec.name + "/Adam"] = tensors[spec.name];
     }
-    REQUIRE(train::CheckpointSaver::Open(config_.model_dir, 5).value()->Save(step, tensors).ok());
+    REQUIRE(train::CheckpointSaver::Open(config_.model_dir, 5).value()->Save(step, tensors, facts).ok());
   }
   void WriteVocabularyOf(const std::vector<std::string>& subtokens) const {
     REQUIRE(WriteVocabulary(config_.vocab_file, subtokens).ok());
@@ -186,6 +187,23 @@ TEST_CASE("The newest checkpoint translates, in narrow types too") {
   run.config().dtype = DType::kBFloat16;
   run.config().text = "a b";
   CHECK_FALSE(run.Translate().empty());
+}
+
+TEST_CASE("The vocabulary is that of the training, where the checkpoint tells") {
+  Run run;
+  run.config().text = "a b c d";
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const std::string expected = run.Translate();
+  const std::string warning = absl::StrCat("that it is --vocab_file=", run.config().vocab_file, " cannot be checked");
+  CHECK_THAT(log.Text(), Contains(warning));
+  const std::string digest = VocabularyDigest(ReadVocabulary(run.config().vocab_file).value());
+  run.Save(7, "", {{"_run/vocabulary", digest}});
+  CHECK(run.Translate() == expected);
+  CHECK(log.Text().rfind(warning) == log.Text().find(warning));  // said once, of the first
+  run.WriteVocabularyOf({"<pad>", "<EOS>", "b_", "a_", "c_", "d_", "e_", "f_", "g_", "h_", "i_"});
+  CHECK_THAT(run.Error(), Contains("INVALID_ARGUMENT") && Contains(absl::StrCat("a vocabulary of ", digest, ", and ")));
+  run.Save(8, "", {{"_run/vocabulary", std::string(100, '\xff')}});
+  CHECK_THAT(run.Error(), Contains("\\xff"));
 }
 
 TEST_CASE("What does not fit is named") {

@@ -26,11 +26,13 @@ void Fingerprint::AddContent(const void* bytes, int64_t num_bytes) {
   }
 }
 
+std::string Fingerprint::Digest() const { return absl::StrCat(absl::Hex(digest_, absl::kZeroPad8)); }
+
 std::string Fingerprint::ToString(int64_t num_examples) const {
   std::string text = absl::StrCat(num_examples, " examples");
   if (num_files_ == 1) absl::StrAppend(&text, " in ", first_file_);
   if (num_files_ > 1) absl::StrAppend(&text, " in ", num_files_, " files, ", first_file_, " to ", last_file_);
-  return absl::StrCat(text, ", digest ", absl::Hex(digest_, absl::kZeroPad8));
+  return absl::StrCat(text, ", digest ", Digest());
 }
 
 }  // namespace official::data

@@ -17,6 +17,8 @@ class Fingerprint {
   // data set of any size costs a few milliseconds at most: it notices other data, not every change of a few bytes.
   void AddContent(const void* bytes, int64_t num_bytes);
 
+  // "1a2b3c4d"
+  std::string Digest() const;
   // "60000 examples, digest 1a2b3c4d", with the names of the first and the last file if any were added.
   std::string ToString(int64_t num_examples) const;
 

@@ -509,10 +509,13 @@ absl::Status RunTask(const Config& config, const Task& task, std::ostream& resul
   return config.base.eval_only ? EvaluateOnly(config, task, results) : TrainAndEvaluate(config, task, results);
 }
 
-absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model) {
+absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
+                                                              std::vector<train::RunFact> facts) {
   ASSIGN_OR_RETURN(Devices devices, DevicesFor(config));
   devices.num_replicas = 1;
-  return MakeEstimator(config, devices, std::move(model), /*input=*/{}, /*write_model_dir=*/false);
+  Input input;
+  input.facts = std::move(facts);
+  return MakeEstimator(config, devices, std::move(model), input, /*write_model_dir=*/false);
 }
 
 }  // namespace official::run

@@ -83,7 +83,9 @@ double MetricOf(const train::EvalResults& results, absl::string_view name);
 // to do.
 absl::Status RunTask(const Config& config, const Task& task, std::ostream& results);
 
-// What was trained in --model_dir, on one device, to predict with: nothing is written.
-absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model);
+// What was trained in --model_dir, on one device, to predict with: nothing is written. `facts` are compared with those
+// of its training.
+absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
+                                                              std::vector<train::RunFact> facts = {});
 
 }  // namespace official::run

@@ -145,6 +145,32 @@ class ProgramsTest(unittest.TestCase):
         self.assertIn("not of this model", done.stderr.splitlines()[-1])
         self.assertLess(len(done.stderr.splitlines()[-1]), 1000)
 
+    def test_ratings_of_other_users(self) -> None:
+        trained, flags = self.write("trained", self.good), ["--batch_size=1000", "--num_factors=2", "--layers=4,2"]
+        done = self.execute(f"--ratings_file={trained}", *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        model_dir = self.model_dir
+        # User 1 is the one who was user 100, and the other way round: as many users, in other rows.
+        lines = [line.split(",", 1) for line in self.good.splitlines()]
+        swapped = {"1": "1000"}
+        others = "".join(f"{swapped.get(user, user)},{rest}\n" for user, rest in lines)
+        other = self.write("others", others)
+        for use in (["--predict=3"], ["--eval_only"], [f"--export_dir={self.folder / 'others_export'}"], ["--train_epochs=2"]):
+            with self.subTest(use):
+                done = self.execute(f"--ratings_file={other}", *flags, *use, model_dir=model_dir)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                told = f"the network in --model_dir={model_dir} was trained on ratings of 100 users and "
+                self.assertIn(told, done.stderr.splitlines()[-1])
+                self.assertIn(f"--ratings_file={other} has 100 users and ", done.stderr.splitlines()[-1])
+        # Rows are in the order in which users and items first appear in the file.
+        lines = self.good.splitlines(keepends=True)
+        reordered = self.write("reordered", HEADER + "".join(reversed(lines[1:])))
+        done = self.execute(f"--ratings_file={reordered}", *flags, "--predict=3", model_dir=model_dir)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        more = self.write("more", self.good + lines[1])
+        done = self.execute(f"--ratings_file={more}", *flags, "--predict=3", model_dir=model_dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_lines_that_are_no_ratings(self) -> None:
         number = "is not in 1 to 2147483647: number"
         for name, text, words in (

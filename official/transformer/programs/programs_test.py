@@ -128,6 +128,28 @@ class ProgramsTest(unittest.TestCase):
         done = self.execute(translate_main, f"--model_dir={copy}", *translate, "--param_set=tiny")
         self.assert_refused(done, 2, "is not of --param_set=tiny", "vocab_size=200")
 
+    def test_the_vocabulary_of_the_training(self) -> None:
+        lines = self.vocab.read_bytes().splitlines(keepends=True)
+        other = self.write("other", b"".join(lines[:2] + lines[:1:-1]))  # as many subtokens, other ids
+        digest = f"{len(lines)} subtokens, digest "
+        model_dir, told = f"--model_dir={self.model_dir}", f"the network in --model_dir={self.model_dir} was trained with"
+        words = [told, f"a vocabulary of {digest}", f"{other} has {digest}", "--vocab_file"]
+        self.assert_refused(self.execute(translate_main, model_dir, f"--vocab_file={other}", "--text=one"), 2, *words)
+        done = self.execute(translate_main, model_dir, f"--vocab_file={self.vocab}", "--text=one")
+        self.assert_succeeded(done)
+        self.assertNotIn("cannot be checked", done.stderr.decode())
+        # The training itself: the vocabulary lies beside its data, and in the checkpoint.
+        steps = ("--train_steps=2", "--steps_between_evals=1")
+        beside = [f"--vocab_file={other}", "is not the vocabulary that the data were made with", f"={self.vocab}"]
+        for flags in (["--train_steps=3"], [f"--export_dir={self.folder / 'of_other'}"]):
+            flags = [*self.train_flags(), *steps, f"--vocab_file={other}", *flags]
+            self.assert_refused(self.execute(transformer, model_dir, *flags), 2, *beside)
+        changed = self.folder / "changed"
+        shutil.copytree(self.folder / "data", changed)
+        shutil.copy(other, changed / self.vocab.name)
+        done = self.execute(transformer, *self.train_flags(), model_dir, f"--data_dir={changed}", *steps)
+        self.assert_refused(done, 2, told, f"{changed / self.vocab.name} has {digest}")
+
     def test_shipped_flags(self) -> None:
         flags = ("--flagfile=official/transformer/configs/multi30k.flags", "--use_synthetic_data", "--max_train_steps=1")
         self.assert_succeeded(self.execute(transformer, *flags, f"--model_dir={self.folder / 'shipped'}"))

@@ -18,6 +18,9 @@ namespace official::transformer {
 // again, and if there are no others than the reserved.
 absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path);
 
+// "32768 subtokens, digest 1a2b3c4d": the same for files that give each id the same subtoken.
+std::string VocabularyDigest(absl::Span<const std::string> subtokens);
+
 // Writes the file, whole or not at all. Errors as in utils/files.
 absl::Status WriteVocabulary(const std::string& path, absl::Span<const std::string> subtokens);
 
