@@ -180,7 +180,7 @@ flags::Program ResnetProgram() {
                 .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckClasses,
                                CheckSkipBadRecords, flags::CheckPredictWords, flags::PredictAlone}},
       .words = "IMAGE...",
-      .network = {{"dataset_name"}, {"resnet_version"}, {"resnet_size"}},
+      .network = {{"dataset_name"}, {"resnet_version"}, {"resnet_size"}, {"num_classes"}},
   };
 }
 

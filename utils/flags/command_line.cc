@@ -197,6 +197,17 @@ class CommandLineParser {
     return trained;
   }
 
+  // Of the values of a training those that this run takes, if its command line does not give others.
+  FlagValues Taken(const FlagValues& trained) {
+    if (UsesTraining()) return trained;
+    FlagValues taken;
+    for (const NetworkFlag& flag : program_.network) {
+      const auto found = trained.find(flag.name);
+      if (found != trained.end() && flag.IsLeftToData(Find(flag.name)->default_value)) taken.insert(*found);
+    }
+    return taken;
+  }
+
   std::string ModelDir() { return Find("model_dir")->flag->CurrentValue(); }
 
   // Whether the flags make the program use what was trained, in place of training or besides.
@@ -490,10 +501,10 @@ absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std
 
   const std::string model_dir = untrained.ModelDir();
   absl::StatusOr<CommandLine> parsed = absl::UnknownError("not tried");
-  if (untrained.UsesTraining()) {
-    Defaults of_trained = AllDefaults(program, arguments, flag_files, trained);
+  if (const FlagValues taken = untrained.Taken(trained); !taken.empty()) {
+    Defaults of_trained = AllDefaults(program, arguments, flag_files, taken);
     of_trained.emplace_back("model_dir", model_dir);  // where the values are from, whatever follows from them
-    parsed = CommandLineParser(program, of_trained, flag_files, trained).Parse(arguments);
+    parsed = CommandLineParser(program, of_trained, flag_files, taken).Parse(arguments);
   }
   // They may not go with what the command line gives: then that is told, as if there were none, or it is compared
   // below.

@@ -42,7 +42,7 @@ struct Program {
   bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
   // Those of its flags that decide which network it uses. Where the program uses what was trained in --model_dir
   // (--predict, --eval_only, --export_dir; a tool always does), they have the values of that training unless the
-  // command line gives them.
+  // command line gives them. Flags that are otherwise left to the data have them in a training that resumes, too.
   std::vector<NetworkFlag> network = {};
 };
 

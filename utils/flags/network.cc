@@ -52,6 +52,7 @@ absl::Status CheckSameNetwork(const std::string& model_dir, absl::Span<const Net
   for (const NetworkFlag& flag : network) {
     const auto was = trained.find(flag.name), is = present.find(flag.name);
     if (was == trained.end() || is == present.end() || flag.Part(was->second) == flag.Part(is->second)) continue;
+    if (flag.IsLeftToData(was->second) || flag.IsLeftToData(is->second)) continue;
     before.push_back(AsFlag(flag.name, was->second));
     now.push_back(AsFlag(flag.name, is->second));
     advice.push_back(absl::StrCat("--", flag.name, "=", Printable(was->second)));

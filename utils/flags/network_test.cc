@@ -16,6 +16,7 @@ ABSL_FLAG(std::string, data, "photographs", "Data set.");
 ABSL_FLAG(int, depth, 50, "Layers.");
 ABSL_FLAG(std::string, overrides, "", "Parameters.");
 ABSL_FLAG(std::optional<std::string>, order, std::nullopt, "Order of channels.");
+ABSL_FLAG(std::optional<int>, classes, std::nullopt, "Classes.");
 ABSL_FLAG(double, rate, 0.1, "Learning rate.");
 ABSL_FLAG(std::vector<std::string>, predict, {}, "Files.");
 ABSL_FLAG(bool, eval_only, false, "Evaluate.");
@@ -39,27 +40,29 @@ absl::Status CheckDepth(const CommandLine&) {
 }
 
 Program TestProgram() {
-  Program program = {.name = "test_main",
-                     .description = "Tests.",
-                     .examples = {},
-                     .dependent_defaults =
-                         [] {
-                           std::vector<std::pair<std::string, std::string>> defaults;
-                           if (absl::GetFlag(FLAGS_data) == "pictures") {
-                             defaults = {{"depth", "20"}, {"batch_size", "128"}, {"model_dir", "/tmp/pictures"}};
-                           }
-                           return defaults;
-                         },
-                     .flags = {.name = "test",
-                               .flags = {{.name = "data", .choices = {"photographs", "pictures"}},
-                                         {.name = "depth", .short_name = "d", .range = AtLeast(1)},
-                                         {.name = "overrides"},
-                                         {.name = "order"},
-                                         {.name = "rate"},
-                                         {.name = "predict"},
-                                         {.name = "eval_only"}},
-                               .validators = {CheckDepth}},
-                     .network = {{"data"}, {"depth"}, {"overrides", Size, /*appends=*/true}, {"order", Order}}};
+  Program program = {
+      .name = "test_main",
+      .description = "Tests.",
+      .examples = {},
+      .dependent_defaults =
+          [] {
+            std::vector<std::pair<std::string, std::string>> defaults;
+            if (absl::GetFlag(FLAGS_data) == "pictures") {
+              defaults = {{"depth", "20"}, {"batch_size", "128"}, {"model_dir", "/tmp/pictures"}};
+            }
+            return defaults;
+          },
+      .flags = {.name = "test",
+                .flags = {{.name = "data", .choices = {"photographs", "pictures"}},
+                          {.name = "depth", .short_name = "d", .range = AtLeast(1)},
+                          {.name = "overrides"},
+                          {.name = "order"},
+                          {.name = "classes", .range = AtLeast(2)},
+                          {.name = "rate"},
+                          {.name = "predict"},
+                          {.name = "eval_only"}},
+                .validators = {CheckDepth}},
+      .network = {{"data"}, {"depth"}, {"overrides", Size, /*appends=*/true}, {"order", Order}, {"classes"}}};
   return program;
 }
 
@@ -162,6 +165,15 @@ TEST_CASE("Values of one network are no difference, and appended parameters come
   CHECK(training.Taken({"--predict=a", "--overrides=speed=4"}) == "--overrides=size=7,speed=3");
   CHECK(absl::GetFlag(FLAGS_overrides) == "size=7,speed=3,speed=4");
   CHECK_THAT(training.Error({"--predict=a", "--overrides=size=8"}), Contains("has --overrides=size=7,speed=3,size=8"));
+}
+
+TEST_CASE("A flag that is left to the data has the value of the training, and is no difference") {
+  const Training training("--classes=7\n");
+  CHECK(training.Taken({}) == "--classes=7");
+  CHECK(absl::GetFlag(FLAGS_classes) == 7);
+  CHECK(training.Taken({"--eval_only"}) == "--classes=7");
+  CHECK_THAT(training.Error({"--classes=8"}), Contains("trained with --classes=7, but this command has --classes=8;"));
+  CHECK(Training("--classes=\n").Parse({"--classes=8"}).ok());
 }
 
 TEST_CASE("A tool always has the network of the training") {
