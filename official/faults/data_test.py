@@ -148,10 +148,12 @@ class DataTest(harness.FaultTest):
         int64, float32 = make_corpus.INT64, make_corpus.FLOAT
         for name, dtype, shape, data, words in [
             ("_run/index", int64, b"", struct.pack("<q", -1), ["_run/index", "-1"]),
-            ("_run/index", int64, b"", struct.pack("<q", 2**62), [f"example {2**62}"]),
+            ("_run/index", int64, b"", struct.pack("<q", 2**62), ["_run/index", str(2**62)]),
             ("_run/index", float32, b"", bytes(4), ["_run/index", "float32"]),
             ("_run/epoch", int64, b"", struct.pack("<q", -(2**63)), ["_run/epoch", str(-(2**63))]),
+            ("_run/epoch", int64, b"", struct.pack("<q", 2**31), ["_run/epoch", str(2**31)]),
             ("global_step", int64, b"", struct.pack("<q", -1), ["global_step", "-1"]),
+            ("global_step", int64, b"", struct.pack("<q", 2**62), ["global_step", str(2**62)]),
             ("_run/dataset", int64, b"", bytes(8), ["_run/dataset"]),
             ("global_step", int64, make_corpus.shape(2), bytes(16), ["global_step", "int64[2]"]),
             ("conv2d/bias", float32, make_corpus.shape(31), bytes(124), ["conv2d/bias", "float32[31]", "float32[32]"]),
@@ -160,6 +162,18 @@ class DataTest(harness.FaultTest):
                 hostile = self.copy(model_dir, f"hostile {name.replace('/', ' ')} {len(data)} {data[:8].hex()}")
                 checkpoint_file.replace_tensor(hostile / f"model.ckpt-{FIRST}", name.encode(), dtype, shape, data)
                 self.assert_refused(self.run_steps(hostile, STEPS), 65, *words)
+
+    @harness.of_every_program
+    def test_bytes_behind_the_end_of_the_data(self) -> None:
+        model_dir = self.folder / "model"
+        self.train(model_dir, FIRST)
+        for step in range(FIRST + 1):
+            data = model_dir / f"model.ckpt-{step}.data-00000-of-00001"
+            if data.exists():
+                data.write_bytes(data.read_bytes() + b"x")
+        size = data.stat().st_size
+        outcome = self.run_steps(model_dir, STEPS)
+        self.assert_refused(outcome, 65, data, f"holds {size} bytes, but its tensors end at byte {size - 1}")
 
     def test_a_checkpoint_of_another_model(self) -> None:
         model_dir = self.folder / "model"

@@ -2,17 +2,20 @@
 // and makes one of them fail.
 //   FAULTS_DIR      the directory, absolute
 //   FAULTS_CALL     count only calls of this name, and FAULTS_PATH only those whose path contains this. "read": count
-//                   the calls that read files instead
+//                   the calls that read files instead. "any": count these, and all that open, list and lock files, too
 //   FAULTS_AT       the number of the call, from 1; 0: none
 //   FAULTS_KIND     kill: the process is killed before the call. EIO, ...: that call fails. ENOSPC: from that call on,
-//                   all calls fail that would make or lengthen files. slow: that call takes 4 s longer. stop: the
+//                   all calls fail that would make or lengthen files. EINTR: from that call on, every call fails once,
+//                   and not when the thread makes it again. slow: that call takes 4 s longer. stop: the
 //                   process is stopped (SIGSTOP) before that call and each after it
 //   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and a rename's new path
 //   FAULTS_CLOCK    every second look at the time of day is wrong by so many seconds
 //   FAULTS_KEEP     a directory that gets a link to each file when it is synced, named by the number of the call
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -43,7 +46,8 @@ struct Settings {
   std::string journal = Setting("FAULTS_JOURNAL");
   std::string keep = Setting("FAULTS_KEEP");
   int clock_error = std::atoi(Setting("FAULTS_CLOCK"));
-  int error = kind == "ENOSPC" ? ENOSPC : kind == "EIO" ? EIO : kind == "EROFS" ? EROFS : 0;
+  int error = kind == "ENOSPC" ? ENOSPC : kind == "EIO" ? EIO : kind == "EROFS" ? EROFS : kind == "EINTR" ? EINTR : 0;
+  bool any = call == "any";
 };
 
 const Settings& settings() {
@@ -83,7 +87,7 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   static std::mutex* const mutex = new std::mutex;
   static int count = 0;
   if (!IsBelow(path) || path.find(settings().path) == path.npos) return false;
-  if (!settings().call.empty() && settings().call != call) return false;
+  if (!settings().call.empty() && !settings().any && settings().call != call) return false;
   std::unique_lock<std::mutex> lock(*mutex);
   ++count;
   if (!settings().journal.empty()) {
@@ -100,7 +104,16 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   if (settings().at == 0 || count < settings().at) return false;
   if (settings().kind == "stop") raise(SIGSTOP);
   const bool full = settings().error == ENOSPC && NeedsSpace(call);
-  if (count > settings().at && !full) return false;
+  if (count > settings().at && !full && settings().error != EINTR) return false;
+  if (settings().error == EINTR) {
+    thread_local std::string interrupted;
+    const std::string what = std::string(call) + " " + path;
+    if (interrupted == what) {
+      interrupted.clear();
+      return false;
+    }
+    interrupted = what;
+  }
   if (settings().kind == "kill") raise(SIGKILL);
   if (settings().kind == "slow") {
     lock.unlock();
@@ -112,10 +125,15 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   return settings().error != 0;
 }
 
-bool FailsToRead(int fd) { return settings().call == "read" && Fails("read", PathOf(fd)); }
+bool FailsToRead(int fd) { return (settings().call == "read" || settings().any) && Fails("read", PathOf(fd)); }
 
 int Open(int directory, const char* path, int flags, mode_t mode) {
-  if ((flags & O_ACCMODE) != O_RDONLY && Fails((flags & O_CREAT) ? "create" : "open", path)) return -1;
+  const bool reads = (flags & O_ACCMODE) == O_RDONLY;
+  const char* const call = (flags & O_DIRECTORY) ? "open directory"
+                           : (flags & O_CREAT)   ? "create"
+                           : reads               ? "open to read"
+                                                 : "open";
+  if ((!reads || settings().any) && Fails(call, path)) return -1;
   return Real<int(int, const char*, int, mode_t)>("openat")(directory, path, flags, mode);
 }
 
@@ -190,6 +208,21 @@ int close(int fd) {
 int rename(const char* from, const char* to) noexcept {
   if (Fails("rename", from, to)) return -1;
   return Real<int(const char*, const char*)>("rename")(from, to);
+}
+
+DIR* opendir(const char* path) {
+  if (settings().any && Fails("open directory", path)) return nullptr;
+  return Real<DIR*(const char*)>("opendir")(path);
+}
+
+int flock(int fd, int operation) noexcept {
+  if (settings().any && Fails("flock", PathOf(fd))) return -1;
+  return Real<int(int, int)>("flock")(fd, operation);
+}
+
+int access(const char* path, int mode) noexcept {
+  if (settings().any && Fails("access", path)) return -1;
+  return Real<int(const char*, int)>("access")(path, mode);
 }
 
 int unlink(const char* path) noexcept {

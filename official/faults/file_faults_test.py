@@ -27,7 +27,8 @@ class Call:
     @property
     def kind(self) -> tuple[str, str, str]:
         """What is called, on which kind of file: names of the same kind differ in their numbers."""
-        return self.name, *(re.sub(r"\d+", "N", os.path.basename(path)) for path in (self.path, self.new_path))
+        number = r"(?<=\.incomplete-)[0-9a-f]+|\d+"
+        return self.name, *(re.sub(number, "N", os.path.basename(path)) for path in (self.path, self.new_path))
 
     def __str__(self) -> str:
         return f"call {self.number}: {self.name} {self.path}" + (f" to {self.new_path}" if self.new_path else "")
@@ -62,8 +63,11 @@ class FileFaultsTest(harness.FaultTest):
         self.assertGreaterEqual(int(resumed[1]), at_least, f"{why}\n{outcome.told}")
         self.assert_same_checkpoint(model_dir, self.whole, why)
         self.assert_no_temporaries(model_dir, why)
-        # Two checkpoints are kept. The one before may stay if its removal was interrupted.
-        self.assertLessEqual(len(list(model_dir.glob("model.ckpt-*"))), 6, why)
+        # Two checkpoints are kept. The one before may stay, whole, until the next save if its removal was interrupted.
+        files = {path.name for path in model_dir.glob("model.ckpt-*")}
+        self.assertLessEqual(len(files), 6, why)
+        for data in (name for name in files if ".data-" in name):
+            self.assertIn(data.split(".data-")[0] + ".index", files, f"{data} has no index\n{why}")
 
     def at_every_call(self, kind: str, check: Callable[[Call, Path, harness.Outcome], None]) -> None:
         """Runs with a fault at each call, and checks. Each run ends with the bits of the whole one at the next start."""
@@ -88,6 +92,34 @@ class FileFaultsTest(harness.FaultTest):
         self.at_every_call("kill", check)
 
     @harness.of_every_program
+    def test_interrupted_at_every_call(self) -> None:
+        # Every call that reads or changes files fails once, as a signal makes it, and its repetition does not.
+        model_dir, journal = self.copy(self.begun, "interrupted"), self.folder / "interrupted calls"
+        env = self.with_fault(self.folder, "EINTR", 1, call="any", journal=journal)
+        self.train(model_dir, STEPS, *FLAGS, env=env)
+        self.assert_same_checkpoint(model_dir, self.whole)
+        self.assert_same_metrics(model_dir, self.whole)
+        self.assert_no_temporaries(model_dir)
+        self.assertFalse((model_dir / "run.lock").exists())
+        interrupted = {Call(line).name for line in journal.read_text().splitlines()}
+        changes = {"create", "open", "write", "ftruncate", "fsync", "close", "rename", "unlink"}
+        self.assertLessEqual(changes | {"flock", "read", "open to read", "open directory"}, interrupted)
+
+    @harness.of_every_program
+    def test_killed_while_old_checkpoints_are_removed(self) -> None:
+        for number in (1, 2):
+            with self.subTest(f"before file {number} is removed"):
+                model_dir = self.copy(self.begun, f"killed at {number}")
+                flags = (*FLAGS, "--save_checkpoints_steps=2")
+                env = self.with_fault(model_dir, "kill", number, call="unlink", path="/model.ckpt-")
+                self.assertEqual(self.run_steps(model_dir, STEPS, *flags, env=env).code, 137)
+                self.assertGreater(len(list(model_dir.glob("model.ckpt-*"))), 4, "nothing was left")
+                self.train(model_dir, STEPS, *flags)
+                kept = {path.name for path in model_dir.glob("model.ckpt-*")}
+                suffixes = (".index", ".data-00000-of-00001")
+                self.assertEqual(kept, {f"model.ckpt-{step}{suffix}" for step in (STEPS - 2, STEPS) for suffix in suffixes})
+
+    @harness.of_every_program
     def test_disk_full_at_every_call(self) -> None:
         self.at_every_call("ENOSPC", lambda *run: self.check_told(*run, "No space left on device"))
 
@@ -97,9 +129,14 @@ class FileFaultsTest(harness.FaultTest):
 
     def check_told(self, call: Call, model_dir: Path, outcome: harness.Outcome, reason: str) -> None:
         # Not told: a file that was made to see whether the directory can be written and does not go away, a failed close
-        # of a file of events, whose bytes the system took before, and that the lock file is not emptied at the end.
-        is_probe = call.path.endswith("/checkpoint.incomplete") and call.name == "unlink"
-        is_close = call.name == "close" and ("tfevents" in call.path or call.path.endswith(" (deleted)"))
+        # of a file of events, whose bytes the system took before, the end of a lock on a file that has its name, and
+        # that the lock file is not emptied at the end.
+        is_probe = "/checkpoint.incomplete-" in call.path and call.name == "unlink"
+        is_close = call.name == "close" and (
+            "tfevents" in call.path
+            or call.path.endswith(" (deleted)")
+            or any(earlier.new_path == call.path for earlier in self.calls[: call.number])
+        )
         is_unlock = call.path.endswith("/run.lock") and call.number > self.calls[-1].number - 2
         if outcome.code != 0 or not (is_probe or is_close or is_unlock):
             self.assert_refused(outcome, 74, reason, str(model_dir))

@@ -130,7 +130,7 @@ class FaultTest(unittest.TestCase):
             self.assertEqual(ours, theirs, why)
 
     def assert_no_temporaries(self, model_dir: Path, why: str = "") -> None:
-        self.assertEqual([p.name for p in model_dir.rglob("*.incomplete")], [], why)
+        self.assertEqual([p.name for p in model_dir.rglob("*.incomplete*")], [], why)
 
     def assert_refused(self, outcome: Outcome, code: int, *words: str) -> None:
         """The run ended with this exit status and one line that has all of these words."""
@@ -148,7 +148,7 @@ def with_program(test, program: str):
 
 def link_checkpoint(source: Path | str, target: Path | str) -> None:
     """Copies a file; one of a finished checkpoint, which is never written to again, gets a second name only."""
-    is_checkpoint = "model.ckpt" in os.path.basename(target) and not str(target).endswith(".incomplete")
+    is_checkpoint = "model.ckpt" in os.path.basename(target) and ".incomplete" not in str(target)
     (os.link if is_checkpoint else shutil.copy2)(source, target)
 
 

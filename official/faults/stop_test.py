@@ -73,9 +73,9 @@ class StopTest(harness.FaultTest):
         self.train(model_dir, first)
         env = self.with_fault(model_dir, "slow", 1, call="fsync", path=f"ckpt-{first + 1}.data")
         process = self.start(self.command(model_dir, f"--max_train_steps={first + 1}"), env={**os.environ, **env})
-        held_up = model_dir / f"model.ckpt-{first + 1}.index.incomplete"
+        held_up = f"model.ckpt-{first + 1}.index.incomplete-*"
         until = time.monotonic() + harness.DEADLINE
-        while not held_up.exists() and process.poll() is None and time.monotonic() < until:
+        while not any(model_dir.glob(held_up)) and process.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
         start = time.monotonic()
         process.send_signal(signal.SIGINT)

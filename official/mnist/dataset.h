@@ -25,7 +25,7 @@ struct MnistData {
 };
 
 struct MnistOptions {
-  std::string data_dir = "/tmp/mnist_data";
+  std::string data_dir;
   bool data_dir_given = false;  // by the user: then no other data will do
   // Directories on the web that hold the gzipped files.
   std::vector<std::string> mirrors = {"https://storage.googleapis.com/cvdf-datasets/mnist",

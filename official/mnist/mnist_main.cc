@@ -3,8 +3,10 @@
 #include <iostream>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "official/mnist/mnist_run.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/user_dirs.h"
 #include "utils/flags/image.h"
 #include "utils/flags/main.h"
 #include "utils/flags/predict.h"
@@ -21,19 +23,20 @@ std::string OrderOfChannels(absl::string_view data_format) {
 }
 
 flags::Program MnistProgram() {
+  const std::string model_dir = files::DefaultModelDir("mnist_model");
   return {
       .name = "mnist_main",
       .description =
           "Trains a convolutional network to read handwritten digits and evaluates it. Without data it downloads "
           "MNIST; "
           "without a network it trains on digits that it draws itself.",
-      .examples = {{"mnist_main", "train for 40 epochs into /tmp/mnist_model"},
+      .examples = {{"mnist_main", absl::StrCat("train for 40 epochs into ", model_dir)},
                    {"mnist_main --train_epochs=5 --model_dir=run1", "a shorter run in a directory of its own"},
                    {"mnist_main --use_synthetic_data --max_train_steps=200", "measure the speed of training"},
                    {"mnist_main --model_dir=run1 --eval_only", "evaluate what was trained"},
                    {"mnist_main --model_dir=run1 --predict=seven.png", "read a digit (PNG or IDX files)"}},
-      .defaults = {{"data_dir", "/tmp/mnist_data"},
-                   {"model_dir", "/tmp/mnist_model"},
+      .defaults = {{"data_dir", files::DefaultDataDir("mnist_data")},
+                   {"model_dir", model_dir},
                    {"batch_size", "100"},
                    {"train_epochs", "40"}},
       .flags = {.name = "mnist",

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/recommendation/ncf_run.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/user_dirs.h"
 #include "utils/flags/main.h"
 
 ABSL_FLAG(std::string, dataset, "ml-1m", "The ratings of MovieLens to train on.");
@@ -130,8 +131,8 @@ flags::Program NcfProgram() {
                    {"ncf_main --export_dir=export --mlperf_log=mlperf.log",
                     "train, write a SavedModel, and a log for MLPerf's checker"},
                    {"ncf_main --predict=17,42", "what will these users choose, of what they have not rated?"}},
-      .defaults = {{"data_dir", "/tmp/movielens-data/"},
-                   {"model_dir", "/tmp/ncf/"},
+      .defaults = {{"data_dir", files::DefaultDataDir("movielens-data")},
+                   {"model_dir", files::DefaultModelDir("ncf")},
                    {"train_epochs", "2"},
                    {"batch_size", "256"},
                    {"hooks", "ProfilerHook"}},

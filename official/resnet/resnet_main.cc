@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "official/resnet/resnet_run.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/user_dirs.h"
 #include "utils/flags/main.h"
 #include "utils/flags/predict.h"
 #include "utils/flags/skip_bad_records.h"
@@ -126,10 +127,12 @@ std::vector<std::pair<std::string, std::string>> DatasetDefaults() {
                                                                {"lr_boundary_epochs", List(info.boundary_epochs)},
                                                                {"lr_factors", List(info.factors)}};
   if (DatasetFromFlag() == DatasetName::kImagenet) {
-    defaults.insert(defaults.end(), {{"train_epochs", "100"}});
+    defaults.insert(defaults.end(), {{"data_dir", files::DefaultDataDir("imagenet_data")},
+                                     {"model_dir", files::DefaultModelDir("imagenet_model")},
+                                     {"train_epochs", "100"}});
   } else {
-    defaults.insert(defaults.end(), {{"data_dir", "/tmp/cifar10_data"},
-                                     {"model_dir", "/tmp/cifar10_model"},
+    defaults.insert(defaults.end(), {{"data_dir", files::DefaultDataDir("cifar10_data")},
+                                     {"model_dir", files::DefaultModelDir("cifar10_model")},
                                      {"resnet_size", "32"},
                                      {"train_epochs", "250"},
                                      {"epochs_between_evals", "10"},

@@ -297,7 +297,7 @@ TEST_CASE_METHOD(Fixture, "The files of a set are found, counted from 0 or 1") {
     return std::string(paths.status().message());
   };
   CHECK(find({"a-train-00001-of-00002", "a-train-00002-of-00002", "vocab", "a-dev-00001-of-00001", "train.en",
-              "a-train-00001-of-00002.incomplete"}) == "2");
+              "a-train-00001-of-00002.incomplete-01234567"}) == "2");
   CHECK(find({"a-train-00000-of-00002", "a-train-00001-of-00002"}) == "2");
   CHECK_THAT(find({"a-train-00001-of-00003", "a-train-00003-of-00003"}),
              Contains("lacks a-train-00002-of-00003: it has 2 of 3 files"));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/transformer_run.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/user_dirs.h"
 #include "utils/flags/main.h"
 #include "utils/flags/skip_bad_records.h"
 #include "utils/misc/gpu_count.h"
@@ -99,8 +100,8 @@ flags::Program TransformerProgram() {
                     "evaluate what was trained"},
                    {"transformer_main --param_set=tiny --use_synthetic_data --max_train_steps=100",
                     "measure the speed of training"}},
-      .defaults = {{"data_dir", "/tmp/translate_ende"},
-                   {"model_dir", "/tmp/transformer_model"},
+      .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
+                   {"model_dir", files::DefaultModelDir("transformer_model")},
                    {"train_epochs", "10"}},
       .dependent_defaults = DefaultsOfSet,
       .flags = {.name = "transformer",

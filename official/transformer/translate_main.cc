@@ -8,6 +8,8 @@
 #include "official/transformer/model_params.h"
 #include "official/transformer/translate_run.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/user_dirs.h"
+#include "utils/flags/default_dirs.h"
 #include "utils/flags/main.h"
 #include "utils/flags/performance.h"
 #include "utils/logs/log.h"
@@ -50,7 +52,7 @@ flags::Program TranslateProgram() {
                    {"translate_main -md run1 -vf data/vocab.ende.8192 --file=test.en --file_out=test.de",
                     "translate a file"},
                    {"translate_main -md run1 -vf data/vocab.ende.8192", "translate what is typed"}},
-      .defaults = {{"model_dir", "/tmp/transformer_model"}},
+      .defaults = {{"model_dir", files::DefaultModelDir("transformer_model")}},
       .flags = {.name = "translate",
                 .flags = {{.name = "model_dir", .short_name = "md", .key = true, .required = true},
                           {.name = "param_set",
@@ -77,6 +79,9 @@ flags::Program TranslateProgram() {
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
+  for (const std::string& note : flags::NotesOnFormerDefaults(command_line)) {
+    LOG(INFO) << note;
+  }
   const flags::PerformanceConfig performance = flags::PerformanceFromFlags();
   const std::string model_dir = absl::GetFlag(FLAGS_model_dir);
   if (!command_line.taken_from_training().empty()) {

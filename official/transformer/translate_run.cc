@@ -135,7 +135,7 @@ absl::Status TranslateFile(const TranslateConfig& config, Translator& translator
     out << text;
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(files::WriteFileAtomically(*config.file_out, text));
+  RETURN_IF_ERROR(files::WriteOutput(*config.file_out, text));
   LOG(INFO) << "translated " << translations->size() << " lines to " << *config.file_out;
   return absl::OkStatus();
 }

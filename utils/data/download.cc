@@ -50,9 +50,9 @@ class PartialFile {
     const std::string path = absl::StrCat(remote.path, remote.inflated_bytes > 0 ? ".gz" : "", files::kTemporarySuffix);
     bool said = false;
     for (;;) {
-      std::unique_ptr<PartialFile> file(new PartialFile(path));
-      if (file->fd_ < 0) return files::ErrnoStatus(errno, "create", path);
-      if (flock(file->fd_, LOCK_EX | LOCK_NB) == 0) {
+      ASSIGN_OR_RETURN(const int fd, files::OpenRegularFile(path, O_RDWR | O_CREAT));
+      std::unique_ptr<PartialFile> file(new PartialFile(path, fd));
+      if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0) {
         // The process that held the lock may have renamed or removed the file, and this lock is on nothing of interest.
         struct stat opened, named;
         file->locked_ =
@@ -73,10 +73,11 @@ class PartialFile {
   }
   // Leaves what has come, for the next call to continue; nothing needs no file.
   ~PartialFile() {
-    if (fd_ < 0) return;
     struct stat status;
-    if (locked_ && !path_.empty() && fstat(fd_, &status) == 0 && status.st_size == 0) ::unlink(path_.c_str());
-    ::close(fd_);
+    if (locked_ && !path_.empty() && fstat(fd_, &status) == 0 && status.st_size == 0) {
+      files::RemoveFile(path_).IgnoreError();
+    }
+    close(fd_);
   }
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
@@ -89,13 +90,12 @@ class PartialFile {
     return status.st_size;
   }
   absl::Status Truncate(int64_t size) {
-    if (ftruncate(fd_, size) == 0) return absl::OkStatus();
+    if (files::RetryInterrupted([&] { return ftruncate(fd_, size); }) == 0) return absl::OkStatus();
     return files::ErrnoStatus(errno, "write", path_);
   }
   absl::Status WriteAt(int64_t offset, absl::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t written = pwrite(fd_, bytes.data(), bytes.size(), offset);
-      if (written < 0 && errno == EINTR) continue;
+      const ssize_t written = files::RetryInterrupted([&] { return pwrite(fd_, bytes.data(), bytes.size(), offset); });
       if (written < 0) return files::ErrnoStatus(errno, "write", path_);
       bytes.remove_prefix(written);
       offset += written;
@@ -108,7 +108,8 @@ class PartialFile {
       RETURN_IF_ERROR(Gunzip(path_, remote.path, remote.inflated_bytes));
       RETURN_IF_ERROR(files::RemoveFile(path_));
     } else {
-      if (fdatasync(fd_) != 0) return files::ErrnoStatus(errno, "write", path_);
+      if (files::RetryInterrupted([&] { return fdatasync(fd_); }) != 0)
+        return files::ErrnoStatus(errno, "write", path_);
       RETURN_IF_ERROR(files::Rename(path_, remote.path));
     }
     path_.clear();
@@ -116,8 +117,7 @@ class PartialFile {
   }
 
  private:
-  explicit PartialFile(std::string path)
-      : path_(std::move(path)), fd_(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {}
+  PartialFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
   std::string path_;  // empty once published
   int fd_;

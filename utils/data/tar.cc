@@ -1,8 +1,6 @@
 #include "utils/data/tar.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,12 +33,8 @@ absl::StatusOr<std::unique_ptr<TarReader>> TarReader::Open(const std::string& pa
   if (size > kMaxGzipBytes) {
     return absl::DataLossError(absl::StrFormat("%s has %d bytes, at most %d can be read", path, size, kMaxGzipBytes));
   }
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return files::ErrnoStatus(errno, "read", path);
-  void* const mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  const int error = errno;
-  close(fd);
-  if (mapped == MAP_FAILED) return files::ErrnoStatus(error, "map", path);
+  void* const mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->fd(), 0);
+  if (mapped == MAP_FAILED) return files::ErrnoStatus(errno, "map", path);
   return std::unique_ptr<TarReader>(new TarReader(path, absl::string_view(static_cast<char*>(mapped), size)));
 }
 

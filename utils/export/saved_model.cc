@@ -153,10 +153,13 @@ absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, Graph
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   const auto final_path = [&] { return files::JoinPath(export_dir, absl::StrCat(version)); };
   const auto temporary_path = [&] { return files::JoinPath(export_dir, absl::StrCat("temp-", version)); };
-  while (files::Exists(final_path()) || files::Exists(temporary_path())) ++version;
-
+  absl::Status made;
+  do {
+    while (files::Exists(final_path())) ++version;
+    made = files::MakeNewDirectory(temporary_path());
+  } while (absl::IsAlreadyExists(made) && ++version > 0);
+  RETURN_IF_ERROR(made);
   TemporaryDirectory directory(temporary_path());
-  RETURN_IF_ERROR(files::MakeDirectories(directory.path()));
   if (!graph.variables().empty()) {
     std::map<std::string, compute::Tensor> values;  // in the order of their names, as TensorFlow writes them
     for (const Variable& variable : graph.variables()) {

@@ -168,6 +168,18 @@ TEST_CASE("Equal models are equal files, and two exports of one second are two v
         files::ReadFile(second + "/saved_model.pb", 1 << 20).value());
 }
 
+TEST_CASE("A temporary directory that somebody else has made is not used") {
+  const std::string export_dir = NewDirectory();
+  const DenseModel model;
+  const int64_t now = std::time(nullptr);
+  for (int64_t second = now; second < now + 3; ++second) {
+    REQUIRE(files::MakeDirectories(absl::StrCat(export_dir, "/temp-", second)).ok());
+  }
+  const std::string path = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  CHECK(std::stoll(path.substr(path.rfind('/') + 1)) == now + 3);
+  CHECK(files::ListDirectory(absl::StrCat(export_dir, "/temp-", now)).value().empty());
+}
+
 TEST_CASE("Nodes get TensorFlow's names, and attributes their kinds") {
   GraphDefBuilder graph;
   CHECK(graph.AddNode("NoOp", "a", {}, {}) == "a");

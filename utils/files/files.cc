@@ -51,12 +51,31 @@ absl::Status CreateStatus(int error_number, absl::string_view action, absl::stri
   return absl::IsNotFound(status) ? absl::FailedPreconditionError(status.message()) : status;
 }
 
-template <typename Call>
-auto RetryInterrupted(Call call) {
-  while (true) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
+// What a name stands for, if not for a regular file.
+absl::string_view KindOf(mode_t mode) {
+  if (S_ISLNK(mode)) return "a symbolic link";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+absl::Status NotRegular(const std::string& path, mode_t mode) {
+  return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": it is ", KindOf(mode),
+                                                    ", not a regular file; remove it, or write elsewhere"));
+}
+
+bool IsReadOnly(int flags) { return (flags & O_ACCMODE) == O_RDONLY; }
+
+// Why a file could not be opened.
+absl::Status OpenError(int error_number, const std::string& path, int flags) {
+  if (IsReadOnly(flags)) return ErrnoStatus(error_number, "read", path);
+  struct stat info;
+  // The errors that links, pipes, sockets and devices cause. Some kernels refuse other users' pipes with EACCES.
+  const bool may_be_special = error_number == ELOOP || error_number == ENXIO || error_number == EACCES;
+  if (may_be_special && lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return NotRegular(path, info.st_mode);
+  return CreateStatus(error_number, (flags & O_CREAT) != 0 ? "create" : "open", path);
 }
 
 }  // namespace
@@ -71,12 +90,41 @@ absl::Status ErrnoStatus(int error_number, absl::string_view action, absl::strin
   return absl::Status(CodeOf(error_number), message);
 }
 
+absl::StatusOr<int> OpenRegularFile(const std::string& path, int flags) {
+  // O_NONBLOCK: opening a pipe must not wait for its other end. It changes nothing about regular files.
+  const int all_flags = flags | O_CLOEXEC | O_NONBLOCK | (IsReadOnly(flags) ? 0 : O_NOFOLLOW);
+  const int fd = RetryInterrupted([&] { return open(path.c_str(), all_flags, 0666); });
+  if (fd < 0) return OpenError(errno, path, flags);
+  struct stat info;
+  const int stat_error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (stat_error == 0 && S_ISREG(info.st_mode)) return fd;
+  close(fd);
+  if (stat_error != 0) return ErrnoStatus(stat_error, IsReadOnly(flags) ? "read" : "write", path);
+  if (!IsReadOnly(flags)) return NotRegular(path, info.st_mode);
+  return absl::NotFoundError(
+      absl::StrCat("cannot read ", path, ": it is ", KindOf(info.st_mode), ", not a regular file"));
+}
+
+absl::Status CheckRegularOrMissing(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return absl::OkStatus();
+  return NotRegular(path, info.st_mode);
+}
+
+absl::Status CheckOwner(const std::string& directory) {
+  struct stat named, resolved;
+  if (lstat(directory.c_str(), &named) != 0 || stat(directory.c_str(), &resolved) != 0) return absl::OkStatus();
+  const uid_t user = geteuid();
+  if (named.st_uid == user && resolved.st_uid == user) return absl::OkStatus();
+  const uid_t owner = named.st_uid != user ? named.st_uid : resolved.st_uid;
+  return absl::PermissionDeniedError(
+      absl::StrCat("the directory ", directory, " belongs to another user (uid ", owner, "; yours is ", user, ")"));
+}
+
 absl::StatusOr<std::unique_ptr<FileWriter>> FileWriter::Open(const std::string& path, Mode mode) {
   const int how = mode == Mode::kCreateNew ? O_EXCL : mode == Mode::kAppend ? O_APPEND : O_TRUNC;
-  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | how;
-  const int fd = RetryInterrupted([&] { return open(path.c_str(), flags, 0666); });
-  if (fd < 0) return CreateStatus(errno, "create", path);
-  return std::unique_ptr<FileWriter>(new FileWriter(path, fd));
+  ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path, O_WRONLY | O_CREAT | how));
+  return std::make_unique<FileWriter>(path, fd);
 }
 
 FileWriter::~FileWriter() {
@@ -122,48 +170,16 @@ absl::Status FileWriter::Close() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<FileWriter> writer, FileWriter::Open(absl::StrCat(path, kTemporarySuffix)));
-  return std::unique_ptr<AtomicFile>(new AtomicFile(path, std::move(writer)));
-}
-
-AtomicFile::~AtomicFile() {
-  if (!keep_temporary_) unlink(writer_->path().c_str());
-}
-
-absl::Status AtomicFile::Finish() {
-  RETURN_IF_ERROR(writer_->Sync());
-  return writer_->Close();
-}
-
-absl::Status AtomicFile::Publish() {
-  RETURN_IF_ERROR(Rename(writer_->path(), path_));
-  KeepTemporary();  // there is none any more
-  return absl::OkStatus();
-}
-
-absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::Create(path));
-  RETURN_IF_ERROR(file->Append(contents));
-  RETURN_IF_ERROR(file->Finish());
-  RETURN_IF_ERROR(file->Publish());
-  return SyncDirectory(DirectoryOf(path));
-}
-
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> RandomAccessFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a pipe must not wait for somebody to write into it.
-  const int fd = RetryInterrupted([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (fd < 0) return ErrnoStatus(errno, "read", path);
+  ASSIGN_OR_RETURN(const int fd, OpenRegularFile(path, O_RDONLY));
   struct stat info;
-  const int stat_error = fstat(fd, &info) == 0 ? 0 : errno;
-  if (stat_error == 0 && S_ISREG(info.st_mode)) {
-    const int64_t modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-    return std::unique_ptr<RandomAccessFile>(new RandomAccessFile(path, fd, info.st_size, modified_ns));
+  if (fstat(fd, &info) != 0) {
+    const int error = errno;
+    close(fd);
+    return ErrnoStatus(error, "read", path);
   }
-  close(fd);
-  if (stat_error != 0) return ErrnoStatus(stat_error, "read", path);
-  return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ",
-                                          S_ISDIR(info.st_mode) ? "it is a directory" : "it is not a regular file"));
+  const int64_t modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return std::unique_ptr<RandomAccessFile>(new RandomAccessFile(path, fd, info.st_size, modified_ns));
 }
 
 RandomAccessFile::~RandomAccessFile() { close(fd_); }
@@ -198,11 +214,15 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
   return contents;
 }
 
-bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+bool Exists(const std::string& path) {
+  return RetryInterrupted([&] { return access(path.c_str(), F_OK); }) == 0;
+}
 
 absl::Status MakeDirectories(const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
+  do {
+    std::filesystem::create_directories(path, error);
+  } while (error == std::errc::interrupted);
   if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
   if (error) return CreateStatus(error.value(), "create directory", path);
   return absl::OkStatus();
@@ -218,29 +238,43 @@ absl::Status CheckCanWriteIn(const std::string& directory) {
   }
   if (stat(path.c_str(), &info) != 0) return CreateStatus(errno, "write in", path);
   if (!S_ISDIR(info.st_mode)) return CreateStatus(ENOTDIR, "write in", path);
-  if (access(path.c_str(), W_OK | X_OK) != 0) return CreateStatus(errno, "write in", path);
+  if (RetryInterrupted([&] { return access(path.c_str(), W_OK | X_OK); }) != 0) {
+    return CreateStatus(errno, "write in", path);
+  }
   return absl::OkStatus();
+}
+
+absl::Status MakeNewDirectory(const std::string& path) {
+  if (RetryInterrupted([&] { return mkdir(path.c_str(), 0777); }) == 0) return absl::OkStatus();
+  return CreateStatus(errno, "create directory", path);
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
   std::vector<std::string> names;
   std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
+  do {
+    names.clear();
+    std::filesystem::directory_iterator entry(path, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      names.push_back(entry->path().filename().string());
+    }
+  } while (error == std::errc::interrupted);
   if (error) return ErrnoStatus(error.value(), "list directory", path);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) != 0) return CreateStatus(errno, absl::StrCat("rename ", from, " to"), to);
+  if (RetryInterrupted([&] { return rename(from.c_str(), to.c_str()); }) != 0) {
+    return CreateStatus(errno, absl::StrCat("rename ", from, " to"), to);
+  }
   return absl::OkStatus();
 }
 
 absl::Status RemoveFile(const std::string& path) {
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoStatus(errno, "remove", path);
+  if (RetryInterrupted([&] { return unlink(path.c_str()); }) != 0 && errno != ENOENT) {
+    return ErrnoStatus(errno, "remove", path);
+  }
   return absl::OkStatus();
 }
 

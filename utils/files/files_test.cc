@@ -1,13 +1,17 @@
 #include "utils/files/files.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <thread>
 
 namespace official::files {
 namespace {
@@ -21,6 +25,23 @@ std::string TestPath(const std::string& name) {
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
+// The temporary files of AtomicFile that there are for a path.
+std::vector<std::string> Temporaries(const std::string& path) {
+  std::vector<std::string> found;
+  const std::vector<std::string> names = ListDirectory(DirectoryOf(path)).value();
+  for (const std::string& name : names) {
+    const std::string temporary = JoinPath(DirectoryOf(path), name);
+    if (FinalNameOf(temporary) == path) found.push_back(temporary);
+  }
+  return found;
+}
+
+std::string NewPipe(const std::string& name) {
+  const std::string pipe = TestPath(name);
+  REQUIRE((mkfifo(pipe.c_str(), 0600) == 0 || errno == EEXIST));
+  return pipe;
+}
+
 TEST_CASE("A file written atomically appears only when published, and leaves nothing behind when it is not") {
   const std::string path = TestPath("atomic");
   REQUIRE(WriteFileAtomically(path, "old").ok());
@@ -28,12 +49,66 @@ TEST_CASE("A file written atomically appears only when published, and leaves not
     auto file = AtomicFile::Create(path).value();
     REQUIRE(file->Append("half of the n").ok());
     REQUIRE(file->Finish().ok());
-    CHECK(Exists(path + ".incomplete"));
+    CHECK(Temporaries(path) == std::vector<std::string>{file->temporary_path()});
     CHECK(ReadFile(path, 100).value() == "old");
   }
-  CHECK_FALSE(Exists(path + ".incomplete"));
+  CHECK(Temporaries(path).empty());
   REQUIRE(WriteFileAtomically(path, "new").ok());
   CHECK(ReadFile(path, 100).value() == "new");
+  CHECK(Temporaries(path).empty());
+}
+
+TEST_CASE("Temporary names: the final name, .incomplete- and eight hexadecimal digits") {
+  CHECK(FinalNameOf("a.index.incomplete-0123abcd") == "a.index");
+  for (const char* name :
+       {"a", "a.incomplete", "a.incomplete-0123abc", "a.incomplete-0123abcg", "a.incomplete-0123ABCD",
+        "a.incomplete_0123abcd", ".incomplete-0123abcd", "a.incomplete-0123abcd.txt"}) {
+    CHECK_FALSE(FinalNameOf(name).has_value());
+  }
+}
+
+TEST_CASE("What a killed writer has left is removed by the next, what others are writing is not") {
+  const std::string path = TestPath("left");
+  const std::string left = path + ".incomplete-00000000", other = TestPath("left2.incomplete-00000000");
+  for (const std::string& name : {left, other}) REQUIRE(FileWriter::Open(name).value()->Close().ok());
+  const auto first = AtomicFile::Create(path).value();
+  CHECK_FALSE(Exists(left));
+  CHECK(Exists(other));
+  REQUIRE(first->Append("first").ok());
+  const auto second = AtomicFile::Create(path).value();
+  CHECK(Temporaries(path).size() == 2);
+  REQUIRE(first->Finish().ok());
+  REQUIRE(WriteFileAtomically(path, "third").ok());
+  REQUIRE(first->Publish().ok());
+  CHECK(ReadFile(path, 100).value() == "first");
+  CHECK(Temporaries(path) == std::vector<std::string>{second->temporary_path()});
+}
+
+TEST_CASE("Many may write the same file at once: one of them is read, whole") {
+  const std::string path = TestPath("contended");
+  std::vector<std::thread> threads;
+  std::atomic<int> failures = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string contents(1000, static_cast<char>('a' + i));
+      for (int j = 0; j < 50; ++j) failures += WriteFileAtomically(path, contents).ok() ? 0 : 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failures == 0);
+  const std::string contents = ReadFile(path, 10000).value();
+  CHECK(contents == std::string(1000, contents[0]));
+  CHECK(Temporaries(path).empty());
+}
+
+TEST_CASE("Files are readable and writable as the umask permits") {
+  const mode_t before = umask(027);
+  const std::string path = TestPath("mode");
+  REQUIRE(WriteFileAtomically(path, "").ok());
+  umask(before);
+  struct stat info;
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0640);
 }
 
 TEST_CASE("Appended pieces of any size arrive in order") {
@@ -60,9 +135,7 @@ TEST_CASE("What cannot be read says why") {
   CHECK(absl::IsNotFound(ReadFile(TestPath("missing"), 1).status()));
   CHECK_THAT(Message(ReadFile(TestPath(""), 1).status()), Contains("it is a directory"));
 
-  const std::string pipe = TestPath("pipe");
-  REQUIRE((mkfifo(pipe.c_str(), 0600) == 0 || errno == EEXIST));
-  CHECK_THAT(Message(ReadFile(pipe, 1).status()), Contains("it is not a regular file"));
+  CHECK_THAT(Message(ReadFile(NewPipe("pipe"), 1).status()), Contains("it is a pipe, not a regular file"));
 
   const std::string path = TestPath("five");
   REQUIRE(WriteFileAtomically(path, "12345").ok());
@@ -84,10 +157,96 @@ TEST_CASE("What cannot be created says why") {
   CHECK_THAT(Message(FileWriter::Open("/proc/self/nothing").status()), Contains("/proc/self/nothing"));
 }
 
+TEST_CASE("Nothing is written through a symbolic link") {
+  const std::string target = TestPath("precious"), link = TestPath("link");
+  REQUIRE(WriteFileAtomically(target, "precious").ok());
+  REQUIRE(symlink(target.c_str(), link.c_str()) == 0);
+  using Mode = FileWriter::Mode;
+  for (const Mode mode : {Mode::kReplace, Mode::kAppend}) {
+    const absl::Status status = FileWriter::Open(link, mode).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(Message(status), Contains("cannot write " + link + ": it is a symbolic link"));
+  }
+  CHECK(absl::IsAlreadyExists(FileWriter::Open(link, Mode::kCreateNew).status()));
+  CHECK(absl::IsFailedPrecondition(OpenRegularFile(link, O_RDWR | O_CREAT).status()));
+  CHECK(absl::IsFailedPrecondition(CheckRegularOrMissing(link)));
+  CHECK(absl::IsFailedPrecondition(WriteOutput(link, "new")));
+  CHECK(ReadFile(link, 100).value() == "precious");  // reading follows it
+  // A file that appears whole takes the place of the link.
+  REQUIRE(WriteFileAtomically(link, "new").ok());
+  CHECK(ReadFile(link, 100).value() == "new");
+  CHECK(ReadFile(target, 100).value() == "precious");
+
+  const std::string dangling = TestPath("dangling");
+  REQUIRE(symlink(TestPath("nowhere").c_str(), dangling.c_str()) == 0);
+  CHECK_THAT(Message(FileWriter::Open(dangling).status()), Contains("it is a symbolic link"));
+  CHECK_FALSE(Exists(TestPath("nowhere")));
+}
+
+TEST_CASE("Pipes and devices are refused at once, whether or not somebody reads them") {
+  const std::string pipe = NewPipe("to_nobody");
+  const auto refused = [&](const std::string& path, const std::string& what) {
+    for (const absl::Status& status :
+         {FileWriter::Open(path, FileWriter::Mode::kAppend).status(), OpenRegularFile(path, O_RDWR).status()}) {
+      CHECK(absl::IsFailedPrecondition(status));
+      CHECK_THAT(Message(status), Contains("cannot write " + path + ": it is " + what + ", not a regular file"));
+    }
+  };
+  refused(pipe, "a pipe");
+  refused("/dev/null", "a device");
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(reader >= 0);
+  refused(pipe, "a pipe");
+  close(reader);
+}
+
+TEST_CASE("The user may have results written to a pipe or a device") {
+  CHECK(WriteOutput("/dev/null", "x").ok());
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  const std::string pipe = NewPipe("to_somebody");
+  CHECK_THAT(Message(WriteOutput(pipe, "x")), Contains("cannot write " + pipe + ": no process reads from this pipe"));
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(WriteOutput(pipe, "hello").ok());
+  char bytes[8];
+  CHECK(read(reader, bytes, sizeof(bytes)) == 5);
+
+  // As a shell's redirection to a file makes /dev/stdout.
+  const std::string path = TestPath("redirected");
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+  REQUIRE(write(fd, "a", 1) == 1);
+  REQUIRE(WriteOutput("/proc/self/fd/" + std::to_string(fd), "b").ok());
+  CHECK(ReadFile(path, 100).value() == "ab");
+  close(fd);
+
+  const std::string file = TestPath("output");
+  REQUIRE(WriteOutput(file, "a long text").ok());
+  REQUIRE(WriteOutput(file, "short").ok());
+  CHECK(ReadFile(file, 100).value() == "short");
+}
+
+TEST_CASE("A directory of another user is told by its owner, behind a link too") {
+  const std::string directory = TestPath("mine"), link = TestPath("link_to_mine");
+  REQUIRE(MakeDirectories(directory).ok());
+  REQUIRE(symlink(directory.c_str(), link.c_str()) == 0);
+  CHECK(CheckOwner(directory).ok());
+  CHECK(CheckOwner(link).ok());
+  CHECK(CheckOwner(TestPath("missing")).ok());
+  if (geteuid() != 0) {
+    CHECK(absl::IsPermissionDenied(CheckOwner("/")));
+    return;
+  }
+  REQUIRE(lchown(link.c_str(), 12345, 12345) == 0);
+  CHECK(absl::IsPermissionDenied(CheckOwner(link)));
+  REQUIRE(lchown(link.c_str(), 0, 0) == 0);
+  REQUIRE(chown(directory.c_str(), 12345, 12345) == 0);
+  for (const std::string& path : {directory, link}) {
+    CHECK(absl::IsPermissionDenied(CheckOwner(path)));
+    CHECK_THAT(Message(CheckOwner(path)), Contains(path + " belongs to another user (uid 12345; yours is 0)"));
+  }
+}
+
 TEST_CASE("A full disk is told with its path and the bytes left") {
-  auto writer = FileWriter::Open("/dev/full").value();
-  REQUIRE(writer->Append("twelve bytes").ok());
-  const absl::Status status = writer->Flush();
+  const absl::Status status = WriteOutput("/dev/full", "twelve bytes");
   CHECK(absl::IsAborted(status));
   CHECK_THAT(Message(status), Contains("write 12 bytes to /dev/full: No space left on device") && Contains("are free"));
 }
@@ -111,7 +270,7 @@ TEST_CASE("A write past the limit of the file size is an error, not half a file"
   CHECK(absl::IsAborted(status));
   CHECK_THAT(Message(status), Contains("File too large"));
   CHECK_FALSE(Exists(path));
-  CHECK_FALSE(Exists(path + ".incomplete"));
+  CHECK(Temporaries(path).empty());
 }
 
 TEST_CASE("Paths are split and joined") {
@@ -134,6 +293,8 @@ TEST_CASE("Directories are made with their parents and listed in order") {
   REQUIRE(RemoveFile(directory + "/a").ok());
   CHECK(ListDirectory(directory).value() == std::vector<std::string>{"b"});
   CHECK(absl::IsNotFound(ListDirectory(directory + "/none").status()));
+  CHECK(absl::IsAlreadyExists(MakeNewDirectory(directory)));
+  CHECK(MakeNewDirectory(directory + "/new").ok());
 }
 
 TEST_CASE("It is known before whether files can be made in a directory, and nothing is made") {

@@ -107,6 +107,7 @@ BaseConfig BaseFromFlags(const CommandLine& command_line) {
       .data_dir = absl::GetFlag(FLAGS_data_dir),
       .data_dir_given = command_line.given("data_dir"),
       .model_dir = absl::GetFlag(FLAGS_model_dir),
+      .model_dir_given = command_line.given("model_dir"),
       .clean = absl::GetFlag(FLAGS_clean),
       .resume = absl::GetFlag(FLAGS_resume),
       .train_epochs = absl::GetFlag(FLAGS_train_epochs),

@@ -14,6 +14,7 @@ struct BaseConfig {
   std::string data_dir;
   bool data_dir_given = false;  // chosen by the user, not the program's default
   std::string model_dir;
+  bool model_dir_given = false;
   bool clean = false;
   std::string resume;    // auto, never, must
   int train_epochs = 0;  // the total of all runs in model_dir

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/max_isa.h"
+#include "utils/flags/default_dirs.h"
 #include "utils/flags/help.h"
 #include "utils/misc/exit_code.h"
 #include "utils/misc/stop_signals.h"
@@ -26,6 +27,7 @@ namespace {
 
 absl::Status RunBody(const Body& body, const CommandLine& command_line) {
   RETURN_IF_ERROR(compute::CheckMaxIsa());
+  RETURN_IF_ERROR(CheckDefaultDirs(command_line));
   try {
     return body(command_line);
   } catch (const std::bad_alloc&) {

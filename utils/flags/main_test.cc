@@ -25,12 +25,17 @@ struct Outcome {
   std::string err;
 };
 
+std::string DirectoryOfTests() {
+  const char* const directory = std::getenv("TEST_TMPDIR");
+  return directory == nullptr ? "." : directory;
+}
+
 Outcome RunWith(const std::vector<std::string>& arguments, const Body& body) {
   const Program program = {
       .name = "test_main",
       .description = "Trains a model on data, in as many words as are needed to fill more than one line of the help.",
       .examples = {{"test_main --train_epochs=5", "Five epochs."}},
-      .defaults = {{"batch_size", "100"}},
+      .defaults = {{"batch_size", "100"}, {"data_dir", DirectoryOfTests()}, {"model_dir", DirectoryOfTests()}},
       .flags = {.name = "test", .flags = {{.name = "learning_rate", .range = MoreThan(0)}}},
   };
   std::ostringstream out;

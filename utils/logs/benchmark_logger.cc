@@ -13,6 +13,9 @@
 namespace official::logs {
 namespace {
 
+constexpr char kMetricFile[] = "metric.log";
+constexpr char kRunFile[] = "benchmark_run.log";
+
 // Whether there is a file that holds something which does not end in a newline.
 bool EndsInsideLine(const std::string& path) {
   const auto file = files::RandomAccessFile::Open(path);
@@ -61,7 +64,12 @@ absl::Status BaseBenchmarkLogger::WriteRun(const Json& record) {
 absl::StatusOr<std::unique_ptr<BenchmarkFileLogger>> BenchmarkFileLogger::Create(const std::string& directory,
                                                                                  Clock clock) {
   RETURN_IF_ERROR(files::MakeDirectories(directory));
-  if (access(directory.c_str(), W_OK | X_OK) != 0) return files::ErrnoStatus(errno, "write to directory", directory);
+  if (files::RetryInterrupted([&] { return access(directory.c_str(), W_OK | X_OK); }) != 0) {
+    return files::ErrnoStatus(errno, "write to directory", directory);
+  }
+  for (const char* name : {kMetricFile, kRunFile}) {
+    RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(directory, name)));
+  }
   return std::unique_ptr<BenchmarkFileLogger>(new BenchmarkFileLogger(directory, std::move(clock)));
 }
 
@@ -71,7 +79,7 @@ BenchmarkFileLogger::BenchmarkFileLogger(std::string directory, Clock clock)
 absl::Status BenchmarkFileLogger::WriteMetric(const Json& record) {
   std::string line = DumpJson(record) + "\n";
   if (metrics_ == nullptr) {
-    const std::string path = files::JoinPath(directory_, "metric.log");
+    const std::string path = files::JoinPath(directory_, kMetricFile);
     if (EndsInsideLine(path)) line.insert(line.begin(), '\n');
     ASSIGN_OR_RETURN(metrics_, files::FileWriter::Open(path, files::FileWriter::Mode::kAppend));
   }
@@ -80,9 +88,7 @@ absl::Status BenchmarkFileLogger::WriteMetric(const Json& record) {
 }
 
 absl::Status BenchmarkFileLogger::WriteRun(const Json& record) {
-  ASSIGN_OR_RETURN(const auto file, files::FileWriter::Open(files::JoinPath(directory_, "benchmark_run.log")));
-  RETURN_IF_ERROR(file->Append(DumpJson(record) + "\n"));
-  return file->Close();
+  return files::WriteFileAtomically(files::JoinPath(directory_, kRunFile), DumpJson(record) + "\n");
 }
 
 absl::Status BenchmarkFileLogger::OnFinish(const absl::Status& run) {

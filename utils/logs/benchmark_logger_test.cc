@@ -1,6 +1,10 @@
 #include "utils/logs/benchmark_logger.h"
 
+#include <sys/resource.h>
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -167,14 +171,42 @@ TEST_CASE("A directory that cannot be made, and a log that cannot be written, ar
   CHECK_THAT(std::string(logger->LogMetric({.name = "a", .value = 1}).message()),
              Contains("cannot create " + directory + "/metric.log"));
   CHECK_THAT(std::string(logger->LogRunInfo({}).message()),
-             Contains("cannot create " + directory + "/benchmark_run.log"));
+             Contains("cannot rename ") && Contains(directory + "/benchmark_run.log: Is a directory"));
+}
+
+TEST_CASE("Links and pipes in place of the logs are refused before anything is logged") {
+  for (const std::string name : {"metric.log", "benchmark_run.log"}) {
+    const std::string directory = NewDirectory("link_" + name), path = directory + "/" + name;
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory + "/precious") << "precious";
+    std::filesystem::create_symlink("precious", path);
+    const absl::Status link = BenchmarkFileLogger::Create(directory).status();
+    CHECK(absl::IsFailedPrecondition(link));
+    CHECK_THAT(std::string(link.message()), Contains(path + ": it is a symbolic link"));
+    std::filesystem::remove(path);
+    REQUIRE(mkfifo(path.c_str(), 0666) == 0);
+    CHECK_THAT(std::string(BenchmarkFileLogger::Create(directory).status().message()), Contains("it is a pipe"));
+    std::filesystem::remove(path);
+
+    // Who puts the link there later reaches no more.
+    const auto logger = FileLogger(directory);
+    std::filesystem::create_symlink("precious", path);
+    logger->LogMetric({.name = "a", .value = 1}).IgnoreError();
+    logger->LogRunInfo({}).IgnoreError();
+    CHECK(ReadFile(directory + "/precious") == "precious");
+  }
 }
 
 TEST_CASE("A full disk is an error") {
-  const std::string directory = NewDirectory("full");
-  const auto logger = FileLogger(directory);
-  std::filesystem::create_symlink("/dev/full", directory + "/metric.log");
-  CHECK(absl::IsAborted(logger->LogMetric({.name = "a", .value = 1})));
+  const auto logger = FileLogger(NewDirectory("full"));
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small = {10, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const absl::Status status = logger->LogMetric({.name = "a", .value = 1});
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(absl::IsAborted(status));
 }
 
 TEST_CASE("benchmark_run.log holds the last run only") {

@@ -1,8 +1,6 @@
 #include "utils/logs/chrome_trace.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
@@ -65,11 +63,7 @@ absl::Status WriteChromeTrace(const std::string& path, absl::Span<const DeviceTr
       events.push_back(OpEvent(event, 2 * d + 1, lanes.Assign(event)));
     }
   }
-  std::ofstream file(path, std::ios::binary);
-  file << DumpJson(Json::Object{{"traceEvents", std::move(events)}}, /*indent=*/4);
-  file.close();
-  if (!file) return files::ErrnoStatus(errno, "write the timeline", path);
-  return absl::OkStatus();
+  return files::WriteFileAtomically(path, DumpJson(Json::Object{{"traceEvents", std::move(events)}}, /*indent=*/4));
 }
 
 }  // namespace official::logs

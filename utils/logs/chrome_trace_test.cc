@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -106,8 +107,17 @@ TEST_CASE("Ops of one lane do not overlap, whatever the order they come in") {
 TEST_CASE("A timeline that cannot be written is an error with its path") {
   const std::string path = TestPath("no_such_dir/timeline-1.json");
   const absl::Status status = WriteChromeTrace(path, {});
-  CHECK(absl::IsNotFound(status));
-  CHECK_THAT(std::string(status.message()), Catch::Contains("cannot write the timeline " + path));
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK_THAT(std::string(status.message()), Catch::Contains("cannot create " + path));
+}
+
+TEST_CASE("A timeline replaces a symbolic link and leaves its target alone") {
+  const std::string path = TestPath("link.json"), target = TestPath("precious");
+  std::ofstream(target) << "precious";
+  std::filesystem::create_symlink(target, path);
+  REQUIRE(WriteChromeTrace(path, {}).ok());
+  CHECK(ReadFile(target) == "precious");
+  CHECK_FALSE(std::filesystem::is_symlink(path));
 }
 
 }  // namespace

@@ -82,7 +82,9 @@ absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<
                                            "); delete it by hand or choose another directory"));
   }
   for (const fs::path& entry : entries) {
-    fs::remove_all(entry, error);
+    do {
+      fs::remove_all(entry, error);
+    } while (error == std::errc::interrupted);
     if (error) return FileError("delete", entry, error);
   }
   return true;

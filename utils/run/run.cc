@@ -12,6 +12,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/distribute/strategy.h"
 #include "utils/files/files.h"
+#include "utils/flags/default_dirs.h"
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
@@ -147,6 +148,13 @@ void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
   LOG(WARNING) << "the checkpoint was written after " << position.index << " examples of epoch " << position.epoch + 1
                << ", but the training data have only " << input.num_train_examples
                << " now: that epoch counts as finished";
+}
+
+absl::StatusOr<std::unique_ptr<train::RunLock>> LockModelDir(const flags::BaseConfig& base) {
+  ASSIGN_OR_RETURN(auto lock, train::RunLock::Acquire(base.model_dir));
+  // If the default was missing when the program began, somebody else may have made it meanwhile.
+  if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(base.model_dir));
+  return lock;
 }
 
 logs::RunInfo RunRecord(const Config& config, const Task& task, const Input& input) {
@@ -403,7 +411,7 @@ absl::Status Export(const Config& config, const Task& task, train::Estimator& es
 absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostream& results) {
   const flags::BaseConfig& base = config.base;
   ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
-  ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(base.model_dir));
+  ASSIGN_OR_RETURN(const auto lock, LockModelDir(base));
   if (base.clean) {
     ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(base.model_dir, {base.data_dir}));
     if (cleaned) {
@@ -460,7 +468,7 @@ absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& 
   ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
   // A mistyped directory is not made.
   if (!files::Exists(config.base.model_dir)) return NothingTrained(config);
-  ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(config.base.model_dir));
+  ASSIGN_OR_RETURN(const auto lock, LockModelDir(config.base));
   ASSIGN_OR_RETURN(const Input input, task.load());
   ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input,
                                                        /*write_model_dir=*/true, task));
@@ -491,13 +499,17 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .performance = flags::PerformanceFromFlags(),
           .benchmark = flags::BenchmarkFromFlags(),
           .flags_text = command_line.AllFlagsText(),
-          .taken_from_training = command_line.taken_from_training()};
+          .taken_from_training = command_line.taken_from_training(),
+          .notes = flags::NotesOnFormerDefaults(command_line)};
 }
 
 absl::Status InitLogging(const Config& config) {
   ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
   logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
                                              [](const char* name) { return std::getenv(name); }));
+  for (const std::string& note : config.notes) {
+    LOG(INFO) << note;
+  }
   if (!config.taken_from_training.empty()) {
     LOG(INFO) << "as " << config.base.model_dir << " was trained: " << config.taken_from_training;
   }

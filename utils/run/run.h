@@ -31,10 +31,11 @@ struct Config {
   flags::BenchmarkConfig benchmark;
   std::string flags_text;           // every flag, for the event file
   std::string taken_from_training;  // flags that have their value from the training in model_dir
+  std::vector<std::string> notes;   // for the user, when the run begins
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);
 
-// Sends the log to stderr in the form that --log_format wants, and logs which flags have their value from the training
+// Sends the log to stderr in the form that --log_format wants, and logs the notes and which flags have their value from the training
 // in model_dir. InvalidArgument for a form that does not exist.
 absl::Status InitLogging(const Config& config);
 

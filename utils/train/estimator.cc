@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -38,6 +39,10 @@ bool HasPrefix(absl::string_view name, absl::string_view prefix) { return name.s
 
 bool IsSaved(absl::string_view name) { return !HasPrefix(name, kLocalPrefix); }
 
+// More than any run writes, and so few that no sum or product of steps overflows.
+constexpr int64_t kMaxCount = int64_t{1} << 53;                     // of steps or examples
+constexpr int64_t kMaxEpoch = std::numeric_limits<int32_t>::max();  // --train_epochs is an int
+
 // The scalar int64 `name` of a bundle, or `missing` if it has none.
 absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& name, int64_t missing) {
   const std::optional<BundleTensor> found = bundle.Find(name);
@@ -47,9 +52,16 @@ absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& n
                                             " instead of int64[]"));
   }
   ASSIGN_OR_RETURN(const Tensor tensor, bundle.Read(name));
-  const int64_t value = tensor.scalar<int64_t>();
-  if (value >= 0 || name == kSeed) return value;
-  return absl::DataLossError(absl::StrCat(name, " in the checkpoint is ", value, ", which no run has written"));
+  return tensor.scalar<int64_t>();
+}
+
+// The same of something counted; 0 if the bundle has none, DataLoss if it is negative or above `max`.
+absl::StatusOr<int64_t> ReadCount(const BundleReader& bundle, const std::string& name, int64_t max) {
+  ASSIGN_OR_RETURN(const int64_t value, ReadInt(bundle, name, 0));
+  if (value >= 0 && value <= max) return value;
+  return absl::DataLossError(absl::StrCat(name, " in the checkpoint ", bundle.prefix(), " is ", value,
+                                          ", which no run has written (at most ", max,
+                                          "); remove that checkpoint, or choose another --model_dir"));
 }
 
 // Bytes of memory that can be had without swapping; -1 if the system does not tell.
@@ -115,6 +127,10 @@ absl::Status Estimator::OpenModelDir() {
     ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
                      CheckpointSaver::Open(config_.model_dir, config_.keep_checkpoint_max));
     saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
+    // What cannot be written is told now, and not after the first evaluation.
+    for (const std::string& path : {FlagsFile(), AlgorithmsFile(), EvaluatedStepFile()}) {
+      RETURN_IF_ERROR(files::CheckRegularOrMissing(path));
+    }
   }
   ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(config_.model_dir));
   if (!latest.note.empty()) {
@@ -135,9 +151,9 @@ absl::Status Estimator::OpenModelDir() {
                                                       "; give --clean, another --model_dir, or --resume=auto"));
   }
   RETURN_IF_ERROR(CompareFacts(*restored_, config_.facts));
-  ASSIGN_OR_RETURN(global_step_, ReadInt(*restored_, kGlobalStep, 0));
-  ASSIGN_OR_RETURN(position_.epoch, ReadInt(*restored_, kEpoch, 0));
-  ASSIGN_OR_RETURN(position_.index, ReadInt(*restored_, kIndex, 0));
+  ASSIGN_OR_RETURN(global_step_, ReadCount(*restored_, kGlobalStep, kMaxCount));
+  ASSIGN_OR_RETURN(position_.epoch, ReadCount(*restored_, kEpoch, kMaxEpoch));
+  ASSIGN_OR_RETURN(position_.index, ReadCount(*restored_, kIndex, kMaxCount));
   ASSIGN_OR_RETURN(const int64_t seed, ReadInt(*restored_, kSeed, static_cast<int64_t>(config_.seed)));
   config_.seed = static_cast<uint64_t>(seed);
   saved_step_ = restored_step_ = global_step_;

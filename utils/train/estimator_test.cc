@@ -9,11 +9,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -28,6 +30,7 @@
 #include "utils/compute/runtime/kernel.h"
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::train {
 namespace {
@@ -517,6 +520,36 @@ TEST_CASE("A loss that is not finite with variables that are is an error, which 
       std::string(status.message()),
       Contains("the loss of the evaluation is not finite: the first tensor that is not finite is features (Input"));
   CHECK(estimator->Evaluate(Input(1), 2).ok());
+}
+
+TEST_CASE("Counters that no run has written are refused") {
+  const std::vector<std::tuple<std::string, int64_t, bool>> cases = {
+      {"global_step", int64_t{1} << 53, true},  {"global_step", (int64_t{1} << 53) + 1, false},
+      {"global_step", int64_t{1} << 62, false}, {"global_step", -1, false},
+      {"_run/epoch", int64_t{1} << 31, false},  {"_run/index", int64_t{1} << 62, false}};
+  for (const auto& [name, value, good] : cases) {
+    const EstimatorConfig config = Config();
+    REQUIRE(CheckpointSaver::Open(config.model_dir, 5).value()->Save(1, {{name, Tensor::Scalar(value)}}).ok());
+    auto strategy = distribute::Strategy::Create({.num_threads = 2}).value();
+    const absl::Status status = Estimator::Create(Line(), config, std::move(strategy)).status();
+    CHECK(status.ok() == good);
+    if (good) continue;
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains(absl::StrCat(name, " in the checkpoint ", config.model_dir, "/model.ckpt-1 is ", value)));
+  }
+}
+
+TEST_CASE("Links in place of the files of a run are refused before anything is trained") {
+  for (const std::string name : {"flags.txt", "algorithms.txt", "eval/evaluated_step"}) {
+    const EstimatorConfig config = Config();
+    REQUIRE(files::MakeDirectories(config.model_dir + "/eval").ok());
+    std::filesystem::create_symlink("/nowhere", config.model_dir + "/" + name);
+    const absl::Status status =
+        Estimator::Create(Line(), config, distribute::Strategy::Create({.num_threads = 2}).value()).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(std::string(status.message()), Contains(name + ": it is a symbolic link"));
+  }
 }
 
 TEST_CASE("The last evaluation is remembered") {

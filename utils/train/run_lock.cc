@@ -30,12 +30,11 @@ bool HasName(int fd, const std::string& path) {
 absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& model_dir) {
   RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   const std::string path = files::JoinPath(model_dir, kRunLockFile);
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return files::ErrnoStatus(errno, "open", path);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  ASSIGN_OR_RETURN(const int fd, files::OpenRegularFile(path, O_RDWR | O_CREAT));
+  if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) {
     const int error = errno;
     char holder[256] = "";
-    const ssize_t read = pread(fd, holder, sizeof(holder) - 1, 0);
+    const ssize_t read = files::RetryInterrupted([&] { return pread(fd, holder, sizeof(holder) - 1, 0); });
     const absl::string_view text =
         absl::StripAsciiWhitespace(absl::string_view(holder, read > 0 ? static_cast<size_t>(read) : 0));
     close(fd);
@@ -51,17 +50,17 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
   gethostname(host, sizeof(host) - 1);
   const std::string text = absl::StrCat("process ", getpid(), " on ", host, " since ",
                                         absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()), "\n");
-  errno = 0;
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return files::ErrnoStatus(errno == 0 ? ENOSPC : errno, "write", path);
-  }
+  if (files::RetryInterrupted([&] { return ftruncate(fd, 0); }) != 0) return files::ErrnoStatus(errno, "write", path);
+  errno = ENOSPC;  // of a write that takes a part of the text only
+  const ssize_t written = files::RetryInterrupted([&] { return pwrite(fd, text.data(), text.size(), 0); });
+  if (written != static_cast<ssize_t>(text.size())) return files::ErrnoStatus(errno, "write", path);
   return lock;
 }
 
 RunLock::~RunLock() {
   // While the lock is held, so that nobody else has one on this file. Who has emptied the directory meanwhile may have
   // made another of that name.
-  if (HasName(fd_, path_)) unlink(path_.c_str());
+  if (HasName(fd_, path_)) files::RemoveFile(path_).IgnoreError();
   close(fd_);
 }
 

@@ -1,5 +1,6 @@
 #include "utils/train/run_lock.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,21 @@ TEST_CASE("The lock of a process that was killed is free") {
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFSIGNALED(status));
   CHECK_THAT(*files::ReadFile(files::JoinPath(directory, kRunLockFile), 1000), Contains(absl::StrCat(child)));
+  CHECK(RunLock::Acquire(directory).ok());
+}
+
+TEST_CASE("A link or a pipe of the lock's name is refused and changes nothing") {
+  const std::string directory = NewDirectory(), lock = files::JoinPath(directory, kRunLockFile);
+  const std::string precious = files::JoinPath(directory, "precious");
+  REQUIRE(files::MakeDirectories(directory).ok());
+  REQUIRE(files::WriteFileAtomically(precious, "precious").ok());
+  REQUIRE(symlink(precious.c_str(), lock.c_str()) == 0);
+  CHECK(absl::IsFailedPrecondition(RunLock::Acquire(directory).status()));
+  CHECK(*files::ReadFile(precious, 100) == "precious");
+  REQUIRE(files::RemoveFile(lock).ok());
+  REQUIRE(mkfifo(lock.c_str(), 0666) == 0);
+  CHECK(absl::IsFailedPrecondition(RunLock::Acquire(directory).status()));
+  REQUIRE(files::RemoveFile(lock).ok());
   CHECK(RunLock::Acquire(directory).ok());
 }
 

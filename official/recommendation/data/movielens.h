@@ -11,7 +11,7 @@ namespace official::recommendation {
 
 struct RatingsOptions {
   std::string dataset = "ml-1m";  // or ml-100k, ml-20m; in any case of letters
-  std::string data_dir = "/tmp/movielens-data/";
+  std::string data_dir;
   bool data_dir_given = false;  // by the user: then no other data will do
   bool download_if_missing = true;
   bool generate = false;     // ratings made by this program, of the data set's size, in place of all others

@@ -6,13 +6,16 @@
 
 #include "absl/strings/match.h"
 #include "official/resnet/cifar10/download.h"
+#include "utils/files/files.h"
+#include "utils/files/user_dirs.h"
 #include "utils/logs/log.h"
 #include "utils/logs/output_style.h"
 #include "utils/misc/exit_code.h"
 
 int main(int argc, char** argv) {
   namespace logs = official::logs;
-  std::string data_dir = "/tmp/cifar10_data";
+  namespace files = official::files;
+  std::string data_dir = files::DefaultDataDir("cifar10_data");
   if (argc > 3 || (argc >= 2 && absl::StartsWith(argv[1], "-"))) {
     std::fprintf(stderr,
                  "usage: download_cifar10_main [DIRECTORY [ARCHIVE]]; default %s; with ARCHIVE, a copy of "
@@ -25,7 +28,8 @@ int main(int argc, char** argv) {
   if (argc == 3) source.archive = argv[2];
   logs::InitLogging(logs::ResolveOutputStyle(logs::LogFormat::kAuto, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
                                              [](const char* name) { return std::getenv(name); }));
-  const absl::Status status = official::resnet::DownloadCifar10(data_dir, source);
+  absl::Status status = argc >= 2 ? absl::OkStatus() : files::CheckOwner(data_dir);
+  if (status.ok()) status = official::resnet::DownloadCifar10(data_dir, source);
   if (status.ok()) {
     LOG(INFO) << "CIFAR-10 is in " << data_dir;
   } else {

@@ -195,30 +195,28 @@ absl::Status WriteClasses(const ConvertOptions& options, const ClassNames& class
 }
 
 // Records [num_images * shard / num_shards, num_images * (shard + 1) / num_shards) of the random order.
-absl::Status WriteRecords(const std::string& images_dir, const Split& split, int64_t shard, const std::string& path,
+absl::Status WriteRecords(const std::string& images_dir, const Split& split, int64_t shard, files::FileWriter& file,
                           logs::TaskProgress& progress) {
-  ASSIGN_OR_RETURN(const auto writer, data::TFRecordWriter::Open(path));
+  data::TFRecordWriter writer(file);
   const int64_t num_images = static_cast<int64_t>(split.images.size());
   const data::Permutation order(num_images, kSeed, /*epoch=*/0);
   PreprocessingScratch scratch;
   const int64_t end = num_images * (shard + 1) / split.num_shards;
   for (int64_t i = num_images * shard / split.num_shards; i < end; ++i) {
     ASSIGN_OR_RETURN(const std::string record, MakeRecord(images_dir, split.images[order(i)], scratch));
-    RETURN_IF_ERROR(writer->Write(record));
+    RETURN_IF_ERROR(writer.Write(record));
     progress.Add(1);
   }
-  return writer->Close();
+  return writer.Close();
 }
 
 absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard,
                         logs::TaskProgress& progress) {
   const std::string name = ShardName(split.name, static_cast<int>(shard), split.num_shards);
-  const std::string path = files::JoinPath(options.output_dir, name);
-  const std::string temporary = absl::StrCat(path, files::kTemporarySuffix);
-  const absl::Status status = WriteRecords(options.images_dir, split, shard, temporary, progress);
-  if (status.ok()) return files::Rename(temporary, path);
-  files::RemoveFile(temporary).IgnoreError();
-  return status;
+  ASSIGN_OR_RETURN(const auto file, files::AtomicFile::Create(files::JoinPath(options.output_dir, name)));
+  RETURN_IF_ERROR(WriteRecords(options.images_dir, split, shard, file->writer(), progress));
+  RETURN_IF_ERROR(file->Finish());
+  return file->Publish();
 }
 
 absl::Status WriteSplit(const ConvertOptions& options, const Split& split, logs::TaskProgress& progress) {

@@ -24,7 +24,7 @@ std::string Directory(const std::vector<std::string>& names) {
 TEST_CASE("The files of a split are found in order, among others") {
   const std::string directory =
       Directory({"train-00001-of-00002", "train-00000-of-00002", "validation-00000-of-00001", "train-1-of-2",
-                 "train-00000-of-00002.incomplete", "train-00002-of-00002", "labels.txt"});
+                 "train-00000-of-00002.incomplete-01234567", "train-00002-of-00002", "labels.txt"});
   CHECK(FindShards(directory, "train").value() ==
         std::vector<std::string>{directory + "/train-00000-of-00002", directory + "/train-00001-of-00002"});
   CHECK(FindShards(directory, "validation").value().size() == 1);

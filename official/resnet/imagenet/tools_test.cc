@@ -151,7 +151,7 @@ TEST_CASE_METHOD(Fixture, "An image that cannot be decoded is named, and its fil
              Contains(Path("images/dog/bad.jpg") + ": the JPEG image cannot be decoded"));
   int finished = 0;
   for (const auto& entry : std::filesystem::directory_iterator(Path("records"))) {
-    CHECK(entry.path().extension() != ".incomplete");
+    CHECK(entry.path().string().find(".incomplete") == std::string::npos);
     ++finished;
   }
   CHECK(finished == 2);  // one of the two, and labels.txt

@@ -10,6 +10,7 @@
 #include "official/resnet/imagenet/dataset.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
+#include "utils/files/user_dirs.h"
 #include "utils/flags/main.h"
 
 ABSL_DECLARE_FLAG(std::string, data_dir);
@@ -32,7 +33,8 @@ flags::Program BenchmarkProgram() {
       .name = "input_benchmark_main",
       .description = "Reads, decodes and distorts images as for training, and prints how many a second.",
       .examples = {{"input_benchmark_main --data_dir=records", "measure one thread on ImageNet's files"},
-                   {"input_benchmark_main --dataset=cifar10 --data_dir=/tmp/cifar10_data", "measure CIFAR-10"}},
+                   {"input_benchmark_main --dataset=cifar10 --data_dir=cifar10_data", "measure CIFAR-10"}},
+      .defaults = {{"data_dir", files::DefaultDataDir("imagenet_data")}},
       .flags = {.name = "input_benchmark",
                 .flags = {{.name = "data_dir", .short_name = "dd", .key = true, .required = true},
                           {.name = "dataset", .key = true, .choices = {"cifar10", "imagenet"}},

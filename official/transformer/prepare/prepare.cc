@@ -106,26 +106,29 @@ class Shards {
 
   // Writes those that do not exist, in the order of the text or, with a seed, in a random one.
   absl::Status Write(const ParallelText& text, const Subtokenizer& subtokenizer, std::optional<uint64_t> seed) {
-    absl::Status status = WriteInOrder(text, subtokenizer);
-    writers_.clear();
-    for (size_t shard = 0; shard < paths_.size() && status.ok(); ++shard) {
-      if (files::Exists(paths_[shard])) continue;
-      if (seed.has_value()) status = ShuffleRecords(shard, *seed);
-      if (status.ok()) status = files::Rename(TemporaryPath(shard), paths_[shard]);
+    RETURN_IF_ERROR(WriteInOrder(text, subtokenizer));
+    for (size_t shard = 0; shard < paths_.size(); ++shard) {
+      if (files_[shard] == nullptr) continue;
+      if (seed.has_value()) {
+        RETURN_IF_ERROR(WriteShuffled(shard, *seed));
+      } else {
+        RETURN_IF_ERROR(files_[shard]->Finish());
+        RETURN_IF_ERROR(files_[shard]->Publish());
+      }
+      files_[shard].reset();
     }
-    if (status.ok()) return files::SyncDirectory(files::DirectoryOf(paths_[0]));
-    for (size_t shard = 0; shard < paths_.size(); ++shard) files::RemoveFile(TemporaryPath(shard)).IgnoreError();
-    return status;
+    return files::SyncDirectory(files::DirectoryOf(paths_[0]));
   }
 
  private:
-  std::string TemporaryPath(size_t shard) const { return absl::StrCat(paths_[shard], files::kTemporarySuffix); }
-
+  // Leaves the records in the temporary files of files_.
   absl::Status WriteInOrder(const ParallelText& text, const Subtokenizer& subtokenizer) {
+    std::vector<std::optional<data::TFRecordWriter>> writers(paths_.size());
+    files_.resize(paths_.size());
     for (size_t shard = 0; shard < paths_.size(); ++shard) {
-      writers_.emplace_back();
       if (files::Exists(paths_[shard])) continue;
-      ASSIGN_OR_RETURN(writers_.back(), data::TFRecordWriter::Open(TemporaryPath(shard)));
+      ASSIGN_OR_RETURN(files_[shard], files::AtomicFile::Create(paths_[shard]));
+      writers[shard].emplace(files_[shard]->writer());
     }
     int64_t number = 0;  // of the sentence
     for (size_t file = 0; file < text.sources.size(); ++file) {
@@ -136,21 +139,21 @@ class Shards {
       for (int64_t line = 0; line < num_lines; ++line, ++number) {
         RETURN_IF_ERROR(ReadIds(*source, subtokenizer, text.sources[file], &inputs));
         RETURN_IF_ERROR(ReadIds(*target, subtokenizer, text.targets[file], &targets));
-        const auto& writer = writers_[number % writers_.size()];
-        if (writer != nullptr) RETURN_IF_ERROR(writer->Write(SerializeExample(inputs, targets)));
+        auto& writer = writers[number % writers.size()];
+        if (writer.has_value()) RETURN_IF_ERROR(writer->Write(SerializeExample(inputs, targets)));
       }
     }
-    for (const auto& writer : writers_) {
-      if (writer != nullptr) RETURN_IF_ERROR(writer->Close());
+    for (auto& writer : writers) {
+      if (writer.has_value()) RETURN_IF_ERROR(writer->Close());
     }
     return absl::OkStatus();
   }
 
-  absl::Status ShuffleRecords(size_t shard, uint64_t seed) const {
-    const std::string path = TemporaryPath(shard);
+  // Writes the records of the temporary file in a random order, into the file that stays.
+  absl::Status WriteShuffled(size_t shard, uint64_t seed) const {
     std::vector<std::string> records;
     {
-      ASSIGN_OR_RETURN(const auto reader, data::TFRecordReader::Open(path));
+      ASSIGN_OR_RETURN(const auto reader, data::TFRecordReader::Open(files_[shard]->temporary_path()));
       for (;;) {
         std::string record;
         ASSIGN_OR_RETURN(const bool more, reader->Next(&record));
@@ -158,15 +161,18 @@ class Shards {
         records.push_back(std::move(record));
       }
     }
-    ASSIGN_OR_RETURN(const auto writer, data::TFRecordWriter::Open(path));
+    ASSIGN_OR_RETURN(const auto file, files::AtomicFile::Create(paths_[shard]));
+    data::TFRecordWriter writer(file->writer());
     const int64_t num_records = static_cast<int64_t>(records.size());
     const data::Permutation order(std::max<int64_t>(1, num_records), seed, /*epoch=*/static_cast<int64_t>(shard));
-    for (int64_t i = 0; i < num_records; ++i) RETURN_IF_ERROR(writer->Write(records[order(i)]));
-    return writer->Close();
+    for (int64_t i = 0; i < num_records; ++i) RETURN_IF_ERROR(writer.Write(records[order(i)]));
+    RETURN_IF_ERROR(writer.Close());
+    RETURN_IF_ERROR(file->Finish());
+    return file->Publish();
   }
 
   std::vector<std::string> paths_;
-  std::vector<std::unique_ptr<data::TFRecordWriter>> writers_;  // null for a file that exists
+  std::vector<std::unique_ptr<files::AtomicFile>> files_;  // null for a file that exists
 };
 
 // What the files in data_dir are made of.

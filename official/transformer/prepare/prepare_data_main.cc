@@ -10,11 +10,14 @@
 #include "official/transformer/prepare/wmt.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/files/user_dirs.h"
+#include "utils/flags/default_dirs.h"
 #include "utils/flags/main.h"
+#include "utils/logs/log.h"
 
 ABSL_DECLARE_FLAG(std::string, data_dir);
 ABSL_DECLARE_FLAG(uint64_t, seed);
-ABSL_FLAG(std::string, raw_dir, "/tmp/translate_ende_raw", "Directory of the text files.");
+ABSL_FLAG(std::string, raw_dir, "", "Directory of the text files.");
 ABSL_FLAG(std::vector<std::string>, train_source, {"train.en"},
           "Text files in --raw_dir, a sentence a line, to translate in training.");
 ABSL_FLAG(std::vector<std::string>, train_target, {"train.de"}, "Their translations, line by line.");
@@ -45,7 +48,8 @@ flags::Program PrepareProgram() {
                    {"prepare_data_main --raw_dir=wmt --train_source=a.en,b.en --train_target=a.de,b.de "
                     "--eval_source=newstest2013.en --eval_target=newstest2013.de",
                     "read several files, which are named"}},
-      .defaults = {{"data_dir", "/tmp/translate_ende"}},
+      .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
+                   {"raw_dir", files::DefaultDataDir("translate_ende_raw")}},
       .flags = {.name = "prepare_data",
                 .flags = {{.name = "data_dir", .short_name = "dd", .key = true, .required = true},
                           {.name = "raw_dir", .short_name = "rd", .key = true, .required = true},
@@ -81,6 +85,9 @@ absl::Status UseWmt17(PrepareOptions& options) {
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
+  for (const std::string& note : flags::NotesOnFormerDefaults(command_line)) {
+    LOG(INFO) << note;
+  }
   const int64_t vocab_size = absl::GetFlag(FLAGS_vocab_size);
   PrepareOptions options;
   options.data_dir = absl::GetFlag(FLAGS_data_dir);

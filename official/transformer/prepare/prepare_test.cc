@@ -129,12 +129,12 @@ TEST_CASE_METHOD(Fixture, "A second run makes what is missing and touches nothin
   const std::string first = Bytes("wmt32k-train-00001-of-00003"), third = Bytes("wmt32k-train-00003-of-00003");
   const auto time = std::filesystem::last_write_time(InData("wmt32k-train-00001-of-00003"));
   std::filesystem::remove(InData("wmt32k-train-00003-of-00003"));
-  REQUIRE(files::WriteFileAtomically(InData("wmt32k-train-00003-of-00003.incomplete"), "cut").ok());
+  REQUIRE(files::WriteFileAtomically(InData("wmt32k-train-00003-of-00003.incomplete-01234567"), "cut").ok());
   Prepare();
   CHECK(Bytes("wmt32k-train-00003-of-00003") == third);
   CHECK(Bytes("wmt32k-train-00001-of-00003") == first);
   CHECK(std::filesystem::last_write_time(InData("wmt32k-train-00001-of-00003")) == time);
-  CHECK_FALSE(files::Exists(InData("wmt32k-train-00003-of-00003.incomplete")));
+  CHECK_FALSE(files::Exists(InData("wmt32k-train-00003-of-00003.incomplete-01234567")));
 }
 
 TEST_CASE_METHOD(Fixture, "Several files are one text after another") {

@@ -67,7 +67,9 @@ absl::StatusOr<std::unique_ptr<TFRecordWriter>> TFRecordWriter::Open(const std::
 }
 
 TFRecordWriter::TFRecordWriter(std::unique_ptr<files::FileWriter> file, std::unique_ptr<Deflater> deflater)
-    : file_(std::move(file)), deflater_(std::move(deflater)) {}
+    : owned_file_(std::move(file)), file_(owned_file_.get()), deflater_(std::move(deflater)) {}
+
+TFRecordWriter::TFRecordWriter(files::FileWriter& file) : file_(&file) {}
 
 TFRecordWriter::~TFRecordWriter() = default;
 
@@ -100,7 +102,7 @@ absl::Status TFRecordWriter::Flush() {
 
 absl::Status TFRecordWriter::Close() {
   if (deflater_ != nullptr) RETURN_IF_ERROR(deflater_->Write("", Z_FINISH, *file_));
-  return file_->Close();
+  return owned_file_ == nullptr ? file_->Flush() : file_->Close();
 }
 
 // ---- Reading ----

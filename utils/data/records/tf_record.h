@@ -25,6 +25,8 @@ class TFRecordWriter {
   static absl::StatusOr<std::unique_ptr<TFRecordWriter>> Open(
       const std::string& path, Compression compression = Compression::kNone,
       files::FileWriter::Mode mode = files::FileWriter::Mode::kReplace);
+  // Appends to a file of the caller's, which outlives the writer and which Close() leaves open.
+  explicit TFRecordWriter(files::FileWriter& file);
   ~TFRecordWriter();
 
   absl::Status Write(absl::string_view record);
@@ -39,7 +41,8 @@ class TFRecordWriter {
   TFRecordWriter(std::unique_ptr<files::FileWriter> file, std::unique_ptr<Deflater> deflater);
   absl::Status Append(absl::string_view data);
 
-  std::unique_ptr<files::FileWriter> file_;
+  std::unique_ptr<files::FileWriter> owned_file_;  // null if the file is the caller's
+  files::FileWriter* file_;
   std::unique_ptr<Deflater> deflater_;  // null without compression
 };
 

@@ -148,16 +148,17 @@ absl::StatusOr<std::vector<TFRecordIndex::File>> TFRecordIndex::ReadCache(const 
 }
 
 absl::Status TFRecordIndex::WriteCache(const std::string& cache) const {
-  const std::string temporary = absl::StrCat(cache, files::kTemporarySuffix);
-  ASSIGN_OR_RETURN(const auto writer, TFRecordWriter::Open(temporary));
+  ASSIGN_OR_RETURN(const auto cache_file, files::AtomicFile::Create(cache));
+  TFRecordWriter writer(cache_file->writer());
   for (const File& file : files_) {
     std::vector<int64_t> numbers = {file.modified_ns};
     numbers.insert(numbers.end(), file.offsets.begin(), file.offsets.end());
-    RETURN_IF_ERROR(writer->Write(file.path));
-    RETURN_IF_ERROR(writer->Write({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t)}));
+    RETURN_IF_ERROR(writer.Write(file.path));
+    RETURN_IF_ERROR(writer.Write({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t)}));
   }
-  RETURN_IF_ERROR(writer->Close());
-  return files::Rename(temporary, cache);
+  RETURN_IF_ERROR(writer.Close());
+  RETURN_IF_ERROR(cache_file->Finish());
+  return cache_file->Publish();
 }
 
 TFRecordIndex::Place TFRecordIndex::Find(int64_t i) const {

@@ -57,6 +57,7 @@ class BundleReader {
  public:
   static absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& prefix);
 
+  const std::string& prefix() const { return prefix_; }
   // In the order of the names. A variable saved in slices is one tensor.
   std::vector<BundleTensor> ListTensors() const;
   // Nothing if there is no such tensor.
@@ -92,12 +93,14 @@ class BundleReader {
   struct Shard {
     std::unique_ptr<files::RandomAccessFile> file;
     int64_t bytes_left;  // not claimed by a tensor yet: no two share bytes, or a small file could hold endless ones
+    int64_t end = 0;     // of the last tensor
   };
 
   explicit BundleReader(std::string prefix) : prefix_(std::move(prefix)) {}
   absl::Status ReadHeader(absl::string_view value);
   absl::Status AddEntry(absl::string_view key, absl::string_view value);
   absl::Status CheckExtent(absl::string_view key, const Entry& entry);
+  absl::Status CheckShardSizes() const;
   absl::Status CheckSlices(const std::string& name, const Entry& entry) const;
   absl::Status Damaged(absl::string_view key, absl::string_view what) const;
   absl::Status WrongChecksum(absl::string_view key, uint32_t stored, uint32_t computed) const;

@@ -97,9 +97,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     rest.remove_prefix(value.size());
     entries[std::string(name)] = std::string(value);
   }
+  size_t end = 0;  // of the last tensor, behind which no byte may be
   for (auto& [name, value] : entries) {
-    if (!name.empty()) value = WithChecksum(value, rest);
+    if (name.empty()) continue;
+    value = WithChecksum(value, rest);
+    tensorflow::BundleEntryProto entry;
+    if (entry.ParseFromString(value) && entry.slices().empty())
+      end = std::max<size_t>(end, entry.offset() + entry.size());
   }
-  Read(official::train::test_table::Table(entries), rest);
+  Read(official::train::test_table::Table(entries), rest.substr(0, end));
   return 0;
 }

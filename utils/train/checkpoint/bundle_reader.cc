@@ -183,6 +183,7 @@ absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(const std::stri
   for (const auto& [name, entry] : reader->entries_) {
     if (!entry.slices.empty()) RETURN_IF_ERROR(reader->CheckSlices(name, entry));
   }
+  RETURN_IF_ERROR(reader->CheckShardSizes());
   return reader;
 }
 
@@ -260,6 +261,17 @@ absl::Status BundleReader::CheckExtent(absl::string_view key, const Entry& entry
   }
   if (entry.size > shard.bytes_left) return Damaged(key, "shares bytes of its data file with another tensor");
   shard.bytes_left -= entry.size;
+  shard.end = std::max(shard.end, entry.offset + entry.size);
+  return absl::OkStatus();
+}
+
+// TensorFlow may align tensors, which leaves gaps between them, but writes nothing behind the last.
+absl::Status BundleReader::CheckShardSizes() const {
+  for (const auto& [number, shard] : shards_) {
+    if (shard.file->size() == shard.end) continue;
+    return absl::DataLossError(absl::StrFormat("%s holds %d bytes, but its tensors end at byte %d, as %s.index says",
+                                               shard.file->path(), shard.file->size(), shard.end, prefix_));
+  }
   return absl::OkStatus();
 }
 

@@ -99,6 +99,17 @@ std::string FloatBytes(const std::vector<float>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
 }
 
+// What the temporary files beside a bundle are to be called.
+std::vector<std::string> Temporaries(const std::string& prefix) {
+  std::vector<std::string> found;
+  const std::vector<std::string> names = files::ListDirectory(files::DirectoryOf(prefix)).value();
+  for (const std::string& name : names) {
+    const auto path = files::FinalNameOf(files::JoinPath(files::DirectoryOf(prefix), name));
+    if (path && (*path == prefix + ".index" || *path == DataPath(prefix))) found.push_back(*path);
+  }
+  return found;
+}
+
 void CheckRefused(const std::string& prefix, const std::string& why) {
   const absl::Status status = BundleReader::Open(prefix).status();
   CHECK(absl::IsDataLoss(status));
@@ -109,8 +120,7 @@ TEST_CASE("A bundle has TensorFlow's bytes") {
   const std::string prefix = WriteBundle(ExampleTensors());
   CHECK(absl::BytesToHexString(FileBytes(DataPath(prefix))) == absl::BytesToHexString(kExampleData));
   CHECK(absl::BytesToHexString(FileBytes(prefix + ".index")) == absl::BytesToHexString(kExampleIndex));
-  CHECK_FALSE(files::Exists(prefix + ".index.incomplete"));
-  CHECK_FALSE(files::Exists(DataPath(prefix) + ".incomplete"));
+  CHECK(Temporaries(prefix).empty());
 }
 
 TEST_CASE("A bundle of TensorFlow is read") {
@@ -193,7 +203,7 @@ TEST_CASE("A writer that does not finish leaves nothing behind") {
     auto writer = BundleWriter::Create(prefix).value();
     REQUIRE(writer->Add("other", Tensor::Scalar<float>(1)).ok());
   }
-  CHECK_FALSE(files::Exists(DataPath(prefix) + ".incomplete"));
+  CHECK(Temporaries(prefix).empty());
   CHECK(BundleReader::Open(prefix).value()->VerifyChecksums().ok());
 }
 
@@ -204,7 +214,7 @@ TEST_CASE("If the index cannot get its name, it is kept beside its data") {
   REQUIRE(writer->Add("a", Tensor::Scalar<float>(1)).ok());
   CHECK_FALSE(writer->Finish().ok());
   writer.reset();
-  CHECK(files::Exists(prefix + ".index.incomplete"));
+  CHECK(Temporaries(prefix) == std::vector<std::string>{prefix + ".index"});
   CHECK(files::Exists(DataPath(prefix)));
 }
 
@@ -328,9 +338,20 @@ TEST_CASE("A changed byte of the data is found") {
   }
 }
 
+TEST_CASE("There may be gaps between tensors, as TensorFlow leaves where it aligns them") {
+  const std::string one = FloatBytes({1}), two = FloatBytes({2});
+  const auto reader = BundleReader::Open(WriteEntries(
+      {{"a", MakeEntry(tensorflow::DT_FLOAT, {}, 0, one)}, {"b", MakeEntry(tensorflow::DT_FLOAT, {}, 64, two)}},
+      one + std::string(60, '\0') + two));
+  REQUIRE(reader.ok());
+  CHECK((*reader)->Read("b").value().scalar<float>() == 2);
+}
+
 TEST_CASE("Cut and missing files are told") {
   CheckRefused(WriteFiles(kExampleIndex, kExampleData.substr(0, 23)),
                "tensor \"global_step\" has 8 bytes at offset 16 of");
+  CheckRefused(WriteFiles(kExampleIndex, kExampleData + "x"),
+               ".data-00000-of-00001 holds 25 bytes, but its tensors end at byte 24");
   CheckRefused(WriteFiles(kExampleIndex.substr(1), kExampleData), "checksum");
   CheckRefused(WriteFiles("", kExampleData), "holds 0 bytes");
   CHECK(absl::IsNotFound(BundleReader::Open(NewPrefix()).status()));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -147,7 +148,9 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std
   OFFICIAL_CHECK(keep_max >= 0) << keep_max;
   RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   // A directory in which nothing can be saved is better found now than after an hour of training.
-  RETURN_IF_ERROR(files::AtomicFile::Create(files::JoinPath(model_dir, kStateFile)).status());
+  const std::string state_file = files::JoinPath(model_dir, kStateFile);
+  RETURN_IF_ERROR(files::CheckRegularOrMissing(state_file));
+  RETURN_IF_ERROR(files::AtomicFile::Create(state_file).status());
   std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(model_dir, keep_max));
   RETURN_IF_ERROR(saver->FinishInterruptedSaves());
   const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
@@ -163,6 +166,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std
     ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
     for (const int64_t step : steps) saver->kept_.push_back(absl::StrCat(kPrefix, step));
   }
+  RETURN_IF_ERROR(saver->FinishInterruptedRemovals());
   return saver;
 }
 
@@ -170,26 +174,66 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std
 // was complete by then, gets its own too: another index of the same name would belong to data that is gone.
 absl::Status CheckpointSaver::FinishInterruptedSaves() {
   ASSIGN_OR_RETURN(std::vector<std::string> names, files::ListDirectory(model_dir_));
-  const std::set<std::string> present(names.begin(), names.end());
+  std::set<std::string> unnamed;  // the files that have a temporary name only
+  for (const std::string& name : names) {
+    if (const auto final_name = files::FinalNameOf(name)) unnamed.insert(*final_name);
+  }
   // Backwards, so that an index goes before its data: killed in between, the next start must not take the data for
   // named.
   std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
-    absl::string_view final_name = name;
-    if (!absl::ConsumeSuffix(&final_name, files::kTemporarySuffix)) continue;
-    absl::string_view base = final_name;
+    const std::optional<std::string> final_name = files::FinalNameOf(name);
+    if (!final_name) continue;
+    absl::string_view base = *final_name;
     const bool is_index = absl::ConsumeSuffix(&base, ".index");
     const bool is_data = !is_index && absl::ConsumeSuffix(&base, kDataSuffix);
-    const bool is_ours = final_name == kStateFile || ((is_index || is_data) && StepOf(base).has_value());
+    const bool is_ours = *final_name == kStateFile || ((is_index || is_data) && StepOf(base).has_value());
     if (!is_ours) continue;
     const std::string path = files::JoinPath(model_dir_, name);
-    if (is_index && present.count(absl::StrCat(base, kDataSuffix, files::kTemporarySuffix)) == 0) {
-      RETURN_IF_ERROR(files::Rename(path, files::JoinPath(model_dir_, final_name)));
+    if (is_index && unnamed.count(absl::StrCat(base, kDataSuffix)) == 0) {
+      RETURN_IF_ERROR(files::Rename(path, files::JoinPath(model_dir_, *final_name)));
     } else {
       RETURN_IF_ERROR(files::RemoveFile(path));
     }
   }
   return files::SyncDirectory(model_dir_);
+}
+
+// The state file lists a checkpoint until all its files are removed, and the index goes first: what is listed without
+// an index, before the latest, was being removed by a saver that was killed. Data without an index that no state file
+// lists may be the same, of a saver that had another order, or what somebody is copying at this moment, the index being
+// next. It is removed at the next save if it is older than all that is kept and still has no index then.
+absl::Status CheckpointSaver::FinishInterruptedRemovals() {
+  const auto has_index = [&](const std::string& path) {
+    return files::Exists(absl::StrCat(files::JoinPath(model_dir_, path), ".index"));
+  };
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    if (i + 1 == kept_.size() || has_index(kept_[i])) {
+      kept.push_back(kept_[i]);
+    } else {
+      RETURN_IF_ERROR(RemoveCheckpoint(kept_[i]));
+    }
+  }
+  kept_ = std::move(kept);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(model_dir_));
+  for (absl::string_view name : names) {
+    if (!absl::ConsumeSuffix(&name, kDataSuffix) || !StepOf(name) || has_index(std::string(name))) continue;
+    data_without_index_.emplace(name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::RemoveOldDataWithoutIndex() {
+  if (keep_max_ == 0) return absl::OkStatus();
+  int64_t oldest_kept = std::numeric_limits<int64_t>::max();
+  for (const std::string& path : kept_) oldest_kept = std::min(oldest_kept, StepOf(BaseName(path)).value_or(0));
+  for (const std::string& name : std::exchange(data_without_index_, {})) {
+    const std::string path = files::JoinPath(model_dir_, name);
+    if (*StepOf(name) >= oldest_kept || files::Exists(absl::StrCat(path, ".index"))) continue;
+    RETURN_IF_ERROR(files::RemoveFile(absl::StrCat(path, kDataSuffix)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
@@ -240,12 +284,15 @@ absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::strin
   // If all are kept, the list holds the last alone, as TensorFlow's does.
   const size_t listed = std::min<size_t>(keep_max_ > 0 ? keep_max_ : 1, kept_.size());
   const std::vector<std::string> surplus(kept_.begin(), kept_.end() - listed);
+  if (keep_max_ > 0 && !surplus.empty()) {
+    // They stay listed until they are gone: a saver that is killed here tells the next one so what to remove.
+    RETURN_IF_ERROR(WriteStateFile());
+    for (const std::string& path : surplus) RETURN_IF_ERROR(RemoveCheckpoint(path));
+    RETURN_IF_ERROR(files::SyncDirectory(model_dir_));
+  }
   kept_.erase(kept_.begin(), kept_.end() - listed);
   RETURN_IF_ERROR(WriteStateFile());
-  if (keep_max_ > 0) {
-    for (const std::string& path : surplus) RETURN_IF_ERROR(RemoveCheckpoint(path));
-  }
-  return absl::OkStatus();
+  return RemoveOldDataWithoutIndex();
 }
 
 absl::Status CheckpointSaver::WriteStateFile() const {

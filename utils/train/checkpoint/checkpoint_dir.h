@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,12 +60,15 @@ class CheckpointSaver {
  private:
   CheckpointSaver(std::string model_dir, int keep_max) : model_dir_(std::move(model_dir)), keep_max_(keep_max) {}
   absl::Status FinishInterruptedSaves();
+  absl::Status FinishInterruptedRemovals();
+  absl::Status RemoveOldDataWithoutIndex();
   absl::Status WriteStateFile() const;
   absl::Status RemoveCheckpoint(const std::string& path) const;
 
   std::string model_dir_;
   int keep_max_;
-  std::vector<std::string> kept_;  // as in the state file, in the order of saving
+  std::vector<std::string> kept_;             // as in the state file, in the order of saving
+  std::set<std::string> data_without_index_;  // model.ckpt-<step>, as they were found when the saver was opened
 };
 
 }  // namespace official::train

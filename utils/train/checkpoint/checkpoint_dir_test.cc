@@ -192,15 +192,16 @@ TEST_CASE("If no checkpoint is whole, training does not begin anew by itself") {
 TEST_CASE("A save that was killed leaves the checkpoint before, and its rest is cleaned up") {
   const ModelDir dir;
   dir.Save({"1"});
-  dir.Write("model.ckpt-2.data-00000-of-00001.incomplete", "half");
-  dir.Write("model.ckpt-2.index.incomplete", "half");
-  dir.Write("checkpoint.incomplete", "half");
-  const Names not_ours = {"mine.incomplete", "model.ckpt-x.index.incomplete", "model.ckpt-2_temp_1/"};
-  for (const std::string& name : {not_ours[0], not_ours[1]}) dir.Write(name, "");
+  dir.Write("model.ckpt-2.data-00000-of-00001.incomplete-01234567", "half");
+  dir.Write("model.ckpt-2.index.incomplete-89abcdef", "half");
+  dir.Write("checkpoint.incomplete-76543210", "half");
+  const Names not_ours = {"checkpoint.incomplete", "mine.incomplete-01234567",
+                          "model.ckpt-x.index.incomplete-01234567"};
+  for (const std::string& name : not_ours) dir.Write(name, "");
   CHECK(dir.LatestStep() == 1);
   dir.Open();
-  CHECK(dir.Files() == Names{"checkpoint", "mine.incomplete", "model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index",
-                             "model.ckpt-x.index.incomplete"});
+  CHECK(dir.Files() == Names{"checkpoint", not_ours[0], not_ours[1], "model.ckpt-1.data-00000-of-00001",
+                             "model.ckpt-1.index", not_ours[2]});
 }
 
 TEST_CASE("A save of the same step that was killed between its two renames is finished") {
@@ -213,11 +214,117 @@ TEST_CASE("A save of the same step that was killed between its two renames is fi
   const std::string new_data = dir.Read("model.ckpt-1.data-00000-of-00001");
   dir.Save({"1"});
   dir.Write("model.ckpt-1.data-00000-of-00001", new_data);
-  dir.Write("model.ckpt-1.index.incomplete", new_index);
+  dir.Write("model.ckpt-1.index.incomplete-01234567", new_index);
   dir.Open();
   CHECK(dir.LatestStep() == 1);
   CHECK(FindLatestCheckpoint(dir.path).value().reader->Find("new").has_value());
   CHECK(dir.Files().size() == 3);
+}
+
+// The files of checkpoints, in the order of their names.
+Names FilesOf(const Names& steps) {
+  Names names;
+  for (const std::string& step : steps) {
+    names.push_back("model.ckpt-" + step + ".data-00000-of-00001");
+    names.push_back("model.ckpt-" + step + ".index");
+  }
+  return names;
+}
+Names WithStateFile(Names names) {
+  names.insert(names.begin(), "checkpoint");
+  return names;
+}
+
+TEST_CASE("A saver that is killed while it removes checkpoints has them removed by the next") {
+  // What the state file says then: the new checkpoint beside all before.
+  const std::string state =
+      "model_checkpoint_path: \"model.ckpt-4\"\n"
+      "all_model_checkpoint_paths: \"model.ckpt-1\"\n"
+      "all_model_checkpoint_paths: \"model.ckpt-2\"\n"
+      "all_model_checkpoint_paths: \"model.ckpt-3\"\n"
+      "all_model_checkpoint_paths: \"model.ckpt-4\"\n";
+  const ModelDir dir;
+  dir.Save({"1", "2", "3", "4"});
+  dir.Write("checkpoint", state);
+  dir.Write("model.ckpt-1.meta", "graph");
+
+  SECTION("before the first file") {
+    dir.Open(/*keep_max=*/2);
+    CHECK(dir.Files().size() == 10);  // nothing is removed that could still be read
+    dir.Save({"5"}, /*keep_max=*/2);
+    CHECK(dir.Files() == WithStateFile(FilesOf({"4", "5"})));
+  }
+  SECTION("after an index") {
+    REQUIRE(files::RemoveFile(dir.File("model.ckpt-1.index")).ok());
+    dir.Open(/*keep_max=*/2);
+    CHECK(dir.Files() == WithStateFile(FilesOf({"2", "3", "4"})));
+    CHECK(dir.LatestStep() == 4);
+    dir.Save({"5"}, /*keep_max=*/2);
+    CHECK(dir.Files() == WithStateFile(FilesOf({"4", "5"})));
+  }
+  SECTION("the latest is never taken for one that was being removed") {
+    REQUIRE(files::RemoveFile(dir.File("model.ckpt-4.index")).ok());
+    dir.Open(/*keep_max=*/2);
+    CHECK(files::Exists(dir.File("model.ckpt-4.data-00000-of-00001")));
+    CHECK(dir.LatestStep() == 3);
+  }
+}
+
+TEST_CASE("The state file lists checkpoints until they are removed") {
+  const ModelDir dir;
+  dir.Save({"1", "2"});
+  // A directory cannot be removed as a file is: the removal of checkpoint 1 fails half way.
+  REQUIRE(files::RemoveFile(dir.File("model.ckpt-1.data-00000-of-00001")).ok());
+  REQUIRE(files::MakeDirectories(dir.File("model.ckpt-1.data-00000-of-00001")).ok());
+  CHECK_FALSE(dir.SaveStep(*dir.Open(/*keep_max=*/2), 3).ok());
+  CHECK_THAT(dir.Read("checkpoint"), Contains("model_checkpoint_path: \"model.ckpt-3\"") && Contains("model.ckpt-1\""));
+  CHECK(dir.LatestStep() == 3);
+}
+
+TEST_CASE("Data without an index is removed if it is older than all that is kept and was there before the run") {
+  const ModelDir dir;
+  dir.Save({"3", "5", "7"});
+  const std::string orphan = "model.ckpt-1.data-00000-of-00001", between = "model.ckpt-6.data-00000-of-00001";
+  const Names not_ours = {"model.ckpt-2.data-00000-of-00002", "model.ckpt-2.data", "model.ckpt-1.tar", "1.data"};
+  for (const std::string& name : not_ours) dir.Write(name, "");
+  dir.Write(orphan, "orphan");
+  dir.Write(between, "may be repaired");
+  dir.Write("model.ckpt-2.data-00000-of-00001", "a copy that is not complete yet");
+  const auto saver = dir.Open(/*keep_max=*/3);
+  CHECK(files::Exists(dir.File(orphan)));
+  dir.Write("model.ckpt-2.index", "but is by now");
+  dir.Write("model.ckpt-0.data-00000-of-00001", "somebody copies it at this moment");
+  REQUIRE(dir.SaveStep(*saver, 9).ok());
+  CHECK_FALSE(files::Exists(dir.File(orphan)));
+  for (const std::string& name : not_ours) CHECK(files::Exists(dir.File(name)));
+  for (const std::string name : {"0.data-00000-of-00001", "2.data-00000-of-00001", "2.index"}) {
+    CHECK(files::Exists(dir.File("model.ckpt-" + name)));
+  }
+  CHECK(files::Exists(dir.File(between)));
+}
+
+TEST_CASE("A checkpoint that the user has put there stays") {
+  const ModelDir other, dir;
+  other.Save({"1"});
+  dir.Save({"3", "4"});
+  for (const std::string& name : FilesOf({"1"})) std::filesystem::copy(other.File(name), dir.File(name));
+  dir.Save({"5", "6"}, /*keep_max=*/2);
+  CHECK(dir.Files() == WithStateFile(FilesOf({"1", "5", "6"})));
+}
+
+TEST_CASE("Links of the names of a checkpoint are replaced, not followed, and one in place of the state file is told") {
+  const ModelDir dir;
+  dir.Save({"1"});
+  dir.Write("precious", "precious");
+  for (const std::string& name : FilesOf({"2"})) std::filesystem::create_symlink("precious", dir.File(name));
+  dir.Save({"2"});
+  CHECK(dir.LatestStep() == 2);
+  std::filesystem::rename(dir.File("checkpoint"), dir.File("state"));
+  std::filesystem::create_symlink("precious", dir.File("checkpoint"));
+  const absl::Status status = CheckpointSaver::Open(dir.path, 5).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK_THAT(Message(status), Contains(dir.File("checkpoint") + ": it is a symbolic link"));
+  CHECK(dir.Read("precious") == "precious");
 }
 
 TEST_CASE("A full disk keeps the checkpoints before, and says what was needed") {
