@@ -35,8 +35,8 @@ struct Config {
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);
 
-// Sends the log to stderr in the form that --log_format wants, and logs the notes and which flags have their value from the training
-// in model_dir. InvalidArgument for a form that does not exist.
+// Sends the log to stderr in the form that --log_format wants, and logs the notes and which flags have their value from
+// the training in model_dir. InvalidArgument for a form that does not exist.
 absl::Status InitLogging(const Config& config);
 
 struct Task {
