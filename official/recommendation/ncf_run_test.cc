@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -218,6 +219,28 @@ TEST_CASE("Items that a user has not rated are found for the user") {
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
 
+std::vector<Rating> SmallRatings() {
+  return GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = kRatings}).value();
+}
+
+// Without `count` of the ratings, from the end, but with the same users and items in the same order.
+std::vector<Rating> WithoutSome(std::vector<Rating> ratings, int count) {
+  std::map<int32_t, int> of_user;
+  std::map<int32_t, size_t> first_of_item;
+  for (size_t i = 0; i < ratings.size(); ++i) {
+    ++of_user[ratings[i].user];
+    first_of_item.try_emplace(ratings[i].item, i);
+  }
+  for (size_t i = ratings.size(); i-- > 0 && count > 0;) {
+    if (first_of_item[ratings[i].item] == i || of_user[ratings[i].user] <= 21) continue;
+    --of_user[ratings[i].user];
+    ratings.erase(ratings.begin() + static_cast<int64_t>(i));
+    --count;
+  }
+  REQUIRE(count == 0);
+  return ratings;
+}
+
 TEST_CASE("A run whose ratings or batch size have changed says so, and ends") {
   NcfConfig config = SmallConfig();
   config.base.train_epochs = 2;
@@ -226,13 +249,28 @@ TEST_CASE("A run whose ratings or batch size have changed says so, and ends") {
   config.performance.max_train_steps.reset();
   logs::CapturedLog log(logs::LogFormat::kSimple);
   SECTION("fewer ratings") {
-    const auto ratings = GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = 5000});
-    REQUIRE(WriteRatings(config.ratings.ratings_file, ratings.value()).ok());
+    REQUIRE(WriteRatings(config.ratings.ratings_file, WithoutSome(SmallRatings(), 1000)).ok());
     CHECK(Evaluations(Run(config)).size() == 1);
     CHECK_THAT(log.Text(), Contains("the training data have changed since the checkpoint was written: they were 5850 "
                                     "examples, digest ") &&
                                Contains(", and are 4850 examples, digest ") &&
                                Contains("after 28000 examples of epoch 1, but the training data have only 24250 now"));
+  }
+  SECTION("ratings of other users") {
+    const auto ratings = GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = 5000});
+    REQUIRE(WriteRatings(config.ratings.ratings_file, ratings.value()).ok());
+    const absl::Status status = RunStatus(config);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Contains("was trained on ratings of 150 users and ") &&
+                                                  Contains("--ratings_file=" + config.ratings.ratings_file + " has ") &&
+                                                  Contains("give the ratings of that training"));
+  }
+  SECTION("the same ratings in another order") {
+    std::vector<Rating> ratings = SmallRatings();
+    std::reverse(ratings.begin(), ratings.end());
+    REQUIRE(WriteRatings(config.ratings.ratings_file, ratings).ok());
+    config.predict = {1};
+    CHECK_THAT(std::string(RunStatus(config).message()), Contains("give the ratings of that training"));
   }
   SECTION("a batch that is most of an epoch") {
     config.base.batch_size = 29249;

@@ -487,6 +487,16 @@ Defaults AllDefaults(const Program& program, const std::vector<std::string>& arg
   return defaults;
 }
 
+// Whether the values make a command line, in place of what the arguments give: those of a damaged file may not.
+bool FitTogether(const Program& program, const std::vector<std::string>& arguments, FlagFiles& flag_files,
+                 const FlagValues& trained) {
+  std::vector<std::string> flags;
+  for (const auto& [name, value] : trained) flags.push_back(absl::StrCat("--", name, "=", value));
+  std::vector<std::string> words = arguments;
+  words.insert(std::find(words.begin(), words.end(), "--"), flags.begin(), flags.end());
+  return CommandLineParser(program, AllDefaults(program, words, flag_files), flag_files).Parse(words).ok();
+}
+
 }  // namespace
 
 absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std::vector<std::string>& arguments) {
@@ -497,11 +507,12 @@ absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std
   CommandLineParser untrained(program, defaults, flag_files);
   untrained.ParseArguments(arguments).IgnoreError();
   const FlagValues trained = untrained.Trained();
-  if (trained.empty()) return parse();
-
+  const FlagValues taken = untrained.Taken(trained);
   const std::string model_dir = untrained.ModelDir();
+  if (trained.empty() || !FitTogether(program, arguments, flag_files, trained)) return parse();
+
   absl::StatusOr<CommandLine> parsed = absl::UnknownError("not tried");
-  if (const FlagValues taken = untrained.Taken(trained); !taken.empty()) {
+  if (!taken.empty()) {
     Defaults of_trained = AllDefaults(program, arguments, flag_files, taken);
     of_trained.emplace_back("model_dir", model_dir);  // where the values are from, whatever follows from them
     parsed = CommandLineParser(program, of_trained, flag_files, taken).Parse(arguments);

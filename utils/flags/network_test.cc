@@ -190,7 +190,8 @@ TEST_CASE("A flags.txt that is none, or of another program, changes nothing") {
   for (const std::string& flags :
        {std::string(), std::string("no flags\n--\n--=\n=\n--depth\n-depth=18\ndepth=18\n"),
         std::string("--depth=deep\n--data=letters\n--unknown=7\n--model_dir=/elsewhere\n"),
-        std::string("--depth=0\n--depth=18\x01\n--depth=1\0008\n", 32), std::string(2 << 20, 'x') + "\n--depth=18\n"}) {
+        std::string("--data=pictures\n--depth=70\n"), std::string("--depth=0\n--depth=18\x01\n--depth=1\0008\n", 32),
+        std::string(2 << 20, 'x') + "\n--depth=18\n"}) {
     const Training training(flags);
     CHECK(training.Taken({"--predict=a.png"}).empty());
     CHECK(absl::GetFlag(FLAGS_depth) == 50);
