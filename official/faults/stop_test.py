@@ -54,6 +54,20 @@ class StopTest(harness.FaultTest):
                 self.assertIn(f"stopped at step {step}", outcome.stderr)
                 self.check_resumes(model_dir, whole)
 
+    @harness.of_every_program
+    def test_a_wish_to_save_is_answered(self) -> None:
+        model_dir = self.folder / "model"
+        process = self.begin(model_dir, *FLAGS, "--keep_checkpoint_max=0")
+        process.send_signal(signal.SIGUSR2)
+        until = time.monotonic() + harness.DEADLINE
+        while harness.latest_step(model_dir) == 0 and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        outcome = self.finish(process)
+        saved = re.search(r"saved checkpoint of step (\d+) on SIGUSR2", outcome.stderr)
+        self.assertIsNotNone(saved, outcome.told)
+        self.assertTrue((model_dir / f"model.ckpt-{saved[1]}.index").exists(), outcome.told)
+
     def test_a_signal_at_any_moment(self) -> None:
         whole = self.folder / "whole"
         start = time.monotonic()

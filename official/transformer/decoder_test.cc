@@ -298,6 +298,26 @@ TEST_CASE("Narrow types give nearly the same scores") {
   }
 }
 
+TEST_CASE("Weights and what is computed of them must be finite") {
+  Trained trained(SmallParams());
+  constexpr char kWeights[] = "model/Transformer/embedding_shared_weights/embedding_and_softmax/weights";
+  const auto with_first = [&](float value, DType dtype) {
+    return Decoder::Create(SmallParams(), dtype, Cpu(), [&, value](const auto& spec) -> absl::StatusOr<Tensor> {
+      Tensor weights = trained.variables().Read(spec.name).value();
+      if (spec.name == kWeights) std::fill_n(weights.data<float>(), weights.num_elements(), value);
+      return weights;
+    });
+  };
+  const absl::Status status = with_first(NAN, DType::kFloat32).status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()),
+             Catch::Contains(std::string(kWeights) + " (float32[11,8]) is not finite: its element 0 is nan"));
+  // Finite, but more than the largest half.
+  const absl::Status overflow = with_first(1e6, DType::kFloat16).value()->Translate({{2, 3, 1}}).status();
+  CHECK(overflow.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(std::string(overflow.message()), Catch::Contains("computed in float16, are not numbers"));
+}
+
 TEST_CASE("Weights must have the network's shapes") {
   Trained trained(SmallParams());
   ModelParams larger = SmallParams();
