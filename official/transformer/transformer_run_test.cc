@@ -85,7 +85,10 @@ absl::Status RunStatus(const TransformerConfig& config) {
 std::vector<nlohmann::json> Evaluations(const std::string& text) {
   std::vector<nlohmann::json> all;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    if (object["event"] == "evaluation") all.push_back(object);
+  }
   return all;
 }
 

@@ -69,7 +69,8 @@ def train_ours(args: argparse.Namespace, ratings_file: Path, seed: int) -> float
         command += [f"--batch_size={args.batch_size}", f"--train_epochs={args.train_epochs}", f"--num_neg={NUM_NEG}"]
         command += [f"--epochs_between_evals={args.train_epochs}", "--intra_op_parallelism_threads=1", "--num_gpus=0"]
         done = subprocess.run([*command, "--output=json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    return json.loads(done.stdout)["HR"]
+    evaluation, _ = map(json.loads, done.stdout.splitlines())
+    return evaluation["HR"]
 
 
 def train_pytorch(args: argparse.Namespace, ratings: Ratings, seed: int) -> float:

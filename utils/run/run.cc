@@ -1,11 +1,8 @@
 #include "utils/run/run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -14,43 +11,25 @@
 #include "utils/files/files.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/logs/benchmark_logger.h"
+#include "utils/logs/console.h"
+#include "utils/logs/events.h"
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/logs/mlperf_log.h"
-#include "utils/logs/output_style.h"
 #include "utils/logs/progress.h"
+#include "utils/logs/task_progress.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/stop_signals.h"
 #include "utils/misc/version.h"
+#include "utils/run/report.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/run_lock.h"
 #include "utils/train/train_hooks.h"
 
 namespace official::run {
 namespace {
-
-logs::Json::Object AsJson(const train::EvalResults& results) {
-  logs::Json::Object object;
-  for (const auto& [name, value] : results) {
-    if (name == "global_step") {
-      object.emplace_back(name, static_cast<int64_t>(value));
-    } else {
-      object.emplace_back(name, value);
-    }
-  }
-  return object;
-}
-
-void PrintEvaluation(const Config& config, const train::EvalResults& results, std::ostream& out) {
-  const logs::Json json = AsJson(results);
-  if (config.base.output == "json") {
-    out << logs::DumpJson(json) << std::endl;
-  } else {
-    out << "\nEvaluation results:\n\t" << logs::PythonRepr(json) << "\n" << std::endl;
-  }
-}
 
 train::Interruption AskSignals() {
   if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
@@ -248,6 +227,10 @@ class Run {
   bool PassedStopThreshold() const { return passed_stop_threshold_; }
 
  private:
+  absl::Status Rounds(absl::Span<const std::unique_ptr<logs::Hook>> hooks, logs::BaseBenchmarkLogger& logger,
+                      std::ostream& out);
+  // As PrintEnd tells it, or "failed".
+  std::string Outcome(const absl::Status& status) const;
   absl::Status TrainRound(absl::Span<const std::unique_ptr<logs::Hook>> hooks);
   absl::Status PassEmptyRound(int64_t end_epoch);
   absl::StatusOr<train::EvalResults> EvaluateRound();
@@ -376,12 +359,41 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
   hooks.push_back(train::MakeLossMetricHook(&logger, base.log_every_n_steps));
   hooks.push_back(train::MakeFirstStepHook());
 
+  const absl::Status status = Rounds(hooks, logger, out);
+  const std::string outcome = Outcome(status);
+  if (status.ok() || outcome == "stopped") {
+    PrintEnd(base.output == "json", outcome, estimator_.global_step(), throughput.SummaryFields(), out);
+  }
+  RETURN_IF_ERROR(status);
+  if (throughput.ExamplesPerSecond()) {
+    RETURN_IF_ERROR(logger.LogMetric({.name = "examples_per_sec",
+                                      .value = *throughput.ExamplesPerSecond(),
+                                      .global_step = estimator_.global_step()}));
+  }
+  logs::Json::Object fields = {{"status", outcome}, {"global_step", estimator_.global_step()}};
+  const logs::Json::Object summary = throughput.SummaryFields();
+  fields.insert(fields.end(), summary.begin(), summary.end());
+  logs::LogEvent("end", absl::StrCat("trained to step ", estimator_.global_step(), ": ", throughput.Summary()),
+                 std::move(fields));
+  return absl::OkStatus();
+}
+
+std::string Run::Outcome(const absl::Status& status) const {
+  if (misc::StopSignalReceived() != 0) return "stopped";
+  if (!status.ok()) return "failed";
+  return passed_stop_threshold_ ? "stop_threshold" : "finished";
+}
+
+// Trains and evaluates in turn.
+absl::Status Run::Rounds(absl::Span<const std::unique_ptr<logs::Hook>> hooks, logs::BaseBenchmarkLogger& logger,
+                         std::ostream& out) {
+  const flags::BaseConfig& base = config_.base;
   while (!IsTrained() || EvaluationIsDue()) {
     if (!EvaluationIsDue()) RETURN_IF_ERROR(TrainRound(hooks));
     if (!EvaluationIsDue()) continue;  // no step was gained
     ASSIGN_OR_RETURN(const train::EvalResults results, EvaluateRound());
     RETURN_IF_ERROR(logger.LogEvaluationResult(results, estimator_.global_step()));
-    PrintEvaluation(config_, results, out);
+    PrintEvaluation(config_.base.output == "json", results, out);
     RETURN_IF_ERROR(estimator_.KeepEvaluatedStep());
     if (task_.evaluated) task_.evaluated(results, Round());
     if (!base.stop_threshold) continue;
@@ -392,19 +404,34 @@ absl::Status Run::Train(logs::BaseBenchmarkLogger& logger, std::ostream& out) {
       break;
     }
   }
-  if (throughput.ExamplesPerSecond()) {
-    RETURN_IF_ERROR(logger.LogMetric({.name = "examples_per_sec",
-                                      .value = *throughput.ExamplesPerSecond(),
-                                      .global_step = estimator_.global_step()}));
-  }
-  LOG(INFO) << "trained to step " << estimator_.global_step() << ": " << throughput.Summary();
   return absl::OkStatus();
+}
+
+void LogStart(const Config& config, const Task& task, const Devices& devices, const Input& input,
+              const train::Estimator& estimator) {
+  const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
+  const std::string precision(compute::DTypeName(config.performance.dtype));
+  logs::LogEvent(estimator.origin() == "fresh" ? "start" : "resume",
+                 absl::StrCat("device ", device, ", strategy ", strategy, ", precision ", precision, ", batch ",
+                              config.base.batch_size, " (", devices.replica_batch, " per replica), data ",
+                              input.dataset, ", ", estimator.origin()),
+                 {{"model", task.name},
+                  {"model_dir", config.base.model_dir},
+                  {"dataset", input.dataset},
+                  {"device", device},
+                  {"strategy", strategy},
+                  {"num_replicas", devices.num_replicas},
+                  {"dtype", precision},
+                  {"batch_size", config.base.batch_size},
+                  {"seed", static_cast<int64_t>(estimator.seed())},
+                  {"global_step", estimator.global_step()}});
 }
 
 absl::Status Export(const Config& config, const Task& task, train::Estimator& estimator) {
   if (!config.base.export_dir) return absl::OkStatus();
+  const logs::TaskProgress progress({.title = "writing the SavedModel"});
   ASSIGN_OR_RETURN(const std::string path, task.export_model(estimator, *config.base.export_dir));
-  LOG(INFO) << "SavedModel written to: " << path;
+  logs::LogEvent("export", absl::StrCat("SavedModel written to: ", path), {{"path", path}});
   return absl::OkStatus();
 }
 
@@ -424,9 +451,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
                                                        /*write_model_dir=*/true, task));
   RETURN_IF_ERROR(estimator->CheckBatchFits(input.spec, base.batch_size));
 
-  LOG(INFO) << "device " << estimator->strategy().Description() << ", strategy " << estimator->strategy().name()
-            << ", precision " << compute::DTypeName(config.performance.dtype) << ", batch " << base.batch_size << " ("
-            << devices.replica_batch << " per replica), data " << input.dataset << ", " << estimator->origin();
+  LogStart(config, task, devices, input, *estimator);
   if (estimator->seed() != base.seed) {
     LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
   }
@@ -440,6 +465,8 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
               << (config.performance.max_train_steps ? " or --max_train_steps" : "")
               << ", to start afresh give --clean or another --model_dir";
     estimator->LogChangedFlags();
+    PrintEnd(base.output == "json", "nothing_to_do", estimator->global_step(),
+             {{"steps", 0}, {"examples_per_sec", nullptr}}, results);
   } else {
     ASSIGN_OR_RETURN(const auto logger,
                      logs::CreateBenchmarkLogger("BenchmarkFileLogger",
@@ -482,7 +509,7 @@ absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& 
     evaluation = EvaluateTask(config, task, input, *estimator);
   }
   RETURN_IF_ERROR(evaluation.status());
-  PrintEvaluation(config, *evaluation, results);
+  PrintEvaluation(config.base.output == "json", *evaluation, results);
   return Export(config, task, *estimator);
 }
 
@@ -504,9 +531,7 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
 }
 
 absl::Status InitLogging(const Config& config) {
-  ASSIGN_OR_RETURN(const logs::LogFormat format, logs::ParseLogFormat(config.base.log_format));
-  logs::InitLogging(logs::ResolveOutputStyle(format, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
-                                             [](const char* name) { return std::getenv(name); }));
+  RETURN_IF_ERROR(logs::LogToConsole(config.base.log_format));
   for (const std::string& note : config.notes) {
     LOG(INFO) << note;
   }

@@ -64,7 +64,7 @@ class MlperfLogTest(harness.InteropTest):
     def test_training(self) -> None:
         output = self.run_binary(*self.flags, "--train_epochs=3", "--seed=5", "--batch_size=512", "--output=json")
         self.check()
-        self.assertEqual(self.values("eval_accuracy"), [json.loads(line)["HR"] for line in output.splitlines()])
+        self.assertEqual(self.values("eval_accuracy"), [line["HR"] for line in map(json.loads, output.splitlines()) if "HR" in line])
         self.assertEqual([block["first_epoch_num"] for block in self.values("block_start")], [1, 2, 3])
         self.assertEqual(self.values("seed"), [5])
         self.assertEqual(self.values("global_batch_size"), [512])

@@ -22,7 +22,7 @@ class SavedModelTest(harness.InteropTest):
         flags = [f"--ratings_file={data}", f"--model_dir={self.folder / 'model'}", *model]
         # The threshold ends the training after the first of the epochs.
         training = ["--train_epochs=3", "--learning_rate=0.01", "--hr_threshold=0", f"--export_dir={export_dir}"]
-        self.assertEqual(self.run_binary(*flags, *training, "--output=json").count("global_step"), 1)
+        self.assertEqual(self.run_binary(*flags, *training, "--output=json").count('"evaluation"'), 1)
         output = self.run_binary(*flags, "--predict=1,28,178", f"--top_k={ratings.NUM_ITEMS}", "--output=json")
         (exported,) = export_dir.iterdir()
         users, items = self.ids(exported, "user_ids.txt"), self.ids(exported, "item_ids.txt")

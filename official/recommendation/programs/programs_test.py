@@ -101,7 +101,9 @@ class ProgramsTest(unittest.TestCase):
         done = self.execute(*flags)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("945 negatives, not 999: user 405 has rated 737 of the 1682 items", done.stderr)
-        trained = json.loads(done.stdout)
+        trained, end = map(json.loads, done.stdout.splitlines())
+        self.assertEqual((end["event"], end["status"], end["steps"]), ("end", "finished", end["global_step"]))
+        self.assertGreater(end["examples_per_sec"], 0)
         self.assertGreater(trained["HR"], 0)
         model_dir = f"--model_dir={self.model_dir}"
         done = self.execute(*flags, model_dir, "--eval_only")

@@ -3,6 +3,7 @@
 Usage: MODULE PREPARE_DATA_MAIN TRANSFORMER_MAIN TRANSLATE_MAIN COMPUTE_BLEU_MAIN [unittest argument...]
 """
 
+import json
 import os
 import random
 import shutil
@@ -86,7 +87,7 @@ class ProgramsTest(unittest.TestCase):
         self.assert_succeeded(self.prepared)
         self.assert_succeeded(self.trained)
         results = self.trained.stdout.decode().splitlines()
-        self.assertEqual(len(results), 2)
+        self.assertEqual([json.loads(result)["event"] for result in results], ["evaluation", "evaluation", "end"])
         self.assertIn('"bleu_uncased": ', results[1])
         output = self.folder / "translation"
         flags = (f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", f"--file={self.source}")

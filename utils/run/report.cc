@@ -1,0 +1,34 @@
+#include "utils/run/report.h"
+
+#include <string>
+
+#include "utils/logs/events.h"
+
+namespace official::run {
+
+void PrintEvaluation(bool json, const train::EvalResults& results, std::ostream& out) {
+  logs::Json::Object object;
+  if (json) object.emplace_back("event", "evaluation");
+  for (const auto& [name, value] : results) {
+    if (name == "global_step") {
+      object.emplace_back(name, static_cast<int64_t>(value));
+    } else {
+      object.emplace_back(name, value);
+    }
+  }
+  if (json) {
+    out << logs::DumpJson(object) << std::endl;
+  } else {
+    out << "\nEvaluation results:\n\t" << logs::PythonRepr(object) << "\n" << std::endl;
+  }
+}
+
+void PrintEnd(bool json, absl::string_view status, int64_t global_step, const logs::Json::Object& throughput,
+              std::ostream& out) {
+  if (!json) return;
+  logs::Json::Object object = {{"event", "end"}, {"status", std::string(status)}, {"global_step", global_step}};
+  object.insert(object.end(), throughput.begin(), throughput.end());
+  out << logs::DumpJson(object) << std::endl;
+}
+
+}  // namespace official::run
