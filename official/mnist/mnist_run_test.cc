@@ -5,11 +5,15 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "official/mnist/small_run.h"
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
+#include "utils/run/small_run.h"
 #include "utils/train/run_lock.h"
 
 namespace official::mnist {
@@ -19,15 +23,22 @@ using Catch::Matchers::Contains;
 using compute::DType;
 using compute::Tensor;
 
+// What a run prints that has nothing left to train.
+std::string NothingToDo(int64_t global_step) {
+  return absl::StrCat(R"({"event": "end", "status": "nothing_to_do", "global_step": )", global_step,
+                      R"(, "steps": 0, "examples_per_sec": null})", "\n");
+}
+
 TEST_CASE("Training learns, evaluates and leaves TensorFlow's files") {
   MnistConfig config = SmallConfig();
   config.base.train_epochs = 8;
   config.base.epochs_between_evals = 3;  // 3, 3 and the 2 that are left
   config.model.learning_rate = 1e-3;
   const std::string out = Run(config);
-  CHECK(std::count(out.begin(), out.end(), '\n') == 3);
-  CHECK_THAT(out, Contains("\"global_step\": 24"));  // 250 examples are 3 batches
-  CHECK_THAT(out.substr(out.rfind("{")), Contains("\"accuracy\": 1.0"));
+  const std::vector<std::string> evaluations = run::EvaluationsIn(out);
+  REQUIRE(evaluations.size() == 3);
+  CHECK_THAT(evaluations[2], Contains("\"global_step\": 24"));  // 250 examples are 3 batches
+  CHECK_THAT(evaluations[2], Contains("\"accuracy\": 1.0"));
 
   const auto checkpoint = Checkpoint(config);
   CHECK(checkpoint->Read("global_step")->scalar<int64_t>() == 24);
@@ -42,6 +53,42 @@ TEST_CASE("Training learns, evaluates and leaves TensorFlow's files") {
   }
 }
 
+TEST_CASE("As JSON, the results end with the throughput, and the log names what happens") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 3;
+  config.base.epochs_between_evals = 3;
+  logs::CapturedLog log(logs::LogFormat::kJson);
+  // The names of the events since the last call, one after another.
+  size_t read = 0;
+  const auto events = [&] {
+    std::vector<std::string> names;
+    const std::string text = log.Text();
+    for (const absl::string_view line : absl::StrSplit(text.substr(read), '\n', absl::SkipEmpty())) {
+      const std::string name = nlohmann::json::parse(line.begin(), line.end()).at("event");
+      // Checkpoints are saved by a thread of their own; on a busy machine a step may take so long that it is told.
+      if (name != "message" && name != "save" && name != "progress") names.push_back(name);
+    }
+    read = text.size();
+    return absl::StrJoin(names, " ");
+  };
+  const std::string out = Run(config);
+  const nlohmann::json end = nlohmann::json::parse(out.substr(out.rfind('{')));
+  CHECK(end["event"] == "end");
+  CHECK(end["status"] == "finished");
+  CHECK(end["global_step"] == 9);
+  CHECK(end["steps"] == 9);
+  CHECK(end["warmup_steps"] == 5);
+  CHECK(end["examples_per_sec"].get<double>() > 0);
+  CHECK_THAT(log.Text(), Contains(R"("event": "save")"));
+  CHECK(events() == "start step step evaluation_start evaluation end");
+
+  config.base.train_epochs = 6;
+  config.base.stop_threshold = 0.0;
+  const std::string more = Run(config);
+  CHECK(nlohmann::json::parse(more.substr(more.rfind('{')))["status"] == "stop_threshold");
+  CHECK(events() == "resume step step evaluation_start evaluation end");
+}
+
 TEST_CASE("A run in two parts ends with the bits of one run, and a finished one has nothing to do") {
   MnistConfig whole = SmallConfig();
   whole.base.train_epochs = 3;
@@ -53,7 +100,7 @@ TEST_CASE("A run in two parts ends with the bits of one run, and a finished one 
   parts.performance.max_train_steps.reset();
   Run(parts);
   CheckSameBits(whole, parts);
-  CHECK(Run(parts).empty());
+  CHECK(Run(parts) == NothingToDo(9));
 }
 
 TEST_CASE("bfloat16 and half train too, half with a static and with a dynamic loss scale") {
@@ -125,17 +172,16 @@ TEST_CASE("Evaluations are due at the same epochs however a run was stopped") {
   config.base.train_epochs = 4;
   config.base.epochs_between_evals = 2;
   config.performance.max_train_steps = 4;  // in the second epoch
-  const auto steps_of = [](const std::string& out) { return std::count(out.begin(), out.end(), '\n'); };
-  CHECK(steps_of(Run(config)) == 1);
+  CHECK(run::EvaluationsIn(Run(config)).size() == 1);
   config.performance.max_train_steps.reset();
   const std::string out = Run(config);
-  CHECK(steps_of(out) == 2);
+  CHECK(run::EvaluationsIn(out).size() == 2);
   CHECK_THAT(out, Contains("\"global_step\": 6") && Contains("\"global_step\": 12"));
-  CHECK(Run(config).empty());
+  CHECK(Run(config) == NothingToDo(12));
   // As if it had been killed in the evaluation.
   std::filesystem::remove(config.base.model_dir + "/eval/evaluated_step");
   CHECK_THAT(Run(config), Contains("\"global_step\": 12"));
-  CHECK(Run(config).empty());
+  CHECK(Run(config) == NothingToDo(12));
 }
 
 // The training data of another configuration in the place of its own.
@@ -165,7 +211,7 @@ TEST_CASE("A run on training data that have changed says so, and ends") {
                              Contains(absl::StrCat(", and are ", examples, " examples, digest ")));
   const bool behind = examples <= 80;
   CHECK((log.Text().find("that epoch counts as finished") != std::string::npos) == behind);
-  CHECK(std::count(out.begin(), out.end(), '\n') == (behind ? 1 : 2));
+  CHECK(run::EvaluationsIn(out).size() == (behind ? 1 : 2));
   CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == first_steps + examples / 8);
 
   // From now on these are its data.

@@ -44,6 +44,13 @@ Config SmallRun(int batch_size) {
   return config;
 }
 
+std::vector<std::string> EvaluationsIn(const std::string& results) {
+  std::vector<std::string> evaluations = absl::StrSplit(results, '\n', absl::SkipEmpty());
+  std::erase_if(evaluations,
+                [](const std::string& line) { return nlohmann::json::parse(line).at("event") != "evaluation"; });
+  return evaluations;
+}
+
 std::unique_ptr<train::BundleReader> Checkpoint(const Config& config) {
   return train::FindLatestCheckpoint(config.base.model_dir).value().reader;
 }

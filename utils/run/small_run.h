@@ -16,6 +16,9 @@ std::string NewDirectory(const std::string& name);
 // The shared flags of a run on the CPU with new, still absent directories: one epoch, results as JSON.
 Config SmallRun(int batch_size);
 
+// The evaluations among the results that a run has printed as JSON, line by line.
+std::vector<std::string> EvaluationsIn(const std::string& results);
+
 std::unique_ptr<train::BundleReader> Checkpoint(const Config& config);
 // Checks that the latest checkpoints of two runs hold the same tensors, bit for bit.
 void CheckSameBits(const Config& a, const Config& b);
