@@ -30,10 +30,11 @@ def u_data() -> str:
     between tabs, no header, in no order."""
     rng = random.Random(1)
     counts = {user: 20 for user in range(1, 944)} | {405: 737}
+    others = sorted(counts.keys() - {405})
+    diligence = [rng.paretovariate(1) for _ in others]
     while (missing := 100000 - sum(counts.values())) > 0:
-        for user in rng.sample(sorted(counts.keys() - {405}), 900):
-            counts[user] += min(rng.randrange(20), 685 - counts[user], missing)
-            missing = 100000 - sum(counts.values())
+        for user in rng.choices(others, diligence, k=missing):
+            counts[user] += counts[user] < 685
     lines = [
         f"{user}\t{item}\t{rng.randint(1, 5)}\t{rng.randint(874724710, 893286638)}\n"
         for user, count in counts.items()

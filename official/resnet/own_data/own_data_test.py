@@ -72,9 +72,8 @@ class OwnDataTest(unittest.TestCase):
             done = self.resnet(*flags)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertEqual(done.stdout, "")
-            told = done.stderr.splitlines()[-1]
-            for word in words:
-                self.assertIn(str(word), told)
+            told = [line for line in done.stderr.splitlines() if all(str(word) in line for word in words)]
+            self.assertEqual(len(told), 1, f"{words}\n{done.stderr}")
 
     def damaged_copy(self, name: str, damage: list[int]) -> Path:
         """The records, with a byte changed in the data of those of the training file that are named."""
