@@ -11,8 +11,9 @@
 #include "utils/flags/main.h"
 #include "utils/flags/predict.h"
 
-ABSL_FLAG(double, learning_rate, 1e-4, "Learning rate of Adam.");
-ABSL_FLAG(double, dropout_rate, 0.4, "Share of the dense layer's outputs that training drops.");
+ABSL_FLAG(double, learning_rate, 1e-4, "Learning rate of the Adam optimizer.");
+ABSL_FLAG(double, dropout_rate, 0.4,
+          "Dropout rate of the dense layer: the fraction of its outputs that training drops.");
 
 namespace official::mnist {
 namespace {
@@ -27,23 +28,32 @@ flags::Program MnistProgram() {
   return {
       .name = "mnist_main",
       .description =
-          "Trains a convolutional network to read handwritten digits and evaluates it. Without data it downloads "
-          "MNIST; "
-          "without a network it trains on digits that it draws itself.",
-      .examples = {{"mnist_main", absl::StrCat("train for 40 epochs into ", model_dir)},
-                   {"mnist_main --train_epochs=5 --model_dir=run1", "a shorter run in a directory of its own"},
-                   {"mnist_main --use_synthetic_data --max_train_steps=200", "measure the speed of training"},
-                   {"mnist_main --model_dir=run1 --eval_only", "evaluate what was trained"},
-                   {"mnist_main --model_dir=run1 --predict=seven.png", "read a digit (PNG or IDX files)"}},
+          "Trains a convolutional network to recognize the handwritten digits of MNIST, and evaluates it. MNIST is "
+          "downloaded if it is missing; if that fails, the network is trained on digits that the program draws.",
+      .examples = {{"mnist_main", absl::StrCat("train for 40 epochs in ", model_dir)},
+                   {"mnist_main --train_epochs=5 --model_dir=run1", "train for 5 epochs, in a directory of your own"},
+                   {"mnist_main --use_synthetic_data --max_train_steps=200", "measure the training speed"},
+                   {"mnist_main --model_dir=run1 --eval_only", "evaluate the latest checkpoint"},
+                   {"mnist_main --model_dir=run1 --predict=seven.png", "classify a digit (PNG or IDX files)"}},
       .defaults = {{"data_dir", files::DefaultDataDir("mnist_data")},
                    {"model_dir", model_dir},
                    {"batch_size", "100"},
                    {"train_epochs", "40"}},
+      .help = {{"data_dir",
+                "Directory of MNIST's four files (IDX format, plain or .gz). If they are missing and this flag is not "
+                "given, they are downloaded."},
+               {"stop_threshold", "Stop training when an evaluation's accuracy (0 to 1) is at least this value."},
+               {"augment", "Not used: MNIST's images are not augmented."},
+               {"num_parallel_calls", "Not used: MNIST is read into memory once."},
+               {"data_format",
+                "Order of the rows of dense/kernel in checkpoints: channels_first is that of TensorFlow's model with "
+                "the same flag. The speed does not depend on it."}},
       .flags = {.name = "mnist",
                 .flags = {{.name = "learning_rate", .short_name = "lr", .key = true, .range = flags::MoreThan(0)},
                           {.name = "dropout_rate", .key = true, .range = flags::Fraction()},
                           flags::PredictFlag()},
-                .validators = {flags::CheckPredictWords, flags::PredictAlone}},
+                .validators = {flags::CheckPredictWords, flags::PredictAlone,
+                               flags::ThresholdOf("stop_threshold", "accuracy", 1)}},
       .words = "IMAGE...",
       .network = {{"data_format", OrderOfChannels}},
   };

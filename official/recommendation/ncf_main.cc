@@ -12,45 +12,48 @@
 #include "utils/files/user_dirs.h"
 #include "utils/flags/main.h"
 
-ABSL_FLAG(std::string, dataset, "ml-1m", "The ratings of MovieLens to train on.");
+ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set to train on: 1 or 20 million ratings.");
 ABSL_FLAG(bool, download_if_missing, true, "Download the data set if it is not in --data_dir.");
-ABSL_FLAG(std::string, ratings_file, "",
-          "A file of ratings of your own, in place of a data set: user, item, rating and timestamp on a line, with "
-          "commas, tabs, ::, semicolons or blanks between them.");
 ABSL_FLAG(
-    std::string, item_names, "",
-    "A file with the number and the name of an item on each line (u.item, movies.dat or movies.csv of MovieLens): "
-    "--predict prints the names, --export_dir keeps them.");
+    std::string, ratings_file, "",
+    "File with your own ratings to train on, instead of MovieLens: user, item, rating and timestamp on each line, "
+    "separated by commas, tabs, ::, semicolons or blanks.");
+ABSL_FLAG(std::string, item_names, "",
+          "File with the number and the name of an item on each line (u.item, movies.dat or movies.csv of MovieLens). "
+          "--predict prints the names, --export_dir copies them.");
 ABSL_FLAG(std::string, model, "neumf",
-          "gmf: generalized matrix factorization; mlp: a perceptron; neumf: both, one beside the other.");
+          "Network. gmf: generalized matrix factorization; mlp: multilayer perceptron; neumf: both combined.");
 ABSL_FLAG(
     std::string, loss, "softmax",
-    "The probability of a score x is sigmoid(x - 1) (softmax) or sigmoid(x), the binary cross entropy (sigmoid).");
-ABSL_FLAG(
-    std::string, eval_batch_size, "",
-    "Candidates that an evaluation scores at a time. Not given, so many that it is fast; what HR and NDCG are does "
-    "not depend on it.");
-ABSL_FLAG(int, num_factors, 8, "Size of the embeddings of matrix factorization.");
+    "Cross entropy of the probability that a user chooses an item with the score x. softmax: sigmoid(x - 1), as in "
+    "TensorFlow's program; sigmoid: sigmoid(x), the binary cross entropy.");
+ABSL_FLAG(std::string, eval_batch_size, "",
+          "Pairs of a user and an item that an evaluation scores at a time. HR and NDCG do not depend on it.");
+ABSL_FLAG(int, num_factors, 8, "Embedding size of the matrix factorization.");
 ABSL_FLAG(std::vector<std::string>, layers, std::vector<std::string>({"64", "32", "16", "8"}),
-          "Sizes of the perceptron: of the two embeddings that it takes, together, then of each layer.");
-ABSL_FLAG(double, mf_regularization, 0, "Factor of the sum of squares of matrix factorization's embeddings.");
+          "Layer sizes of the perceptron. The first is its input: the embeddings of a user and of an item, each half "
+          "of it.");
+ABSL_FLAG(double, mf_regularization, 0, "Factor of the L2 loss of the matrix factorization's embeddings.");
 ABSL_FLAG(std::vector<std::string>, mlp_regularization, std::vector<std::string>({"0.", "0.", "0.", "0."}),
-          "Factors of the sums of squares of the perceptron's embeddings and of each of its kernels.");
-ABSL_FLAG(int, num_neg, 4, "Negatives that are drawn for each rating of the training set.");
+          "Factors of the L2 loss of the perceptron, as many as --layers: one for its embeddings, then one for each "
+          "kernel.");
+ABSL_FLAG(int, num_neg, 4,
+          "Negatives per rating: items that the user has not rated, sampled again for each epoch, to train on.");
 ABSL_FLAG(std::optional<int>, num_eval_negatives, std::nullopt,
-          "Items that a user has not rated, among which an evaluation ranks the user's last item.");
-ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of Adam.");
-ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt, "Stop when HR@10 is at least this.");
-ABSL_FLAG(
-    std::optional<std::string>, mlperf_log, std::nullopt,
-    "Write MLPerf's log of the training to this file, in the lines of its rules 0.7.0 and later, which have no ncf "
-    "any more. A new run begins the file anew, a resumed one goes on in it.");
+          "Negatives per user in an evaluation: items that the user has not rated, among which the user's last item is "
+          "ranked.");
+ABSL_FLAG(double, learning_rate, 0.001, "Learning rate of the Adam optimizer.");
+ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt,
+          "Stop training when an evaluation's HR@10 (0 to 1) is at least this value.");
+ABSL_FLAG(std::optional<std::string>, mlperf_log, std::nullopt,
+          "File for MLPerf's log of the training, in the format of rules 0.7.0 and later. A new run overwrites the "
+          "file, a resumed run appends to it.");
 ABSL_FLAG(bool, ml_perf, false,
-          "MLPerf's rule: an evaluation's negatives are drawn with replacement, and repeats do not count.");
+          "MLPerf's rule for evaluation: negatives are sampled with replacement, and repeated ones are ignored.");
 ABSL_FLAG(std::vector<std::string>, predict, {},
-          "Users, as the ratings number them, to find items for with what was trained in --model_dir, in place of "
-          "training.");
-ABSL_FLAG(int, top_k, 10, "How many items --predict prints for each user.");
+          "Users, by their numbers in the ratings, to recommend items to with the latest checkpoint in --model_dir, "
+          "instead of training.");
+ABSL_FLAG(int, top_k, 10, "Number of items that --predict prints for each user.");
 
 namespace official::recommendation {
 namespace {
@@ -81,15 +84,16 @@ bool IsRegularized(const std::vector<double>& factors) {
 
 absl::Status CheckLayers(const flags::CommandLine&) {
   const auto layers = LayersFromFlag();
-  if (!layers || layers->empty()) return flags::FlagError("layers", "wants a comma separated list of sizes");
+  if (!layers || layers->empty()) return flags::FlagError("layers", "needs a comma-separated list of sizes");
   if ((*layers)[0] % 2 != 0) {
-    return flags::FlagError("layers", "wants an even first size, that of two embeddings side by side");
+    return flags::FlagError("layers",
+                            "needs an even first size: it is divided between the embeddings of user and item");
   }
   const auto factors = RegularizationFromFlag();
-  if (!factors) return flags::FlagError("mlp_regularization", "wants a comma separated list of numbers of at least 0");
+  if (!factors) return flags::FlagError("mlp_regularization", "needs a comma-separated list of numbers of at least 0");
   if (!IsRegularized(*factors) || factors->size() == layers->size()) return absl::OkStatus();
   return flags::FlagError("mlp_regularization",
-                          absl::StrCat("wants ", layers->size(), " numbers, as many as --layers"));
+                          absl::StrCat("needs ", layers->size(), " numbers, as many as --layers has"));
 }
 
 std::optional<std::vector<int32_t>> UsersFromFlag() {
@@ -98,44 +102,54 @@ std::optional<std::vector<int32_t>> UsersFromFlag() {
 }
 
 absl::Status CheckUsers(const flags::CommandLine&) {
-  return UsersFromFlag() ? absl::OkStatus() : flags::FlagError("predict", "wants a comma separated list of users");
+  return UsersFromFlag() ? absl::OkStatus() : flags::FlagError("predict", "needs a comma-separated list of users");
 }
 
 absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
   int64_t size = 0;
   const std::string& text = absl::GetFlag(FLAGS_eval_batch_size);
   if (text.empty() || (absl::SimpleAtoi(text, &size) && size >= 1)) return absl::OkStatus();
-  return flags::FlagError("eval_batch_size", "wants a number, at least 1");
+  return flags::FlagError("eval_batch_size", "needs an integer, at least 1");
 }
 
 absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
   const flags::BaseConfig base = flags::BaseFromFlags(command_line);
-  if (base.stop_threshold) return flags::FlagError("stop_threshold", "has no effect here; give --hr_threshold");
+  if (base.stop_threshold) return flags::FlagError("stop_threshold", "is not used by ncf_main; use --hr_threshold");
   if (!base.eval_only || !absl::GetFlag(FLAGS_mlperf_log)) return absl::OkStatus();
-  return flags::FlagError("mlperf_log", "cannot be combined with --eval_only: it is the log of a training");
+  return flags::FlagError("mlperf_log", "cannot be combined with --eval_only: it logs a training");
 }
 
 flags::Program NcfProgram() {
   return {
       .name = "ncf_main",
       .description =
-          "Trains neural collaborative filtering to tell which items a user will choose, on MovieLens or ratings of "
-          "your own, and evaluates it: how often is the last item that a user chose among the first 10 of 1000? "
-          "Without "
-          "data it downloads MovieLens; without a network it trains on ratings that it makes itself.",
+          "Trains neural collaborative filtering (NCF) to recommend items to users, on the ratings of MovieLens or "
+          "your own, and evaluates it: HR@10 is how often the last item of a user is ranked among the first 10 of "
+          "1000. "
+          "MovieLens is downloaded if it is missing; if that fails, the network is trained on ratings that the program "
+          "generates.",
       .examples = {{"ncf_main", "train for 2 epochs on MovieLens 1M"},
                    {"ncf_main --dataset=ml-20m --layers=256,256,128,64 --num_factors=64 --batch_size=65536",
-                    "the sizes of MLPerf"},
-                   {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on ratings of your own"},
+                    "train the network of MLPerf"},
+                   {"ncf_main --ratings_file=ratings.csv --hr_threshold=0.6", "train on your own ratings"},
                    {"ncf_main --ratings_file=u.data --item_names=u.item --predict=17", "print the titles of films"},
                    {"ncf_main --export_dir=export --mlperf_log=mlperf.log",
-                    "train, write a SavedModel, and a log for MLPerf's checker"},
-                   {"ncf_main --predict=17,42", "what will these users choose, of what they have not rated?"}},
+                    "also write a SavedModel, and a log for MLPerf's checker"},
+                   {"ncf_main --predict=17,42", "recommend items that these users have not rated"}},
       .defaults = {{"data_dir", files::DefaultDataDir("movielens-data")},
                    {"model_dir", files::DefaultModelDir("ncf")},
                    {"train_epochs", "2"},
                    {"batch_size", "256"},
                    {"hooks", "ProfilerHook"}},
+      .help = {{"data_dir",
+                "Directory of the MovieLens data sets; they are downloaded to it. Not used with --ratings_file."},
+               {"batch_size",
+                "Training examples per step: ratings and negatives. The batch is divided among all GPUs. An evaluation "
+                "uses --eval_batch_size."},
+               {"stop_threshold", "Not used: see --hr_threshold."},
+               {"shuffle", "Not used: the training examples are always sampled in random order."},
+               {"augment", "Not used: there are no images."},
+               {"num_parallel_calls", "Not used: the threads that compute also sample the training examples."}},
       .flags = {.name = "ncf",
                 .flags = {{.name = "dataset", .key = true, .choices = {"ml-100k", "ml-1m", "ml-20m"}, .any_case = true},
                           {.name = "download_if_missing", .key = true},
@@ -143,7 +157,7 @@ flags::Program NcfProgram() {
                           {.name = "item_names", .key = true},
                           {.name = "model", .key = true, .choices = {"neumf", "gmf", "mlp"}},
                           {.name = "loss", .key = true, .choices = {"softmax", "sigmoid"}},
-                          {.name = "eval_batch_size", .key = true},
+                          {.name = "eval_batch_size", .key = true, .unset_means = "chosen for speed"},
                           {.name = "num_factors", .key = true, .range = flags::AtLeast(1)},
                           {.name = "layers", .key = true},
                           {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
@@ -160,7 +174,8 @@ flags::Program NcfProgram() {
                           {.name = "mlperf_log", .unset_means = "none"},
                           {.name = "predict", .key = true},
                           {.name = "top_k", .range = flags::AtLeast(1)}},
-                .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone}},
+                .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone,
+                               flags::ThresholdOf("hr_threshold", "HR", 1)}},
       .network = {{"dataset"}, {"model"}, {"num_factors"}, {"layers"}},
   };
 }

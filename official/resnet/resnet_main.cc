@@ -13,35 +13,44 @@
 #include "utils/flags/predict.h"
 #include "utils/flags/skip_bad_records.h"
 
-ABSL_FLAG(std::string, dataset_name, "imagenet", "The data set; the defaults of other flags follow it.");
+ABSL_FLAG(std::string, dataset_name, "imagenet",
+          "Data set. The defaults of the network, the learning rate, epochs, batch size and directories depend on it.");
 ABSL_FLAG(std::string, resnet_version, "2",
-          "1: He et al. 2015; 2: He et al. 2016, which normalizes before it convolves.");
+          "Version of the network. 1: He et al. 2015; 2: He et al. 2016, with batch normalization before each "
+          "convolution.");
 ABSL_FLAG(std::string, resnet_size, "50",
-          "Layers of the network. ImageNet: 18, 34, 50, 101, 152 or 200; CIFAR-10: 6n + 2.");
-ABSL_FLAG(double, base_learning_rate, 0.1,
-          "Learning rate at the start for a batch of 256 (CIFAR-10: 128); it grows with --batch_size.");
-ABSL_FLAG(std::vector<std::string>, lr_boundary_epochs, {}, "Epochs after which the learning rate changes.");
-ABSL_FLAG(std::vector<std::string>, lr_factors, {},
-          "What the learning rate is multiplied with, one before and one after each boundary.");
-ABSL_FLAG(double, warmup_epochs, 0, "Epochs at the start in which the learning rate rises from 0 in a line.");
-ABSL_FLAG(double, weight_decay, 1e-4, "Factor of the L2 loss of the weights.");
-ABSL_FLAG(double, label_smoothing, 0, "Share of the target probability that is spread over all classes.");
-ABSL_FLAG(std::optional<int>, num_classes, std::nullopt,
-          "Classes of images in TFRecord files, the background (class 0) among them: labels are 0 to one less.");
-ABSL_FLAG(double, batch_norm_momentum, 0.997,
-          "Part that a step keeps of the moving averages of batch normalization, with which evaluations compute. A "
-          "training of fewer than 1000 steps needs a smaller one, such as 0.9.");
-ABSL_FLAG(bool, sync_batch_norm, false,
-          "With several devices: normalize with the statistics of the whole batch, not of each device's share.");
-ABSL_FLAG(bool, fast_jpeg, false, "Decode large photographs at reduced size: faster, but not TensorFlow's pixels.");
+          "Number of layers. ImageNet: 18, 34, 50, 101, 152 or 200; CIFAR-10: 6n + 2, for example 20, 32 or 56.");
 ABSL_FLAG(
-    std::optional<std::string>, fine_tune, std::nullopt,
-    "A checkpoint, or the directory of a run, whose variables a new run begins with, where they fit: with another "
-    "number of classes all but the last layer.");
-ABSL_FLAG(std::optional<int>, top_k, std::nullopt, "Number of classes that --predict prints.");
+    double, base_learning_rate, 0.1,
+    "Initial learning rate for a batch of 256 (CIFAR-10: 128) examples. It is scaled linearly with --batch_size.");
+ABSL_FLAG(std::vector<std::string>, lr_boundary_epochs, {},
+          "Epochs after which the learning rate changes, in increasing order.");
+ABSL_FLAG(
+    std::vector<std::string>, lr_factors, {},
+    "Factors of the initial learning rate: one before the first epoch of --lr_boundary_epochs and one after each.");
+ABSL_FLAG(double, warmup_epochs, 0, "Epochs at the start in which the learning rate rises linearly from 0.");
+ABSL_FLAG(double, weight_decay, 1e-4, "Factor of the L2 loss of the weights.");
+ABSL_FLAG(double, label_smoothing, 0,
+          "Label smoothing: the fraction of the target probability that is spread evenly over all classes.");
+ABSL_FLAG(std::optional<int>, num_classes, std::nullopt,
+          "Number of classes of the images in TFRecord files, including class 0, the background: a label must be below "
+          "it.");
+ABSL_FLAG(
+    double, batch_norm_momentum, 0.997,
+    "Momentum of the moving averages of batch normalization, which evaluations use. Fewer than 1000 training steps "
+    "need a smaller one, such as 0.9.");
+ABSL_FLAG(bool, sync_batch_norm, false,
+          "With several devices: batch normalization uses the statistics of the global batch, not of each device's "
+          "part of it.");
+ABSL_FLAG(bool, fast_jpeg, false,
+          "Decode large JPEG images at a reduced size: faster, but the pixels are not exactly TensorFlow's.");
+ABSL_FLAG(std::optional<std::string>, fine_tune, std::nullopt,
+          "Checkpoint, or --model_dir of another run, from which a new run takes the initial values of its variables. "
+          "Variables of another shape start at random: the last layer, if the number of classes differs.");
+ABSL_FLAG(std::optional<int>, top_k, std::nullopt, "Number of classes that --predict prints for each image.");
 ABSL_FLAG(std::string, label_file, "",
-          "Names of the classes, one a line from class 0 (the background) on, in place of labels.txt in --data_dir or "
-          "--model_dir.");
+          "Text file with the names of the classes, one per line, starting with class 0 (the background), instead of "
+          "labels.txt in --data_dir or --model_dir.");
 
 namespace official::resnet {
 namespace {
@@ -62,11 +71,15 @@ std::optional<std::vector<double>> Numbers(const std::vector<std::string>& items
 absl::Status CheckNetwork(const flags::CommandLine&) {
   const std::string& text = absl::GetFlag(FLAGS_resnet_size);
   int size = 0;
-  if (!absl::SimpleAtoi(text, &size)) return flags::FlagError("resnet_size", "wants a number of layers");
-  if (const absl::Status status = CheckSize(DatasetFromFlag(), size); !status.ok()) {
-    return flags::FlagError("resnet_size", status.message());
-  }
-  return absl::OkStatus();
+  if (!absl::SimpleAtoi(text, &size)) return flags::FlagError("resnet_size", "needs an integer, the number of layers");
+  const absl::Status status = CheckSize(DatasetFromFlag(), size);
+  if (status.ok()) return status;
+  const bool is_cifar10 = DatasetFromFlag() == DatasetName::kCifar10;
+  const bool other_has_it = CheckSize(is_cifar10 ? DatasetName::kImagenet : DatasetName::kCifar10, size).ok();
+  const absl::string_view other = is_cifar10 ? "imagenet" : "cifar10";
+  return flags::FlagError(
+      "resnet_size",
+      absl::StrCat(status.message(), other_has_it ? absl::StrCat("; did you forget --dataset_name=", other, "?") : ""));
 }
 
 // As upstream from May to August 2018.
@@ -74,24 +87,25 @@ absl::Status NoHalfPrecisionOfVersion1(const flags::CommandLine&) {
   if (absl::GetFlag(FLAGS_resnet_version) != "1" || flags::PerformanceFromFlags().dtype != compute::DType::kFloat16) {
     return absl::OkStatus();
   }
-  return flags::FlagError("dtype", "cannot be combined with --resnet_version=1; use --resnet_version=2, or bf16");
+  return flags::FlagError("dtype",
+                          "cannot be combined with --resnet_version=1; use --resnet_version=2 or --dtype=bf16");
 }
 
 absl::Status CheckSchedule(const flags::CommandLine&) {
   const auto boundaries = Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs));
   const auto factors = Numbers(absl::GetFlag(FLAGS_lr_factors));
-  if (!boundaries) return flags::FlagError("lr_boundary_epochs", "wants a comma separated list of numbers");
-  if (!factors) return flags::FlagError("lr_factors", "wants a comma separated list of numbers");
+  if (!boundaries) return flags::FlagError("lr_boundary_epochs", "needs a comma-separated list of numbers");
+  if (!factors) return flags::FlagError("lr_factors", "needs a comma-separated list of numbers");
   for (size_t i = 0; i < boundaries->size(); ++i) {
     if ((*boundaries)[i] <= (i == 0 ? 0 : (*boundaries)[i - 1])) {
-      return flags::FlagError("lr_boundary_epochs", "wants numbers above 0, each larger than the one before");
+      return flags::FlagError("lr_boundary_epochs", "needs numbers above 0, each larger than the one before");
     }
   }
   for (const double factor : *factors) {
-    if (!(factor >= 0)) return flags::FlagError("lr_factors", "wants numbers of at least 0");
+    if (!(factor >= 0)) return flags::FlagError("lr_factors", "needs numbers of at least 0");
   }
   if (factors->size() != boundaries->size() + 1) {
-    return flags::FlagError("lr_factors", absl::StrCat("wants ", boundaries->size() + 1, " numbers, one more than ",
+    return flags::FlagError("lr_factors", absl::StrCat("needs ", boundaries->size() + 1, " numbers, one more than ",
                                                        "--lr_boundary_epochs has; there are ", factors->size()));
   }
   return absl::OkStatus();
@@ -109,7 +123,7 @@ absl::Status CheckClasses(const flags::CommandLine&) {
   if (!num_classes && !cifar10) return absl::OkStatus();
   const int most = num_classes.value_or(of_cifar10);
   if (top_k.value_or(1) <= most) return absl::OkStatus();
-  return flags::FlagError("top_k", absl::StrCat("must be at most ", most, ", the number of classes"));
+  return flags::FlagError("top_k", absl::StrCat("needs at most ", most, ", the number of classes"));
 }
 
 absl::Status CheckSkipBadRecords(const flags::CommandLine& command_line) {
@@ -145,17 +159,21 @@ flags::Program ResnetProgram() {
   return {
       .name = "resnet_main",
       .description =
-          "Trains a residual network to classify photographs, of ImageNet (TFRecord files in --data_dir) or CIFAR-10, "
-          "and evaluates it.",
+          "Trains a residual network (ResNet) to classify images, those of ImageNet, your own, or CIFAR-10, and "
+          "evaluates it.",
       .examples = {{"resnet_main --num_gpus=4 --batch_size=1024 --data_dir=/data/imagenet", "train ResNet-50"},
                    {"resnet_main --dataset_name=cifar10", "train ResNet-32 on CIFAR-10"},
-                   {"resnet_main --use_synthetic_data --max_train_steps=100", "measure the speed of training"},
+                   {"resnet_main --use_synthetic_data --max_train_steps=100", "measure the training speed"},
                    {"resnet_main --data_dir=records --resnet_size=18 --batch_size=8 --train_epochs=60 "
                     "--batch_norm_momentum=0.9",
-                    "train on photographs of your own (imagenet_to_tfrecords_main makes the records)"},
+                    "train on your own images, converted by imagenet_to_tfrecords_main"},
                    {"resnet_main --data_dir=/data/imagenet --model_dir=run1 --eval_only", "evaluate a trained network"},
-                   {"resnet_main --model_dir=run1 --predict=cat.jpg", "classify a photograph (JPEG or PNG files)"}},
+                   {"resnet_main --model_dir=run1 --predict=cat.jpg", "classify an image (JPEG or PNG files)"}},
       .dependent_defaults = DatasetDefaults,
+      .help = {{"data_dir",
+                "Directory of the data. ImageNet and your own images: TFRecord files train-*-of-* and "
+                "validation-*-of-*. CIFAR-10: the directory in which cifar-10-batches-bin is."},
+               {"stop_threshold", "Stop training when an evaluation's accuracy (0 to 1) is at least this value."}},
       .flags = {.name = "resnet",
                 .flags = {{.name = "dataset_name", .key = true, .choices = {"imagenet", "cifar10"}},
                           {.name = "resnet_version", .short_name = "rv", .key = true, .choices = {"1", "2"}},
@@ -173,7 +191,7 @@ flags::Program ResnetProgram() {
                           {.name = "batch_norm_momentum", .range = flags::Fraction()},
                           {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},
-                          {.name = "fine_tune", .key = true, .unset_means = "begin at random"},
+                          {.name = "fine_tune", .key = true, .unset_means = "random initial values"},
                           flags::PredictFlag(),
                           {.name = "top_k",
                            .range = flags::AtLeast(1),
@@ -181,7 +199,8 @@ flags::Program ResnetProgram() {
                           {.name = "label_file"},
                           flags::SkipBadRecordsFlag()},
                 .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckClasses,
-                               CheckSkipBadRecords, flags::CheckPredictWords, flags::PredictAlone}},
+                               CheckSkipBadRecords, flags::CheckPredictWords, flags::PredictAlone,
+                               flags::ThresholdOf("stop_threshold", "accuracy", 1)}},
       .words = "IMAGE...",
       .network = {{"dataset_name"}, {"resnet_version"}, {"resnet_size"}, {"num_classes"}},
   };

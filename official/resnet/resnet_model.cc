@@ -240,13 +240,13 @@ absl::Status CheckSize(DatasetName dataset, int size) {
   if (dataset == DatasetName::kCifar10) {
     if (size >= 8 && size % 6 == 2) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("a network for cifar10 has 6n + 2 layers: 8, 14, 20, 26, 32, 44, 56, 110, ...; not ", size));
+        absl::StrCat("a network for cifar10 has 6n + 2 layers: 8, 14, 20, 26, 32, 44, 56, 110, ..., not ", size));
   }
   if (ImagenetBlocks().contains(size)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "a network for imagenet has ",
       absl::StrJoin(ImagenetBlocks(), ", ", [](std::string* out, const auto& s) { absl::StrAppend(out, s.first); }),
-      " layers; not ", size));
+      " layers, not ", size));
 }
 
 train::Model ResnetModel(const ModelConfig& config) {

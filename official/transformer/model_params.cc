@@ -73,7 +73,7 @@ absl::Status OverrideOne(absl::string_view name, absl::string_view text, ModelPa
   const std::string names =
       absl::StrJoin(Fields(), ", ", [](std::string* out, const Field& field) { absl::StrAppend(out, field.name); });
   return absl::InvalidArgumentError(
-      absl::StrCat("--params_override: there is no parameter '", name, "'; there are ", names));
+      absl::StrCat("--params_override: there is no parameter '", name, "'; the parameters are ", names));
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ absl::StatusOr<ModelParams> ParamsOf(absl::string_view param_set, bool multi_gpu
     if (multi_gpu) params.layer_postprocess_dropout = 0.3;
   } else if (param_set != "base") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--param_set=", param_set, " is none of ", absl::StrJoin(ParamSets(), ", ")));
+        absl::StrCat("--param_set=", param_set, " is not one of ", absl::StrJoin(ParamSets(), ", ")));
   }
   if (multi_gpu) params.learning_rate_warmup_steps = 8000;
   return params;
@@ -124,14 +124,23 @@ std::string NetworkPart(absl::string_view overrides) {
   return absl::StrJoin(values, ",", absl::PairFormatter("="));
 }
 
+std::string ParamsOverrideFor(const std::string& name) {
+  for (const Field& field : Fields()) {
+    if (name == field.name) return absl::StrCat("--params_override=", name, "=...");
+  }
+  return "";
+}
+
 absl::Status CheckParams(const ModelParams& params) {
   if (params.hidden_size % params.num_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("hidden_size ", params.hidden_size, " is no multiple of num_heads ",
-                                                   params.num_heads, ": each head has an equal part of it"));
+    return absl::InvalidArgumentError(absl::StrCat("hidden_size ", params.hidden_size,
+                                                   " is not a multiple of num_heads ", params.num_heads,
+                                                   ", but it is divided evenly among the heads"));
   }
   if (params.hidden_size % 2 != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("hidden_size ", params.hidden_size, " is odd: positions are coded by pairs, a sine and a cosine"));
+        absl::StrCat("hidden_size ", params.hidden_size,
+                     " is odd, but the position encoding needs an even one: pairs of sine and cosine"));
   }
   return absl::OkStatus();
 }

@@ -45,6 +45,9 @@ absl::Status OverrideParams(absl::string_view overrides, ModelParams* params);
 // value), sorted by name.
 std::string NetworkPart(absl::string_view overrides);
 
+// "--params_override=num_heads=..." for "num_heads", a parameter that is not a flag; "" for any other name.
+std::string ParamsOverrideFor(const std::string& name);
+
 // InvalidArgument if the parameters do not fit each other.
 absl::Status CheckParams(const ModelParams& params);
 

@@ -12,20 +12,24 @@
 #include "utils/flags/skip_bad_records.h"
 #include "utils/misc/gpu_count.h"
 
-ABSL_FLAG(std::string, param_set, "big", "The size of the network and what goes with it.");
-ABSL_FLAG(std::string, params_override, "",
-          "Parameters in place of the set's: name=value,name=value; a wrong name lists them all.");
-ABSL_FLAG(bool, static_batch, false, "Batches of one shape: sentences are padded to the longest there may be.");
+ABSL_FLAG(std::string, param_set, "big", "Size of the network.");
+ABSL_FLAG(
+    std::string, params_override, "",
+    "Parameters that differ from those of --param_set, for example vocab_size=8192,num_heads=4. A wrong name lists "
+    "all parameters.");
+ABSL_FLAG(bool, static_batch, false,
+          "Give all batches the same shape: sentences are padded to the maximum length (max_length).");
 ABSL_FLAG(std::optional<int64_t>, train_steps, std::nullopt,
-          "Steps to train in all, in place of --train_epochs; whole rounds of --steps_between_evals.");
-ABSL_FLAG(int64_t, steps_between_evals, 1000, "Steps between two evaluations, with --train_steps.");
+          "Steps to train in total, instead of --train_epochs; rounded down to a multiple of --steps_between_evals.");
+ABSL_FLAG(int64_t, steps_between_evals, 1000, "With --train_steps: steps between two evaluations.");
 ABSL_FLAG(std::optional<std::string>, bleu_source, std::nullopt,
-          "A file with a sentence a line, which is translated after each evaluation to compute BLEU.");
+          "Text file, one sentence per line, to translate after each evaluation for its BLEU score. Needs --bleu_ref "
+          "and --vocab_file.");
 ABSL_FLAG(std::optional<std::string>, bleu_ref, std::nullopt,
-          "What the translation of --bleu_source should be, line by line.");
-ABSL_FLAG(std::optional<std::string>, vocab_file, std::nullopt, "The vocabulary that the data was made with.");
-ABSL_FLAG(std::optional<double>, bleu_threshold, std::nullopt,
-          "Another name of --stop_threshold: training stops when the uncased BLEU, 0 to 100, is at or above it.");
+          "Text file with the reference translation of --bleu_source, line by line.");
+ABSL_FLAG(std::optional<std::string>, vocab_file, std::nullopt,
+          "Vocabulary file that prepare_data_main wrote with the data. BLEU and --export_dir need it.");
+ABSL_FLAG(std::optional<double>, bleu_threshold, std::nullopt, "The same as --stop_threshold, which see.");
 
 namespace official::transformer {
 namespace {
@@ -51,13 +55,13 @@ absl::Status StepsOrEpochs(const flags::CommandLine& command_line) {
     return flags::FlagError("train_steps", "cannot be combined with --train_epochs; give one of them");
   }
   if (*steps >= absl::GetFlag(FLAGS_steps_between_evals)) return absl::OkStatus();
-  return flags::FlagError("train_steps", absl::StrCat("is less than one round of --steps_between_evals=",
+  return flags::FlagError("train_steps", absl::StrCat("needs to be at least --steps_between_evals=",
                                                       absl::GetFlag(FLAGS_steps_between_evals)));
 }
 
 absl::Status WholeBleu(const flags::CommandLine& command_line) {
   const bool source = absl::GetFlag(FLAGS_bleu_source).has_value(), ref = absl::GetFlag(FLAGS_bleu_ref).has_value();
-  if (source && !ref) return flags::FlagError("bleu_source", "needs --bleu_ref, what its translation should be");
+  if (source && !ref) return flags::FlagError("bleu_source", "needs --bleu_ref, the reference translation");
   if (ref && !source) return flags::FlagError("bleu_ref", "needs --bleu_source, the text to translate");
   if (source && !absl::GetFlag(FLAGS_vocab_file)) {
     return flags::FlagError("bleu_source", "needs --vocab_file, the vocabulary that the data was made with");
@@ -89,21 +93,32 @@ flags::Program TransformerProgram() {
   return {
       .name = "transformer_main",
       .description =
-          "Trains the Transformer to translate, on the TFRecord files and the vocabulary that prepare_data_main makes, "
-          "and evaluates it. --batch_size counts the ids of a batch.",
+          "Trains the Transformer to translate, on the files that prepare_data_main writes, and evaluates it.",
       .examples = {{"transformer_main --param_set=base --data_dir=/data/ende", "train for 10 epochs"},
-                   {"transformer_main --train_steps=100000 --steps_between_evals=5000", "train for so many steps"},
+                   {"transformer_main --train_steps=100000 --steps_between_evals=5000", "train for 100000 steps"},
                    {"transformer_main --bleu_source=dev.en --bleu_ref=dev.de --vocab_file=data/vocab.ende.32768 "
                     "--stop_threshold=25",
-                    "train until the translation is good"},
+                    "train until the BLEU is 25"},
                    {"transformer_main --param_set=base --data_dir=/data/ende --model_dir=run1 --eval_only",
-                    "evaluate what was trained"},
+                    "evaluate the latest checkpoint"},
                    {"transformer_main --param_set=tiny --use_synthetic_data --max_train_steps=100",
-                    "measure the speed of training"}},
+                    "measure the training speed"}},
       .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
                    {"model_dir", files::DefaultModelDir("transformer_model")},
                    {"train_epochs", "10"}},
-      .dependent_defaults = DefaultsOfSet,
+      .help =
+          {{"data_dir", "Directory of the TFRecord files that prepare_data_main wrote."},
+           {"batch_size",
+            "Tokens per step, in training and evaluation: a batch has as many pairs of sentences as fit, each padded "
+            "to the longest. The batch is divided among all GPUs."},
+           {"train_epochs",
+            "Epochs to train in total, including those of earlier runs in --model_dir. Not used with "
+            "--train_steps."},
+           {"epochs_between_evals", "Epochs of training between two evaluations. Not used with --train_steps."},
+           {"stop_threshold",
+            "Stop training when an evaluation's uncased BLEU (0 to 100) is at least this value. Needs "
+            "--bleu_source, --bleu_ref and --vocab_file."},
+           {"augment", "Not used: there are no images."}},
       .flags = {.name = "transformer",
                 .flags = {{.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
                           {.name = "params_override", .key = true},
@@ -112,15 +127,18 @@ flags::Program TransformerProgram() {
                            .short_name = "ts",
                            .key = true,
                            .range = flags::AtLeast(1),
-                           .unset_means = "--train_epochs decides"},
+                           .unset_means = "--train_epochs is used"},
                           {.name = "steps_between_evals", .short_name = "sbe", .key = true, .range = flags::AtLeast(1)},
                           {.name = "bleu_source", .short_name = "bls", .key = true, .unset_means = "no BLEU"},
                           {.name = "bleu_ref", .short_name = "blr", .key = true, .unset_means = "no BLEU"},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .unset_means = "none"},
-                          {.name = "bleu_threshold", .short_name = "bt", .unset_means = "all is trained"},
+                          {.name = "bleu_threshold", .short_name = "bt"},
                           flags::SkipBadRecordsFlag()},
-                .validators = {CheckParameters, StepsOrEpochs, WholeBleu, ExportHasVocabulary}},
+                .validators = {CheckParameters, StepsOrEpochs, WholeBleu, ExportHasVocabulary,
+                               flags::ThresholdOf("stop_threshold", "uncased BLEU", 100),
+                               flags::ThresholdOf("bleu_threshold", "uncased BLEU", 100)}},
       .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
+      .in_place_of = ParamsOverrideFor,
   };
 }
 

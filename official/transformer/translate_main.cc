@@ -19,62 +19,76 @@ ABSL_DECLARE_FLAG(int, batch_size);
 ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 ABSL_FLAG(std::optional<std::string>, param_set, std::nullopt, "Size of the network.");
 ABSL_FLAG(std::string, params_override, "",
-          "Parameters that differ from those of the set or of the training: \"hidden_size=256,vocab_size=8192\". Those "
-          "of the search are "
-          "beam_size (4), alpha (0.6) and extra_decode_length (100).");
-ABSL_FLAG(std::string, vocab_file, "", "The vocabulary that the network was trained with.");
+          "Parameters of the network that differ from those of --param_set, for example "
+          "hidden_size=256,vocab_size=8192, and of the beam search: beam_size (4 unless given), alpha (0.6) and "
+          "extra_decode_length (100).");
+ABSL_FLAG(std::string, vocab_file, "",
+          "Vocabulary file that the network was trained with, for example vocab.ende.32768.");
 ABSL_FLAG(std::optional<std::string>, text, std::nullopt, "A sentence to translate.");
-ABSL_FLAG(std::optional<std::string>, file, std::nullopt, "A file with a sentence a line to translate.");
-ABSL_FLAG(std::optional<std::string>, file_out, std::nullopt,
-          "Where the translation of --file is written, line by line.");
+ABSL_FLAG(std::optional<std::string>, file, std::nullopt, "Text file to translate, one sentence per line.");
+ABSL_FLAG(std::optional<std::string>, file_out, std::nullopt, "File to write the translation of --file to.");
 
 namespace official::transformer {
 namespace {
 
 absl::Status CheckFileOutHasFile(const flags::CommandLine&) {
   if (!absl::GetFlag(FLAGS_file_out) || absl::GetFlag(FLAGS_file)) return absl::OkStatus();
-  return flags::FlagError("file_out", "is for the translation of a file; name that with --file");
+  return flags::FlagError("file_out", "needs --file, the text file to translate");
 }
 
 absl::Status OneGpuAtMost(const flags::CommandLine&) {
   const std::optional<int> num_gpus = absl::GetFlag(FLAGS_num_gpus);
   if (!num_gpus || *num_gpus == 0 || *num_gpus == 1) return absl::OkStatus();
-  return flags::FlagError("num_gpus", "is not 0 or 1: a translation is made on one device");
+  return flags::FlagError("num_gpus", "needs to be 0 or 1: translate_main uses one device");
 }
 
 flags::Program TranslateProgram() {
   return {
       .name = "translate_main",
       .description =
-          "Translates a sentence, a file or, without either, standard input line by line, with the newest checkpoint "
-          "in --model_dir.",
+          "Translates a sentence, a text file or, without either, standard input line by line, with the latest "
+          "checkpoint of transformer_main in --model_dir.",
       .examples = {{"translate_main --vocab_file=vocab.ende.32768 --text=\"hello world\"", "translate a sentence"},
                    {"translate_main -md run1 -vf data/vocab.ende.8192 --file=test.en --file_out=test.de",
                     "translate a file"},
-                   {"translate_main -md run1 -vf data/vocab.ende.8192", "translate what is typed"}},
+                   {"translate_main -md run1 -vf data/vocab.ende.8192", "translate standard input"}},
       .defaults = {{"model_dir", files::DefaultModelDir("transformer_model")}},
       .flags = {.name = "translate",
-                .flags = {{.name = "model_dir", .short_name = "md", .key = true, .required = true},
+                .flags = {{.name = "model_dir",
+                           .short_name = "md",
+                           .key = true,
+                           .required = true,
+                           .help = "Directory in which transformer_main trained: its latest checkpoint is used."},
                           {.name = "param_set",
                            .short_name = "mp",
                            .key = true,
                            .choices = {"tiny", "base", "big"},
-                           .unset_means = "as the training in --model_dir had it, else big"},
+                           .unset_means = "that of the training in --model_dir, else big"},
                           {.name = "params_override", .key = true},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .required = true},
                           {.name = "text", .key = true, .unset_means = "none"},
                           {.name = "file", .key = true, .unset_means = "none"},
                           {.name = "file_out", .key = true, .unset_means = "standard output"},
-                          {.name = "batch_size", .short_name = "bs", .key = true, .range = flags::AtLeast(1)},
+                          {.name = "batch_size",
+                           .short_name = "bs",
+                           .key = true,
+                           .range = flags::AtLeast(1),
+                           .help = "Sentences of --file to translate at a time: more need more memory."},
                           {.name = "num_gpus",
                            .short_name = "ng",
                            .key = true,
-                           .unset_means = "1 if there is a GPU, else 0"},
-                          {.name = "dtype", .short_name = "dt", .key = true, .choices = {"fp16", "bf16", "fp32"}},
+                           .unset_means = "1 if there is a GPU, else 0",
+                           .help = "1 translates on a GPU, 0 on the CPU."},
+                          {.name = "dtype",
+                           .short_name = "dt",
+                           .key = true,
+                           .choices = {"fp16", "bf16", "fp32"},
+                           .help = "Precision of the computation."},
                           {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)}},
                 .validators = {CheckFileOutHasFile, OneGpuAtMost}},
       .shared_flags = false,
       .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
+      .in_place_of = ParamsOverrideFor,
   };
 }
 

@@ -15,6 +15,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/runtime/device.h"
 #include "utils/files/files.h"
+#include "utils/flags/performance.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/run/usable_gpus.h"
@@ -102,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
     }
   }
   RETURN_IF_ERROR(CheckVocabulary(config, vocabulary, checkpoint, params.vocab_size));
-  LOG(INFO) << "device " << device.Description() << ", precision " << compute::DTypeName(config.dtype) << ", "
+  LOG(INFO) << "device " << device.Description() << ", precision " << flags::DTypeFlagValue(config.dtype) << ", "
             << latest.prefix;
   return decoder;
 }

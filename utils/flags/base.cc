@@ -1,41 +1,53 @@
 #include "utils/flags/base.h"
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 ABSL_FLAG(std::string, data_dir, "/tmp", "Directory of the input data.");
 ABSL_FLAG(std::string, model_dir, "/tmp",
-          "Directory of the run: checkpoints, event files, logs. A run that finds a checkpoint there goes on from it.");
-ABSL_FLAG(bool, clean, false, "Delete what an earlier run left in --model_dir and start afresh.");
-ABSL_FLAG(
-    std::string, resume, "auto",
-    "Whether to go on from a checkpoint in --model_dir: auto does if there is one, never refuses to if there is one, "
-    "must refuses to start without one.");
-ABSL_FLAG(int, train_epochs, 1, "Epochs to train in all, those of earlier runs in --model_dir included.");
-ABSL_FLAG(int, epochs_between_evals, 1, "Epochs to train between two evaluations.");
+          "Directory for checkpoints, event files and logs. Training resumes from the latest checkpoint in it.");
+ABSL_FLAG(bool, clean, false, "Delete the contents of --model_dir before training starts.");
+ABSL_FLAG(std::string, resume, "auto",
+          "auto: resume from the latest checkpoint in --model_dir, or start from step 0 if there is none. never: exit "
+          "with an error if there is a checkpoint. must: exit with an error if there is none.");
+ABSL_FLAG(int, train_epochs, 1, "Epochs to train in total, including those of earlier runs in --model_dir.");
+ABSL_FLAG(int, epochs_between_evals, 1, "Epochs of training between two evaluations.");
 ABSL_FLAG(std::optional<double>, stop_threshold, std::nullopt,
-          "Stop training when an evaluation's metric is at or above this value.");
+          "Stop training when an evaluation's metric is at least this value.");
 ABSL_FLAG(int, batch_size, 32,
-          "Examples per step in training and evaluation, over all GPUs together: 32 on 4 GPUs is 8 on each.");
-ABSL_FLAG(std::optional<int>, num_gpus, std::nullopt, "GPUs to train on; 0 is the CPU, -1 all GPUs of the machine.");
+          "Examples per step, in training and evaluation. The batch is divided among all GPUs: with 4 GPUs, 32 is 8 on "
+          "each.");
+ABSL_FLAG(std::optional<int>, num_gpus, std::nullopt,
+          "Number of GPUs to train on: 0 trains on the CPU, -1 on all GPUs of this machine.");
 ABSL_FLAG(std::vector<std::string>, hooks, {"LoggingTensorHook"},
-          "Hooks to run in training; upper and lower case are alike.");
-ABSL_FLAG(std::optional<std::string>, export_dir, std::nullopt, "Write a SavedModel there after training.");
+          "Training hooks. LoggingTensorHook logs the loss and other tensors every 100 steps; ProfilerHook writes a "
+          "Chrome trace of a step (timeline-N.json) every 1000 steps; ExamplesPerSecondHook writes the throughput to "
+          "metric.log every 100 steps, LoggingMetricHook the loss every 10 minutes. Case is ignored; --hooks= runs "
+          "none.");
+ABSL_FLAG(std::optional<std::string>, export_dir, std::nullopt,
+          "After training, write a SavedModel to a new subdirectory of this directory.");
 
-ABSL_FLAG(bool, eval_only, false, "Evaluate once what was trained in --model_dir, in place of training.");
+ABSL_FLAG(bool, eval_only, false, "Evaluate the latest checkpoint in --model_dir once, instead of training.");
 
-ABSL_FLAG(uint64_t, seed, 1, "Seed of initial weights, shuffling, augmentation and dropout.");
-ABSL_FLAG(bool, shuffle, true, "Shuffle the training examples, differently in each epoch.");
-ABSL_FLAG(bool, augment, true, "Distort training examples at random, where the model does so.");
+ABSL_FLAG(uint64_t, seed, 1,
+          "Seed of the initial weights, shuffling, augmentation and dropout. A resumed run keeps its first seed.");
+ABSL_FLAG(bool, shuffle, true, "Shuffle the training examples, in a different order in each epoch.");
+ABSL_FLAG(bool, augment, true, "Augment training images at random, for example by crops and flips.");
 ABSL_FLAG(std::optional<int64_t>, save_checkpoints_steps, std::nullopt,
-          "Steps between two checkpoints, in place of --save_checkpoints_secs.");
-ABSL_FLAG(int, save_checkpoints_secs, 600, "Seconds between two checkpoints.");
-ABSL_FLAG(int, keep_checkpoint_max, 5, "How many of the latest checkpoints to keep; 0 keeps all.");
-ABSL_FLAG(int, log_every_n_steps, 100, "Steps between two lines of the log and two entries of metric.log.");
+          "Save a checkpoint every so many steps, instead of every --save_checkpoints_secs seconds.");
+ABSL_FLAG(int, save_checkpoints_secs, 600, "Save a checkpoint every so many seconds.");
+ABSL_FLAG(int, keep_checkpoint_max, 5,
+          "Number of checkpoints to keep in --model_dir: older ones are deleted. 0 keeps all.");
+ABSL_FLAG(int, log_every_n_steps, 100,
+          "Steps between two lines of progress in the log, and between two entries of metric.log and of the event "
+          "file.");
 ABSL_FLAG(std::string, log_format, "auto",
-          "Progress on standard error: a live bar, simple lines, JSON lines or none; auto is a bar on a terminal, else "
-          "simple lines.");
-ABSL_FLAG(std::string, output, "text", "Form of the results on standard output.");
+          "Format of the log on standard error. bar: lines, and a live progress bar below them; simple: lines; json: "
+          "one JSON object per line; none: warnings and errors only; auto: bar on a terminal, otherwise simple.");
+ABSL_FLAG(std::string, output, "text",
+          "Format of the results on standard output: text, or one JSON object per line for programs.");
 
 namespace official::flags {
 namespace {
@@ -45,7 +57,7 @@ absl::Status OneSaveInterval(const CommandLine& command_line) {
       !absl::GetFlag(FLAGS_save_checkpoints_steps).has_value()) {
     return absl::OkStatus();
   }
-  return FlagError("save_checkpoints_steps", "cannot be combined with --save_checkpoints_secs; give one of them");
+  return FlagError("save_checkpoints_steps", "cannot be combined with --save_checkpoints_secs; use one of them");
 }
 
 absl::Status NothingToEvaluate(const CommandLine&) {
@@ -54,6 +66,16 @@ absl::Status NothingToEvaluate(const CommandLine&) {
 }
 
 }  // namespace
+
+Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double max) {
+  return [=](const CommandLine&) {
+    double value = 0;
+    if (!absl::SimpleAtod(absl::FindCommandLineFlag(flag)->CurrentValue(), &value)) return absl::OkStatus();
+    if (value >= 0 && value <= max) return absl::OkStatus();
+    return FlagError(flag, absl::StrCat("needs a number from 0 to ", max, ", the range of the ", metric,
+                                        max == 1 ? " (90 % is 0.9)" : ""));
+  };
+}
 
 FlagGroup BaseFlags() {
   return {

@@ -37,6 +37,9 @@ struct BaseConfig {
   std::string output;      // text, json
 };
 
+// A validator: --`flag`, if it has a value, is one that `metric` can have, which is from 0 to `max`.
+Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double max);
+
 FlagGroup BaseFlags();
 // A validator of programs that have --predict: to predict, to evaluate and to export are three runs.
 absl::Status PredictAlone(const CommandLine& command_line);

@@ -2,19 +2,20 @@
 
 #include "absl/flags/flag.h"
 
-ABSL_FLAG(
-    std::string, benchmark_logger_type, "BaseBenchmarkLogger",
-    "Where metrics go: to the log (BaseBenchmarkLogger) or to --benchmark_log_dir (BenchmarkFileLogger). Uploads to "
-    "BigQuery are not supported.");
-ABSL_FLAG(std::optional<std::string>, benchmark_test_id, std::nullopt, "Any text; copied to the record of the run.");
+ABSL_FLAG(std::string, benchmark_logger_type, "BaseBenchmarkLogger",
+          "Accepted for TensorFlow's command lines: BaseBenchmarkLogger and BenchmarkFileLogger both write metric.log "
+          "and benchmark_run.log to --benchmark_log_dir. BenchmarkBigQueryLogger is not supported.");
+ABSL_FLAG(std::optional<std::string>, benchmark_test_id, std::nullopt,
+          "Any text that identifies the run; it is copied to benchmark_run.log (test_id).");
 ABSL_FLAG(std::optional<std::string>, benchmark_log_dir, std::nullopt,
           "Directory of metric.log and benchmark_run.log.");
 // Accepted, so that command lines written for TensorFlow work; only the BigQuery logger would read them.
-ABSL_FLAG(std::optional<std::string>, gcp_project, std::nullopt, "For BigQuery: not used.");
-ABSL_FLAG(std::string, bigquery_data_set, "test_benchmark", "For BigQuery: not used.");
-ABSL_FLAG(std::string, bigquery_run_table, "benchmark_run", "For BigQuery: not used.");
-ABSL_FLAG(std::string, bigquery_run_status_table, "benchmark_run_status", "For BigQuery: not used.");
-ABSL_FLAG(std::string, bigquery_metric_table, "benchmark_metric", "For BigQuery: not used.");
+ABSL_FLAG(std::optional<std::string>, gcp_project, std::nullopt, "Not used: uploads to BigQuery are not supported.");
+ABSL_FLAG(std::string, bigquery_data_set, "test_benchmark", "Not used: uploads to BigQuery are not supported.");
+ABSL_FLAG(std::string, bigquery_run_table, "benchmark_run", "Not used: uploads to BigQuery are not supported.");
+ABSL_FLAG(std::string, bigquery_run_status_table, "benchmark_run_status",
+          "Not used: uploads to BigQuery are not supported.");
+ABSL_FLAG(std::string, bigquery_metric_table, "benchmark_metric", "Not used: uploads to BigQuery are not supported.");
 
 namespace official::flags {
 namespace {

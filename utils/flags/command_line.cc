@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -23,6 +24,7 @@
 #include "utils/flags/flag_file.h"
 #include "utils/flags/image.h"
 #include "utils/flags/network.h"
+#include "utils/flags/other_names.h"
 #include "utils/flags/performance.h"
 #include "utils/flags/text.h"
 
@@ -76,7 +78,34 @@ absl::Status AtPlace(const std::string& where, const absl::Status& status) {
 
 std::string Choices(const FlagSpec& spec) { return absl::StrCat("<", absl::StrJoin(spec.choices, "|"), ">"); }
 
+// "; did you mean fp32?", for a value that is none of the choices; "" if nothing is like it.
+std::string ChoiceHint(const FlagSpec& spec, absl::string_view value) {
+  std::string meant;
+  if (spec.name == "dtype") meant = std::string(DTypeInPlaceOf(value));
+  const std::vector<std::string> nearest =
+      NearestNames(value, std::vector<std::string>(spec.choices.begin(), spec.choices.end()));
+  if (meant.empty() && nearest.size() == 1) meant = nearest[0];
+  return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
+}
+
+// The largest value of an integer flag's type.
+uint64_t MaxOf(const absl::CommandLineFlag& flag) {
+  if (Holds<int>(flag)) return std::numeric_limits<int>::max();
+  return Holds<int64_t>(flag) ? std::numeric_limits<int64_t>::max() : std::numeric_limits<uint64_t>::max();
+}
+
+// ", at most 2147483647", for an integer that is larger, if the flag's own range does not say it.
+std::string SizeHint(const FlagSpec& spec, const absl::CommandLineFlag& flag, absl::string_view value) {
+  double number = 0;
+  if (KindOf(flag) != Kind::kInteger || std::isfinite(spec.range.max) || !absl::SimpleAtod(value, &number)) return "";
+  return number > static_cast<double>(MaxOf(flag)) ? absl::StrCat(", at most ", MaxOf(flag)) : "";
+}
+
 }  // namespace
+
+std::string HelpOf(const CommandLine::Flag& flag) {
+  return flag.spec.help.empty() ? flag.flag->Help() : flag.spec.help;
+}
 
 bool IsBoolean(const CommandLine::Flag& flag) { return KindOf(*flag.flag) == Kind::kBoolean; }
 
@@ -92,7 +121,7 @@ std::string DescribeValues(const CommandLine::Flag& flag) {
     case Kind::kNumber:
       return absl::StrCat("a number", comma_range);
     case Kind::kList:
-      return absl::StrCat("a comma separated list", spec.choices.empty() ? "" : absl::StrCat(" of ", Choices(spec)));
+      return absl::StrCat("a comma-separated list", spec.choices.empty() ? "" : absl::StrCat(" of ", Choices(spec)));
     case Kind::kString:
       return spec.choices.empty() ? "a string" : absl::StrCat("one of ", Choices(spec));
   }
@@ -138,11 +167,17 @@ class CommandLineParser {
   CommandLineParser(const Program& program, const Defaults& defaults, FlagFiles& flag_files,
                     const FlagValues& trained = {})
       : program_(program), flag_files_(flag_files), trained_(trained) {
+    result_.commit_ = program.commit;
     AddGroup(program.flags);
     if (program.shared_flags) {
       for (const FlagGroup& group : {BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
         AddGroup(group);
       }
+    }
+    for (const auto& [name, help] : program.help) {
+      Flag* flag = Find(name);
+      OFFICIAL_CHECK(flag != nullptr) << program.name << " has a help text for --" << name << ", which does not exist";
+      flag->spec.help = help;
     }
     for (const auto& [name, value] : defaults) {
       Flag* flag = Find(name);
@@ -369,33 +404,33 @@ class CommandLineParser {
     std::string error;
     if (flag.flag->ParseFrom(absl::StrJoin(items, ","), &error)) return absl::OkStatus();
     // Abseil's own text does not say what would be right.
-    double number = 0;
-    const bool too_large = kind == Kind::kInteger && absl::SimpleAtod(value, &number) && std::abs(number) > INT32_MAX;
-    return refuse(absl::StrCat("wants ", DescribeValues(flag), too_large ? ", and not that large" : ""));
+    return refuse(absl::StrCat("needs ", DescribeValues(flag), SizeHint(flag.spec, *flag.flag, value)));
   }
 
   absl::Status Check(const Flag& flag) const {
     const FlagSpec& spec = flag.spec;
     const std::string value = flag.flag->CurrentValue();
-    if (spec.required && value.empty()) return FlagError(spec.name, absl::StrCat("wants ", DescribeValues(flag)));
+    if (spec.required && value.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("flag --", spec.name, " is required: ", HelpOf(flag)));
+    }
     switch (KindOf(*flag.flag)) {
       case Kind::kInteger:
       case Kind::kNumber: {
         double number = 0;
         const bool unset = value.empty();
         if (unset || (absl::SimpleAtod(value, &number) && spec.range.Contains(number))) break;
-        return FlagError(spec.name, absl::StrCat("wants ", DescribeValues(flag)));
+        return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag)));
       }
       case Kind::kString: {
         const bool unset = value.empty() && !flag.flag->IsOfType<std::string>();
         if (unset || spec.choices.empty() || IsChoice(spec, value)) break;
-        return FlagError(spec.name, absl::StrCat("wants ", DescribeValues(flag)));
+        return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), ChoiceHint(spec, value)));
       }
       case Kind::kList:
         for (const std::string& item : ListItems(value)) {
           if (spec.choices.empty() || IsChoice(spec, item)) continue;
-          return FlagError(spec.name,
-                           absl::StrCat("wants ", DescribeValues(flag), "; '", Printable(item), "' is none"));
+          return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), "; '", Printable(item),
+                                                   "' is not one of them", ChoiceHint(spec, item)));
         }
         break;
       case Kind::kBoolean:
@@ -433,7 +468,7 @@ class CommandLineParser {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --", name, ": ",
         IsBoolean(flag) ? absl::StrCat("takes no value; write --", name, " or --", flag.spec.name, "=false")
-                        : absl::StrCat("--", flag.spec.name, " is no boolean, it wants ", DescribeValues(flag))));
+                        : absl::StrCat("--", flag.spec.name, " is not a boolean, it needs ", DescribeValues(flag))));
   }
 
   absl::Status UnknownError(const std::string& name) const {
@@ -445,11 +480,15 @@ class CommandLineParser {
         if (IsBoolean(flag) && absl::StartsWith(name, "no")) known.push_back(absl::StrCat("no", flag.spec.name));
       }
     }
-    std::vector<std::string> nearest = NearestNames(name, known);
-    for (std::string& candidate : nearest) candidate.insert(0, "--");
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown flag --", Printable(name),
-                     nearest.empty() ? "" : absl::StrCat("; did you mean ", absl::StrJoin(nearest, " or "), "?")));
+    std::string meant = InPlaceOf(name, [&](absl::string_view flag) { return result_.index_.contains(flag); });
+    if (meant.empty() && program_.in_place_of != nullptr) meant = program_.in_place_of(name);
+    if (meant.empty()) {
+      std::vector<std::string> nearest = NearestNames(name, known);
+      for (std::string& candidate : nearest) candidate.insert(0, "--");
+      meant = absl::StrJoin(nearest, " or ");
+    }
+    return absl::InvalidArgumentError(absl::StrCat("unknown flag --", Printable(name),
+                                                   meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?")));
   }
 
   absl::Status WordError() const {
@@ -459,7 +498,7 @@ class CommandLineParser {
       boolean |= absl::EqualsIgnoreCase(value, word);
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("the word '", Printable(word), "' belongs to no flag; ",
+        absl::StrCat("the word '", Printable(word), "' does not belong to a flag; ",
                      boolean ? "a boolean takes its value after =, as in --clean=true" : "flags begin with - or --"));
   }
 

@@ -32,18 +32,22 @@ struct Example {
 struct Program {
   std::string name;
   std::string description;
-  std::vector<Example> examples;
+  std::vector<Example> examples = {};
   std::vector<std::pair<std::string, std::string>> defaults = {};  // of shared flags: name and value, e.g. {"te", "40"}
   // Further defaults, which follow from the values that the command line gives to other flags: called when those are
   // set. They must not change those others.
   std::function<std::vector<std::pair<std::string, std::string>>()> dependent_defaults = nullptr;
-  FlagGroup flags;           // its own
+  std::vector<std::pair<std::string, std::string>> help = {};  // of shared flags that mean something special here
+  FlagGroup flags = {};                                        // its own
   std::string words = "";    // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
   bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
   // Those of its flags that decide which network it uses. Where the program uses what was trained in --model_dir
   // (--predict, --eval_only, --export_dir; a tool always does), they have the values of that training unless the
   // command line gives them. Flags that are otherwise left to the data have them in a training that resumes, too.
   std::vector<NetworkFlag> network = {};
+  // What to write in place of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
+  std::function<std::string(const std::string& name)> in_place_of = nullptr;
+  std::string commit = "unknown";  // that the program was built from; RunMain knows it
 };
 
 // The result of parsing. The values themselves are in the Abseil flags: read them with absl::GetFlag.
@@ -86,6 +90,9 @@ class CommandLine {
   // Every flag with its present value as a line --name=value, in the order of the help. --flagfile reads it back.
   std::string AllFlagsText() const;
 
+  // The program's.
+  const std::string& commit() const { return commit_; }
+
   // For the help: the program's own group first.
   const std::vector<Group>& groups() const { return groups_; }
 
@@ -99,11 +106,15 @@ class CommandLine {
   std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
   std::vector<std::string> words_;
   std::string taken_from_training_;
+  std::string commit_;
 };
+
+// What the flag does in this program.
+std::string HelpOf(const CommandLine::Flag& flag);
 
 bool IsBoolean(const CommandLine::Flag& flag);
 
-// "an integer, at least 1", "<fp16|bf16|fp32>", "a comma separated list", ...
+// "an integer, at least 1", "<fp16|bf16|fp32>", "a comma-separated list", ...
 std::string DescribeValues(const CommandLine::Flag& flag);
 
 }  // namespace official::flags

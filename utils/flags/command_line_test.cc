@@ -15,6 +15,7 @@ ABSL_FLAG(double, learning_rate, 1e-4, "Step size.");
 ABSL_FLAG(double, dropout_rate, 0.4, "Share of dropped units.");
 ABSL_FLAG(std::vector<std::string>, layers, std::vector<std::string>({"64", "32"}), "Sizes.");
 ABSL_FLAG(std::string, dataset, "ml-1m", "Data set.");
+ABSL_FLAG(std::string, images_dir, "", "Folder of images.");
 ABSL_FLAG(std::optional<std::string>, predict, std::nullopt, "File.");
 ABSL_DECLARE_FLAG(bool, clean);
 ABSL_DECLARE_FLAG(std::string, data_dir);
@@ -23,6 +24,7 @@ namespace official::flags {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Words = std::vector<std::string>;
 
 Program TestProgram() {
@@ -146,7 +148,7 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--batch_size=0"}, {"--batch_size=0", "at least 1"}},
       {{"--batch_size=-5"}, {"--batch_size=-5", "at least 1"}},
       {{"--batch_size=1.5"}, {"--batch_size=1.5", "an integer"}},
-      {{"--batch_size=10000000000"}, {"--batch_size=10000000000", "not that large"}},
+      {{"--batch_size=10000000000"}, {"--batch_size=10000000000", "an integer, at least 1, at most 2147483647"}},
       {{"--train_epochs=-1"}, {"--train_epochs=-1", "at least 0"}},
       {{"--num_gpus=-2"}, {"--num_gpus=-2", "at least -1"}},
       {{"--seed=-1"}, {"--seed=-1", "at least 0"}},
@@ -157,15 +159,20 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--dropout_rate=1"}, {"--dropout_rate=1", "at least 0 and less than 1"}},
       {{"--clean=maybe"}, {"--clean=maybe", "a boolean"}},
       {{"--noclean=true"}, {"--noclean", "takes no value"}},
-      {{"--nobatch_size"}, {"--batch_size is no boolean"}},
+      {{"--nobatch_size"}, {"--batch_size is not a boolean, it needs an integer, at least 1"}},
       {{"--dataset=ml-2m"}, {"--dataset=ml-2m", "<ml-1m|ml-20m>"}},
-      {{"--dtype=int8"}, {"--dtype=int8", "<fp16|bf16|fp32>"}},
-      {{"--dtype=FP16"}, {"--dtype=FP16", "<fp16|bf16|fp32>"}},
+      {{"--dtype=int8"}, {"--dtype=int8", "needs one of <fp16|bf16|fp32>"}},
+      {{"--dtype=FP16"}, {"--dtype=FP16", "<fp16|bf16|fp32>; did you mean fp16?"}},
+      {{"--dtype=float32"}, {"needs one of <fp16|bf16|fp32>; did you mean fp32?"}},
+      {{"--dtype=half"}, {"did you mean fp16?"}},
+      {{"--dtype=bfloat16"}, {"did you mean bf16?"}},
+      {{"--log_format=jsno"}, {"<auto|bar|simple|json|none>; did you mean json?"}},
       {{"--dtype="}, {"--dtype", "<fp16|bf16|fp32>"}},
-      {{"--hooks=foo"}, {"--hooks=foo", "'foo'", "LoggingTensorHook|ProfilerHook"}},
+      {{"--hooks=foo"}, {"--hooks=foo", "'foo' is not one of them", "LoggingTensorHook|ProfilerHook"}},
+      {{"--hooks=ProfileHook"}, {"did you mean ProfilerHook?"}},
       {{"--hooks=StepCounterHook,StopAtStepHook"}, {"'StepCounterHook'"}},
       {{"--hooks=LoggingTensorHook,,ProfilerHook"}, {"''"}},
-      {{"--data_dir="}, {"--data_dir", "a string"}},
+      {{"--data_dir="}, {"flag --data_dir is required: Directory"}},
       {{"--data_dir=a\nb"}, {"--data_dir=a\\nb", "control characters"}},
   };
   for (const Case& c : cases) {
@@ -195,10 +202,68 @@ TEST_CASE("An unknown flag is answered with the nearest name") {
   CHECK_THAT(Error({"--noclaen"}), Contains("did you mean --noclean?"));
   CHECK_THAT(Error({"--hlep"}), Contains("did you mean --help?"));
   CHECK(Error({"--frobnicate"}) == "unknown flag --frobnicate");
-  CHECK_THAT(Error({"--multi_gpu"}), Contains("--multi_gpu"));
   CHECK_THAT(Error({"--batch"}), Contains("did you mean --batch_size?"));  // no abbreviation, but a hint
   CHECK_THAT(Error({"--=5"}), Contains("unknown flag"));
   CHECK_THAT(Error({"---clean"}), Contains("did you mean --clean?"));
+}
+
+TEST_CASE("A flag's name in other programs is answered with ours") {
+  struct Case {
+    std::string given, meant;
+  };
+  const std::vector<Case> cases = {{"--multi_gpu", "--num_gpus=-1 (all GPUs)"},
+                                   {"--multi-gpu", "--num_gpus=-1 (all GPUs)"},
+                                   {"--gpus=2", "--num_gpus"},
+                                   {"--no_cuda", "--num_gpus=0"},
+                                   {"--epochs=5", "--train_epochs"},
+                                   {"--output_dir=x", "--model_dir"},
+                                   {"--checkpoint_dir=x", "--model_dir"},
+                                   {"--max_steps=5", "--max_train_steps"},
+                                   {"--train_steps=5", "--max_train_steps"},
+                                   {"--fp16", "--dtype=fp16"},
+                                   {"--amp", "--dtype=fp16"},
+                                   {"--bfloat16", "--dtype=bf16"},
+                                   {"--gradient_accumulation_steps=2", "--grad_accum_steps"},
+                                   {"--num_workers=4", "--num_parallel_calls"},
+                                   {"--overwrite", "--clean"},
+                                   {"--manual_seed=4", "--seed"},
+                                   {"--base_learning_rate=1", "--learning_rate"}};
+  for (const Case& c : cases) CHECK_THAT(Error({c.given}), EndsWith("; did you mean " + c.meant + "?"));
+}
+
+TEST_CASE("A name in other programs leads only to a flag that the program has") {
+  Program tool = TestProgram();
+  tool.flags.flags = {{.name = "data_dir"}};
+  tool.defaults = {};
+  tool.shared_flags = false;
+  CHECK(CommandLine::Parse(tool, {"--multi_gpu"}).status().message() == "unknown flag --multi_gpu");
+  tool.in_place_of = [](const std::string& name) { return name == "heads" ? "--params=heads=N" : ""; };
+  CHECK(CommandLine::Parse(tool, {"--heads=3"}).status().message() ==
+        "unknown flag --heads; did you mean --params=heads=N?");
+}
+
+TEST_CASE("A required flag that is missing is named with what it is for") {
+  Program tool = TestProgram();
+  tool.flags.flags = {{.name = "images_dir", .required = true}};
+  tool.defaults = {};
+  tool.shared_flags = false;
+  CHECK(CommandLine::Parse(tool, {}).status().message() == "flag --images_dir is required: Folder of images.");
+}
+
+TEST_CASE("A program has its own help text for a shared flag") {
+  Program program = TestProgram();
+  program.help = {{"stop_threshold", "Stop at this HR."}};
+  const auto help_of = [](const CommandLine& command_line, absl::string_view name) {
+    for (const CommandLine::Group& group : command_line.groups()) {
+      for (const CommandLine::Flag& flag : group.flags) {
+        if (flag.spec.name == name) return HelpOf(flag);
+      }
+    }
+    return std::string();
+  };
+  CHECK(help_of(CommandLine::Parse(program, {}).value(), "stop_threshold") == "Stop at this HR.");
+  CHECK(help_of(Parse({}).value(), "stop_threshold") != "Stop at this HR.");
+  CHECK(help_of(Parse({}).value(), "learning_rate") == "Step size.");
 }
 
 TEST_CASE("--undefok lets unknown flags pass, wherever it stands") {

@@ -5,10 +5,10 @@
 
 #include "absl/flags/flag.h"
 
-ABSL_FLAG(std::optional<std::string>, tpu, std::nullopt, "TPUs are not supported: leave this unset.");
-ABSL_FLAG(std::optional<std::string>, tpu_zone, std::nullopt, "For TPUs: not used.");
-ABSL_FLAG(std::optional<std::string>, tpu_gcp_project, std::nullopt, "For TPUs: not used.");
-ABSL_FLAG(int, num_tpu_shards, 8, "For TPUs: not used.");
+ABSL_FLAG(std::optional<std::string>, tpu, std::nullopt, "TPUs are not supported: this flag must stay unset.");
+ABSL_FLAG(std::optional<std::string>, tpu_zone, std::nullopt, "Not used: TPUs are not supported.");
+ABSL_FLAG(std::optional<std::string>, tpu_gcp_project, std::nullopt, "Not used: TPUs are not supported.");
+ABSL_FLAG(int, num_tpu_shards, 8, "Not used: TPUs are not supported.");
 
 namespace official::flags {
 namespace {

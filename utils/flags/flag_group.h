@@ -38,6 +38,7 @@ struct FlagSpec {
   bool any_case = false;                        // choices match without regard to case; the flag gets our spelling
   bool required = false;                        // the empty value is refused
   absl::string_view unset_means = "";           // for an optional flag without a value, e.g. "all of them"
+  std::string help = "";                        // in place of the ABSL_FLAG's, which another program reads
 };
 
 // Looks at several flags at once, after the whole command line is parsed: FlagError or OK.

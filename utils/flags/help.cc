@@ -23,27 +23,27 @@ std::string FlagHelp(const CommandLine::Flag& flag) {
   if (flag.default_value.empty()) {
     default_text = spec.unset_means.empty() ? "default: unset" : absl::StrCat("default: ", spec.unset_means);
   }
-  return absl::StrCat(std::string(kNameIndent, ' '), names, "\n", Wrap(flag.flag->Help(), kTextIndent, kWidth),
+  return absl::StrCat(std::string(kNameIndent, ' '), names, "\n", Wrap(HelpOf(flag), kTextIndent, kWidth),
                       Wrap(absl::StrCat("(", DescribeValues(flag), "; ", default_text, ")"), kTextIndent, kWidth));
 }
 
 constexpr char kGeneralFlags[] = R"(
 general:
   -h, --help
-      The common flags.
+      Show the common flags.
   --helpfull
-      All flags.
+      Show all flags.
   --version
-      The version of the program.
+      Show the version of the program and the commit that it was built from.
   --flagfile=PATH
-      Read flags from a file: a line is --name=value, or a comment after #.
+      Read flags from a file with one --name=value per line; # begins a comment.
   --undefok=NAMES
-      Let flags of these names pass, even if the program does not have them.
+      Ignore unknown flags of these names, which are separated by commas.
 
 environment:
   OFFICIAL_MAX_ISA=avx2
-      Use no AVX-512 where the processor has it, as on one without. Results
-      differ in the last bits. (unset: no limit)
+      Do not use AVX-512, even if the processor has it. The last bits of results
+      depend on it. (default: no limit)
 )";
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
     absl::StrAppend(&text, std::string(kNameIndent, ' '), example.command, "\n",
                     Wrap(example.what, kTextIndent, kWidth));
   }
-  absl::StrAppend(&text, "\nUsage: ", program.name, " [--flag=value]...",
+  absl::StrAppend(&text, "\nUsage: ", program.name, command_line.groups().empty() ? "" : " [--flag=value]...",
                   program.words.empty() ? "" : absl::StrCat(" ", program.words), "\n");
   for (const CommandLine::Group& group : command_line.groups()) {
     const bool own = group.name == program.flags.name;
@@ -65,11 +65,16 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
     }
     if (!flags.empty()) absl::StrAppend(&text, "\n", group.name, ":\n", flags);
   }
-  return absl::StrCat(text, full ? kGeneralFlags : "\nTry --helpfull for all flags.\n");
+  return absl::StrCat(text, full || !program.shared_flags ? kGeneralFlags : "\nTry --helpfull for all flags.\n");
 }
 
 std::string VersionText(const Program& program) {
-  return absl::StrCat(program.name, " ", misc::kVersion, " (GCC ", __VERSION__, ")\n");
+#ifdef __clang__
+  constexpr char kCompiler[] = __VERSION__;
+#else
+  constexpr char kCompiler[] = "GCC " __VERSION__;
+#endif
+  return absl::StrCat(program.name, " ", misc::kVersion, ", commit ", program.commit, ", ", kCompiler, "\n");
 }
 
 }  // namespace official::flags

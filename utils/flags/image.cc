@@ -2,7 +2,8 @@
 
 #include "absl/flags/flag.h"
 
-ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt, "Order of an image's dimensions in the model.");
+ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt,
+          "Accepted for TensorFlow's command lines and not used: the program chooses the memory layout.");
 
 namespace official::flags {
 
@@ -13,7 +14,7 @@ FlagGroup ImageFlags() {
                  .short_name = "df",
                  .key = true,
                  .choices = {"channels_first", "channels_last"},
-                 .unset_means = "channels_first on GPUs, else channels_last"}},
+                 .unset_means = "channels_last"}},
   };
 }
 

@@ -19,6 +19,7 @@
 #include "utils/compute/cpu/max_isa.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/flags/help.h"
+#include "utils/misc/build_commit.h"
 #include "utils/misc/exit_code.h"
 #include "utils/misc/stop_signals.h"
 
@@ -120,7 +121,9 @@ int RunMain(int argc, char** argv, const Program& program, const Body& body) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-  const int exit_code = Run(arguments, program, body, std::cout, std::cerr);
+  Program built = program;
+  built.commit = misc::kBuildCommit;
+  const int exit_code = Run(arguments, built, body, std::cout, std::cerr);
   const int stop_signal = misc::StopSignalReceived();
   if (exit_code == misc::kExitResumeMe && stop_signal != 0) misc::DieOfSignal(stop_signal);
   // What a body wrote with printf.

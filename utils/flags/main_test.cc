@@ -37,6 +37,7 @@ Outcome RunWith(const std::vector<std::string>& arguments, const Body& body) {
       .examples = {{"test_main --train_epochs=5", "Five epochs."}},
       .defaults = {{"batch_size", "100"}, {"data_dir", DirectoryOfTests()}, {"model_dir", DirectoryOfTests()}},
       .flags = {.name = "test", .flags = {{.name = "learning_rate", .range = MoreThan(0)}}},
+      .commit = "0123456789ab+changes",
   };
   std::ostringstream out;
   std::ostringstream err;
@@ -144,10 +145,27 @@ TEST_CASE("--helpfull shows every flag of every group in 80 columns") {
   for (const absl::string_view line : absl::StrSplit(outcome.out, '\n')) CHECK(line.size() <= 80);
 }
 
-TEST_CASE("--version names program and version") {
+TEST_CASE("--version names program, version and commit") {
   const Outcome outcome = RunWith({"--version"}, Never);
   CHECK(outcome.exit_code == 0);
-  CHECK_THAT(outcome.out, StartsWith("test_main 0."));
+  CHECK_THAT(outcome.out, StartsWith("test_main 0.") && Contains(", commit 0123456789ab+changes, "));
+}
+
+TEST_CASE("The body knows the commit that the program was built from") {
+  const Outcome outcome = RunWith({}, [](const CommandLine& command_line) {
+    CHECK(command_line.commit() == "0123456789ab+changes");
+    return absl::OkStatus();
+  });
+  CHECK(outcome.exit_code == 0);
+}
+
+TEST_CASE("A tool shows all its flags in --help") {
+  const Program tool = {.name = "tool_main", .description = "Does something.", .words = "FILE", .shared_flags = false};
+  std::ostringstream out;
+  std::ostringstream err;
+  CHECK(Run({"--help"}, tool, Never, out, err) == 0);
+  CHECK_THAT(out.str(), StartsWith("tool_main: Does something.\n\nUsage: tool_main FILE\n") &&
+                            Contains("\n  --version\n") && !Contains("Try --helpfull"));
 }
 
 }  // namespace

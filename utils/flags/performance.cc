@@ -12,40 +12,45 @@
 
 ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 
-ABSL_FLAG(std::optional<int>, num_parallel_calls, std::nullopt, "Records that the input pipeline works on at a time.");
-ABSL_FLAG(int, inter_op_parallelism_threads, 0, "Operations that run at a time; 0 lets the program decide.");
-ABSL_FLAG(int, intra_op_parallelism_threads, 0, "Threads within one operation; 0 lets the program decide.");
-ABSL_FLAG(bool, use_synthetic_data, false, "Train on one constant batch in place of a data set, to measure speed.");
-ABSL_FLAG(
-    std::optional<int64_t>, max_train_steps, std::nullopt,
-    "Stop when the global step, that of earlier runs in --model_dir included, reaches this number. Also bounds the "
-    "steps of an evaluation.");
-ABSL_FLAG(std::string, dtype, "fp32", "Type of the computation; weights stay fp32.");
-ABSL_FLAG(
-    std::optional<std::string>, loss_scale, std::nullopt,
-    "Factor on the loss and its inverse on the gradients, so that small gradients do not vanish in fp16: a number, "
-    "or 'dynamic' to start with 32768, to halve it and skip the batch when gradients overflow and to double it "
-    "after 2000 steps in which none did.");
-ABSL_FLAG(
-    int, grad_accum_steps, 1,
-    "Parts in which a training step computes its --batch_size examples, one after the other, before it updates the "
-    "weights once: the results of the whole batch in the memory of a part. Batch normalization sees the parts.");
-ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt, "How gradients are summed over several devices.");
+ABSL_FLAG(std::optional<int>, num_parallel_calls, std::nullopt,
+          "Threads of the input pipeline, which read and decode examples.");
+ABSL_FLAG(int, inter_op_parallelism_threads, 0,
+          "Accepted for TensorFlow's command lines and not used: operations run one after another.");
+ABSL_FLAG(int, intra_op_parallelism_threads, 0,
+          "Threads that compute one operation on the CPU; 0 is one for each CPU core.");
+ABSL_FLAG(bool, use_synthetic_data, false,
+          "Train on one constant batch instead of a data set, to measure speed. Nothing is read from --data_dir.");
+ABSL_FLAG(std::optional<int64_t>, max_train_steps, std::nullopt,
+          "Stop training at this global step, which includes the steps of earlier runs in --model_dir. An evaluation "
+          "also runs at most this many steps.");
+ABSL_FLAG(std::string, dtype, "fp32",
+          "Precision of the computation: bf16 and fp16 take half the memory of fp32. Weights and checkpoints are "
+          "always fp32.");
+ABSL_FLAG(std::optional<std::string>, loss_scale, std::nullopt,
+          "Factor by which the loss is multiplied, and its gradients divided again, so that small gradients do not "
+          "underflow in fp16: a number of at least 1, or 'dynamic'. 'dynamic' starts with 32768; it halves, and the "
+          "step is skipped, when gradients overflow, and doubles after 2000 steps in a row without an overflow.");
+ABSL_FLAG(int, grad_accum_steps, 1,
+          "Micro-batches per step: the batch of --batch_size examples is divided into this many, which are computed "
+          "one after another; their gradients are accumulated and the weights updated once. This takes the memory of "
+          "one micro-batch. Batch normalization uses the statistics of each micro-batch.");
+ABSL_FLAG(std::optional<std::string>, all_reduce_alg, std::nullopt,
+          "Algorithm that sums the gradients of several devices.");
 ABSL_FLAG(int, all_reduce_timeout_secs, 600,
-          "With several devices: seconds that one waits for the gradients of the others before the run ends.");
+          "With several devices: seconds that a device waits for the gradients of the others. After that the run exits "
+          "with an error.");
 ABSL_FLAG(bool, tf32, false,
-          "On GPUs, with --dtype=fp32: matrix products and convolutions may round their inputs to 10 bits of mantissa, "
-          "which makes them several times faster.");
+          "On GPUs with --dtype=fp32: compute matrix products and convolutions in TF32, which rounds their inputs to "
+          "10 bits of mantissa and is several times faster. No effect on CPUs.");
 ABSL_FLAG(int, num_cpu_devices, 1,
-          "Without a GPU: devices to train on, which share the cores; each computes its share of every batch.");
-ABSL_FLAG(
-    std::string, winograd, "auto",
-    "auto: times the algorithms for each convolution, Winograd's, which rounds more, among them, and keeps the "
-    "choice in --model_dir (algorithms.txt), so that a run that goes on computes as it began; on CPUs for windows "
-    "of 3x3 with stride 1, where there is AVX-512. off: direct convolution on CPUs, on GPUs the first algorithm "
-    "that fits.");
+          "On CPUs: number of logical devices to train on. They share the cores; each computes an equal part of every "
+          "batch, as a GPU would.");
+ABSL_FLAG(std::string, winograd, "auto",
+          "How convolutions are computed. auto: the fastest algorithm for each convolution, Winograd's included, found "
+          "by timing them at the start and stored in --model_dir (algorithms.txt) for resumed runs; the last bits of "
+          "results depend on the choice. off: always the same algorithm, direct convolution on CPUs.");
 ABSL_FLAG(int, check_replicas_steps, 100,
-          "With several devices: steps between two checks that all hold the same weights.");
+          "With several devices: steps between two checks that all of them hold the same weights.");
 
 namespace official::flags {
 namespace {
@@ -67,7 +72,7 @@ std::optional<compute::LossScale> ParseLossScale(const std::string& text) {
 absl::Status CheckLossScale(const CommandLine&) {
   const std::optional<std::string> text = absl::GetFlag(FLAGS_loss_scale);
   if (!text || ParseLossScale(*text)) return absl::OkStatus();
-  return FlagError("loss_scale", "wants a number of at least 1, or 'dynamic'");
+  return FlagError("loss_scale", "needs a number of at least 1, or 'dynamic'");
 }
 
 compute::LossScale LossScaleFromFlag(compute::DType dtype) {
@@ -80,10 +85,15 @@ absl::Status OneKindOfDevice(const CommandLine& command_line) {
   const std::optional<int> num_gpus = absl::GetFlag(FLAGS_num_gpus);
   if (absl::GetFlag(FLAGS_num_cpu_devices) == 1 || num_gpus.value_or(0) == 0) return absl::OkStatus();
   return FlagError("num_cpu_devices",
-                   absl::StrCat("cannot be combined with --num_gpus=", *num_gpus, "; give one of them"));
+                   absl::StrCat("cannot be combined with --num_gpus=", *num_gpus, "; use one of them"));
 }
 
 }  // namespace
+
+absl::string_view DTypeFlagValue(compute::DType dtype) {
+  if (dtype == compute::DType::kFloat16) return "fp16";
+  return dtype == compute::DType::kBFloat16 ? "bf16" : "fp32";
+}
 
 FlagGroup PerformanceFlags() {
   return {

@@ -28,6 +28,9 @@ struct PerformanceConfig {
   bool tf32 = false;  // on GPUs: float32 matrix products and convolutions may be computed in TF32
 };
 
+// The value of --dtype that means `dtype`, as users read it in the log: "fp16", "bf16", "fp32".
+absl::string_view DTypeFlagValue(compute::DType dtype);
+
 FlagGroup PerformanceFlags();
 PerformanceConfig PerformanceFromFlags();
 

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 
 ABSL_FLAG(std::vector<std::string>, predict, {},
-          "Image files to classify with what was trained in --model_dir, in place of training.");
+          "Image files to classify with the latest checkpoint in --model_dir, instead of training.");
 
 namespace official::flags {
 
@@ -13,7 +13,7 @@ FlagSpec PredictFlag() { return {.name = "predict", .key = true}; }
 absl::Status CheckPredictWords(const CommandLine& command_line) {
   if (command_line.words().empty() || command_line.given("predict")) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", command_line.words()[0], "' is not a flag; image files follow --predict=FILE only"));
+      absl::StrCat("'", command_line.words()[0], "' is not a flag; to classify image files, use --predict=FILE"));
 }
 
 std::vector<std::string> FilesToPredict(const CommandLine& command_line) {

@@ -3,7 +3,8 @@
 #include "absl/flags/flag.h"
 
 ABSL_FLAG(int64_t, skip_bad_records, 0,
-          "Go on without up to this many records that are damaged or cannot be decoded, each told in the log.");
+          "Number of records that may be damaged or impossible to decode: they are logged and left out. One more is an "
+          "error.");
 
 namespace official::flags {
 

@@ -144,7 +144,8 @@ logs::RunInfo RunRecord(const Config& config, const Task& task, const Input& inp
                                         {"dtype", std::string(compute::DTypeName(config.performance.dtype))},
                                         {"synthetic_data", config.performance.use_synthetic_data},
                                         {"train_epochs", int64_t{config.base.train_epochs}}},
-                     .version = misc::kVersion};
+                     .version = misc::kVersion,
+                     .version_git_hash = config.commit};
   info.run_parameters.insert(info.run_parameters.end(), task.run_parameters.begin(), task.run_parameters.end());
   return info;
 }
@@ -501,7 +502,7 @@ absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& 
                                                        /*write_model_dir=*/true, task));
   if (estimator->origin() == "fresh") return NothingTrained(config);
   LOG(INFO) << "device " << estimator->strategy().Description() << ", precision "
-            << compute::DTypeName(config.performance.dtype) << ", data " << input.dataset << ", "
+            << flags::DTypeFlagValue(config.performance.dtype) << ", data " << input.dataset << ", "
             << estimator->origin();
   absl::StatusOr<train::EvalResults> evaluation;
   {
@@ -527,7 +528,8 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .benchmark = flags::BenchmarkFromFlags(),
           .flags_text = command_line.AllFlagsText(),
           .taken_from_training = command_line.taken_from_training(),
-          .notes = flags::NotesOnFormerDefaults(command_line)};
+          .notes = flags::NotesOnFormerDefaults(command_line),
+          .commit = command_line.commit()};
 }
 
 absl::Status InitLogging(const Config& config) {

@@ -1,29 +1,41 @@
-// generate_ratings_main <ml-1m|ml-20m> FILE: writes the ratings that ncf_main trains on where that data set is not to
-// be had, as a ratings.csv.
-#include <cstdio>
-
+// generate_ratings_main <ml-1m|ml-20m> FILE: writes the ratings that ncf_main trains on where MovieLens cannot be
+// downloaded, as a ratings.csv.
 #include "official/recommendation/data/generated_ratings.h"
 #include "official/recommendation/data/movielens.h"
 #include "utils/compute/core/status.h"
-#include "utils/misc/exit_code.h"
+#include "utils/flags/main.h"
 
+namespace official::recommendation {
 namespace {
 
-absl::Status Generate(const std::string& dataset, const std::string& path) {
-  using namespace official::recommendation;
-  ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(dataset));
+flags::Program GenerateProgram() {
+  return {
+      .name = "generate_ratings_main",
+      .description =
+          "Writes random ratings to FILE, one user,item,rating,timestamp a line: as many users, items and ratings as "
+          "MovieLens 1M (ml-1m) or 20M (ml-20m) has. ncf_main trains on the same ratings where MovieLens cannot be "
+          "downloaded.",
+      .examples = {{"generate_ratings_main ml-1m ratings.csv", "then train with: ncf_main --ratings_file=ratings.csv"}},
+      .words = "<ml-1m|ml-20m> FILE",
+      .shared_flags = false,
+  };
+}
+
+absl::Status Main(const flags::CommandLine& command_line) {
+  const std::vector<std::string>& words = command_line.words();
+  if (words.size() != 2) {
+    return absl::InvalidArgumentError(
+        "needs the name of a data set, ml-1m or ml-20m, and of the file to write: generate_ratings_main ml-1m FILE");
+  }
+  ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(words[0]));
   ASSIGN_OR_RETURN(const std::vector<Rating> ratings, GenerateRatings(size));
-  return WriteRatings(path, ratings);
+  return WriteRatings(words[1], ratings);
 }
 
 }  // namespace
+}  // namespace official::recommendation
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: generate_ratings_main <ml-1m|ml-20m> FILE\n");
-    return official::misc::kExitBadFlags;
-  }
-  const absl::Status status = Generate(argv[1], argv[2]);
-  if (!status.ok()) std::fprintf(stderr, "generate_ratings_main: %s\n", std::string(status.message()).c_str());
-  return official::misc::ExitCode(status);
+  return official::flags::RunMain(argc, argv, official::recommendation::GenerateProgram(),
+                                  official::recommendation::Main);
 }

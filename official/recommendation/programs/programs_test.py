@@ -231,7 +231,7 @@ class ProgramsTest(unittest.TestCase):
             (["--model=als"], ["--model=als", "<neumf|gmf|mlp>"]),
             (["--layers=15,8"], ["--layers=15,8", "an even first size"]),
             (["--eval_batch_size=many"], ["--eval_batch_size=many", "at least 1"]),
-            (["--predict=one"], ["--predict=one", "a comma separated list of users"]),
+            (["--predict=one"], ["--predict=one", "a comma-separated list of users"]),
             (["--stop_threshold=0.6"], ["--stop_threshold=0.6", "--hr_threshold"]),
         ):
             with self.subTest(flags):

@@ -1,39 +1,52 @@
 // download_cifar10_main [DIRECTORY [ARCHIVE]]: puts the files of CIFAR-10 where resnet_main reads them.
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
-#include "absl/strings/match.h"
 #include "official/resnet/cifar10/download.h"
+#include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/main.h"
 #include "utils/logs/log.h"
 #include "utils/logs/output_style.h"
-#include "utils/misc/exit_code.h"
 
-int main(int argc, char** argv) {
-  namespace logs = official::logs;
-  namespace files = official::files;
-  std::string data_dir = files::DefaultDataDir("cifar10_data");
-  if (argc > 3 || (argc >= 2 && absl::StartsWith(argv[1], "-"))) {
-    std::fprintf(stderr,
-                 "usage: download_cifar10_main [DIRECTORY [ARCHIVE]]; default %s; with ARCHIVE, a copy of "
-                 "cifar-10-binary.tar.gz, nothing is downloaded\n",
-                 data_dir.c_str());
-    return official::misc::kExitBadFlags;
-  }
-  if (argc >= 2) data_dir = argv[1];
-  official::resnet::Cifar10Source source;
-  if (argc == 3) source.archive = argv[2];
+namespace official::resnet {
+namespace {
+
+flags::Program DownloadProgram() {
+  return {
+      .name = "download_cifar10_main",
+      .description = std::string("Downloads CIFAR-10 (170 MB) to DIRECTORY, by default ") +
+                     files::DefaultDataDir("cifar10_data") +
+                     ", and unpacks it there for resnet_main. Files that are there already are kept, and an "
+                     "interrupted download resumes where it stopped. With ARCHIVE, a copy of cifar-10-binary.tar.gz, "
+                     "nothing is downloaded.",
+      .examples = {{"download_cifar10_main data",
+                    "then train with: resnet_main --dataset_name=cifar10 --data_dir=data"},
+                   {"download_cifar10_main data cifar-10-binary.tar.gz", "unpack a copy of the archive"}},
+      .words = "[DIRECTORY [ARCHIVE]]",
+      .shared_flags = false,
+  };
+}
+
+absl::Status Main(const flags::CommandLine& command_line) {
+  const std::vector<std::string>& words = command_line.words();
+  if (words.size() > 2) return absl::InvalidArgumentError("name one directory and one archive at most");
+  const std::string data_dir = words.empty() ? files::DefaultDataDir("cifar10_data") : words[0];
+  Cifar10Source source;
+  if (words.size() == 2) source.archive = words[1];
   logs::InitLogging(logs::ResolveOutputStyle(logs::LogFormat::kAuto, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
                                              [](const char* name) { return std::getenv(name); }));
-  absl::Status status = argc >= 2 ? absl::OkStatus() : files::CheckOwner(data_dir);
-  if (status.ok()) status = official::resnet::DownloadCifar10(data_dir, source);
-  if (status.ok()) {
-    LOG(INFO) << "CIFAR-10 is in " << data_dir;
-  } else {
-    LOG(ERROR) << std::string(status.message());
-  }
-  return official::misc::ExitCode(status);
+  if (words.empty()) RETURN_IF_ERROR(files::CheckOwner(data_dir));
+  RETURN_IF_ERROR(DownloadCifar10(data_dir, source));
+  LOG(INFO) << "CIFAR-10 is in " << data_dir;
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace official::resnet
+
+int main(int argc, char** argv) {
+  return official::flags::RunMain(argc, argv, official::resnet::DownloadProgram(), official::resnet::Main);
 }

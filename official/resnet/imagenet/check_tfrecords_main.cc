@@ -10,7 +10,7 @@
 #include "utils/flags/main.h"
 #include "utils/flags/skip_bad_records.h"
 
-ABSL_FLAG(std::optional<int>, num_classes, std::nullopt, "Labels are 0 to one less than this.");
+ABSL_FLAG(std::optional<int>, num_classes, std::nullopt, "Number of classes: a label must be below it.");
 
 namespace official::resnet {
 namespace {
@@ -26,9 +26,10 @@ flags::Program CheckerProgram() {
   return {
       .name = "check_tfrecords_main",
       .description =
-          "Reads every record of TFRecord files of images: its checksums, its features, its image. Prints a line for "
-          "each bad one, with file, number, offset and what is wrong; the exit status is 65 if there are more than "
-          "--skip_bad_records.",
+          "Checks TFRecord files of images: the checksums, features and image of every record. Prints one line for "
+          "each bad record, with its file, number and offset and what is wrong. The exit status is 65 if there are "
+          "more "
+          "than --skip_bad_records.",
       .examples = {{"check_tfrecords_main records", "check the training and validation files in a directory"},
                    {"check_tfrecords_main records/train-00007-of-00016", "check one file"}},
       .flags = {.name = "check_tfrecords",

@@ -8,15 +8,15 @@
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
 
-ABSL_FLAG(std::string, images_dir, "", "Directory with a folder of images for each class.");
-ABSL_FLAG(std::string, output_dir, "", "Directory for the files, to be named by --data_dir of resnet_main.");
-ABSL_FLAG(std::string, split, "train", "What the files are for, and how their names begin.");
+ABSL_FLAG(std::string, images_dir, "", "Directory with one folder of images per class.");
+ABSL_FLAG(std::string, output_dir, "", "Directory to write the TFRecord files to: the --data_dir of resnet_main.");
+ABSL_FLAG(std::string, split, "train", "Part of the data: train or validation. The names of the files begin with it.");
 ABSL_FLAG(double, validation_fraction, 0,
-          "Make the files of both splits: this part of each class's images is for validation, the rest for training.");
-ABSL_FLAG(
-    int, num_shards, 1,
-    "Number of files; ImageNet has 1024 for training and 128 for validation. With --validation_fraction those for "
-    "training, and an eighth as many for validation.");
+          "Write the files of both splits: this fraction of each class's images is for validation, the rest for "
+          "training.");
+ABSL_FLAG(int, num_shards, 1,
+          "Number of files to write; ImageNet has 1024 for training and 128 for validation. With "
+          "--validation_fraction: number of files for training; there are an eighth as many for validation.");
 
 namespace official::resnet {
 namespace {
@@ -30,14 +30,14 @@ flags::Program ConverterProgram() {
   return {
       .name = "imagenet_to_tfrecords_main",
       .description =
-          "Makes TFRecord files from folders of JPEG or PNG images. The folders in the order of their names are the "
-          "classes 1, 2, and so on; labels.txt beside the files keeps their names.",
+          "Converts folders of JPEG or PNG images, one folder per class, to the TFRecord files that resnet_main trains "
+          "on. The folders, sorted by name, are the classes 1, 2, and so on; their names are written to labels.txt.",
       .examples = {{"imagenet_to_tfrecords_main --images_dir=photos --output_dir=records --validation_fraction=0.2",
-                    "make the files for training and evaluation"},
+                    "convert images for training and evaluation"},
                    {"imagenet_to_tfrecords_main --images_dir=photos/train --output_dir=records --num_shards=16",
-                    "make the files for training"},
+                    "convert the images for training"},
                    {"imagenet_to_tfrecords_main --images_dir=photos/val --output_dir=records --split=validation",
-                    "make the one for evaluation"}},
+                    "convert those for evaluation"}},
       .flags = {.name = "imagenet_to_tfrecords",
                 .flags = {{.name = "images_dir", .key = true, .required = true},
                           {.name = "output_dir", .key = true, .required = true},

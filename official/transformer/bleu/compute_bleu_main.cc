@@ -6,11 +6,12 @@
 #include "utils/compute/core/status.h"
 #include "utils/flags/main.h"
 
-ABSL_FLAG(std::string, translation, "", "File with the translation, a sentence a line.");
-ABSL_FLAG(std::string, reference, "", "File with the reference: what the translation should be, line by line.");
-ABSL_FLAG(std::string, bleu_variant, "both", "Whether case counts: \"cased\" if it does, \"uncased\" if not.");
+ABSL_FLAG(std::string, translation, "", "Text file with the translation to score, one sentence per line.");
+ABSL_FLAG(std::string, reference, "", "Text file with the reference translation, line by line.");
+ABSL_FLAG(std::string, bleu_variant, "both", "cased: case-sensitive BLEU; uncased: case-insensitive BLEU; both.");
 ABSL_FLAG(std::string, tokenize, "official",
-          "How words are parted: as in TensorFlow's official models, or as in sacreBLEU (13a).");
+          "How sentences are split into words: official, as in TensorFlow's official models, or 13a, as sacreBLEU does "
+          "by default.");
 
 namespace official::transformer {
 namespace {
@@ -18,9 +19,9 @@ namespace {
 flags::Program BleuProgram() {
   return {
       .name = "compute_bleu_main",
-      .description = "Computes the BLEU of a translation.",
+      .description = "Computes the BLEU score, 0 to 100, of a translation.",
       .examples = {{"compute_bleu_main --translation=translation.de --reference=newstest2014.de",
-                    "BLEU without and with regard to case"}},
+                    "case-insensitive and case-sensitive BLEU"}},
       .flags = {.name = "compute_bleu",
                 .flags = {{.name = "translation", .key = true, .required = true},
                           {.name = "reference", .key = true, .required = true},

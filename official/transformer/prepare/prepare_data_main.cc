@@ -19,17 +19,18 @@ ABSL_DECLARE_FLAG(std::string, data_dir);
 ABSL_DECLARE_FLAG(uint64_t, seed);
 ABSL_FLAG(std::string, raw_dir, "", "Directory of the text files.");
 ABSL_FLAG(std::vector<std::string>, train_source, {"train.en"},
-          "Text files in --raw_dir, a sentence a line, to translate in training.");
+          "Text files in --raw_dir for training, one sentence per line, in the language to translate from.");
 ABSL_FLAG(std::vector<std::string>, train_target, {"train.de"}, "Their translations, line by line.");
-ABSL_FLAG(std::vector<std::string>, eval_source, {"val.en"}, "Text files to translate in evaluation.");
+ABSL_FLAG(std::vector<std::string>, eval_source, {"val.en"},
+          "Text files in --raw_dir for evaluation, in the language to translate from.");
 ABSL_FLAG(std::vector<std::string>, eval_target, {"val.de"}, "Their translations, line by line.");
 ABSL_FLAG(bool, download, false,
-          "Use the text of WMT 2017, and download what of it is not in --raw_dir: 1.8 GB. The four flags above do not "
-          "count then.");
-ABSL_FLAG(int64_t, vocab_size, 32768, "Entries that the vocabulary should have, within one in a hundred.");
+          "Use the text of WMT 2017, English and German, and download to --raw_dir what is missing there (1.8 GB). The "
+          "four flags above are not used then.");
+ABSL_FLAG(int64_t, vocab_size, 32768, "Entries of the vocabulary; the result differs by 1 % at most.");
 ABSL_FLAG(bool, search, false,
-          "Search for the count at which the vocabulary has --vocab_size entries, as is done when that flag is given. "
-          "Else a subtoken must occur 6 times, which suits WMT.");
+          "Search for the minimum count of subtokens at which the vocabulary has --vocab_size entries. Giving "
+          "--vocab_size implies it; otherwise the minimum count is 6, which fits WMT.");
 
 namespace official::transformer {
 namespace {
@@ -40,18 +41,22 @@ flags::Program PrepareProgram() {
   return {
       .name = "prepare_data_main",
       .description =
-          "Makes the files that transformer_main trains on, in --data_dir, from text files in --raw_dir: a vocabulary, "
-          "and records of the sentences' ids. What is complete is kept: the same command goes on where it was stopped.",
+          "Converts text and its translation to the files that transformer_main trains on: a vocabulary of subtokens "
+          "and TFRecord files. Files that are complete are kept: after an interruption, the same command resumes.",
       .examples = {{"prepare_data_main --raw_dir=multi30k --data_dir=data --vocab_size=8192",
-                    "read train.en, train.de, val.en and val.de, and make a vocabulary of about 8192 entries"},
-                   {"prepare_data_main --download", "download the 4.6 million pairs of WMT 2017"},
+                    "convert train.en, train.de, val.en and val.de, with a vocabulary of about 8192 entries"},
+                   {"prepare_data_main --download", "download and convert WMT 2017: 4.6 million pairs of sentences"},
                    {"prepare_data_main --raw_dir=wmt --train_source=a.en,b.en --train_target=a.de,b.de "
                     "--eval_source=newstest2013.en --eval_target=newstest2013.de",
-                    "read several files, which are named"}},
+                    "convert text files of other names"}},
       .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
                    {"raw_dir", files::DefaultDataDir("translate_ende_raw")}},
       .flags = {.name = "prepare_data",
-                .flags = {{.name = "data_dir", .short_name = "dd", .key = true, .required = true},
+                .flags = {{.name = "data_dir",
+                           .short_name = "dd",
+                           .key = true,
+                           .required = true,
+                           .help = "Directory to write to: the --data_dir of transformer_main."},
                           {.name = "raw_dir", .short_name = "rd", .key = true, .required = true},
                           {.name = "train_source", .key = true},
                           {.name = "train_target", .key = true},
@@ -60,7 +65,7 @@ flags::Program PrepareProgram() {
                           {.name = "download", .key = true},
                           {.name = "vocab_size", .key = true, .range = flags::AtLeast(1)},
                           {.name = "search", .key = true},
-                          {.name = "seed"}}},
+                          {.name = "seed", .help = "Seed of the order of the training records."}}},
       .shared_flags = false,
   };
 }
