@@ -26,7 +26,7 @@ std::vector<std::string> VocabulariesIn(const std::string& data_dir) {
 
 absl::StatusOr<KnownVocabulary> Read(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> subtokens, ReadVocabulary(path));
-  return KnownVocabulary{path, VocabularyDigest(subtokens), static_cast<int64_t>(subtokens.size())};
+  return KnownVocabulary{path, VocabularyDigest(subtokens)};
 }
 
 }  // namespace

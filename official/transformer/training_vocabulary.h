@@ -12,19 +12,19 @@
 
 namespace official::transformer {
 
-// The vocabulary that a training is known to use: that of --vocab_file or else, in `data_dir`, the only file vocab.*
-// (prepare_data_main and upstream's data_download.py write it there). Nothing if there is none, or several. An empty
-// `data_dir` has none. InvalidArgument if `vocab_file` is none of those in `data_dir`; else errors of ReadVocabulary.
 struct KnownVocabulary {
   std::string path;
   std::string digest;  // VocabularyDigest
-  int64_t size = 0;    // subtokens
 };
+
+// The vocabulary that a training is known to use: `vocab_file` or else, in `data_dir`, the only file vocab.*
+// (prepare_data_main and upstream's data_download.py write it there). Nothing if there is none, or several. An empty
+// `data_dir` has none. InvalidArgument if `vocab_file` is none of those in `data_dir`; else errors of ReadVocabulary.
 absl::StatusOr<std::optional<KnownVocabulary>> FindVocabulary(const std::optional<std::string>& vocab_file,
                                                               const std::string& data_dir);
 
-// For the checkpoints in `model_dir`; those that another vocabulary was used for are refused. Without a vocabulary the
-// fact is unknown.
+// The fact that is kept in the checkpoints in `model_dir`; one of another vocabulary is refused. Without a vocabulary
+// the fact is unknown.
 train::RunFact VocabularyFact(const std::optional<KnownVocabulary>& vocabulary, const std::string& model_dir);
 
 }  // namespace official::transformer

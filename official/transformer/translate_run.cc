@@ -53,10 +53,9 @@ std::string SuggestFlags(const train::BundleReader& checkpoint) {
 // The ids of another vocabulary are other words, which nothing else would tell.
 absl::Status CheckVocabulary(const TranslateConfig& config, const Subtokenizer& vocabulary,
                              const train::BundleReader& checkpoint, int64_t vocab_size) {
-  std::vector<train::RunFact> facts = {
-      VocabularyFact(KnownVocabulary{absl::StrCat("--vocab_file=", config.vocab_file),
-                                     VocabularyDigest(vocabulary.subtokens()), vocabulary.vocab_size()},
-                     config.model_dir)};
+  const KnownVocabulary known = {absl::StrCat("--vocab_file=", config.vocab_file),
+                                 VocabularyDigest(vocabulary.subtokens())};
+  std::vector<train::RunFact> facts = {VocabularyFact(known, config.model_dir)};
   RETURN_IF_ERROR(train::CompareFacts(checkpoint, facts));
   if (vocabulary.vocab_size() > vocab_size) {
     return absl::InvalidArgumentError(absl::StrCat("--vocab_file=", config.vocab_file, " has ", vocabulary.vocab_size(),
