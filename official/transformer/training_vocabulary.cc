@@ -48,7 +48,7 @@ absl::StatusOr<std::optional<KnownVocabulary>> FindVocabulary(const std::optiona
     const absl::StatusOr<KnownVocabulary> other = Read(path);
     known |= other.ok() && other->digest == given.digest;
   }
-  if (known) return std::move(given);
+  if (known) return given;
   return absl::InvalidArgumentError(absl::StrCat("--vocab_file=", *vocab_file, " (", given.digest,
                                                  ") is not the vocabulary that the data were made with; give ",
                                                  "--vocab_file=", absl::StrJoin(there, " or --vocab_file=")));
