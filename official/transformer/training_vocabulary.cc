@@ -18,7 +18,7 @@ std::vector<std::string> VocabulariesIn(const std::string& data_dir) {
   const absl::StatusOr<std::vector<std::string>> names = files::ListDirectory(data_dir);
   if (!names.ok()) return paths;  // told where the data are opened
   for (const std::string& name : *names) {
-    if (!absl::StartsWith(name, "vocab.") || absl::EndsWith(name, files::kTemporarySuffix)) continue;
+    if (!absl::StartsWith(name, "vocab.") || files::FinalNameOf(name).has_value()) continue;
     paths.push_back(files::JoinPath(data_dir, name));
   }
   return paths;

@@ -116,7 +116,7 @@ absl::Status CheckFileOut(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat("--file_out=", path, ": there is no directory ", directory, "; make it first"));
   }
-  const absl::Status status = files::CheckCanWriteIn(files::DirectoryOf(path));
+  const absl::Status status = files::CheckOutput(path);
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--file_out=", path, ": ", status.message()));
   return absl::OkStatus();
 }

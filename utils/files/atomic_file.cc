@@ -63,6 +63,13 @@ bool IsOfTheSystem(const std::string& path) {
   return directory == "/dev" || absl::StartsWith(directory, "/proc/");
 }
 
+// Whether a path is written to as it is, and not replaced.
+bool IsWrittenInPlace(const std::string& path) {
+  struct stat info;
+  const bool exists = lstat(path.c_str(), &info) == 0;
+  return IsOfTheSystem(path) || (exists && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)));
+}
+
 absl::Status WriteInPlace(const std::string& path, absl::string_view contents) {
   // O_NONBLOCK for the opening alone: a pipe without a reader is an error, and one with a slow reader is none.
   const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
@@ -140,13 +147,18 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
 }
 
 absl::Status WriteOutput(const std::string& path, absl::string_view contents) {
-  struct stat info;
-  const bool exists = lstat(path.c_str(), &info) == 0;
-  if (IsOfTheSystem(path) || (exists && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)))) {
-    return WriteInPlace(path, contents);
-  }
+  if (IsWrittenInPlace(path)) return WriteInPlace(path, contents);
   RETURN_IF_ERROR(CheckRegularOrMissing(path));
   return WriteFileAtomically(path, contents);
+}
+
+absl::Status CheckOutput(const std::string& path) {
+  if (!IsWrittenInPlace(path)) {
+    RETURN_IF_ERROR(CheckRegularOrMissing(path));
+    return CheckCanWriteIn(DirectoryOf(path));
+  }
+  if (RetryInterrupted([&] { return access(path.c_str(), W_OK); }) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, "write", path);
 }
 
 }  // namespace official::files

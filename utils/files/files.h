@@ -127,6 +127,9 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
 // is refused with FailedPrecondition.
 absl::Status WriteOutput(const std::string& path, absl::string_view contents);
 
+// Why WriteOutput would fail, as far as that can be told without opening or making anything.
+absl::Status CheckOutput(const std::string& path);
+
 // Reads anywhere in a regular file. Other kinds (directories, pipes, devices) are refused with NotFound.
 class RandomAccessFile {
  public:

@@ -171,6 +171,7 @@ TEST_CASE("Nothing is written through a symbolic link") {
   CHECK(absl::IsFailedPrecondition(OpenRegularFile(link, O_RDWR | O_CREAT).status()));
   CHECK(absl::IsFailedPrecondition(CheckRegularOrMissing(link)));
   CHECK(absl::IsFailedPrecondition(WriteOutput(link, "new")));
+  CHECK(absl::IsFailedPrecondition(CheckOutput(link)));
   CHECK(ReadFile(link, 100).value() == "precious");  // reading follows it
   // A file that appears whole takes the place of the link.
   REQUIRE(WriteFileAtomically(link, "new").ok());
@@ -201,6 +202,8 @@ TEST_CASE("Pipes and devices are refused at once, whether or not somebody reads 
 }
 
 TEST_CASE("The user may have results written to a pipe or a device") {
+  CHECK(CheckOutput("/dev/null").ok());
+  CHECK(CheckOutput(TestPath("not_there_yet")).ok());
   CHECK(WriteOutput("/dev/null", "x").ok());
   CHECK(std::filesystem::is_character_file("/dev/null"));
   const std::string pipe = NewPipe("to_somebody");
@@ -218,7 +221,7 @@ TEST_CASE("The user may have results written to a pipe or a device") {
   CHECK(ReadFile(path, 100).value() == "ab");
   close(fd);
 
-  const std::string file = TestPath("output");
+  const std::string file = TestPath("translation");
   REQUIRE(WriteOutput(file, "a long text").ok());
   REQUIRE(WriteOutput(file, "short").ok());
   CHECK(ReadFile(file, 100).value() == "short");
