@@ -411,7 +411,7 @@ absl::Status Run::Rounds(absl::Span<const std::unique_ptr<logs::Hook>> hooks, lo
 void LogStart(const Config& config, const Task& task, const Devices& devices, const Input& input,
               const train::Estimator& estimator) {
   const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
-  const std::string precision(compute::DTypeName(config.performance.dtype));
+  const std::string precision(flags::DTypeFlagValue(config.performance.dtype));
   logs::LogEvent(estimator.origin() == "fresh" ? "start" : "resume",
                  absl::StrCat("device ", device, ", strategy ", strategy, ", precision ", precision, ", batch ",
                               config.base.batch_size, " (", devices.replica_batch, " per replica), data ",
