@@ -6,8 +6,8 @@
 //   FAULTS_AT       the number of the call, from 1; 0: none
 //   FAULTS_KIND     kill: the process is killed before the call. EIO, ...: that call fails. ENOSPC: from that call on,
 //                   all calls fail that would make or lengthen files. EINTR: from that call on, every call fails once,
-//                   and not when the thread makes it again. slow: that call takes 4 s longer. stop: the
-//                   process is stopped (SIGSTOP) before that call and each after it
+//                   and not when the thread makes it again. slow: that call takes FAULTS_SECONDS longer (default 4).
+//                   stop: the process is stopped (SIGSTOP) before that call and each after it
 //   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and a rename's new path
 //   FAULTS_CLOCK    every second look at the time of day is wrong by so many seconds
 //   FAULTS_KEEP     a directory that gets a link to each file when it is synced, named by the number of the call
@@ -43,6 +43,7 @@ struct Settings {
   std::string path = Setting("FAULTS_PATH");
   int at = std::atoi(Setting("FAULTS_AT"));
   std::string kind = Setting("FAULTS_KIND");
+  int seconds = *Setting("FAULTS_SECONDS") ? std::atoi(Setting("FAULTS_SECONDS")) : 4;
   std::string journal = Setting("FAULTS_JOURNAL");
   std::string keep = Setting("FAULTS_KEEP");
   int clock_error = std::atoi(Setting("FAULTS_CLOCK"));
@@ -117,7 +118,7 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   if (settings().kind == "kill") raise(SIGKILL);
   if (settings().kind == "slow") {
     lock.unlock();
-    timespec rest = {.tv_sec = 4, .tv_nsec = 0};
+    timespec rest = {.tv_sec = settings().seconds, .tv_nsec = 0};
     while (nanosleep(&rest, &rest) != 0) {
     }
   }

@@ -102,7 +102,7 @@ class FaultTest(unittest.TestCase):
         self.assertEqual(outcome.code, 0, outcome.told)
         return outcome
 
-    def with_fault(self, model_dir: Path, kind: str, at: int, **more: Path | str) -> dict[str, str]:
+    def with_fault(self, model_dir: Path, kind: str, at: int, **more: Path | str | int) -> dict[str, str]:
         """The environment in which the call number `at` that changes files in model_dir fails (file_faults.cc)."""
         settings = {"dir": model_dir, "kind": kind, "at": at, **more}
         return {"LD_PRELOAD": str(self.library), **{f"FAULTS_{key.upper()}": str(v) for key, v in settings.items()}}

@@ -13,7 +13,7 @@ from official.faults import harness
 
 STEPS = 150
 FLAGS = ("--train_epochs=25", "--epochs_between_evals=25", f"--max_train_steps={STEPS}")
-SOON = 10  # seconds within which a run has to obey
+SLOW = 2 * harness.DEADLINE  # seconds of a call that a run must not wait for
 
 
 class StopTest(harness.FaultTest):
@@ -46,7 +46,7 @@ class StopTest(harness.FaultTest):
                 model_dir = self.folder / name
                 process = self.begin(model_dir)
                 process.send_signal(number)
-                outcome = self.finish(process, SOON)
+                outcome = self.finish(process)
                 self.assertEqual(outcome.code, 128 + number, outcome.told)
                 step = harness.latest_step(model_dir)
                 self.assertGreaterEqual(step, 5, outcome.told)
@@ -78,26 +78,24 @@ class StopTest(harness.FaultTest):
             process = self.start(self.command(model_dir, *FLAGS))
             time.sleep(duration * i / 16)
             process.send_signal(signal.SIGTERM)
-            outcome = self.finish(process, SOON)
+            outcome = self.finish(process)
             self.assertIn(outcome.code, (0, 143), outcome.told)
         self.check_resumes(model_dir, whole)
 
     def test_a_signal_in_a_slow_save_and_a_second_one(self) -> None:
         model_dir, first = self.folder / "model", 5
         self.train(model_dir, first)
-        env = self.with_fault(model_dir, "slow", 1, call="fsync", path=f"ckpt-{first + 1}.data")
+        env = self.with_fault(model_dir, "slow", 1, call="fsync", path=f"ckpt-{first + 1}.data", seconds=SLOW)
         process = self.start(self.command(model_dir, f"--max_train_steps={first + 1}"), env={**os.environ, **env})
         held_up = f"model.ckpt-{first + 1}.index.incomplete-*"
         until = time.monotonic() + harness.DEADLINE
         while not any(model_dir.glob(held_up)) and process.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
-        start = time.monotonic()
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        outcome = self.finish(process, SOON)
+        outcome = self.finish(process)  # which is before the save could end
         self.assertEqual(outcome.code, 130, outcome.told)
-        self.assertLess(time.monotonic() - start, 2, "the second SIGINT waited for the save")
         self.assertEqual(harness.latest_step(model_dir), first)
 
     def test_a_signal_in_an_evaluation(self) -> None:
@@ -112,7 +110,7 @@ class StopTest(harness.FaultTest):
         while harness.latest_step(model_dir) < steps and process.poll() is None and time.monotonic() < until:
             time.sleep(0.005)
         process.send_signal(signal.SIGTERM)
-        outcome = self.finish(process, SOON)
+        outcome = self.finish(process)
         self.assertEqual(outcome.code, 143, outcome.told)
         self.assertIn(f"stopped in the evaluation at step {steps}", outcome.stderr)
         self.assertNotIn("accuracy", harness.metrics(model_dir)[1])
@@ -124,7 +122,7 @@ class StopTest(harness.FaultTest):
         with socket.create_server(("127.0.0.1", 0)) as server:
             proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
             (self.folder / "empty").mkdir()
-            slow = self.with_fault(self.data_dir, "slow", 1, call="read")
+            slow = self.with_fault(self.data_dir, "slow", 1, call="read", seconds=SLOW)
             for data_dir, env in ((self.data_dir, slow), (self.folder / "empty", {"https_proxy": proxy})):
                 with self.subTest(data_dir):
                     model_dir = self.folder / f"model of {data_dir.name}"
@@ -132,7 +130,7 @@ class StopTest(harness.FaultTest):
                     time.sleep(1)
                     self.assertIsNone(process.poll(), "this was to take longer")
                     process.send_signal(signal.SIGTERM)
-                    outcome = self.finish(process, 2)
+                    outcome = self.finish(process)
                     self.assertEqual(outcome.code, 143, outcome.told)
                     self.assertEqual(harness.latest_step(model_dir), 0)
                     self.train(model_dir, 2)
@@ -153,7 +151,7 @@ class StopTest(harness.FaultTest):
                 model_dir = self.folder / number.name
                 process = self.begin(model_dir)
                 process.send_signal(number)
-                outcome = self.finish(process, SOON)
+                outcome = self.finish(process)
                 self.assertEqual(outcome.code, 128 + number, outcome.told)
                 self.assertIn(f"*** {number.name} received", outcome.stderr)
                 self.assertIn("PC: @", outcome.stderr)
@@ -164,7 +162,7 @@ class StopTest(harness.FaultTest):
         used = int(Path(f"/proc/{process.pid}/statm").read_text().split()[0]) * resource.getpagesize()
         resource.prlimit(process.pid, resource.RLIMIT_AS, (used, used))
         process.send_signal(signal.SIGSEGV)
-        self.assertEqual(self.finish(process, SOON).code, 128 + signal.SIGSEGV)
+        self.assertEqual(self.finish(process).code, 128 + signal.SIGSEGV)
 
     @harness.of_every_program
     def test_two_runs_on_one_directory(self) -> None:
