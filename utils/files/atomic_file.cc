@@ -108,9 +108,9 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string
     if (absl::IsAlreadyExists(writer.status()) && attempt < kAttempts) continue;
     RETURN_IF_ERROR(writer.status());
     std::unique_ptr<AtomicFile> file(new AtomicFile(path, *std::move(writer)));
-    // Before it has the lock, another writer of the path may take it for abandoned.
-    Lock(file->writer_->fd());
-    if (HasName(file->writer_->fd(), temporary) || attempt == kAttempts) return file;
+    // Before it has the lock, another writer of the path may take it for abandoned, and have removed it or be about to.
+    const bool is_taken = !Lock(file->writer_->fd()) && errno == EWOULDBLOCK;
+    if ((!is_taken && HasName(file->writer_->fd(), temporary)) || attempt == kAttempts) return file;
   }
 }
 
