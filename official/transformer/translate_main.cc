@@ -9,6 +9,7 @@
 #include "official/transformer/translate_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/console.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/flags/main.h"
 #include "utils/flags/performance.h"
@@ -84,7 +85,9 @@ flags::Program TranslateProgram() {
                            .key = true,
                            .choices = {"fp16", "bf16", "fp32"},
                            .help = "Precision of the computation."},
-                          {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)}},
+                          {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)},
+                          flags::OutputFlag(),
+                          flags::LogFormatFlag()},
                 .validators = {CheckFileOutHasFile, OneGpuAtMost}},
       .shared_flags = false,
       .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
@@ -93,6 +96,7 @@ flags::Program TranslateProgram() {
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
+  RETURN_IF_ERROR(flags::StartLog());
   for (const std::string& note : flags::NotesOnFormerDefaults(command_line)) {
     LOG(INFO) << note;
   }
@@ -111,7 +115,8 @@ absl::Status Main(const flags::CommandLine& command_line) {
                        .batch_size = absl::GetFlag(FLAGS_batch_size),
                        .dtype = performance.dtype,
                        .num_gpus = absl::GetFlag(FLAGS_num_gpus),
-                       .num_threads = performance.intra_op_parallelism_threads},
+                       .num_threads = performance.intra_op_parallelism_threads,
+                       .json = flags::WantsJson()},
                       std::cin, std::cout);
 }
 

@@ -16,6 +16,7 @@
 #include "utils/compute/runtime/device.h"
 #include "utils/files/files.h"
 #include "utils/flags/performance.h"
+#include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/run/usable_gpus.h"
@@ -121,30 +122,45 @@ absl::Status CheckFileOut(const std::string& path) {
   return absl::OkStatus();
 }
 
+void Print(const TranslateConfig& config, const std::string& source, const std::string& translation,
+           std::ostream& out) {
+  if (config.json) {
+    out << logs::DumpJson(logs::Json::Object{{"source", source}, {"translation", translation}}) << std::endl;
+  } else {
+    out << translation << std::endl;
+  }
+}
+
 absl::Status TranslateFile(const TranslateConfig& config, Translator& translator, std::ostream& out) {
   ASSIGN_OR_RETURN(const std::string content, files::ReadFile(*config.file, kMaxFileBytes));
-  const absl::StatusOr<std::vector<std::string>> translations =
-      translator.Translate(LinesToTranslate(content), config.batch_size);
+  const std::vector<std::string> lines = LinesToTranslate(content);
+  const absl::StatusOr<std::vector<std::string>> translations = translator.Translate(lines, config.batch_size);
   if (!translations.ok()) {
     return absl::Status(translations.status().code(),
                         absl::StrCat(*config.file, ": ", translations.status().message()));
   }
-  std::string text;
-  for (const std::string& line : *translations) absl::StrAppend(&text, line, "\n");
   if (!config.file_out) {
-    out << text;
+    for (size_t i = 0; i < lines.size(); ++i) Print(config, lines[i], (*translations)[i], out);
     return absl::OkStatus();
   }
+  std::string text;
+  for (const std::string& line : *translations) absl::StrAppend(&text, line, "\n");
   RETURN_IF_ERROR(files::WriteOutput(*config.file_out, text));
   LOG(INFO) << "translated " << translations->size() << " lines to " << *config.file_out;
+  if (config.json) {
+    out << logs::DumpJson(logs::Json::Object{{"file_out", *config.file_out},
+                                             {"lines", static_cast<int64_t>(translations->size())}})
+        << "\n";
+  }
   return absl::OkStatus();
 }
 
-absl::Status TranslateStream(Translator& translator, std::istream& in, std::ostream& out) {
+absl::Status TranslateStream(const TranslateConfig& config, Translator& translator, std::istream& in,
+                             std::ostream& out) {
   LOG(INFO) << "translating standard input, line by line";
   for (std::string line; out.good() && std::getline(in, line);) {
     ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({line}, 1));
-    out << translation[0] << std::endl;
+    Print(config, line, translation[0], out);
   }
   return absl::OkStatus();
 }
@@ -165,10 +181,10 @@ absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::
   if (config.text) {
     ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({*config.text}, 1));
     LOG(INFO) << "Translation of \"" << *config.text << "\": \"" << translation[0] << "\"";
-    out << translation[0] << "\n";
+    Print(config, *config.text, translation[0], out);
   }
   if (config.file) return TranslateFile(config, translator, out);
-  return config.text ? absl::OkStatus() : TranslateStream(translator, in, out);
+  return config.text ? absl::OkStatus() : TranslateStream(config, translator, in, out);
 }
 
 }  // namespace official::transformer

@@ -7,8 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "official/resnet/imagenet/check_records.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/console.h"
 #include "utils/flags/main.h"
 #include "utils/flags/skip_bad_records.h"
+#include "utils/logs/live_line.h"
 
 ABSL_FLAG(std::optional<int>, num_classes, std::nullopt, "Number of classes: a label must be below it.");
 
@@ -37,25 +39,45 @@ flags::Program CheckerProgram() {
                            .key = true,
                            .range = flags::AtLeast(1),
                            .unset_means = "the lines of labels.txt beside a file; without that 1001"},
-                          SkipFlag()}},
+                          SkipFlag(),
+                          flags::OutputFlag(),
+                          flags::LogFormatFlag()}},
       .words = "FILE_OR_DIRECTORY...",
       .shared_flags = false,
   };
 }
 
+void PrintBad(const std::string& what) {
+  logs::AboveLiveLine([&] {
+    if (flags::WantsJson()) {
+      flags::PrintJson({{"event", "bad_record"}, {"message", what}}, std::cout);
+    } else {
+      std::cout << what << std::endl;
+    }
+  });
+}
+
 absl::Status Main(const flags::CommandLine& command_line) {
+  RETURN_IF_ERROR(flags::StartLog());
   if (command_line.words().empty()) {
     return absl::InvalidArgumentError("name the files to check, or the directory that holds them");
   }
   const CheckOptions options{.paths = command_line.words(),
                              .num_classes = absl::GetFlag(FLAGS_num_classes),
                              .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
-  ASSIGN_OR_RETURN(const CheckResult result,
-                   CheckRecords(options, [](const std::string& line) { std::cout << line << std::endl; }));
+  ASSIGN_OR_RETURN(const CheckResult result, CheckRecords(options, PrintBad));
+  if (flags::WantsJson()) {
+    flags::PrintJson({{"event", "end"},
+                      {"files", result.num_files},
+                      {"records", result.num_records},
+                      {"bad_records", result.num_bad}},
+                     std::cout);
+  }
   if (result.num_bad > flags::SkipBadRecords()) {
     return absl::DataLossError(
         absl::StrFormat("%d of %d records in %d files are bad", result.num_bad, result.num_records, result.num_files));
   }
+  if (flags::WantsJson()) return absl::OkStatus();
   std::cout << result.num_records - result.num_bad << " records in " << result.num_files << " files are good";
   if (result.num_bad > 0) std::cout << ", " << result.num_bad << " are bad";
   std::cout << std::endl;

@@ -6,6 +6,7 @@
 #include "absl/flags/flag.h"
 #include "official/resnet/imagenet/convert.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/console.h"
 #include "utils/flags/main.h"
 
 ABSL_FLAG(std::string, images_dir, "", "Directory with one folder of images per class.");
@@ -43,13 +44,16 @@ flags::Program ConverterProgram() {
                           {.name = "output_dir", .key = true, .required = true},
                           {.name = "split", .key = true, .choices = {"train", "validation"}},
                           {.name = "validation_fraction", .key = true, .range = flags::Fraction()},
-                          {.name = "num_shards", .key = true, .range = {.min = 1, .max = 99999}}},
+                          {.name = "num_shards", .key = true, .range = {.min = 1, .max = 99999}},
+                          flags::OutputFlag(),
+                          flags::LogFormatFlag()},
                 .validators = {OneWayToSplit}},
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine&) {
+  RETURN_IF_ERROR(flags::StartLog());
   const ConvertOptions options{.images_dir = absl::GetFlag(FLAGS_images_dir),
                                .output_dir = absl::GetFlag(FLAGS_output_dir),
                                .split = absl::GetFlag(FLAGS_split),
@@ -57,6 +61,17 @@ absl::Status Main(const flags::CommandLine&) {
                                .num_shards = absl::GetFlag(FLAGS_num_shards),
                                .num_threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
   ASSIGN_OR_RETURN(const ConvertResult result, ConvertToTFRecords(options));
+  if (flags::WantsJson()) {
+    flags::PrintJson({{"event", "end"},
+                      {"output_dir", options.output_dir},
+                      {"images", result.num_images},
+                      {"classes", result.num_classes},
+                      {"files", options.num_shards},
+                      {"validation_images", result.num_validation_images},
+                      {"validation_files", result.num_validation_shards}},
+                     std::cout);
+    return absl::OkStatus();
+  }
   std::cout << result.num_images << " images of " << result.num_classes << " classes in " << options.num_shards
             << " files in " << options.output_dir;
   if (result.num_validation_images > 0) {

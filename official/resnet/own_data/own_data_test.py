@@ -106,6 +106,26 @@ class OwnDataTest(unittest.TestCase):
             self.assertEqual(refused.returncode, 2)
             self.assertIn(word, refused.stderr)
 
+    def test_results_as_json(self) -> None:
+        """What the converter and the checker tell, as an object a line."""
+        records = self.folder / "json_records"
+        flags = [f"--images_dir={self.photos}", f"--output_dir={records}", "--num_shards=2"]
+        done = self.run_program(convert, *flags, "--output=json", "--log_format=json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(
+            json.loads(done.stdout),
+            {"event": "end", "output_dir": str(records), "images": 60, "classes": 3, "files": 2,
+             "validation_images": 0, "validation_files": 0},
+        )  # fmt: skip
+        done = self.run_program(check, records, "--output=json")
+        self.assertEqual(json.loads(done.stdout), {"event": "end", "files": 2, "records": 60, "bad_records": 0})
+        done = self.run_program(check, self.damaged_copy("json_damaged", [5]), "--output=json")
+        self.assertEqual(done.returncode, 65)
+        bad, end = map(json.loads, done.stdout.splitlines())
+        self.assertEqual(bad["event"], "bad_record")
+        self.assertIn("record 5 at offset", bad["message"])
+        self.assertEqual((end["records"], end["bad_records"]), (60, 1))
+
     def test_trained_network(self) -> None:
         """It is evaluated again, and names what is in a picture, with nothing but its directory."""
         self.assertEqual(self.trained.returncode, 0, self.trained.stderr)

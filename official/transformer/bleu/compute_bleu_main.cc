@@ -1,9 +1,12 @@
 // compute_bleu_main: the BLEU of a translation.
 #include <cstdio>
+#include <iostream>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "official/transformer/bleu/bleu.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/console.h"
 #include "utils/flags/main.h"
 
 ABSL_FLAG(std::string, translation, "", "Text file with the translation to score, one sentence per line.");
@@ -30,12 +33,14 @@ flags::Program BleuProgram() {
                            .key = true,
                            .choices = {"both", "uncased", "cased"},
                            .any_case = true},
-                          {.name = "tokenize", .key = true, .choices = {"official", "13a"}}}},
+                          {.name = "tokenize", .key = true, .choices = {"official", "13a"}},
+                          flags::OutputFlag()}},
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine&) {
+  logs::Json::Object scores;
   const std::string variant = absl::GetFlag(FLAGS_bleu_variant);
   for (const bool case_sensitive : {false, true}) {
     if (variant == (case_sensitive ? "uncased" : "cased")) continue;
@@ -44,8 +49,13 @@ absl::Status Main(const flags::CommandLine&) {
                      FileBleu(absl::GetFlag(FLAGS_reference), absl::GetFlag(FLAGS_translation),
                               {.case_sensitive = case_sensitive,
                                .tokenizer = is_13a ? BleuTokenizer::k13a : BleuTokenizer::kOfficial}));
+    if (flags::WantsJson()) {
+      scores.emplace_back(case_sensitive ? "bleu_cased" : "bleu_uncased", double{bleu});
+      continue;
+    }
     std::printf("Case-%s results: %f\n", case_sensitive ? "sensitive" : "insensitive", bleu);
   }
+  if (flags::WantsJson()) flags::PrintJson(std::move(scores), std::cout);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::transformer {
@@ -27,7 +29,7 @@ namespace {
 constexpr char kOriginName[] = "prepared.txt";
 
 // Lines of one file; each is checked to be text.
-absl::StatusOr<int64_t> CountLines(const std::string& path) {
+absl::StatusOr<int64_t> CountLines(const std::string& path, logs::TaskProgress& progress) {
   if (!files::Exists(path)) {
     return absl::NotFoundError(absl::StrFormat(
         "there is no text %s%s; name the files by --raw_dir, --train_source and so on, or get WMT by --download", path,
@@ -38,28 +40,34 @@ absl::StatusOr<int64_t> CountLines(const std::string& path) {
     absl::string_view line;
     ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
     if (!more) return reader->line_number();
+    progress.Add(1);
   }
 }
 
-// Before hours of work: reads all files once.
-absl::Status CheckText(const ParallelText& text) {
+int64_t Sum(const std::vector<int64_t>& numbers) { return std::accumulate(numbers.begin(), numbers.end(), int64_t{0}); }
+
+// Before hours of work: reads all files once. The number of lines of each source.
+absl::StatusOr<std::vector<int64_t>> CheckText(const ParallelText& text) {
   if (text.sources.size() != text.targets.size() || text.sources.empty()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("found %d files of sentences and %d of their translations, expected "
                         "equally many, and at least one",
                         text.sources.size(), text.targets.size()));
   }
+  logs::TaskProgress progress({.title = "checking the text", .unit = "lines"});
+  std::vector<int64_t> num_lines;
   for (size_t i = 0; i < text.sources.size(); ++i) {
-    ASSIGN_OR_RETURN(const int64_t source_lines, CountLines(text.sources[i]));
-    ASSIGN_OR_RETURN(const int64_t target_lines, CountLines(text.targets[i]));
+    ASSIGN_OR_RETURN(const int64_t source_lines, CountLines(text.sources[i], progress));
+    ASSIGN_OR_RETURN(const int64_t target_lines, CountLines(text.targets[i], progress));
     if (source_lines != target_lines) {
       return absl::DataLossError(
           absl::StrFormat("%s has %d lines, its translation %s has %d, but line by line they must belong together",
                           text.sources[i], source_lines, text.targets[i], target_lines));
     }
     if (source_lines == 0) return absl::DataLossError(absl::StrCat(text.sources[i], " has no lines"));
+    num_lines.push_back(source_lines);
   }
-  return absl::OkStatus();
+  return num_lines;
 }
 
 // Upstream strips the lines.
@@ -105,9 +113,14 @@ class Shards {
   }
 
   // Writes those that do not exist, in the order of the text or, with a seed, in a random one.
-  absl::Status Write(const ParallelText& text, const Subtokenizer& subtokenizer, std::optional<uint64_t> seed) {
-    RETURN_IF_ERROR(WriteInOrder(text, subtokenizer));
+  // `num_lines` is that of each source.
+  absl::Status Write(const ParallelText& text, const std::vector<int64_t>& num_lines, const Subtokenizer& subtokenizer,
+                     std::optional<uint64_t> seed) {
+    RETURN_IF_ERROR(WriteInOrder(text, num_lines, subtokenizer));
+    logs::TaskProgress progress(
+        {.title = "putting files in order", .total = static_cast<int64_t>(paths_.size()), .unit = "files"});
     for (size_t shard = 0; shard < paths_.size(); ++shard) {
+      progress.Set(static_cast<int64_t>(shard));
       if (files_[shard] == nullptr) continue;
       if (seed.has_value()) {
         RETURN_IF_ERROR(WriteShuffled(shard, *seed));
@@ -122,7 +135,9 @@ class Shards {
 
  private:
   // Leaves the records in the temporary files of files_.
-  absl::Status WriteInOrder(const ParallelText& text, const Subtokenizer& subtokenizer) {
+  absl::Status WriteInOrder(const ParallelText& text, const std::vector<int64_t>& num_lines,
+                            const Subtokenizer& subtokenizer) {
+    logs::TaskProgress progress({.title = "writing sentences", .total = Sum(num_lines), .unit = "sentences"});
     std::vector<std::optional<data::TFRecordWriter>> writers(paths_.size());
     files_.resize(paths_.size());
     for (size_t shard = 0; shard < paths_.size(); ++shard) {
@@ -132,11 +147,11 @@ class Shards {
     }
     int64_t number = 0;  // of the sentence
     for (size_t file = 0; file < text.sources.size(); ++file) {
-      ASSIGN_OR_RETURN(const int64_t num_lines, CountLines(text.sources[file]));
       ASSIGN_OR_RETURN(const auto source, LineReader::Open(text.sources[file]));
       ASSIGN_OR_RETURN(const auto target, LineReader::Open(text.targets[file]));
       std::vector<int32_t> inputs, targets;
-      for (int64_t line = 0; line < num_lines; ++line, ++number) {
+      for (int64_t line = 0; line < num_lines[file]; ++line, ++number) {
+        progress.Add(1);
         RETURN_IF_ERROR(ReadIds(*source, subtokenizer, text.sources[file], &inputs));
         RETURN_IF_ERROR(ReadIds(*target, subtokenizer, text.targets[file], &targets));
         auto& writer = writers[number % writers.size()];
@@ -215,9 +230,9 @@ std::string ShardName(absl::string_view tag, int shard, int num_shards) {
   return absl::StrFormat("wmt32k-%s-%05d-of-%05d", tag, shard, num_shards);
 }
 
-absl::Status PrepareData(const PrepareOptions& options) {
-  RETURN_IF_ERROR(CheckText(options.train));
-  RETURN_IF_ERROR(CheckText(options.eval));
+absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> train_lines, CheckText(options.train));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> eval_lines, CheckText(options.eval));
   RETURN_IF_ERROR(files::MakeDirectories(options.data_dir));
   RETURN_IF_ERROR(CheckOrigin(options));
 
@@ -233,17 +248,21 @@ absl::Status PrepareData(const PrepareOptions& options) {
   LOG(INFO) << "the vocabulary has " << subtokenizer.vocab_size() << " entries";
 
   const auto write = [&](absl::string_view tag, int num_shards, const ParallelText& text,
-                         std::optional<uint64_t> seed) -> absl::Status {
+                         const std::vector<int64_t>& num_lines, std::optional<uint64_t> seed) -> absl::Status {
     Shards shards(options.data_dir, tag, num_shards);
     if (shards.AllExist()) {
       LOG(INFO) << "all files " << ShardName(tag, 1, num_shards) << " and so on exist";
       return absl::OkStatus();
     }
     LOG(INFO) << "writing " << ShardName(tag, 1, num_shards) << " and so on";
-    return shards.Write(text, subtokenizer, seed);
+    return shards.Write(text, num_lines, subtokenizer, seed);
   };
-  RETURN_IF_ERROR(write(kTrainTag, options.num_train_shards, options.train, options.seed));
-  return write(kEvalTag, 1, options.eval, std::nullopt);
+  RETURN_IF_ERROR(write(kTrainTag, options.num_train_shards, options.train, train_lines, options.seed));
+  RETURN_IF_ERROR(write(kEvalTag, 1, options.eval, eval_lines, std::nullopt));
+  return PrepareResult{.vocabulary = vocabulary,
+                       .vocab_size = subtokenizer.vocab_size(),
+                       .train_sentences = Sum(train_lines),
+                       .eval_sentences = Sum(eval_lines)};
 }
 
 }  // namespace official::transformer

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "official/transformer/text/vocabulary_builder.h"
 
@@ -28,6 +28,12 @@ struct PrepareOptions {
   int num_train_shards = 100;
 };
 
+struct PrepareResult {
+  std::string vocabulary;  // path of the file
+  int64_t vocab_size = 0;
+  int64_t train_sentences = 0, eval_sentences = 0;
+};
+
 // "train", "dev": what the names of the files say.
 inline constexpr absl::string_view kTrainTag = "train";
 inline constexpr absl::string_view kEvalTag = "dev";
@@ -42,6 +48,6 @@ std::string ShardName(absl::string_view tag, int shard, int num_shards);
 // naming file and line or both files and counts, if a text is not UTF-8, has no lines, or the two sides have not
 // equally many; FailedPrecondition if data_dir holds files made from another text or with other options (it says so in
 // prepared.txt); NotFound if a text is missing; other errors as in utils/files.
-absl::Status PrepareData(const PrepareOptions& options);
+absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options);
 
 }  // namespace official::transformer

@@ -1,4 +1,5 @@
 // prepare_data_main: makes the files that transformer_main trains on.
+#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/console.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
@@ -65,7 +67,9 @@ flags::Program PrepareProgram() {
                           {.name = "download", .key = true},
                           {.name = "vocab_size", .key = true, .range = flags::AtLeast(1)},
                           {.name = "search", .key = true},
-                          {.name = "seed", .help = "Seed of the order of the training records."}}},
+                          {.name = "seed", .help = "Seed of the order of the training records."},
+                          flags::OutputFlag(),
+                          flags::LogFormatFlag()}},
       .shared_flags = false,
   };
 }
@@ -90,6 +94,7 @@ absl::Status UseWmt17(PrepareOptions& options) {
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
+  RETURN_IF_ERROR(flags::StartLog());
   for (const std::string& note : flags::NotesOnFormerDefaults(command_line)) {
     LOG(INFO) << note;
   }
@@ -107,7 +112,16 @@ absl::Status Main(const flags::CommandLine& command_line) {
   options.vocabulary.threshold = vocab_size / 100;
   if (!absl::GetFlag(FLAGS_search) && !command_line.given("vocab_size")) options.vocabulary.min_count = kMinCount;
   options.seed = absl::GetFlag(FLAGS_seed);
-  return PrepareData(options);
+  ASSIGN_OR_RETURN(const PrepareResult result, PrepareData(options));
+  if (flags::WantsJson()) {
+    flags::PrintJson({{"event", "end"},
+                      {"vocab_file", result.vocabulary},
+                      {"vocab_size", result.vocab_size},
+                      {"train_sentences", result.train_sentences},
+                      {"eval_sentences", result.eval_sentences}},
+                     std::cout);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class Fixture {
   }
   std::string InData(const std::string& name) const { return options_.data_dir + "/" + name; }
   void Prepare() const {
-    const absl::Status status = PrepareData(options_);
+    const absl::Status status = PrepareData(options_).status();
     INFO(status);
     REQUIRE(status.ok());
   }
@@ -69,7 +69,7 @@ class Fixture {
     return records;
   }
   void CheckRefused(const std::string& message, absl::StatusCode code = absl::StatusCode::kDataLoss) const {
-    const absl::Status status = PrepareData(options_);
+    const absl::Status status = PrepareData(options_).status();
     CHECK(status.code() == code);
     CHECK_THAT(std::string(status.message()), Contains(message));
   }

@@ -151,6 +151,38 @@ class ProgramsTest(unittest.TestCase):
         done = self.execute(transformer, *self.train_flags(), model_dir, f"--data_dir={changed}", *steps)
         self.assert_refused(done, 2, told, f"{changed / self.vocab.name} has {digest}")
 
+    def test_results_as_json(self) -> None:
+        """An object a line on standard output, with all that the text tells."""
+
+        def results(done: subprocess.CompletedProcess) -> list[dict]:
+            self.assert_succeeded(done)
+            return [json.loads(line) for line in done.stdout.splitlines()]
+
+        data = self.folder / "data"
+        flags = (f"--raw_dir={self.folder}", f"--data_dir={data}", "--vocab_size=200", "--output=json")
+        (prepared,) = results(self.execute(prepare_data, *flags, "--log_format=json"))
+        self.assertEqual(prepared["vocab_file"], str(self.vocab))
+        self.assertEqual(prepared["eval_sentences"], 20)
+        self.assertGreater(prepared["vocab_size"], 100)
+
+        short = f"{FLAGS[1]},extra_decode_length=3"
+        done = self.translate("--text=one two", short, "--output=json", "--log_format=json")
+        (translated,) = results(done)
+        self.assertEqual(translated["source"], "one two")
+        self.assertEqual(self.translate("--text=one two", short).stdout.decode(), translated["translation"] + "\n")
+        for line in done.stderr.splitlines():
+            self.assertIn("event", json.loads(line))
+        text, output = self.write("three lines", b"one\n\ntwo\n"), self.folder / "three translations"
+        translations = results(self.translate(f"--file={text}", short, "--output=json"))
+        self.assertEqual([t["source"] for t in translations], ["one", "", "two"])
+        written = results(self.translate(f"--file={text}", f"--file_out={output}", short, "--output=json"))
+        self.assertEqual(written, [{"file_out": str(output), "lines": 3}])
+        self.assertEqual(output.read_text().splitlines(), [t["translation"] for t in translations])
+
+        flags = (f"--translation={self.reference}", f"--reference={self.reference}", "--output=json")
+        self.assertEqual(results(self.execute(compute_bleu, *flags)), [{"bleu_uncased": 100.0, "bleu_cased": 100.0}])
+        self.assertEqual(results(self.execute(compute_bleu, *flags, "-bv", "cased")), [{"bleu_cased": 100.0}])
+
     def test_shipped_flags(self) -> None:
         flags = ("--flagfile=official/transformer/configs/multi30k.flags", "--use_synthetic_data", "--max_train_steps=1")
         self.assert_succeeded(self.execute(transformer, *flags, f"--model_dir={self.folder / 'shipped'}"))
