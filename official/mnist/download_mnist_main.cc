@@ -1,15 +1,13 @@
 // download_mnist_main [DIRECTORY]: puts the files of MNIST there, as mnist_main does when they are missing.
-#include <unistd.h>
-
-#include <cstdlib>
+#include <iostream>
 
 #include "official/mnist/dataset.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/console.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
-#include "utils/logs/output_style.h"
 
 namespace official::mnist {
 namespace {
@@ -22,6 +20,7 @@ flags::Program DownloadProgram() {
           ", where mnist_main looks for it. Files that are there already are kept, and an interrupted download "
           "resumes where it stopped.",
       .examples = {{"download_mnist_main data", "then train with: mnist_main --data_dir=data"}},
+      .flags = {.name = "download_mnist", .flags = {flags::OutputFlag(), flags::LogFormatFlag()}},
       .words = "[DIRECTORY]",
       .shared_flags = false,
   };
@@ -31,11 +30,13 @@ absl::Status Main(const flags::CommandLine& command_line) {
   if (command_line.words().size() > 1) return absl::InvalidArgumentError("name one directory at most");
   MnistOptions options;
   options.data_dir = command_line.words().empty() ? files::DefaultDataDir("mnist_data") : command_line.words()[0];
-  logs::InitLogging(logs::ResolveOutputStyle(logs::LogFormat::kAuto, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
-                                             [](const char* name) { return std::getenv(name); }));
+  RETURN_IF_ERROR(flags::StartLog());
   if (command_line.words().empty()) RETURN_IF_ERROR(files::CheckOwner(options.data_dir));
   RETURN_IF_ERROR(DownloadMnist(options));
   LOG(INFO) << "MNIST is in " << options.data_dir;
+  if (flags::WantsJson()) {
+    flags::PrintJson({{"event", "end"}, {"dataset", "MNIST"}, {"data_dir", options.data_dir}}, std::cout);
+  }
   return absl::OkStatus();
 }
 

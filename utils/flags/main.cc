@@ -19,6 +19,7 @@
 #include "utils/compute/cpu/max_isa.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/flags/help.h"
+#include "utils/logs/log.h"
 #include "utils/misc/build_commit.h"
 #include "utils/misc/exit_code.h"
 #include "utils/misc/stop_signals.h"
@@ -69,6 +70,20 @@ void HandleCrash(int signal, siginfo_t* info, void* context) {
   print_stack.sa_sigaction(signal, info, context);
 }
 
+// One line; in a log of JSON lines an object, too.
+void TellError(const Program& program, const absl::Status& status, std::ostream& err) {
+  const std::string message = absl::StrCat(program.name, ": ", status.message());
+  if (logs::CurrentLogFormat() != logs::LogFormat::kJson) {
+    err << message << "\n";
+    return;
+  }
+  const int signal = absl::IsCancelled(status) ? misc::StopSignalReceived() : 0;
+  logs::WriteLog(logs::Severity::ERROR, message,
+                 {{"event", signal != 0 ? "stop" : "error"},
+                  {"exit_code", misc::ExitCode(status)},
+                  {"signal", signal != 0 ? logs::Json(signal) : logs::Json()}});
+}
+
 // A crash says where.
 void InstallCrashHandler(const char* program) {
   absl::InitializeSymbolizer(program);
@@ -110,7 +125,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
       break;
   }
   if (!out.flush() && status.ok()) status = absl::AbortedError("cannot write to standard output");
-  if (!status.ok()) err << program.name << ": " << status.message() << "\n";
+  if (!status.ok()) TellError(program, status, err);
   return misc::ExitCode(status);
 }
 

@@ -1,9 +1,13 @@
 // generate_ratings_main <ml-1m|ml-20m> FILE: writes the ratings that ncf_main trains on where MovieLens cannot be
 // downloaded, as a ratings.csv.
+#include <iostream>
+
 #include "official/recommendation/data/generated_ratings.h"
 #include "official/recommendation/data/movielens.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/console.h"
 #include "utils/flags/main.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
@@ -16,20 +20,28 @@ flags::Program GenerateProgram() {
           "MovieLens 1M (ml-1m) or 20M (ml-20m) has. ncf_main trains on the same ratings where MovieLens cannot be "
           "downloaded.",
       .examples = {{"generate_ratings_main ml-1m ratings.csv", "then train with: ncf_main --ratings_file=ratings.csv"}},
+      .flags = {.name = "generate_ratings", .flags = {flags::OutputFlag(), flags::LogFormatFlag()}},
       .words = "<ml-1m|ml-20m> FILE",
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
+  RETURN_IF_ERROR(flags::StartLog());
   const std::vector<std::string>& words = command_line.words();
   if (words.size() != 2) {
     return absl::InvalidArgumentError(
         "needs the name of a data set, ml-1m or ml-20m, and of the file to write: generate_ratings_main ml-1m FILE");
   }
   ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(words[0]));
+  const logs::TaskProgress progress({.title = "generating ratings"});
   ASSIGN_OR_RETURN(const std::vector<Rating> ratings, GenerateRatings(size));
-  return WriteRatings(words[1], ratings);
+  RETURN_IF_ERROR(WriteRatings(words[1], ratings));
+  if (flags::WantsJson()) {
+    flags::PrintJson({{"event", "end"}, {"file", words[1]}, {"ratings", static_cast<int64_t>(ratings.size())}},
+                     std::cout);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

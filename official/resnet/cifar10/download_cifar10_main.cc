@@ -1,15 +1,13 @@
 // download_cifar10_main [DIRECTORY [ARCHIVE]]: puts the files of CIFAR-10 where resnet_main reads them.
-#include <unistd.h>
-
-#include <cstdlib>
+#include <iostream>
 
 #include "official/resnet/cifar10/download.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/console.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
-#include "utils/logs/output_style.h"
 
 namespace official::resnet {
 namespace {
@@ -25,6 +23,7 @@ flags::Program DownloadProgram() {
       .examples = {{"download_cifar10_main data",
                     "then train with: resnet_main --dataset_name=cifar10 --data_dir=data"},
                    {"download_cifar10_main data cifar-10-binary.tar.gz", "unpack a copy of the archive"}},
+      .flags = {.name = "download_cifar10", .flags = {flags::OutputFlag(), flags::LogFormatFlag()}},
       .words = "[DIRECTORY [ARCHIVE]]",
       .shared_flags = false,
   };
@@ -36,11 +35,13 @@ absl::Status Main(const flags::CommandLine& command_line) {
   const std::string data_dir = words.empty() ? files::DefaultDataDir("cifar10_data") : words[0];
   Cifar10Source source;
   if (words.size() == 2) source.archive = words[1];
-  logs::InitLogging(logs::ResolveOutputStyle(logs::LogFormat::kAuto, logs::ColorMode::kAuto, isatty(STDERR_FILENO) != 0,
-                                             [](const char* name) { return std::getenv(name); }));
+  RETURN_IF_ERROR(flags::StartLog());
   if (words.empty()) RETURN_IF_ERROR(files::CheckOwner(data_dir));
   RETURN_IF_ERROR(DownloadCifar10(data_dir, source));
   LOG(INFO) << "CIFAR-10 is in " << data_dir;
+  if (flags::WantsJson()) {
+    flags::PrintJson({{"event", "end"}, {"dataset", "CIFAR-10"}, {"data_dir", data_dir}}, std::cout);
+  }
   return absl::OkStatus();
 }
 
