@@ -1,0 +1,148 @@
+"""Draws the manual's pictures as SVG files. Usage: draw.py [--check] FOLDER
+
+FOLDER is docs/. With --check nothing is written: the pictures there must be those that would be drawn now.
+"""
+
+import re
+import sys
+from html import escape
+from pathlib import Path
+
+STYLE = """<style>
+  text { font: 13px sans-serif; fill: #24292f }
+  .small { font-size: 11px; fill: #57606a }
+  .mono { font: 13px monospace }
+  .axis { stroke: #8c959f; fill: none }
+  .grid { stroke: #8c959f; stroke-opacity: 0.25 }
+  .loss { stroke: #0969da; fill: none; stroke-width: 1.5 }
+  .accuracy { stroke: #cf222e; fill: none; stroke-width: 1.5 }
+  .dot { fill: #cf222e }
+  .box { fill: #ddf4ff; stroke: #54aeff }
+  .engine { fill: #fff8c5; stroke: #d4a72c }
+  .outer { fill: none; stroke: #8c959f; stroke-dasharray: 4 3 }
+  .terminal { fill: #24292f }
+  .terminal-text { font: 13px monospace; fill: #f6f8fa }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3 } .small { fill: #9198a1 }
+    .box { fill: #0c2d6b; stroke: #388bfd } .engine { fill: #3b2300; stroke: #9e6a03 }
+  }
+</style>"""
+
+
+def svg(width: int, height: int, title: str, body: list[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+    return "\n".join([head, f"<title>{escape(title)}</title>", STYLE, *body, "</svg>"]) + "\n"
+
+
+def text(x: float, y: float, content: str, css: str = "", anchor: str = "start") -> str:
+    return f'<text x="{x:g}" y="{y:g}" class="{css}" text-anchor="{anchor}" xml:space="preserve">{escape(content)}</text>'
+
+
+# ---- Learning curves ----
+
+
+def panel(
+    left: float, last: int, title: str, unit: str, points: list[tuple[float, float]], css: str, top: float
+) -> list[str]:
+    """A curve over epochs 0 to `last`, from 0 to `top`, in a panel of 300 x 170 whose left edge is at `left`."""
+    width, height, y0 = 300, 170, 40
+    at = [(left + width * x / last, y0 + height * (1 - min(y, top) / top)) for x, y in points]
+    drawn = [text(left, 24, title)]
+    for i in range(5):
+        y = y0 + height * (1 - i / 4)
+        drawn.append(f'<path class="grid" d="M{left:g} {y:g}h{width}"/>')
+        drawn.append(text(left - 6, y + 4, f"{top * i / 4:g}{unit}", "small", "end"))
+    for epoch in range(0, last + 1, 2):
+        drawn.append(text(left + width * epoch / last, y0 + height + 16, str(epoch), "small", "middle"))
+    drawn.append(text(left + width / 2, y0 + height + 32, "epoch", "small", "middle"))
+    drawn.append(f'<path class="axis" d="M{left:g} {y0}v{height}h{width}"/>')
+    drawn.append(f'<path class="{css}" d="M' + "L".join(f"{x:.1f} {y:.1f}" for x, y in at) + '"/>')
+    if css == "accuracy":
+        drawn += [f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in at]
+        drawn.append(text(at[-1][0], at[-1][1] - 8, f"{points[-1][1]:.1f} {unit}", "small", "end"))
+    return drawn
+
+
+def learning_curve(log: str) -> str:
+    """Loss and accuracy of a run's log."""
+    total_steps, epochs = re.search(r"epoch \d+/(\d+), step \d+/(\d+)", log).group(2, 1)
+    per_epoch = int(total_steps) / int(epochs)
+    # The last line is that of a single step; the others are means over 100.
+    found = re.findall(r"step (\d+)/\d+, loss ([\d.]+)", log)[:-1]
+    losses = [(int(step) / per_epoch, float(loss)) for step, loss in found]
+    accuracies = [
+        (int(step) / per_epoch, 100 * float(accuracy))
+        for step, accuracy in re.findall(r"Saving dict for global step (\d+): accuracy = ([\d.]+)", log)
+    ]
+    curves = panel(50, int(epochs), "Training loss", "", losses, "loss", top=2.4)
+    curves += panel(430, int(epochs), "Test accuracy", "%", accuracies, "accuracy", top=100)
+    return svg(760, 256, "ResNet-20 on CIFAR-10 in ten epochs: training loss and test accuracy", curves)
+
+
+# ---- The layers ----
+
+# (name, what it is, x, y, width): a box depends on boxes below it only.
+LAYERS = [
+    ("official/<model>", "mnist, resnet, transformer, recommendation", 20, 20, 700),
+    ("utils/run", "the run of a training program", 20, 84, 430),
+    ("utils/export", "SavedModel", 470, 84, 250),
+    ("utils/train", "Estimator, checkpoints, events", 20, 148, 430),
+    ("utils/distribute", "devices of a run, sums over them", 20, 212, 430),
+    ("utils/data", "records, images, batches", 470, 148, 250),
+    ("utils/flags, logs", "flags, help, progress, metrics", 470, 212, 250),
+]
+ENGINE = [
+    ("layers", "ops with variables", 40, 306, 205),
+    ("runtime", "Device, Program, memory", 258, 306, 205),
+    ("ops", "shape rule, gradient, kernels", 40, 370, 423),
+    ("cpu", "threads, vectors, oneDNN", 40, 434, 205),
+    ("cuda", "streams, cuDNN, cuBLASLt", 258, 434, 205),
+    ("graph", "values, nodes, gradients, rewriting", 483, 370, 217),
+    ("core", "dtype, shape, tensor, random", 483, 434, 217),
+]
+
+
+def layers() -> str:
+    body = ['<rect class="outer" x="20" y="276" width="700" height="218" rx="6"/>']
+    body.append(text(32, 296, "utils/compute: the engine", "small"))
+    for css, boxes in (("box", LAYERS), ("engine", ENGINE)):
+        for name, what, x, y, width in boxes:
+            body.append(f'<rect class="{css}" x="{x}" y="{y}" width="{width}" height="52" rx="6"/>')
+            body += [text(x + 12, y + 22, name, "mono"), text(x + 12, y + 40, what, "small")]
+    body.append('<rect class="box" x="20" y="510" width="700" height="52" rx="6"/>')
+    body += [text(32, 532, "utils/files, utils/misc", "mono"), text(32, 550, "safe and atomic writes, exit statuses, signals", "small")]
+    return svg(740, 580, "The layers of the code: each depends on those below it", body)
+
+
+# ---- A terminal ----
+
+
+def terminal(lines: list[str]) -> str:
+    width = 8 * max(len(line) for line in lines) + 32
+    height = 20 * len(lines) + 24
+    body = [f'<rect class="terminal" width="{width}" height="{height}" rx="8"/>']
+    body += [text(16, 28 + 20 * i, line, "terminal-text") for i, line in enumerate(lines)]
+    return svg(width, height, "A terminal while mnist_main trains", body)
+
+
+def main() -> int:
+    check = "--check" in sys.argv
+    docs = Path(sys.argv[-1])
+    pictures = {
+        "cifar10_resnet20.svg": learning_curve((docs / "logs/cifar10_resnet20.log").read_text()),
+        "layers.svg": layers(),
+        "live_line.svg": terminal((docs / "pictures/live_line.txt").read_text().splitlines()),
+    }
+    stale = 0
+    for name, drawn in pictures.items():
+        path = docs / "pictures" / name
+        if not check:
+            path.write_text(drawn)
+        elif path.read_text() != drawn:
+            stale = 1
+            print(f"docs/pictures/{name} is not what draw.py draws; run: python3 docs/pictures/draw.py docs")
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
