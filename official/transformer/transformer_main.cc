@@ -106,6 +106,7 @@ flags::Program TransformerProgram() {
       .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
                    {"model_dir", files::DefaultModelDir("transformer_model")},
                    {"train_epochs", "10"}},
+      .dependent_defaults = DefaultsOfSet,
       .help =
           {{"data_dir", "Directory of the TFRecord files that prepare_data_main wrote."},
            {"batch_size",

@@ -19,7 +19,6 @@ ABSL_FLAG(std::optional<std::string>, order, std::nullopt, "Order of channels.")
 ABSL_FLAG(std::optional<int>, classes, std::nullopt, "Classes.");
 ABSL_FLAG(double, rate, 0.1, "Learning rate.");
 ABSL_FLAG(std::vector<std::string>, predict, {}, "Files.");
-ABSL_FLAG(bool, eval_only, false, "Evaluate.");
 
 namespace official::flags {
 namespace {
@@ -59,8 +58,7 @@ Program TestProgram() {
                           {.name = "order"},
                           {.name = "classes", .range = AtLeast(2)},
                           {.name = "rate"},
-                          {.name = "predict"},
-                          {.name = "eval_only"}},
+                          {.name = "predict"}},
                 .validators = {CheckDepth}},
       .network = {{"data"}, {"depth"}, {"overrides", Size, /*appends=*/true}, {"order", Order}, {"classes"}}};
   return program;
