@@ -46,13 +46,13 @@ absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
   if (!loaded.note.empty()) {
     LOG(WARNING) << loaded.note;
   }
+  ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
   ASSIGN_OR_RETURN(EvalData eval, MakeEvalData(loaded.ratings, {.num_negatives = config.num_eval_negatives,
                                                                 .with_replacement = config.ml_perf,
                                                                 .seed = config.base.seed}));
   if (!eval.note.empty()) {
     LOG(WARNING) << eval.note << "; --num_eval_negatives chooses another number";
   }
-  ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
   return std::make_shared<NcfData>(std::move(loaded), std::move(names), std::make_shared<EvalData>(std::move(eval)));
 }
 
