@@ -56,6 +56,7 @@ class LinksTest(harness.FaultTest):
         # The former are of no interest to the run, the latter are replaced, whatever they are.
         for make in (self.link, self.pipe):
             model_dir = self.folder / make.__name__
+            self.train(model_dir, 1)
             names = (*TEMPORARY_NAMES, f"model.ckpt-{STEPS}.index", f"model.ckpt-{STEPS}.data-00000-of-00001")
             for name in names:
                 make(model_dir / name)
