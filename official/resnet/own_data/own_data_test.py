@@ -193,14 +193,14 @@ class OwnDataTest(unittest.TestCase):
             self.refuse(2, [data, new, "--resnet_size=50" if "cifar10" not in flags[0] else "--resnet_size=20", *flags], *words)
 
     def test_damaged_records(self) -> None:
-        damaged = self.damaged_copy("damaged", [5, 30])
-        flags = [f"--data_dir={damaged}", "--train_epochs=1", "--epochs_between_evals=1"]
+        damaged = self.damaged_copy("damaged", [1, 3])  # of the first batch, in the order of the file
+        flags = [f"--data_dir={damaged}", "--noshuffle", "--max_train_steps=1"]
         path = damaged / "train-00000-of-00001"
         self.refuse(65, [*flags, f"--model_dir={self.folder / 'stopped'}"], f"{path}: record ", "corrupted record")
         done = self.resnet(*flags, f"--model_dir={self.folder / 'skipped'}", "--skip_bad_records=2")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout.splitlines()[0])["global_step"], 6)
-        for record in 5, 30:
+        self.assertEqual(json.loads(done.stdout.splitlines()[0])["global_step"], 1)
+        for record in 1, 3:
             self.assertEqual(done.stderr.count(f"skipped: {path}: record {record} at offset "), 1, done.stderr)
         self.assertIn("skipped 2 damaged records in all, of at most --skip_bad_records=2", done.stderr)
         self.refuse(65, [*flags, f"--model_dir={self.folder / 'one'}", "--skip_bad_records=1"],
