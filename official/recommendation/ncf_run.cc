@@ -11,6 +11,8 @@
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/start_threads.h"
 #include "utils/data/fingerprint.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
@@ -160,6 +162,7 @@ absl::Status Predict(const NcfConfig& config, std::ostream& results) {
 }  // namespace
 
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
+  compute::StartThreads(compute::NumThreads());  // ratings are read in parallel, before there is a device
   if (!config.predict.empty()) return Predict(config, results);
   NcfDataPtr data;
   run::Config shared = config;
