@@ -301,7 +301,7 @@ TEST_CASE("Directories are made with their parents and listed in order") {
 }
 
 TEST_CASE("It is known before whether files can be made in a directory, and nothing is made") {
-  const std::string directory = TestPath("output");
+  const std::string directory = TestPath("checked");
   REQUIRE(MakeDirectories(directory).ok());
   REQUIRE(WriteFileAtomically(directory + "/file", "").ok());
   REQUIRE(symlink("nowhere", (directory + "/link").c_str()) == 0);
