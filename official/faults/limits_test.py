@@ -17,7 +17,7 @@ class LimitsTest(harness.FaultTest):
         # From so little that the libraries cannot be loaded, to enough.
         whole, codes = self.folder / "whole", []
         self.train(whole)
-        for megabytes in (20, *range(40, 200, 20), *range(200, 1400, 150)):
+        for megabytes in (20, *range(60, 200, 35), *range(200, 1400, 200)):
             with self.subTest(f"{megabytes} MB"):
                 model_dir = self.folder / f"{megabytes} MB"
                 limited = ["prlimit", f"--as={megabytes << 20}", "--core=0"]
@@ -34,7 +34,7 @@ class LimitsTest(harness.FaultTest):
                     self.train(model_dir)
                     self.assert_same_checkpoint(model_dir, whole)
         self.assertEqual(codes[0], 127, "even 20 MB are no limit")
-        self.assertEqual(codes[-1], 0, "1250 MB are not enough")
+        self.assertEqual(codes[-1], 0, "1200 MB are not enough")
         self.assertIn(1, codes, "no limit was met")
 
     @of_every_program
