@@ -1,7 +1,8 @@
-// CPU kernels of matrix multiplication: on oneDNN, but for the layers of dense.h.
+// CPU kernels of matrix multiplication: on oneDNN, but for the layers of dense.h and processors without AVX-512.
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "utils/compute/core/batch_parts.h"
@@ -9,8 +10,10 @@
 #include "utils/compute/cpu/compute_in_float.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/matmul/dense.h"
 #include "utils/compute/ops/matmul/geometry.h"
+#include "utils/compute/ops/matmul/ordered_product.h"
 
 namespace official::compute {
 namespace {
@@ -22,6 +25,22 @@ memory::desc MatrixDesc(DType dtype, int64_t batch, int64_t rows, int64_t column
   const memory::dim row = transposed ? 1 : columns, column = transposed ? rows : 1;
   if (batch == 1) return memory::desc({rows, columns}, OnednnType(dtype), memory::dims{row, column});
   return memory::desc({batch, rows, columns}, OnednnType(dtype), memory::dims{rows * columns, row, column});
+}
+
+// Of matrices as the geometry says, packed or within larger ones: `a_width` and `b_width` are the floats between two
+// rows as they are stored.
+OrderedProduct MakeOrderedProduct(const MatMulGeometry& g, int64_t a_width, int64_t b_width) {
+  return {.batch = g.batch,
+          .m = g.m,
+          .n = g.n,
+          .k = g.k,
+          .a_batch_stride = g.m * g.k,
+          .a_row_stride = g.transpose_a ? 1 : a_width,
+          .a_column_stride = g.transpose_a ? a_width : 1,
+          .b_batch_stride = g.k * g.n,
+          .b_row_stride = g.transpose_b ? 1 : b_width,
+          .b_column_stride = g.transpose_b ? b_width : 1,
+          .num_threads = NumThreads()};
 }
 
 // x^T * dy, the gradient of weights, with the sum over the batch in parts (Graph::batch_parts): one product for each,
@@ -51,8 +70,10 @@ class WeightGradientInParts {
   }
 
  private:
+  // One product, of x and dy from a part's first example on.
+  using Product = std::function<absl::Status(const float* x, const float* dy, float* y, void* scratch)>;
   struct Part {
-    OnednnPrimitive some_rows, last_rows;  // empty without examples
+    Product some_rows, last_rows;  // null without examples
   };
 
   static int64_t RowsAtATime(const MatMulGeometry& g) {
@@ -60,16 +81,28 @@ class WeightGradientInParts {
     return std::clamp<int64_t>(kMostElements / g.n, 1, g.m);
   }
 
-  OnednnPrimitive MakeProduct(int64_t rows, int64_t depth, int64_t& library_bytes) const {
-    if (depth == 0) return OnednnPrimitive();
+  Product MakeProduct(int64_t rows, int64_t depth, int64_t& scratch_bytes) const {
+    if (depth == 0) return nullptr;
+    if (!HasAvx512()) {
+      const OrderedProduct product =
+          MakeOrderedProduct({.m = rows, .n = g_.n, .k = depth, .transpose_a = true}, g_.m, g_.n);
+      scratch_bytes = std::max(scratch_bytes, product.scratch_bytes());
+      return [product](const float* x, const float* dy, float* y, void* scratch) {
+        product.Run(x, dy, /*bias=*/nullptr, /*relu=*/false, y, scratch);
+        return absl::OkStatus();
+      };
+    }
     const memory::desc a({rows, depth}, memory::data_type::f32, memory::dims{1, g_.m});
     const memory::desc b = MatrixDesc(DType::kFloat32, 1, depth, g_.n, false);
     const memory::desc y = MatrixDesc(DType::kFloat32, 1, rows, g_.n, false);
     const dnnl::matmul::primitive_desc pd({a, b, memory::desc(), y}, OnednnAttr(), OnednnEngine());
-    library_bytes = std::max(library_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
-    return OnednnPrimitive(
+    scratch_bytes = std::max(scratch_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
+    const OnednnPrimitive product(
         dnnl::matmul(pd),
         {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+    return [product](const float* x, const float* dy, float* y, void* scratch) {
+      return product.Run({x, dy, y, scratch});
+    };
   }
 
   absl::Status RunRows(const KernelArgs& args, int64_t row, int64_t rows) const {
@@ -77,15 +110,15 @@ class WeightGradientInParts {
     float* const output = args.output<float>(0) + row * g_.n;
     float* const sums = num_parts_ > 1 ? static_cast<float*>(ScratchAt(args, sums_at_)) : output;
     for (int p = 0; p < num_parts_; ++p) {
-      const OnednnPrimitive& product = rows == rows_ ? parts_[p].some_rows : parts_[p].last_rows;
+      const Product& product = rows == rows_ ? parts_[p].some_rows : parts_[p].last_rows;
       float* const sum = sums + p * elements;
       if (!product) {
         std::fill_n(sum, elements, 0.0f);
         continue;
       }
       const int64_t begin = ShareOf(g_.k, p, num_parts_).begin;
-      RETURN_IF_ERROR(product.Run({args.input<float>(0) + begin * g_.m + row, args.input<float>(1) + begin * g_.n, sum,
-                                   ScratchAt(args, library_at_)}));
+      RETURN_IF_ERROR(product(args.input<float>(0) + begin * g_.m + row, args.input<float>(1) + begin * g_.n, sum,
+                              ScratchAt(args, library_at_)));
     }
     if (num_parts_ == 1) return absl::OkStatus();
     ParallelFor(elements, 4096, [&](int64_t begin, int64_t end) {
@@ -122,6 +155,18 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
       WeightGradientInParts::IsWanted(g, num_parts)) {
     const WeightGradientInParts product(g, num_parts);
     return Kernel{.run = [=](const KernelArgs& args) { return product.Run(args); },
+                  .scratch_bytes = product.scratch_bytes()};
+  }
+  if (dtype == DType::kFloat32 && !HasAvx512()) {
+    const OrderedProduct product = MakeOrderedProduct(g, g.transpose_a ? g.m : g.k, g.transpose_b ? g.k : g.n);
+    const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
+    return Kernel{.run =
+                      [=](const KernelArgs& args) {
+                        product.Run(args.input<float>(0), args.input<float>(1),
+                                    has_bias ? args.input<float>(2) : nullptr, relu, args.output<float>(0),
+                                    args.scratch);
+                        return absl::OkStatus();
+                      },
                   .scratch_bytes = product.scratch_bytes()};
   }
   const memory::desc a = MatrixDesc(dtype, g.batch, g.m, g.k, g.transpose_a);
