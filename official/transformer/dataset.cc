@@ -154,9 +154,9 @@ absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t ma
   }
   buckets.push_back({max_length + 1, batch_tokens / (max_length + 1)});
   if (buckets.back().batch_size > 0) return buckets;
-  return absl::InvalidArgumentError(
-      absl::StrFormat("--batch_size=%d tokens are too few for a pair of sentences of up to %d; it wants at least %d",
-                      batch_tokens, max_length, max_length + 1));
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "--batch_size=%d tokens are too few for a pair of sentences of up to %d; it needs to be at least %d",
+      batch_tokens, max_length, max_length + 1));
 }
 
 namespace {

@@ -258,7 +258,7 @@ TEST_CASE_METHOD(Fixture, "A batch size below the longest bucket is refused") {
   const absl::Status status = TranslationBatches(Open(), {.batch_tokens = 256}).status();
   CHECK(absl::IsInvalidArgument(status));
   CHECK(status.message() ==
-        "--batch_size=256 tokens are too few for a pair of sentences of up to 256; it wants at least 257");
+        "--batch_size=256 tokens are too few for a pair of sentences of up to 256; it needs to be at least 257");
 }
 
 TEST_CASE_METHOD(Fixture, "Records that are no pairs of sentences are refused") {
@@ -304,7 +304,7 @@ TEST_CASE_METHOD(Fixture, "The files of a set are found, counted from 0 or 1") {
   CHECK_THAT(find({"a-train-00000-of-00002", "a-train-00001-of-00002", "a-train-00002-of-00002"}),
              Contains("holds a-train-00002-of-00002 beside the 2 files"));
   CHECK_THAT(find({"a-train-00001-of-00001", "b-train-00001-of-00001"}), Contains("holds two data sets"));
-  CHECK_THAT(find({}), Contains("has no files *train*-of-*; make them by `tools/run prepare_data_main`"));
+  CHECK_THAT(find({}), Contains("has no files *train*-of-*; write them with prepare_data_main, "));
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ absl::StatusOr<std::vector<std::string>> FindRecordFiles(const std::string& data
   }
   if (found.empty()) {
     return absl::NotFoundError(absl::StrFormat(
-        "%s has no files *%s*-of-*; make them by `tools/run prepare_data_main`, name their directory by --data_dir, or "
-        "train without data by --use_synthetic_data",
+        "%s has no files *%s*-of-*; write them with prepare_data_main, name their directory with --data_dir, or train "
+        "without data with --use_synthetic_data",
         data_dir, tag));
   }
   const RecordFile first = *ParseName(found[0]);

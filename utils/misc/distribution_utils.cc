@@ -14,7 +14,7 @@ absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<
   if (*num_gpus == -1) return gpus.count;
   if (*num_gpus < 0) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--num_gpus=%d: wants a number of GPUs, 0 for the CPU or -1 for all GPUs", *num_gpus));
+        absl::StrFormat("--num_gpus=%d: needs a number of GPUs, 0 for the CPU or -1 for all GPUs", *num_gpus));
   }
   if (*num_gpus <= gpus.count) return *num_gpus;
   if (gpus.count == 0) {

@@ -46,8 +46,8 @@ absl::StatusOr<std::vector<std::string>> FindShards(const std::string& directory
   }
   if (found.empty()) {
     return absl::NotFoundError(absl::StrFormat(
-        "%s has no files %s-*-of-*; name their directory by --data_dir, make them of photographs by `tools/run "
-        "imagenet_to_tfrecords_main --images_dir=PHOTOGRAPHS --output_dir=%s --split=%s`, or train without data by "
+        "%s has no files %s-*-of-*; name their directory with --data_dir, convert images with "
+        "`imagenet_to_tfrecords_main --images_dir=IMAGES --output_dir=%s --split=%s`, or train without data with "
         "--use_synthetic_data",
         directory, split, directory, split));
   }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/transformer/text/lines.h"
@@ -102,9 +103,9 @@ std::string SerializeExample(const std::vector<int32_t>& inputs, const std::vect
 // The files of one part of the data.
 class Shards {
  public:
-  Shards(const std::string& data_dir, absl::string_view tag, int num_shards) {
+  Shards(const PrepareOptions& options, absl::string_view tag, int num_shards) {
     for (int shard = 1; shard <= num_shards; ++shard) {
-      paths_.push_back(files::JoinPath(data_dir, ShardName(tag, shard, num_shards)));
+      paths_.push_back(files::JoinPath(options.data_dir, ShardName(options.records, tag, shard, num_shards)));
     }
   }
 
@@ -224,10 +225,33 @@ absl::Status CheckOrigin(const PrepareOptions& options) {
                       options.data_dir, path));
 }
 
+// The extension that all files share, if it can be the code of a language; else "".
+std::string LanguageOf(const std::vector<std::string>& paths) {
+  std::string language;
+  for (const std::string& path : paths) {
+    const size_t dot = path.find_last_of("./");
+    if (dot == std::string::npos || path[dot] == '/') return "";
+    const std::string extension = path.substr(dot + 1);
+    const bool is_code = (extension.size() == 2 || extension.size() == 3) && extension != "txt" &&
+                         std::all_of(extension.begin(), extension.end(), absl::ascii_islower);
+    if (!is_code || (!language.empty() && extension != language)) return "";
+    language = extension;
+  }
+  return language;
+}
+
 }  // namespace
 
-std::string ShardName(absl::string_view tag, int shard, int num_shards) {
-  return absl::StrFormat("wmt32k-%s-%05d-of-%05d", tag, shard, num_shards);
+std::string ShardName(absl::string_view records, absl::string_view tag, int shard, int num_shards) {
+  return absl::StrFormat("%s-%s-%05d-of-%05d", records, tag, shard, num_shards);
+}
+
+DataNames NamesFor(const ParallelText& train, int64_t vocab_size) {
+  const std::string source = LanguageOf(train.sources), target = LanguageOf(train.targets);
+  if (source.empty() || target.empty()) return {absl::StrCat("vocab.", vocab_size), "text"};
+  const bool is_upstreams = source == "en" && target == "de";
+  return {absl::StrCat("vocab.", source, target, ".", vocab_size),
+          is_upstreams ? "wmt32k" : absl::StrCat(source, "-", target)};
 }
 
 absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options) {
@@ -249,12 +273,13 @@ absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options) {
 
   const auto write = [&](absl::string_view tag, int num_shards, const ParallelText& text,
                          const std::vector<int64_t>& num_lines, std::optional<uint64_t> seed) -> absl::Status {
-    Shards shards(options.data_dir, tag, num_shards);
+    Shards shards(options, tag, num_shards);
+    const std::string first = ShardName(options.records, tag, 1, num_shards);
     if (shards.AllExist()) {
-      LOG(INFO) << "all files " << ShardName(tag, 1, num_shards) << " and so on exist";
+      LOG(INFO) << first << " and the files after it exist already";
       return absl::OkStatus();
     }
-    LOG(INFO) << "writing " << ShardName(tag, 1, num_shards) << " and so on";
+    LOG(INFO) << "writing " << first << " and the files after it";
     return shards.Write(text, num_lines, subtokenizer, seed);
   };
   RETURN_IF_ERROR(write(kTrainTag, options.num_train_shards, options.train, train_lines, options.seed));

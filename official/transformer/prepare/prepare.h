@@ -22,9 +22,10 @@ struct ParallelText {
 struct PrepareOptions {
   std::string data_dir;  // where the files go; made if it is missing
   ParallelText train, eval;
-  std::string vocabulary_name;   // of the file in data_dir
-  VocabularyOptions vocabulary;  // made of both sides of `train`
-  uint64_t seed = 1;             // of the order of the records
+  std::string vocabulary_name;     // of the file in data_dir
+  std::string records = "wmt32k";  // with which the names of the records begin
+  VocabularyOptions vocabulary;    // made of both sides of `train`
+  uint64_t seed = 1;               // of the order of the records
   int num_train_shards = 100;
 };
 
@@ -38,16 +39,24 @@ struct PrepareResult {
 inline constexpr absl::string_view kTrainTag = "train";
 inline constexpr absl::string_view kEvalTag = "dev";
 
-// "wmt32k-train-00001-of-00100": upstream's name for the file number `shard`, counted from 1.
-std::string ShardName(absl::string_view tag, int shard, int num_shards);
+// "wmt32k-train-00001-of-00100", for "wmt32k" and "train": upstream's name for the file number `shard`, counted from 1.
+std::string ShardName(absl::string_view records, absl::string_view tag, int shard, int num_shards);
 
-// Writes the vocabulary, wmt32k-train-*-of-* and wmt32k-dev-00001-of-00001. Sentence i goes, without the blanks around
-// it, into file 1 + i % num_train_shards, whose records are then put in a random order; those of `eval` keep theirs.
-// The same text, options and seed make the same bytes. A file appears under its name only when it is complete, and one
-// that is there is kept: a second call finishes what a first one left. Holds no more in memory than one file. DataLoss,
-// naming file and line or both files and counts, if a text is not UTF-8, has no lines, or the two sides have not
-// equally many; FailedPrecondition if data_dir holds files made from another text or with other options (it says so in
-// prepared.txt); NotFound if a text is missing; other errors as in utils/files.
+// Names for the languages of a text, which are the extensions of its files: for train.en and train.de upstream's, for
+// train.en and train.fr "vocab.enfr.32768" and "en-fr", and for other extensions "vocab.32768" and "text".
+struct DataNames {
+  std::string vocabulary;
+  std::string records;
+};
+DataNames NamesFor(const ParallelText& train, int64_t vocab_size);
+
+// Writes the vocabulary, <records>-train-*-of-* and <records>-dev-00001-of-00001. Sentence i goes, without the blanks
+// around it, into file 1 + i % num_train_shards, whose records are then put in a random order; those of `eval` keep
+// theirs. The same text, options and seed make the same bytes. A file appears under its name only when it is complete,
+// and one that is there is kept: a second call finishes what a first one left. Holds no more in memory than one file.
+// DataLoss, naming file and line or both files and counts, if a text is not UTF-8, has no lines, or the two sides have
+// not equally many; FailedPrecondition if data_dir holds files made from another text or with other options (it says so
+// in prepared.txt); NotFound if a text is missing; other errors as in utils/files.
 absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options);
 
 }  // namespace official::transformer

@@ -6,7 +6,6 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "absl/strings/str_cat.h"
 #include "official/transformer/prepare/prepare.h"
 #include "official/transformer/prepare/wmt.h"
 #include "utils/compute/core/status.h"
@@ -107,7 +106,9 @@ absl::Status Main(const flags::CommandLine& command_line) {
     options.train = {InRawDir(absl::GetFlag(FLAGS_train_source)), InRawDir(absl::GetFlag(FLAGS_train_target))};
     options.eval = {InRawDir(absl::GetFlag(FLAGS_eval_source)), InRawDir(absl::GetFlag(FLAGS_eval_target))};
   }
-  options.vocabulary_name = absl::StrCat("vocab.ende.", vocab_size);
+  const DataNames names = NamesFor(options.train, vocab_size);
+  options.vocabulary_name = names.vocabulary;
+  options.records = names.records;
   options.vocabulary.target_size = vocab_size;
   options.vocabulary.threshold = vocab_size / 100;
   if (!absl::GetFlag(FLAGS_search) && !command_line.given("vocab_size")) options.vocabulary.min_count = kMinCount;

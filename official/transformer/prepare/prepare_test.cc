@@ -91,7 +91,7 @@ TEST_CASE_METHOD(Fixture, "Sentences become records with upstream's names, sprea
   std::vector<int> order;
   for (int shard = 0; shard < 3; ++shard) {
     std::vector<bool> found(50);
-    for (const auto& [inputs, targets] : Records(ShardName(kTrainTag, shard + 1, 3))) {
+    for (const auto& [inputs, targets] : Records(ShardName("wmt32k", kTrainTag, shard + 1, 3))) {
       int number;
       REQUIRE(std::sscanf(text(inputs).c_str(), "sentence number %d", &number) == 1);
       CHECK(text(targets) == absl::StrCat("Satz Nummer ", number));  // without blanks and \r
@@ -108,6 +108,29 @@ TEST_CASE_METHOD(Fixture, "Sentences become records with upstream's names, sprea
   CHECK(text(eval[0].first) == "one");
   CHECK(eval[1] == std::pair(Ids{1}, Ids{1}));
   CHECK(text(eval[2].second) == "zwei");
+}
+
+TEST_CASE("Files are named after the languages") {
+  const auto names = [](const ParallelText& train) {
+    const DataNames names = NamesFor(train, 8192);
+    return names.vocabulary + " " + names.records;
+  };
+  CHECK(names({{"raw/train.en"}, {"raw/train.de"}}) == "vocab.ende.8192 wmt32k");
+  CHECK(names({{"a.de-en.en", "b.en"}, {"a.de-en.de", "b.de"}}) == "vocab.ende.8192 wmt32k");
+  CHECK(names({{"train.en"}, {"train.fr"}}) == "vocab.enfr.8192 en-fr");
+  CHECK(names({{"train.de"}, {"train.en"}}) == "vocab.deen.8192 de-en");
+  // In "devi-train-00001-of-00100" one would find the tag "dev".
+  CHECK(names({{"train.de"}, {"train.vi"}}) == "vocab.devi.8192 de-vi");
+  CHECK(names({{"source.txt"}, {"target.txt"}}) == "vocab.8192 text");
+  CHECK(names({{"a.en", "b.fr"}, {"a.de", "b.de"}}) == "vocab.8192 text");
+  CHECK(names({{"raw.en/source"}, {"raw.de/target"}}) == "vocab.8192 text");
+}
+
+TEST_CASE_METHOD(Fixture, "Records of other languages have other names") {
+  options_.records = "en-fr";
+  Prepare();
+  CHECK(files::Exists(InData("en-fr-train-00003-of-00003")));
+  CHECK(files::Exists(InData("en-fr-dev-00001-of-00001")));
 }
 
 TEST_CASE_METHOD(Fixture, "The same text makes the same bytes, another seed another order") {
