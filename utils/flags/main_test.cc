@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 
 ABSL_FLAG(double, learning_rate, 1e-4, "Step size of the optimizer.");
@@ -142,7 +143,11 @@ TEST_CASE("--helpfull shows every flag of every group in 80 columns") {
                            "one of <fp16|bf16|fp32>; default: 'fp32'", "--flagfile", "--num_tpu_shards"}) {
     CHECK_THAT(outcome.out, Contains(text));
   }
-  for (const absl::string_view line : absl::StrSplit(outcome.out, '\n')) CHECK(line.size() <= 80);
+  for (const absl::string_view line : absl::StrSplit(outcome.out, '\n')) {
+    // A path without blanks is not broken.
+    const bool one_word = absl::StripLeadingAsciiWhitespace(line).find(' ') == absl::string_view::npos;
+    CHECK((line.size() <= 80 || one_word));
+  }
 }
 
 TEST_CASE("--version names program, version and commit") {
