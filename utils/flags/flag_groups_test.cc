@@ -164,7 +164,7 @@ TEST_CASE("The file logger needs its directory, BigQuery is refused") {
 }
 
 TEST_CASE("One of the two checkpoint intervals") {
-  CHECK_THAT(Error({"--save_checkpoints_steps=10", "--save_checkpoints_secs=60"}), Contains("give one of them"));
+  CHECK_THAT(Error({"--save_checkpoints_steps=10", "--save_checkpoints_secs=60"}), Contains("use one of them"));
   CHECK(BaseFromFlags(Parse({"--save_checkpoints_steps=10"}).value()).save_checkpoints_steps == 10);
   CHECK(
       BaseFromFlags(Parse({"--save_checkpoints_steps=", "--save_checkpoints_secs=60"}).value()).save_checkpoints_secs ==
