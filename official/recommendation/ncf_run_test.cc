@@ -53,14 +53,19 @@ absl::Status RunStatus(const NcfConfig& config) {
   return RunNcf(config, out);
 }
 
-std::vector<nlohmann::json> Evaluations(const std::string& text) {
+std::vector<nlohmann::json> Objects(const std::string& text) {
   std::vector<nlohmann::json> all;
   std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json object = nlohmann::json::parse(line);
-    if (object["event"] == "evaluation") all.push_back(object);
-  }
+  for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
   return all;
+}
+
+std::vector<nlohmann::json> Evaluations(const std::string& text) {
+  std::vector<nlohmann::json> evaluations;
+  for (const nlohmann::json& object : Objects(text)) {
+    if (object.at("event") == "evaluation") evaluations.push_back(object);
+  }
+  return evaluations;
 }
 
 TEST_CASE("Every model learns who will choose what, for either loss") {
@@ -207,7 +212,7 @@ TEST_CASE("Items that a user has not rated are found for the user") {
   Run(config);
   config.predict = {1, 7};
   config.top_k = 5;
-  const std::vector<nlohmann::json> predictions = Evaluations(Run(config));
+  const std::vector<nlohmann::json> predictions = Objects(Run(config));
   REQUIRE(predictions.size() == 2);
   CHECK(predictions[1]["user"] == 7);
   const auto& items = predictions[1]["items"];

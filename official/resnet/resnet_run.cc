@@ -89,8 +89,7 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, int num_classe
 }
 
 // The network for these classes: as many as the flag says, as have names, or as the data set has.
-absl::StatusOr<ModelConfig> ModelOf(const ResnetConfig& config, const NamedClasses& classes) {
-  ModelConfig model = config.model;
+absl::StatusOr<ModelConfig> ModelOf(ModelConfig model, const NamedClasses& classes) {
   if (classes.names.empty()) return model;
   const int num_names = static_cast<int>(classes.names.size());
   if (model.num_classes == 0) model.num_classes = num_names;
@@ -165,9 +164,16 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConf
                         }};
 }
 
+// The classes are those of the training; --label_file only names them.
 absl::Status Predict(const ResnetConfig& config, std::ostream& results) {
-  ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(config.model.dataset, config.label_file, {config.base.model_dir}));
-  ASSIGN_OR_RETURN(const ModelConfig model, ModelOf(config, classes));
+  const DatasetName dataset = config.model.dataset;
+  ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(dataset, /*label_file=*/"", {config.base.model_dir}));
+  ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
+  model.num_classes = NumClasses(model);
+  if (!config.label_file.empty()) {
+    ASSIGN_OR_RETURN(classes, FindClasses(dataset, config.label_file, {}));
+    RETURN_IF_ERROR(ModelOf(model, classes).status());
+  }
   ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, ResnetModel(model)));
   return PredictFiles(*estimator, config.predict,
                       {.dataset = model.dataset,
@@ -186,7 +192,7 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
   const auto load = [&]() -> absl::StatusOr<run::Input> {
     ASSIGN_OR_RETURN(classes, ClassesOfRun(config));
-    ASSIGN_OR_RETURN(model, ModelOf(config, classes));
+    ASSIGN_OR_RETURN(model, ModelOf(config.model, classes));
     ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model, bad));
     RETURN_IF_ERROR(KeepClassNames(config, classes.names));
     return input;

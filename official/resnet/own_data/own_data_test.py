@@ -152,6 +152,9 @@ class OwnDataTest(unittest.TestCase):
         trained, picture = f"--model_dir={self.model_dir}", f"--predict={pictures[0]}"
         self.refuse(2, [trained, picture, "--top_k=5"], "--top_k=5 is more than the 4 classes")
         self.refuse(2, [trained, picture, "--num_classes=7"], "labels.txt names 4 classes", "the network has 7")
+        labels = self.folder / "other.txt"
+        labels.write_text("background\none\n")
+        self.refuse(2, [trained, picture, f"--label_file={labels}"], f"--label_file={labels} names 2 classes")
 
     def test_other_classes(self) -> None:
         """They begin a training of their own with what fits, but do not go on in the same directory."""

@@ -1,10 +1,13 @@
 // Reorder(x; from, to): the same images [N, H, W, C] in another memory layout. The layout planner puts it between
 // kernels that want different layouts; `from` and `to` are integers of the enum Layout.
 
+#include <algorithm>
 #include <vector>
 
+#include "utils/compute/core/half.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/onednn.h"
+#include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/runtime/kernel.h"
 
@@ -19,11 +22,31 @@ absl::StatusOr<std::vector<TensorType>> Infer(const InferContext& c) {
   return SameTypeAsInput(c);
 }
 
+// oneDNN 2.6 has no float16 on CPUs, and moved as bfloat16 denormals become 0 where the processor has no AVX-512.
+Kernel MoveHalves(const Shape& images, Layout to) {
+  constexpr int64_t kBlock = 16;  // channels of a pixel that kChannelBlocked keeps together
+  const int64_t pixels = images.dim(1) * images.dim(2), channels = images.dim(3), blocks = channels / kBlock;
+  return {[=, n = images.dim(0)](const KernelArgs& args) {
+    const Half* const x = args.input<Half>(0);
+    Half* const y = args.output<Half>(0);
+    ParallelFor(n * blocks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        for (int64_t p = 0; p < pixels; ++p) {
+          const int64_t row_major = (i / blocks * pixels + p) * channels + i % blocks * kBlock;
+          const int64_t blocked = (i * pixels + p) * kBlock;
+          const bool block = to == Layout::kChannelBlocked;
+          std::copy_n(x + (block ? row_major : blocked), kBlock, y + (block ? blocked : row_major));
+        }
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
 absl::StatusOr<Kernel> Make(const KernelSpec& spec) {
+  const TensorType images = spec.input(0);
+  if (images.dtype == DType::kFloat16) return MoveHalves(images.shape, LayoutAttr(spec.attrs(), "to"));
   return CatchOnednn("Reorder", [&]() -> absl::StatusOr<Kernel> {
-    TensorType images = spec.input(0);
-    // oneDNN 2.6 has no float16 on CPUs; to move its bits any type of their size will do.
-    if (images.dtype == DType::kFloat16) images.dtype = DType::kBFloat16;
     const OnednnPrimitive reorder = OnednnReorder(OnednnImages(images, LayoutAttr(spec.attrs(), "from")),
                                                   OnednnImages(images, LayoutAttr(spec.attrs(), "to")));
     return Kernel{[reorder](const KernelArgs& args) { return reorder.Run({args.inputs[0], args.outputs[0]}); }};
