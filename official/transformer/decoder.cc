@@ -62,9 +62,9 @@ absl::Status CheckNumbers(const Tensor& log_probs, int64_t rows, DType dtype) {
   const int64_t n = rows * log_probs.shape().dim(1);
   const float* const x = log_probs.data<float>();
   if (std::none_of(x, x + n, [](float log_prob) { return std::isnan(log_prob); })) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the network's log probabilities, computed in ", compute::DTypeName(dtype),
-                                          ", are not numbers",
-                                          dtype == DType::kFloat16 ? "; try --dtype=bf16 or fp32" : ""));
+  if (dtype != DType::kFloat16) return absl::InternalError("the network's log probabilities are not numbers");
+  return absl::InternalError(
+      "the network's log probabilities, computed in fp16, are not numbers; try --dtype=bf16 or fp32");
 }
 
 }  // namespace

@@ -315,7 +315,7 @@ TEST_CASE("Weights and what is computed of them must be finite") {
   // Finite, but more than the largest half.
   const absl::Status overflow = with_first(1e6, DType::kFloat16).value()->Translate({{2, 3, 1}}).status();
   CHECK(overflow.code() == absl::StatusCode::kInternal);
-  CHECK_THAT(std::string(overflow.message()), Catch::Contains("computed in float16, are not numbers"));
+  CHECK_THAT(std::string(overflow.message()), Catch::Contains("computed in fp16, are not numbers"));
 }
 
 TEST_CASE("Weights must have the network's shapes") {
