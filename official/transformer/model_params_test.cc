@@ -36,7 +36,7 @@ TEST_CASE("Parameters are overridden by name") {
   CHECK_THAT(error("relu_dropout=1"), Contains("relu_dropout=1 is not a number of at least 0 and below 1"));
   CHECK_THAT(error("relu_dropout=nan"), Contains("relu_dropout=nan"));
   CHECK_THAT(error("alpha"), Contains("alpha= is not a number"));
-  CHECK_THAT(error("num_heads=7"), Contains("hidden_size 512 is no multiple of num_heads 7"));
+  CHECK_THAT(error("num_heads=7"), Contains("hidden_size 512 is not a multiple of num_heads 7"));
   CHECK_THAT(error("hidden_size=9,num_heads=3"), Contains("hidden_size 9 is odd"));
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("A training uses the vocabulary beside its data, or the one that is na
   CHECK_FALSE(FindVocabulary({}, data + "/none").value().has_value());
   CHECK(FindVocabulary(other, data).value()->path == other);
   const std::string there = Write(data + "/vocab.ende.100", "'a_'\n");
-  Write(data + "/vocab.ende.100.incomplete", "'z_'\n");
+  Write(data + "/vocab.ende.100.incomplete-0123abcd", "'z_'\n");
   CHECK(FindVocabulary({}, data).value()->path == there);
   CHECK(FindVocabulary(same, data).value()->path == same);
   CHECK(FindVocabulary(other, "").value()->path == other);
