@@ -102,8 +102,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (name.empty()) continue;
     value = WithChecksum(value, rest);
     tensorflow::BundleEntryProto entry;
-    if (entry.ParseFromString(value) && entry.slices().empty())
-      end = std::max<size_t>(end, entry.offset() + entry.size());
+    if (!entry.ParseFromString(value) || !entry.slices().empty() || entry.offset() < 0 || entry.size() < 0) continue;
+    end = std::max(end, static_cast<size_t>(entry.offset()) + static_cast<size_t>(entry.size()));
   }
   Read(official::train::test_table::Table(entries), rest.substr(0, end));
   return 0;
