@@ -239,7 +239,7 @@ TEST_CASE("What does not fit is named") {
   }
   SECTION("no such set of parameters") {
     run.config().param_set = "huge";
-    CHECK_THAT(run.Error(), Contains("--param_set=huge is none of tiny, base, big"));
+    CHECK_THAT(run.Error(), Contains("--param_set=huge is not one of tiny, base, big"));
   }
   SECTION("parameters of another size") {
     run.config().params_override = "";

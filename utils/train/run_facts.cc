@@ -21,7 +21,7 @@ absl::Status CompareFacts(const BundleReader& checkpoint, std::vector<RunFact>& 
     fact.before = (*found)[0];
     if (fact.value.empty()) fact.value = fact.before;
     if (fact.value == fact.before) continue;
-    const std::string message = fact.difference(absl::Utf8SafeCHexEscape(fact.before));
+    const std::string message = fact.difference(absl::CHexEscape(fact.before));
     if (fact.must_match) return absl::InvalidArgumentError(message);
     LOG(WARNING) << message;
   }
