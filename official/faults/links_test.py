@@ -77,12 +77,13 @@ class LinksTest(harness.FaultTest):
         self.assertEqual(modes, {0o644})
 
     def test_a_default_directory_of_another_user(self) -> None:
-        if os.geteuid() != 0:
-            self.skipTest("only root can make a directory of another user")
         home = self.folder / "home"
         directory = home / ".local/share/official-models/mnist_model"
         directory.mkdir(parents=True)
-        os.chown(directory, 12345, 12345)
+        try:
+            os.chown(directory, 12345, 12345)
+        except OSError as error:  # not root, or root of a sandbox that knows no other user
+            self.skipTest(f"cannot make a directory of another user: {error}")
         command = [part for part in self.command("") if not part.startswith("--model_dir")]
         env = {"HOME": str(home), "XDG_DATA_HOME": "", "XDG_CACHE_HOME": ""}
         outcome = self.execute([*command, "--max_train_steps=1"], env=env)
