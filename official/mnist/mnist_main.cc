@@ -43,11 +43,11 @@ flags::Program MnistProgram() {
                 "Directory of MNIST's four files (IDX format, plain or .gz). If they are missing and this flag is not "
                 "given, they are downloaded."},
                {"stop_threshold", "Stop training when an evaluation's accuracy (0 to 1) is at least this value."},
-               {"augment", "Not used: MNIST's images are not augmented."},
-               {"num_parallel_calls", "Not used: MNIST is read into memory once."},
                {"data_format",
                 "Order of the rows of dense/kernel in checkpoints: channels_first is that of TensorFlow's model with "
                 "the same flag. The speed does not depend on it."}},
+      .not_used = {{"augment", "MNIST's images are not augmented"},
+                   {"num_parallel_calls", "MNIST is read into memory once"}},
       .flags = {.name = "mnist",
                 .flags = {{.name = "learning_rate", .short_name = "lr", .key = true, .range = flags::MoreThan(0)},
                           {.name = "dropout_rate", .key = true, .range = flags::Fraction()},

@@ -259,6 +259,7 @@ train::Model ResnetModel(const ModelConfig& config) {
           },
       .learning_rate = LearningRate(config.dataset, config.schedule),
       .learning_rate_tag = "learning_rate_1",
+      .learning_rate_flag = "--base_learning_rate",
       .synchronizes = config.sync_batch_norm,
       .image_feature = 0,
   };

@@ -118,8 +118,8 @@ flags::Program TransformerProgram() {
            {"epochs_between_evals", "Epochs of training between two evaluations. Not used with --train_steps."},
            {"stop_threshold",
             "Stop training when an evaluation's uncased BLEU (0 to 100) is at least this value. Needs "
-            "--bleu_source, --bleu_ref and --vocab_file."},
-           {"augment", "Not used: there are no images."}},
+            "--bleu_source, --bleu_ref and --vocab_file."}},
+      .not_used = {{"augment", "there are no images"}, {"data_format", "there are no images"}},
       .flags = {.name = "transformer",
                 .flags = {{.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
                           {.name = "params_override", .key = true},

@@ -91,7 +91,7 @@ train::Model TransformerModel(const ModelParams& params) {
                           .scope = "model/get_train_op/"});
   };
   model.learning_rate = LearningRate(params);
-  model.learning_rate_tag = "learning_rate";
+  model.learning_rate_flag = "--params_override=learning_rate=...";
   model.share = PackedShare;
   model.host_metrics = SentenceMetrics;
   model.gradient_norm_tag = "global_norm/gradient_norm";

@@ -27,7 +27,8 @@ ABSL_FLAG(std::vector<std::string>, hooks, {"LoggingTensorHook"},
           "writes the throughput to metric.log every 100 steps, LoggingMetricHook the loss every 10 minutes. Case is "
           "ignored; --hooks= runs none.");
 ABSL_FLAG(std::optional<std::string>, export_dir, std::nullopt,
-          "After training, write a SavedModel to a new subdirectory of this directory.");
+          "After training, or after the evaluation of --eval_only, write a SavedModel to a new subdirectory of this "
+          "directory.");
 
 ABSL_FLAG(bool, eval_only, false, "Evaluate the latest checkpoint in --model_dir once, instead of training.");
 

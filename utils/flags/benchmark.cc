@@ -2,26 +2,29 @@
 
 #include "absl/flags/flag.h"
 
-ABSL_FLAG(std::string, benchmark_logger_type, "BaseBenchmarkLogger",
-          "Accepted for TensorFlow's command lines: BaseBenchmarkLogger and BenchmarkFileLogger both write metric.log "
-          "and benchmark_run.log to --benchmark_log_dir. BenchmarkBigQueryLogger is not supported.");
+ABSL_FLAG(std::optional<std::string>, benchmark_logger_type, std::nullopt,
+          "Where metrics and the record of the run go. BenchmarkFileLogger: to metric.log and benchmark_run.log in "
+          "--benchmark_log_dir, which it needs; BaseBenchmarkLogger: to the log only. BenchmarkBigQueryLogger is not "
+          "supported.");
 ABSL_FLAG(std::optional<std::string>, benchmark_test_id, std::nullopt,
           "Any text that identifies the run; it is copied to benchmark_run.log (test_id).");
 ABSL_FLAG(std::optional<std::string>, benchmark_log_dir, std::nullopt,
           "Directory of metric.log and benchmark_run.log.");
-// Accepted, so that command lines written for TensorFlow work; only the BigQuery logger would read them.
-ABSL_FLAG(std::optional<std::string>, gcp_project, std::nullopt, "Not used: uploads to BigQuery are not supported.");
-ABSL_FLAG(std::string, bigquery_data_set, "test_benchmark", "Not used: uploads to BigQuery are not supported.");
-ABSL_FLAG(std::string, bigquery_run_table, "benchmark_run", "Not used: uploads to BigQuery are not supported.");
+// Only the BigQuery logger would read these.
+ABSL_FLAG(std::optional<std::string>, gcp_project, std::nullopt, "Cloud project of BigQuery.");
+ABSL_FLAG(std::string, bigquery_data_set, "test_benchmark", "BigQuery data set of the records.");
+ABSL_FLAG(std::string, bigquery_run_table, "benchmark_run", "BigQuery table of the runs.");
 ABSL_FLAG(std::string, bigquery_run_status_table, "benchmark_run_status",
-          "Not used: uploads to BigQuery are not supported.");
-ABSL_FLAG(std::string, bigquery_metric_table, "benchmark_metric", "Not used: uploads to BigQuery are not supported.");
+          "BigQuery table of the state of the runs.");
+ABSL_FLAG(std::string, bigquery_metric_table, "benchmark_metric", "BigQuery table of the metrics.");
 
 namespace official::flags {
 namespace {
 
+constexpr char kNoBigQuery[] = "records are written to --benchmark_log_dir; uploads to BigQuery are not supported";
+
 absl::Status LoggerHasItsDirectory(const CommandLine&) {
-  const std::string type = absl::GetFlag(FLAGS_benchmark_logger_type);
+  const std::string type = absl::GetFlag(FLAGS_benchmark_logger_type).value_or("");
   if (type == "BenchmarkBigQueryLogger") {
     return FlagError("benchmark_logger_type",
                      "uploads to BigQuery are not supported; BenchmarkFileLogger writes the same records to files");
@@ -40,14 +43,15 @@ FlagGroup BenchmarkFlags() {
       .flags =
           {
               {.name = "benchmark_logger_type",
-               .choices = {"BaseBenchmarkLogger", "BenchmarkFileLogger", "BenchmarkBigQueryLogger"}},
+               .choices = {"BaseBenchmarkLogger", "BenchmarkFileLogger", "BenchmarkBigQueryLogger"},
+               .unset_means = "files in --benchmark_log_dir"},
               {.name = "benchmark_test_id", .short_name = "bti"},
               {.name = "benchmark_log_dir", .short_name = "bld", .unset_means = "the value of --model_dir"},
-              {.name = "gcp_project", .short_name = "gp"},
-              {.name = "bigquery_data_set", .short_name = "bds"},
-              {.name = "bigquery_run_table", .short_name = "brt"},
-              {.name = "bigquery_run_status_table", .short_name = "brst"},
-              {.name = "bigquery_metric_table", .short_name = "bmt"},
+              {.name = "gcp_project", .short_name = "gp", .not_used = kNoBigQuery},
+              {.name = "bigquery_data_set", .short_name = "bds", .not_used = kNoBigQuery},
+              {.name = "bigquery_run_table", .short_name = "brt", .not_used = kNoBigQuery},
+              {.name = "bigquery_run_status_table", .short_name = "brst", .not_used = kNoBigQuery},
+              {.name = "bigquery_metric_table", .short_name = "bmt", .not_used = kNoBigQuery},
           },
       .validators = {LoggerHasItsDirectory},
   };

@@ -9,7 +9,7 @@
 namespace official::flags {
 
 struct BenchmarkConfig {
-  std::string benchmark_logger_type;  // BaseBenchmarkLogger or BenchmarkFileLogger
+  std::optional<std::string> benchmark_logger_type;  // BaseBenchmarkLogger or BenchmarkFileLogger; unset: the latter
   std::optional<std::string> benchmark_test_id;
   std::optional<std::string> benchmark_log_dir;
 };

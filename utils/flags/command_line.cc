@@ -103,7 +103,19 @@ std::string SizeHint(const FlagSpec& spec, const absl::CommandLineFlag& flag, ab
 
 }  // namespace
 
+std::vector<std::string> NotesOnUnusedFlags(const CommandLine& command_line) {
+  std::vector<std::string> notes;
+  for (const CommandLine::Group& group : command_line.groups()) {
+    for (const CommandLine::Flag& flag : group.flags) {
+      if (!flag.given || flag.spec.not_used.empty()) continue;
+      notes.push_back(absl::StrCat("--", flag.spec.name, " has no effect here: ", flag.spec.not_used));
+    }
+  }
+  return notes;
+}
+
 std::string HelpOf(const CommandLine::Flag& flag) {
+  if (!flag.spec.not_used.empty()) return absl::StrCat("Not used: ", flag.spec.not_used, ".");
   return flag.spec.help.empty() ? flag.flag->Help() : flag.spec.help;
 }
 
@@ -178,6 +190,12 @@ class CommandLineParser {
       Flag* flag = Find(name);
       OFFICIAL_CHECK(flag != nullptr) << program.name << " has a help text for --" << name << ", which does not exist";
       flag->spec.help = help;
+      flag->spec.not_used.clear();
+    }
+    for (const auto& [name, why] : program.not_used) {
+      Flag* flag = Find(name);
+      OFFICIAL_CHECK(flag != nullptr) << program.name << " does not use --" << name << ", which does not exist";
+      flag->spec.not_used = why;
     }
     for (const auto& [name, value] : defaults) {
       Flag* flag = Find(name);

@@ -37,7 +37,9 @@ struct Program {
   // Further defaults, which follow from the values that the command line gives to other flags: called when those are
   // set. They must not change those others.
   std::function<std::vector<std::pair<std::string, std::string>>()> dependent_defaults = nullptr;
-  std::vector<std::pair<std::string, std::string>> help = {};  // of shared flags that mean something special here
+  std::vector<std::pair<std::string, std::string>> help = {};  // of shared flags that are used differently here
+  // Shared flags that have no effect here, and why: FlagSpec::not_used.
+  std::vector<std::pair<std::string, std::string>> not_used = {};
   FlagGroup flags = {};                                        // its own
   std::string words = "";    // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
   bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
@@ -109,7 +111,10 @@ class CommandLine {
   std::string commit_;
 };
 
-// What the flag does in this program.
+// One line for each flag that the user gave although this program does not use it: what has no effect, and why.
+std::vector<std::string> NotesOnUnusedFlags(const CommandLine& command_line);
+
+// Returns what the flag does in this program.
 std::string HelpOf(const CommandLine::Flag& flag);
 
 bool IsBoolean(const CommandLine::Flag& flag);

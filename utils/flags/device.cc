@@ -6,12 +6,14 @@
 #include "absl/flags/flag.h"
 
 ABSL_FLAG(std::optional<std::string>, tpu, std::nullopt, "TPUs are not supported: this flag must stay unset.");
-ABSL_FLAG(std::optional<std::string>, tpu_zone, std::nullopt, "Not used: TPUs are not supported.");
-ABSL_FLAG(std::optional<std::string>, tpu_gcp_project, std::nullopt, "Not used: TPUs are not supported.");
-ABSL_FLAG(int, num_tpu_shards, 8, "Not used: TPUs are not supported.");
+ABSL_FLAG(std::optional<std::string>, tpu_zone, std::nullopt, "Zone of the TPU.");
+ABSL_FLAG(std::optional<std::string>, tpu_gcp_project, std::nullopt, "Cloud project of the TPU.");
+ABSL_FLAG(int, num_tpu_shards, 8, "Shards of the TPU.");
 
 namespace official::flags {
 namespace {
+
+constexpr char kNoTpus[] = "TPUs are not supported";
 
 absl::Status NoTpu(const CommandLine&) {
   if (!absl::GetFlag(FLAGS_tpu).has_value()) return absl::OkStatus();
@@ -23,7 +25,10 @@ absl::Status NoTpu(const CommandLine&) {
 FlagGroup DeviceFlags() {
   return {
       .name = "device",
-      .flags = {{.name = "tpu"}, {.name = "tpu_zone"}, {.name = "tpu_gcp_project"}, {.name = "num_tpu_shards"}},
+      .flags = {{.name = "tpu"},
+                {.name = "tpu_zone", .not_used = kNoTpus},
+                {.name = "tpu_gcp_project", .not_used = kNoTpus},
+                {.name = "num_tpu_shards", .not_used = kNoTpus}},
       .validators = {NoTpu},
   };
 }

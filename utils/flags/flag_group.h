@@ -39,6 +39,8 @@ struct FlagSpec {
   bool required = false;                        // the empty value is refused
   absl::string_view unset_means = "";           // for an optional flag without a value, e.g. "all of them"
   std::string help = "";                        // in place of the ABSL_FLAG's, which another program reads
+  // Why the program accepts the flag, for TensorFlow's command lines, but does not use it; empty: it does.
+  std::string not_used = "";
 };
 
 // Looks at several flags at once, after the whole command line is parsed: FlagError or OK.

@@ -51,7 +51,6 @@ TEST_CASE("Defaults of the other groups") {
   REQUIRE(Parse({}).ok());
   const PerformanceConfig performance = PerformanceFromFlags();
   CHECK(performance.num_parallel_calls == static_cast<int>(std::thread::hardware_concurrency()));
-  CHECK(performance.inter_op_parallelism_threads == 0);
   CHECK(performance.intra_op_parallelism_threads == 0);
   CHECK_FALSE(performance.use_synthetic_data);
   CHECK_FALSE(performance.max_train_steps.has_value());
@@ -64,7 +63,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK_FALSE(performance.tf32);
   CHECK_FALSE(ImageFromFlags().data_format.has_value());
   const BenchmarkConfig benchmark = BenchmarkFromFlags();
-  CHECK(benchmark.benchmark_logger_type == "BaseBenchmarkLogger");
+  CHECK_FALSE(benchmark.benchmark_logger_type.has_value());
   CHECK_FALSE(benchmark.benchmark_test_id.has_value());
   CHECK_FALSE(benchmark.benchmark_log_dir.has_value());
 }
@@ -107,6 +106,39 @@ TEST_CASE("Every short name sets its flag") {
        {"--tpu_zone=z", "--tpu_gcp_project=p", "--num_tpu_shards=4", "--benchmark_logger_type=BaseBenchmarkLogger"}) {
     CHECK(Parse({flag}).ok());
   }
+}
+
+TEST_CASE("A flag that a program does not use says so, in the help and when it is given") {
+  const std::vector<std::string> unused = {"bigquery_data_set", "bigquery_metric_table", "bigquery_run_status_table",
+                                           "bigquery_run_table", "gcp_project", "tpu_zone", "tpu_gcp_project",
+                                           "num_tpu_shards", "inter_op_parallelism_threads", "data_format"};
+  CHECK(NotesOnUnusedFlags(Parse({}).value()).empty());
+  for (const std::string& name : unused) {
+    const std::string value = name == "data_format" ? "channels_first" : "4";
+    const absl::StatusOr<CommandLine> command_line = Parse({"--" + name + "=" + value});
+    REQUIRE(command_line.ok());
+    const std::vector<std::string> notes = NotesOnUnusedFlags(*command_line);
+    REQUIRE(notes.size() == 1);
+    CHECK_THAT(notes[0], Contains("--" + name + " has no effect here: "));
+  }
+  std::vector<std::string> found;
+  for (const CommandLine::Group& group : Parse({})->groups()) {
+    for (const CommandLine::Flag& flag : group.flags) {
+      if (HelpOf(flag).starts_with("Not used: ")) found.emplace_back(flag.spec.name);
+    }
+  }
+  CHECK_THAT(found, Catch::Matchers::UnorderedEquals(unused));
+}
+
+TEST_CASE("A program may not use a shared flag, or use it in its own way") {
+  Program program = kProgram;
+  program.not_used = {{"augment", "there are no images"}};
+  program.help = {{"data_format", "Order of the rows."}};
+  const absl::StatusOr<CommandLine> command_line =
+      CommandLine::Parse(program, {"--noaugment", "--data_format=channels_last"});
+  REQUIRE(command_line.ok());
+  CHECK(NotesOnUnusedFlags(*command_line) ==
+        Words{"--augment has no effect here: there are no images"});
 }
 
 TEST_CASE("The loss scale follows the type unless it is given") {

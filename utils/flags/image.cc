@@ -3,7 +3,7 @@
 #include "absl/flags/flag.h"
 
 ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt,
-          "Accepted for TensorFlow's command lines and not used: the program chooses the memory layout.");
+          "Memory layout of images.");
 
 namespace official::flags {
 
@@ -14,7 +14,8 @@ FlagGroup ImageFlags() {
                  .short_name = "df",
                  .key = true,
                  .choices = {"channels_first", "channels_last"},
-                 .unset_means = "channels_last"}},
+                 .unset_means = "channels_last",
+                 .not_used = "the program chooses the memory layout"}},
   };
 }
 

@@ -15,7 +15,7 @@ ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 ABSL_FLAG(std::optional<int>, num_parallel_calls, std::nullopt,
           "Threads of the input pipeline, which read and decode examples.");
 ABSL_FLAG(int, inter_op_parallelism_threads, 0,
-          "Accepted for TensorFlow's command lines and not used: operations run one after another.");
+          "Operations that are computed at the same time.");
 ABSL_FLAG(int, intra_op_parallelism_threads, 0,
           "Threads that compute one operation on the CPU; 0 is one for each CPU core.");
 ABSL_FLAG(bool, use_synthetic_data, false,
@@ -104,7 +104,11 @@ FlagGroup PerformanceFlags() {
                .short_name = "npc",
                .range = AtLeast(1),
                .unset_means = "the number of logical CPUs"},
-              {.name = "inter_op_parallelism_threads", .short_name = "inter", .range = AtLeast(0)},
+              {.name = "inter_op_parallelism_threads",
+               .short_name = "inter",
+               .range = AtLeast(0),
+               .not_used = "operations are computed one after another; --intra_op_parallelism_threads sets the threads "
+                           "of each"},
               {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = AtLeast(0)},
               {.name = "use_synthetic_data", .short_name = "synth"},
               {.name = "max_train_steps", .short_name = "mts", .range = AtLeast(1), .unset_means = "no limit"},
@@ -130,7 +134,6 @@ PerformanceConfig PerformanceFromFlags() {
   const compute::DType dtype = DTypeFromFlag();
   return {
       .num_parallel_calls = absl::GetFlag(FLAGS_num_parallel_calls).value_or(logical_cpus),
-      .inter_op_parallelism_threads = absl::GetFlag(FLAGS_inter_op_parallelism_threads),
       .intra_op_parallelism_threads = absl::GetFlag(FLAGS_intra_op_parallelism_threads),
       .use_synthetic_data = absl::GetFlag(FLAGS_use_synthetic_data),
       .max_train_steps = absl::GetFlag(FLAGS_max_train_steps),

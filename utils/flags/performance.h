@@ -13,7 +13,6 @@ namespace official::flags {
 
 struct PerformanceConfig {
   int num_parallel_calls = 0;            // at least 1
-  int inter_op_parallelism_threads = 0;  // 0: the program decides
   int intra_op_parallelism_threads = 0;  // 0: the program decides
   bool use_synthetic_data = false;
   std::optional<int64_t> max_train_steps;           // the total of all runs in model_dir; also bounds an evaluation

@@ -470,7 +470,7 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
              {{"steps", 0}, {"examples_per_sec", nullptr}}, results);
   } else {
     ASSIGN_OR_RETURN(const auto logger,
-                     logs::CreateBenchmarkLogger("BenchmarkFileLogger",
+                     logs::CreateBenchmarkLogger(config.benchmark.benchmark_logger_type.value_or("BenchmarkFileLogger"),
                                                  config.benchmark.benchmark_log_dir.value_or(base.model_dir)));
     if (task.mlperf_log) RETURN_IF_ERROR(BeginMlperfLog(config, *task.mlperf_log, input, *estimator, *mlperf));
     // Until here there was nothing to save, and a signal has ended the process.
@@ -529,11 +529,15 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .flags_text = command_line.AllFlagsText(),
           .taken_from_training = command_line.taken_from_training(),
           .notes = flags::NotesOnFormerDefaults(command_line),
+          .warnings = flags::NotesOnUnusedFlags(command_line),
           .commit = command_line.commit()};
 }
 
 absl::Status InitLogging(const Config& config) {
   RETURN_IF_ERROR(logs::LogToConsole(config.base.log_format));
+  for (const std::string& warning : config.warnings) {
+    LOG(WARNING) << warning;
+  }
   for (const std::string& note : config.notes) {
     LOG(INFO) << note;
   }

@@ -31,7 +31,8 @@ struct Config {
   flags::BenchmarkConfig benchmark;
   std::string flags_text;           // every flag, for the event file
   std::string taken_from_training;  // flags that have their value from the training in model_dir
-  std::vector<std::string> notes;   // for the user, when the run begins
+  std::vector<std::string> notes;     // logged when the run begins
+  std::vector<std::string> warnings;  // likewise: flags that have no effect
   std::string commit = "unknown";   // that the program was built from, for the run record
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);

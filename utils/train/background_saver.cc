@@ -24,13 +24,14 @@ using compute::Tensor;
 // A wait that is shorter is not worth a thread that shows it.
 constexpr std::chrono::milliseconds kSoon(100);
 
-absl::Status CheckFinite(int64_t step, const std::string& name, const Tensor& tensor) {
+absl::Status CheckFinite(int64_t step, const std::string& name, const Tensor& tensor, absl::string_view advice) {
   const std::optional<int64_t> found = compute::FindNonFinite(tensor);
   if (!found) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("variable ", name, " is not finite at step ", step, ": its element ", *found, " is ",
                    tensor.CastTo(compute::DType::kFloat64).data<double>()[*found],
-                   ". That step is not saved; the checkpoint before is the last one. Try a lower --learning_rate"));
+                   ". That step is not saved; the checkpoint before it is the last one", advice.empty() ? "" : ". ",
+                   advice));
 }
 
 // Takes tensors, in order, from the thread that reads them to the one that writes them.
@@ -105,9 +106,9 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
   const auto handover = std::make_shared<Handover>(most_held_);
   std::map<std::string, SavedTensor> taken;
   for (const auto& [name, tensor] : content.tensors) {
-    taken[name] = {tensor.bytes, [step, handover, name = name]() -> absl::StatusOr<Tensor> {
+    taken[name] = {tensor.bytes, [step, handover, name = name, advice = content.advice]() -> absl::StatusOr<Tensor> {
                      ASSIGN_OR_RETURN(Tensor next, handover->Take());
-                     RETURN_IF_ERROR(CheckFinite(step, name, next));
+                     RETURN_IF_ERROR(CheckFinite(step, name, next, advice));
                      return next;
                    }};
   }

@@ -18,6 +18,7 @@ namespace official::train {
 struct CheckpointContent {
   std::map<std::string, SavedTensor> tensors;
   std::map<std::string, std::string> strings;
+  std::string advice = "";  // what to try if a tensor is not finite: the last sentence of that error
 };
 
 class BackgroundSaver {

@@ -251,8 +251,8 @@ absl::Status Estimator::ExplainNonFinite(absl::string_view what, ReplicatedProgr
   }
   const absl::string_view reason = found.ok() ? "what is averaged is finite" : found.message();
   const absl::StatusCode code = absl::IsDataLoss(found) ? absl::StatusCode::kDataLoss : absl::StatusCode::kInternal;
-  return absl::Status(code, absl::StrCat(what, " is not finite: ", reason, ". Train again with a lower --learning_rate",
-                                         config_.dtype == DType::kFloat16 ? " or --dtype=bf16" : "",
+  return absl::Status(code, absl::StrCat(what, " is not finite: ", reason, ". Train again with a lower ",
+                                         model_.learning_rate_flag, config_.dtype == DType::kFloat16 ? " or --dtype=bf16" : "",
                                          ", from an earlier checkpoint if there is one"));
 }
 
@@ -386,6 +386,7 @@ absl::Status Estimator::SaveCheckpoint() {
   add(kEpoch, position_.epoch);
   add(kIndex, position_.index);
   AddFacts(config_.facts, content.strings);
+  content.advice = absl::StrCat("Try a lower ", model_.learning_rate_flag);
   RETURN_IF_ERROR(saver_->Save(global_step_, content));
   saved_step_ = global_step_;
   ASSIGN_OR_RETURN(EventWriter* const events, TrainEvents());

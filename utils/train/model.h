@@ -94,7 +94,8 @@ struct Model {
   ModelFn model_fn;
   OptimizerFn optimizer;
   LearningRateFn learning_rate;
-  std::string learning_rate_tag = "learning_rate";  // in event files
+  std::string learning_rate_tag = "learning_rate";     // in event files
+  std::string learning_rate_flag = "--learning_rate";  // what a user lowers when the training diverges
   // The model sums over replicas while it computes. A replica without a share of a batch then computes as well: one
   // example of zeros, with weight 0.
   bool synchronizes = false;

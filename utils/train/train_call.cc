@@ -293,9 +293,10 @@ absl::Status Estimator::TrainCall::Explain(const absl::Status& error) {
 
 std::string Estimator::TrainCall::Advice() const {
   const bool half = e_.config_.dtype == DType::kFloat16;
-  if (e_.config_.loss_scale.dynamic) return absl::StrCat("Try a lower --learning_rate", half ? " or --dtype=bf16" : "");
-  if (e_.config_.loss_scale.value == 1) return "Try a lower --learning_rate";
-  return "Try a lower --learning_rate, a lower --loss_scale or --loss_scale=dynamic";
+  const std::string lower = absl::StrCat("Try a lower ", e_.model_.learning_rate_flag);
+  if (e_.config_.loss_scale.dynamic) return absl::StrCat(lower, half ? " or --dtype=bf16" : "");
+  if (e_.config_.loss_scale.value == 1) return lower;
+  return absl::StrCat(lower, ", a lower --loss_scale or --loss_scale=dynamic");
 }
 
 absl::StatusOr<bool> Estimator::TrainCall::Updated(const ReplicatedProgram& program) {
