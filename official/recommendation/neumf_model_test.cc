@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/train/program_builder.h"
 
 namespace official::recommendation {

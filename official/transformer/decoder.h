@@ -15,10 +15,10 @@
 #include "official/transformer/beam_search.h"
 #include "official/transformer/model_params.h"
 #include "official/transformer/network.h"
-#include "utils/compute/runtime/arena.h"
-#include "utils/compute/runtime/device.h"
-#include "utils/compute/runtime/program.h"
-#include "utils/compute/runtime/variable_store.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/program/arena.h"
+#include "utils/compute/program/program.h"
+#include "utils/compute/program/variable_store.h"
 
 namespace official::transformer {
 

@@ -12,7 +12,7 @@
 #include "official/transformer/packing.h"
 #include "official/transformer/small_network.h"
 #include "official/transformer/transformer_model.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::transformer {

@@ -8,7 +8,7 @@
 #include "official/transformer/packing.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/data/batch.h"
 #include "utils/run/parity_run.h"
 

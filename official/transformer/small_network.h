@@ -3,7 +3,7 @@
 #pragma once
 
 #include "official/transformer/model_params.h"
-#include "utils/compute/runtime/variable_store.h"
+#include "utils/compute/program/variable_store.h"
 
 namespace official::transformer {
 

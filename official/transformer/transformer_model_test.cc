@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/packing.h"
 #include "official/transformer/small_network.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/train/program_builder.h"
 
 namespace official::transformer {

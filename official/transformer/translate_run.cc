@@ -13,7 +13,7 @@
 #include "official/transformer/training_vocabulary.h"
 #include "official/transformer/translator.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/files/files.h"
 #include "utils/flags/performance.h"
 #include "utils/logs/json.h"

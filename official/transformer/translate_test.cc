@@ -12,7 +12,7 @@
 #include "official/transformer/transformer_model.h"
 #include "official/transformer/translate_run.h"
 #include "official/transformer/translator.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"

@@ -18,6 +18,7 @@ class Target:
     sources: tuple[str, ...]  # paths from the root of the project, headers included
     dependencies: tuple[str, ...]  # labels, deps and data
     visibility: tuple[str, ...]
+    testonly: bool
 
     @property
     def package(self) -> str:
@@ -56,6 +57,7 @@ class _Package:
                 sources=tuple(str(Path(self.name) / name) for name in files),
                 dependencies=tuple(self.label(need) for need in needs),
                 visibility=tuple(attributes.get("visibility", self.visibility)),
+                testonly=bool(attributes.get("testonly")),
             )
         )
 
@@ -112,9 +114,20 @@ class _Names(dict):
         # Rules and macros of third_party hide a toolchain; the targets that they make are as the caller names them.
         if path.is_file() and not file.startswith(("@", "//third_party")):
             loaded = _Names(self._package)
-            exec(compile(path.read_text(), path, "exec"), loaded)
+            _execute(path, loaded)
         for name, symbol in names.items():
             self[name] = loaded[symbol] if symbol in loaded else getattr(self._native, symbol)
+
+
+def _execute(path: Path, names: _Names) -> None:
+    exec(compile(path.read_text(), path, "exec"), names)
+
+
+def evaluate(root: Path, path: str) -> dict[str, Any]:
+    """The names that a .bzl file defines."""
+    names = _Names(_Package(root, str(Path(path).parent)))
+    _execute(root / path, names)
+    return names
 
 
 def packages(root: Path) -> Iterator[str]:
@@ -128,8 +141,7 @@ def read_targets(root: Path) -> dict[str, Target]:
     found = {}
     for name in packages(root):
         package = _Package(root, name)
-        path = root / name / "BUILD"
-        exec(compile(path.read_text(), path, "exec"), _Names(package))
+        _execute(root / name / "BUILD", _Names(package))
         found.update({target.label: target for target in package.targets})
     return found
 

@@ -1,7 +1,7 @@
 #include "utils/data/fingerprint.h"
 
 #include "absl/strings/str_cat.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 
 namespace official::data {
 
@@ -9,20 +9,20 @@ void Fingerprint::AddFile(absl::string_view path) {
   const absl::string_view name = path.substr(path.rfind('/') + 1);
   if (num_files_++ == 0) first_file_ = std::string(name);
   last_file_ = std::string(name);
-  digest_ = Crc32c(absl::StrCat(name, "\n"), digest_);
+  digest_ = files::Crc32c(absl::StrCat(name, "\n"), digest_);
 }
 
 void Fingerprint::AddContent(const void* bytes, int64_t num_bytes) {
   constexpr int64_t kWhole = 1 << 20, kBlock = 1 << 12, kBlocks = 64;
   const absl::string_view all(static_cast<const char*>(bytes), static_cast<size_t>(num_bytes));
-  digest_ = Crc32c(absl::StrCat(num_bytes, "\n"), digest_);
+  digest_ = files::Crc32c(absl::StrCat(num_bytes, "\n"), digest_);
   if (num_bytes <= kWhole) {
-    digest_ = Crc32c(all, digest_);
+    digest_ = files::Crc32c(all, digest_);
     return;
   }
   for (int64_t i = 0; i < kBlocks; ++i) {
     const int64_t begin = i * (num_bytes - kBlock) / (kBlocks - 1);
-    digest_ = Crc32c(all.substr(static_cast<size_t>(begin), kBlock), digest_);
+    digest_ = files::Crc32c(all.substr(static_cast<size_t>(begin), kBlock), digest_);
   }
 }
 

@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "utils/compute/runtime/device.h"
-#include "utils/compute/runtime/peer_streams.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/kernel/peer_streams.h"
 #include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {

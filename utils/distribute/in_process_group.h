@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "utils/compute/runtime/communicator.h"
-#include "utils/compute/runtime/sum_plan.h"
+#include "utils/compute/kernel/communicator.h"
+#include "utils/distribute/sum_plan.h"
 
 namespace official::distribute {
 

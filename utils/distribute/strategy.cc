@@ -10,7 +10,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
 

@@ -15,7 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/device.h"
 
 namespace official::distribute {
 

@@ -9,14 +9,14 @@
 #include <thread>
 
 #include "utils/compute/core/status.h"
-#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/compute/testing/op_test.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"

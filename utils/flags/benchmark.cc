@@ -14,8 +14,7 @@ ABSL_FLAG(std::optional<std::string>, benchmark_log_dir, std::nullopt,
 ABSL_FLAG(std::optional<std::string>, gcp_project, std::nullopt, "Cloud project of BigQuery.");
 ABSL_FLAG(std::string, bigquery_data_set, "test_benchmark", "BigQuery data set of the records.");
 ABSL_FLAG(std::string, bigquery_run_table, "benchmark_run", "BigQuery table of the runs.");
-ABSL_FLAG(std::string, bigquery_run_status_table, "benchmark_run_status",
-          "BigQuery table of the state of the runs.");
+ABSL_FLAG(std::string, bigquery_run_status_table, "benchmark_run_status", "BigQuery table of the state of the runs.");
 ABSL_FLAG(std::string, bigquery_metric_table, "benchmark_metric", "BigQuery table of the metrics.");
 
 namespace official::flags {

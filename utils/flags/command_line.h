@@ -40,7 +40,7 @@ struct Program {
   std::vector<std::pair<std::string, std::string>> help = {};  // of shared flags that are used differently here
   // Shared flags that have no effect here, and why: FlagSpec::not_used.
   std::vector<std::pair<std::string, std::string>> not_used = {};
-  FlagGroup flags = {};                                        // its own
+  FlagGroup flags = {};      // its own
   std::string words = "";    // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
   bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
   // Those of its flags that decide which network it uses. Where the program uses what was trained in --model_dir

@@ -109,9 +109,11 @@ TEST_CASE("Every short name sets its flag") {
 }
 
 TEST_CASE("A flag that a program does not use says so, in the help and when it is given") {
-  const std::vector<std::string> unused = {"bigquery_data_set", "bigquery_metric_table", "bigquery_run_status_table",
-                                           "bigquery_run_table", "gcp_project", "tpu_zone", "tpu_gcp_project",
-                                           "num_tpu_shards", "inter_op_parallelism_threads", "data_format"};
+  const std::vector<std::string> unused = {
+      "bigquery_data_set",  "bigquery_metric_table", "bigquery_run_status_table",
+      "bigquery_run_table", "gcp_project",           "tpu_zone",
+      "tpu_gcp_project",    "num_tpu_shards",        "inter_op_parallelism_threads",
+      "data_format"};
   CHECK(NotesOnUnusedFlags(Parse({}).value()).empty());
   for (const std::string& name : unused) {
     const std::string value = name == "data_format" ? "channels_first" : "4";
@@ -137,8 +139,7 @@ TEST_CASE("A program may not use a shared flag, or use it in its own way") {
   const absl::StatusOr<CommandLine> command_line =
       CommandLine::Parse(program, {"--noaugment", "--data_format=channels_last"});
   REQUIRE(command_line.ok());
-  CHECK(NotesOnUnusedFlags(*command_line) ==
-        Words{"--augment has no effect here: there are no images"});
+  CHECK(NotesOnUnusedFlags(*command_line) == Words{"--augment has no effect here: there are no images"});
 }
 
 TEST_CASE("The loss scale follows the type unless it is given") {

@@ -2,8 +2,7 @@
 
 #include "absl/flags/flag.h"
 
-ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt,
-          "Memory layout of images.");
+ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt, "Memory layout of images.");
 
 namespace official::flags {
 

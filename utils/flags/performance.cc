@@ -14,8 +14,7 @@ ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 
 ABSL_FLAG(std::optional<int>, num_parallel_calls, std::nullopt,
           "Threads of the input pipeline, which read and decode examples.");
-ABSL_FLAG(int, inter_op_parallelism_threads, 0,
-          "Operations that are computed at the same time.");
+ABSL_FLAG(int, inter_op_parallelism_threads, 0, "Operations that are computed at the same time.");
 ABSL_FLAG(int, intra_op_parallelism_threads, 0,
           "Threads that compute one operation on the CPU; 0 is one for each CPU core.");
 ABSL_FLAG(bool, use_synthetic_data, false,

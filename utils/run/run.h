@@ -29,11 +29,11 @@ struct Config {
   flags::BaseConfig base;
   flags::PerformanceConfig performance;
   flags::BenchmarkConfig benchmark;
-  std::string flags_text;           // every flag, for the event file
-  std::string taken_from_training;  // flags that have their value from the training in model_dir
+  std::string flags_text;             // every flag, for the event file
+  std::string taken_from_training;    // flags that have their value from the training in model_dir
   std::vector<std::string> notes;     // logged when the run begins
   std::vector<std::string> warnings;  // likewise: flags that have no effect
-  std::string commit = "unknown";   // that the program was built from, for the run record
+  std::string commit = "unknown";     // that the program was built from, for the run record
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);
 

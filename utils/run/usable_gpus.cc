@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/logs/log.h"
 
 namespace official::run {

@@ -27,11 +27,10 @@ constexpr std::chrono::milliseconds kSoon(100);
 absl::Status CheckFinite(int64_t step, const std::string& name, const Tensor& tensor, absl::string_view advice) {
   const std::optional<int64_t> found = compute::FindNonFinite(tensor);
   if (!found) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("variable ", name, " is not finite at step ", step, ": its element ", *found, " is ",
-                   tensor.CastTo(compute::DType::kFloat64).data<double>()[*found],
-                   ". That step is not saved; the checkpoint before it is the last one", advice.empty() ? "" : ". ",
-                   advice));
+  return absl::InternalError(absl::StrCat("variable ", name, " is not finite at step ", step, ": its element ", *found,
+                                          " is ", tensor.CastTo(compute::DType::kFloat64).data<double>()[*found],
+                                          ". That step is not saved; the checkpoint before it is the last one",
+                                          advice.empty() ? "" : ". ", advice));
 }
 
 // Takes tensors, in order, from the thread that reads them to the one that writes them.

@@ -251,9 +251,10 @@ absl::Status Estimator::ExplainNonFinite(absl::string_view what, ReplicatedProgr
   }
   const absl::string_view reason = found.ok() ? "what is averaged is finite" : found.message();
   const absl::StatusCode code = absl::IsDataLoss(found) ? absl::StatusCode::kDataLoss : absl::StatusCode::kInternal;
-  return absl::Status(code, absl::StrCat(what, " is not finite: ", reason, ". Train again with a lower ",
-                                         model_.learning_rate_flag, config_.dtype == DType::kFloat16 ? " or --dtype=bf16" : "",
-                                         ", from an earlier checkpoint if there is one"));
+  return absl::Status(
+      code, absl::StrCat(what, " is not finite: ", reason, ". Train again with a lower ", model_.learning_rate_flag,
+                         config_.dtype == DType::kFloat16 ? " or --dtype=bf16" : "",
+                         ", from an earlier checkpoint if there is one"));
 }
 
 absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "utils/compute/core/loss_scale.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/data/dataset.h"
 #include "utils/train/model.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 #include "utils/logs/task_progress.h"
 
 namespace official::train {
@@ -235,7 +235,7 @@ absl::Status Replicas::CheckEqual() {
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
     for (size_t i = 0; i < specs.size(); ++i) {
       ASSIGN_OR_RETURN(const Tensor value, stores_[r]->Read(specs[i].name));
-      crcs[r][i] = data::Crc32c({static_cast<const char*>(value.raw_data()), static_cast<size_t>(value.num_bytes())});
+      crcs[r][i] = files::Crc32c({static_cast<const char*>(value.raw_data()), static_cast<size_t>(value.num_bytes())});
     }
     return absl::OkStatus();
   }));

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/compute/core/batch_parts.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 #include "utils/data/batch.h"
 #include "utils/distribute/strategy.h"
 #include "utils/train/model.h"

@@ -14,12 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/reduction/reduction.h"
-#include "utils/compute/runtime/kernel.h"
 #include "utils/files/files.h"
 #include "utils/train/estimator.h"
 

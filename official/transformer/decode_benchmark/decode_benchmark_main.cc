@@ -16,7 +16,7 @@
 #include "official/transformer/text/reserved_ids.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/initializer.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/flags/main.h"
 #include "utils/flags/performance.h"
 

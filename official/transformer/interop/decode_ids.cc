@@ -11,7 +11,7 @@
 #include "official/transformer/decoder.h"
 #include "official/transformer/model_params.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::transformer {

@@ -10,7 +10,7 @@
 #include "official/transformer/text/unicode.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/file_kind.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 #include "utils/files/files.h"
 #include "utils/flags/text.h"
 
@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
 
 std::string VocabularyDigest(absl::Span<const std::string> subtokens) {
   uint32_t digest = 0;
-  for (const std::string& subtoken : subtokens) digest = data::Crc32c(absl::StrCat(subtoken, "\n"), digest);
+  for (const std::string& subtoken : subtokens) digest = files::Crc32c(absl::StrCat(subtoken, "\n"), digest);
   return absl::StrFormat("%d subtokens, digest %08x", subtokens.size(), digest);
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

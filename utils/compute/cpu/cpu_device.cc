@@ -12,7 +12,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/cpu/start_threads.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/device.h"
 
 namespace official::compute {
 namespace {

@@ -13,7 +13,7 @@
 #include "utils/compute/core/tensor.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

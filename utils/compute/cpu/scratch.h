@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

@@ -16,7 +16,7 @@
 
 #include "utils/compute/cuda/data_error.h"
 #include "utils/compute/cuda/stream.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

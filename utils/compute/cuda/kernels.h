@@ -2,7 +2,7 @@
 // CUDA_KERNELS of the BUILD file.
 #pragma once
 
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

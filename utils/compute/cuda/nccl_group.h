@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "utils/compute/runtime/communicator.h"
-#include "utils/compute/runtime/device.h"
+#include "utils/compute/kernel/communicator.h"
+#include "utils/compute/kernel/device.h"
 
 namespace official::compute {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "utils/compute/core/status.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

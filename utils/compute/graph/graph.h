@@ -80,7 +80,7 @@ class Node {
   Attrs attrs_;
 };
 
-// A variable as the model declares it. Its value lives in a VariableStore (utils/compute/runtime).
+// A variable as the model declares it. Its value lives in a VariableStore (utils/compute/program).
 struct VariableSpec {
   std::string name;  // TensorFlow's, for example "conv2d/kernel"
   TensorType type;

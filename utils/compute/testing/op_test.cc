@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/random.h"
-#include "utils/compute/cuda/cuda_backend.h"
+#include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
 

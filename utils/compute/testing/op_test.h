@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "utils/compute/graph/graph.h"
-#include "utils/compute/runtime/program.h"
+#include "utils/compute/program/program.h"
 
 namespace official::compute::testing {
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
-#include "utils/data/records/crc32c.h"
 #include "utils/data/records/tf_record_format.h"
+#include "utils/files/crc32c.h"
 
 namespace official::data {
 namespace {
@@ -87,9 +87,9 @@ absl::Status TFRecordWriter::Append(absl::string_view data) {
 absl::Status TFRecordWriter::Write(absl::string_view record) {
   char header[kHeaderBytes];
   PutFixed<uint64_t>(record.size(), header);
-  PutFixed<uint32_t>(MaskCrc(Crc32c(absl::string_view(header, 8))), header + 8);
+  PutFixed<uint32_t>(files::MaskCrc(files::Crc32c(absl::string_view(header, 8))), header + 8);
   char trailer[kTrailerBytes];
-  PutFixed<uint32_t>(MaskCrc(Crc32c(record)), trailer);
+  PutFixed<uint32_t>(files::MaskCrc(files::Crc32c(record)), trailer);
   RETURN_IF_ERROR(Append(absl::string_view(header, sizeof(header))));
   RETURN_IF_ERROR(Append(record));
   return Append(absl::string_view(trailer, sizeof(trailer)));

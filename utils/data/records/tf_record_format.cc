@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/data/file_kind.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 
 namespace official::data {
 
@@ -13,7 +13,7 @@ absl::Status DamagedRecord(absl::string_view path, int64_t number, int64_t offse
 
 std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const std::string& path) {
   const uint32_t stored = GetFixed<uint32_t>(header.substr(8));
-  const uint32_t crc = MaskCrc(Crc32c(header.substr(0, 8)));
+  const uint32_t crc = files::MaskCrc(files::Crc32c(header.substr(0, 8)));
   if (crc == stored) return "";
   const absl::string_view kind = number == 0 ? KindOfFile(path) : "";
   if (!kind.empty()) return absl::StrCat("not a TFRecord file: the file is ", kind);
@@ -23,7 +23,7 @@ std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const 
 
 std::string CheckTFRecordData(absl::string_view data, absl::string_view trailer) {
   const uint32_t stored = GetFixed<uint32_t>(trailer);
-  const uint32_t crc = MaskCrc(Crc32c(data));
+  const uint32_t crc = files::MaskCrc(files::Crc32c(data));
   if (crc == stored) return "";
   return absl::StrFormat("corrupted record: the checksum of its %d bytes is %08x, stored is %08x", data.size(), crc,
                          stored);

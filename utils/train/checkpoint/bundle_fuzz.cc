@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 #include "utils/fuzzing/memory_file.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -75,7 +75,7 @@ std::string WithChecksum(const std::string& value, absl::string_view data) {
       entry.size() > data.size() - entry.offset()) {
     return value;
   }
-  entry.set_crc32c(official::data::MaskCrc(official::data::Crc32c(data.substr(entry.offset(), entry.size()))));
+  entry.set_crc32c(official::files::MaskCrc(official::files::Crc32c(data.substr(entry.offset(), entry.size()))));
   return entry.SerializeAsString();
 }
 

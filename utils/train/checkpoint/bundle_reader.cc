@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 #include "utils/logs/task_progress.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/protos/tensor_conversion.h"
@@ -354,7 +354,7 @@ absl::StatusOr<Tensor> BundleReader::Read(const std::string& name) const {
 
 absl::Status BundleReader::ReadBytes(absl::string_view key, const Entry& entry, void* destination) const {
   RETURN_IF_ERROR(shards_.at(entry.shard).file->Read(entry.offset, entry.size, destination));
-  const uint32_t crc = data::MaskCrc(data::Crc32c({static_cast<const char*>(destination), size_t(entry.size)}));
+  const uint32_t crc = files::MaskCrc(files::Crc32c({static_cast<const char*>(destination), size_t(entry.size)}));
   return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry.crc, crc);
 }
 
@@ -405,11 +405,11 @@ absl::StatusOr<std::string> BundleReader::ReadStringBytes(absl::string_view key,
     uint64_t length;
     if (!TakeVarint(&rest, &length) || length > rest.size()) return damaged;
     sum_of_lengths += length;
-    crc = data::Crc32c(FixedBytes(length, 4), crc);  // 8 bytes for 4 GiB and more, which are not read
+    crc = files::Crc32c(FixedBytes(length, 4), crc);  // 8 bytes for 4 GiB and more, which are not read
   }
   if (rest.size() < 4 || sum_of_lengths != rest.size() - 4) return damaged;
-  if (rest.substr(0, 4) != FixedBytes(data::MaskCrc(crc), 4)) return damaged;
-  crc = data::MaskCrc(data::Crc32c(rest, crc));
+  if (rest.substr(0, 4) != FixedBytes(files::MaskCrc(crc), 4)) return damaged;
+  crc = files::MaskCrc(files::Crc32c(rest, crc));
   if (crc != entry.crc) return WrongChecksum(key, entry.crc, crc);
   return bytes;
 }
@@ -443,9 +443,9 @@ absl::Status BundleReader::VerifyBytes(absl::string_view key, const Entry& entry
   for (int64_t done = 0; done < entry.size; done += buffer.size()) {
     buffer.resize(std::min<int64_t>(entry.size - done, buffer.size()));
     RETURN_IF_ERROR(file.Read(entry.offset + done, buffer.size(), buffer.data()));
-    crc = data::Crc32c(buffer, crc);
+    crc = files::Crc32c(buffer, crc);
   }
-  crc = data::MaskCrc(crc);
+  crc = files::MaskCrc(crc);
   return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry.crc, crc);
 }
 

@@ -8,7 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 #include "utils/files/files.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/train/checkpoint/test_table.h"
@@ -91,7 +91,7 @@ EntryProto MakeEntry(tensorflow::DataType dtype, const std::vector<int64_t>& dim
   for (int64_t size : dims) entry.mutable_shape()->add_dim()->set_size(size);
   entry.set_offset(offset);
   entry.set_size(bytes.size());
-  entry.set_crc32c(data::MaskCrc(data::Crc32c(bytes)));
+  entry.set_crc32c(files::MaskCrc(files::Crc32c(bytes)));
   return entry;
 }
 

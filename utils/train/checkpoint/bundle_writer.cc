@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/protos/tensor_conversion.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -87,7 +87,7 @@ void BundleWriter::AddEntry(const std::string& name, int data_type, const comput
   *entry.mutable_shape() = ToShapeProto(shape.dims());
   entry.set_offset(offset);
   entry.set_size(data_->size() - offset);
-  entry.set_crc32c(data::MaskCrc(crc));
+  entry.set_crc32c(files::MaskCrc(crc));
   const bool is_new = entries_.emplace(name, entry.SerializeAsString()).second;
   OFFICIAL_CHECK(is_new) << "tensor \"" << name << "\" is added twice, or has no name";
 }
@@ -96,7 +96,7 @@ absl::Status BundleWriter::Add(const std::string& name, const compute::Tensor& t
   const absl::string_view bytes(static_cast<const char*>(tensor.raw_data()), tensor.num_bytes());
   const int64_t offset = data_->size();
   RETURN_IF_ERROR(data_->Append(bytes));
-  AddEntry(name, ToDataType(tensor.dtype()), tensor.shape(), offset, data::Crc32c(bytes));
+  AddEntry(name, ToDataType(tensor.dtype()), tensor.shape(), offset, files::Crc32c(bytes));
   return absl::OkStatus();
 }
 
@@ -111,14 +111,14 @@ absl::Status BundleWriter::AddStrings(const std::string& name, const compute::Sh
   for (const std::string& value : values) {
     AppendVarint(value.size(), &lengths);
     const bool is_long = value.size() > UINT32_MAX;
-    crc = data::Crc32c(is_long ? FixedBytes<uint64_t>(value.size()) : FixedBytes<uint32_t>(value.size()), crc);
+    crc = files::Crc32c(is_long ? FixedBytes<uint64_t>(value.size()) : FixedBytes<uint32_t>(value.size()), crc);
   }
-  const std::string lengths_crc = FixedBytes(data::MaskCrc(crc));
-  crc = data::Crc32c(lengths_crc, crc);
+  const std::string lengths_crc = FixedBytes(files::MaskCrc(crc));
+  crc = files::Crc32c(lengths_crc, crc);
   RETURN_IF_ERROR(data_->Append(absl::StrCat(lengths, lengths_crc)));
   for (const std::string& value : values) {
     RETURN_IF_ERROR(data_->Append(value));
-    crc = data::Crc32c(value, crc);
+    crc = files::Crc32c(value, crc);
   }
   AddEntry(name, tensorflow::DT_STRING, shape, offset, crc);
   return absl::OkStatus();

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 
 namespace official::train {
 namespace {
@@ -86,7 +86,7 @@ absl::StatusOr<absl::string_view> TableReader::BlockContents(const Handle& handl
   }
   const absl::string_view trailer = bytes_.substr(handle.offset + handle.size, kTrailerBytes);
   const uint32_t stored = GetFixed<uint32_t>(trailer.substr(1));
-  const uint32_t computed = data::MaskCrc(data::Crc32c(bytes_.substr(handle.offset, handle.size + 1)));
+  const uint32_t computed = files::MaskCrc(files::Crc32c(bytes_.substr(handle.offset, handle.size + 1)));
   if (stored != computed) {
     return Damaged(absl::StrFormat("the checksum of the block at offset %d is %08x, stored is %08x", handle.offset,
                                    computed, stored));

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "utils/data/records/crc32c.h"
+#include "utils/files/crc32c.h"
 
 namespace official::train::test_table {
 
@@ -30,7 +30,7 @@ inline std::string Entry(uint64_t shared, const std::string& suffix, const std::
 // The contents of a block with its type and a right checksum.
 inline std::string Seal(std::string contents, char type = 0) {
   contents.push_back(type);
-  return contents + Fixed32(data::MaskCrc(data::Crc32c(contents)));
+  return contents + Fixed32(files::MaskCrc(files::Crc32c(contents)));
 }
 
 inline std::string Block(const std::string& entries, uint32_t num_restarts = 1) {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/array/moves.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

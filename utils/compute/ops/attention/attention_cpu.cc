@@ -12,11 +12,11 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/attention/geometry.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/packed/keep_bits.h"
 #include "utils/compute/ops/packed/packed_rows.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -10,7 +10,7 @@
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 namespace {

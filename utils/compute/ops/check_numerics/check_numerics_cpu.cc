@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -3,8 +3,8 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv/conv.h"
-#include "utils/compute/runtime/kernel.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv/geometry.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 

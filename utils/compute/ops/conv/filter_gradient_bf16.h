@@ -2,8 +2,8 @@
 // the speed of its other convolutions.
 #pragma once
 
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv/geometry.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 

@@ -1,8 +1,8 @@
 // Our own kernels of Winograd's algorithm, for machines with AVX-512: faster than oneDNN's where channels are few.
 #pragma once
 
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv/geometry.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 

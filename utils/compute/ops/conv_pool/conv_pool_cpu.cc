@@ -15,8 +15,8 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv_pool/geometry.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

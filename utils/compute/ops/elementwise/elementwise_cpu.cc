@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/broadcast.h"
 #include "utils/compute/ops/elementwise/fused_program.h"
 #include "utils/compute/ops/elementwise/op_table.h"
 #include "utils/compute/ops/elementwise/tile_functions.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

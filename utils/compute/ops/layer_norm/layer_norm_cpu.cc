@@ -7,9 +7,9 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/packed/row_dropout.h"
 #include "utils/compute/ops/rows/for_each_row.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

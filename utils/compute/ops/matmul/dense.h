@@ -8,8 +8,8 @@
 
 #include <optional>
 
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/matmul/geometry.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 

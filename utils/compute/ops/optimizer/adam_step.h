@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 

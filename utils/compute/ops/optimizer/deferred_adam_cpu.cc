@@ -14,8 +14,8 @@
 #include "utils/compute/cpu/check_ids.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -1,7 +1,7 @@
 // What the CUDA kernels of updates share: where the inputs of an update are, and what guards it. Only for CUDA code.
 #pragma once
 
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

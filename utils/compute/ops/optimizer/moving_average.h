@@ -1,7 +1,7 @@
 // What the kernels of moving averages on all devices share.
 #pragma once
 
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 

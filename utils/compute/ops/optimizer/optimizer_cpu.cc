@@ -12,9 +12,9 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

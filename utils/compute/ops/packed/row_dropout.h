@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/packed/keep_bits.h"
 #include "utils/compute/ops/packed/packed_rows.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/pooling/geometry.h"
 #include "utils/compute/ops/pooling/lanes.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

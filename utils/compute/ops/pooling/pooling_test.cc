@@ -5,8 +5,8 @@
 
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
-#include "utils/compute/runtime/kernel.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

@@ -11,9 +11,9 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/reduction/passes.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

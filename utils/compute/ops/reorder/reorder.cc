@@ -9,7 +9,7 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "utils/compute/runtime/kernel.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

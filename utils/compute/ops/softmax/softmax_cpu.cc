@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/ops/softmax/cross_entropy.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/rows/for_each_row.h"
-#include "utils/compute/runtime/kernel.h"
 
 namespace official::compute {
 namespace {

@@ -1,0 +1,143 @@
+// op_table RECORD: prints docs/ops.md, the table of all registered ops and kernels and of how they are tested. RECORD
+// is what the op tests wrote (OP_TEST_RECORD in utils/compute/testing/op_test.h). Exits with 1 if a kernel that
+// computes, or a gradient, is tested nowhere; standard error names it.
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/cuda_backend/cuda_backend.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
+
+namespace official::compute {
+namespace {
+
+constexpr char kHeader[] =
+    R"(# Ops
+
+Every op, the devices that have kernels for it, and the types of its first input, which choose the kernel. A number is
+the tolerance that tests hold the kernel to: the largest difference from a plain float64 reference, relative to max(1,
+|reference|). It is the op's own, or, where the kernel only runs as part of other ops' tests (most gradients), the
+smallest of theirs. "=" stands for tests with expected values of their own. The last column tells in which types the
+op's gradient is compared with central differences of the reference. Every kernel and every gradient is tested; a test
+fails where one is not. "+" is a kernel for CUDA: where there is a GPU the same tests hold it to the same tolerances.
+Reorder has none, since it goes between memory layouts and CUDA kernels have one only, nor has FusedBatchNormAgain, which
+costs GPUs more time than its memory is worth there.
+
+Made from the registered ops and kernels and from what the op tests ran, by `bazel run
+//tools/op_table:update_op_table`.
+
+)";
+
+// What the tests did with the kernel of one type.
+struct Tested {
+  std::optional<double> forward, part;  // smallest tolerance
+  bool run = false, gradient = false;
+};
+
+using Key = std::tuple<std::string, std::string, std::string>;  // op, device kind, type
+
+std::map<Key, Tested> ReadRecord(std::istream& record) {
+  std::map<Key, Tested> all;
+  std::string op, device, type, what;
+  double tolerance;
+  const auto lower = [&](std::optional<double>& smallest) {
+    smallest = std::min(tolerance, smallest.value_or(tolerance));
+  };
+  while (record >> op >> device >> type >> what >> tolerance) {
+    Tested& tested = all[{op, device, type}];
+    if (what == "forward") lower(tested.forward);
+    if (what == "part") lower(tested.part);
+    (what == "gradient" ? tested.gradient : tested.run) = true;
+  }
+  return all;
+}
+
+std::string Cell(const Tested& tested) {
+  if (tested.forward) return absl::StrCat(*tested.forward);
+  if (tested.part) return absl::StrCat(*tested.part);
+  return tested.run ? "=" : "untested";
+}
+
+using Row = std::pair<std::string, std::string>;  // op, device kind
+
+// The table is the same with and without a GPU: of CUDA kernels it says only that they exist. What the tests ran there
+// counts in `missing`, the descriptions of what no test ran.
+void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<DType>& types,
+              std::map<Key, Tested>& tested, bool tested_here, std::vector<std::string>& missing) {
+  const auto& [op, device] = row;
+  std::cout << "| " << op << " | " << device << " |";
+  std::vector<std::string> gradients;
+  for (const DType type : types) {
+    std::cout << " ";
+    if (row_types.count(type) > 0) {
+      const std::string name(DTypeName(type));
+      const Tested& cell = tested[{op, device, name}];
+      std::cout << (device == "cpu" ? Cell(cell) : "+") << " ";
+      if (cell.gradient) gradients.push_back(name);
+      if (tested_here && !cell.run) missing.push_back(absl::StrCat(op, " on ", device, " in ", name));
+    }
+    std::cout << "|";
+  }
+  if (tested_here && FindOp(op)->gradient && gradients.empty()) {
+    missing.push_back(absl::StrCat("the gradient of ", op, " on ", device));
+  }
+  if (device != "cpu") gradients.clear();
+  std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "|\n" : " |\n");
+}
+
+int PrintTable(std::istream& record) {
+  std::map<Key, Tested> tested = ReadRecord(record);
+  std::set<std::string> tested_devices;
+  for (const auto& [key, what] : tested) tested_devices.insert(std::get<1>(key));
+  // Of each op and device, the types with kernels.
+  std::map<Row, std::set<DType>> rows;
+  std::set<DType> types;
+  for (const KernelDef* kernel : KernelRegistry::Global().All()) {
+    rows[{kernel->op, kernel->device_kind}].insert(kernel->dtypes.begin(), kernel->dtypes.end());
+    if (kernel->device_kind == "cpu") types.insert(kernel->dtypes.begin(), kernel->dtypes.end());
+  }
+  std::vector<std::string> missing;
+
+  std::cout << kHeader << "| op | device |";
+  for (const DType type : types) std::cout << " " << DTypeName(type) << " |";
+  std::cout << " gradient |\n| --- | --- |";
+  for (size_t i = 0; i < types.size(); ++i) std::cout << " --- |";
+  std::cout << " --- |\n";
+  for (const auto& [row, row_types] : rows) {
+    PrintRow(row, row_types, types, tested, tested_devices.count(row.second) > 0, missing);
+  }
+  std::vector<std::string> without_kernel, without_cuda;
+  for (const OpDef* op : AllOps()) {
+    const bool cpu = rows.count({op->name, "cpu"}) > 0, cuda = rows.count({op->name, "cuda"}) > 0;
+    if (!cpu && !cuda) without_kernel.push_back(op->name);
+    if (cpu && !cuda) without_cuda.push_back(op->name);
+  }
+  std::cout << "\nNo kernels, since they compute nothing: " << absl::StrJoin(without_kernel, ", ") << ".\n";
+  if (!without_cuda.empty()) std::cout << "\nOn the CPU only: " << absl::StrJoin(without_cuda, ", ") << ".\n";
+  for (const std::string& what : missing) std::cerr << "no test runs " << what << "\n";
+  return missing.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace official::compute
+
+int main(int argc, char** argv) {
+  std::ifstream record(argc == 2 ? argv[1] : "");
+  if (!record) {
+    std::cerr << "usage: op_table RECORD, a file that op tests wrote\n";
+    return 2;
+  }
+  // Fails where the CUDA toolkit was absent: the table then has no row for CUDA.
+  (void)official::compute::LoadCudaKernels();
+  return official::compute::PrintTable(record);
+}

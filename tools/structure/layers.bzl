@@ -1,0 +1,44 @@
+"""The layers of the code, from the top. A target depends on targets of its own layer and of those below."""
+
+LAYERS = [
+    ("tools", "setup, run, test, fuzz, bench, pack_gpu, download, format"),
+    ("official", "one model in each folder: flags, input, graph, run loop; nothing depends on it"),
+    ("utils/run", "the run of a training program: devices, lock, data, training and evaluation"),
+    ("utils/export", "SavedModel"),
+    ("utils/train", "Estimator: training, evaluation, checkpoints, events"),
+    ("utils/distribute", "Strategy: the devices of a run, their threads, the sums over them"),
+    ("utils/data", "records, images, downloads; the input pipeline, ordered by (seed, epoch, index)"),
+    ("utils/flags", "the five flag groups of every program, help, validators"),
+    ("utils/logs", "progress, hooks, metric.log, MLPerf's log"),
+    ("utils/protos", "TensorFlow's protocol buffers, and tensors in them"),
+    ("utils/compute/testing", "what the tests of ops share: one case on every device and type"),
+    ("utils/compute/layers", "ops with their variables, named as TensorFlow names them"),
+    ("utils/compute/program", "Program: a compiled graph with its kernels, layouts and one arena"),
+    ("utils/compute/cuda_backend", "the shared object of all CUDA kernels, loaded when GPUs are used"),
+    ("utils/compute/ops", "a folder for each op family: shape rule, gradient, CPU and CUDA kernels, test"),
+    ("utils/compute/cuda", "what CUDA kernels share: streams, launches, errors of the data"),
+    ("utils/compute/cpu", "what CPU kernels share: threads, vector dispatch, oneDNN"),
+    ("utils/compute/kernel", "Device, Kernel and their registries"),
+    ("utils/compute/graph", "Value, Node, Graph, gradients, rewriting"),
+    ("utils/misc", "exit codes, signals, device counts, division of batches"),
+    ("utils/fuzzing", "what the fuzz targets (*_fuzz.cc, next to the parsers they feed) share"),
+    ("utils/files", "safe and atomic writes, bounded reads"),
+    ("utils/compute/core", "dtype, shape, tensor, status, random numbers"),
+    ("third_party", "Debian's libraries; the CUDA toolkit ($CUDA_HOME, else /usr/local/cuda) if there is one"),
+]
+
+def layer_of(package):
+    """The index of the package's layer: that with the longest name which the package's begins with."""
+    found = None
+    for index, (name, _) in enumerate(LAYERS):
+        if package == name or package.startswith(name + "/"):
+            if found == None or len(name) > len(LAYERS[found][0]):
+                found = index
+    if found == None:
+        fail("%s is in no layer of //tools/structure:layers.bzl" % package)
+    return found
+
+def layers_above():
+    """The visibility of a target that its own layer and all layers above may use."""
+    last = layer_of(native.package_name())
+    return ["//%s:__subpackages__" % name for name, _ in LAYERS[:last + 1]]

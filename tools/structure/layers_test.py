@@ -1,0 +1,111 @@
+"""Holds the BUILD files to the layers of layers.bzl, and the manual to what they are.
+
+Usage: MODULE. Reads the BUILD files of the source tree, which are too many to be listed as data.
+"""
+
+import re
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.structure import build_files
+
+ROOT = Path(__file__).resolve().parents[2]
+MANUAL = "docs/manual/development.md"
+LAYERS: list[tuple[str, str]] = build_files.evaluate(ROOT, "tools/structure/layers.bzl")["LAYERS"]
+TARGETS = build_files.read_targets(ROOT)
+LIBRARIES = ("cc_library", "cuda_library", "cuda_shared_object")
+
+
+def layer_of(package: str) -> int:
+    fitting = [i for i, (name, _) in enumerate(LAYERS) if package == name or package.startswith(f"{name}/")]
+    if not fitting:
+        raise AssertionError(f"{package} is in no layer of tools/structure/layers.bzl")
+    return max(fitting, key=lambda i: len(LAYERS[i][0]))
+
+
+def libraries() -> Iterator[build_files.Target]:
+    """What programs are made of: tests, and what only they use, may depend on any layer."""
+    return (target for target in TARGETS.values() if target.rule in LIBRARIES and not target.testonly)
+
+
+def admits(visibility: str, package: str) -> bool:
+    """Whether a target with this entry in its visibility can be used in the package."""
+    if visibility == "//visibility:public":
+        return True
+    users, _, kind = visibility[2:].partition(":")
+    return package == users or (kind == "__subpackages__" and package.startswith(f"{users}/"))
+
+
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components with more than one node, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in edges.get(node, ()):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            component = [stack.pop()]
+            while component[-1] != node:
+                component.append(stack.pop())
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for node in edges:
+        if node not in index:
+            visit(node)
+    return found
+
+
+class LayersTest(unittest.TestCase):
+    def test_every_package_has_a_layer(self) -> None:
+        for package in {target.package for target in TARGETS.values()}:
+            layer_of(package)
+        used = {layer_of(target.package) for target in TARGETS.values()}
+        self.assertEqual([name for i, (name, _) in enumerate(LAYERS) if i not in used], [])
+
+    def test_no_dependency_points_up(self) -> None:
+        up = []
+        for target in libraries():
+            for label in target.dependencies:
+                if label in TARGETS and layer_of(TARGETS[label].package) < layer_of(target.package):
+                    up.append(f"{target.label} -> {label}")
+        self.assertEqual(up, [])
+
+    def test_visibility_closes_every_way_up(self) -> None:
+        """No layer can come to depend on one above it: the build refuses it."""
+        packages = {target.package for target in TARGETS.values()}
+        open_pairs = {}
+        for target in libraries():
+            layer = layer_of(target.package)
+            for package in packages:
+                if layer_of(package) <= layer or not any(admits(entry, package) for entry in target.visibility):
+                    continue
+                open_pairs[LAYERS[layer_of(package)][0], LAYERS[layer][0]] = f"{package} can use {target.label}"
+        self.assertEqual(open_pairs, {})
+
+    def test_no_cycle_of_packages(self) -> None:
+        edges: dict[str, set[str]] = {}
+        for target in libraries():
+            others = {TARGETS[label].package for label in target.dependencies if label in TARGETS}
+            edges.setdefault(target.package, set()).update(others - {target.package})
+        self.assertEqual(cycles(edges), [])
+        # The test can fail.
+        self.assertEqual(cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}), [["a", "b", "c"]])
+
+    def test_the_manual_lists_the_layers(self) -> None:
+        text = (ROOT / MANUAL).read_text()
+        listed = re.findall(r"^    (\S+) {2,}(.+)$", text[text.index("## The layers") : text.index("## Tests")], re.MULTILINE)
+        self.assertEqual(listed, LAYERS, f"{MANUAL} and tools/structure/layers.bzl differ")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,42 @@
+// What passes between a program and libofficial_cuda.so: one function with C linkage, the library's only export.
+//
+// The library has its own hidden copy of the code that it shares with the program (core, graph, the kernel registry's
+// methods), linked statically like the program's. Exporting the program's copy instead would put its symbols into
+// every binary's dynamic table, and which of them exist would depend on what each binary happens to use. Two copies
+// are sound as long as they are code only: the library's own registries (KernelRegistry::Global(), RegisterOp,
+// RegisterDeviceKind) are other objects than the program's and stay unread, so its kernels may use what a KernelSpec
+// gives them and no registry. Abseil, which has global state, is one shared library for both (third_party/BUILD). Both
+// must be built from the same source by the same compiler, as one Bazel build does.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/kernel/kernel.h"
+#include "utils/compute/kernel/peer_streams.h"
+
+namespace official::compute {
+
+struct CudaGpus {
+  int count = 0;
+  std::string why_none;  // if count is 0: the reason in words
+};
+
+// What the library gives the program besides kernels.
+struct CudaBackend {
+  CudaGpus (*visible_gpus)() = nullptr;  // initializes the driver
+  DeviceFactory make_device;
+  absl::StatusOr<std::unique_ptr<CommunicatorGroup>> (*make_nccl_group)(absl::Span<Device* const> devices,
+                                                                        std::chrono::seconds deadline) = nullptr;
+  absl::StatusOr<std::unique_ptr<PeerStreams>> (*make_peer_streams)(absl::Span<Device* const> devices) = nullptr;
+};
+
+// Adds all kernels of kind "cuda" to `kernels`; needs no driver.
+using RegisterCudaBackendFunction = void(KernelRegistry& kernels, CudaBackend& backend);
+inline constexpr char kRegisterCudaBackend[] = "OfficialRegisterCudaBackend";
+
+}  // namespace official::compute

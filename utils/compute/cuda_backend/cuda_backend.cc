@@ -1,0 +1,94 @@
+#include "utils/compute/cuda_backend/cuda_backend.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cuda_backend/backend_entry.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/kernel/kernel.h"
+
+namespace official::compute {
+namespace {
+
+constexpr char kLibrary[] = "libofficial_cuda.so";
+constexpr char kPackage[] = "utils/compute/cuda";  // of the library in Bazel's output
+
+// Beside the program, or, for one that lies where Bazel put it, in the library's own package.
+absl::StatusOr<std::string> FindLibrary() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path beside = program.parent_path() / kLibrary;
+  if (std::filesystem::exists(beside, error)) return beside.string();
+  for (std::filesystem::path dir = program.parent_path(); dir.has_relative_path(); dir = dir.parent_path()) {
+    if (dir.filename() != "bin") continue;
+    const std::filesystem::path built = dir / kPackage / kLibrary;
+    if (std::filesystem::exists(built, error)) return built.string();
+  }
+  return absl::NotFoundError(absl::StrCat("the CUDA backend is not beside this program: no ", beside.string(),
+                                          "; build where the CUDA toolkit is installed (CUDA_HOME)"));
+}
+
+absl::StatusOr<CudaBackend> LoadLibrary() {
+  ASSIGN_OR_RETURN(const std::string path, FindLibrary());
+  void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::NotFoundError(absl::StrCat("cannot load ", path, ": ", dlerror(),
+                                            "; name the folders of cuDNN, cuBLAS and NCCL in LD_LIBRARY_PATH"));
+  }
+  auto* const register_backend = reinterpret_cast<RegisterCudaBackendFunction*>(dlsym(library, kRegisterCudaBackend));
+  if (register_backend == nullptr) {
+    return absl::NotFoundError(absl::StrCat(path, " is no CUDA backend: it has no ", kRegisterCudaBackend));
+  }
+  CudaBackend backend;
+  register_backend(KernelRegistry::Global(), backend);
+  return backend;
+}
+
+const absl::StatusOr<CudaBackend>& Library() {
+  static const auto* const backend = new absl::StatusOr<CudaBackend>(LoadLibrary());
+  return *backend;
+}
+
+absl::Status RegisterDevices() {
+  // Made by the kernel driver (the second one under Windows). Loading the library takes a third of a second, which a
+  // machine without a driver need not spend.
+  if (access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0) {
+    return absl::FailedPreconditionError("no GPU: no NVIDIA driver is loaded");
+  }
+  RETURN_IF_ERROR(Library().status());
+  const CudaGpus gpus = Library()->visible_gpus();
+  if (gpus.count == 0) return absl::FailedPreconditionError(absl::StrCat("no GPU: ", gpus.why_none));
+  RegisterDeviceKind("cuda", Library()->make_device);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status LoadCudaBackend() {
+  static const auto* const status = new absl::Status(RegisterDevices());
+  return *status;
+}
+
+absl::Status LoadCudaKernels() { return Library().status(); }
+
+absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices,
+                                                                 std::chrono::seconds deadline) {
+  RETURN_IF_ERROR(LoadCudaBackend());
+  return Library()->make_nccl_group(devices, deadline);
+}
+
+absl::StatusOr<std::unique_ptr<PeerStreams>> MakePeerStreams(absl::Span<Device* const> devices) {
+  RETURN_IF_ERROR(LoadCudaBackend());
+  return Library()->make_peer_streams(devices);
+}
+
+}  // namespace official::compute

@@ -1,0 +1,72 @@
+#include "utils/compute/kernel/device.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace official::compute {
+namespace {
+
+std::map<std::string, DeviceFactory>& Factories() {
+  static auto* factories = new std::map<std::string, DeviceFactory>;
+  return *factories;
+}
+
+class CopiedFeeds : public FeedBuffers {
+ public:
+  explicit CopiedFeeds(Device& device) : device_(device) {}
+  absl::Status Add(int64_t bytes) {
+    absl::StatusOr<std::shared_ptr<void>> memory = device_.Allocate(bytes);
+    if (memory.ok()) feeds_.push_back({*std::move(memory), bytes});
+    return memory.status();
+  }
+  void* data(int i) const override { return feeds_[i].memory.get(); }
+  absl::Status Fill(absl::Span<const void* const> feeds) override {
+    absl::Status status;
+    for (size_t i = 0; i < feeds.size(); ++i) {
+      status.Update(device_.CopyToDevice(feeds_[i].memory.get(), feeds[i], feeds_[i].bytes));
+    }
+    return status;
+  }
+
+ private:
+  struct Feed {
+    std::shared_ptr<void> memory;
+    int64_t bytes;
+  };
+  Device& device_;
+  std::vector<Feed> feeds_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FeedBuffers>> Device::MakeFeedBuffers(absl::Span<const int64_t> bytes) {
+  auto feeds = std::make_unique<CopiedFeeds>(*this);
+  for (const int64_t b : bytes) {
+    if (const absl::Status status = feeds->Add(b); !status.ok()) return status;
+  }
+  return feeds;
+}
+
+bool RegisterDeviceKind(absl::string_view kind, DeviceFactory factory) {
+  Factories()[std::string(kind)] = std::move(factory);
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(absl::string_view kind, const DeviceOptions& options) {
+  const auto it = Factories().find(std::string(kind));
+  if (it == Factories().end()) {
+    return absl::NotFoundError(
+        absl::StrCat("no device of kind ", kind, "; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
+  }
+  return it->second(options);
+}
+
+std::vector<std::string> DeviceKinds() {
+  std::vector<std::string> kinds;
+  for (const auto& [kind, factory] : Factories()) kinds.push_back(kind);
+  return kinds;
+}
+
+}  // namespace official::compute

@@ -1,0 +1,29 @@
+// The memory of a device that holds the intermediate values of programs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "utils/compute/kernel/device.h"
+
+namespace official::compute {
+
+// Programs that never run at the same time may share one: each has all of it while it runs.
+class Arena {
+ public:
+  explicit Arena(Device& device) : device_(device) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Makes it at least so large. If it grows, it moves, and its content is lost.
+  absl::Status Reserve(int64_t bytes);
+  char* data() const { return static_cast<char*>(memory_.get()); }
+
+ private:
+  Device& device_;
+  std::shared_ptr<void> memory_;
+  int64_t bytes_ = -1;
+};
+
+}  // namespace official::compute

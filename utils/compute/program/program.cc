@@ -1,0 +1,397 @@
+#include "utils/compute/program/program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/program/constant_folding.h"
+#include "utils/compute/program/layout_planner.h"
+#include "utils/compute/program/memory_plan.h"
+
+namespace official::compute {
+namespace {
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// A value whose bytes are another's, without copying: the chain of views ends at what owns the bytes.
+Value Base(Value v) {
+  while (v.node()->op().is_view && v.index() == 0) v = v.node()->input(0);
+  return v;
+}
+
+bool NeedsKernel(const Node& node) { return !node.op().is_source && !node.op().is_view; }
+
+struct Step {
+  const Node* node;
+  const KernelDef* def;
+  Kernel kernel;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  void* scratch = nullptr;
+};
+
+// Moves the steps that run early to right after the last one that makes an input of theirs.
+void MoveEarly(std::vector<Step>& steps) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (!steps[s].node->op().runs_early) continue;
+    const auto makes_input = [&](const Step& other) {
+      const auto inputs = steps[s].node->inputs();
+      return std::any_of(inputs.begin(), inputs.end(), [&](const Value& v) { return Base(v).node() == other.node; });
+    };
+    size_t first = s;
+    while (first > 0 && !steps[first - 1].node->op().runs_early && !makes_input(steps[first - 1])) --first;
+    std::rotate(steps.begin() + first, steps.begin() + s, steps.begin() + s + 1);
+  }
+}
+
+// A place of a step's inputs that takes a feed's address before a run.
+struct FeedSlot {
+  int feed, step, input;
+};
+
+}  // namespace
+
+struct Program::Plan {
+  Device* device = nullptr;
+  RewrittenGraph compiled;
+  PlannedLayouts layouts;
+  std::vector<Step> steps;
+  std::vector<FeedSlot> feed_slots;
+  std::unique_ptr<Arena> own_arena;
+  Arena* arena = nullptr;
+  int64_t arena_bytes = 0;                      // of it, that this program needs
+  size_t first_update = 0;                      // the step from which on a run is not left
+  char* arena_address = nullptr;                // where it was when the addresses were set
+  std::vector<std::shared_ptr<void>> owned;     // constants
+  std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
+  absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
+  std::vector<const void*> lent_feeds;          // addresses of the last run
+  absl::flat_hash_map<const Node*, int> feed_index;
+  bool has_run = false, has_recorded = false;
+  std::unique_ptr<Recording> recording;  // of all steps, if the device makes recordings
+
+  // Internal if another device could update a variable that devices share while a step of this one still reads it.
+  absl::Status CheckReadsOfShared() const;
+  absl::Status Place(VariableStore& variables);
+  absl::Status PlaceFixed(VariableStore& variables);
+  // Follows the arena to where it has moved.
+  void FollowArena();
+  const void* AddressOf(Value v) const;
+  // OutOfRange, naming `v` and the op that made it, if an element is not finite.
+  absl::Status CheckNumerics(Value v, absl::string_view op);
+  absl::Status CheckVariables();  // and the feeds
+  absl::Status RunSteps(const RunOptions& options);
+};
+
+// Gives inputs, variables and constants their addresses.
+absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
+  const std::vector<Value>& feeds = compiled.roots.feeds;
+  std::vector<int64_t> feed_bytes;
+  for (const Value& feed : feeds) {
+    feed_index[feed.node()] = static_cast<int>(feed_bytes.size());
+    feed_bytes.push_back(feed.type().num_bytes());
+  }
+  if (!device->uses_host_memory()) {
+    ASSIGN_OR_RETURN(feed_buffers, device->MakeFeedBuffers(feed_bytes));
+    for (size_t i = 0; i < feeds.size(); ++i) addresses[feeds[i]] = feed_buffers->data(static_cast<int>(i));
+  }
+  for (const auto& node : compiled.graph->nodes()) {
+    if (node->Is("Variable")) {
+      void* data = variables.data(node->name());
+      if (data == nullptr) return absl::NotFoundError(absl::StrCat("variable ", node->name(), " was not created"));
+      addresses[node->output(0)] = data;
+    } else if (node->Is("Constant")) {
+      const Tensor& value = node->attrs().Get<Tensor>("value");
+      ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(value.num_bytes()));
+      RETURN_IF_ERROR(device->CopyToDevice(buffer.get(), value.raw_data(), value.num_bytes()));
+      addresses[node->output(0)] = buffer.get();
+      owned.push_back(std::move(buffer));
+    } else if (node->Is("Input") && !feed_index.contains(node.get())) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", node->name(), " is needed but not among the feeds"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Plan::CheckReadsOfShared() const {
+  bool met = false;
+  for (const Step& step : steps) {
+    const OpDef& op = step.node->op();
+    if (op.precedes_updates) met = true;
+    if (met == op.is_update) continue;  // reads before, updates after
+    for (const Value& v : step.node->inputs()) {
+      if (!Base(v).node()->Is("Variable") || v.shape().rank() == 0) continue;
+      return absl::InternalError(absl::StrCat(step.node->name(), " (", op.name, ") uses variable ",
+                                              Base(v).node()->name(), ", which devices share, ",
+                                              met ? "while they update it" : "before they have met"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Program::Plan::Place(VariableStore& variables) {
+  RETURN_IF_ERROR(PlaceFixed(variables));
+  const int num_steps = static_cast<int>(steps.size());
+  // Last step that reads each base; fetched values live to the end.
+  absl::flat_hash_map<Value, int> last_use;
+  for (int s = 0; s < num_steps; ++s) {
+    for (const Value& v : steps[s].node->inputs()) last_use[Base(v)] = s;
+  }
+  for (const Value& v : compiled.roots.fetches) last_use[Base(v)] = num_steps;
+
+  std::vector<BufferRequest> requests;
+  absl::flat_hash_map<Value, int> request_of;
+  std::vector<int> scratch_request(num_steps, -1);
+  for (int s = 0; s < num_steps; ++s) {
+    const Node& node = *steps[s].node;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const Value output = node.output(i);
+      const int64_t bytes = output.type().num_bytes();
+      const auto used = last_use.find(output);
+      const int last = used == last_use.end() ? s : used->second;
+      // In place: the input's buffer lives on as the output.
+      bool shared = false;
+      std::vector<std::pair<int, int>> pairs = steps[s].def->in_place;
+      if (steps[s].def->each_in_place) pairs = {{i, i}};
+      for (const auto& [out, in] : pairs) {
+        if (out != i || in >= node.num_inputs()) continue;
+        const auto it = request_of.find(Base(node.input(in)));
+        if (it == request_of.end() || last_use[it->first] != s || it->first.type().num_bytes() != bytes) continue;
+        const int uses = std::count_if(node.inputs().begin(), node.inputs().end(),
+                                       [&](const Value& v) { return Base(v) == it->first; });
+        if (uses != 1 || requests[it->second].last_step > s) continue;
+        const int request = it->second;
+        requests[request].last_step = last;
+        request_of[output] = request;
+        shared = true;
+        break;
+      }
+      if (shared) continue;
+      request_of[output] = static_cast<int>(requests.size());
+      requests.push_back({bytes, s, last});
+    }
+    if (steps[s].kernel.scratch_bytes > 0) {
+      scratch_request[s] = static_cast<int>(requests.size());
+      requests.push_back({steps[s].kernel.scratch_bytes, s, s});
+    }
+  }
+
+  const MemoryPlan plan = PlanMemory(requests);
+  arena_bytes = plan.arena_bytes;
+  RETURN_IF_ERROR(arena->Reserve(arena_bytes));
+  char* const begin = arena_address = arena->data();
+  for (const auto& [value, request] : request_of) addresses[value] = begin + plan.offsets[request];
+
+  for (int s = 0; s < num_steps; ++s) {
+    Step& step = steps[s];
+    for (int i = 0; i < step.node->num_inputs(); ++i) {
+      const Value base = Base(step.node->input(i));
+      if (device->uses_host_memory() && feed_index.contains(base.node())) {
+        feed_slots.push_back({feed_index[base.node()], s, i});
+        step.inputs.push_back(nullptr);
+      } else {
+        step.inputs.push_back(addresses[base]);
+      }
+    }
+    for (int i = 0; i < step.node->num_outputs(); ++i) step.outputs.push_back(addresses[step.node->output(i)]);
+    if (scratch_request[s] >= 0) step.scratch = begin + plan.offsets[scratch_request[s]];
+  }
+  return absl::OkStatus();
+}
+
+void Program::Plan::FollowArena() {
+  char* const begin = arena->data();
+  if (begin == arena_address) return;
+  const auto moved = [&](const void* address) {
+    const char* const p = static_cast<const char*>(address);
+    const bool inside = p >= arena_address && p < arena_address + arena_bytes;
+    return inside ? begin + (p - arena_address) : const_cast<char*>(p);
+  };
+  for (Step& step : steps) {
+    for (const void*& input : step.inputs) input = moved(input);
+    for (void*& output : step.outputs) output = moved(output);
+    step.scratch = moved(step.scratch);
+  }
+  for (auto& [value, address] : addresses) address = moved(address);
+  arena_address = begin;
+  recording.reset();
+  has_recorded = false;
+}
+
+absl::Status Program::Plan::CheckNumerics(Value v, absl::string_view op) {
+  if (!IsFloating(v.dtype()) || v.shape().num_elements() == 0) return absl::OkStatus();
+  Tensor copy(v.type());
+  RETURN_IF_ERROR(device->CopyToHost(copy.raw_data(), AddressOf(v), copy.num_bytes()));
+  const std::optional<int64_t> found = FindNonFinite(copy);
+  if (!found) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("the first tensor that is not finite is ", v.node()->name(), " (", op, ", ",
+                                            v.type().ToString(), "): its element ", *found, " is ",
+                                            copy.CastTo(DType::kFloat64).data<double>()[*found]));
+}
+
+absl::Status Program::Plan::CheckVariables() {
+  for (const auto& node : compiled.graph->nodes()) {
+    if (node->Is("Variable") || node->Is("Input")) RETURN_IF_ERROR(CheckNumerics(node->output(0), node->op().name));
+  }
+  return absl::OkStatus();
+}
+
+const void* Program::Plan::AddressOf(Value v) const {
+  const Value base = Base(v);
+  if (const auto it = addresses.find(base); it != addresses.end()) return it->second;
+  return lent_feeds[feed_index.at(base.node())];
+}
+
+absl::Status Program::Plan::RunSteps(const RunOptions& options) {
+  if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
+  std::vector<KernelTiming>* const timings = options.timings;
+  const std::atomic<int>* const stop = device->uses_host_memory() ? options.stop : nullptr;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (stop != nullptr && s <= first_update && stop->load(std::memory_order_relaxed) != 0) {
+      return absl::CancelledError("stopped between two kernels");
+    }
+    Step& step = steps[s];
+    const int64_t start = timings == nullptr ? 0 : NowNs();
+    const absl::Status status =
+        step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
+    // What runs early may still be under way.
+    if (options.check_numerics && !step.node->op().runs_early) {
+      for (int i = 0; i < step.node->num_outputs(); ++i) {
+        RETURN_IF_ERROR(CheckNumerics(step.node->output(i), step.node->op().name));
+      }
+    }
+    if (timings == nullptr) continue;
+    RETURN_IF_ERROR(device->Synchronize());
+    timings->push_back({step.node->name(), step.node->op().name, start, NowNs() - start});
+  }
+  return absl::OkStatus();
+}
+
+Program::Program(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
+Program::~Program() = default;
+
+absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, const GraphRoots& roots, Device& device,
+                                                          VariableStore& variables, const CompileOptions& options) {
+  RETURN_IF_ERROR(graph.status());
+  device.MakeCurrent();
+  auto plan = std::make_unique<Plan>();
+  plan->device = &device;
+  plan->arena = options.arena;
+  if (plan->arena == nullptr) {
+    plan->own_arena = std::make_unique<Arena>(device);
+    plan->arena = plan->own_arena.get();
+  }
+  const RewriteEnvironment environment{std::string(device.kind()), [&](absl::string_view op, DType dtype) {
+                                         return KernelRegistry::Global().Find(op, device.kind(), dtype) != nullptr;
+                                       }};
+  RewrittenGraph current =
+      Rewrite(graph, roots, environment, [](const Node&, RewriteContext&) { return std::nullopt; });
+  const auto apply = [&](const RewriteRule& rule) {
+    RewrittenGraph next = Rewrite(*current.graph, current.roots, environment, rule);
+    current = std::move(next);
+  };
+  if (options.fuse) {
+    apply(FoldConstants);
+    for (const FusionRule* fusion : AllFusions()) apply(fusion->rule);
+  }
+  ASSIGN_OR_RETURN(plan->layouts, PlanLayouts(std::move(current), environment, device.kind()));
+  plan->compiled = std::move(plan->layouts.graph);
+
+  for (const auto& node : plan->compiled.graph->nodes()) {
+    if (!NeedsKernel(*node)) continue;
+    const KernelDef* def = KernelRegistry::Global().Find(node->op().name, device.kind(), KeyType(*node));
+    if (def == nullptr) {
+      return absl::UnimplementedError(absl::StrCat("op ", node->op().name, " has no kernel for ", device.kind(),
+                                                   " and ", DTypeName(KeyType(*node))));
+    }
+    std::vector<Layout> input_layouts, output_layouts;
+    for (const Value& v : node->inputs()) input_layouts.push_back(plan->layouts.LayoutOf(v));
+    for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->layouts.LayoutOf(node->output(i)));
+    ASSIGN_OR_RETURN(Kernel kernel, def->make(KernelSpec{*node, device, input_layouts, output_layouts, options.choices,
+                                                         variables.update_part()}));
+    plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
+  }
+  MoveEarly(plan->steps);
+  plan->first_update = static_cast<size_t>(
+      std::find_if(plan->steps.begin(), plan->steps.end(),
+                   [](const Step& step) { return step.node->op().precedes_updates || step.node->op().is_update; }) -
+      plan->steps.begin());
+  if (variables.update_part().parts > 1) RETURN_IF_ERROR(plan->CheckReadsOfShared());
+  RETURN_IF_ERROR(plan->Place(variables));
+  return std::unique_ptr<Program>(new Program(std::move(plan)));
+}
+
+absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& options) {
+  Plan& plan = *plan_;
+  const std::vector<Value>& expected = plan.compiled.roots.feeds;
+  OFFICIAL_CHECK(feeds.size() == expected.size()) << feeds.size() << " feeds, " << expected.size() << " expected";
+  plan.device->MakeCurrent();
+  plan.FollowArena();
+  plan.lent_feeds.resize(feeds.size());
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    OFFICIAL_CHECK(feeds[i].type() == expected[i].type())
+        << "feed " << expected[i].node()->name() << " is " << feeds[i].type().ToString() << ", the program takes "
+        << expected[i].type().ToString();
+    plan.lent_feeds[i] = feeds[i].raw_data();
+  }
+  if (plan.feed_buffers != nullptr) RETURN_IF_ERROR(plan.feed_buffers->Fill(plan.lent_feeds));
+  for (const FeedSlot& slot : plan.feed_slots) plan.steps[slot.step].inputs[slot.input] = plan.lent_feeds[slot.feed];
+  // The first run is never recorded: libraries may set themselves up in it.
+  const bool plain = options.timings == nullptr && !options.check_numerics;
+  if (!plain || !std::exchange(plan.has_run, true)) return plan.RunSteps(options);
+  if (!std::exchange(plan.has_recorded, true)) {
+    ASSIGN_OR_RETURN(plan.recording, plan.device->Record([&] { return plan.RunSteps(options); }));
+  }
+  return plan.recording == nullptr ? plan.RunSteps(options) : plan.recording->Replay();
+}
+
+absl::StatusOr<Tensor> Program::Fetch(int i) const {
+  const Value value = plan_->compiled.roots.fetches[i];
+  void* const address = const_cast<void*>(plan_->AddressOf(value));
+  if (plan_->device->uses_host_memory()) return Tensor(value.type(), address);
+  Tensor copy(value.type());
+  RETURN_IF_ERROR(plan_->device->CopyToHost(copy.raw_data(), address, copy.num_bytes()));
+  return copy;
+}
+
+int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
+
+std::string Program::DebugString() const {
+  const auto describe = [&](std::string* out, const Value& v) {
+    absl::StrAppend(out, v.node()->name(), ":", v.index(), " ", v.type().ToString());
+    if (plan_->layouts.LayoutOf(v) != Layout::kRowMajor) absl::StrAppend(out, " blocked");
+  };
+  std::string text;
+  for (const Step& step : plan_->steps) {
+    std::vector<Value> outputs;
+    for (int i = 0; i < step.node->num_outputs(); ++i) outputs.push_back(step.node->output(i));
+    absl::StrAppend(&text, step.node->op().name, "(", absl::StrJoin(step.node->inputs(), ", ", describe), ") -> ",
+                    absl::StrJoin(outputs, ", ", describe), "\n");
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const GraphRoots& roots,
+                                             absl::Span<const Tensor> feeds, Device& device,
+                                             const CompileOptions& options) {
+  VariableStore variables(device);
+  ASSIGN_OR_RETURN(std::unique_ptr<Program> program, Program::Compile(graph, roots, device, variables, options));
+  RETURN_IF_ERROR(program->Run(feeds));
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < roots.fetches.size(); ++i) {
+    ASSIGN_OR_RETURN(const Tensor result, program->Fetch(static_cast<int>(i)));
+    results.push_back(result.Clone());
+  }
+  return results;
+}
+
+}  // namespace official::compute

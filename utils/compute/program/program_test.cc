@@ -1,0 +1,287 @@
+#include "utils/compute/program/program.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/program/memory_plan.h"
+#include "utils/compute/testing/op_test.h"
+
+namespace official::compute {
+namespace {
+
+// A toy op, x -> x * x, with all the parts of a real one.
+const bool op = RegisterOp({
+    .name = "TestSquare",
+    .infer = SameTypeAsInput,
+    .gradient =
+        [](const Node& node, absl::Span<const Value> dy) {
+          return std::vector<Value>{Apply("TestSquareGrad", {node.input(0), dy[0]})};
+        },
+});
+const bool grad_op = RegisterOp({.name = "TestSquareGrad", .infer = SameTypeAsInput});
+const bool add_op = RegisterOp({.name = "TestAccumulate", .infer = SameTypeAsInput, .has_side_effect = true});
+
+Kernel FloatKernel(const KernelSpec& spec, std::function<void(const KernelArgs&, int64_t n)> f) {
+  return {[f = std::move(f), n = spec.node.input(0).shape().num_elements()](const KernelArgs& args) {
+    f(args, n);
+    return absl::OkStatus();
+  }};
+}
+
+const bool kernel = RegisterKernel({
+    .op = "TestSquare",
+    .device_kind = "cpu",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return FloatKernel(spec, [](const KernelArgs& args, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) args.output<float>(0)[i] = args.input<float>(0)[i] * args.input<float>(0)[i];
+      });
+    },
+    .in_place = {{0, 0}},
+});
+const bool grad_kernel = RegisterKernel({
+    .op = "TestSquareGrad",
+    .device_kind = "cpu",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return FloatKernel(spec, [](const KernelArgs& args, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          args.output<float>(0)[i] = 2 * args.input<float>(0)[i] * args.input<float>(1)[i];
+        }
+      });
+    },
+    .in_place = {{0, 1}},
+});
+const bool accumulate_kernel = RegisterKernel({
+    .op = "TestAccumulate",
+    .device_kind = "cpu",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return FloatKernel(spec, [](const KernelArgs& args, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          args.variable<float>(0)[i] += args.input<float>(1)[i];
+          args.output<float>(0)[i] = 0;
+        }
+      });
+    },
+});
+
+Value Square(Value x) { return Apply("TestSquare", {x}); }
+
+TEST_CASE("A program computes a chain and its gradient") {
+  const testing::OpCase test{
+      .op = "TestSquare",
+      .inputs = {testing::RandomTensor({3, 5}, 1)},
+      .build = [](absl::Span<const Value> in) { return std::vector<Value>{Square(Square(in[0]))}; },
+      .reference =
+          [](const std::vector<testing::Doubles>& in) {
+            testing::Doubles y;
+            for (const double x : in[0]) y.push_back(x * x * x * x);
+            return std::vector<testing::Doubles>{y};
+          },
+  };
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+}
+
+TEST_CASE("Buffers are shared in place and dead nodes removed") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {1024}});
+  const Value unused = Square(x);
+  Value y = x;
+  for (int i = 0; i < 10; ++i) y = Square(y);
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const auto program = Program::Compile(graph, {{x}, {y}, {}}, *device, variables).value();
+  CHECK(program->arena_bytes() == 4096);  // ten results, one buffer: nothing reads the earlier ones again
+  const std::string text = program->DebugString();
+  CHECK(std::count(text.begin(), text.end(), '\n') == 10);
+  CHECK(unused.node()->name() == "TestSquare");
+}
+
+TEST_CASE("Variables keep their values between runs and targets run for their effect") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2}});
+  const Value v = graph.Variable({"v", {DType::kFloat32, {2}}, Initializer::Ones()});
+  Node* update = ApplyNode("TestAccumulate", {v, x});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{x}, {}, {update}}, *device, variables).value();
+  const Tensor feed = Tensor::Of<float>({2}, {1, 2});
+  REQUIRE(program->Run({feed}).ok());
+  REQUIRE(program->Run({feed}).ok());
+  CHECK(variables.Read("v")->data<float>()[1] == 5);
+  CHECK(absl::IsNotFound(variables.Read("w").status()));
+}
+
+// A device with memory of its own that takes recordings; its kernels work at once or, while it records, are kept.
+class Recorder : public Device {
+ public:
+  absl::string_view kind() const override { return "recorder"; }
+  absl::string_view name() const override { return "recorder:0"; }
+  std::string Description() const override { return "recorder:0"; }
+  std::string Hardware() const override { return "recorder"; }
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    return std::shared_ptr<void>(std::calloc(1, bytes + 1), std::free);
+  }
+  bool uses_host_memory() const override { return false; }
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    std::memcpy(device, host, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
+    std::memcpy(host, device, bytes);
+    return absl::OkStatus();
+  }
+  void MakeCurrent() override {}
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override {
+    auto recording = std::make_unique<Kept>();
+    recording_ = &recording->work;
+    const absl::Status status = run();
+    recording_ = nullptr;
+    if (!status.ok()) return status;
+    return recording;
+  }
+
+  void Do(std::function<void()> work) {
+    ++calls;
+    recording_ == nullptr ? work() : recording_->push_back(std::move(work));
+  }
+  int calls = 0;
+
+ private:
+  struct Kept : Recording {
+    std::vector<std::function<void()>> work;
+    absl::Status Replay() override {
+      for (const auto& f : work) f();
+      return absl::OkStatus();
+    }
+  };
+  std::vector<std::function<void()>>* recording_ = nullptr;
+};
+
+const bool recorder_kernel = RegisterKernel({
+    .op = "TestAccumulate",
+    .device_kind = "recorder",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return Kernel{[&device = static_cast<Recorder&>(spec.device)](const KernelArgs& args) {
+        device.Do([to = args.variable<float>(0), from = args.input<float>(1)] { *to += *from; });
+        return absl::OkStatus();
+      }};
+    },
+});
+
+const bool recorder_square = RegisterKernel({
+    .op = "TestSquare",
+    .device_kind = "recorder",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return Kernel{[&device = static_cast<Recorder&>(spec.device),
+                     n = spec.input(0).shape.num_elements()](const KernelArgs& args) {
+        device.Do([n, y = args.output<float>(0), x = args.input<float>(0)] {
+          for (int64_t i = 0; i < n; ++i) y[i] = x[i] * x[i];
+        });
+        return absl::OkStatus();
+      }};
+    },
+});
+
+TEST_CASE("The second run is recorded, and replayed from then on with new feeds") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {}});
+  const Value v = graph.Variable({"v", {DType::kFloat32, {}}, Initializer::Zeros()});
+  Node* update = ApplyNode("TestAccumulate", {v, x});
+  Recorder device;
+  VariableStore variables(device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{x}, {}, {update}}, device, variables).value();
+  for (const float feed : {1.0f, 2.0f, 4.0f, 8.0f}) REQUIRE(program->Run({Tensor::Scalar(feed)}).ok());
+  CHECK(variables.Read("v")->scalar<float>() == 15);
+  CHECK(device.calls == 2);  // run and recorded; no kernel is called for a replay
+  std::vector<KernelTiming> timings;
+  REQUIRE(program->Run({Tensor::Scalar(16.0f)}, {.timings = &timings}).ok());
+  CHECK(timings.size() == 1);
+  CHECK(variables.Read("v")->scalar<float>() == 31);
+}
+
+TEST_CASE("Programs of one arena run in turn, and follow it where it moves") {
+  Recorder device;
+  Arena arena(device);
+  VariableStore variables(device);
+  struct One {
+    Graph graph;
+    std::unique_ptr<Program> program;
+  };
+  std::vector<std::unique_ptr<One>> all;
+  const auto check = [](Program& program, int64_t n) {
+    Tensor x(DType::kFloat32, {n});
+    for (int64_t i = 0; i < n; ++i) x.data<float>()[i] = static_cast<float>(i % 5);
+    REQUIRE(program.Run({x}).ok());
+    const Tensor y = program.Fetch(0).value();
+    for (int64_t i = 0; i < n; ++i) CHECK(y.data<float>()[i] == std::pow(static_cast<float>(i % 5), 8.0f));
+  };
+  for (const int64_t n : {10, 10000, 100}) {
+    auto one = std::make_unique<One>();
+    const Value x = one->graph.Input("x", {DType::kFloat32, {n}});
+    one->program =
+        Program::Compile(one->graph, {{x}, {Square(Square(Square(x)))}, {}}, device, variables, {.arena = &arena})
+            .value();
+    // Often enough that the first ones have been recorded when the arena moves.
+    for (int i = 0; i < 3; ++i) check(*one->program, n);
+    all.push_back(std::move(one));
+  }
+  const int calls = device.calls;
+  check(*all[0]->program, 10);
+  CHECK(device.calls == calls + 3);  // recorded anew
+  check(*all[1]->program, 10000);
+  check(*all[0]->program, 10);
+  CHECK(device.calls == calls + 3);
+}
+
+TEST_CASE("A failed graph does not compile and says why") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2}});
+  const Value y = Apply("NoSuchOp", {x});
+  CHECK(!y);
+  CHECK(!Square(y));
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const absl::Status status = Program::Compile(graph, {{x}, {}, {}}, *device, variables).status();
+  CHECK_THAT(std::string(status.message()), Catch::Contains("NoSuchOp"));
+}
+
+TEST_CASE("Constants are folded") {
+  Graph graph;
+  const Value x = graph.Constant(Tensor::Of<float>({2}, {3, 4}));
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const auto program = Program::Compile(graph, {{}, {Square(x)}, {}}, *device, variables).value();
+  CHECK(program->DebugString().empty());
+  REQUIRE(program->Run({}).ok());
+  CHECK(program->Fetch(0)->data<float>()[1] == 16);
+}
+
+TEST_CASE("The memory plan reuses what is dead and never overlaps what is alive") {
+  const std::vector<BufferRequest> requests = {{100, 0, 1}, {1000, 1, 2}, {100, 2, 3}, {900, 3, 4}, {64, 0, 4}};
+  const MemoryPlan plan = PlanMemory(requests);
+  CHECK(plan.arena_bytes == 1024 + 128 + 64);
+  for (size_t a = 0; a < requests.size(); ++a) {
+    for (size_t b = a + 1; b < requests.size(); ++b) {
+      const bool together =
+          requests[a].first_step <= requests[b].last_step && requests[b].first_step <= requests[a].last_step;
+      const bool apart = plan.offsets[a] + requests[a].bytes <= plan.offsets[b] ||
+                         plan.offsets[b] + requests[b].bytes <= plan.offsets[a];
+      CHECK((!together || apart));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace official::compute
