@@ -1,5 +1,6 @@
-// How a batch is divided, among devices and into the partial sums of one device. Both follow one rule, so that the
-// partial sums of several devices are those of a single one, and sums over the batch come out the same to the bit.
+// The rule by which a batch is divided, both among devices and into the partial sums of one device. Because it is one
+// rule, the partial sums of several devices are those of a single one, and sums over the batch come out the same to the
+// bit.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ constexpr Share ShareOf(int64_t n, int64_t part, int64_t parts) {
   return {begin_of(part), begin_of(part + 1)};
 }
 
-// The parts of a whole batch, of which each of `num_replicas` devices has its share. For 1, 2 and 4 devices the partial
-// sums are the same.
+// The number of parts into which each of `num_replicas` devices divides its share of a batch. The partial sums are the
+// same for 1, 2 and 4 devices.
 constexpr int BatchPartsOfReplica(int num_replicas) {
   constexpr int kBatchParts = 4;
   return num_replicas < kBatchParts && kBatchParts % num_replicas == 0 ? kBatchParts / num_replicas : 1;

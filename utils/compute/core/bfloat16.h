@@ -1,5 +1,5 @@
-// bfloat16: the upper half of a float. A storage type; arithmetic happens in float. constexpr, so that CUDA code can
-// call it.
+// bfloat16: the upper half of a float. This is a storage type; arithmetic happens in float. It is constexpr, so that
+// CUDA code can call it.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
 // OFFICIAL_CHECK(condition) << "why": ends the process with file, line and message if the condition does not hold.
-// For mistakes in this code only. What a user, a file or a machine can cause is an absl::Status.
+// It is for mistakes in this code only. What a user, a file or a machine can cause is an absl::Status.
 #pragma once
 
 #include <sstream>

@@ -16,16 +16,16 @@ namespace official::compute {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16, kFloat64, kInt32, kInt64, kUInt8, kBool };
 
-// Bytes of one element.
+// The bytes of one element.
 int64_t SizeOf(DType dtype);
-// TensorFlow's name: "float32", "bfloat16", "half", "float64", "int32", "int64", "uint8", "bool".
+// Returns TensorFlow's name: "float32", "bfloat16", "half", "float64", "int32", "int64", "uint8", "bool".
 absl::string_view DTypeName(DType dtype);
-// float32, bfloat16, float16 or float64.
+// True for float32, bfloat16, float16 and float64.
 bool IsFloating(DType dtype);
-// Those of them that kernels compute in: float32, bfloat16, float16. Arithmetic is in float, whatever is stored.
+// The floating types that kernels compute in: float32, bfloat16, float16. Arithmetic is in float, whatever is stored.
 std::vector<DType> StorageTypes();
 bool IsStorageType(DType dtype);
-// `others` behind them.
+// StorageTypes(), followed by `others`.
 std::vector<DType> StorageTypesAnd(std::vector<DType> others);
 
 // The DType of a C++ type: DTypeOf<float>() is kFloat32.
@@ -83,7 +83,7 @@ auto WithStorageType(DType dtype, F&& f) {
   }
 }
 
-// Converts an element by the rules of C++, 16-bit floats by way of float.
+// Converts an element by the rules of C++; 16-bit floats are converted by way of float.
 template <typename To, typename From>
 constexpr To ConvertElement(From value) {
   if constexpr (kIsNarrowFloat<From>) {

@@ -1,16 +1,17 @@
-// What the loss is multiplied by before its gradients are computed, and these divided by before the update, so that
-// small gradients do not vanish in float16.
+// The factor by which the loss is multiplied before its gradients are computed, and by which these are divided before
+// the update, so that small gradients do not vanish in float16.
 #pragma once
 
 namespace official::compute {
 
 struct LossScale {
-  float value = 1;  // dynamic: the first one
-  // Lowered when gradients are not finite, raised when they were for long (ops/loss_scale).
+  float value = 1;  // if dynamic: the initial scale
+  // True if the scale is lowered when gradients are not finite and raised when they have been finite for many steps
+  // (ops/loss_scale).
   bool dynamic = false;
 };
 
-// As TensorFlow's DynamicLossScale starts.
+// The initial state of TensorFlow's DynamicLossScale.
 constexpr LossScale DynamicLossScale() { return {.value = 32768, .dynamic = true}; }
 
 }  // namespace official::compute

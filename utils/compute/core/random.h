@@ -10,7 +10,7 @@ namespace official::compute {
 
 using Philox4 = std::array<uint32_t, 4>;
 
-// Four random words for (key, counter). constexpr, so that CUDA code can call it.
+// Four random words for (key, counter). It is constexpr, so that CUDA code can call it.
 constexpr Philox4 Philox(uint64_t key, Philox4 counter) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -24,7 +24,7 @@ constexpr Philox4 Philox(uint64_t key, Philox4 counter) {
   return counter;
 }
 
-// A draw of stream `stream` at position `index` under `seed`.
+// The draw of stream `stream` at position `index` under `seed`.
 constexpr Philox4 Philox(uint64_t seed, uint64_t stream, uint64_t index) {
   return Philox(seed, {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
                        static_cast<uint32_t>(stream >> 32)});
@@ -33,12 +33,12 @@ constexpr Philox4 Philox(uint64_t seed, uint64_t stream, uint64_t index) {
 // A float in [0, 1): the upper 24 bits of `word`.
 constexpr float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// An integer in [0, n) from 64 random bits (multiply and shift; bias below n / 2^64).
+// An integer in [0, n) from 64 random bits, by multiply and shift; the bias is below n / 2^64.
 inline uint64_t UniformInt(uint64_t bits, uint64_t n) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * n) >> 64);
 }
 
-// FNV-1a of a name: the stream of a variable's initial value or of an op's random numbers.
+// Returns the FNV-1a hash of a name: the stream of a variable's initial value or of an op's random numbers.
 constexpr uint64_t StreamOf(const char* name, uint64_t size) {
   uint64_t hash = 14695981039346656037u;
   for (uint64_t i = 0; i < size; ++i) hash = (hash ^ static_cast<uint8_t>(name[i])) * 1099511628211u;

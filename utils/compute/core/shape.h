@@ -19,15 +19,15 @@ class Shape {
   explicit Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {}
 
   int rank() const { return static_cast<int>(dims_.size()); }
-  // Size of dimension `i`; negative `i` counts from the end (-1 is the innermost).
+  // The size of dimension `i`; negative `i` counts from the end (-1 is the innermost).
   int64_t dim(int i) const { return dims_[i < 0 ? i + dims_.size() : i]; }
   void set_dim(int i, int64_t size) { dims_[i < 0 ? i + dims_.size() : i] = size; }
   absl::Span<const int64_t> dims() const { return dims_; }
-  // Number of elements: the product of the sizes; 1 for a scalar.
+  // The number of elements: the product of the sizes; 1 for a scalar.
   int64_t num_elements() const;
-  // Product of the sizes of dimensions [begin, end).
+  // The product of the sizes of dimensions [begin, end).
   int64_t Product(int begin, int end) const;
-  // "[2,3]"; a scalar is "[]".
+  // Returns text such as "[2,3]"; a scalar is "[]".
   std::string ToString() const;
 
   friend bool operator==(const Shape& a, const Shape& b) { return a.dims_ == b.dims_; }

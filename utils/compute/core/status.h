@@ -1,4 +1,4 @@
-// The two macros that pass an absl::Status up, and what is said when a Status must be turned into text.
+// The two macros that pass an absl::Status up.
 #pragma once
 
 #include <utility>

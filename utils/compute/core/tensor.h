@@ -15,13 +15,13 @@
 
 namespace official::compute {
 
-// dtype and shape: all that is known of a value before it is computed.
+// The dtype and shape: all that is known of a value before it is computed.
 struct TensorType {
   DType dtype = DType::kFloat32;
   Shape shape;
 
   int64_t num_bytes() const { return SizeOf(dtype) * shape.num_elements(); }
-  // "float32[2,3]"
+  // Returns text such as "float32[2,3]".
   std::string ToString() const;
   friend bool operator==(const TensorType& a, const TensorType& b) = default;
 };
@@ -30,13 +30,13 @@ class Tensor {
  public:
   // A float32 scalar 0.
   Tensor();
-  // Zeros. The buffer starts at a multiple of 64 bytes.
+  // A tensor of zeros. The buffer starts at a multiple of 64 bytes.
   Tensor(DType dtype, Shape shape);
   explicit Tensor(const TensorType& type) : Tensor(type.dtype, type.shape) {}
-  // A view of bytes that somebody else keeps alive, for as long as `owner` lives if one is given.
+  // A view of bytes that the caller keeps alive, or `owner` if one is given.
   Tensor(TensorType type, void* data, std::shared_ptr<void> owner = nullptr);
 
-  // A tensor of `values`, whose number must be that of the shape: Tensor::Of<float>({2, 2}, {1, 2, 3, 4}).
+  // A tensor of `values`, one for each element of the shape: Tensor::Of<float>({2, 2}, {1, 2, 3, 4}).
   template <typename T>
   static Tensor Of(Shape shape, absl::Span<const T> values);
   template <typename T>
@@ -72,7 +72,7 @@ class Tensor {
   }
 
   Tensor Clone() const;
-  // The same bytes under another shape of as many elements.
+  // The same bytes under another shape with the same number of elements.
   Tensor Reshaped(Shape shape) const;
   // A copy with every element converted (float to integer truncates, to bool is != 0).
   Tensor CastTo(DType dtype) const;
@@ -82,8 +82,8 @@ class Tensor {
   std::shared_ptr<void> data_;
 };
 
-// The index, in row-major order, of the first element that is NaN or infinite; nothing if all are finite, and for types
-// that are always.
+// The row-major index of the first element that is NaN or infinite; nullopt if all are finite or the type is not
+// floating.
 std::optional<int64_t> FindNonFinite(const Tensor& tensor);
 
 template <typename T>

@@ -1,4 +1,4 @@
-// The check of ids that kernels make before they read rows by them.
+// The check of ids that kernels make before they use them to read rows.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace official::compute {
 
-// InvalidArgument if one of n ids is outside [0, limit); `what` is what the message calls it.
+// Returns InvalidArgument if one of n ids is outside [0, limit); `what` is what the message calls it.
 inline absl::Status CheckIds(absl::string_view what, const int32_t* ids, int64_t n, int64_t limit) {
   uint32_t largest = 0;  // negative numbers are larger than all others
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, static_cast<uint32_t>(ids[i]));

@@ -1,4 +1,5 @@
-// Conversions of whole arrays between float and the 16-bit types. Not in parallel: for a thread's part of an array.
+// Conversions of whole arrays between float and the 16-bit types. They run on the calling thread: each thread converts
+// its part of an array.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,11 @@
 // Compiles the file OFFICIAL_ISA_FILE twice: in namespace avx512 for AVX-512 F, VL, BW, DQ and CD, in namespace avx2
-// for the x86-64-v3 that the whole program has. For kernels that keep their sums in registers by hand (vec-inl.h); a
-// simple loop is better given to WithSimd (simd.h). HasAvx512() says which of the two may run.
+// for the x86-64-v3 that the whole program is compiled for. It is meant for kernels that keep their sums in registers
+// by hand (vec-inl.h); a simple loop is better given to WithSimd (simd.h). HasAvx512() says which of the two may run.
 //
-// With OFFICIAL_ISA_WITH_BF16 defined before, there is a third, in namespace avx512bf16, for AVX-512 BF16
-// (HasAvx512Bf16).
+// If OFFICIAL_ISA_WITH_BF16 is defined, there is a third, in namespace avx512bf16, for AVX-512 BF16 (HasAvx512Bf16).
 //
-// Included inside the unnamed namespace of the one source file that uses the kernels; no include guard, so that a
-// program may have several such files. OFFICIAL_ISA_FILE must not be the first to include a header with inline
+// Include it inside the unnamed namespace of the one source file that uses the kernels. It has no include guard, so
+// that a program may have several such files. OFFICIAL_ISA_FILE must not be the first to include a header with inline
 // functions: they would be compiled for AVX-512 and might then serve code that runs everywhere.
 
 #define OFFICIAL_ISA_AVX512 1

@@ -5,10 +5,10 @@
 
 namespace official::compute {
 
-// True if OFFICIAL_MAX_ISA=avx2: no AVX-512, whatever the machine has. (Every program needs AVX2.)
+// True if OFFICIAL_MAX_ISA=avx2: AVX-512 is not used, even if the machine has it. (Every program needs AVX2.)
 bool IsLimitedToAvx2();
 
-// InvalidArgument if the variable has any other value. Unset or empty it limits nothing.
+// Returns InvalidArgument if the variable has any other value. Unset or empty it limits nothing.
 absl::Status CheckMaxIsa();
 
 }  // namespace official::compute

@@ -1,5 +1,5 @@
 // oneDNN as the kernels use it: one engine, primitives that are created once and then only run, and exceptions turned
-// into absl::Status at this edge.
+// into absl::Status here.
 #pragma once
 
 #include <mutex>
@@ -17,35 +17,38 @@
 
 namespace official::compute {
 
-// Also limits oneDNN to AVX2 where HasAvx512() is false.
+// The engine of the CPU. The first call limits oneDNN to AVX2 if HasAvx512() is false.
 const dnnl::engine& OnednnEngine();
 
-// Whether oneDNN multiplies matrices of this type fast on this machine: float32 everywhere, bfloat16 where there are
+// True if oneDNN multiplies matrices of this type fast on this machine: float32 everywhere, bfloat16 where there are
 // instructions for it; elsewhere it refuses bfloat16 or emulates it, several times slower than float32. oneDNN 2.6 has
-// no float16 on CPUs. What it does not compute in is for ComputeInFloat.
+// no float16 on CPUs. Use ComputeInFloat for types that it does not compute in.
 bool OnednnComputesIn(DType dtype);
 
 dnnl::memory::data_type OnednnType(DType dtype);
 
-// The memory of NHWC images; oneDNN names its dimensions {N, C, H, W} whatever their order in memory.
+// The memory descriptor of NHWC images; oneDNN names its dimensions {N, C, H, W} whatever their order in memory.
 dnnl::memory::desc OnednnImages(const TensorType& type, Layout layout);
-// The memory of a vector.
+// The memory descriptor of a vector.
 dnnl::memory::desc OnednnVector(const TensorType& type);
 
-// Attributes that every primitive gets: scratch memory comes from the caller.
+// The attributes that every primitive gets: scratch memory comes from the caller.
 dnnl::primitive_attr OnednnAttr();
 
-// The Status for an exception of oneDNN: Unimplemented, ResourceExhausted or Internal, "<what>: <oneDNN's message>".
+// Returns the Status for an exception of oneDNN: Unimplemented, ResourceExhausted or Internal, "<what>: <oneDNN's
+// message>".
 absl::Status OnednnError(absl::string_view what, const dnnl::error& error);
 
-// ResourceExhausted if the process may not have a few dozen megabytes more (ulimit -v). oneDNN does not check that it
-// got the memory into which it writes the code of a primitive, and crashes.
+// Returns ResourceExhausted if the process may not have a few dozen megabytes more (ulimit -v). oneDNN does not check
+// that it got the memory into which it writes the code of a primitive, and crashes.
 absl::Status CheckRoomForCode();
 
-// Held while primitives are created, in builds with the thread sanitizer: it does not see the locks of oneDNN's cache.
+// A lock to hold while primitives are created, in builds with the thread sanitizer, which does not see the locks of
+// oneDNN's cache.
 std::unique_lock<std::recursive_mutex> LockCreationUnderTsan();
 
-// f(), which creates primitives and returns an absl::StatusOr.
+// Returns f(), which creates primitives and returns an absl::StatusOr; an exception of oneDNN becomes OnednnError(what,
+// ...).
 template <typename F>
 auto CatchOnednn(absl::string_view what, F&& f) -> decltype(f()) {
   RETURN_IF_ERROR(CheckRoomForCode());
@@ -65,7 +68,7 @@ class OnednnPrimitive {
     int id;  // DNNL_ARG_SRC, ...
     dnnl::memory::desc desc;
   };
-  // Empty: only to be assigned to.
+  // An empty primitive, which can only be assigned to.
   OnednnPrimitive() = default;
   // Throws dnnl::error.
   OnednnPrimitive(dnnl::primitive primitive, const std::vector<Argument>& arguments);
@@ -80,7 +83,7 @@ class OnednnPrimitive {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// A copy from one memory format to another. Throws dnnl::error.
+// A copy from one memory format to another. This throws dnnl::error.
 OnednnPrimitive OnednnReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
 }  // namespace official::compute

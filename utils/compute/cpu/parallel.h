@@ -1,4 +1,5 @@
-// One pool of threads for everything: OpenMP's, which oneDNN uses too, so that its threads and ours never compete.
+// One pool of threads for the whole program: OpenMP's, which oneDNN uses too, so that its threads and ours never
+// compete.
 #pragma once
 
 #include <algorithm>
@@ -6,14 +7,15 @@
 
 namespace official::compute {
 
-// Threads that a parallel loop started by this thread uses, this one included. Starts as the number of cores.
+// The number of threads that a parallel loop started by this thread uses, this one included. Initially it is the number
+// of cores.
 int NumThreads();
-// Sets it for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
+// Sets this number for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
 void SetNumThreads(int n);
 
-// For calls of a library that is not instrumented: the thread sanitizer does not see how OpenMP hands its work over to
-// the threads, and what it hands them would be reported as races. One thread while this lives, in builds with that
-// sanitizer; no effect in others.
+// Runs this thread's parallel loops on one thread while it lives, in builds with the thread sanitizer; no effect in
+// others. It guards calls of a library that is not instrumented: the sanitizer does not see how OpenMP hands work over
+// to the threads, and would report it as races.
 class OneThreadUnderTsan {
 #ifdef __SANITIZE_THREAD__
  public:
@@ -28,14 +30,15 @@ class OneThreadUnderTsan {
 #endif
 };
 
-// Denormal numbers count as zero in the float arithmetic of this thread from now on: they are slow, and TensorFlow
+// Makes the float arithmetic of this thread treat denormal numbers as zero from now on: they are slow, and TensorFlow
 // flushes them too. The threads of a parallel loop do so by themselves.
 void FlushDenormals();
 
-// Calls run(context, part) for part in [0, parts), each part on a thread of its own. Returns when all have finished.
+// Calls run(context, part) for part in [0, parts), each part on a thread of its own, and returns when all have
+// finished.
 void ParallelRun(int parts, void (*run)(void* context, int part), void* context);
 
-// Calls f(begin, end) on ranges that cover [0, n) once, in parallel, each of at least `grain` items (but the last).
+// Calls f(begin, end) on ranges that cover [0, n) once, in parallel, each of at least `grain` items (except the last).
 // The ranges depend on n, grain and NumThreads() only, so sums made per range are reproducible.
 template <typename F>
 void ParallelFor(int64_t n, int64_t grain, F&& f) {

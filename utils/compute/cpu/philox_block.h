@@ -5,8 +5,8 @@
 
 namespace official::compute {
 
-// words[k][d] = Philox(key, {counter[0][d], ..., counter[3][d]})[k] in place, for all draws d. Round by round, since a
-// loop over whole draws does not become vector code.
+// Computes words[k][d] = Philox(key, {counter[0][d], ..., counter[3][d]})[k] in place, for all draws d. It goes round
+// by round, since a loop over whole draws does not become vector code.
 template <int64_t kDraws>
 inline void PhiloxBlock(uint64_t key, uint32_t (&counter)[4][kDraws]) {
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);

@@ -1,4 +1,4 @@
-// The parts of a kernel's scratch memory.
+// The layout of a kernel's scratch memory.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace official::compute {
 
-// Places the parts one after the other, each aligned to 64 bytes.
+// Places parts one after the other, each aligned to 64 bytes.
 class ScratchPlan {
  public:
-  // The offset of a new part.
+  // Adds a part and returns its offset.
   int64_t Add(int64_t bytes) {
     const int64_t offset = bytes_;
     bytes_ += (bytes + 63) / 64 * 64;

@@ -10,7 +10,7 @@ namespace official::compute {
 
 // True if the machine has AVX-512 F, VL, BW, DQ, CD and OFFICIAL_MAX_ISA=avx2 is not set in the environment.
 bool HasAvx512();
-// True if it has AVX-512 BF16 too: products of pairs of bfloat16.
+// True if the machine has AVX-512 BF16 too: products of pairs of bfloat16.
 bool HasAvx512Bf16();
 
 // `flatten` inlines the whole loop into the function that has the instruction set, so the compiler vectorizes it there.

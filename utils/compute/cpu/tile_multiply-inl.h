@@ -1,4 +1,4 @@
-// The inner loop of convolutions and matrix products; compiled for each instruction set, see foreach_isa.h.
+// The inner loop of convolutions and matrix products, compiled for each instruction set; see foreach_isa.h.
 //
 // A tile is kRows rows (pixels of a convolution, examples of a dense layer) times kVecs vectors of output columns, held
 // in registers for the whole reduction:
@@ -22,12 +22,12 @@ struct TileArgs {
   int64_t width, x_stride;
   int64_t out_stride;
   bool accumulate;  // adds to `out` instead of overwriting it
-  // Addresses that somebody needs soon, kPrefetch of them fetched at each step of x: spread over the arithmetic,
-  // because a core has only about a dozen buffers for lines on their way.
+  // Addresses that will be needed soon, kPrefetch of which are fetched at each step of x: spread over the arithmetic,
+  // because a core has only about a dozen buffers for cache lines in flight.
   const void* const* prefetch = nullptr;
 };
 
-// Two vectors of columns a row use each broadcast twice; the rows fill the registers but for those two and the
+// With two vectors of columns a row uses each broadcast twice; the rows fill the registers except for those two and the
 // broadcast.
 constexpr int kMaxTileRows = OFFICIAL_ISA_AVX512 ? 14 : 6;
 constexpr int kMaxTileVecs = 2;
@@ -52,7 +52,7 @@ void TileMultiply(const TileArgs& t) {
 #pragma GCC unroll 8
         for (int c = 0; c < kBlock; ++c, w += w_stride) {
           const float* ac = a + c;
-          // Where steps share inputs (kRowStride < kBlock) the compiler would keep them in registers, and spill the
+          // Without this the compiler keeps inputs that steps share (kRowStride < kBlock) in registers, and spills the
           // sums.
           if constexpr (kRowStride < kBlock) asm("" : "+r"(ac));
           Vec wv[kVecs];

@@ -1,10 +1,10 @@
-// The vector instructions that kernels use, for one instruction set: kLanes floats in a Vec. Included by files that
-// foreach_isa.h compiles (through tile_multiply-inl.h or directly), so without a guard and without includes; those need
-// <immintrin.h>.
+// The vector instructions that kernels use, for one instruction set, with kLanes floats in a Vec. Files that
+// foreach_isa.h compiles include it (through tile_multiply-inl.h or directly), so it has no guard and no includes;
+// those files need <immintrin.h>.
 
 #define OFFICIAL_VEC_INLINE inline __attribute__((always_inline))
 
-// Has n floats fetched into the innermost cache.
+// Prefetches n floats into the innermost cache.
 OFFICIAL_VEC_INLINE void Fetch(const float* p, int64_t n) {
   constexpr int64_t kLine = 16;
   for (int64_t i = 0; i < n; i += kLine) _mm_prefetch(p + i, _MM_HINT_T0);
@@ -28,8 +28,8 @@ OFFICIAL_VEC_INLINE Vec Div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 OFFICIAL_VEC_INLINE Vec Sqrt(Vec a) { return _mm512_sqrt_ps(a); }
 // a * b - c
 OFFICIAL_VEC_INLINE Vec FmaSub(Vec a, Vec b, Vec c) { return _mm512_fmsub_ps(a, b, c); }
-// The first n elements, 1 <= n <= kLanes; the others are zero, or stay as they are.
-// Of up to 8 no more is touched: what lies behind them may be another line of the caches.
+// Loads or stores the first n elements, 1 <= n <= kLanes; the others become zero in the Vec, or stay as they are in
+// memory. If n is at most 8, memory after the first 8 is not touched: it may be in another cache line.
 OFFICIAL_VEC_INLINE Vec LoadFirst(const float* p, int n) {
   if (n <= 8) return _mm512_zextps256_ps512(_mm256_maskz_loadu_ps((1u << n) - 1, p));
   return _mm512_maskz_loadu_ps((1u << n) - 1, p);
@@ -43,7 +43,7 @@ OFFICIAL_VEC_INLINE void StoreFirst(float* p, Vec v, int n) {
 }
 OFFICIAL_VEC_INLINE Vec Fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }          // a * b + c
 OFFICIAL_VEC_INLINE Vec NegatedFma(Vec a, Vec b, Vec c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a * b
-// Past the caches, to an address that is a multiple of a Vec's size.
+// Stores past the caches, to an address that is a multiple of a Vec's size.
 OFFICIAL_VEC_INLINE void Stream(float* p, Vec v) { _mm512_stream_ps(p, v); }
 OFFICIAL_VEC_INLINE Mask Greater(Vec a, Vec b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 OFFICIAL_VEC_INLINE Vec KeepIf(Mask m, Vec a) { return _mm512_maskz_mov_ps(m, a); }
@@ -51,14 +51,14 @@ OFFICIAL_VEC_INLINE Vec Select(Mask m, Vec yes, Vec no) { return _mm512_mask_ble
 OFFICIAL_VEC_INLINE IntVec Select(Mask m, IntVec yes, IntVec no) { return _mm512_mask_blend_epi32(m, no, yes); }
 OFFICIAL_VEC_INLINE IntVec BroadcastInt(int x) { return _mm512_set1_epi32(x); }
 OFFICIAL_VEC_INLINE Mask LessInt(IntVec a, IntVec b) { return _mm512_cmplt_epi32_mask(a, b); }
-// The low byte of each lane, kLanes bytes in memory.
+// Stores the low byte of each lane: kLanes bytes in memory.
 OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
 }
 OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-// To the nearest bfloat16; NaN stays NaN.
+// Rounds to the nearest bfloat16; NaN stays NaN.
 OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const IntVec bits = _mm512_castps_si512(v);
   const IntVec odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), BroadcastInt(1));
@@ -66,13 +66,13 @@ OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const Vec rounded = _mm512_castsi512_ps(_mm512_and_si512(sum, BroadcastInt(~0xffff)));
   return Select(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, rounded);
 }
-// n / d, not always to the nearest number, but sooner: for what is divided a lot. 0 for an infinite d.
+// n / d, not always correctly rounded but faster, for loops with many divisions. An infinite d gives 0.
 OFFICIAL_VEC_INLINE Vec Quotient(Vec n, Vec d) {
   d = _mm512_min_ps(d, _mm512_set1_ps(0x1.fffffep127f));
   const Vec inverse = _mm512_rcp14_ps(d), q = Mul(n, inverse);
   return Fma(NegatedFma(q, d, n), inverse, q);
 }
-// Half a Vec, for what fills no more.
+// Half a Vec, for arrays that do not fill a whole one.
 using HalfVec = __m256;
 OFFICIAL_VEC_INLINE HalfVec Add(HalfVec a, HalfVec b) { return _mm256_add_ps(a, b); }
 OFFICIAL_VEC_INLINE HalfVec Sub(HalfVec a, HalfVec b) { return _mm256_sub_ps(a, b); }
@@ -94,31 +94,31 @@ OFFICIAL_VEC_INLINE Vec Join(HalfVec lower, HalfVec upper) {
 OFFICIAL_VEC_INLINE HalfVec LowerHalf(Vec v) { return _mm512_castps512_ps256(v); }
 OFFICIAL_VEC_INLINE HalfVec UpperHalf(Vec v) { return _mm512_extractf32x8_ps(v, 1); }
 #if OFFICIAL_ISA_BF16
-// A number of 32 bits is a pair of bfloat16, the first of which is in its lower half: c + a.first * b.first +
-// a.second * b.second, the sums in float32.
+// c + a.first * b.first + a.second * b.second with the sums in float32. A number of 32 bits is a pair of bfloat16, the
+// first of which is in its lower half.
 OFFICIAL_VEC_INLINE Vec DotPairs(Vec a, Vec b, Vec c) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
-// Rounded, kLanes bfloat16 in memory.
+// Rounds to kLanes bfloat16 and stores them.
 OFFICIAL_VEC_INLINE void StoreBFloat16(uint16_t* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(v));
 }
-// Rounded, in pairs.
+// Rounds to bfloat16, in pairs of an element of `first` and one of `second`.
 OFFICIAL_VEC_INLINE Vec Pairs(Vec first, Vec second) {
   const IntVec low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(first));
   const IntVec high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(second));
   return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
-// Which of kLanes bfloat16 are greater than zero.
+// Tells which of kLanes bfloat16 are greater than zero.
 OFFICIAL_VEC_INLINE Mask PositiveBFloat16(const uint16_t* p) {
   return _mm256_cmpgt_epi16_mask(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_setzero_si256());
 }
 #endif
-// The elements of a and b in turn.
+// Interleaves a and b: a[0], b[0], a[1], b[1], ...
 OFFICIAL_VEC_INLINE void Interleave(Vec a, Vec b, Vec& low, Vec& high) {
   const IntVec first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   low = _mm512_permutex2var_ps(a, first, b);
   high = _mm512_permutex2var_ps(a, _mm512_add_epi32(first, BroadcastInt(8)), b);
 }
-// Sums of neighbours: of pairs, then of fours, then of all, each turn with half as many vectors.
+// Sums of neighbours: of pairs, then of fours, then of all; each step halves the number of vectors.
 OFFICIAL_VEC_INLINE Vec SumPairs(Vec a, Vec b) { return Add(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)); }
 OFFICIAL_VEC_INLINE Vec SumFours(Vec a, Vec b) {
   const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);

@@ -1,6 +1,6 @@
-// For kernels that sum over all but the innermost dimension of an array: the rows in pieces whose size depends on the
-// shape alone, each summed by one block and then added up in a fixed order, so that the bits do not depend on timing.
-// Only for CUDA code.
+// Helpers of kernels that sum over all but the innermost dimension of an array. The rows are cut into pieces whose size
+// depends on the shape alone; one block sums each piece, and the sums are added up in a fixed order, so that the bits
+// do not depend on timing. Only for CUDA code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +15,7 @@ namespace official::compute {
 
 // An array as [rows, channels], its rows in pieces.
 struct ChannelPieces {
-  static constexpr int kThreads = 256;  // of a block
+  static constexpr int kThreads = 256;  // per block
   static constexpr int kTileChannels = 32, kTileRows = kThreads / kTileChannels;
   static constexpr int64_t kMaxPieces = 256, kMinPieceRows = 4 * kTileRows;
 
@@ -31,20 +31,20 @@ struct ChannelPieces {
   __host__ __device__ int64_t FirstRow(int64_t piece) const { return piece * piece_rows; }
   __host__ __device__ int64_t LastRow(int64_t piece) const { return std::min(FirstRow(piece) + piece_rows, rows); }
 
-  // Blocks for a thread per channel, for a thread per element, and for Sum.
+  // The number of blocks for a thread per channel, for a thread per element, and for Sum.
   unsigned ChannelBlocks() const { return NumBlocks(channels, kThreads); }
   unsigned ElementBlocks() const { return NumBlocks(rows * channels, kThreads); }
   dim3 PieceBlocks() const { return dim3(NumBlocks(channels, kTileChannels), static_cast<unsigned>(pieces)); }
 
 #ifdef __CUDACC__
-  // The channel of this thread, in block x's tile. May be past the last one.
+  // The channel of this thread, in block x's tile. It may be past the last one.
   __device__ static int64_t Channel() {
     return static_cast<int64_t>(blockIdx.x) * kTileChannels + threadIdx.x % kTileChannels;
   }
-  // Whether this thread has the sum of its channel in the end.
+  // True if Sum returns the sum of a channel to this thread.
   __device__ bool HasSum() const { return threadIdx.x < kTileChannels && Channel() < channels; }
-  // The sum of f(i) over the elements i of Channel() in the rows of block y's piece, for the threads that HasSum. All
-  // threads of the block must call it, once. T{} is zero.
+  // The sum of f(i) over the elements i of Channel() in the rows of block y's piece, for the threads for which HasSum()
+  // is true. All threads of the block must call it, once. T{} is zero.
   template <typename T, typename F>
   __device__ T Sum(F f) const {
     __shared__ T of_rows[kTileRows][kTileChannels];

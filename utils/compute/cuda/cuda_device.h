@@ -1,7 +1,7 @@
-// One GPU: "gpu:0" of kind "cuda". All work goes to one stream, in order: kernels, and copies in and out. Feeds come in
-// on a stream beside it, which it waits for.
+// One GPU: "gpu:0" of kind "cuda". All work goes to one stream, in order: kernels, and copies in and out. Only feeds
+// are copied on a second stream, for which the first one waits.
 //
-// Kernels must only give work to stream(): no waiting, no allocation, no copy from or to memory of the host. So a
+// Kernels must only give work to stream(): they must not wait, allocate, or copy from or to memory of the host. So a
 // program's kernels can be recorded into one CUDA graph, which replays them with the addresses of the recorded run.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace official::compute {
 
 class CudaDevice : public Device {
  public:
-  // The GPU `options.index`. FailedPrecondition if it cannot be used.
+  // Returns the GPU `options.index`; FailedPrecondition if it cannot be used.
   static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options);
   ~CudaDevice() override;
 
@@ -34,28 +34,28 @@ class CudaDevice : public Device {
   bool uses_host_memory() const override { return false; }
   // Returns when `host` has been read; the copy itself may still be under way.
   absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override;
-  // Waits; an error of the work before comes out here too, that of AddDataError if the data were at fault.
+  // Waits. An error of earlier work is returned here too: that of AddDataError if the data were at fault.
   absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override;
-  // Filled by copies that run beside the kernels of the run before.
+  // The buffers are filled by copies that run at the same time as the kernels of the previous run.
   absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override;
   void MakeCurrent() override;
   absl::Status Synchronize() override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override;
 
   int index() const { return index_; }
-  // Whether float32 matrix products and convolutions may be computed in TF32.
+  // True if float32 matrix products and convolutions may be computed in TF32.
   bool allow_tf32() const { return allow_tf32_; }
   cudaStream_t stream() const { return stream_.get(); }
   const cudaDeviceProp& properties() const { return properties_; }
-  // Made at the first call; work goes to stream().
+  // The handles are made at the first call; their work goes to stream().
   absl::StatusOr<cudnnHandle_t> cudnn();
   absl::StatusOr<cublasLtHandle_t> cublas_lt();
 
-  // For a kernel that `node` is computed by: what it may report, and the error's message and code for a reported value.
-  // Of several reports the one of the kernel made first is kept.
+  // Registers the error that a kernel of `node` may report, with the message for a reported value and the code. Of
+  // several reports the one of the kernel made first is kept.
   DataError AddDataError(const Node& node, std::function<std::string(int32_t value)> message,
                          absl::StatusCode code = absl::StatusCode::kInvalidArgument);
-  // For HasDataError.
+  // The argument of HasDataError.
   const unsigned long long* data_error_word() const { return data_error_; }
 
  private:
@@ -71,26 +71,26 @@ class CudaDevice : public Device {
   explicit CudaDevice(const DeviceOptions& options);
   absl::Status Init();
   absl::Status ReadDataError();
-  // Gives `stream` the copy; returns when `host` has been read.
+  // Gives `stream` the copy and returns when `host` has been read.
   absl::Status CopyThroughStaging(cudaStream_t stream, void* device, const void* host, int64_t bytes);
-  // Returns when query() no longer says cudaErrorNotReady, or the communicator's error if it gives up before.
+  // Returns when query() no longer says cudaErrorNotReady, or with the communicator's error if it gives up first.
   absl::Status Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
 
   const int index_;
   const std::string name_;
   const bool allow_tf32_;
   cudaDeviceProp properties_ = {};
-  CudaStream stream_, copy_stream_;  // the latter for feeds, beside the kernels
+  CudaStream stream_, copy_stream_;  // copy_stream_: for feeds, at the same time as the kernels
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublas_lt_ = nullptr;
   Staging staging_[kNumStaging];
   int next_staging_ = 0;
   CudaEvent copied_;     // on copy_stream_: the feeds of the next run
-  CudaEvent filled_[2];  // on stream_: those of the last two runs are in place, and the runs before are done
+  CudaEvent filled_[2];  // on stream_: the feeds of the last two runs are in place, and the runs before are done
   int64_t num_fills_ = 0;
   unsigned long long* data_error_ = nullptr;                       // device memory
   unsigned long long* host_data_error_ = nullptr;                  // pinned: a copy of it
-  std::vector<std::function<absl::Status(int32_t)>> data_errors_;  // by DataError::id
+  std::vector<std::function<absl::Status(int32_t)>> data_errors_;  // indexed by DataError::id
 };
 
 // The device of a kernel of kind "cuda".

@@ -1,4 +1,4 @@
-// PeerStreams of GPUs.
+// PeerStreams for GPUs.
 #pragma once
 
 #include <memory>

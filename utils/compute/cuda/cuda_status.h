@@ -1,5 +1,5 @@
-// Errors of the CUDA libraries as absl::Status. ResourceExhausted for lack of memory, else Internal; the message names
-// the call and what the library says.
+// Conversion of the CUDA libraries' errors to absl::Status: ResourceExhausted for lack of memory, else Internal. The
+// message names the call and what the library says.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,7 +15,7 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view call);
 absl::Status CudaStatus(cudnnStatus_t error, absl::string_view call);
 absl::Status CudaStatus(cublasStatus_t error, absl::string_view call);
 
-// After kernel<<<...>>>(...): whether it could be launched. `kernel` is named in the message.
+// Call this after kernel<<<...>>>(...): returns the error if it could not be launched. The message names `kernel`.
 inline absl::Status LaunchStatus(absl::string_view kernel) { return CudaStatus(cudaGetLastError(), kernel); }
 
 }  // namespace official::compute

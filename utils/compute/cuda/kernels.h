@@ -1,4 +1,4 @@
-// All op families with CUDA kernels. A new one is a declaration here, a call in RegisterCudaKernels and a line in
+// All op families with CUDA kernels. To add one, add a declaration here, a call in RegisterCudaKernels and a line in
 // CUDA_KERNELS of the BUILD file.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace official::compute {
 
-// In utils/compute/ops/<family>/<family>.cu.cc:
+// These are defined in utils/compute/ops/<family>/<family>.cu.cc:
 void RegisterArrayCuda(KernelRegistry& kernels);
 void RegisterAttentionCuda(KernelRegistry& kernels);
 void RegisterBatchNormCuda(KernelRegistry& kernels);

@@ -1,4 +1,4 @@
-// Small things that launches of kernels share.
+// Helpers for launching kernels.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 
 namespace official::compute {
 
-// How many blocks it takes for `count` things, `of_block` in each.
+// The number of blocks for `count` items, `of_block` in each.
 inline unsigned NumBlocks(int64_t count, int64_t of_block) {
   return static_cast<unsigned>((count + of_block - 1) / of_block);
 }
 
-// Calls f with a value of the type in which a kernel counts its threads, one for each of `count` things: 32 bits where
+// Calls f with a value of the type in which a kernel counts its threads, one for each of `count` items: 32 bits where
 // they suffice, since their divisions are fast.
 template <typename F>
 auto WithIndexType(int64_t count, F f) {

@@ -1,5 +1,5 @@
-// The communicators of GPUs of one process: sums in place by NCCL, on a stream of each device beside that of its
-// kernels. Events join the two, so that all of it can be recorded into a CUDA graph.
+// The communicators of GPUs of one process: NCCL sums in place, on each device's own stream for sums, separate from
+// that of its kernels. Events join the two, so that all of it can be recorded into a CUDA graph.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class NcclGroup : public CommunicatorGroup {
   absl::Status Init(absl::Span<Device* const> devices);
 
   const std::chrono::seconds deadline_;
-  Progress* progress_ = nullptr;  // by rank
+  Progress* progress_ = nullptr;  // indexed by rank
   std::vector<std::unique_ptr<Member>> members_;
   std::atomic<bool> aborted_ = false;
   std::thread aborter_;

@@ -1,5 +1,5 @@
-// For kernels that treat each row of an array [rows, size] by itself: the threads that share a row, a warp for short
-// rows and a block for long ones. Only for CUDA code.
+// Helpers of kernels that treat each row of an array [rows, size] by itself: the threads that share a row, a warp for
+// short rows and a block for long ones. Only for CUDA code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,27 +9,28 @@
 
 namespace official::compute {
 
-// As many elements as are loaded or stored at once.
+// kWidth elements that are loaded or stored at once.
 template <typename T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
 };
 
-// kThreads: a power of two from 32 to 1024. The thread treats elements kWidth at a time; kWidth divides the size, and
-// the rows lie one behind the other in aligned memory.
+// The threads of a row. kThreads is a power of two from 32 to 1024. A thread treats kWidth elements at a time; kWidth
+// divides the size, and the rows lie one after the other in aligned memory.
 template <int kThreads, int kWidth>
 struct RowThreads {
   static constexpr int kRowThreads = kThreads;
   static constexpr int kBlock = kThreads < 256 ? 256 : kThreads;
   static constexpr int kRowsOfBlock = kBlock / kThreads;
 
-  // The row of this thread. May be past the last one, then for all threads of the row.
+  // The row of this thread. It may be past the last one, but then is for all threads of the row.
   __device__ static int64_t Row() { return static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / kThreads; }
   // This thread's number among those of the row.
   __device__ static int Lane() { return threadIdx.x % kThreads; }
 
   // The reduction of the values of the row's threads, the same bits for all of them and in every run. All of them must
-  // call it; op is commutative. What they read before is read before any of them goes on.
+  // call it; op is commutative. It also is a barrier: each thread's earlier reads are done before any of them
+  // continues.
   template <typename T, typename Op>
   __device__ static T Reduce(T value, Op op) {
     value = ReduceLanes<32>(value, op);
@@ -44,7 +45,7 @@ struct RowThreads {
     return value;
   }
 
-  // f(i, x[i] as a float...) for the elements i of the row that are this thread's.
+  // Calls f(i, x[i] as a float...) for the elements i of the row that are this thread's.
   template <typename F, typename... X>
   __device__ static void ForEach(int64_t size, F f, const X*... x) {
     for (int64_t i = Lane() * kWidth; i < size; i += kThreads * kWidth) {
@@ -56,7 +57,7 @@ struct RowThreads {
     }
   }
 
-  // y[i] = f(i, x[i] as a float...) for the same elements; y may be one of x.
+  // Sets y[i] = f(i, x[i] as a float...) for the same elements; y may be one of x.
   template <typename Y, typename F, typename... X>
   __device__ static void Map(int64_t size, Y* y, F f, const X*... x) {
     for (int64_t i = Lane() * kWidth; i < size; i += kThreads * kWidth) {
@@ -81,7 +82,7 @@ struct RowThreads {
   }
 };
 
-// Calls f with the RowThreads for rows of `size` elements, of which `kWidest` may be loaded at once.
+// Calls f with the RowThreads for rows of `size` elements, of which at most `kWidest` may be loaded at once.
 template <int kWidest, typename F>
 auto WithRowThreads(int64_t size, F f) {
   constexpr int64_t kMaxForWarp = 1024;
@@ -91,7 +92,7 @@ auto WithRowThreads(int64_t size, F f) {
   return size <= kMaxForWarp ? f(RowThreads<32, 1>()) : f(RowThreads<1024, 1>());
 }
 
-// Elements of T that fill the widest load.
+// The number of elements of T that fill the widest load.
 template <typename T>
 inline constexpr int kWidestLoad = 16 / sizeof(T);
 

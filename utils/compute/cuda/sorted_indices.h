@@ -1,4 +1,4 @@
-// Row indices sorted together with their positions, equal ones by position: so that a kernel can add up the rows of
+// Row indices sorted together with their positions, equal ones by position, so that a kernel can add up the rows of
 // each index in one order, whatever the order in which its threads run.
 #pragma once
 
@@ -13,21 +13,21 @@ class SortedIndices {
  public:
   struct Result {
     const int32_t* indices;    // [count], ascending
-    const int32_t* positions;  // [count], where each was
+    const int32_t* positions;  // [count], the position where each was
   };
 
-  // For a kernel of `node` that sorts `count` indices. Those outside [0, limit) are a data error "<what> i is outside
-  // [0, limit)", and then the order is any.
+  // Makes the sorter of a kernel of `node` that sorts `count` indices. An index outside [0, limit) is a data error
+  // "<what> i is outside [0, limit)", and the order is then unspecified.
   static absl::StatusOr<SortedIndices> Make(CudaDevice& device, const Node& node, absl::string_view what, int32_t count,
                                             int32_t limit);
 
   int64_t scratch_bytes() const { return 3 * list_bytes_ + static_cast<int64_t>(sort_bytes_); }
-  // Gives the stream the work. The result lies in `scratch`.
+  // Gives the stream the work. The result is in `scratch`.
   absl::StatusOr<Result> Sort(const int32_t* indices, void* scratch) const;
 
  private:
   int32_t count_ = 0, limit_ = 0;
-  int bits_ = 0;  // that tell indices below the limit apart
+  int bits_ = 0;  // number of bits that indices below the limit differ in
   cudaStream_t stream_ = nullptr;
   DataError error_;
   int64_t list_bytes_ = 0;

@@ -1,4 +1,4 @@
-// Owners of streams and events, and the streams on which GPUs exchange data beside their computing. Only for CUDA code.
+// Owners of streams and events, and functions that make and order them. Only for CUDA code.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,8 +22,8 @@ struct EventDeleter {
 };
 using CudaEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, EventDeleter>;
 
-// Of the current device. Its work takes precedence over the kernels that it runs beside, or those would keep it from
-// the multiprocessors.
+// Makes a stream of the current device whose work takes precedence over the kernels that run at the same time, which
+// would otherwise keep it from the multiprocessors.
 inline absl::StatusOr<CudaStream> MakeUrgentStream() {
   int lowest = 0, highest = 0;
   RETURN_IF_ERROR(CudaStatus(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange"));
@@ -33,22 +33,22 @@ inline absl::StatusOr<CudaStream> MakeUrgentStream() {
   return CudaStream(stream);
 }
 
-// Of the current device.
+// Makes a stream of the current device.
 inline absl::StatusOr<CudaStream> MakeStream() {
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"));
   return CudaStream(stream);
 }
 
-// Of the current device; by default for ordering only.
+// Makes an event of the current device; by default it is for ordering only.
 inline absl::StatusOr<CudaEvent> MakeEvent(unsigned flags = cudaEventDisableTiming) {
   cudaEvent_t event = nullptr;
   RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags"));
   return CudaEvent(event);
 }
 
-// `to` goes on once `from`, a stream of the current device as `event` is, has done what it was given so far. The event
-// may be used again at once.
+// Makes `to` wait until `from` has done what it was given so far. `from` and `event` belong to the current device; the
+// event may be used again at once.
 inline absl::Status WaitFor(cudaStream_t to, cudaStream_t from, const CudaEvent& event) {
   RETURN_IF_ERROR(CudaStatus(cudaEventRecord(event.get(), from), "cudaEventRecord"));
   return CudaStatus(cudaStreamWaitEvent(to, event.get(), 0), "cudaStreamWaitEvent");

@@ -1,5 +1,4 @@
-// Many float32 tensors in one launch: groups of kGroup tensors of one size, cut into pieces, of which each block takes
-// one.
+// Many float32 tensors in one launch: groups of kGroup tensors of one size, cut into pieces, one for each block.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,15 @@
 
 namespace official::compute {
 
-// Of one launch: a kernel argument, of which 32,764 bytes fit.
+// The groups of one launch: a kernel argument, which may have 32,764 bytes.
 template <int kGroup>
 struct TensorGroups {
   static constexpr int kMaxGroups = 256;
-  static constexpr int kPiece = 2048;  // elements of a block
+  static constexpr int kPiece = 2048;  // elements per block
 
-  int first_number = 0;  // of the first group among those of all launches
+  int first_number = 0;  // the index of the first group among those of all launches
   int num_groups = 0;
-  int first_block[kMaxGroups + 1] = {0};  // of each group, and the end
+  int first_block[kMaxGroups + 1] = {0};  // first block of each group, and the end
   int64_t sizes[kMaxGroups];
   float* tensors[kMaxGroups][kGroup];
 
@@ -31,7 +30,7 @@ struct TensorGroups {
     int64_t begin, end;  // elements
   };
   __device__ Piece PieceOf(int block) const {
-    // The last group that begins at this block or before, and has elements.
+    // Finds the last group that begins at this block or before, and has elements.
     int low = 0, high = num_groups;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
@@ -43,7 +42,7 @@ struct TensorGroups {
 #endif
 };
 
-// The inputs of a node from `first` on, in as many launches as it takes.
+// The inputs of a node from `first` on, in as many launches as they need.
 template <int kGroup>
 class TensorLaunches {
  public:
@@ -62,7 +61,7 @@ class TensorLaunches {
     }
   }
 
-  // Calls launch(groups), which gives a Status, for each launch that has elements.
+  // Calls launch(groups), which returns a Status, for each launch that has elements.
   template <typename F>
   absl::Status ForEach(const KernelArgs& args, F launch) const {
     int next = first_;
@@ -77,7 +76,7 @@ class TensorLaunches {
 
  private:
   int first_;
-  // Shared, since the function of a Kernel must be copyable; one program uses it.
+  // This is shared, since the function of a Kernel must be copyable; one program uses it.
   std::shared_ptr<std::vector<TensorGroups<kGroup>>> launches_ = std::make_shared<std::vector<TensorGroups<kGroup>>>();
 };
 

@@ -1,4 +1,4 @@
-// What passes between a program and libofficial_cuda.so: one function with C linkage, the library's only export.
+// The interface between a program and libofficial_cuda.so: one function with C linkage, the library's only export.
 //
 // The library has its own hidden copy of the code that it shares with the program (core, graph, the kernel registry's
 // methods), linked statically like the program's. Exporting the program's copy instead would put its symbols into
@@ -26,7 +26,7 @@ struct CudaGpus {
   std::string why_none;  // if count is 0: the reason in words
 };
 
-// What the library gives the program besides kernels.
+// Functions that the library gives the program in addition to kernels.
 struct CudaBackend {
   CudaGpus (*visible_gpus)() = nullptr;  // initializes the driver
   DeviceFactory make_device;

@@ -1,4 +1,4 @@
-// Attributes of a node: what an op needs to know besides its inputs (an axis, strides, a rate).
+// The attributes of a node: what an op needs to know in addition to its inputs (an axis, strides, a rate).
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<i
 class Attrs {
  public:
   Attrs() = default;
-  // Attrs{{"axis", int64_t{1}}, {"keep_dims", true}}. Give integers as int64_t and text as std::string.
+  // Example: Attrs{{"axis", int64_t{1}}, {"keep_dims", true}}. Integers must be int64_t and text std::string.
   Attrs(std::initializer_list<std::pair<const std::string, AttrValue>> values) : values_(values) {}
 
   void Set(absl::string_view name, AttrValue value) { values_.insert_or_assign(std::string(name), std::move(value)); }
   bool Has(absl::string_view name) const { return values_.count(std::string(name)) > 0; }
-  // The value of an attribute that must be there with this type.
+  // The value of an attribute that must exist and have this type.
   template <typename T>
   const T& Get(absl::string_view name) const {
     const auto it = values_.find(std::string(name));
@@ -38,7 +38,7 @@ class Attrs {
   const std::vector<int64_t>& GetInts(absl::string_view name) const { return Get<std::vector<int64_t>>(name); }
 
   const std::map<std::string, AttrValue>& values() const { return values_; }
-  // A text in which equal attributes are equal: part of the key of cached algorithm choices.
+  // Returns a text that is the same for equal attributes: part of the key of cached algorithm choices.
   std::string ToString() const;
 
  private:

@@ -16,7 +16,7 @@ namespace official::compute {
 // dense sum is then never computed.
 std::vector<Value> Gradients(Value y, absl::Span<const Value> xs);
 
-// The same for sum over k of sum(ys[k] * seeds[k]); seeds[k] has the type of ys[k].
+// The same for the gradient of the sum over k of sum(ys[k] * seeds[k]); seeds[k] has the type of ys[k].
 std::vector<Value> Gradients(absl::Span<const Value> ys, absl::Span<const Value> seeds, absl::Span<const Value> xs);
 
 }  // namespace official::compute

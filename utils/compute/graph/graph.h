@@ -1,5 +1,5 @@
-// Graph: what a model function builds. A Value is one output of a Node; its dtype and shape are known as soon as it
-// exists, and no number flows while building.
+// Graph: the result of a model function. A Value is one output of a Node; its dtype and shape are known as soon as it
+// exists. Building computes no values.
 //
 // Errors stick: the first op whose inputs do not fit leaves its message in Graph::status(), and every Value made from
 // it is invalid, so that model functions compose ops without checking each. Compiling a failed graph returns its
@@ -35,7 +35,7 @@ class Value {
   Node* node() const { return node_; }
   int index() const { return index_; }
   Graph* graph() const;
-  // dtype and shape; a float32 scalar for an invalid value.
+  // The dtype and shape; a float32 scalar for an invalid value.
   const TensorType& type() const;
   DType dtype() const { return type().dtype; }
   const Shape& shape() const { return type().shape; }
@@ -53,12 +53,12 @@ class Value {
 
 class Node {
  public:
-  // Position in the order of construction, which is the order of execution.
+  // The position in the order of construction, which is the order of execution.
   int id() const { return id_; }
   const OpDef& op() const { return *op_; }
   // True if this is the op called `name`.
   bool Is(absl::string_view name) const;
-  // Unique in the graph; of an Input or Variable the name it was given.
+  // The name, unique in the graph; that of an Input or Variable is the name it was given.
   const std::string& name() const { return name_; }
   absl::Span<const Value> inputs() const { return inputs_; }
   const Value& input(int i) const { return inputs_[i]; }
@@ -82,11 +82,11 @@ class Node {
 
 // A variable as the model declares it. Its value lives in a VariableStore (utils/compute/program).
 struct VariableSpec {
-  std::string name;  // TensorFlow's, for example "conv2d/kernel"
+  std::string name;  // TensorFlow's name, for example "conv2d/kernel"
   TensorType type;
   Initializer initializer;
   bool trainable = true;
-  bool per_device = false;  // each device has its own, also where they share memory
+  bool per_device = false;  // each device has its own, even if they share memory
 };
 
 class Graph {
@@ -95,24 +95,24 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // The number of parts, a power of two, in which sums over the batch are made, by kernels that do so, before the parts
-  // are added by halves (core/batch_parts.h). Set before nodes are added.
+  // The number of parts, a power of two, in which kernels that sum over the batch in parts do so; they then add the
+  // parts by halves (core/batch_parts.h). It must be set before nodes are added.
   int batch_parts() const { return batch_parts_; }
   void set_batch_parts(int parts) { batch_parts_ = parts; }
 
   // A value that the caller hands to every run.
   Value Input(absl::string_view name, TensorType type);
-  // A value that outlives runs; ops that write it (optimizers, moving averages) do so in place. The same name gives
-  // the same variable; its type must not differ.
+  // A value that outlives runs; ops that write it (optimizers, moving averages) do so in place. The same name gives the
+  // same variable; its type must not differ.
   Value Variable(VariableSpec spec);
   Value Constant(Tensor value);
 
-  // Adds a node of the registered op `op`; nullptr (and status()) if the op is unknown, an input is invalid or the
-  // inputs do not fit the op.
+  // Adds a node of the registered op `op`. Returns nullptr (and sets status()) if the op is unknown, an input is
+  // invalid or the inputs do not fit the op.
   Node* AddNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {}, absl::string_view name = "");
 
   const absl::Status& status() const { return status_; }
-  // Records an error from code that composes ops (a layer given a wrong rank); the first one is kept.
+  // Records an error from code that composes ops (such as a layer given a wrong rank); the first one is kept.
   void Fail(absl::Status status);
 
   const std::deque<std::unique_ptr<Node>>& nodes() const { return nodes_; }
@@ -132,7 +132,7 @@ class Graph {
   absl::Status status_;
 };
 
-// For the functions that are an op's C++ face (Value Relu(Value x)): adds the node to the graph of the inputs. Invalid
+// Adds a node to the graph of the inputs, for the functions that are an op's C++ API (Value Relu(Value x)). Invalid
 // inputs give an invalid result.
 Node* ApplyNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
 // Output 0 of ApplyNode.

@@ -1,4 +1,5 @@
-// How a variable starts. A description, not code, so that it is the same on every device and in every run.
+// The initial value of a variable. It is a description, not code, so that it is the same on every device and in every
+// run.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct Initializer {
   static Initializer Zeros() { return Constant(0); }
   static Initializer Ones() { return Constant(1); }
   // Uniform in +-sqrt(6 / (fan_in + fan_out)): TensorFlow's default for kernels (Glorot and Bengio, 2010, section 4.2).
-  // The last two dimensions are input and output channels; the others multiply both fans. Rank at least 1.
+  // The last two dimensions are input and output channels; the others multiply both fans. The rank is at least 1.
   static Initializer GlorotUniform(const Shape& shape);
   // Truncated normal with standard deviation sqrt(scale / fan_in), without TensorFlow's later correction by 0.8796.
   static Initializer VarianceScaling(const Shape& shape, double scale = 1.0);

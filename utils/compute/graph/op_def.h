@@ -1,4 +1,4 @@
-// OpDef: all of an op that is not a kernel. Registered under its name by the op's own source file.
+// OpDef: the definition of an op, without its kernels. The op's own source file registers it under its name.
 #pragma once
 
 #include <functional>
@@ -21,19 +21,19 @@ struct InferContext {
   const TensorType& type(int i) const { return inputs[i].type(); }
   const Shape& shape(int i) const { return inputs[i].shape(); }
   DType dtype(int i) const { return inputs[i].dtype(); }
-  // InvalidArgument "<op>: <message>; inputs are float32[2,3], float32[4]".
+  // Returns InvalidArgument "<op>: <message>; inputs are float32[2,3], float32[4]".
   absl::Status Error(absl::string_view message) const;
 };
 
-// Largest error of the op's kernels against a float64 reference, relative to max(1, |reference|): the tested tolerance
-// of the op table.
+// The largest error of the op's kernels against a float64 reference, relative to max(1, |reference|): the tested
+// tolerance of the op table.
 struct Tolerance {
   double float32 = 1e-4;
   double bfloat16 = 2e-2;
 
-  // Three more bits of fraction than bfloat16: its rounding errors are an eighth of those.
+  // half has three more bits of fraction than bfloat16, so its rounding errors are an eighth of bfloat16's.
   double half() const { return bfloat16 / 8; }
-  // float32 for types that are not floating.
+  // The tolerance for `dtype`; that of float32 for types that are not floating.
   double Of(DType dtype) const {
     return dtype == DType::kBFloat16 ? bfloat16 : dtype == DType::kFloat16 ? half() : float32;
   }
@@ -41,29 +41,32 @@ struct Tolerance {
 
 struct OpDef {
   std::string name;
-  // Types of the outputs from the inputs and attributes; an error says what does not fit.
+  // Infers the types of the outputs from the inputs and attributes; an error says what does not fit.
   std::function<absl::StatusOr<std::vector<TensorType>>(const InferContext&)> infer;
-  // Adds the nodes of the backward pass: given the gradients of the outputs (invalid where none is needed), the
-  // gradient of each input (invalid: none flows there). Absent: no gradient flows through the op.
+  // Adds the nodes of the backward pass: given the gradients of the outputs (invalid where none is needed), returns the
+  // gradient of each input (invalid where none flows). If this is absent, no gradient flows through the op.
   std::function<std::vector<Value>(const Node& node, absl::Span<const Value> output_gradients)> gradient = nullptr;
-  // Output 0 is input 0's bytes under another type (Reshape): no kernel, no copy.
+  // True if output 0 is input 0's bytes under another type (Reshape): it needs no kernel and no copy.
   bool is_view = false;
-  // Writes into input buffers (variables): never removed as dead, never reordered.
+  // True if the op writes into input buffers (variables): it is never removed as dead and never reordered.
   bool has_side_effect = false;
-  // An update of variables by what was computed for them. Where devices share variables, each makes a part of it.
+  // True for an update of variables by values that were computed for them. If devices share variables, each makes a
+  // part of it.
   bool is_update = false;
-  // Comes between what reads variables and their updates. Where devices share variables, they meet in it.
+  // True if the op comes between the ops that read variables and their updates. If devices share variables, they meet
+  // in it.
   bool precedes_updates = false;
-  // Runs as soon as its inputs exist, before what was built in between: for work that goes on while others run.
+  // True if the op runs as soon as its inputs exist, before ops that were built in between: for work that continues
+  // while others run.
   bool runs_early = false;
-  // Depends on more than inputs and attributes, so it must not be folded.
+  // True if the result depends on more than inputs and attributes, so that it must not be folded.
   bool is_source = false;
   Tolerance tolerance = {};
 };
 
 // Registers at static initialization: const bool registered = RegisterOp({.name = "Relu", ...});
 bool RegisterOp(OpDef def);
-// nullptr if there is none.
+// Returns nullptr if there is none.
 const OpDef* FindOp(absl::string_view name);
 // All registered ops by name.
 std::vector<const OpDef*> AllOps();

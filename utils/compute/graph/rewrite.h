@@ -1,5 +1,5 @@
-// Graph passes. A pass walks the live nodes of a graph in order and builds a new graph; a rule may put other nodes in
-// the place of a node. Nodes that nothing needs are not copied, so every pass removes dead code.
+// Graph passes. A pass walks the live nodes of a graph in order and builds a new graph; a rule may replace a node by
+// other nodes. Nodes that nothing needs are not copied, so every pass removes dead code.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace official::compute {
 
-// What a graph is compiled for.
+// The values and nodes that a graph is compiled for.
 struct GraphRoots {
   std::vector<Value> feeds;    // Input nodes, in the order in which a run gets them
   std::vector<Value> fetches;  // values that a run gives back
@@ -25,7 +25,7 @@ struct RewrittenGraph {
   GraphRoots roots;
 };
 
-// What the rules may know of the device that the graph is compiled for.
+// The properties of the target device that rules may depend on.
 struct RewriteEnvironment {
   std::string device_kind;
   std::function<bool(absl::string_view op, DType dtype)> has_kernel;
@@ -37,11 +37,11 @@ class RewriteContext {
 
   // The graph under construction, in which a rule adds its nodes.
   Graph& graph() { return *graph_; }
-  // What stands for an old value that was visited before.
+  // The new value for an old value that was visited before.
   Value Mapped(Value old) const;
-  // How often live nodes read an old value, fetches counted.
+  // The number of reads of an old value by live nodes and fetches.
   int UseCount(Value old) const;
-  // A rule that makes a fused op asks first whether the device has it.
+  // True if the device has a kernel for this op: a rule that makes a fused op must check this first.
   bool DeviceHasKernel(absl::string_view op, DType dtype) const { return environment_.has_kernel(op, dtype); }
 
  private:
@@ -53,8 +53,8 @@ class RewriteContext {
   absl::flat_hash_map<Value, int> uses_;
 };
 
-// The new outputs of `node`, or nullopt if the rule does not apply (the node is then copied). For a node without
-// outputs the last node that the rule adds takes its place.
+// Returns the new outputs of `node`, or nullopt if the rule does not apply (the node is then copied). A node without
+// outputs is replaced by the last node that the rule adds.
 using RewriteRule = std::function<std::optional<std::vector<Value>>(const Node& node, RewriteContext& context)>;
 
 RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const RewriteEnvironment& environment,
@@ -63,7 +63,8 @@ RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const Rewrit
 // Op families add the fusions that end in their ops. They run in ascending order of `phase`, then of name.
 struct FusionRule {
   std::string name;
-  // 0 algebraic moves (ReLU behind pooling), 1 kernels that fuse (convolution + bias + ReLU), 2 elementwise chains.
+  // The phase is 0 for algebraic moves (ReLU after pooling), 1 for kernels that fuse (convolution + bias + ReLU), 2 for
+  // elementwise chains.
   int phase = 1;
   RewriteRule rule;
 };

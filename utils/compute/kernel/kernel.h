@@ -16,7 +16,7 @@
 
 namespace official::compute {
 
-// Order of the bytes of a value on its device. The logical layout is always row-major (NHWC for images).
+// The order of a value's elements in device memory. The logical layout is always row-major (NHWC for images).
 enum class Layout : uint8_t {
   kRowMajor,
   // [N, H, W, C] kept as [N, C / 16, H, W, 16] (oneDNN's nChw16c); C is a multiple of 16.
@@ -24,13 +24,13 @@ enum class Layout : uint8_t {
 };
 absl::string_view LayoutName(Layout layout);
 
-// The part of all elements that one of several devices with common variables updates, as of ShareOf; everything for a
-// device with variables of its own.
+// The part of all elements that one of several devices with common variables updates, as ShareOf defines it; everything
+// for a device with variables of its own.
 struct UpdatePart {
   int part = 0, parts = 1;
 };
 
-// Pointers of one run. Outputs do not overlap inputs, except as the kernel's in_place pairs allow.
+// The pointers of one run. Outputs do not overlap inputs, except as the kernel's in_place pairs allow.
 struct KernelArgs {
   absl::Span<const void* const> inputs;
   absl::Span<void* const> outputs;
@@ -40,7 +40,7 @@ struct KernelArgs {
   const T* input(int i) const {
     return static_cast<const T*>(inputs[i]);
   }
-  // An input that is a variable, for ops that write it.
+  // The address of an input that is a variable, for ops that write it.
   template <typename T>
   T* variable(int i) const {
     return static_cast<T*>(const_cast<void*>(inputs[i]));
@@ -52,21 +52,22 @@ struct KernelArgs {
 };
 
 struct Kernel {
-  // Computes the outputs. An error is for what only the data can tell (a label outside the classes).
+  // Computes the outputs. It fails only for errors that depend on the data (a label outside the classes).
   std::function<absl::Status(const KernelArgs&)> run;
-  // Bytes of KernelArgs::scratch, aligned to 64; its content does not survive the run.
+  // The size of KernelArgs::scratch, aligned to 64 bytes; its content does not survive the run.
   int64_t scratch_bytes = 0;
 };
 
-// What a kernel is made for.
+// The description of the kernel to make.
 struct KernelSpec {
   const Node& node;
   Device& device;
   absl::Span<const Layout> input_layouts;
   absl::Span<const Layout> output_layouts;
-  // Where a kernel keeps what it chose by timing. nullptr: nothing is timed, the choice depends on the node alone.
+  // The store for choices that a kernel makes by timing. If nullptr, nothing is timed and the choice depends on the
+  // node alone.
   AlgorithmChoices* choices = nullptr;
-  // Of the variables that devices share, which this device updates.
+  // The part of the variables that devices share which this device updates.
   UpdatePart update_part = {};
 
   const TensorType& input(int i) const { return node.input(i).type(); }
@@ -75,15 +76,15 @@ struct KernelSpec {
 };
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
 
-// Layouts in which a kernel takes its inputs and gives its outputs.
+// The layouts in which a kernel takes its inputs and gives its outputs.
 struct LayoutChoice {
   std::vector<Layout> inputs, outputs;
 };
-// Chooses, given the layouts that the inputs have now. The planner puts a Reorder before inputs that differ.
+// Chooses the layouts, given those that the inputs have now. The planner puts a Reorder before inputs that differ.
 using LayoutRule = std::function<LayoutChoice(const Node& node, absl::Span<const Layout> current)>;
 
-// The factory that calls make(spec, T()) with T the C++ type of input 0, one of StorageTypes(), and gives what that
-// does: a Kernel or a StatusOr of one.
+// Returns the factory that calls make(spec, T()), where T is the C++ type of input 0, one of StorageTypes(), and
+// returns the result: a Kernel or a StatusOr of one.
 template <typename Make>
 KernelFactory ForStorageType(Make make) {
   return [make](const KernelSpec& spec) {
@@ -94,27 +95,27 @@ KernelFactory ForStorageType(Make make) {
 struct KernelDef {
   std::string op;
   std::string device_kind;
-  // The key type (see KeyType) for which this kernel is.
+  // The key types (see KeyType) that this kernel supports.
   std::vector<DType> dtypes;
   KernelFactory make;
-  // {output, input}: the output may take the input's buffer if nothing reads the input afterwards.
+  // Pairs {output, input}: the output may take the input's buffer if nothing reads the input afterwards.
   std::vector<std::pair<int, int>> in_place = {};
-  // The same for {0, 0}, {1, 1}, ... of a node with as many outputs as inputs.
+  // True for the same with {0, 0}, {1, 1}, ... of a node with as many outputs as inputs.
   bool each_in_place = false;
-  // Absent: everything row-major.
+  // If this is absent, everything is row-major.
   LayoutRule layout = nullptr;
 };
 
-// The type that decides which kernel runs a node: of its first input, or of output 0 if it has none.
+// The type that decides which kernel runs a node: that of its first input, or of output 0 if it has no inputs.
 DType KeyType(const Node& node);
 
 class KernelRegistry {
  public:
   static KernelRegistry& Global();
   void Add(KernelDef def);
-  // nullptr if the device has no kernel for this op and type.
+  // Returns nullptr if the device has no kernel for this op and type.
   const KernelDef* Find(absl::string_view op, absl::string_view device_kind, DType dtype) const;
-  // Sorted by op, then device kind.
+  // Returns all kernels, sorted by op, then device kind.
   std::vector<const KernelDef*> All() const;
 
  private:
@@ -125,10 +126,10 @@ class KernelRegistry {
 // ...});
 bool RegisterKernel(KernelDef def);
 
-// For kernels that compute element by element in any order: every input and the output have one shape and one layout
-// (blocked as soon as one input is); other inputs (scalars) stay row-major.
+// The layout rule of kernels that compute element by element in any order: every input and the output have one shape
+// and one layout (blocked if at least one input is); other inputs (scalars) stay row-major.
 LayoutChoice SameLayoutEverywhere(const Node& node, absl::Span<const Layout> current);
-// The layouts when everything is row-major.
+// The layouts with everything row-major.
 LayoutChoice AllRowMajor(const Node& node);
 
 }  // namespace official::compute

@@ -25,13 +25,14 @@ struct ConvLayer {
 struct BatchNormLayer {
   double epsilon = 1e-3;
   bool training = false;  // normalize with the batch's statistics, and gather them in moving_averages()
-  // With several devices in training: this device's share of the examples, to take the statistics of all of them.
+  // With several devices in training: this device's share of the examples, which makes the statistics those of all of
+  // them.
   Value sync_weight = {};
 };
 
 class Layers {
  public:
-  // `scope`: what all names begin with, such as "resnet_model/".
+  // `scope` is the prefix of all names, such as "resnet_model/".
   Layers(Graph& graph, DType dtype, absl::string_view scope = "") : graph_(graph), dtype_(dtype), scope_(scope) {}
 
   // images [N, H, W, C] -> [N, H', W', filters]. Variables <name>/kernel [h, w, C, filters] and <name>/bias.
@@ -39,10 +40,10 @@ class Layers {
   // x [N, C] -> [N, units], with bias. Variables <name>/kernel [C, units] and <name>/bias.
   Value Dense(Value x, int units, Activation activation = Activation::kNone);
   // x [..., C], normalized per channel. Variables <name>/gamma, beta, moving_mean and moving_variance, all [C]; they
-  // stay float32 in the computation. Named batch_normalization.
+  // stay float32 in the computation. <name> is batch_normalization, batch_normalization_1, ...
   Value BatchNormalization(Value x, const BatchNormLayer& layer);
 
-  // What training must update with each step, of all BatchNormalization layers so far.
+  // The moving averages of all BatchNormalization layers so far, which training must update in each step.
   const std::vector<MovingAverage>& moving_averages() const { return moving_averages_; }
 
  private:

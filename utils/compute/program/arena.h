@@ -1,4 +1,4 @@
-// The memory of a device that holds the intermediate values of programs.
+// Device memory for the intermediate values of programs.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace official::compute {
 
-// Programs that never run at the same time may share one: each has all of it while it runs.
+// Programs that never run at the same time may share an arena: each uses all of it while it runs.
 class Arena {
  public:
   explicit Arena(Device& device) : device_(device) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Makes it at least so large. If it grows, it moves, and its content is lost.
+  // Makes the arena at least `bytes` large. If it grows, it moves, and its content is lost.
   absl::Status Reserve(int64_t bytes);
   char* data() const { return static_cast<char*>(memory_.get()); }
 

@@ -1,5 +1,5 @@
-// Chooses the layout of every value: each kernel says, in order, which layouts it wants given those of its inputs, and
-// a Reorder goes before the inputs that differ (one per value and layout, however many kernels read it).
+// Chooses the layout of every value: each kernel, in order, chooses its layouts given those of its inputs, and a
+// Reorder goes before the inputs that differ (one per value and layout, however many kernels read it).
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
@@ -11,7 +11,7 @@ namespace official::compute {
 
 struct PlannedLayouts {
   RewrittenGraph graph;                        // with Reorder nodes
-  absl::flat_hash_map<Value, Layout> layouts;  // of the values that are not row-major
+  absl::flat_hash_map<Value, Layout> layouts;  // layouts of the values that are not row-major
 
   Layout LayoutOf(Value v) const {
     const auto it = layouts.find(v);
@@ -19,7 +19,7 @@ struct PlannedLayouts {
   }
 };
 
-// Inputs, variables, constants, fetches and the inputs of views are row-major.
+// Chooses the layouts. Inputs, variables, constants, fetches and the inputs of views are row-major.
 absl::StatusOr<PlannedLayouts> PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& environment,
                                            absl::string_view device_kind);
 

@@ -8,7 +8,7 @@ namespace official::compute {
 
 struct BufferRequest {
   int64_t bytes = 0;
-  int first_step = 0, last_step = 0;  // alive in [first_step, last_step]
+  int first_step = 0, last_step = 0;  // the buffer is alive in [first_step, last_step]
 };
 
 struct MemoryPlan {
@@ -16,7 +16,7 @@ struct MemoryPlan {
   int64_t arena_bytes = 0;
 };
 
-// Largest buffers first, each into the smallest gap that fits among the buffers that live at the same time.
+// Places the largest buffers first, each into the smallest gap that fits among the buffers that live at the same time.
 MemoryPlan PlanMemory(const std::vector<BufferRequest>& requests);
 
 }  // namespace official::compute

@@ -17,28 +17,28 @@ namespace official::compute {
 class VariableStore {
  public:
   explicit VariableStore(Device& device) : device_(device) {}
-  // The store of one of several devices that compute in the same memory and train in one group. All variables but
-  // scalars, and those that are `per_device`, are those of `first` (nullptr: this is the first), which must outlive
-  // this and make its variables first. Counters and the like each device keeps for itself. Programs update `part` of
-  // the common ones.
+  // The store of one of several devices that compute in the same memory and train in one group. It shares all variables
+  // except scalars and those that are `per_device` with `first` (nullptr: this is the first), which must outlive this
+  // store and create its variables first. Each device has its own counters and the like. Programs update `part` of the
+  // common variables.
   VariableStore(Device& device, const VariableStore* first, UpdatePart part)
       : device_(device), first_(first), update_part_(part) {}
   VariableStore(const VariableStore&) = delete;
   VariableStore& operator=(const VariableStore&) = delete;
 
-  // Makes the variables of `graph` that the store does not have yet, with their initial values under `seed`.
+  // Creates the variables of `graph` that the store does not have yet, with their initial values under `seed`. Returns
   // InvalidArgument if one exists with another type.
   absl::Status Create(const Graph& graph, uint64_t seed);
   // Frees a variable, if there is one of this name; programs that bind it must be gone.
   void Remove(absl::string_view name) { entries_.erase(std::string(name)); }
   bool Has(absl::string_view name) const;
-  // A copy in host memory. NotFound if there is no such variable.
+  // Returns a copy in host memory; NotFound if there is no such variable.
   absl::StatusOr<Tensor> Read(absl::string_view name) const;
-  // Overwrites a variable. InvalidArgument if the type differs.
+  // Overwrites a variable; InvalidArgument if the type differs.
   absl::Status Write(absl::string_view name, const Tensor& value);
-  // In the order of names.
+  // The specs of the variables, sorted by name.
   std::vector<VariableSpec> specs() const;
-  // Address on the device; nullptr if there is no such variable.
+  // The address on the device; nullptr if there is no such variable.
   void* data(absl::string_view name) const;
   UpdatePart update_part() const { return update_part_; }
 

@@ -1,5 +1,5 @@
-// What op tests share: one case runs on every device present and in every type the op has a kernel for, against a plain
-// float64 reference written in the test; the kernels' gradients against finite differences of that reference.
+// Helpers of op tests. One case runs on every device present and in every type the op has a kernel for, against a plain
+// float64 reference written in the test; the kernels' gradients are compared with finite differences of that reference.
 #pragma once
 
 #include <functional>
@@ -14,16 +14,16 @@ namespace official::compute::testing {
 // The kinds of device that this machine has: "cpu", and "cuda" where the CUDA backend was built and there is a GPU.
 std::vector<std::string> KindsUnderTest();
 
-// Program::Run, then the first error of the run or of the device's work.
+// Calls Program::Run and returns the first error of the run or of the device's work.
 absl::Status RunAndWait(Program& program, absl::Span<const Tensor> feeds, Device& device);
 
 // The elements of a tensor as doubles, whatever its type.
 using Doubles = std::vector<double>;
 Doubles ToDoubles(const Tensor& tensor);
 
-// Uniform numbers in [low, high), a function of the seed.
+// A tensor of uniform numbers in [low, high), a function of the seed.
 Tensor RandomTensor(Shape shape, uint64_t seed, double low = -1, double high = 1);
-// Uniform integers in [0, n).
+// A tensor of uniform integers in [0, n).
 Tensor RandomInts(Shape shape, uint64_t seed, int n);
 
 struct OpCase {
@@ -37,8 +37,8 @@ struct OpCase {
   std::function<std::vector<Doubles>(const std::vector<Doubles>& inputs)> reference;
 };
 
-// Compares all outputs with the reference, in float32 and, where there are kernels, bfloat16 and half; with fusion on
-// and off.
+// Compares all outputs with the reference, in float32 and, if there are kernels, bfloat16 and half; with fusion on and
+// off.
 void CheckForward(const OpCase& test);
 // Compares the gradient of every floating input, under random output gradients, with central differences of the
 // reference. Choose inputs at which the function is smooth within 1e-4.
@@ -48,26 +48,27 @@ void CheckGradients(const OpCase& test);
 std::vector<Tensor> RunOn(absl::string_view device_kind, const std::vector<Tensor>& inputs,
                           const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
                           const CompileOptions& options = {});
-// On the CPU.
+// The same on the CPU.
 std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
                              const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
                              const CompileOptions& options = {});
-// The ops of the kernels that the CPU runs for `build`, fused, in order.
+// Returns the ops of the kernels that the CPU runs for `build`, fused, in order.
 std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
                                      const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
-// The status left by building `build` on inputs of these types.
+// Returns the status left by building `build` on inputs of these types.
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,
                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
 
-// What was tested, for the op table: with OP_TEST_RECORD=FILE in the environment, the functions above append to FILE a
-// line "<op> <device> <type> <what> <tolerance>" for each kernel that they ran, the type being the kernel's key type:
+// Records the kernels of a test for the op table. With OP_TEST_RECORD=FILE in the environment, the functions above
+// append to FILE a line "<op> <device> <type> <what> <tolerance>" for each kernel that they ran, where the type is the
+// kernel's key type and <what> is:
 //   forward   the kernel's results were compared with the reference
 //   gradient  so was its gradient
 //   part      it ran where other values or gradients were compared
 //   run       it ran, and the test knows what to expect (tolerance 0)
 // A test that compiles its own program calls this to add it, as "run".
 void RecordKernels(const Program& program, absl::string_view device_kind);
-// A test that compares the gradient of an op with central differences itself calls this to add it.
+// Records the gradient of an op; a test that itself compares it with central differences calls this.
 void RecordGradient(absl::string_view op, absl::string_view device_kind, DType dtype);
 
 }  // namespace official::compute::testing

@@ -1,4 +1,4 @@
-// Ops that move elements without computing, named and defined as TensorFlow's. Elements are of any type unless told
+// Ops that move elements without computing, named and defined as TensorFlow's. Elements may be of any type unless noted
 // otherwise; gradients flow through floating ones. Negative axes count from the end.
 #pragma once
 
@@ -9,23 +9,24 @@
 
 namespace official::compute {
 
-// The same elements in the same order under another shape of as many; costs nothing. One size may be -1: what is left.
+// The same elements in the same order under another shape with the same number of elements; this costs nothing. One
+// size may be -1: it is computed from the others.
 Value Reshape(Value x, std::vector<int64_t> shape);
-// With a new dimension of size 1 before dimension `axis`; -1 adds it last.
+// x with a new dimension of size 1 before dimension `axis`; -1 adds it last.
 Value ExpandDims(Value x, int axis);
-// Without the dimension `axis`, whose size must be 1.
+// x without the dimension `axis`, whose size must be 1.
 Value Squeeze(Value x, int axis);
 
 // Dimension i of the result is dimension perm[i] of x.
 Value Transpose(Value x, std::vector<int64_t> perm);
 
-// Inputs of one type that differ in dimension `axis` only, one behind the other along it.
+// The inputs, of one type and different in dimension `axis` only, joined along it.
 Value Concat(absl::Span<const Value> inputs, int axis);
 // The box of x that starts at `begin` and has the shape `size`.
 Value Slice(Value x, std::vector<int64_t> begin, std::vector<int64_t> size);
-// x with paddings[2 * i] zeros before and paddings[2 * i + 1] behind it along dimension i.
+// x with paddings[2 * i] zeros before and paddings[2 * i + 1] after it along dimension i.
 Value Pad(Value x, std::vector<int64_t> paddings);
-// Inputs of one type as the slices of a new dimension `axis`, and back.
+// Stack makes inputs of one type the slices of a new dimension `axis`; Unstack is the inverse.
 Value Stack(absl::Span<const Value> inputs, int axis);
 std::vector<Value> Unstack(Value x, int axis);
 
@@ -38,10 +39,10 @@ Value Gather(Value params, Value indices);
 // The floating array [dense_shape] whose row v is the sum of the rows [n, ...] at which indices [n] int32 is v.
 // Running fails as Gather does.
 Value IndexedSlices(Value indices, Value rows, const Shape& dense_shape);
-// x plus that array, row by row and over x where it may be: how a sparse gradient joins a dense one. No gradient.
+// x plus that array, row by row and in place if possible: how a sparse gradient is added to a dense one. No gradient.
 Value AddRows(Value x, Value indices, Value rows);
 
-// Zeros of x's type.
+// Zeros of x's shape and type.
 Value ZerosLike(Value x);
 
 }  // namespace official::compute

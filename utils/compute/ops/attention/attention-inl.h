@@ -2,7 +2,7 @@
 
 #include "utils/compute/cpu/tile_multiply-inl.h"
 
-// The columns that count in some row of [row, row_end).
+// The columns that count in at least one row of [row, row_end).
 Span KeptOf(const Band& band, int64_t row, int64_t row_end, int64_t size) {
   switch (band.keep) {
     case Band::kUpToDiagonal:
@@ -49,7 +49,7 @@ void Multiply(const Product& p) {
 }
 
 #if OFFICIAL_ISA_AVX512
-// Of each quarter of x and y the lower two floats, or the upper two.
+// The lower two floats of each quarter of x and y, or the upper two.
 OFFICIAL_VEC_INLINE Vec LowPairs(Vec x, Vec y) {
   return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
 }
@@ -58,13 +58,13 @@ OFFICIAL_VEC_INLINE Vec HighPairs(Vec x, Vec y) {
 }
 #endif
 
-// out[c][r] = in[r][c] for a block of 16 rows and columns.
+// Sets out[c][r] = in[r][c] for a block of 16 rows and columns.
 void TransposeBlock(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
 #if OFFICIAL_ISA_AVX512
   Vec a[16], b[16];
 #pragma GCC unroll 16
   for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(in + i * in_stride);
-    // Within quarters of the vectors: 2x2 blocks, then 4x4 blocks.
+    // Transpose within quarters of the vectors: 2x2 blocks, then 4x4 blocks.
 #pragma GCC unroll 8
   for (int i = 0; i < 16; i += 2) {
     b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);

@@ -1,4 +1,4 @@
-// What the kernels of attention on all devices share.
+// Geometry that the kernels of attention on all devices have in common.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace official::compute {
 
-// Of an Attention or AttentionGrad node.
+// The geometry of an Attention or AttentionGrad node.
 struct AttentionGeometry {
   explicit AttentionGeometry(const Node& node)
       : batch(node.input(3).shape().dim(0) - 1),
@@ -24,7 +24,7 @@ struct AttentionGeometry {
         dropout(node.attrs().GetFloat("dropout_rate")) {}
 
   int64_t batch, heads;
-  int64_t queries, keys;  // rows, with padding
+  int64_t queries, keys;  // numbers of rows, with padding
   int64_t key_size, value_size;
   bool causal;
   float scale;
@@ -33,7 +33,7 @@ struct AttentionGeometry {
   DropoutRate dropout;
 };
 
-// Of a DecodeAttention node.
+// The geometry of a DecodeAttention node.
 struct DecodeGeometry {
   explicit DecodeGeometry(const Node& node)
       : batch(node.input(0).shape().dim(0)),
@@ -46,8 +46,8 @@ struct DecodeGeometry {
         scale(static_cast<float>(node.attrs().GetFloat("scale"))) {}
 
   int64_t batch, heads;
-  int64_t rows, positions;  // of the caches
-  int64_t known;            // positions of which the rows in the caches are given
+  int64_t rows, positions;  // sizes of the caches
+  int64_t known;            // positions for which the rows in the caches are given
   int64_t key_size, value_size;
   float scale;
 };

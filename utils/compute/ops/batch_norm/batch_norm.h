@@ -6,9 +6,9 @@
 namespace official::compute {
 
 struct BatchNormResult {
-  Value y;         // the type of x
-  Value mean;      // float32 [C], of the batch
-  Value variance;  // float32 [C], of the batch with Bessel's correction n / (n - 1): what moving averages take
+  Value y;         // of the same type as x
+  Value mean;      // float32 [C], the batch's mean
+  Value variance;  // float32 [C], the batch's variance with Bessel's correction n / (n - 1), as moving averages use it
 };
 
 // x [..., C] float32, bfloat16 or half, gamma and beta float32 [C]:
@@ -19,10 +19,10 @@ BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon)
 
 // The same with the statistics of the examples of all devices whose programs are in the group (collective.h), each of
 // which runs a graph that adds the same sums in the same order. `weight`, a float32 scalar, is this device's share of
-// the examples. A composition of other ops, slower than FusedBatchNorm.
+// the examples. It is a composition of other ops, slower than FusedBatchNorm.
 BatchNormResult SyncBatchNorm(Value x, Value gamma, Value beta, Value weight, double epsilon);
 
-// FusedBatchNorm with a mean and a variance that are given, float32 [C]: for evaluation. No gradient flows through it.
+// FusedBatchNorm with a given mean and variance, float32 [C]: for evaluation. No gradient flows through it.
 Value FusedBatchNormInference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon);
 
 }  // namespace official::compute

@@ -5,7 +5,7 @@
 
 namespace official::compute {
 
-// x itself. Running it fails with OutOfRange, before anything that was built later, if an element is NaN or infinite.
+// x itself. Running it fails with OutOfRange, before any node that was built later, if an element is NaN or infinite.
 Value CheckNumerics(Value x);
 
 }  // namespace official::compute

@@ -10,9 +10,9 @@ namespace official::compute {
 
 // The sums of `values`, float32 of any shapes, over all devices whose programs are in the group, in the order of
 // `values`. The values are summed in packs of about equal size, at most `num_packs`, in the order in which they are
-// computed, and each pack is given away as soon as its values exist, so that the exchange overlaps with the computation
-// that follows. The gradient of a sum is the sum over the devices of its gradients. Every device of the group must run
-// a graph that adds the same sums in the same order.
+// computed, and each pack is handed over as soon as its values exist, so that the exchange overlaps with the
+// computation that follows. The gradient of a sum is the sum over the devices of its gradients. Every device of the
+// group must run a graph that adds the same sums in the same order.
 std::vector<Value> AllReduce(absl::Span<const Value> values, int num_packs);
 
 }  // namespace official::compute

@@ -12,7 +12,7 @@ using Conv2DParams = WindowParams;
 // filters  [KH, KW, C, O], the same type
 // result   [N, H', W', O]:
 //   y[n, i, j, o] = sum over k, l, c of images[n, i * stride - before + k * dilation, j ..., c] * filters[k, l, c, o]
-// Fails if the ranks, types or channels do not fit, or no window fits into the padded image.
+// It fails if the ranks, types or channels do not fit, or no window fits into the padded image.
 Value Conv2D(Value images, Value filters, const Conv2DParams& params = {});
 
 }  // namespace official::compute

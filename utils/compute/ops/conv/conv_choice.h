@@ -1,5 +1,5 @@
-// Which algorithm computes a convolution on the CPU. Winograd's (winograd-inl.h) needs a quarter of the
-// multiplications; whether it wins depends on type, shape and machine.
+// The choice of the algorithm for a convolution on the CPU. Winograd's (winograd-inl.h) needs a quarter of the
+// multiplications; whether it is faster depends on type, shape and machine.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,8 +8,8 @@
 
 namespace official::compute {
 
-// The algorithm for a node of the convolution family: that of its attribute if it has one, else what spec.choices knows
-// or, in a first run, what times say. Direct where there is no choice, or nothing may be timed.
+// The algorithm for a node of the convolution family: that of its attribute if it has one, else the one that
+// spec.choices has or, in a first run, the faster one. It is kDirect if there is no choice, or nothing may be timed.
 absl::StatusOr<ConvAlgorithm> ChooseConvAlgorithm(const KernelSpec& spec);
 
 }  // namespace official::compute

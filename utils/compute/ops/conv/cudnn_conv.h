@@ -8,22 +8,22 @@
 
 namespace official::compute {
 
-// Which of the three tensors is computed from the other two.
+// The tensor that is computed from the other two.
 enum class ConvResult { kOutput, kImages, kFilters };
 
 class CudnnConv {
  public:
-  // For a kernel of `spec`. Chooses the algorithm among those of cuDNN's list that the device accepts, that give the
-  // same bits in every run and that compute float32 in float32, or in TF32 where the device allows it: the fastest if
-  // spec.choices is there to keep which it was, else the first. No dimension may be 0. Unimplemented if cuDNN knows
-  // none.
+  // Makes the convolution of a kernel of `spec`. Chooses the algorithm among those of cuDNN's list that the device
+  // accepts, that give the same bits in every run and that compute float32 in float32, or in TF32 if the device allows
+  // it: the fastest if spec.choices can keep the choice, else the first. No dimension may be 0. Returns Unimplemented
+  // if cuDNN has none.
   static absl::StatusOr<std::shared_ptr<const CudnnConv>> Make(const KernelSpec& spec, const ConvGeometry& geometry,
                                                                ConvResult result);
   ~CudnnConv();
 
   int64_t scratch_bytes() const;
-  // images [N, H, W, C], filters [KH, KW, C, O], output [N, H', W', O]; that of `result` is written, the others are
-  // read. Only gives work to the device's stream.
+  // Runs on images [N, H, W, C], filters [KH, KW, C, O] and output [N, H', W', O]; that of `result` is written, the
+  // others are read. It only gives work to the device's stream.
   absl::Status Run(const void* images, const void* filters, const void* output, void* scratch) const;
 
  private:

@@ -10,8 +10,8 @@ namespace official::compute {
 // True if channels are multiples of 16 and the machine has AVX-512 with bfloat16.
 bool BFloat16FilterGradientSupports(const ConvGeometry& geometry);
 
-// The kernel of a Conv2DBackpropFilter in bfloat16 that is supported and not empty, its images channel-blocked. Sums
-// are made in float; results do not depend on the number of threads.
+// The kernel of a Conv2DBackpropFilter in bfloat16 that is supported and not empty, with channel-blocked images. Sums
+// are in float; results do not depend on the number of threads.
 Kernel MakeBFloat16FilterGradient(const KernelSpec& spec);
 
 }  // namespace official::compute

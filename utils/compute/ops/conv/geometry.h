@@ -1,4 +1,4 @@
-// What the nodes of the convolution family have in common.
+// Geometry that the nodes of the convolution family have in common.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -15,14 +15,14 @@ struct ConvGeometry {
   Window2D window;
 };
 
-// Of images and filters of these types under a node's attributes; `c` words the error.
+// The geometry for images and filters of these types under a node's attributes; `c` words the error.
 absl::StatusOr<ConvGeometry> ResolveConv(const InferContext& c, const TensorType& images, const TensorType& filters);
 
-// Of a node of any op of the family.
+// The geometry of a node of any op of the family.
 ConvGeometry ConvGeometryOf(const Node& node);
 
-// How a convolution is computed on CPUs: with oneDNN, or with our kernels (winograd.h). A node may ask for one with the
-// attribute "algorithm", "direct" or "winograd".
+// The way a convolution is computed on CPUs: with oneDNN, or with our kernels (winograd.h). A node may ask for one with
+// the attribute "algorithm", "direct" or "winograd".
 enum class ConvAlgorithm { kDirect, kWinograd };
 ConvAlgorithm ConvAlgorithmOf(const Attrs& attrs);
 

@@ -1,12 +1,12 @@
-// Winograd's algorithm F(4x4, 3x3): the output is made in tiles of 4 x 4 pixels, each from 6 x 6 of the input, by 36
-// multiplications per pair of channels in the place of 144. With the matrices of Lavin and Gray 2015
+// Winograd's algorithm F(4x4, 3x3): the output is made in tiles of 4 x 4 pixels, each from 6 x 6 of the input, with 36
+// multiplications per pair of channels instead of 144. With the matrices of Lavin and Gray 2015
 //   output    Y  = A^T M A,      M = sum over channels of U * V  (elementwise)
 //   filters   U  = G g G^T       input V = B^T d B
 // and, transposed, for the gradient of the filters
 //   dg = G^T (sum over tiles of V * (A dY A^T)) G.
 // The products over channels (or tiles) are, for each of the 36 positions, one of matrices. Images are channel-blocked.
 //
-// Compiled for AVX-512, so without includes of its own: see foreach_isa.h, and winograd_cpu.cc for the types.
+// It is compiled for AVX-512, so it has no includes of its own: see foreach_isa.h, and winograd_cpu.cc for the types.
 
 #include "utils/compute/cpu/tile_multiply-inl.h"
 
@@ -15,13 +15,13 @@ OFFICIAL_VEC_INLINE Vec LoadAs(const BFloat16* p) {
   const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
-// Zero without touching memory where the mask is.
+// Loads zeros where the mask is 0, without touching the memory there.
 OFFICIAL_VEC_INLINE Vec LoadAs(Mask mask, const float* p) { return _mm512_maskz_loadu_ps(mask, p); }
 OFFICIAL_VEC_INLINE Vec LoadAs(Mask mask, const BFloat16* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p)), 16));
 }
 OFFICIAL_VEC_INLINE void StoreAs(float* p, Vec v) { Store(p, v); }
-// Rounded as BFloat16(float) does.
+// Rounds as BFloat16(float) does.
 OFFICIAL_VEC_INLINE void StoreAs(BFloat16* p, Vec v) {
   const __m512i bits = _mm512_castps_si512(v), high = _mm512_srli_epi32(bits, 16);
   const __m512i even = _mm512_and_si512(high, _mm512_set1_epi32(1));
@@ -96,8 +96,8 @@ struct FilterGradientMatrix {  // G^T
   }
 };
 
-// The product of a matrix with a square of vectors from the left, and with its transpose from the right: load(row,
-// column) gives the square's, store(row, column, vector) takes the result's.
+// Multiplies a square of vectors by a matrix from the left, and by its transpose from the right: load(row, column)
+// returns an element of the square, store(row, column, vector) stores one of the result.
 template <typename Matrix, typename LoadFn, typename StoreFn>
 OFFICIAL_VEC_INLINE void TransformSquare(const LoadFn& load, const StoreFn& store) {
   constexpr int kFrom = Matrix::kFrom, kTo = Matrix::kTo;
@@ -120,15 +120,15 @@ OFFICIAL_VEC_INLINE void TransformSquare(const LoadFn& load, const StoreFn& stor
   }
 }
 
-// Rows and columns [0, kSize) of a square at (y, x) of an image of 16 channels, zero outside the image, transformed: to
-// position p at to + p * step.
+// Transforms rows and columns [0, kSize) of a square at (y, x) of an image of 16 channels, zero outside the image, and
+// stores position p at to + p * step.
 template <typename Matrix, typename T>
 void TransformPixels(const T* image, int64_t height, int64_t width, int64_t y, int64_t x, float* to, int64_t step) {
   constexpr int kSize = Matrix::kFrom;
   const auto store = [=](int row, int column, Vec v) __attribute__((always_inline)) {
     Store(to + (row * 6 + column) * step, v);
   };
-  const T* const corner = image + (y * width + x) * 16;  // perhaps outside
+  const T* const corner = image + (y * width + x) * 16;  // may lie outside the image
   if (y >= 0 && x >= 0 && y + kSize <= height && x + kSize <= width) {
     TransformSquare<Matrix>(
         [=](int row, int column)
@@ -148,8 +148,8 @@ void TransformPixels(const T* image, int64_t height, int64_t width, int64_t y, i
       store);
 }
 
-// Matrices that a tile multiply reads by columns are kept in panels of 32 columns (the last may have 16), one behind
-// the other: rows of a wide matrix would lie a power of two apart and push each other out of the cache.
+// Matrices that a tile multiply reads by columns are kept in panels of 32 columns (the last may have 16), one after the
+// other: rows of a wide matrix would be a power of two apart and evict each other from the cache.
 OFFICIAL_VEC_INLINE int64_t PanelWidth(int64_t columns, int64_t column) {
   return std::min<int64_t>(columns - column / 32 * 32, 32);
 }
@@ -157,14 +157,14 @@ OFFICIAL_VEC_INLINE int64_t PanelOffset(int64_t rows, int64_t columns, int64_t r
   return column / 32 * 32 * rows + row * PanelWidth(columns, column) + column % 32;
 }
 
-// U [36] matrices [rows][columns], in panels, of filters [3][3][C][O], for rows [begin, end) of it, multiples
-// of 16. Forward the rows are C and the columns O; for the gradient of the images the filters are turned and rows and
-// columns change places.
+// Computes U, [36] matrices [rows][columns] in panels, of filters [3][3][C][O], for its rows [begin, end), multiples of
+// 16. In the forward pass the rows are C and the columns O; for the gradient of the images the filters are rotated by
+// 180 degrees, and rows and columns are swapped.
 template <typename T>
 void TransformFilters(const T* filters, int64_t c_size, int64_t o_size, bool turned, int64_t begin, int64_t end,
                       float* u) {
   const int64_t rows = turned ? o_size : c_size, columns = turned ? c_size : o_size;
-  // By squares of 16 x 16, so that lines of filters read across are still in the cache for the next row.
+  // Squares of 16 x 16 keep lines of filters that are read across in the cache for the next row.
   for (int64_t square = begin / 16 * columns; square < end / 16 * columns; square += 16) {
     const int64_t c = square % columns;
     for (int64_t r = square / columns * 16, i = 0; i < 16; ++i, ++r) {
@@ -186,16 +186,16 @@ void TransformFilters(const T* filters, int64_t c_size, int64_t o_size, bool tur
   }
 }
 
-// Where tile `t` of all tiles of all images lies.
+// The place of tile `t` of all tiles of all images.
 struct TilePlace {
-  int64_t image, y, x;  // y, x: of its first pixel in the output
+  int64_t image, y, x;  // y, x: its first pixel in the output
   TilePlace(const WinogradShape& s, int64_t t)
       : image(t / (s.tile_rows() * s.tile_columns())),
         y(t / s.tile_columns() % s.tile_rows() * 4),
         x(t % s.tile_columns() * 4) {}
 };
 
-// Outputs of tiles [begin, end) of x, channel-blocked, under transformed filters. `buffer`: see
+// Computes the outputs of tiles [begin, end) of x, channel-blocked, with transformed filters. `buffer`: see
 // WinogradShape::ForwardFloats.
 template <typename T>
 void Forward(const WinogradShape& s, const T* x, const float* u, int64_t begin, int64_t end, float* buffer, T* y) {
@@ -253,8 +253,8 @@ void Forward(const WinogradShape& s, const T* x, const float* u, int64_t begin, 
   }
 }
 
-// For the gradient of filters: tiles [begin, end), the first of its group being `first`, of the images and of the
-// output's gradient, transformed: v [36][in / 16][gradient_tiles][16], d [36] matrices [gradient_tiles][out] in panels.
+// Transforms tiles [begin, end) of the images and of the output's gradient, for the gradient of filters; `first` is the
+// first tile of their group. v [36][in / 16][gradient_tiles][16], d [36] matrices [gradient_tiles][out] in panels.
 template <typename T>
 void TransformBoth(const WinogradShape& s, const T* x, const T* dy, int64_t first, int64_t begin, int64_t end, float* v,
                    float* d) {
@@ -274,8 +274,8 @@ void TransformBoth(const WinogradShape& s, const T* x, const T* dy, int64_t firs
   }
 }
 
-// Adds to sums [36][in][out], or writes there, what the first n tiles of v and d give, for pairs [begin, end) of a
-// position and a panel of output channels.
+// Adds the sums over the first n tiles of v and d to sums [36][in][out], or writes them there, for pairs [begin, end)
+// of a position and a panel of output channels.
 void SumFilterGradient(const WinogradShape& s, const float* v, const float* d, int64_t n, int64_t begin, int64_t end,
                        bool accumulate, float* sums) {
   constexpr int kRows = 8;  // divides 16
@@ -300,7 +300,7 @@ void SumFilterGradient(const WinogradShape& s, const float* v, const float* d, i
   }
 }
 
-// The gradient of filters [3][3][in][out], for input channels [begin, end), from the sums.
+// Computes the gradient of filters [3][3][in][out], for input channels [begin, end), from the sums.
 template <typename T>
 void FinishFilterGradient(const WinogradShape& s, const float* sums, int64_t begin, int64_t end, T* filters) {
   const int64_t in = s.in_channels, out = s.out_channels;

@@ -2,7 +2,7 @@
 
 #include "utils/compute/cpu/tile_multiply-inl.h"
 
-// 2x2 max pooling with bias and ReLU of two rows of the convolution, [width][columns] each.
+// Computes 2x2 max pooling with bias and ReLU of two rows of the convolution, [width][columns] each.
 void PoolRows(const float* row0, const float* row1, int64_t width, int columns, const float* bias, float* output,
               uint8_t* codes, int64_t out_channels) {
   for (int64_t x = 0; x < width / 2; ++x) {
@@ -10,7 +10,7 @@ void PoolRows(const float* row0, const float* row1, int64_t width, int columns, 
       const float* top = row0 + 2 * x * columns + c;
       const float* bottom = row1 + 2 * x * columns + c;
       const Vec b = Load(bias + c);
-      // Compared after the bias is added, as TensorFlow does: the sum may round two values to one.
+      // Values are compared after the bias is added, as TensorFlow does: the sum may round two values to one.
       const Vec pixel[4] = {Add(Load(top), b), Add(Load(top + columns), b), Add(Load(bottom), b),
                             Add(Load(bottom + columns), b)};
       Vec best = pixel[0];
@@ -30,9 +30,9 @@ void PoolRows(const float* row0, const float* row1, int64_t width, int columns, 
   }
 }
 
-// One image. `padded` holds its input, [in_channels / kBlock][height + kh - 1][width + kw - 1][kBlock]; `packed_filter`
-// is [out_channels / columns][in_channels / kBlock][kh][kw][kBlock][columns]; `rows` has room for 2 * width * columns
-// floats.
+// Computes one image. `padded` holds its input, [in_channels / kBlock][height + kh - 1][width + kw - 1][kBlock];
+// `packed_filter` is [out_channels / columns][in_channels / kBlock][kh][kw][kBlock][columns]; `rows` has room for 2 *
+// width * columns floats.
 void ForwardImage(const ConvPoolGeometry& g, const float* padded, const float* packed_filter, const float* bias,
                   int columns, float* rows, float* output, uint8_t* codes) {
   const int64_t block = g.in_channels == 1 ? 1 : 16;
@@ -84,7 +84,7 @@ void GatherGrads(const ConvPoolGeometry& g, const uint8_t* codes, const float* d
   const int row = static_cast<int>((g.padded_width()) * 16);
   const int pixel_offset[4] = {0, 16, row, row + 16};
   for (int64_t oc = 0; oc < g.out_channels; oc += kLanes) {
-    int32_t ends[kLanes];  // of each channel's list, in grads
+    int32_t ends[kLanes];  // ends of each channel's list, in grads
     for (int l = 0; l < kLanes; ++l) ends[l] = static_cast<int32_t>((oc + l) * windows);
     Vec sum = Zero();
 #if OFFICIAL_ISA_AVX512
@@ -124,10 +124,10 @@ void GatherGrads(const ConvPoolGeometry& g, const uint8_t* codes, const float* d
   }
 }
 
-// Weight gradient for kHeight rows of the kernel and one block of 16 input channels, d_filter [kHeight][kWidth][16],
-// from one image and one output channel: adds the sum of gradient * patch over all of `grads`, which is made in
-// registers. An image's sum is the same bits whichever images are summed before it, so that training on several devices
-// stays close to training on one.
+// Computes the weight gradient for kHeight rows of the kernel and one block of 16 input channels, d_filter
+// [kHeight][kWidth][16], from one image and one output channel: adds the sum of gradient * patch over all of `grads`,
+// which is accumulated in registers. An image's sum has the same bits whichever images are summed before it, so that
+// training on several devices stays close to training on one.
 template <int kHeight, int kWidth>
 void AddPatches(const SparseGrad* grads, int64_t count, const float* padded, int64_t y_stride, float* d_filter) {
   for (int lane = 0; lane < 16; lane += kLanes) {
@@ -157,7 +157,7 @@ void AddPatches(const SparseGrad* grads, int64_t count, const float* padded, int
   }
 }
 
-// AddPatches on as many kernel rows at a time as the registers hold.
+// Calls AddPatches on as many kernel rows at a time as the registers hold.
 template <int kHeight, int kWidth>
 void AddAllPatches(const SparseGrad* grads, int64_t count, const float* padded, int64_t y_stride, float* d_filter) {
   constexpr int kRows = std::min(kHeight, (kRegisters - 4) / kWidth);
@@ -188,9 +188,9 @@ void BackwardFilter(const ConvPoolGeometry& g, const float* padded, const Sparse
   }
 }
 
-// Sorts one image's gradients by pixel of the convolution's output and drops those that are zero. Row y has its offsets
-// and values at y * row_capacity, pixel after pixel, x's from starts[x] to starts[x + 1] where starts = p.starts + y *
-// (width + 1).
+// Sorts one image's gradients by pixel of the convolution's output and drops those that are zero. The offsets and
+// values of row y start at y * row_capacity, pixel after pixel, those of x from starts[x] to starts[x + 1] where starts
+// = p.starts + y * (width + 1).
 void GatherPixels(const ConvPoolGeometry& g, const uint8_t* codes, const float* d_output, const PixelGrads& p) {
   const int32_t channel_stride = static_cast<int32_t>(g.kernel * 16);
 #if OFFICIAL_ISA_AVX512
@@ -217,7 +217,7 @@ void GatherPixels(const ConvPoolGeometry& g, const uint8_t* codes, const float* 
       for (int64_t oc = 0; oc < g.out_channels; ++oc) {
         p.offsets[end] = static_cast<int32_t>(oc) * channel_stride;
         p.values[end] = d_output[window + oc];
-        end += codes[window + oc] == wanted;  // or overwritten by the next: no branch to guess wrong
+        end += codes[window + oc] == wanted;  // else the next one overwrites it: no branch to mispredict
       }
 #endif
     }
@@ -225,13 +225,13 @@ void GatherPixels(const ConvPoolGeometry& g, const uint8_t* codes, const float* 
   }
 }
 
-// Most pixels of a row whose input gradient the registers hold.
+// The largest number of pixels of a row whose input gradient fits in the registers.
 constexpr int kMaxRowPixels = OFFICIAL_ISA_AVX512 ? 16 : 8;
 
-// For one row of the kernel, `filter` [out_channels][kWidth][16]: adds to `row`, a row of the padded input gradient,
-// what kPixels pixels of the output gradient's row contribute. The row stays in registers; the filter is small enough
-// for the L1 cache. (The other way round, filter in registers and gradient in the cache, it would be a store for every
-// multiplication.)
+// Adds to `row`, a row of the padded input gradient, the contribution of kPixels pixels of the output gradient's row
+// and one row of the kernel, `filter` [out_channels][kWidth][16]. The row stays in registers; the filter is small
+// enough for the L1 cache. (With the filter in registers and the gradient in the cache, every multiplication would need
+// a store.)
 template <int kPixels, int kWidth>
 void AddFilterRow(const PixelGrads& p, const int32_t* starts, const float* filter, float* row) {
   constexpr int kSums = kPixels + kWidth - 1;
@@ -262,8 +262,8 @@ FilterRowFunction FindFilterRow(int pixels) {
   return nullptr;
 }
 
-// Adds one image's input gradient to d_padded, laid out as in ForwardImage with kBlock = 16 (only inside the border).
-// `filter` is [in_channels / 16][kh][out_channels][kw][16].
+// Adds one image's input gradient to d_padded, which has the layout of ForwardImage with kBlock = 16 (only inside the
+// border). `filter` is [in_channels / 16][kh][out_channels][kw][16].
 void BackwardInput(const ConvPoolGeometry& g, const PixelGrads& p, const float* filter, float* d_padded) {
   const int64_t padded_width = g.padded_width(), padded_height = g.padded_height();
   const int64_t top = g.kernel / 2;
@@ -274,7 +274,7 @@ void BackwardInput(const ConvPoolGeometry& g, const PixelGrads& p, const float* 
   for (int64_t block = 0; block < g.in_channels / 16; ++block) {
     for (int64_t ky = 0; ky < g.kernel; ++ky, filter += g.out_channels * g.kernel * 16) {
       for (int64_t y = 0; y < g.height; ++y) {
-        if (y + ky < top || y + ky >= top + g.height) continue;  // falls into the border
+        if (y + ky < top || y + ky >= top + g.height) continue;  // it falls into the border
         float* row = d_padded + (block * padded_height + y + ky) * padded_width * 16;
         for (int64_t segment = 0; segment < segments; ++segment) {
           const int64_t x0 = g.width * segment / segments, x1 = g.width * (segment + 1) / segments;
@@ -319,8 +319,8 @@ struct WindowRows {
 };
 #endif
 
-// Weight and bias gradient of one image with one input channel: lanes are output channels, each of which looks its own
-// pixel of the window up. d_filter [kh * kw][out_channels] and d_bias [out_channels] are added to. `padded` must be
+// Adds the weight and bias gradient of one image with one input channel to d_filter [kh * kw][out_channels] and d_bias
+// [out_channels]. Lanes are output channels, each of which looks up its own pixel of the window. `padded` must be
 // readable for 8 floats from any pixel.
 template <int kHeight, int kWidth>
 void AddSingleChannelPatches(const ConvPoolGeometry& g, const float* padded, const uint8_t* codes,

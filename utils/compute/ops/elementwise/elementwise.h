@@ -1,6 +1,6 @@
 // Elementwise ops, named and defined as TensorFlow's. Several inputs broadcast by NumPy's rule; gradients are summed
-// back to the shape of each input. Unless told otherwise inputs have one type, float32, bfloat16 or half (computed in
-// float), or, where "integers" is said, int32 or int64 too, and the result has that type.
+// back to the shape of each input. Unless noted otherwise inputs have one type, float32, bfloat16 or half (computed in
+// float), or, if the comment says "integers", int32 or int64 too, and the result has that type.
 //
 // A program merges chains of these ops into one node, FusedElementwise, which computes the same bits.
 #pragma once
@@ -29,11 +29,11 @@ Value Mul(Value a, Value b);  // integers
 Value Div(Value a, Value b);
 Value Pow(Value a, Value b);
 Value SquaredDifference(Value a, Value b);  // integers
-// NaN if one operand is. The gradient of equal operands goes to `a`.
+// The result is NaN if one operand is. The gradient of equal operands goes to `a`.
 Value Maximum(Value a, Value b);  // integers
 Value Minimum(Value a, Value b);  // integers
 
-// Comparisons, bool results.
+// Comparisons with bool results.
 Value Equal(Value a, Value b);         // integers
 Value NotEqual(Value a, Value b);      // integers
 Value Less(Value a, Value b);          // integers
@@ -41,22 +41,23 @@ Value LessEqual(Value a, Value b);     // integers
 Value Greater(Value a, Value b);       // integers
 Value GreaterEqual(Value a, Value b);  // integers
 
-// bool operands and results.
+// Ops with bool operands and results.
 Value LogicalNot(Value x);
 Value LogicalAnd(Value a, Value b);
 Value LogicalOr(Value a, Value b);
 
-// if_true where `condition` (bool) holds, else if_false; these two have one type, of those that Cast knows.
+// if_true where `condition` (bool) is true, else if_false; these two have one type, one of those that Cast supports.
 Value Select(Value condition, Value if_true, Value if_false);
 
 // x as float32, bfloat16, half, int32, int64, uint8 or bool: a float loses its fraction, bool is x != 0. The gradient
 // flows between floating types only.
 Value Cast(Value x, DType dtype);
 
-// x repeated along the dimensions that it lacks or in which its size is 1; any type that Cast knows.
+// x repeated along the dimensions that it does not have or in which its size is 1; any type that Cast supports.
 Value BroadcastTo(Value x, const Shape& shape);
 
-// x [..., C] + bias [C]. An op of its own so that convolutions and matrix products find it and add the bias themselves.
+// x [..., C] + bias [C]. This is an op of its own so that convolutions and matrix products find it and add the bias
+// themselves.
 Value BiasAdd(Value x, Value bias);
 
 }  // namespace official::compute

@@ -11,7 +11,7 @@
 namespace official::compute {
 
 struct FusedProgram {
-  // At most so many of each, so that a kernel's tiles stay in the first-level cache.
+  // The largest numbers of inputs and instructions, so that a kernel's tiles stay in the L1 cache.
   static constexpr int kMaxInputs = 8;
   static constexpr int kMaxInstructions = 16;
 
@@ -20,19 +20,20 @@ struct FusedProgram {
   static bool IsInput(Operand operand) { return operand < 0; }
 
   struct Instruction {
-    std::string functor;  // of math.h
+    std::string functor;  // a functor of math.h
     std::vector<Operand> operands;
   };
   std::vector<Instruction> instructions;
-  // What the node's output is: usually the last instruction's result.
+  // The node's output: usually the last instruction's result.
   Operand result = ~0;
 
-  // "Mul x0 x1;Relu r0": inputs x, results r. The result is that of the last instruction, or x0 if there are none.
+  // Returns text such as "Mul x0 x1;Relu r0": inputs x, results r. The result is that of the last instruction, or x0 if
+  // there are none.
   std::string ToString() const;
   static FusedProgram FromString(absl::string_view text);
 };
 
-// What a node of this family computes; nullopt for other nodes.
+// The program that computes a node of this family; nullopt for other nodes.
 std::optional<FusedProgram> ProgramOf(const Node& node);
 
 }  // namespace official::compute

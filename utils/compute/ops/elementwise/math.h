@@ -79,7 +79,7 @@ struct Exp {
     p = std::fma(p, r, 0x1.555492p-3f);
     p = std::fma(p, r, 0x1.fffffcp-2f);
     p = std::fma(p * r, r, r) + 1.0f;
-    // n goes straight into the exponent; as an unsigned number, since that of an x out of range overflows.
+    // n is added to the exponent as an unsigned number, since the sum overflows for an x out of range.
     const uint32_t bits = static_cast<uint32_t>(BitsOf(p)) + (static_cast<uint32_t>(BitsOf(shifted)) << 23);
     float y = FloatOf(static_cast<int32_t>(bits));
     y = x > 0x1.62e42ep+6f ? std::numeric_limits<float>::infinity() : y;  // 88.72
@@ -93,7 +93,7 @@ struct Log {
     // x = 2^n (1 + f), 1 + f in [sqrt(1/2), sqrt(2)]. A denormal x is scaled up first.
     const bool tiny = x < std::numeric_limits<float>::min();
     const float scaled = tiny ? x * 0x1p23f : x;
-    // Less the bits of sqrt(1/2); as unsigned numbers, since those of -0 would overflow.
+    // Subtract the bits of sqrt(1/2); as unsigned numbers, since those of -0 would overflow.
     const auto above = static_cast<int32_t>(static_cast<uint32_t>(BitsOf(scaled)) - 0x3f3504f3u);
     const int32_t exponent = above >> 23;
     const float n = static_cast<float>(exponent) - (tiny ? 23.0f : 0.0f);
@@ -120,7 +120,7 @@ struct Log {
 struct Tanh {
   OFFICIAL_HOST_DEVICE float operator()(float x) const {
     const float a = std::abs(x);
-    // Below 0.625 a polynomial; above, 1 - 2 / (exp(2a) + 1) cancels no more than a bit.
+    // Below 0.625 this is a polynomial; above, 1 - 2 / (exp(2a) + 1) cancels no more than a bit.
     const float z = x * x;
     float p = -0x1.75e1cep-8f;
     p = std::fma(p, z, 0x1.52269cp-6f);
@@ -147,7 +147,7 @@ struct Relu {
 
 // sin(x + quadrants * pi / 2). The reduction is done in double, so it is exact enough for |x| up to 2^30.
 OFFICIAL_HOST_DEVICE inline float SinFrom(float x, int quadrants) {
-  const double shift = 0x1.8p52;  // as kRoundToInt
+  const double shift = 0x1.8p52;  // the double for kRoundToInt
   const double shifted = std::fma(static_cast<double>(x), 0x1.45f306dc9c883p-1, shift);
   const double n = shifted - shift;
   double reduced = std::fma(n, -0x1.921fb54442d18p+0, static_cast<double>(x));
@@ -182,7 +182,7 @@ struct LogicalNot {
   }
 };
 
-// What storing a float as bfloat16 and reading it again does.
+// Stores a float as bfloat16 and reads it again.
 struct RoundToBFloat16 {
   OFFICIAL_HOST_DEVICE float operator()(float x) const { return static_cast<float>(BFloat16(x)); }
 };
@@ -216,7 +216,7 @@ struct Div {
   OFFICIAL_HOST_DEVICE float operator()(float a, float b) const { return a / b; }
 };
 
-// NaN if one of them is, as in TensorFlow.
+// The result is NaN if one operand is, as in TensorFlow.
 struct Maximum {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
@@ -300,7 +300,7 @@ struct LogicalOr {
   }
 };
 
-// dy where y = Relu(x) is positive, else 0.
+// Returns dy if y = Relu(x) is positive, else 0.
 struct ReluGrad {
   OFFICIAL_HOST_DEVICE float operator()(float dy, float y) const { return y > 0.0f ? dy : 0.0f; }
 };
@@ -326,7 +326,7 @@ template <int n>
 using Arity = std::integral_constant<int, n>;
 
 // Calls f(name, functor, arity) for each functor that is defined for T: all for float, fewer for integers. Every device
-// makes its table of instructions of this list.
+// makes its table of instructions from this list.
 template <typename T, typename F>
 constexpr void ForEachFunctor(F&& f) {
   f("Neg", Neg(), Arity<1>());

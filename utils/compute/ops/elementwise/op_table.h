@@ -1,4 +1,4 @@
-// What is common to the ops of this family: which functor of math.h each computes and of which types.
+// The table of the ops of this family: the functor of math.h that each computes, and the types.
 #pragma once
 
 #include <vector>
@@ -16,13 +16,13 @@ struct ElementwiseOp {
   std::vector<DType> key_types;  // types of input 0 that the op takes
 };
 
-// All but FusedElementwise.
+// All ops except FusedElementwise.
 const std::vector<ElementwiseOp>& ElementwiseOps();
-// nullptr if `name` is none of them.
+// Returns nullptr if `name` is none of them.
 const ElementwiseOp* FindElementwiseOp(absl::string_view name);
 
-// The type in which kernels compute a node of this family, FusedElementwise included: int32, int64 or, for all else,
-// float32.
+// The type in which kernels compute a node of this family, including FusedElementwise: int32, int64 or, for all other
+// types, float32.
 DType ComputeType(const Node& node);
 
 // The gradients of the inputs of a node of one of these ops, given that of its output.

@@ -9,22 +9,22 @@
 
 namespace official::compute {
 
-// y[i] = f(a[i], b[i], c[i]) for i in [0, n); functors of fewer operands leave the rest alone. y may be a, b or c.
+// Computes y[i] = f(a[i], b[i], c[i]) for i in [0, n); functors of fewer operands ignore the rest. y may be a, b or c.
 template <typename T>
 using TileFunction = void (*)(const T* a, const T* b, const T* c, T* y, int64_t n);
 
-// to[i] = from[offset + i], converted
+// Sets to[i] = from[offset + i], converted.
 template <typename T>
 using TileLoad = void (*)(const void* from, int64_t offset, T* to, int64_t n);
 
-// to[offset + i] = from[i], converted
+// Sets to[offset + i] = from[i], converted.
 template <typename T>
 using TileStore = void (*)(const T* from, void* to, int64_t offset, int64_t n);
 
-// nullptr if math.h has no such functor for T.
+// Returns nullptr if math.h has no such functor for T.
 template <typename T>
 TileFunction<T> FindTileFunction(absl::string_view functor);
-// For float32, bfloat16, half, int32, int64, uint8 and bool.
+// The supported types are float32, bfloat16, half, int32, int64, uint8 and bool.
 template <typename T>
 TileLoad<T> FindTileLoad(DType from);
 template <typename T>

@@ -6,8 +6,9 @@
 
 namespace official::compute {
 
-// The sum over all `values`, float32 of any shapes, of half the squares of their elements: a float32 scalar. The sum is
-// made in more precision than float32, in an order that depends on the shapes only. As tf.nn.l2_loss, added up.
+// The sum over all `values`, float32 of any shapes, of half the squares of their elements: a float32 scalar. It is made
+// in more precision than float32, in an order that depends on the shapes only. This is the sum of tf.nn.l2_loss of
+// each.
 Value L2Loss(absl::Span<const Value> values);
 
 }  // namespace official::compute

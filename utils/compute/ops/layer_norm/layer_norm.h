@@ -19,14 +19,14 @@ struct ResidualLayerNormInputs {
   // int32 [B + 1], ascending from 0: sequence b has rows [offsets[b], offsets[b + 1]), which are at most T. Rows from
   // offsets[B] on are padding: never read, and zero in all results and gradients.
   Value offsets;
-  // RandomState of dropout.h, its examples being sequences. For a dropout rate above 0 only.
+  // RandomState of dropout.h, with sequences as the examples. Needed for a dropout rate above 0 only.
   Value random_state = {};
 };
 
 struct ResidualLayerNormParams {
   float epsilon = 1e-6f;
   double dropout_rate = 0;
-  absl::string_view name = "";  // of the dropout's random numbers
+  absl::string_view name = "";  // the name of the dropout's random numbers
 };
 
 struct ResidualLayerNormOutputs {
@@ -34,8 +34,8 @@ struct ResidualLayerNormOutputs {
   Value normalized;  // LayerNorm(sum)
 };
 
-// What lies between two sublayers of the official transformer, y = x + dropout(sublayer(layer_norm(x))), in one pass,
-// and one for the gradients: the end of one sublayer and the start of the next.
+// Computes the part between two sublayers of the official transformer, y = x + dropout(sublayer(layer_norm(x))), in one
+// pass, and its gradients in another: the end of one sublayer and the start of the next.
 ResidualLayerNormOutputs ResidualLayerNorm(const ResidualLayerNormInputs& inputs,
                                            const ResidualLayerNormParams& params);
 

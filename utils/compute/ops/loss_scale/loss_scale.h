@@ -1,4 +1,5 @@
-// Gradients that are not finite: finding them before an update, and a loss scale that adapts so that they are rare.
+// Gradients that are not finite: ops that find them before an update, and a loss scale that adapts so that they are
+// rare.
 #pragma once
 
 #include "absl/types/span.h"
@@ -6,16 +7,16 @@
 
 namespace official::compute {
 
-// A bool scalar: whether all elements of the float32 tensors are finite. Of an IndexedSlices the rows are looked at.
+// A bool scalar: true if all elements of the float32 tensors are finite. Of an IndexedSlices the rows are checked.
 //
-// If they are not, the run fails with OutOfRange before anything that was built later; where `loss_scale` is given, a
-// float32 scalar, only if it is at most 1, so that it cannot be the reason and lowering it is no help.
+// If they are not, the run fails with OutOfRange before any node that was built later. If `loss_scale`, a float32
+// scalar, is given, it fails only if that is at most 1, so that it cannot be the reason and lowering it is no help.
 Value AllFinite(absl::Span<const Value> tensors, Value loss_scale = {});
 
 // Sets a dynamic loss scale for the next step as TensorFlow's DynamicLossScale does: halved, but to no less than 1, if
-// the gradients of this one were not finite, doubled after `growth_steps` in a row in which they were, unless that is
-// infinite. `loss_scale` is a float32 and `good_steps`, which counts them, an int64 scalar variable; `all_finite` is
-// what AllFinite gave.
+// the gradients of this step were not finite; doubled after `growth_steps` steps in a row with finite gradients, unless
+// that is infinite. `loss_scale` is a float32 and `good_steps`, which counts those steps, an int64 scalar variable;
+// `all_finite` is the result of AllFinite.
 Node* UpdateLossScale(Value loss_scale, Value good_steps, Value all_finite, int64_t growth_steps = 2000);
 
 }  // namespace official::compute

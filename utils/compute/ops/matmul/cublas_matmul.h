@@ -1,5 +1,5 @@
-// Matrix multiplication by cuBLASLt, which computes in float (in TF32 where the device allows it) and adds the bias and
-// the ReLU as it stores the result. For the kernels of several ops. Only for CUDA code.
+// Matrix multiplication by cuBLASLt, which computes in float (in TF32 if the device allows it) and adds the bias and
+// the ReLU as it stores the result. It serves the kernels of several ops. Only for CUDA code.
 #pragma once
 
 #include <memory>
@@ -11,23 +11,23 @@
 namespace official::compute {
 
 struct CublasMatMulSpec {
-  MatMulGeometry geometry;              // nothing in it is 0
-  DType dtype;                          // of a, b and the bias: float32, bfloat16 or half
-  DType result;                         // the same, or float32 without a bias
+  MatMulGeometry geometry;              // no size is 0
+  DType dtype;                          // type of a, b and the bias: float32, bfloat16 or half
+  DType result;                         // type of y: the same, or float32 without a bias
   bool has_bias = false, relu = false;  // relu: only with a bias
-  float scale = 1;                      // of the product; with a bias 1
+  float scale = 1;                      // factor of the product; 1 with a bias
 };
 
 class CublasMatMul {
  public:
-  // Unimplemented if cuBLASLt has no algorithm for it.
+  // Returns Unimplemented if cuBLASLt has no algorithm for it.
   static absl::StatusOr<std::shared_ptr<CublasMatMul>> Make(CudaDevice& device, const CublasMatMulSpec& spec);
   CublasMatMul(const CublasMatMul&) = delete;
   CublasMatMul& operator=(const CublasMatMul&) = delete;
   ~CublasMatMul();
 
   int64_t scratch_bytes() const;
-  // Gives the stream the work. All matrices and the bias are aligned to 64 bytes.
+  // Gives the work to the stream. All matrices and the bias are aligned to 64 bytes.
   absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch);
 
  private:

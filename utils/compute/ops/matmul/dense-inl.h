@@ -3,11 +3,11 @@
 #include "utils/compute/cpu/tile_multiply-inl.h"
 
 constexpr int kColumns = kMaxTileVecs * kLanes;  // output columns of a tile and of a panel
-constexpr int64_t kDepth = 256;                  // of the reduction at a time: a panel then takes half of the L1 cache
-constexpr int kPanelPrefetch = 4;                // lines of the next panel fetched at each step
+constexpr int64_t kDepth = 256;    // rows of the reduction at a time: a panel then takes half of the L1 cache
+constexpr int kPanelPrefetch = 4;  // lines of the next panel fetched at each step
 
-// Rows [depth_begin, depth_begin + depth) of the panel's columns, side by side: in the weights they are apart, often by
-// a power of two of bytes, and would evict each other.
+// Copies rows [depth_begin, depth_begin + depth) of the panel's columns next to each other: in the weights they are
+// apart, often by a power of two of bytes, and would evict each other.
 void CopyPanel(const ColumnRange& weights, int64_t depth_begin, int64_t depth, int64_t column, float* panel) {
   const float* from = weights.data + depth_begin * weights.row_stride + column;
   for (int64_t k = 0; k < depth; ++k, from += weights.row_stride) {
@@ -15,7 +15,7 @@ void CopyPanel(const ColumnRange& weights, int64_t depth_begin, int64_t depth, i
   }
 }
 
-// The cache lines that CopyPanel will read.
+// Lists the cache lines that CopyPanel will read, and returns their number.
 int64_t ListPanel(const ColumnRange& weights, int64_t depth_begin, int64_t depth, int64_t column, const void** lines) {
   const float* from = weights.data + depth_begin * weights.row_stride + column;
   int64_t count = 0;
@@ -25,7 +25,7 @@ int64_t ListPanel(const ColumnRange& weights, int64_t depth_begin, int64_t depth
   return count;
 }
 
-// The product of x, packed as [depth / 16][batch][16], with the columns of `weights`, into `sums` [columns /
+// Multiplies x, packed as [depth / 16][batch][16], by the columns of `weights`, into `sums` [columns /
 // kColumns][batch][kColumns]. `panel` has room for kDepth * kColumns floats.
 void Multiply(const float* packed_x, int64_t batch, int64_t depth, const ColumnRange& weights, float* panel,
               float* sums) {
@@ -35,7 +35,7 @@ void Multiply(const float* packed_x, int64_t batch, int64_t depth, const ColumnR
     const int64_t chunk = std::min(kDepth, depth - k);
     for (int64_t column = weights.begin; column < weights.end; column += kColumns) {
       CopyPanel(weights, k, chunk, column, panel);
-      // The next panel comes closer during the arithmetic on this one.
+      // The next panel is prefetched during the arithmetic on this one.
       const bool last = column + kColumns == weights.end;
       const int64_t next_k = last ? k + kDepth : k;
       int64_t listed = 0, fetched = 0;
@@ -83,14 +83,15 @@ void StoreSums(const float* sums, int64_t batch, int64_t columns, const float* b
   }
 }
 
-// parts[0] + ... in the order of TreeSum, of one vector from each part, kMaxTileRows * kColumns floats apart.
+// parts[0] + ... in the order of TreeSum, for one vector from each part; parts are kMaxTileRows * kColumns floats
+// apart.
 OFFICIAL_VEC_INLINE Vec AddParts(const float* parts, int num_parts) {
   constexpr int kStride = kMaxTileRows * kColumns;
   if (num_parts == 2) return Add(Load(parts), Load(parts + kStride));
   return Add(Add(Load(parts), Load(parts + kStride)), Add(Load(parts + 2 * kStride), Load(parts + 3 * kStride)));
 }
 
-// Rows [row_begin, row_end) of x^T * dy [in, out], block by block of g.block columns. `x_tile` has room for
+// Computes rows [row_begin, row_end) of x^T * dy [in, out], block by block of g.block columns. `x_tile` has room for
 // [batch][kMaxTileRows] floats, `packed` for [g.block / kColumns][batch][kColumns], `sums` for
 // [num_parts][kMaxTileRows][kColumns].
 void WeightGradient(const DenseGradient& g, int64_t row_begin, int64_t row_end, float* x_tile, float* packed,
@@ -109,7 +110,7 @@ void WeightGradient(const DenseGradient& g, int64_t row_begin, int64_t row_end, 
       for (int64_t n = 0; n < g.batch; ++n) std::copy_n(g.x + n * g.in + row0, rows, x_tile + n * kMaxTileRows);
       for (int64_t column = block; column < block_end; column += kColumns) {
         float* const output = g.output + row0 * g.out + column;
-        // The lines to be written come closer during the arithmetic.
+        // The lines to be written are prefetched during the arithmetic.
         for (int r = 0; r < rows; ++r) {
           for (int c = 0; c < kColumns; c += 16) __builtin_prefetch(output + r * g.out + c, /*rw=*/1);
         }

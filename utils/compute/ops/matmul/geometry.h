@@ -1,4 +1,4 @@
-// What the nodes of the matrix multiplication family have in common.
+// Geometry that the nodes of the matrix multiplication family have in common.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -13,10 +13,10 @@ struct MatMulGeometry {
   bool transpose_a = false, transpose_b = false;
 };
 
-// Of the first two inputs under a node's attributes; `c` words the error.
+// The geometry for the first two inputs under a node's attributes; `c` words the error.
 absl::StatusOr<MatMulGeometry> ResolveMatMul(const InferContext& c);
 
-// Of a MatMul or FusedMatMul node.
+// The geometry of a MatMul or FusedMatMul node.
 MatMulGeometry MatMulGeometryOf(const Node& node);
 
 }  // namespace official::compute

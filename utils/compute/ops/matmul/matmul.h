@@ -10,9 +10,8 @@ struct MatMulParams {
 };
 
 // a [..., M, K] (stored [..., K, M] if transpose_a), b [..., K, N] (stored [..., N, K] if transpose_b), one floating
-// type
-// -> [..., M, N]. Ranks 2 to 4. The leading dimensions are the same, or b has rank 2 and multiplies all of a, which
-// then must not be transposed.
+// type -> [..., M, N]. Ranks are 2 to 4. The leading dimensions are the same, or b has rank 2 and multiplies all of a,
+// which then must not be transposed.
 Value MatMul(Value a, Value b, const MatMulParams& params = {});
 
 }  // namespace official::compute

@@ -1,6 +1,6 @@
 // Products of float32 matrices on processors without AVX-512, where oneDNN rounds differently with the number of
 // threads and of rows: it splits a long sum among threads, and has several kernels. Here each element is one sum in the
-// order of k, whatever else is computed with it, so that any number of threads and devices ends with the same bits.
+// order of k, whatever else is computed with it, so that the bits are the same for any number of threads and devices.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct OrderedProduct {
   int num_threads;
 
   int64_t scratch_bytes() const;
-  // With a bias [n] (null: none) and then ReLU.
+  // Computes y, plus a bias [n] (null: none), and then ReLU if `relu`.
   void Run(const float* a, const float* b, const float* bias, bool relu, float* y, void* scratch) const;
 };
 

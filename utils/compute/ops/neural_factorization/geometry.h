@@ -1,4 +1,4 @@
-// What the ops of neural factorization and their kernels know of the inputs.
+// Geometry that the ops of neural factorization and their kernels have in common.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace official::compute {
 
-// Inputs are numbered as the node's.
+// The sizes and the places of the inputs, which are numbered as the node's.
 struct FactorizationGeometry {
   int64_t num_users = 0, num_items = 0;
   int64_t factors = 0;          // 0: without product
   std::vector<int64_t> layers;  // L, L1, L2, ...; empty: without perceptron
-  int gmf = 0, mlp = 0;         // the tables of users; those of items follow
-  int rating = 0;               // its kernel; the bias follows
+  int gmf = 0, mlp = 0;         // the tables of users; those of items are next
+  int rating = 0;               // its kernel; the bias is next
 
-  // Of layer k; the bias follows.
+  // The input number of layer k's kernel; the bias is next.
   int kernel(size_t k) const { return mlp + 2 + 2 * static_cast<int>(k); }
   bool IsTable(int input) const {
     return (factors > 0 && (input == gmf || input == gmf + 1)) ||
@@ -26,7 +26,7 @@ struct FactorizationGeometry {
   bool IsOfUsers(int input) const { return input == gmf || input == mlp; }
 };
 
-// Tables and layers are the inputs from `first` on; their shapes need not fit.
+// Returns the geometry for tables and layers that are the inputs from `first` on; their shapes need not fit.
 inline FactorizationGeometry GeometryOf(const Attrs& attrs, absl::Span<const Value> inputs, int first) {
   FactorizationGeometry g;
   const int end = static_cast<int>(inputs.size());

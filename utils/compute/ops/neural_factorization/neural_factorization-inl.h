@@ -2,13 +2,13 @@
 
 #include "utils/compute/cpu/vec-inl.h"
 
-// Two vectors of columns a row use each broadcast twice; the sums of the rows fill the registers but for those two and
-// the broadcast.
+// With two vectors of columns a row uses each broadcast twice; the sums of the rows fill the registers except for those
+// two and the broadcast.
 constexpr int kMaxVecs = 2;
 constexpr int kMaxRows = kRegisters / kMaxVecs - 2;
-constexpr int kMaxRowsOfOne = kRegisters / kMaxVecs;  // of one vector; they divide a tile
+constexpr int kMaxRowsOfOne = kRegisters / kMaxVecs;  // with one vector of columns; rows divide a tile
 
-// How matrices lie in memory, and what their products multiply.
+// The layout of matrices in memory, and the product that their elements are for.
 template <Product kWhat>
 struct Layout {
   static constexpr Product kProduct = kWhat;
@@ -16,11 +16,11 @@ struct Layout {
   static constexpr int kPerWord = kPairs ? 2 : 1;
   static constexpr int kBlockWords = kBlock / kPerWord;
 
-  // Of a number in a matrix of `height` rows of numbers.
+  // The place of a number in a matrix of `height` rows of numbers.
   static constexpr int64_t At(int64_t row, int64_t column, int64_t height = kTile) {
     return column / kBlock * height * kBlock + row * kBlock + column % kBlock;
   }
-  // In Operand::steps and panels.
+  // The same in Operand::steps and panels.
   static constexpr int64_t StepAt(int64_t row, int64_t column, int64_t height = kTile) {
     return At(row / kPerWord, column, height / kPerWord);
   }
@@ -33,22 +33,22 @@ struct Layout {
 };
 using Floats = Layout<Product::kFloat>;
 
-// Fetches some of the lines that the next tile needs: spread over the arithmetic, because a core has only a few dozen
-// buffers for lines on their way.
+// Prefetches some of the lines that the next tile needs: spread over the arithmetic, because a core has only a few
+// dozen buffers for cache lines in flight.
 OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines) {
   constexpr int kSome = 6;
   const int end = std::min(lines.next + kSome, lines.count);
   for (; lines.next < end; ++lines.next) _mm_prefetch(lines.line[lines.next], _MM_HINT_T1);
 }
 
-// Rows of a tile that are computed. What is behind the samples starts as zero, and the gradient of its score is zero.
+// The rows of a tile that are computed. Rows after the samples start as zero, and the gradient of their scores is zero.
 OFFICIAL_VEC_INLINE int64_t RowsOf(const Samples& s) { return (s.count + kBlock - 1) / kBlock * kBlock; }
 
-// The first n floats of a vector, 1 <= n; all for a large n.
+// Loads the first n floats of a vector, n >= 1; all for a large n.
 OFFICIAL_VEC_INLINE Vec LoadPart(const float* p, int64_t n) {
   return n >= kLanes ? Load(p) : LoadFirst(p, static_cast<int>(n));
 }
-// With `stream` past the caches: rows must be whole vectors then.
+// Stores x; with `stream` past the caches, which needs rows of whole vectors.
 OFFICIAL_VEC_INLINE void StoreRow(float* p, Vec x, int64_t n, bool stream) {
   if (stream) {
     Stream(p, x);
@@ -61,8 +61,8 @@ OFFICIAL_VEC_INLINE void StoreRow(float* p, Vec x, int64_t n, bool stream) {
 
 // ---- Products ----
 
-// sum[r][v] += the products of a[block * a_stride + r * kRowStride + step * kStepStride], and of vector v of the next
-// of the rows at w: kBlock floats apart, the vectors of a row w_stride.
+// Adds to sum[r][v] the products of a[block * a_stride + r * kRowStride + step * kStepStride] and vector v of the next
+// of the rows at w, which are kBlock floats apart; the vectors of a row are w_stride apart.
 template <typename L, int kSteps, int kRowStride, int kStepStride, int kRows, int kVecs>
 OFFICIAL_VEC_INLINE void AddProducts(const float* a, int64_t a_stride, const float* w, int64_t w_stride, int64_t blocks,
                                      Vec (&sum)[kRows][kVecs]) {
@@ -96,7 +96,7 @@ OFFICIAL_VEC_INLINE void PutSteps(Vec x, Vec next, int64_t r, int64_t c, int64_t
   Store(at, kRounded ? RoundToBFloat16(x) : x);
   Store(at + kBlock, kRounded ? RoundToBFloat16(next) : next);
 }
-// Of a tile, as all products take them.
+// Writes kLanes columns of two rows of a tile, in the forms in which all products take them.
 template <typename L>
 OFFICIAL_VEC_INLINE void Put(Vec x, Vec next, int64_t r, int64_t c, const Operand& to) {
 #if OFFICIAL_ISA_BF16
@@ -119,8 +119,8 @@ OFFICIAL_VEC_INLINE Vec KeepIfPositive(const Operand& of, int64_t r, int64_t c, 
   return KeepIf(Greater(Load(of.rows + at), Zero()), x);
 }
 
-// What becomes of the sums of products: where they start, what is put of two rows of a vector of columns, and what
-// happens to the sum of what was put.
+// Handlers of the sums of products: Start returns their initial value, operator() stores two rows of a vector of
+// columns, and Total takes the sum of what operator() returned.
 template <typename L>
 struct PutRelu {
   const float* bias;
@@ -132,7 +132,7 @@ struct PutRelu {
   }
   OFFICIAL_VEC_INLINE void Total(Vec, int64_t) const {}
 };
-// The gradient of what went into PutRelu.
+// The gradient of PutRelu's input.
 template <typename L>
 struct PutReluGradient {
   Operand output, to;
@@ -146,9 +146,9 @@ struct PutReluGradient {
   }
   OFFICIAL_VEC_INLINE void Total(Vec sum, int64_t c) const { Store(of_bias + c, Add(Load(of_bias + c), sum)); }
 };
-// The gradient of what was gathered: rows of the samples.
+// The gradient of the gathered rows, stored as rows of the samples.
 struct PutRows {
-  float *user, *item;  // of the first sample
+  float *user, *item;  // rows of the first sample
   int64_t half, count;
   bool stream;
   OFFICIAL_VEC_INLINE Vec Start(int64_t) const { return Zero(); }
@@ -163,12 +163,12 @@ struct PutRows {
 };
 
 struct Factors {
-  const float* rows;  // of samples, at distances of Operand::rows
+  const float* rows;  // rows of samples, laid out as Operand::rows
   int64_t depth;
   const float* panels;
 };
 
-// Rows from `row` on, which is even, and vectors of columns from `column` on.
+// Multiplies kRows rows from `row` on, which is even, and kVecs vectors of columns from `column` on.
 template <typename L, typename Finish, int kRows, int kVecs>
 void MultiplyTile(const Factors& f, int64_t row, int64_t column, const Finish& finish) {
   Vec sum[kRows][kVecs];
@@ -194,7 +194,7 @@ void MultiplyTile(const Factors& f, int64_t row, int64_t column, const Finish& f
 
 template <typename Finish>
 using TileFunction = void (*)(const Factors&, int64_t row, int64_t column, const Finish&);
-// For 2, 4, ... rows.
+// The functions for 2, 4, ... rows.
 template <typename L, typename Finish, int kVecs, size_t... kPair>
 constexpr std::array<TileFunction<Finish>, sizeof...(kPair)> TilesByRows(std::index_sequence<kPair...>) {
   return {&MultiplyTile<L, Finish, 2 * kPair + 2, kVecs>...};
@@ -204,7 +204,7 @@ constexpr auto kTiles = TilesByRows<L, Finish, kMaxVecs>(std::make_index_sequenc
 template <typename L, typename Finish>
 constexpr auto kTilesOfOne = TilesByRows<L, Finish, 1>(std::make_index_sequence<kMaxRowsOfOne / 2>());
 
-// rows [samples, depth] * panels [depth, columns], all multiples of the block.
+// Multiplies rows [samples, depth] by panels [depth, columns]; all sizes are multiples of the block.
 template <typename L, typename Finish>
 void Multiply(const Factors& f, int64_t columns, int64_t samples, LinesAhead& lines, const Finish& finish) {
   for (int64_t c = 0; c < columns; c += kMaxVecs * kLanes) {
@@ -219,7 +219,7 @@ void Multiply(const Factors& f, int64_t columns, int64_t samples, LinesAhead& li
   }
 }
 
-// kRows rows and kVecs vectors of columns, to_stride apart, of a gradient (+)= in^T * dy.
+// Computes kRows rows and kVecs vectors of columns, to_stride apart, of a gradient (+)= in^T * dy.
 template <typename L, int kRows, int kVecs>
 void AddGradientTile(const float* in, const float* dy, int64_t samples, bool accumulate, float* to, int64_t to_stride) {
   constexpr int kSteps = 4;
@@ -237,11 +237,11 @@ void AddGradientTile(const float* in, const float* dy, int64_t samples, bool acc
   }
 }
 
-// Panels [depth, columns] (+)= in [samples, depth]^T * dy [samples, columns].
+// Computes panels [depth, columns] (+)= in [samples, depth]^T * dy [samples, columns].
 template <typename L>
 void AddWeightGradient(const Operand& in, int64_t depth, const Operand& dy, int64_t columns, int64_t samples,
                        bool accumulate, LinesAhead& lines, float* panels) {
-  constexpr int kRows = kRegisters / 4;  // divide the block
+  constexpr int kRows = kRegisters / 4;  // it divides the block
   const int64_t stride = L::At(0, kLanes, depth);
   for (int64_t c = 0; c < columns; c += kMaxVecs * kLanes) {
     const float* const w = dy.steps + L::StepAt(0, c);
@@ -262,10 +262,10 @@ void AddWeightGradient(const Operand& in, int64_t depth, const Operand& dy, int6
 
 // ---- Rows of tables ----
 
-// So many rows are gone through at a time, for each vector of columns: all of a row lies in one page of memory.
+// The number of rows that are read at a time, for each vector of columns: all of a row lies in one page of memory.
 constexpr int64_t kGroup = 8;
 
-// Rows `ids` of a table; their padding is zero.
+// Copies rows `ids` of a table to `out`; their padding is zero.
 void CopyIn(const float* table, int64_t width, const int32_t* ids, const Samples& s, float* out) {
   for (int64_t first = 0; first < s.count; first += kGroup) {
     const int64_t end = std::min(first + kGroup, s.count);
@@ -292,13 +292,13 @@ OFFICIAL_VEC_INLINE float SumOf(Vec v) {
   return x[0];
 }
 
-// The scores of a tile; what the backward pass needs of it stays in `t`.
+// Computes the scores of a tile; what the backward pass needs stays in `t`.
 template <typename L>
 void Forward(const Network& net, const Samples& s, TileMemory& t) {
   const int64_t rows = RowsOf(s);
   CopyIn(net.mlp_user, net.half, s.users, s, t.gathered);
   CopyIn(net.mlp_item, net.half, s.items, s, t.gathered + Floats::At(0, Padded(net.half)));
-  for (int64_t r = 0; r < s.count; ++r) {  // for the scores
+  for (int64_t r = 0; r < s.count; ++r) {  // the scores need these rows
     Fetch(net.gmf_user + s.users[r] * net.factors, net.factors);
     Fetch(net.gmf_item + s.items[r] * net.factors, net.factors);
   }
@@ -341,7 +341,7 @@ void Forward(const Network& net, const Samples& s, TileMemory& t) {
   }
 }
 
-// Turns scores into the gradients of the loss by them, and returns the sum of the losses.
+// Replaces scores by the gradients of the loss with respect to them, and returns the sum of the losses.
 float LossAndGradient(const Network& net, const Samples& s, float* __restrict scores, float* __restrict losses) {
   const float shift = net.shift, limit = net.limit, weight = net.weight;
   const float* __restrict labels = s.labels;
@@ -363,7 +363,7 @@ PutRows RowsOfUnit(const Network& net, const Samples& s, const UnitGradients& g)
   return {g.mlp_user + s.first * net.half, g.mlp_item + s.first * net.half, net.half, s.count, g.stream};
 }
 
-// Of the last layer and of what went into it, from the gradients of the scores.
+// Computes the gradients of the last layer and of its input from those of the scores.
 template <typename L>
 void BackwardOfRating(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
   const int64_t rows = RowsOf(s);
@@ -443,7 +443,7 @@ float Train(const Network& net, const Samples& s, TileMemory& t, const UnitGradi
   return loss;
 }
 
-// A kernel [in, out]: rows of the layer from `first` on, with what pads them.
+// Packs a kernel [in, out] as rows of the layer from `first` on, with their padding.
 template <typename L>
 void Pack(const float* kernel, int64_t in, int64_t out, int64_t first, const PackedLayer& layer) {
   for (int64_t i = 0; i < Padded(in); i += kLanes) {

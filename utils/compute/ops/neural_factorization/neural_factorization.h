@@ -1,7 +1,7 @@
-// Neural matrix factorization, the whole of it in one op. On CPUs it is one pass over the batch: a few samples at a
-// time go through gathering, product, perceptron, loss and back while they are in the caches. On GPUs the layers'
-// products are cuBLASLt's, and a few kernels do all else. Source: He et al. 2017, "Neural Collaborative Filtering",
-// equation 12.
+// Neural matrix factorization, all in one op. On CPUs it is one pass over the batch: a few samples at a time go through
+// gathering, product, perceptron, loss and back while they are in the caches. On GPUs the layers' products are
+// cuBLASLt's, and a few kernels do everything else. Source: He et al. 2017, "Neural Collaborative Filtering", equation
+// 12.
 #pragma once
 
 #include <limits>
@@ -22,8 +22,8 @@ struct NeuralFactorization {
   Value mlp_user, mlp_item;   // [U, L / 2], [I, L / 2]; both invalid: without the perceptron
   std::vector<Layer> layers;  // [L, L1] and [L1], [L1, L2] and [L2], ...: at most kMaxFactorizationLayers
   Layer rating;               // [F + last layer, 1] and [1]
-  // Of the products of the layers but for `rating`: with kBFloat16 both factors are rounded to it; sums are float32. On
-  // GPUs what goes from one layer to the next is rounded too.
+  // The type of the products of all layers except `rating`: with kBFloat16 both factors are rounded to it; sums are
+  // float32. On GPUs the activations between layers are rounded too.
   DType dtype = DType::kFloat32;
 };
 
@@ -31,20 +31,20 @@ inline constexpr int kMaxFactorizationLayers = 8;
 inline constexpr float kNoLimit = std::numeric_limits<float>::infinity();
 
 struct FactorizationLoss {
-  float shift = 0;         // taken off every score
-  float limit = kNoLimit;  // scores are then kept in [-limit, limit]
+  float shift = 0;         // subtracted from every score
+  float limit = kNoLimit;  // scores are then clipped to [-limit, limit]
 };
 
-// Scores of users, int32 [N], and items, int32 [N, C], each with its user: float32 [N, C]. Running fails with
+// The scores of users, int32 [N], and items, int32 [N, C], each with its user: float32 [N, C]. Running fails with
 // InvalidArgument if a number is outside the tables. No gradient.
 //
-// For a ranking of the first item among the others: as soon as `enough` other items of a user have scores that are not
-// less than its, the scores that are not computed yet may be left at infinity. 0: all are computed.
+// `enough` is for ranking the first item among the others: as soon as that many other items of a user have scores that
+// are not less than the first's, the scores that are not computed yet may be left at infinity. 0: all are computed.
 Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items, int enough = 0);
 
 // The mean cross entropy, a float32 scalar, of the probabilities sigmoid(score) of pairs users [N] and items [N],
-// int32, and labels float32 [N] in [0, 1]. The gradients, IndexedSlices for the tables, are computed with it: their
-// sums over the batch are made in parts (Graph::batch_parts). Running fails as above.
+// int32, and labels float32 [N] in [0, 1]. The gradients, IndexedSlices for the tables, are computed at the same time:
+// their sums over the batch are made in parts (Graph::batch_parts). Running fails as above.
 Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, Value items, Value labels,
                               const FactorizationLoss& loss);
 

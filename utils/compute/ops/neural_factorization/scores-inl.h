@@ -3,20 +3,20 @@
 #include "utils/compute/cpu/vec-inl.h"
 
 constexpr int kMaxVecs = 2;
-// Sums fill the registers but for the weights and a broadcast.
+// Sums fill the registers except for the weights and a broadcast.
 constexpr int kMaxRows = (kRegisters - kMaxVecs - 1) / kMaxVecs;
 
 struct DenseArgs {
-  const float* in;  // of blocks
+  const float* in;  // a tile, in blocks of columns
   int64_t depth;    // a multiple of kBlock
   const float *weights, *bias;
-  int64_t weights_stride;  // from one vector of columns to the next
+  int64_t weights_stride;  // distance from one vector of columns to the next
   float* out;
   int64_t row_stride, vec_stride;
-  bool relu, rounded;  // what comes out
+  bool relu, rounded;  // operations on the output
 };
 
-// kRows rows and kVecs vectors of columns. Every row is computed alike, whatever kRows is.
+// Computes kRows rows and kVecs vectors of columns. Every row has the same bits, whatever kRows is.
 template <int kRows, int kVecs>
 void DenseTile(const DenseArgs& d) {
   Vec sum[kRows][kVecs];
@@ -58,7 +58,7 @@ constexpr std::array<DenseFunction, sizeof...(kRow)> DenseTiles(std::index_seque
 constexpr std::array<DenseFunction, kMaxRows> kDenseTiles[kMaxVecs] = {
     DenseTiles<1>(std::make_index_sequence<kMaxRows>()), DenseTiles<2>(std::make_index_sequence<kMaxRows>())};
 
-// out = in * layer, of the first rows of a tile: column c of row r of what comes out is at
+// Computes out = in * layer for the first rows of a tile: column c of row r of the output is at
 // c / kBlock * block_stride + r * row_stride + c % kBlock.
 void Dense(const PackedLayer& layer, const float* in, int64_t rows, bool relu, bool rounded, float* out,
            int64_t row_stride, int64_t block_stride) {
@@ -91,7 +91,7 @@ void CopyToTile(const float* row, int64_t n, int64_t r, bool rounded, float* til
   }
 }
 
-// What the first layer makes of items.
+// Computes the items' part of the first layer's output.
 void ItemHalves(const Network& net, const int32_t* items, int64_t count, const TileMemory& t) {
   const int64_t width = Padded(net.item_half.out);
   for (int64_t i = 0; i < count; i += kTile) {
@@ -105,7 +105,7 @@ void ItemHalves(const Network& net, const int32_t* items, int64_t count, const T
   }
 }
 
-// What all scores of a user share.
+// Computes what all scores of a user have in common.
 void StartUser(const Network& net, int64_t user, TileMemory& t) {
   t.constant = net.rating_bias;
   for (int64_t f = 0; f < net.factors; ++f) t.product[f] = net.gmf_user[user * net.factors + f] * net.rating[f];
@@ -118,16 +118,16 @@ void StartUser(const Network& net, int64_t user, TileMemory& t) {
   }
 }
 
-// sum + the product of a row of n floats and weights, which are padded.
+// Returns sum + the product of a row of n floats and weights, which are padded.
 OFFICIAL_VEC_INLINE Vec AddProduct(const float* row, const float* weights, int64_t n, Vec sum) {
   int64_t c = 0;
   for (; c + kLanes <= n; c += kLanes) sum = Fma(Load(row + c), Load(weights + c), sum);
   return c < n ? Fma(LoadFirst(row + c, static_cast<int>(n - c)), Load(weights + c), sum) : sum;
 }
 
-// The scores of the user that was started last and of `rows` items, at most kTile.
+// Computes the scores of the user of the last StartUser and of `rows` items, at most kTile.
 void ScoreTile(const Network& net, const int32_t* items, int64_t rows, const TileMemory& t, float* scores) {
-  // The tables are larger than the inner caches.
+  // Prefetches are needed because the tables are larger than the inner caches.
   const auto fetch_soon = [&](const float* table, int64_t width, int64_t r) {
     constexpr int64_t kAhead = 4;
     return table + items[std::min(r + kAhead, rows - 1)] * width;

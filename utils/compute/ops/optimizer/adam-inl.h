@@ -1,9 +1,9 @@
-// Adam on vectors, in arithmetic of its own that all CPU kernels share whose results must be the same to the bit.
-// Compiled for each instruction set: see utils/compute/cpu/foreach_isa.h.
+// Adam on vectors, in one arithmetic for all CPU kernels whose results must be the same to the bit. It is compiled for
+// each instruction set: see utils/compute/cpu/foreach_isa.h.
 
 #include "utils/compute/cpu/vec-inl.h"
 
-// The first n elements of a whole vector or, where the instruction set has it, of half a one.
+// Access to the first n elements of a whole vector or, if the instruction set has it, of half a vector.
 struct WholeVec {
   using V = Vec;
   static constexpr int kSize = kLanes;
@@ -52,7 +52,7 @@ class VecAdam {
   V one_minus_beta1_, one_minus_beta2_, epsilon_;
 };
 
-// A step of n elements, of which `gradient` has `scale` times as much.
+// Makes a step of n elements, whose gradient is gradient / scale.
 inline void AdamOfElements(const AdamState& state, const float* gradient, int64_t n, const AdamStep& rule,
                            float scale) {
   const VecAdam<WholeVec> adam(rule);

@@ -13,7 +13,7 @@ struct AdamStep {
   float alpha;  // lr * sqrt(1 - beta2^t) / (1 - beta1^t)
   float one_minus_beta1, one_minus_beta2, epsilon;
 
-  // In TensorFlow's order of operations.
+  // Makes a step, in TensorFlow's order of operations.
   OFFICIAL_HOST_DEVICE void operator()(float& variable, float& m, float& v, float g) const {
     m += (g - m) * one_minus_beta1;
     v += (g * g - v) * one_minus_beta2;
@@ -21,14 +21,14 @@ struct AdamStep {
   }
 };
 
-// Elements of a variable and their moments.
+// The elements of a variable and their moments.
 struct AdamState {
   float *variable, *m, *v;
 
   AdamState At(int64_t i) const { return {variable + i, m + i, v + i}; }
 };
 
-// The step of the attributes beta1, beta2 and epsilon, alpha still unset.
+// The step for the attributes beta1, beta2 and epsilon, with alpha still unset.
 inline AdamStep AdamStepOf(const Attrs& attrs) {
   const auto beta1 = static_cast<float>(attrs.GetFloat("beta1"));
   const auto beta2 = static_cast<float>(attrs.GetFloat("beta2"));
@@ -39,7 +39,7 @@ OFFICIAL_HOST_DEVICE inline float AdamAlpha(float lr, float beta1_power, float b
   return lr * std::sqrt(1 - beta2_power) / (1 - beta1_power);
 }
 
-// Of a run whose inputs 0 to 2 are the learning rate and the powers of beta1 and beta2.
+// The alpha of a run whose inputs 0 to 2 are the learning rate and the powers of beta1 and beta2.
 inline float AdamAlpha(const KernelArgs& args) {
   return AdamAlpha(*args.input<float>(0), *args.input<float>(1), *args.input<float>(2));
 }

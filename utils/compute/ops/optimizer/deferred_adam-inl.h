@@ -2,11 +2,11 @@
 
 #include "utils/compute/ops/optimizer/adam-inl.h"
 
-// How many rows ahead they are fetched: they are far apart and in no order, so that the processor does not do so
-// itself.
+// The number of rows between a prefetch and its use: the rows are far apart and in no order, so that the processor does
+// not prefetch them itself.
 constexpr int64_t kAhead = 8;
 
-// The same columns of a table's row, in registers.
+// The same columns of a row of the table and of its moments, in registers.
 template <typename Size>
 struct RowVec {
   typename Size::V variable, m, v;
@@ -28,7 +28,7 @@ OFFICIAL_VEC_INLINE void FetchPart(const RowPart& part, int64_t row) {
   for (const float* const of : {ahead.variable, ahead.m, ahead.v}) Fetch(of, 1);
 }
 
-// The vectors of one row.
+// All vectors of one row.
 template <int kWhole, int kSmall>
 struct RowVecs {
   RowVec<WholeVec> whole[kWhole + 1];
@@ -68,8 +68,8 @@ OFFICIAL_VEC_INLINE void Split(const RowVec<WholeVec>& both, RowVec<SmallVec>& a
 }
 #endif
 
-// Steps without gradients of kWhole whole and kSmall small vectors of each row at once: the arithmetic of one waits for
-// square roots and quotients, which the others fill.
+// Makes steps without gradients of kWhole whole and kSmall small vectors of each row at once: the arithmetic of the
+// others fills the time in which one waits for square roots and quotients.
 template <int kWhole, int kSmall>
 void MakeSteps(const RowPart* parts, const RowsBehind& rows, const AdamStep& rule, const float* alphas, int32_t steps) {
   const VecAdam<WholeVec> adam(rule);
@@ -119,7 +119,7 @@ void MakeSteps(const RowPart* parts, const RowsBehind& rows, const AdamStep& rul
   }
 }
 
-// The sum of the gradients of all positions of a row: made in the parts of the batch, as several devices would.
+// The sum of the gradients of all positions of a row, made in the parts of the batch, as several devices would.
 template <typename Size>
 OFFICIAL_VEC_INLINE typename Size::V SumOfGradients(const RowPart& part, const RowGradients& g, int32_t position) {
   if (g.next[position] < 0) return Size::Load(part.gradients + position * part.width, part.n);
@@ -148,7 +148,7 @@ OFFICIAL_VEC_INLINE void UpdatePart(const RowPart& part, const RowGradients& g, 
   vec.Store(at, part.n);
 }
 
-// A step with gradients of as many vectors.
+// Makes a step with gradients of kWhole whole and kSmall small vectors of each row.
 template <int kWhole, int kSmall>
 void Update(const RowPart* parts, const RowGradients& g, const AdamStep& rule) {
   constexpr int kParts = kWhole + kSmall;

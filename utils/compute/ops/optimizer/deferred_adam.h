@@ -1,6 +1,6 @@
 // Adam for tables of which a step reads a few rows. Dense Adam moves every row in every step, also those that have no
-// gradient: their moments decay and still push them. Here a row makes up for the steps that it was not part of when it
-// is next read, one by one and in the same arithmetic, so that whoever reads it sees the bits that dense Adam gives.
+// gradient: their moments decay and still push them. Here a row makes the steps that it has missed when it is next
+// read, one by one and in the same arithmetic, so that whoever reads it sees the bits that dense Adam gives.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace official::compute {
 
-// What variables begin with that hold what is still to be made up for. They are not part of a checkpoint: they are zero
+// The prefix of the variables that hold the state of deferred steps. They are not part of a checkpoint: they are zero
 // once SettleRows has run.
 inline constexpr char kDeferredPrefix[] = "_local/adam/";
 
@@ -19,21 +19,21 @@ struct TableRows {
   Value ids;    // int32 [n] in [0, V): the rows that the step reads
 };
 
-// Brings these rows up to date and returns the ids, by which the tables are then to be read: for each entry its own.
-// Adam (optimizer.h) defers the steps of tables whose gradient is an IndexedSlices with such ids. `params` must be
-// Adam's, which must come once in a graph. For one device alone; it has no gradient. Running fails with InvalidArgument
-// if an id is outside its table.
+// Brings these rows up to date and returns the ids, by which the tables are then to be read: one Value for each entry
+// of `tables`. Adam (optimizer.h) defers the steps of tables whose gradient is an IndexedSlices with such ids. `params`
+// must be those of Adam, which must occur once in a graph. This is for one device alone; it has no gradient. Running
+// fails with InvalidArgument if an id is outside its table.
 std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamParams& params);
 
-// True for what CatchUpRows returned.
+// True for ids that CatchUpRows returned.
 bool AreCaughtUp(Value ids);
 
-// Deferred steps of variables with gradients of caught up rows; `powers` are beta1^t and beta2^t.
+// Makes deferred steps of variables with gradients of caught-up rows; `powers` are beta1^t and beta2^t.
 Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
                    absl::Span<const VariableGradient> variables, const AdamParams& params);
 
-// The node that brings all rows of the tables up to date that the graph's DeferredAdam updates; nullptr if it has none.
-// To be run before anything but such a graph reads them.
+// The node that brings up to date all rows of the tables that the graph's DeferredAdam updates; nullptr if the graph
+// has none. It must run before anything but such a graph reads them.
 Node* SettleRows(Graph& graph);
 
 }  // namespace official::compute

@@ -1,11 +1,11 @@
-// What the CUDA kernels of updates share: where the inputs of an update are, and what guards it. Only for CUDA code.
+// The inputs and the guard of an update, as the CUDA kernels of updates use them. Only for CUDA code.
 #pragma once
 
 #include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 
-// What is behind the rule's scalars in a guarded update; else both are nullptr.
+// The guard of an update: the inputs after the rule's scalars in a guarded update; else both are nullptr.
 struct Guard {
   const float* loss_scale = nullptr;
   const bool* apply = nullptr;
@@ -14,11 +14,11 @@ struct Guard {
   __device__ float Unscale(float g) const { return loss_scale == nullptr ? g : g / *loss_scale; }
 };
 
-// Where the inputs of an update are.
+// The places of an update's inputs.
 struct Places {
   Places(const KernelSpec& spec, int scalars) : guarded(spec.attrs().GetBool("guarded")), scalars(scalars) {}
 
-  int first() const { return scalars + (guarded ? 2 : 0); }  // behind all scalars
+  int first() const { return scalars + (guarded ? 2 : 0); }  // after all scalars
   Guard GuardOf(const KernelArgs& args) const {
     return guarded ? Guard{args.input<float>(scalars), args.input<bool>(scalars + 1)} : Guard{};
   }

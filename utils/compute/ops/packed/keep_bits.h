@@ -9,8 +9,8 @@
 
 namespace official::compute {
 
-// Positions [position, position + positions) and blocks [block, block + blocks) of kDrawColumns columns: bit c % 32 of
-// keep[(c / 32 - 2 * block) * positions + p - position] is 1 if column c of position p is kept.
+// Computes the bits of positions [position, position + positions) and blocks [block, block + blocks) of kDrawColumns
+// columns: bit c % 32 of keep[(c / 32 - 2 * block) * positions + p - position] is 1 if column c of position p is kept.
 inline void KeepBits(SequenceKey key, uint32_t plane, int64_t position, int64_t positions, int64_t block,
                      int64_t blocks, uint32_t threshold, uint32_t* keep) {
   constexpr int64_t kGroups = 4;  // a position and a block each, drawn together
@@ -46,7 +46,7 @@ inline void KeepBits(SequenceKey key, uint32_t plane, int64_t position, int64_t 
   }
 }
 
-// The factors, 0 or rate.scale, of columns [chunk * kFactorColumns, (chunk + 1) * kFactorColumns) of a token.
+// Computes the factors, 0 or rate.scale, of columns [chunk * kFactorColumns, (chunk + 1) * kFactorColumns) of a token.
 inline constexpr int64_t kFactorColumns = 4 * kDrawColumns;
 inline void DropFactors(SequenceKey key, uint32_t plane, int64_t position, int64_t chunk, const DropoutRate& rate,
                         float (&factors)[kFactorColumns]) {

@@ -1,4 +1,4 @@
-// The random words of dropout on packed sequences: tensors whose rows are tokens, one sequence behind the other. A word
+// The random words of dropout on packed sequences: tensors whose rows are tokens, one sequence after the other. A word
 // is a function of seed, step, stream, the sequence's index in the global batch, the token's position in its sequence
 // and the column, so N replicas and a resumed run draw what one uninterrupted device draws, whatever row a token has.
 #pragma once
@@ -9,13 +9,14 @@
 
 namespace official::compute {
 
-// What all draws for one sequence start from; itself drawn.
+// The key of all draws for one sequence, which is itself drawn.
 struct SequenceKey {
   uint64_t key;
   uint32_t salt;
 };
 
-// `random_state`: as RandomState of dropout.h, with sequences as the examples. `sequence` counts those of this replica.
+// `random_state` is RandomState of dropout.h, with sequences as the examples. `sequence` is an index among those of
+// this replica.
 constexpr SequenceKey KeyOfSequence(const int64_t* random_state, uint32_t stream, int64_t sequence) {
   const auto example = static_cast<uint64_t>(random_state[2] + sequence);
   const Philox4 words = Philox(static_cast<uint64_t>(random_state[0]),
@@ -31,7 +32,8 @@ constexpr Philox4 PackedDraw(SequenceKey k, uint32_t plane, uint32_t position, u
   return Philox(k.key, {draw, position, plane, k.salt});
 }
 
-// What a kernel of dropout at `rate` needs: an element is kept, times `scale`, if its word is at least `threshold`.
+// The constants of a kernel of dropout at `rate`: an element is kept, times `scale`, if its word is at least
+// `threshold`.
 struct DropoutRate {
   explicit DropoutRate(double rate)
       : threshold(static_cast<uint32_t>(rate * 0x1p32)), scale(static_cast<float>(1 / (1 - rate))) {}

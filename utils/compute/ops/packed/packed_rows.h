@@ -1,4 +1,4 @@
-// Rows of packed sequences: which token of which sequence a row of a tensor [T, ...] holds.
+// The rows of packed sequences: finds the token and the sequence that a row of a tensor [T, ...] holds.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace official::compute {
 
 struct PackedPosition {
-  int64_t sequence;  // the number of sequences for padding behind the last one
-  int64_t position;  // in the sequence
+  int64_t sequence;  // the number of sequences for padding after the last one
+  int64_t position;  // position in the sequence
 };
 
-// offsets [batch + 1], ascending from 0: sequence b has rows [offsets[b], offsets[b + 1]). constexpr, so that CUDA code
-// can call it.
+// Returns the position of a row. offsets [batch + 1], ascending from 0: sequence b has rows [offsets[b], offsets[b +
+// 1]). It is constexpr, so that CUDA code can call it.
 constexpr PackedPosition PositionOfRow(const int32_t* offsets, int64_t batch, int64_t row) {
-  int64_t low = 0, high = batch;  // the last sequence that does not start behind the row
+  int64_t low = 0, high = batch;  // the last sequence that does not start after the row
   while (low < high) {
     const int64_t middle = (low + high + 1) / 2;
     if (offsets[middle] <= row) {
@@ -28,7 +28,7 @@ constexpr PackedPosition PositionOfRow(const int32_t* offsets, int64_t batch, in
   return {low, row - offsets[low]};
 }
 
-// InvalidArgument, naming the offset, if they do not ascend from 0 or go beyond `rows`. On the host.
+// Returns InvalidArgument, naming the offset, if they do not ascend from 0 or go beyond `rows`. This runs on the host.
 absl::Status CheckOffsets(absl::string_view what, const int32_t* offsets, int64_t batch, int64_t rows);
 
 }  // namespace official::compute

@@ -11,8 +11,8 @@
 
 namespace official::compute {
 
-// Of a kernel whose node has the attributes dropout_rate and stream; output 0 has the rows. The random state is the
-// input `state_input`, if the rate is above 0.
+// The dropout of a kernel whose node has the attributes dropout_rate and stream; output 0 has the rows. The random
+// state is the input `state_input`, if the rate is above 0.
 class RowDropout {
  public:
   RowDropout(const KernelSpec& spec, int offsets_input, int state_input)
@@ -32,8 +32,8 @@ class RowDropout {
   }
   bool IsPadding(const PackedPosition& at) const { return at.sequence == batch_; }
 
-  // f(i, factor) for the elements i of a row of n, the factor being 0 or 1 / (1 - rate). Calls do not depend on each
-  // other. To be called under WithSimd.
+  // Calls f(i, factor) for the elements i of a row of n, where factor is 0 or 1 / (1 - rate). Calls do not depend on
+  // each other. It is to be called under WithSimd.
   template <typename F>
   void ForEach(const KernelArgs& args, const PackedPosition& at, int64_t n, F f) const {
     float factors[kFactorColumns];

@@ -11,7 +11,7 @@
 
 namespace official::compute {
 
-// As RowDropout of row_dropout.h; handed to the kernel by value.
+// The same as RowDropout of row_dropout.h; it is passed to the kernel by value.
 struct CudaRowDropout {
   CudaRowDropout(const KernelSpec& spec, int offsets_input)
       : rows(spec.output(0).shape.dim(0)),
@@ -30,7 +30,7 @@ struct CudaRowDropout {
   DataError error;
 
 #ifdef __CUDACC__
-  // Reports offsets that are not in order; to be called by threads [0, threads), a few of them more than once.
+  // Reports offsets that are not in order. It is called by threads [0, threads), by a few of them more than once.
   __device__ void CheckOffsets(const int32_t* offsets, int64_t thread, int64_t threads) const {
     if (thread == 0 && offsets[0] != 0) error.Report(offsets[0]);
     for (int64_t b = thread; b < batch; b += threads) {
@@ -38,8 +38,8 @@ struct CudaRowDropout {
     }
   }
 
-  // f(i, factor) for the elements i of a row of n that are this thread's, `lane` of `lanes`; the same elements at each
-  // call.
+  // Calls f(i, factor) for the elements i of a row of n that are this thread's, `lane` of `lanes`; these are the same
+  // elements at each call.
   template <typename F>
   __device__ void ForEach(const int64_t* random_state, const PackedPosition& at, int64_t n, int lane, int lanes,
                           F f) const {

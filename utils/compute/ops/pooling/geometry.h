@@ -1,4 +1,4 @@
-// What the nodes of the pooling family have in common.
+// Geometry that the nodes of the pooling family have in common.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -16,10 +16,10 @@ struct PoolGeometry {
   Window2D window;
 };
 
-// Of images of this type under a node's attributes; `c` words the error.
+// The geometry for images of this type under a node's attributes; `c` words the error.
 absl::StatusOr<PoolGeometry> ResolvePool(const InferContext& c, const TensorType& images);
 
-// Of a node of any op of the family.
+// The geometry of a node of any op of the family.
 PoolGeometry PoolGeometryOf(const Node& node);
 
 }  // namespace official::compute

@@ -1,5 +1,5 @@
-// Several channels at a time, explicitly: loops over uint8 codes beside floats the compiler would cut into pieces of 64
-// channels, more than most images have.
+// Several channels at a time, explicitly: the compiler would cut loops over uint8 codes together with floats into
+// pieces of 64 channels, more than most images have.
 #pragma once
 
 #include <immintrin.h>
@@ -35,7 +35,7 @@ struct EightLanes {
     return __builtin_convertvector(bytes, Ints);
   }
   static void Store(const Floats& values, float* to) { std::memcpy(to, &values, sizeof(values)); }
-  // Rounded as BFloat16(float) does.
+  // Rounds as BFloat16(float) does.
   static void Store(const Floats& values, BFloat16* to) {
     const Bits u = reinterpret_cast<Bits>(values);
     const Bits rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
@@ -73,7 +73,7 @@ struct OneLane {
   static void Store(Ints value, uint8_t* to) { *to = static_cast<uint8_t>(value); }
 };
 
-// Calls f(EightLanes(), c) for blocks of 8 channels and f(OneLane(), c) for what is left.
+// Calls f(EightLanes(), c) for blocks of 8 channels and f(OneLane(), c) for the rest.
 template <typename F>
 inline void ForLanes(int64_t channels, F&& f) {
   int64_t c = 0;

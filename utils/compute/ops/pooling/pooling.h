@@ -13,9 +13,9 @@ struct PoolParams {
   Border border = {};  // for Padding::kExplicit
 };
 
-// images [N, H, W, C] float -> [N, H', W', C]: the largest value in each window; padding counts as minus infinity.
-// The node's second output is uint8 of the same shape: where in the window (row * window width + column) the value was,
-// the first one of equals. The gradient needs nothing else. Fails if no window fits, if one could lie in the padding
+// images [N, H, W, C] float -> [N, H', W', C]: the largest value in each window; padding counts as minus infinity. The
+// node's second output is uint8 of the same shape: the place in the window (row * window width + column) of the value,
+// the first one of equals. The gradient needs nothing else. It fails if no window fits, if one could lie in the padding
 // alone, or if it has more than 256 positions.
 Value MaxPool(Value images, const PoolParams& params = {});
 

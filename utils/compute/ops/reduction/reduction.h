@@ -8,15 +8,15 @@
 
 namespace official::compute {
 
-// Over all elements: a scalar.
+// Reductions over all elements: a scalar.
 Value Sum(Value x);
 Value Mean(Value x);
 Value Max(Value x);
 Value Min(Value x);
 
-// Over `axes` (negative ones count from the end), which leave the shape or, with keep_dims, stay with size 1. Of no
-// elements Sum is 0, Mean NaN, Max -infinity and Min +infinity. Max and Min are NaN if an element is; their gradient is
-// shared equally among the elements that have the extreme value.
+// Reductions over `axes` (negative ones count from the end), which are removed from the shape or, with keep_dims, stay
+// with size 1. Without elements Sum is 0, Mean NaN, Max -infinity and Min +infinity. Max and Min are NaN if an element
+// is; their gradient is shared equally among the elements that have the extreme value.
 Value Sum(Value x, std::vector<int64_t> axes, bool keep_dims = false);
 Value Mean(Value x, std::vector<int64_t> axes, bool keep_dims = false);
 Value Max(Value x, std::vector<int64_t> axes, bool keep_dims = false);

@@ -1,4 +1,4 @@
-// What the kernels of cross entropy on all devices share.
+// Arithmetic that the kernels of cross entropy on all devices have in common.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace official::compute {
 
-// Of a SparseSoftmaxCrossEntropy or SparseSoftmaxCrossEntropyGrad node.
+// The parameters of a SparseSoftmaxCrossEntropy or SparseSoftmaxCrossEntropyGrad node.
 struct CrossEntropy {
   explicit CrossEntropy(const Node& node)
       : rows(RowsOf(node.input(0).shape())),
@@ -17,7 +17,7 @@ struct CrossEntropy {
         padding_label(node.attrs().Has("padding_label") ? node.attrs().GetInt("padding_label") : -1),
         entropy(node.attrs().Has("entropy") ? static_cast<float>(node.attrs().GetFloat("entropy")) : 0) {}
 
-  // A row that is left out: its logits are not read.
+  // True if a row with this label is skipped: its logits are not read.
   constexpr bool IsPadding(int64_t label) const { return padding_label >= 0 && label == padding_label; }
 
   constexpr bool IsSmooth() const { return other_target > 0; }
@@ -30,7 +30,7 @@ struct CrossEntropy {
 
   Rows rows;
   float target;           // probability of the label
-  float other_target;     // of each other class
+  float other_target;     // probability of each other class
   int64_t padding_label;  // -1: none
   float entropy;          // subtracted from each loss
 };

@@ -1,11 +1,11 @@
-// Softmax over the last dimension, and the loss that is made of it.
+// Softmax over the last dimension, and the losses that are made of it.
 #pragma once
 
 #include "utils/compute/graph/graph.h"
 
 namespace official::compute {
 
-// Each row sums to 1. x [..., C] float; the result has the same type.
+// Softmax of x [..., C] float; the result has the same type. Each row sums to 1.
 Value Softmax(Value x);
 // log(Softmax(x)), without underflow.
 Value LogSoftmax(Value x);
@@ -13,16 +13,15 @@ Value LogSoftmax(Value x);
 // [...]. No gradient.
 Value LogSumExp(Value x);
 
-// Cross entropy of each row with one true class, in nats: logits [..., C] float, labels [...] int32 or int64 in [0, C);
-// the result is float32 [...]. With label_smoothing e the target is 1 - e + e / C at the label and e / C elsewhere
+// The cross entropy of each row with one true class, in nats: logits [..., C] float, labels [...] int32 or int64 in [0,
+// C); the result is float32 [...]. With label_smoothing e the target is 1 - e + e / C at the label and e / C elsewhere
 // (tf.losses.softmax_cross_entropy).
-// The softmax is never stored: besides the losses there is the logarithm of each row's sum, and the backward pass
-// writes the gradient of the logits over them where it may. Running fails with InvalidArgument if a label is outside
-// [0, C).
+// The softmax is never stored: the node also outputs the logarithm of each row's sum, and the backward pass overwrites
+// the logits with their gradient if it may. Running fails with InvalidArgument if a label is outside [0, C).
 Value SparseSoftmaxCrossEntropy(Value logits, Value labels, double label_smoothing = 0);
 
-// The loss of the official transformer, of each token: the target is 1 - s at the label and s / (C - 1) elsewhere, s
-// being label_smoothing, and the target's entropy is subtracted, so that a perfect prediction costs 0. Label 0 is
+// The loss of the official transformer for each token: the target is 1 - s at the label and s / (C - 1) elsewhere,
+// where s is label_smoothing, and the target's entropy is subtracted, so that a perfect prediction costs 0. Label 0 is
 // padding: its logits are not read, its loss and gradient are 0. C is at least 2.
 // Source: padded_cross_entropy_loss in tensorflow/models official/transformer/utils/metrics.py.
 Value PaddedCrossEntropy(Value logits, Value labels, double label_smoothing);

@@ -1,5 +1,5 @@
-// Elements of a row as integers that are ordered as TopK orders them, so that a maximum of integers finds the next one
-// whatever the order in which threads run.
+// The elements of a row as integers that are ordered as TopK orders them, so that a maximum of integers finds the next
+// one whatever the order in which threads run.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,8 @@ namespace official::compute {
 
 constexpr uint64_t JoinKey(uint32_t ordered, uint32_t index) { return uint64_t{ordered} << 32 | ~index; }
 
-// The larger of two elements, or of equal ones (0 and -0 are) the one that comes first, has the larger key. NaN is the
-// smallest element. Keys are never 0.
+// The key of an element. The larger of two elements, or the first of equal ones (0 and -0 are), has the larger key. NaN
+// is the smallest element. Keys are never 0.
 constexpr uint64_t OrderKey(int32_t value, uint32_t index) {
   return JoinKey(static_cast<uint32_t>(value) ^ 0x80000000u, index);
 }

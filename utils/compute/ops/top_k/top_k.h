@@ -7,8 +7,8 @@
 
 namespace official::compute {
 
-// Position of the largest element along the last dimension, the first one among equals: x [..., C] gives int64 [...].
-// C must be at least 1.
+// The position of the largest element along the last dimension, the first one among equals: x [..., C] gives int64
+// [...]. C must be at least 1.
 Value ArgMax(Value x);
 
 // The k largest elements along the last dimension in descending order, the lower position first among equals, and their

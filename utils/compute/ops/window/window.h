@@ -17,11 +17,11 @@ struct Size2D {
 };
 
 enum class Padding {
-  // Output size is ceil(input / stride). TensorFlow's: an odd total puts the extra row or column after the image.
+  // Output size is ceil(input / stride), as in TensorFlow: an odd total puts the extra row or column after the image.
   kSame,
   // No padding: only windows that lie inside the image.
   kValid,
-  // As WindowParams::border says.
+  // The padding is WindowParams::border.
   kExplicit,
 };
 
@@ -58,12 +58,12 @@ struct Window2D {
   WindowAxis height, width;
 };
 
-// The parameters as a node keeps them: "strides", "dilations", "padding" ("SAME", "VALID", "EXPLICIT") and
+// The parameters as attributes of a node: "strides", "dilations", "padding" ("SAME", "VALID", "EXPLICIT") and
 // "explicit_paddings" {top, bottom, left, right}.
 Attrs WindowAttrs(const WindowParams& params);
 
-// The windows of a size sliding over images [N, H, W, C] as the attributes say. InvalidArgument if a stride, dilation
-// or size is below 1, the padding negative, or no window fits.
+// Resolves windows of a size that slide over images [N, H, W, C] as the attributes say. Returns InvalidArgument if a
+// stride, dilation or size is below 1, the padding is negative, or no window fits.
 absl::StatusOr<Window2D> ResolveWindow(const Attrs& attrs, const Shape& images, Size2D window);
 
 }  // namespace official::compute
