@@ -412,7 +412,8 @@ void LogStart(const Config& config, const Task& task, const Devices& devices, co
               const train::Estimator& estimator) {
   const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
   const std::string precision(flags::DTypeFlagValue(config.performance.dtype));
-  logs::LogEvent(estimator.origin() == "fresh" ? "start" : "resume",
+  const bool resumes = estimator.origin() != "fresh" && !config.base.eval_only;
+  logs::LogEvent(resumes ? "resume" : "start",
                  absl::StrCat("device ", device, ", strategy ", strategy, ", precision ", precision, ", batch ",
                               config.base.batch_size, " (", devices.replica_batch, " per replica), data ",
                               input.dataset, ", ", estimator.origin()),
@@ -501,16 +502,18 @@ absl::Status EvaluateOnly(const Config& config, const Task& task, std::ostream& 
   ASSIGN_OR_RETURN(const auto estimator, MakeEstimator(config, devices, task.model(input), input,
                                                        /*write_model_dir=*/true, task));
   if (estimator->origin() == "fresh") return NothingTrained(config);
-  LOG(INFO) << "device " << estimator->strategy().Description() << ", precision "
-            << flags::DTypeFlagValue(config.performance.dtype) << ", data " << input.dataset << ", "
-            << estimator->origin();
+  LogStart(config, task, devices, input, *estimator);
   absl::StatusOr<train::EvalResults> evaluation;
   {
     const misc::StopSignals signals;
     evaluation = EvaluateTask(config, task, input, *estimator);
   }
   RETURN_IF_ERROR(evaluation.status());
-  PrintEvaluation(config.base.output == "json", *evaluation, results);
+  const bool json = config.base.output == "json";
+  PrintEvaluation(json, *evaluation, results);
+  PrintEnd(json, "finished", estimator->global_step(), {}, results);
+  logs::LogEvent("end", absl::StrCat("evaluated step ", estimator->global_step()),
+                 {{"status", "finished"}, {"global_step", estimator->global_step()}});
   return Export(config, task, *estimator);
 }
 

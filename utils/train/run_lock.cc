@@ -28,9 +28,13 @@ bool HasName(int fd, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& model_dir) {
+  const bool is_new = !files::Exists(model_dir);
   RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   const std::string path = files::JoinPath(model_dir, kRunLockFile);
-  ASSIGN_OR_RETURN(const int fd, files::OpenRegularFile(path, O_RDWR | O_CREAT));
+  const absl::StatusOr<int> opened = files::OpenRegularFile(path, O_RDWR | O_CREAT);
+  // The run that made the directory may have ended and removed it.
+  if (absl::IsNotFound(opened.status()) && !files::Exists(model_dir)) return Acquire(model_dir);
+  ASSIGN_OR_RETURN(const int fd, opened);
   if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) {
     const int error = errno;
     char holder[256] = "";
@@ -44,7 +48,7 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
                                                  "; wait for it or choose another --model_dir"));
   }
   // Between the two calls the run that had the lock may have ended and removed its file, which is then nobody's.
-  std::unique_ptr<RunLock> lock(new RunLock(path, fd));
+  std::unique_ptr<RunLock> lock(new RunLock(path, fd, is_new ? model_dir : ""));
   if (!HasName(fd, path)) return Acquire(model_dir);
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
@@ -61,6 +65,7 @@ RunLock::~RunLock() {
   // While the lock is held, so that nobody else has one on this file. Who has emptied the directory meanwhile may have
   // made another of that name.
   if (HasName(fd_, path_)) files::RemoveFile(path_).IgnoreError();
+  if (!new_dir_.empty()) rmdir(new_dir_.c_str());  // which fails if anything is in it
   close(fd_);
 }
 

@@ -16,18 +16,20 @@ inline constexpr char kRunLockFile[] = "run.lock";
 
 class RunLock {
  public:
-  // Makes the directory if need be. AlreadyExists names the process that has the lock; else an error of the file
-  // system.
+  // Makes the directory if need be, which goes again with the lock if nothing was written to it. AlreadyExists names
+  // the process that has the lock; else an error of the file system.
   static absl::StatusOr<std::unique_ptr<RunLock>> Acquire(const std::string& model_dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
  private:
-  RunLock(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  RunLock(std::string path, int fd, std::string new_dir)
+      : path_(std::move(path)), fd_(fd), new_dir_(std::move(new_dir)) {}
 
   const std::string path_;
   const int fd_;
+  const std::string new_dir_;  // that was made for the lock; empty if it was there before
 };
 
 }  // namespace official::train

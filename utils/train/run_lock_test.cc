@@ -39,6 +39,21 @@ TEST_CASE("A second run is refused, and told who has the lock; a third may begin
   CHECK(RunLock::Acquire(directory).ok());
 }
 
+TEST_CASE("A directory that was made for the lock goes with it if nothing was written") {
+  const std::string directory = NewDirectory();
+  REQUIRE(RunLock::Acquire(directory).ok());
+  CHECK_FALSE(files::Exists(directory));
+  {
+    const auto lock = RunLock::Acquire(directory);
+    REQUIRE(lock.ok());
+    REQUIRE(files::WriteFileAtomically(files::JoinPath(directory, "result"), "1").ok());
+  }
+  CHECK(files::Exists(files::JoinPath(directory, "result")));
+  REQUIRE(files::RemoveFile(files::JoinPath(directory, "result")).ok());
+  REQUIRE(RunLock::Acquire(directory).ok());
+  CHECK(files::Exists(directory));  // it was there before
+}
+
 TEST_CASE("One at a time has the lock, however many come and go") {
   const std::string directory = NewDirectory();
   std::atomic<int> inside = 0, together = 0, taken = 0;

@@ -1,0 +1,95 @@
+"""No flag that lies: each does something in its program, or is said to do nothing; and advice names flags that exist.
+
+Usage: MODULE PROGRAM... Reads the sources of the tree, which are too many to be listed as data.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from tools.structure import build_files
+
+DEADLINE = 300  # seconds for a run that takes a second on an idle machine
+
+
+SMALL = {
+    "mnist_main": ("--learning_rate=1e30",),
+    "resnet_main": ("--dataset_name=cifar10", "--resnet_size=8", "--batch_size=4", "--base_learning_rate=1e30"),
+    "transformer_main": ("--param_set=tiny", "--batch_size=128", "--params_override=learning_rate=1e30"),
+    "ncf_main": ("--dataset=ml-100k", "--num_factors=2", "--layers=4,2", "--learning_rate=1e30"),
+}
+
+programs = {Path(path).name: Path(path).absolute() for path in sys.argv[1:]}
+root = Path(build_files.__file__).resolve().parents[2]
+targets = build_files.read_targets(root)
+
+
+def run(name: str, *flags: str) -> subprocess.CompletedProcess:
+    return subprocess.run([programs[name], *flags], capture_output=True, timeout=DEADLINE, text=True)
+
+
+def flags_of(name: str) -> dict[str, str]:
+    """The flags of a program, with their help."""
+    done = run(name, "--helpfull")
+    text = done.stdout[: done.stdout.index("\ngeneral:\n")]
+    found = re.findall(r"^  (?:-\S+ )?--(?:\[no\])?(\w+)\n((?:      .*\n)+)", text, re.MULTILINE)
+    return {flag: " ".join(help_text.split()) for flag, help_text in found}
+
+
+def sources_of(name: str) -> list[str]:
+    """The C++ that a program is made of, but for the group definitions, which fill configurations from flags."""
+    label = next(label for label in targets if label.endswith(f":{name}"))
+    paths = {path for target in build_files.closure(targets, label) for path in target.sources}
+    groups = {f"utils/flags/{group}.{ending}" for group in ("base", "performance", "benchmark", "image", "device")
+              for ending in ("cc", "h")}
+    return [(root / path).read_text() for path in sorted(paths - groups) if path.endswith((".cc", ".h"))]
+
+
+class FlagsTest(unittest.TestCase):
+    def test_every_flag_has_a_reader_or_says_that_it_is_not_used(self) -> None:
+        for name in programs:
+            flags = flags_of(name)
+            self.assertIn("batch_size", flags)
+            code = "\n".join(sources_of(name))
+            for flag, help_text in flags.items():
+                with self.subTest(f"{name} --{flag}"):
+                    read = re.search(rf"(\.|->){flag}\b|\bFLAGS_{flag}\b", code) is not None
+                    self.assertNotEqual(read, help_text.startswith("Not used: "), help_text)
+
+    def test_a_flag_that_is_not_used_says_so_once(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            flags = ("--gcp_project=p", "--bigquery_run_table=t", "--tpu_zone=z", "--inter_op_parallelism_threads=2")
+            done = run("mnist_main", "--use_synthetic_data", "--max_train_steps=1", f"--model_dir={folder}", *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for flag in flags:
+                told = f"{flag.split('=')[0]} has no effect here: "
+                self.assertEqual(done.stderr.count(told), 1, done.stderr)
+
+    def test_records_go_where_the_logger_type_says(self) -> None:
+        for kind, in_files in (("", True), ("BenchmarkFileLogger", True), ("BaseBenchmarkLogger", False)):
+            with self.subTest(kind), tempfile.TemporaryDirectory() as folder:
+                flags = (f"--benchmark_logger_type={kind}",) if kind else ()
+                done = run("mnist_main", "--use_synthetic_data", "--max_train_steps=1", f"--model_dir={folder}/model",
+                           f"--benchmark_log_dir={folder}/log", *flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for record in ("metric.log", "benchmark_run.log"):
+                    self.assertEqual((Path(folder) / "log" / record).exists(), in_files)
+                    self.assertFalse((Path(folder) / "model" / record).exists())
+                self.assertEqual("Benchmark run: {" in done.stderr, not in_files, done.stderr)
+
+    def test_advice_names_a_flag_of_the_program(self) -> None:
+        for name, flags in SMALL.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                done = run(name, "--use_synthetic_data", "--max_train_steps=20", f"--model_dir={folder}",
+                           f"--data_dir={folder}", *flags)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                advice = re.search(r"[Tt]ry a lower --(\w+)", done.stderr)
+                self.assertIsNotNone(advice, done.stderr)
+                self.assertIn(f"--{advice[1]}=", " ".join(flags))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
