@@ -98,13 +98,13 @@ class DataTest(harness.FaultTest):
                 missing = damaged / f"model.ckpt-{FIRST}{suffix}"
                 missing.unlink()
                 outcome = self.train(damaged)
-                self.assertIn(f"using {damaged}/model.ckpt-0, the latest checkpoint that is whole", outcome.stderr)
+                self.assertIn(f"using {damaged}/model.ckpt-0, the latest intact checkpoint", outcome.stderr)
                 self.assertIn(f"{missing}: No such file", outcome.stderr)
                 self.assert_same_checkpoint(damaged, whole)
         nothing_whole = self.copy(model_dir, "nothing whole")
         for path in nothing_whole.glob("*.data-*"):
             path.unlink()
-        self.assert_refused(self.run_steps(nothing_whole, STEPS), 65, "no checkpoint in", "is whole")
+        self.assert_refused(self.run_steps(nothing_whole, STEPS), 65, "no checkpoint in", "is intact")
 
     def test_every_kind_of_damage_in_a_checkpoint(self) -> None:
         model_dir = self.folder / "model"

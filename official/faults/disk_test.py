@@ -117,7 +117,7 @@ class DiskTest(harness.FaultTest):
         resumed = outcome.stderr.split("resumed from ", 1)[1].split()[0]
         self.assertGreaterEqual(int(resumed.rsplit("-", 1)[1]), saved, outcome.told)
         # What the state file named was whole.
-        self.assertNotIn("the latest checkpoint that is whole", outcome.stderr, outcome.told)
+        self.assertNotIn("the latest intact checkpoint", outcome.stderr, outcome.told)
         self.assert_same_checkpoint(model_dir, self.whole)
         self.assert_no_temporaries(model_dir)
 

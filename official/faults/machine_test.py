@@ -1,4 +1,4 @@
-"""A machine that lacks something: disk, inodes, rights, descriptors, a GPU, a clock, an output."""
+"""A machine without something: disk, inodes, rights, descriptors, a GPU, a clock, an output."""
 
 import json
 import os

@@ -113,7 +113,7 @@ class SoakTest(harness.FaultTest):
         print(f"{done} faults, {ends + 1} trainings", file=sys.stderr)
 
     def check_end(self) -> None:
-        """Trains to the end without a fault, and begins anew."""
+        """Trains to the end without a fault, and starts again."""
         outcome = self.run_steps(self.model_dir, STEPS, *FLAGS)
         self.assertEqual(outcome.code, 0, f"{self.what}\n{outcome.told}")
         self.assert_same_checkpoint(self.model_dir, self.whole, self.what, step=STEPS)

@@ -136,7 +136,7 @@ absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options) {
   if (status.ok()) return ReadMnist(options.data_dir);
   if (options.data_dir_given) {
     return absl::Status(status.code(),
-                        absl::StrFormat("%s; `download_mnist_main %s` gets them where there is a network, and "
+                        absl::StrFormat("%s; `download_mnist_main %s` downloads them on a machine with a network, and "
                                         "--use_synthetic_data trains without them",
                                         status.message(), options.data_dir));
   }
@@ -163,7 +163,7 @@ absl::Status DownloadMnist(const MnistOptions& options) {
   return absl::Status(status.code(),
                       absl::StrFormat("%s %s of MNIST: %s",
                                       files::Exists(options.data_dir)
-                                          ? absl::StrCat(options.data_dir, " lacks")
+                                          ? absl::StrCat(options.data_dir, " is missing")
                                           : absl::StrCat("there is no directory ", options.data_dir, " with the files"),
                                       NamesOf(missing), status.message()));
 }

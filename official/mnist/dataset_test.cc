@@ -138,13 +138,13 @@ TEST_CASE_METHOD(Fixture, "Missing files in a directory that was asked for are a
   std::filesystem::remove(Path("train-labels-idx1-ubyte"));
   const absl::Status status = Load().status();
   CHECK(absl::IsUnavailable(status));
-  CHECK_THAT(
-      std::string(status.message()),
-      Contains(directory_ + " lacks train-labels-idx1-ubyte and t10k-labels-idx1-ubyte of MNIST: cannot download ") &&
-          Contains("/train-labels-idx1-ubyte: 127.0.0.1:1: ") && Contains("connect") &&
-          Contains("; `download_mnist_main " + directory_ +
-                   "` gets them where there is a network, and "
-                   "--use_synthetic_data trains without them"));
+  CHECK_THAT(std::string(status.message()),
+             Contains(directory_ + " is missing train-labels-idx1-ubyte and t10k-labels-idx1-ubyte of MNIST: cannot "
+                                   "download ") &&
+                 Contains("/train-labels-idx1-ubyte: 127.0.0.1:1: ") && Contains("connect") &&
+                 Contains("; `download_mnist_main " + directory_ +
+                          "` downloads them on a machine with a network, and "
+                          "--use_synthetic_data trains without them"));
 }
 
 TEST_CASE_METHOD(Fixture, "A mistyped directory is called missing, and is not made") {
@@ -162,7 +162,7 @@ TEST_CASE_METHOD(Fixture, "Without a directory that was asked for, digits are dr
   std::filesystem::remove(Path("t10k-labels-idx1-ubyte"));
   const MnistData data = Load(/*data_dir_given=*/false).value();
   CHECK(data.drawn);
-  CHECK_THAT(data.note, Contains("drawn") && Contains("lacks t10k-labels-idx1-ubyte"));
+  CHECK_THAT(data.note, Contains("drawn") && Contains("is missing t10k-labels-idx1-ubyte"));
   CHECK_THAT(data.note, !Contains("\n"));
   CHECK(data.train.images.shape() == Shape({60000, 28, 28}));
   CHECK(data.test.labels.shape() == Shape({10000}));

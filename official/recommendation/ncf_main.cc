@@ -17,7 +17,7 @@ ABSL_FLAG(bool, download_if_missing, true, "Download the data set if it is not i
 ABSL_FLAG(
     std::string, ratings_file, "",
     "File with your own ratings to train on, instead of MovieLens: user, item, rating and timestamp on each line, "
-    "separated by commas, tabs, ::, semicolons or blanks.");
+    "separated by commas, tabs, ::, semicolons or spaces.");
 ABSL_FLAG(std::string, item_names, "",
           "File with the number and the name of an item on each line (u.item, movies.dat or movies.csv of MovieLens). "
           "--predict prints the names, --export_dir copies them.");

@@ -187,7 +187,7 @@ flags::Program ResnetProgram() {
                           {.name = "num_classes",
                            .key = true,
                            .range = flags::AtLeast(2),
-                           .unset_means = "the lines of labels.txt in --data_dir; without that 1001"},
+                           .unset_means = "the number of lines of labels.txt in --data_dir, or 1001 without it"},
                           {.name = "batch_norm_momentum", .range = flags::Fraction()},
                           {.name = "sync_batch_norm"},
                           {.name = "fast_jpeg"},

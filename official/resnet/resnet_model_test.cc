@@ -100,7 +100,7 @@ TEST_CASE("Every trainable variable has a momentum slot, and evaluation uses no 
 }
 
 // By hand: 50000 / 128 = 390.625 steps per epoch; epoch 100 ends in step 39062.5.
-TEST_CASE("The learning rate of CIFAR-10 falls behind the boundaries") {
+TEST_CASE("The learning rate of CIFAR-10 falls after the boundaries") {
   const DatasetInfo& info = InfoOf(kCifar10);
   const auto rate = LearningRate(kCifar10, {.boundary_epochs = info.boundary_epochs,
                                             .factors = info.factors,

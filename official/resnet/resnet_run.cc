@@ -113,8 +113,8 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config) {
   const std::string trained_file = files::JoinPath(model_dir, kClassNamesFile);
   if (const absl::Status same = CheckSameClasses(trained, trained_file, classes.names, classes.file); !same.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(same.message(), "; train other classes in another --model_dir, --fine_tune=", model_dir,
-                     " begins with what fits"));
+        absl::StrCat(same.message(), "; train other classes in another --model_dir: --fine_tune=", model_dir,
+                     " starts from the variables that fit"));
   }
   return classes;
 }
@@ -208,7 +208,7 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                        .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
                                           {"resnet_version", absl::StrCat(config.model.version)}},
                        .fine_tune = config.fine_tune,
-                       .mismatch_hint = ", or begin a new run there with what fits by --fine_tune",
+                       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune",
                        .export_model =
                            [&](train::Estimator& estimator, const std::string& export_dir) {
                              return ExportSavedModel(estimator, config.model.dataset, classes.names, export_dir);

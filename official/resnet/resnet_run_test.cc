@@ -311,7 +311,7 @@ TEST_CASE("Image files are classified, the most likely class first") {
   }
 }
 
-TEST_CASE("What prediction lacks is named in one line") {
+TEST_CASE("What is missing for a prediction is named in one line") {
   static const ResnetConfig trained = Trained();
   ResnetConfig config = trained;
   config.predict = {WritePng(32)};

@@ -194,7 +194,7 @@ class BucketedBatches : public data::BatchSource {
     while (position_.index < start.index && position_.epoch == start.epoch) TakeBatch();
     if (position_ == start || (position_.index == 0 && start.index == num_taken_)) return absl::OkStatus();
     LOG(WARNING) << "no batch begins after " << start.index << " pairs of epoch " << start.epoch + 1
-                 << ": the data or --batch_size were others then. Training continues after " << position_.index
+                 << ": the data or --batch_size were different then. Training continues after " << position_.index
                  << " pairs of epoch " << position_.epoch + 1;
     return absl::OkStatus();
   }

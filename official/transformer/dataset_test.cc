@@ -205,7 +205,7 @@ TEST_CASE_METHOD(Fixture, "The order follows from the seed and the epoch") {
   CHECK(order(1, 0, false) == order(2, 1, false));
 }
 
-TEST_CASE_METHOD(Fixture, "Reading goes on from between any two batches") {
+TEST_CASE_METHOD(Fixture, "Reading continues from between any two batches") {
   WritePairs(200);
   const TranslationsPtr translations = Open();
   const bool static_batch = GENERATE(false, true);
@@ -261,7 +261,7 @@ TEST_CASE_METHOD(Fixture, "A batch size below the longest bucket is refused") {
         "--batch_size=256 tokens are too few for a pair of sentences of up to 256; it needs to be at least 257");
 }
 
-TEST_CASE_METHOD(Fixture, "Records that are no pairs of sentences are refused") {
+TEST_CASE_METHOD(Fixture, "Records that are not pairs of sentences are refused") {
   const auto message = [&](const std::string& record) {
     Write("a-train-00001-of-00001", {Serialize({2, 1}, {1}), record});
     const absl::Status status = OpenError();
@@ -277,7 +277,7 @@ TEST_CASE_METHOD(Fixture, "Records that are no pairs of sentences are refused") 
         where + "feature inputs has the id -1, expected one of at least 0 and below 2^31");
   CHECK(message(Serialize({1}, {int64_t{1} << 31})) ==
         where + "feature targets has the id 2147483648, expected one of at least 0 and below 2^31");
-  CHECK_THAT(message("text"), Contains(where + "the record is no tf.Example"));
+  CHECK_THAT(message("text"), Contains(where + "the record is not a tf.Example"));
   std::filesystem::resize_file(data_dir_ + "/a-train-00001-of-00001", 40);
   CHECK(absl::IsDataLoss(OpenError()));
   Write("a-train-00001-of-00001", {});
@@ -300,9 +300,9 @@ TEST_CASE_METHOD(Fixture, "The files of a set are found, counted from 0 or 1") {
               "a-train-00001-of-00002.incomplete-01234567"}) == "2");
   CHECK(find({"a-train-00000-of-00002", "a-train-00001-of-00002"}) == "2");
   CHECK_THAT(find({"a-train-00001-of-00003", "a-train-00003-of-00003"}),
-             Contains("lacks a-train-00002-of-00003: it has 2 of 3 files"));
+             Contains("is missing a-train-00002-of-00003: it has 2 of 3 files"));
   CHECK_THAT(find({"a-train-00000-of-00002", "a-train-00001-of-00002", "a-train-00002-of-00002"}),
-             Contains("holds a-train-00002-of-00002 beside the 2 files"));
+             Contains("holds a-train-00002-of-00002 in addition to the 2 files"));
   CHECK_THAT(find({"a-train-00001-of-00001", "b-train-00001-of-00001"}), Contains("holds two data sets"));
   CHECK_THAT(find({}), Contains("has no files *train*-of-*; write them with prepare_data_main, "));
 }

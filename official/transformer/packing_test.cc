@@ -27,7 +27,7 @@ data::Batch ThreePairs() {
   return batch;
 }
 
-TEST_CASE("Sentences are packed one behind the other") {
+TEST_CASE("Sentences are packed one after the other") {
   const train::BatchShare share = PackedShare(train::Mode::kTrain, ThreePairs(), {0, 3});
   CHECK(First(share.features[0], 9) == Ids{5, 1, 6, 7, 8, 1, 9, 4, 1});
   CHECK(share.features[0].type().shape == compute::Shape({64}));

@@ -64,11 +64,11 @@ absl::StatusOr<std::vector<std::string>> FindRecordFiles(const std::string& data
     const std::string expected = Name(first.set, begin + i, first.of);
     if (i < static_cast<int>(found.size()) && found[i] == expected) continue;
     return absl::DataLossError(
-        absl::StrFormat("%s lacks %s: it has %d of %d files", data_dir, expected, found.size(), first.of));
+        absl::StrFormat("%s is missing %s: it has %d of %d files", data_dir, expected, found.size(), first.of));
   }
   if (static_cast<int>(found.size()) > first.of) {
-    return absl::DataLossError(
-        absl::StrFormat("%s holds %s beside the %d files that its number counts", data_dir, found[first.of], first.of));
+    return absl::DataLossError(absl::StrFormat("%s holds %s in addition to the %d files that its name counts", data_dir,
+                                               found[first.of], first.of));
   }
   for (std::string& name : found) name = files::JoinPath(data_dir, name);
   return found;

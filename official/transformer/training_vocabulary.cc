@@ -38,7 +38,7 @@ absl::StatusOr<std::optional<KnownVocabulary>> FindVocabulary(const std::optiona
     if (there.size() == 1) return Read(there[0]);
     if (there.size() > 1) {
       LOG(WARNING) << data_dir << " has several vocabularies (" << absl::StrJoin(there, ", ")
-                   << "): without --vocab_file the checkpoints do not tell which one the network is trained with";
+                   << "): without --vocab_file the checkpoints do not say which one the network is trained with";
     }
     return std::nullopt;
   }

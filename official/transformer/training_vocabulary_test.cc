@@ -26,7 +26,7 @@ std::string Write(const std::string& path, const std::string& lines) {
   return path;
 }
 
-TEST_CASE("A vocabulary is told by what its ids stand for") {
+TEST_CASE("A vocabulary is identified by what its ids stand for") {
   const std::string directory = NewDirectory();
   const auto digest = [&](const std::string& lines) {
     return FindVocabulary(Write(directory + "/v", lines), "").value()->digest;
@@ -39,7 +39,7 @@ TEST_CASE("A vocabulary is told by what its ids stand for") {
   CHECK(digest("'a_b_'\n") != expected);
 }
 
-TEST_CASE("A training uses the vocabulary beside its data, or the one that is named") {
+TEST_CASE("A training uses the vocabulary next to its data, or the one that is named") {
   const std::string data = NewDirectory(), elsewhere = NewDirectory();
   const std::string same = Write(elsewhere + "/same", "'a_'\n"), other = Write(elsewhere + "/other", "'b_'\n");
   CHECK_FALSE(FindVocabulary({}, data).value().has_value());
@@ -62,7 +62,7 @@ TEST_CASE("A training uses the vocabulary beside its data, or the one that is na
   CHECK(FindVocabulary(other, data).value()->path == other);
 }
 
-TEST_CASE("A bad vocabulary beside the data is refused with its line") {
+TEST_CASE("A bad vocabulary next to the data is refused with its line") {
   const std::string data = NewDirectory();
   REQUIRE(files::WriteFileAtomically(data + "/vocab.ende.100", "'a_'\n").ok());
   const absl::Status status = FindVocabulary({}, data).status();

@@ -29,7 +29,7 @@ ABSL_FLAG(std::optional<std::string>, bleu_ref, std::nullopt,
           "Text file with the reference translation of --bleu_source, line by line.");
 ABSL_FLAG(std::optional<std::string>, vocab_file, std::nullopt,
           "Vocabulary file that prepare_data_main wrote with the data. BLEU and --export_dir need it.");
-ABSL_FLAG(std::optional<double>, bleu_threshold, std::nullopt, "The same as --stop_threshold, which see.");
+ABSL_FLAG(std::optional<double>, bleu_threshold, std::nullopt, "The same as --stop_threshold.");
 
 namespace official::transformer {
 namespace {

@@ -239,7 +239,7 @@ TEST_CASE("Texts for BLEU that do not fit end a run before it begins") {
     config.bleu_source = WriteText("");
     told = {*config.bleu_source + " has no sentences"};
   }
-  SECTION("a reference that is no text") {
+  SECTION("a reference that is not text") {
     config.bleu_ref = WriteText("a\nb\xff\nc\n");
     told = {*config.bleu_ref + ": line 2: byte 2 is not UTF-8"};
   }

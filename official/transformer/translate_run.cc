@@ -64,7 +64,7 @@ absl::Status CheckVocabulary(const TranslateConfig& config, const Subtokenizer& 
                                                    vocab_size, "; give the vocabulary that it was trained with"));
   }
   if (facts[0].before.empty()) {
-    LOG(WARNING) << "the checkpoint does not tell which vocabulary its network was trained with: that it is "
+    LOG(WARNING) << "the checkpoint does not say which vocabulary its network was trained with: that it is "
                  << "--vocab_file=" << config.vocab_file << " cannot be checked";
   }
   return absl::OkStatus();
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, Decoder::Create(params, config.dtype, device, read));
   for (const train::BundleTensor& tensor : checkpoint.ListTensors()) {
     if (absl::StartsWith(tensor.name, kScope) && names.count(tensor.name) == 0) {
-      return mismatch(absl::StrCat("it has besides ", tensor.name));
+      return mismatch(absl::StrCat("it also has ", tensor.name));
     }
   }
   RETURN_IF_ERROR(CheckVocabulary(config, vocabulary, checkpoint, params.vocab_size));

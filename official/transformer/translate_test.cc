@@ -249,7 +249,7 @@ TEST_CASE("What does not fit is named") {
   }
   SECTION("fewer layers than in the checkpoint") {
     absl::StrAppend(&run.config().params_override, ",num_hidden_layers=1");
-    CHECK_THAT(run.Error(), Contains("it has besides model/Transformer/decoder_stack/layer_1"));
+    CHECK_THAT(run.Error(), Contains("it also has model/Transformer/decoder_stack/layer_1"));
   }
   SECTION("more layers than in the checkpoint") {
     absl::StrAppend(&run.config().params_override, ",num_hidden_layers=3");

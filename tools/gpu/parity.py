@@ -16,7 +16,7 @@ def train(binary: Path, model_dir: Path, num_gpus: int, last_step: int) -> None:
     command = [str(binary), f"--model_dir={model_dir}", f"--num_gpus={num_gpus}", f"--max_train_steps={last_step}"]
     command += ["--dropout_rate=0", "--data_format=channels_last", "--log_every_n_steps=1", "--log_format=simple"]
     if status := subprocess.run(command).returncode:
-        sys.exit(f"parity.py: --num_gpus={num_gpus} failed (exit status {status}): its message stands above")
+        sys.exit(f"parity.py: --num_gpus={num_gpus} failed (exit status {status}): see its message above")
 
 
 def training_losses(model_dir: Path) -> dict[int, float]:
@@ -53,7 +53,7 @@ def main() -> None:
     for run in "start", "cpu", "gpu":
         shutil.rmtree(args.output / run)
     worst = max(steps, key=lambda s: s["relative_difference"])
-    print(f"largest difference {worst['relative_difference']:.2e} at step {worst['step']}; wanted at most {TOLERANCE}")
+    print(f"largest difference {worst['relative_difference']:.2e} at step {worst['step']}; allowed: {TOLERANCE}")
     # Written so that NaN fails.
     if not all(s["relative_difference"] <= TOLERANCE for s in steps):
         sys.exit("parity.py: CPU and GPU differ")

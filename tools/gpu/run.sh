@@ -29,7 +29,7 @@ machine() {
   echo "folders of CUDA libraries: ${CUDA_LIBRARY_FOLDERS:-those of the dynamic loader}"
   for file in "$root"/programs/*; do
     if LD_LIBRARY_PATH=$root/lib${CUDA_LIBRARY_FOLDERS:+:$CUDA_LIBRARY_FOLDERS}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} ldd "$file" 2>&1 | grep 'not found'; then
-      echo "run.sh: ${file##*/} lacks what is named above"
+      echo "run.sh: ${file##*/} is missing the libraries named above"
       status=1
     fi
   done

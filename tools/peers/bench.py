@@ -247,7 +247,7 @@ def input_contestants(args: argparse.Namespace, workload: Workload, folder: Path
 
 
 def decode_contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
-    """With bf16 the peers run in fp32 too, which is all that CTranslate2 computes in besides int8."""
+    """With bf16 the peers run in fp32 too, which is all that CTranslate2 computes in except int8."""
     work = [*workload.flags, f"--lengths={','.join(map(str, workload.lengths))}", f"--steps={DECODE_STEPS}"]
     work += [f"--threads={args.threads}", f"--seconds={args.seconds}"]
     binary = args.binary or build("official/transformer/decode_benchmark", "decode_benchmark_main")
@@ -430,7 +430,7 @@ def print_results(results: dict[str, list[Measurement]], field: list[Contestant]
             f"{ratio:>8.2f}x{first_step}{min(r.peak_mb for r in runs):>10.0f} MB"
         )
     others = median(r.other_cores for runs in results.values() for r in runs)
-    print(f"meanwhile other processes kept {others:.1f} cores busy")
+    print(f"during the runs other processes kept {others:.1f} cores busy")
     for c in field:
         if c.ours:
             for dtype in dict.fromkeys([c.dtype, "fp32"]):
@@ -533,7 +533,7 @@ def main() -> None:
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
         without_steps = workload.input_of or workload.lengths or workload.eval_batches
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
-        print(f"medians of interleaved {runs}; a peer far behind is run once")
+        print(f"medians of interleaved {runs}; a much slower peer is run once")
         print_results(results, field, tokens)
         print(flush=True)
         measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}

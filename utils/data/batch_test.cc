@@ -128,7 +128,7 @@ TEST_CASE("A batch size above the number of examples gives the whole epoch and t
   CHECK(Labels(across) == LabelLists{{0, 1, 2, 0, 1, 2}});
 }
 
-TEST_CASE("An endless stream goes on") {
+TEST_CASE("An endless stream continues") {
   const BatchSourcePtr source = Open(Numbers(3), {.batch_size = 2, .end_epoch = kEndless, .across_epochs = true});
   for (int i = 0; i < 100; ++i) CHECK(source->Next().value()->num_examples == 2);
 }
@@ -196,7 +196,7 @@ TEST_CASE("Destroying a prefetching source stops its thread, wherever it is") {
   }
 }
 
-TEST_CASE("Whether there is a batch can be asked, and a read that hangs is left behind with its thread") {
+TEST_CASE("Whether there is a batch can be asked, and a read that hangs is abandoned with its thread") {
   std::promise<void> disk;
   const auto alive = std::make_shared<int>();
   const DatasetPtr numbers = Numbers(8);
@@ -263,7 +263,7 @@ TEST_CASE("A WorkerPool runs every item of every loop once") {
   }
 }
 
-TEST_CASE("An exception in any thread of a WorkerPool comes out of its loop, and the next loop is whole") {
+TEST_CASE("An exception in any thread of a WorkerPool comes out of its loop, and the next loop is complete") {
   WorkerPool pool(3);
   std::atomic<int> runs = 0;
   CHECK_THROWS_AS(pool.ForEach(100, [](int64_t) { throw std::bad_alloc(); }), std::bad_alloc);

@@ -38,7 +38,8 @@ class SlicesDataset : public Dataset {
     for (NamedTensor& member : group) {
       const Shape& shape = member.tensor.shape();
       OFFICIAL_CHECK(shape.rank() > 0 && shape.dim(0) == num_examples_)
-          << member.name << " is " << member.tensor.type().ToString() << " beside " << num_examples_ << " examples";
+          << member.name << " is " << member.tensor.type().ToString() << " in a data set of " << num_examples_
+          << " examples";
       leaves.push_back({std::move(member.name), {member.tensor.dtype(), Shape(shape.dims().subspan(1))}});
       tensors.push_back(std::move(member.tensor));
     }

@@ -66,7 +66,7 @@ class PartialFile {
       }
       if (Clock::now() > deadline) {
         return absl::UnavailableError(
-            absl::StrCat("another process has been downloading ", remote.path, " all the time"));
+            absl::StrCat("waited too long for another process that downloads ", remote.path, "; try again later"));
       }
       std::this_thread::sleep_for(kLockPoll);
     }

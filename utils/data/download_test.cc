@@ -189,7 +189,7 @@ TEST_CASE_METHOD(Fixture, "The second mirror is used where the first fails") {
   CheckWhole(Download({"http://127.0.0.1:1/file", server.Url("/bad"), server.Url("/good")}));
 }
 
-TEST_CASE_METHOD(Fixture, "A page sent in place of the file is told by its size and not stored") {
+TEST_CASE_METHOD(Fixture, "A page sent instead of the file is recognized by its size and not stored") {
   Server server([](const Server::Request&) {
     return Server::Answer{Ok("<html>Please log in</html>", "Content-Type: text/html\r\n")};
   });
@@ -212,7 +212,7 @@ TEST_CASE_METHOD(Fixture, "A file with the wrong checksum is not kept") {
   CHECK(server.num_requests() == 1);
 }
 
-TEST_CASE_METHOD(Fixture, "A transfer that breaks off goes on where it stopped") {
+TEST_CASE_METHOD(Fixture, "A transfer that breaks off continues where it stopped") {
   std::vector<int64_t> ranges;
   Server server([&](const Server::Request& request) {
     ranges.push_back(request.range);
@@ -240,7 +240,7 @@ TEST_CASE_METHOD(Fixture, "A server that ignores the range sends the file from i
   CheckWhole(Download({server.Url("/file")}));
 }
 
-TEST_CASE_METHOD(Fixture, "A wrong beginning is thrown away and the file downloaded anew") {
+TEST_CASE_METHOD(Fixture, "A wrong beginning is thrown away and the file downloaded again") {
   WritePartial("something else");
   Server server([](const Server::Request& request) {
     return Server::Answer{request.range == 0 ? Ok(kContents) : Partial(kContents, request.range)};
@@ -249,7 +249,8 @@ TEST_CASE_METHOD(Fixture, "A wrong beginning is thrown away and the file downloa
   CHECK(server.num_requests() == 2);
 }
 
-TEST_CASE_METHOD(Fixture, "Left-over files that are too long or that the server refuses to continue are begun anew") {
+TEST_CASE_METHOD(Fixture,
+                 "Left-over files that are too long or that the server refuses to continue are started again") {
   const bool too_long = GENERATE(true, false);
   WritePartial(too_long ? kContents + "x" : "abc");
   Server server([](const Server::Request& request) {

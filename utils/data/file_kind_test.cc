@@ -9,7 +9,7 @@
 namespace official::data {
 namespace {
 
-TEST_CASE("Files are told by their first bytes") {
+TEST_CASE("Files are recognized by their first bytes") {
   const auto [head, kind] = GENERATE(table<std::string, std::string>({
       {"\x1f\x8b\x08", "gzip-compressed"},
       {"PK\x03\x04rest", "a zip archive"},

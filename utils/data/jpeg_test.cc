@@ -162,7 +162,7 @@ TEST_CASE("Images that are too large, or larger than their bytes can hold, are r
   CHECK_THAT(Error(WithSize(jpeg, 16, 0)), Contains("the JPEG image cannot be decoded"));
 }
 
-TEST_CASE("A file that is no JPEG is refused") {
+TEST_CASE("A file that is not a JPEG is refused") {
   CHECK_FALSE(IsJpeg(""));
   CHECK_FALSE(IsJpeg("\xff\xd8"));
   CHECK(IsJpeg(SmoothJpeg({.height = 1, .width = 1})));

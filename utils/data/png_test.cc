@@ -108,7 +108,7 @@ absl::Status Error(const Bytes& bytes) {
   return status;
 }
 
-TEST_CASE("What is not a whole PNG is refused") {
+TEST_CASE("What is not a complete PNG is refused") {
   const Bytes good = Png({3, 2, 8, 0}, {0, 1, 2, 3, 0, 4, 5, 6});
   CHECK_THAT(std::string(Error("").message()), Contains("is not a PNG"));
   CHECK_THAT(std::string(Error("GIF89a").message()), Contains("is not a PNG"));

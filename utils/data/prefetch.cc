@@ -104,7 +104,7 @@ class PrefetchedSource : public BatchSource {
     if (ahead_->Stop()) {
       thread_.join();
     } else {
-      LOG(WARNING) << "a read of data has not ended for " << kPatience.count() << " s and is left behind";
+      LOG(WARNING) << "a read of data has not ended after " << kPatience.count() << " s; the run continues without it";
       thread_.detach();
     }
   }

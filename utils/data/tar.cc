@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<TarReader>> TarReader::Open(const std::string& pa
 TarReader::~TarReader() { munmap(const_cast<char*>(mapped_.data()), mapped_.size()); }
 
 absl::Status TarReader::Damaged(absl::string_view what) const {
-  return absl::DataLossError(absl::StrFormat("%s is no tar archive that can be read: %s", path_, what));
+  return absl::DataLossError(absl::StrFormat("%s is not a readable tar archive: %s", path_, what));
 }
 
 absl::StatusOr<TarMember> TarReader::Next() {
@@ -52,7 +52,7 @@ absl::StatusOr<TarMember> TarReader::Next() {
   const std::string size(block + 124, strnlen(block + 124, 12));
   member_ = {.name = std::string(block, strnlen(block, 100)), .is_file = block[156] == '0' || block[156] == '\0'};
   for (const char digit : absl::StripAsciiWhitespace(size)) {
-    if (digit < '0' || digit > '7') return Damaged(absl::StrCat("the size of ", member_.name, " is no number"));
+    if (digit < '0' || digit > '7') return Damaged(absl::StrCat("the size of ", member_.name, " is not a number"));
     member_.num_bytes = member_.num_bytes * 8 + (digit - '0');
   }
   has_content_ = true;

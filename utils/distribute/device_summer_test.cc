@@ -129,7 +129,7 @@ void RunStep(InProcessGroup& group, std::vector<std::vector<float>>& numbers, st
   }
 }
 
-TEST_CASE("Devices that work behind the host's back sum to the bits of the host's sums") {
+TEST_CASE("Devices that work while the host does something else sum to the bits of the host's sums") {
   const int n = GENERATE(2, 3, 4, 5, 8);
   const SumOrder order = GENERATE(SumOrder::kReductionToOneDevice, SumOrder::kHierarchicalCopy);
   const int seed = GENERATE(range(0, 20));

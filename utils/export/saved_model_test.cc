@@ -198,7 +198,7 @@ TEST_CASE("Nodes get TensorFlow's names, and attributes their kinds") {
   CHECK(attrs.at("ints").list().i(1) == 2);
 }
 
-TEST_CASE("A failed export says why and leaves nothing behind") {
+TEST_CASE("A failed export says why and leaves no files") {
   const DenseModel model;
   const std::string file = NewDirectory();
   REQUIRE(files::WriteFileAtomically(file, "").ok());

@@ -84,7 +84,7 @@ TEST_CASE("What a killed writer has left is removed by the next, what others are
   CHECK(Temporaries(path) == std::vector<std::string>{second->temporary_path()});
 }
 
-TEST_CASE("Many may write the same file at once: one of them is read, whole") {
+TEST_CASE("Many may write the same file at once: one of them is read, complete") {
   const std::string path = TestPath("contended");
   std::vector<std::thread> threads;
   std::atomic<int> failures = 0;
@@ -227,7 +227,7 @@ TEST_CASE("The user may have results written to a pipe or a device") {
   CHECK(ReadFile(file, 100).value() == "short");
 }
 
-TEST_CASE("A directory of another user is told by its owner, behind a link too") {
+TEST_CASE("A directory of another user is recognized by its owner, through a link too") {
   const std::string directory = TestPath("mine"), link = TestPath("link_to_mine");
   REQUIRE(MakeDirectories(directory).ok());
   REQUIRE(symlink(directory.c_str(), link.c_str()) == 0);
@@ -248,13 +248,13 @@ TEST_CASE("A directory of another user is told by its owner, behind a link too")
   }
 }
 
-TEST_CASE("A full disk is told with its path and the bytes left") {
+TEST_CASE("A full disk is reported with its path and the bytes left") {
   const absl::Status status = WriteOutput("/dev/full", "twelve bytes");
   CHECK(absl::IsAborted(status));
   CHECK_THAT(Message(status), Contains("write 12 bytes to /dev/full: No space left on device") && Contains("are free"));
 }
 
-TEST_CASE("Missing memory is no error of the disk") {
+TEST_CASE("Missing memory is not an error of the disk") {
   CHECK(absl::IsResourceExhausted(ErrnoStatus(ENOMEM, "open", "a file")));
   for (const int error_number : {ENOSPC, EDQUOT, EFBIG, EMFILE, ENFILE, EIO}) {
     CHECK(absl::IsAborted(ErrnoStatus(error_number, "open", "a file")));

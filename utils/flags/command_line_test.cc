@@ -273,7 +273,7 @@ TEST_CASE("--undefok lets unknown flags pass, wherever it stands") {
   CHECK_THAT(Error({"--undefok=batch_size", "--batch_size=x"}), Contains("--batch_size=x"));
 }
 
-TEST_CASE("Words that are no flags are refused, or kept for a program that takes them") {
+TEST_CASE("Words that are not flags are refused, or kept for a program that takes them") {
   CHECK_THAT(Error({"train"}), Contains("'train'"));
   CHECK_THAT(Error({"--clean", "false"}), Contains("'false'") && Contains("--clean=true"));
   CHECK_THAT(Error({"-"}), Contains("'-'"));
@@ -344,14 +344,14 @@ TEST_CASE("Errors in flag files name file and line") {
   const FlagFile value("value.flags", "--batch_size=x\n");
   CHECK_THAT(Error({value.flag()}), Contains("value.flags:1: flag --batch_size=x: "));
   const FlagFile missing("missing.flags", "--batch_size\n5\n");
-  CHECK_THAT(Error({missing.flag()}), Contains("missing.flags:2: '5' is no flag"));
+  CHECK_THAT(Error({missing.flag()}), Contains("missing.flags:2: '5' is not a flag"));
   const FlagFile unknown("unknown.flags", "#\n--batch_size 5\n");
   CHECK_THAT(Error({unknown.flag()}), Contains("unknown.flags:2: ") && Contains("did you mean --batch_size?"));
   const FlagFile no_value("no_value.flags", "--batch_size\n");
   CHECK_THAT(Error({no_value.flag()}), Contains("no_value.flags:1: ") && Contains("needs a value"));
 }
 
-TEST_CASE("Files that are no flag files are refused") {
+TEST_CASE("Files that are not flag files are refused") {
   CHECK_THAT(Error({"--flagfile=/nonexistent/x.flags"}), Contains("/nonexistent/x.flags") && Contains("No such file"));
   CHECK_THAT(Error({"--flagfile="}), Contains("--flagfile"));
   CHECK_THAT(Error({"--flagfile=."}), Contains("directory"));

@@ -44,7 +44,7 @@ std::vector<std::string> NotesOnFormerDefaults(const CommandLine& command_line) 
     const std::string former = files::FormerDefaultDir(directory);
     if (former.empty()) continue;
     notes.push_back(absl::StrCat("--", flag, " is ", directory, " now; to use what is in ", former,
-                                 ", its default before, give --", flag, "=", former));
+                                 ", its former default, give --", flag, "=", former));
   }
   return notes;
 }

@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<FlagFileLine>> ReadFlagFile(const std::string& path) 
     const std::string where = absl::StrCat(Printable(path), ":", number);
     if (line[0] != '-') {
       return absl::InvalidArgumentError(
-          absl::StrCat(where, ": '", Printable(line), "' is no flag; a line is --name=value, or begins with #"));
+          absl::StrCat(where, ": '", Printable(line), "' is not a flag; a line is --name=value, or begins with #"));
     }
     lines.push_back({std::string(line), where});
   }

@@ -79,7 +79,7 @@ TEST_CASE("An exception is an error, not a crash") {
   CHECK(outcome.err == "test_main: internal error: no dice\n");
 }
 
-TEST_CASE("A thread that cannot be started is told with the limits") {
+TEST_CASE("A thread that cannot be started is reported with the limits") {
   const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   });
@@ -87,7 +87,7 @@ TEST_CASE("A thread that cannot be started is told with the limits") {
   CHECK_THAT(outcome.err, Contains("cannot start a thread") && Contains("ulimit -u"));
 }
 
-TEST_CASE("Memory that cannot be had is told") {
+TEST_CASE("Memory that cannot be had is reported") {
   const Outcome outcome = RunWith({}, [](const CommandLine&) -> absl::Status { throw std::bad_alloc(); });
   CHECK(outcome.exit_code == 1);
   CHECK(outcome.err == "test_main: out of memory\n");

@@ -142,7 +142,7 @@ TEST_CASE("A run with another network is refused with both values and what to ad
   CHECK_THAT(training.Error({"--depth=0"}), Contains("flag --depth=0: "));
 }
 
-TEST_CASE("A run that does not go on from the checkpoint may have another network") {
+TEST_CASE("A run that does not continue from the checkpoint may have another network") {
   const Training training("--depth=18\n");
   for (const Words& words : {Words{"--clean"}, Words{"--clean", "--export_dir=out"}, Words{"--resume=never"}}) {
     CHECK(training.Taken(words).empty());
@@ -154,7 +154,7 @@ TEST_CASE("A run that does not go on from the checkpoint may have another networ
   CHECK(absl::GetFlag(FLAGS_depth) == 50);
 }
 
-TEST_CASE("Values of one network are no difference, and appended parameters come on top") {
+TEST_CASE("Values of one network are not a difference, and appended parameters come on top") {
   const Training training("--order=\n--overrides=size=7,speed=3\n");
   CHECK(training.Parse({"--order=last", "--overrides=speed=4,size=9,size=7"}).ok());
   CHECK_THAT(training.Error({"--order=first", "--overrides=size=7"}), Contains("no --order, but this command has "
@@ -165,7 +165,7 @@ TEST_CASE("Values of one network are no difference, and appended parameters come
   CHECK_THAT(training.Error({"--predict=a", "--overrides=size=8"}), Contains("has --overrides=size=7,speed=3,size=8"));
 }
 
-TEST_CASE("A flag that is left to the data has the value of the training, and is no difference") {
+TEST_CASE("A flag that is left to the data has the value of the training, and is not a difference") {
   const Training training("--classes=7\n");
   CHECK(training.Taken({}) == "--classes=7");
   CHECK(absl::GetFlag(FLAGS_classes) == 7);

@@ -133,7 +133,7 @@ TEST_CASE("Lines of another stream come above the live line") {
   CHECK(log.Text() == "\r\x1b[Kstep 2\r\x1b[Kstep 2");
 }
 
-TEST_CASE("An event has its name behind the level; other lines have \"message\" there, or the level's") {
+TEST_CASE("An event has its name after the level; other lines have \"message\" there, or the level's") {
   CapturedLog log(LogFormat::kJson);
   LogEvent("save", "saved", {{"global_step", 7}});
   LOG(INFO) << "text";

@@ -90,7 +90,7 @@ TEST_CASE("Other formats have no live line") {
   CHECK(log.Text().empty());
 }
 
-TEST_CASE("Lines of many threads stay whole") {
+TEST_CASE("Lines of many threads stay complete") {
   CapturedLog log(LogFormat::kSimple);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -107,7 +107,7 @@ TEST_CASE("Lines of many threads stay whole") {
   for (const std::string& line : lines) CHECK(line.substr(line.rfind(' ')) == " onetwothree");
 }
 
-TEST_CASE("A reader that is gone does not end the run") {
+TEST_CASE("A reader that has ended does not end the run") {
   InitLogging({LogFormat::kSimple, false}, /*fd=*/-1);
   LOG(ERROR) << "nobody sees this";
   InitLogging({});

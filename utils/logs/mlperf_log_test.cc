@@ -67,21 +67,21 @@ TEST_CASE("Nothing is changed in the file before the log begins") {
   CHECK(KeysIn(path) == Keys{"init_start"});
 }
 
-TEST_CASE("A resumed training goes on in the log of its earlier part") {
+TEST_CASE("A resumed training continues in the log of its earlier part") {
   const std::string path = PathOf("resumed");
   const auto log = Log(path);
   CHECK(log->Write("run_start").ok());
   CHECK(log->Begin(/*resumed=*/false).ok());
-  SECTION("behind whole lines") { CHECK(GoOn(path, true) == Keys{"run_start", "eval_accuracy"}); }
-  SECTION("in place of a line that was cut") {
+  SECTION("after complete lines") { CHECK(GoOn(path, true) == Keys{"run_start", "eval_accuracy"}); }
+  SECTION("instead of a line that was cut") {
     std::ofstream(path, std::ios::app) << ":::MLLOG {\"namespace\": \"\", \"time";
     CHECK(GoOn(path, true) == Keys{"run_start", "eval_accuracy"});
   }
-  SECTION("in place of its end") {
+  SECTION("instead of its end") {
     CHECK(log->Write("run_stop", nullptr, {{"status", "aborted"}}).ok());
     CHECK(GoOn(path, true) == Keys{"run_start", "eval_accuracy"});
   }
-  SECTION("unless it begins anew") { CHECK(GoOn(path, false) == Keys{"init_start", "eval_accuracy"}); }
+  SECTION("unless it starts again") { CHECK(GoOn(path, false) == Keys{"init_start", "eval_accuracy"}); }
   SECTION("or nothing is left of that part") {
     std::ofstream(path) << ":::MLL";
     CHECK(GoOn(path, true) == Keys{"init_start", "eval_accuracy"});

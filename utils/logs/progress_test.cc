@@ -83,7 +83,7 @@ TEST_CASE("Throughput is examples over wall time after the warm-up") {
   CHECK(progress.Summary() == "500.0 examples/s (after 2 warm-up steps)");
 }
 
-TEST_CASE("Evaluations between train calls are no part of the throughput, and there is one warm-up") {
+TEST_CASE("Evaluations between train calls are not part of the throughput, and there is one warm-up") {
   CapturedLog log(LogFormat::kNone);
   Progress progress({.format = LogFormat::kNone, .warmup_steps = 1});
   Loop loop(progress);

@@ -29,7 +29,7 @@ VisibleGpus CountGpusOfDriver(const std::string& library) {
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
   const auto get_count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
   if (init == nullptr || get_count == nullptr)
-    return {0, absl::StrCat(library, " is no CUDA driver: it has no cuInit")};
+    return {0, absl::StrCat(library, " is not a CUDA driver: it has no cuInit")};
   if (const int error = init(0); error != 0) return {0, DriverError(driver, "cuInit", error)};
   int count = 0;
   if (const int error = get_count(&count); error != 0) return {0, DriverError(driver, "cuDeviceGetCount", error)};

@@ -18,7 +18,7 @@ TEST_CASE("The driver's count is passed on") {
   CHECK(gpus.why_none.empty());
 }
 
-TEST_CASE("Where there is no GPU, the reason is told") {
+TEST_CASE("Where there is no GPU, the reason is reported") {
   setenv("FAKE_GPUS", "0", 1);
   CHECK(CountGpusOfDriver(kFakeDriver).why_none == "the NVIDIA driver lists no GPU");
 
@@ -35,7 +35,7 @@ TEST_CASE("Where there is no GPU, the reason is told") {
   CHECK_THAT(CountGpusOfDriver(kFakeDriver).why_none, Contains("error 804"));
 }
 
-TEST_CASE("A driver that is absent or is no driver counts as no GPU") {
+TEST_CASE("A driver that is absent or is not a driver counts as no GPU") {
   CHECK_THAT(CountGpusOfDriver("libno_such_driver.so.1").why_none, Contains("libno_such_driver.so.1"));
   CHECK_THAT(CountGpusOfDriver("libc.so.6").why_none, Contains("no cuInit"));
 }

@@ -84,7 +84,7 @@ TEST_CASE("ApplyClean removes links but not what they point to") {
   CHECK(fs::is_empty(scratch.path("model")));
 }
 
-TEST_CASE("ApplyClean refuses a directory that is no model_dir") {
+TEST_CASE("ApplyClean refuses a directory that is not a model_dir") {
   Scratch scratch;
   scratch.Write("model/thesis.tex");
   CheckRefused(ApplyClean(scratch.path("model"), {}), "thesis.tex");

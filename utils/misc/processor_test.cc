@@ -19,7 +19,7 @@ TEST_CASE("x86-64-v3 processors have all that is needed") {
   CHECK(MissingFeature(ReadProcessorFeatures()) == nullptr);
 }
 
-TEST_CASE("Older processors lack a feature that is named") {
+TEST_CASE("The feature that an older processor does not have is named") {
   CHECK(MissingFeature(kNehalem) == std::string("AVX"));
   ProcessorFeatures ivy_bridge = kHaswell;
   ivy_bridge.leaf1_ecx &= ~(1u << 12 | 1u << 22);  // FMA, MOVBE
@@ -30,7 +30,7 @@ TEST_CASE("Older processors lack a feature that is named") {
   CHECK(MissingFeature(no_lzcnt) == std::string("LZCNT"));
 }
 
-TEST_CASE("A system that does not save the registers is told") {
+TEST_CASE("A system that does not save the registers is reported") {
   ProcessorFeatures features = kHaswell;
   features.enabled_states = 3;
   CHECK_THAT(MissingFeature(features), Contains("operating system"));

@@ -324,7 +324,7 @@ absl::Status Run::PassEmptyRound(int64_t end_epoch) {
                                             estimator_.global_step() + 1, " cannot be trained"));
   }
   LOG(WARNING) << "the training data have no batch after example " << position.index << " of epoch "
-               << position.epoch + 1 << ": what is left up to epoch " << end_epoch << " counts as finished";
+               << position.epoch + 1 << ": the rest up to epoch " << end_epoch << " counts as finished";
   estimator_.ContinueAt({end_epoch, 0});
   return absl::OkStatus();
 }
@@ -455,17 +455,18 @@ absl::Status TrainAndEvaluate(const Config& config, const Task& task, std::ostre
 
   LogStart(config, task, devices, input, *estimator);
   if (estimator->seed() != base.seed) {
-    LOG(WARNING) << "--seed=" << base.seed << " is not used: this run was begun with seed " << estimator->seed();
+    LOG(WARNING) << "--seed=" << base.seed << " is not used: this run started with seed " << estimator->seed();
   }
   ContinueInsideEpoch(input, *estimator);
   Run run(config, task, input, *estimator, *mlperf);
   if (run.IsTrained() && !run.EvaluationIsDue()) {
     LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << estimator->global_step()
-              << (task.steps ? absl::StrCat(" of --train_steps=", task.steps->total, "; to go on raise --train_steps")
-                             : absl::StrCat(", ", estimator->position().epoch, " of --train_epochs=", base.train_epochs,
-                                            " epochs; to go on raise --train_epochs"))
+              << (task.steps
+                      ? absl::StrCat(" of --train_steps=", task.steps->total, "; to continue, raise --train_steps")
+                      : absl::StrCat(", ", estimator->position().epoch, " of --train_epochs=", base.train_epochs,
+                                     " epochs; to continue, raise --train_epochs"))
               << (config.performance.max_train_steps ? " or --max_train_steps" : "")
-              << ", to start afresh give --clean or another --model_dir";
+              << "; to start again, give --clean or another --model_dir";
     estimator->LogChangedFlags();
     PrintEnd(base.output == "json", "nothing_to_do", estimator->global_step(),
              {{"steps", 0}, {"examples_per_sec", nullptr}}, results);

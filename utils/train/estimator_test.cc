@@ -293,7 +293,7 @@ TEST_CASE("A device that tells of a bad number only later has the right step and
   CHECK(estimator->global_step() == bad_step - 1);
 }
 
-TEST_CASE("An interruption stops after its step, which is saved, and the run goes on from there") {
+TEST_CASE("An interruption stops after its step, which is saved, and the run continues from there") {
   EstimatorConfig config = Config();
   int asked = 0;
   config.interruption = [&] { return ++asked == 5 ? Interruption::kStop : Interruption::kNone; };

@@ -123,7 +123,7 @@ std::vector<double> Train(Estimator& estimator) {
   return values;
 }
 
-TEST_CASE("A batch in turns is the whole batch, on any number of devices") {
+TEST_CASE("A batch in micro-batches is the whole batch, on any number of devices") {
   const std::vector<double> whole = Train(*MakeEstimator(1, 1));
   REQUIRE(whole.size() == 12 * 4 + 3 * 3 + 3);
   for (const int num_replicas : {1, 2, 3}) {
@@ -136,7 +136,7 @@ TEST_CASE("A batch in turns is the whole batch, on any number of devices") {
   }
 }
 
-TEST_CASE("A run in turns that was stopped ends with the same bits, and leaves no sums behind") {
+TEST_CASE("A run in micro-batches that was stopped ends with the same bits, and leaves no sums") {
   const int num_replicas = GENERATE(1, 2);
   const auto whole = MakeEstimator(3, num_replicas);
   Train(*whole);
@@ -154,7 +154,7 @@ TEST_CASE("A run in turns that was stopped ends with the same bits, and leaves n
   for (const BundleTensor& tensor : reader->ListTensors()) CHECK_THAT(tensor.name, !Contains("_local"));
 }
 
-TEST_CASE("A number that is not finite in any turn ends the run before its step") {
+TEST_CASE("A number that is not finite in any micro-batch ends the run before its step") {
   const int num_replicas = GENERATE(1, 2), example = GENERATE(10, 12, 14);  // of the third batch
   CAPTURE(num_replicas, example);
   const auto estimator = MakeEstimator(3, num_replicas);

@@ -132,7 +132,7 @@ TEST_CASE("A power of two as static loss scale changes no bit") {
   CHECK(odd->Variable("w")->data<float>()[0] == Approx(plain->Variable("w")->data<float>()[0]).epsilon(1e-5));
 }
 
-TEST_CASE("Infinite gradients beside a finite loss end a run at their step, unless the loss scale is dynamic") {
+TEST_CASE("Infinite gradients with a finite loss end a run at their step, unless the loss scale is dynamic") {
   const auto [scale, bad] = GENERATE(std::pair{LossScale{}, kAlwaysBad}, std::pair{LossScale{.value = 128}, Bad{}});
   const int replicas = GENERATE(1, 2, 4), turns = GENERATE(1, 2);
   CAPTURE(scale.value, replicas, turns);
@@ -183,7 +183,8 @@ TEST_CASE("A dynamic loss scale doubles after 2000 updates in a row") {
   CHECK(Scale(*estimator) == 131072);
 }
 
-TEST_CASE("A run with a dynamic loss scale that is stopped after any batch ends with the bits of a whole one") {
+TEST_CASE(
+    "A run with a dynamic loss scale that is stopped after any batch ends with the bits of an uninterrupted one") {
   const InputFn input = Input({2, 3, 7});
   Run whole(Config(compute::DynamicLossScale()));
   whole.Train(input, 14);
@@ -204,7 +205,7 @@ TEST_CASE("A run with a dynamic loss scale that is stopped after any batch ends 
   }
 }
 
-TEST_CASE("A dynamic loss scale starts afresh in a run that had none, and a static one forgets it") {
+TEST_CASE("A dynamic loss scale starts again in a run that had none, and a static one forgets it") {
   EstimatorConfig config = Config({});
   REQUIRE(MakeEstimator(config)->Train(Input({}), 2, {}).ok());
   config.loss_scale = compute::DynamicLossScale();

@@ -25,7 +25,7 @@ std::string NewDirectory() {
   return absl::StrCat(root ? root : "/tmp", "/lock-", getpid(), "-", ++counter, "/deeper");
 }
 
-TEST_CASE("A second run is refused, and told who has the lock; a third may begin when the first has ended") {
+TEST_CASE("A second run is refused, and is informed who has the lock; a third may begin when the first has ended") {
   const std::string directory = NewDirectory();
   auto first = RunLock::Acquire(directory);
   REQUIRE(first.ok());

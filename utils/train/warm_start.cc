@@ -65,7 +65,7 @@ absl::Status WarmStart::Apply(const std::vector<compute::VariableSpec>& added, R
                                                    name_, ", ", left[0], "; is it one of another model?"));
   }
   LOG(INFO) << "fine-tuning from " << name_ << ": took " << taken << " of " << of_model << " variables"
-            << (left.empty() ? "" : "; not ") << ShortList(left);
+            << (left.empty() ? "" : "; not taken: ") << ShortList(left);
   return absl::OkStatus();
 }
 

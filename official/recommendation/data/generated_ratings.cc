@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<Rating>> GenerateRatings(const GeneratorOptions& opti
       options.num_items > kMinRatings * options.num_users || options.num_ratings < kMinRatings * options.num_users ||
       options.num_ratings > room) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "cannot generate %d ratings of %d users and %d items: wanted are at least %d items, at most %d times as many "
+        "cannot generate %d ratings of %d users and %d items: expected at least %d items, at most %d times as many "
         "as users, at least %d ratings for each user, and %d items that the user does not rate",
         options.num_ratings, options.num_users, options.num_items, kMinUnrated + 100, kMinRatings, kMinRatings,
         kMinUnrated));

@@ -46,14 +46,14 @@ TEST_CASE("The lists of films of every MovieLens are read") {
     CHECK(names.at(12) == "So-called \"film\", a");
     CHECK(names.at(54) == "Amélie");
   }
-  SECTION("a table of one's own, with control characters") {
+  SECTION("your own table, with control characters") {
     const ItemNames names = ReadItemNames(Write("own.tsv", "7\tblue\x1b[31m sofa \n9\tlamp\n\n")).value();
     CHECK(names.at(7) == "blue[31m sofa");
     CHECK(names.at(9) == "lamp");
   }
 }
 
-TEST_CASE("What is no list of items is refused with its line") {
+TEST_CASE("What is not a list of items is refused with its line") {
   const auto error = [](const std::string& text) {
     const absl::Status status = ReadItemNames(Write("bad", text)).status();
     CHECK(absl::IsDataLoss(status));

@@ -78,8 +78,8 @@ absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const 
   ASSIGN_OR_RETURN(std::vector<Rating> ratings, ReadRatings(path));
   if (static_cast<int64_t>(ratings.size()) == dataset.size.num_ratings) return ratings;
   return absl::DataLossError(
-      absl::StrFormat("%s has %d ratings, but %s has %d: is it cut? Ratings of one's own are given by --ratings_file",
-                      path, ratings.size(), dataset.name, dataset.size.num_ratings));
+      absl::StrFormat("%s has %d ratings, but %s has %d: is it cut? Give your own ratings with --ratings_file", path,
+                      ratings.size(), dataset.name, dataset.size.num_ratings));
 }
 
 absl::StatusOr<Ratings> SplitFile(const std::string& path, absl::StatusOr<std::vector<Rating>> ratings) {
@@ -113,7 +113,7 @@ absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
       return absl::Status(
           path.status().code(),
           absl::StrFormat("%s; put %s.zip of https://grouplens.org/datasets/movielens there, or train on "
-                          "ratings made by this program by --use_synthetic_data",
+                          "ratings made by this program with --use_synthetic_data",
                           path.status().message(), dataset.name));
     }
     loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,

@@ -65,8 +65,8 @@ TEST_CASE_METHOD(Fixture, "A data set with another number of ratings is refused"
   Write("ml-1m/ratings.dat", "1::2::3::4\n");
   CHECK(absl::IsDataLoss(Error()));
   CHECK(Error().message() == Path("ml-1m/ratings.dat") +
-                                 " has 1 ratings, but ml-1m has 1000209: is it cut? Ratings of "
-                                 "one's own are given by --ratings_file");
+                                 " has 1 ratings, but ml-1m has 1000209: is it cut? Give your own "
+                                 "ratings with --ratings_file");
 }
 
 TEST_CASE_METHOD(Fixture, "A ratings file is read instead of a data set") {
@@ -90,7 +90,7 @@ TEST_CASE_METHOD(Fixture, "A data set that does not exist is an error that names
         "there is no dataset \"ml-2m\": --dataset=<ml-100k|ml-1m|ml-20m>, or --ratings_file for another one");
 }
 
-TEST_CASE_METHOD(Fixture, "A directory that was asked for and lacks the files is an error with the reason") {
+TEST_CASE_METHOD(Fixture, "A directory that was asked for and has no such files is an error with the reason") {
   CHECK(absl::IsUnavailable(Error()));
   CHECK_THAT(
       std::string(Error().message()),

@@ -62,7 +62,7 @@ absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_rating
   }
   if (most < min_ratings) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "none of the %d users has %d ratings, the fewest that a user is kept with; the most that one has is %d",
+        "none of the %d users has %d ratings, the minimum for keeping a user; the most that one has is %d",
         counts.size(), min_ratings, most));
   }
 

@@ -80,7 +80,7 @@ absl::string_view FindSeparator(absl::string_view first_line) {
 // As it is called in messages.
 absl::string_view NameOf(absl::string_view separator) {
   if (separator == "\t") return "a tab";
-  return separator == " " ? "a blank" : separator;
+  return separator == " " ? "a space" : separator;
 }
 
 class Parser {
@@ -113,7 +113,7 @@ class Parser {
 
   absl::Status LineTooLong() {
     ++line_number_;
-    return Error(absl::StrFormat("has more than %d characters: no ratings file?", kMaxLineBytes));
+    return Error(absl::StrFormat("has more than %d characters: is this a ratings file?", kMaxLineBytes));
   }
 
   absl::StatusOr<std::vector<Rating>> Finish() {
@@ -165,7 +165,7 @@ class Parser {
     if (separator_.empty() && (separator_ = FindSeparator(line)).empty()) {
       return Error(
           absl::StrFormat("expected four fields, user, item, rating and timestamp, with a tab, a comma, ::, a "
-                          "semicolon or a blank between them, found %s",
+                          "semicolon or a space between them, found %s",
                           Found(line)));
     }
     std::array<absl::string_view, kNumFields> fields;
@@ -233,7 +233,7 @@ absl::StatusOr<std::vector<Rating>> ReadZip(const std::string& path) {
     const std::string reason = zip_error_strerror(&error);
     zip_error_fini(&error);
     return absl::DataLossError(
-        absl::StrFormat("%s is no zip archive that can be read: %s%s", path, reason, data::KindNoteOfFile(path)));
+        absl::StrFormat("%s is not a readable zip archive: %s%s", path, reason, data::KindNoteOfFile(path)));
   }
   std::optional<zip_uint64_t> found;
   std::string name;

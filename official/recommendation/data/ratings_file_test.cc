@@ -96,18 +96,18 @@ TEST_CASE("Lines that are cut by the reader's buffer are put together again") {
 }
 
 const std::string kFirst =
-    "line 1: expected four fields, user, item, rating and timestamp, with a tab, a comma, ::, a semicolon or a blank "
+    "line 1: expected four fields, user, item, rating and timestamp, with a tab, a comma, ::, a semicolon or a space "
     "between them, found ";
 const std::string kComma = "line 2: expected user, item, rating and timestamp, with , between them as in line 1, found";
 
-TEST_CASE("Lines that are no ratings are refused with their number and what stands there") {
+TEST_CASE("Lines that are not ratings are refused with their number and text") {
   const auto [text, message] = GENERATE(table<std::string, std::string>({
       // Separators
       {"1|2|3|4\n", kFirst + "\"1|2|3|4\""},
       {"1\t2\t3\n", kFirst + "\"1\\t2\\t3\""},
       {"1  2 3 4\n", kFirst + "\"1  2 3 4\""},
       {"1 2 3 4\n1\t2\t3\t4\n",
-       "line 2: expected user, item, rating and timestamp, with a blank between them as in line 1, found "
+       "line 2: expected user, item, rating and timestamp, with a space between them as in line 1, found "
        "\"1\\t2\\t3\\t4\""},
       {"1\t2\t3\t4\n1 2 3 4\n",
        "line 2: expected user, item, rating and timestamp, with a tab between them as in line 1, found \"1 2 3 4\""},
@@ -142,8 +142,8 @@ TEST_CASE("Lines that are no ratings are refused with their number and what stan
       {"1,2,nan,4\n", "line 1: rating \"nan\" is not a number"},
       {"1,2,3,4.5\n", "line 1: timestamp \"4.5\" is not a whole number of seconds"},
       {"1,2,3,\x01\xff\n", "line 1: timestamp \"\\x01\xff\" is not a whole number of seconds"},
-      {std::string(2000, 'x'), "line 1: has more than 1024 characters: no ratings file?"},
-      {"1,2,3,4\n" + std::string(1500, ',') + "\n", "line 2: has more than 1024 characters: no ratings file?"},
+      {std::string(2000, 'x'), "line 1: has more than 1024 characters: is this a ratings file?"},
+      {"1,2,3,4\n" + std::string(1500, ',') + "\n", "line 2: has more than 1024 characters: is this a ratings file?"},
       {"", "has no ratings"},
       {"user,item,rating,timestamp\n", "has no ratings"},
   }));
@@ -167,13 +167,14 @@ TEST_CASE("Archives that are damaged or lead elsewhere are refused") {
         Path("none.zip") + " has no ratings.csv, no ratings.dat and no u.data");
   CHECK(error(WriteZip("bad.zip", {{"x/ratings.csv", "1,2\n"}})) ==
         Path("bad.zip") + "/x/ratings.csv " + kFirst + "\"1,2\"");
-  CHECK_THAT(error(Write("no.zip", good)), Contains("no.zip is no zip archive that can be read: "));
+  CHECK_THAT(error(Write("no.zip", good)), Contains("no.zip is not a readable zip archive: "));
   CHECK_THAT(error(Write("page.zip", "<html>404</html>")), Contains(" (the file is an HTML page)"));
 
   const std::string whole = WriteZip("whole.zip", {{"ratings.csv", good}});
   std::string bytes(std::filesystem::file_size(whole), '\0');
   std::ifstream(whole, std::ios::binary).read(bytes.data(), bytes.size());
-  CHECK_THAT(error(Write("cut.zip", bytes.substr(0, bytes.size() / 2))), Contains("cut.zip is no zip archive"));
+  CHECK_THAT(error(Write("cut.zip", bytes.substr(0, bytes.size() / 2))),
+             Contains("cut.zip is not a readable zip archive"));
   const size_t content = bytes.find("1,2,3,4");
   REQUIRE(content != std::string::npos);  // so short a text is stored, not deflated
   bytes[content] = '7';

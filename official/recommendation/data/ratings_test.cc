@@ -31,7 +31,7 @@ TEST_CASE("A user needs as many ratings as wanted") {
   const absl::Status status = SplitRatings(ratings).status();
   CHECK(absl::IsInvalidArgument(status));
   CHECK(status.message() ==
-        "none of the 2 users has 20 ratings, the fewest that a user is kept with; the most that one has is 19");
+        "none of the 2 users has 20 ratings, the minimum for keeping a user; the most that one has is 19");
 }
 
 TEST_CASE("An item that a user rated twice counts twice") {

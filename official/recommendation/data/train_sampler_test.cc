@@ -121,7 +121,7 @@ TEST_CASE("Any split of the positions gives the same bits, across the ends of ep
   }
 }
 
-TEST_CASE("A seed's examples stay what they are, so that a run that is resumed goes on with them") {
+TEST_CASE("A seed's examples stay what they are, so that a resumed run continues with them") {
   // Around the end of an epoch, as they have always been.
   const Ratings ratings = SomeRatings();
   const auto sampler = TrainSampler::Create(ratings, 4, /*seed=*/1).value();

@@ -18,7 +18,7 @@ PREFIX = ":::MLLOG "
 
 
 def copy_checker(folder: Path) -> None:
-    """With our rules for NCF, which it lacks."""
+    """With our rules for NCF, which it does not have."""
     package = Path(importlib.util.find_spec("mlperf_logging").origin).parent
     shutil.copytree(package, folder / package.name)
     for ruleset in RULESETS:

@@ -203,7 +203,7 @@ class ProgramsTest(unittest.TestCase):
             (65, self.write_zip("up.zip", "../ratings.csv"), ["lies outside of it", '"../ratings.csv"']),
             (65, self.write_zip("around.zip", "a/../../ratings.csv"), ["lies outside of it"]),
             (65, self.write_zip("other.zip", "films.csv"), ["has no ratings.csv, no ratings.dat and no u.data"]),
-            (65, self.write("text.zip", self.good), ["no zip archive"]),
+            (65, self.write("text.zip", self.good), ["not a readable zip archive"]),
             (66, self.folder / "absent", ["No such file"]),
             (66, self.folder, ["it is a directory"]),
         ):

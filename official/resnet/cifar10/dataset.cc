@@ -40,9 +40,9 @@ absl::StatusOr<std::vector<OpenFile>> OpenFiles(const std::string& data_dir, Cif
     const std::string path = files::JoinPath(folder, name);
     absl::StatusOr<OpenFile> file = files::RandomAccessFile::Open(path);
     if (absl::IsNotFound(file.status())) {
-      return absl::NotFoundError(
-          absl::StrFormat("%s; `download_cifar10_main %s` gets CIFAR-10, and --use_synthetic_data trains without it",
-                          file.status().message(), data_dir));
+      return absl::NotFoundError(absl::StrFormat(
+          "%s; `download_cifar10_main %s` downloads CIFAR-10, and --use_synthetic_data trains without it",
+          file.status().message(), data_dir));
     }
     RETURN_IF_ERROR(file.status());
     if ((*file)->size() == 0 || (*file)->size() % kRecordBytes != 0) {

@@ -149,9 +149,10 @@ TEST_CASE_METHOD(Fixture, "A missing file or directory says how to get the data,
   std::filesystem::remove(Path("data_batch_4.bin"));
   const absl::Status status = LoadCifar10(directory_, Cifar10Part::kTrain).status();
   CHECK(absl::IsNotFound(status));
-  CHECK_THAT(std::string(status.message()), Contains(Path("data_batch_4.bin")) &&
-                                                Contains("`download_cifar10_main " + directory_ + "` gets CIFAR-10") &&
-                                                Contains("--use_synthetic_data"));
+  CHECK_THAT(std::string(status.message()),
+             Contains(Path("data_batch_4.bin")) &&
+                 Contains("`download_cifar10_main " + directory_ + "` downloads CIFAR-10") &&
+                 Contains("--use_synthetic_data"));
   CHECK(absl::IsNotFound(LoadCifar10(directory_ + "/none", Cifar10Part::kTest).status()));
 }
 

@@ -65,7 +65,7 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
     const absl::Status downloaded = data::DownloadFiles({remote});
     if (absl::IsUnavailable(downloaded)) {
       return absl::UnavailableError(
-          absl::StrFormat("%s; a copy of %s from elsewhere is unpacked by `download_cifar10_main %s COPY`",
+          absl::StrFormat("%s; with a copy of %s from elsewhere, run `download_cifar10_main %s COPY`",
                           downloaded.message(), kArchiveName, data_dir));
     }
     RETURN_IF_ERROR(downloaded);
@@ -76,7 +76,7 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
     RETURN_IF_ERROR(Unpack(archive, data_dir));
   }
   const std::vector<std::string> missing = MissingFiles(data_dir);
-  if (!missing.empty()) return absl::DataLossError(absl::StrCat(archive, " lacks ", missing[0]));
+  if (!missing.empty()) return absl::DataLossError(absl::StrCat(archive, " is missing ", missing[0]));
   return given ? absl::OkStatus() : files::RemoveFile(archive);
 }
 

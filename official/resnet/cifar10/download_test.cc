@@ -100,13 +100,13 @@ TEST_CASE_METHOD(Fixture, "Another archive than the published one is refused, wi
   CHECK_FALSE(std::filesystem::exists(DataDir()));
 }
 
-TEST_CASE_METHOD(Fixture, "Archives that are cut, lack a file or are no tar leave no half file") {
+TEST_CASE_METHOD(Fixture, "Archives that are cut, without one of the files or not tar leave no half file") {
   const std::string members = Members(std::string(3073, '\1'));
   const auto [tar, message] = GENERATE_COPY(table<std::string, std::string>({
       {members.substr(0, members.size() - 700), "test_batch.bin is cut"},
       {members, "it is cut"},
-      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', "x") + kEnd, "lacks data_batch_2.bin"},
-      {std::string(512, 'x'), "is no number"},
+      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', "x") + kEnd, "is missing data_batch_2.bin"},
+      {std::string(512, 'x'), "is not a number"},
   }));
   const absl::Status status = DownloadCifar10(DataDir(), Archive(tar));
   CHECK(absl::IsDataLoss(status));

@@ -38,7 +38,8 @@ flags::Program CheckerProgram() {
                 .flags = {{.name = "num_classes",
                            .key = true,
                            .range = flags::AtLeast(1),
-                           .unset_means = "the lines of labels.txt beside a file; without that 1001"},
+                           .unset_means =
+                               "the number of lines of labels.txt in the files' directory, or 1001 without labels.txt"},
                           SkipFlag(),
                           flags::OutputFlag(),
                           flags::LogFormatFlag()}},

@@ -36,7 +36,7 @@ TEST_CASE("Files that others wrote are read, and empty ones refused") {
   CHECK(absl::IsNotFound(ReadClassNames(path + ".none").status()));
 }
 
-TEST_CASE("Classes that differ are told by the first") {
+TEST_CASE("Of classes that differ the first is reported") {
   const ClassNames a = {"background", "cat", "dog"};
   CHECK(CheckSameClasses(a, "A", a, "B").ok());
   const auto error = [&](const ClassNames& b) {

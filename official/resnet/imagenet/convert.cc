@@ -162,7 +162,7 @@ std::vector<Split> MakeSplits(const ConvertOptions& options, std::vector<Image> 
 absl::Status CheckImages(const Split& split) {
   const auto num_images = static_cast<int64_t>(split.images.size());
   if (num_images == 0) {
-    return absl::InvalidArgumentError("no class has the two images of which one could go to the validation split");
+    return absl::InvalidArgumentError("no class has two images; --validation_fraction needs at least two in a class");
   }
   if (num_images >= split.num_shards) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat("%d images cannot be spread over %d files; try --num_shards=%d",

@@ -179,7 +179,7 @@ TEST_CASE_METHOD(Fixture, "A bad record is named with its file, number, offset a
   CHECK_THAT(ErrorOf(Record(1, cut)), Contains("the JPEG image cannot be decoded"));
   CHECK(ErrorOf(Record(1, [](Features& f) { f["image/encoded"].mutable_bytes_list()->set_value(0, ""); })) ==
         "the image is empty");
-  CHECK_THAT(ErrorOf("no protocol buffer"), Contains("the record is no tf.Example"));
+  CHECK_THAT(ErrorOf("no protocol buffer"), Contains("the record is not a tf.Example"));
 }
 
 TEST_CASE_METHOD(Fixture, "An index that was kept gives the same records, and each part has its own") {

@@ -108,13 +108,13 @@ const std::string kGreyPng(
     "\0\0\0\0IEND\xae\x42\x60\x82",
     67);
 
-TEST_CASE("PNG is told by its content") {
+TEST_CASE("PNG is recognized by its content") {
   const std::vector<float> out = Evaluate(kGreyPng);
   for (int c = 0; c < 3; ++c) CHECK(out[c] == Approx(200 - kMeans[c]));
   CHECK(Train(kGreyPng, 0) == out);
 }
 
-TEST_CASE("What is no image, or a damaged one, is refused") {
+TEST_CASE("What is not an image, or a damaged one, is refused") {
   const auto [image, message] = GENERATE(table<std::string, std::string>({
       {"", "the image is empty"},
       {"GIF89a", "the image is neither JPEG nor PNG (the file is a GIF image)"},

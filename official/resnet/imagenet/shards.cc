@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<std::string>> FindShards(const std::string& directory
     const std::string name = ShardName(split, shard, *num_shards);
     if (shard < static_cast<int>(found.size()) && found[shard] == name) continue;
     return absl::DataLossError(
-        absl::StrFormat("%s lacks %s: it has %d of %d files", directory, name, found.size(), *num_shards));
+        absl::StrFormat("%s is missing %s: it has %d of %d files", directory, name, found.size(), *num_shards));
   }
   for (std::string& name : found) name = files::JoinPath(directory, name);
   return found;

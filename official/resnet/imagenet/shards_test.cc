@@ -46,7 +46,7 @@ TEST_CASE("An incomplete set and two sets in one directory are refused") {
   const std::string incomplete = Directory({"train-00000-of-00003", "train-00002-of-00003"});
   const absl::Status missing = FindShards(incomplete, "train").status();
   CHECK(absl::IsDataLoss(missing));
-  CHECK(missing.message() == incomplete + " lacks train-00001-of-00003: it has 2 of 3 files");
+  CHECK(missing.message() == incomplete + " is missing train-00001-of-00003: it has 2 of 3 files");
   const absl::Status two = FindShards(Directory({"train-00000-of-00001", "train-00000-of-00002"}), "train").status();
   CHECK(absl::IsDataLoss(two));
   CHECK_THAT(std::string(two.message()), Contains("two data sets, train-00000-of-00001 and train-00000-of-00002"));

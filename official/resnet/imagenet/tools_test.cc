@@ -178,7 +178,7 @@ TEST_CASE_METHOD(Fixture, "Nothing is written over, and nothing made from nothin
   CHECK(absl::IsNotFound(from(Path("none"))));
 }
 
-TEST_CASE_METHOD(Fixture, "Every bad record is told, and the good ones between them read") {
+TEST_CASE_METHOD(Fixture, "Every bad record is reported, and the good ones between them read") {
   REQUIRE(Convert(1).ok());
   const std::string path = Path("records/train-00000-of-00001");
   REQUIRE(Check({path}).value().num_bad == 0);

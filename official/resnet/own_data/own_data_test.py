@@ -1,4 +1,4 @@
-"""Photographs of one's own: from a folder for each class to records, a trained network and predictions with names.
+"""Your own photographs: from a folder for each class to records, a trained network and predictions with names.
 
 Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN CHECK_TFRECORDS_MAIN [unittest argument...]
 """
@@ -157,7 +157,7 @@ class OwnDataTest(unittest.TestCase):
         self.refuse(2, [trained, picture, f"--label_file={labels}"], f"--label_file={labels} names 2 classes")
 
     def test_other_classes(self) -> None:
-        """They begin a training of their own with what fits, but do not go on in the same directory."""
+        """They start a training of their own from the variables that fit, but do not continue in the same directory."""
         other = self.folder / "other"
         (self.folder / "two").mkdir()
         for name in CLASSES[:2]:

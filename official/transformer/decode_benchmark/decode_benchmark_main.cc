@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> Sentences(const ModelParams& p
   for (const std::string& text : absl::GetFlag(FLAGS_lengths)) {
     int64_t length = 0;
     if (!absl::SimpleAtoi(text, &length) || length < 1 || length > absl::GetFlag(FLAGS_steps)) {
-      return flags::FlagError("lengths", absl::StrCat("'", text, "' is none of 1 to --steps"));
+      return flags::FlagError("lengths", absl::StrCat("'", text, "' is not a length from 1 to --steps"));
     }
     std::vector<int32_t>& sentence = sentences.emplace_back(length, kEosId);
     for (int64_t i = 0; i + 1 < length; ++i) {

@@ -32,9 +32,10 @@ constexpr char kOriginName[] = "prepared.txt";
 // Lines of one file; each is checked to be text.
 absl::StatusOr<int64_t> CountLines(const std::string& path, logs::TaskProgress& progress) {
   if (!files::Exists(path)) {
-    return absl::NotFoundError(absl::StrFormat(
-        "there is no text %s%s; name the files by --raw_dir, --train_source and so on, or get WMT by --download", path,
-        files::Exists(path + ".gz") ? ", but its .gz: gunzip that" : ""));
+    return absl::NotFoundError(
+        absl::StrFormat("there is no file %s%s; name the text files with --raw_dir, --train_source and so on, or get "
+                        "WMT with --download",
+                        path, files::Exists(path + ".gz") ? ", but its .gz: gunzip that" : ""));
   }
   ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
   for (;;) {
@@ -76,7 +77,7 @@ absl::Status ReadIds(LineReader& reader, const Subtokenizer& subtokenizer, const
                      std::vector<int32_t>* ids) {
   absl::string_view line;
   ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
-  if (!more) return absl::DataLossError(absl::StrCat(path, " has become shorter meanwhile"));
+  if (!more) return absl::DataLossError(absl::StrCat(path, " became shorter while it was read"));
   ids->clear();
   const absl::Status status = subtokenizer.Encode(Strip(line), ids);
   if (!status.ok()) {

@@ -220,7 +220,7 @@ TEST_CASE_METHOD(Fixture, "Files of other text or flags are not mixed") {
   CheckRefused("choose another --data_dir", absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_CASE_METHOD(Fixture, "A vocabulary that lacks a character is refused with the line") {
+TEST_CASE_METHOD(Fixture, "A vocabulary without one of the characters is refused with the line") {
   REQUIRE(files::MakeDirectories(options_.data_dir).ok());
   REQUIRE(files::WriteFileAtomically(InData("vocab.ende.100"), "'<pad>'\n'<EOS>'\n'a'\n'_'\n").ok());
   CheckRefused("train.en:1: the vocabulary cannot express sentence");

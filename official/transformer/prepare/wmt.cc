@@ -40,7 +40,8 @@ absl::Status Unpack(const std::string& path, std::vector<std::string> wanted, co
   ASSIGN_OR_RETURN(const auto reader, data::TarReader::Open(path));
   while (!wanted.empty()) {
     ASSIGN_OR_RETURN(const data::TarMember member, reader->Next());
-    if (member.name.empty()) return absl::DataLossError(absl::StrCat(path, " lacks ", absl::StrJoin(wanted, ", ")));
+    if (member.name.empty())
+      return absl::DataLossError(absl::StrCat(path, " is missing ", absl::StrJoin(wanted, ", ")));
     const std::string name = BaseName(member.name);
     const auto found = std::find(wanted.begin(), wanted.end(), name);
     if (!member.is_file || found == wanted.end()) continue;

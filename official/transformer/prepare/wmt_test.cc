@@ -67,7 +67,7 @@ TEST_CASE_METHOD(Fixture, "What is missing or another archive is refused") {
       {.url = "http://127.0.0.1:1/x.tgz", .num_bytes = 1, .sha256 = std::string(64, '0'), .files = {"a.en"}})));
   const absl::Status lacks = Download(Archive("x.tgz", {"a.en", "b.en"}));
   CHECK(absl::IsDataLoss(lacks));
-  CHECK(lacks.message() == Raw("x.tgz") + " lacks b.en");
+  CHECK(lacks.message() == Raw("x.tgz") + " is missing b.en");
   WmtArchive other = Archive("y.tgz", {"b.en"});
   other.sha256 = std::string(64, '0');
   const absl::Status status = Download(other);

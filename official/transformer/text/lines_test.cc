@@ -44,7 +44,7 @@ TEST_CASE("Lines that are longer than a read come out whole") {
   CHECK(Lines(absl::StrCat("c\n", b)).value() == Strings{"c", b});
 }
 
-TEST_CASE("What is no text is refused with file and line") {
+TEST_CASE("What is not text is refused with file and line") {
   const absl::Status not_utf8 = Lines("fine\nnot \xe4 fine\n").status();
   CHECK(absl::IsDataLoss(not_utf8));
   CHECK(not_utf8.message() == absl::StrCat(kPath, ":2: byte 5 of the line, 0xe4, is not UTF-8"));

@@ -58,7 +58,7 @@ TEST_CASE("The longest subtoken is taken, from the left") {
   CHECK(Encode(subtokenizer, "abc") == Ids{3, 2, 5});  // not a, bc...
 }
 
-TEST_CASE("Decoding leaves out what is no id, and empty tokens") {
+TEST_CASE("Decoding leaves out what is not an id, and empty tokens") {
   const Subtokenizer subtokenizer({"a_", "b_", "_", "\\5"});
   CHECK(subtokenizer.Decode({}).empty());
   CHECK(subtokenizer.Decode({0, 4, -1, 2, 2, 1, 3}) == "a b\\5");
@@ -100,8 +100,8 @@ TEST_CASE("A vocabulary file is read by lines, without quotes") {
 TEST_CASE("A bad vocabulary file is refused with its line") {
   CHECK(absl::IsNotFound(ReadVocabulary(kPath + ".none").status()));
   const std::pair<absl::string_view, std::string> cases[] = {
-      {"'<pad>'\n'<EOS>'\n'a'\n'b'\n'a'\n", ":5: the subtoken a stands in line 3 already"},
-      {"'<pad>'\n'<EOS>'\n'a'\n'<pad>'\n", ":4: the subtoken <pad> stands in line 1 already"},
+      {"'<pad>'\n'<EOS>'\n'a'\n'b'\n'a'\n", ":5: the subtoken a is already in line 3"},
+      {"'<pad>'\n'<EOS>'\n'a'\n'<pad>'\n", ":4: the subtoken <pad> is already in line 1"},
       {"'<pad>'\n'<EOS>'\n'a'\nb\n", ":4: found b, expected a subtoken in quotes, such as 'the_'"},
       {"'<pad>'\n''\n", ":2: found \\'\\', expected a subtoken in quotes"},
       {"'<pad>'\n\n", ":2: found , expected a subtoken in quotes"},

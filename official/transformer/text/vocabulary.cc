@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
     }
     const auto [other, is_new] = line_numbers.try_emplace(subtoken, reader->line_number());
     if (!is_new) {
-      return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s stands in line %d already", path,
+      return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s is already in line %d", path,
                                                  reader->line_number(), flags::Printable(subtoken), other->second));
     }
     subtokens.emplace_back(subtoken);

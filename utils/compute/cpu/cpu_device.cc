@@ -45,7 +45,7 @@ class CpuDevice : public Device {
     const int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
     const int64_t size = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
     void* data = std::aligned_alloc(alignment, size);
-    if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("out of memory: ", bytes, " bytes wanted"));
+    if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("out of memory: ", bytes, " bytes needed"));
     if (alignment == kHugePage) madvise(data, size, MADV_HUGEPAGE);
     std::memset(data, 0, size);
     return std::shared_ptr<void>(data, std::free);

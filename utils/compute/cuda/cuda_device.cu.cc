@@ -91,7 +91,7 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(int64_t bytes) {
     cudaGetLastError();  // or it would be the next launch's
     size_t free = 0, total = 0;
     CALL(cudaMemGetInfo(&free, &total));
-    return absl::ResourceExhaustedError(absl::StrCat("out of memory on ", name_, ": ", bytes, " bytes wanted, ", free,
+    return absl::ResourceExhaustedError(absl::StrCat("out of memory on ", name_, ": ", bytes, " bytes needed, ", free,
                                                      " of ", total, " are free; try a smaller batch"));
   } else {
     RETURN_IF_ERROR(CudaStatus(error, "cudaMalloc"));

@@ -33,7 +33,7 @@ absl::StatusOr<std::string> FindLibrary() {
     const std::filesystem::path built = dir / kPackage / kLibrary;
     if (std::filesystem::exists(built, error)) return built.string();
   }
-  return absl::NotFoundError(absl::StrCat("the CUDA backend is not beside this program: no ", beside.string(),
+  return absl::NotFoundError(absl::StrCat("the CUDA backend is missing: there is no ", beside.string(),
                                           "; build where the CUDA toolkit is installed (CUDA_HOME)"));
 }
 
@@ -46,7 +46,7 @@ absl::StatusOr<CudaBackend> LoadLibrary() {
   }
   auto* const register_backend = reinterpret_cast<RegisterCudaBackendFunction*>(dlsym(library, kRegisterCudaBackend));
   if (register_backend == nullptr) {
-    return absl::NotFoundError(absl::StrCat(path, " is no CUDA backend: it has no ", kRegisterCudaBackend));
+    return absl::NotFoundError(absl::StrCat(path, " is not a CUDA backend: it has no ", kRegisterCudaBackend));
   }
   CudaBackend backend;
   register_backend(KernelRegistry::Global(), backend);

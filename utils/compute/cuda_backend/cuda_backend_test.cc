@@ -34,7 +34,7 @@ TEST_CASE("Kernels register without a driver") {
   }
 }
 
-TEST_CASE("Devices are there after loading, or the reason why not is told") {
+TEST_CASE("Devices are there after loading, or the reason why not is reported") {
   const absl::Status status = LoadCudaBackend();
   INFO(status);
   const absl::StatusOr<std::unique_ptr<Device>> device = MakeDevice("cuda");

@@ -13,7 +13,7 @@ namespace official::compute {
 namespace {
 
 constexpr absl::string_view kHeader =
-    "# Algorithms that were chosen by timing them; a run that goes on uses the same.\n";
+    "# Algorithms that were chosen by timing them; a resumed run uses the same ones.\n";
 
 }  // namespace
 

@@ -12,7 +12,7 @@ using Catch::Contains;
 
 const absl::Status kDamaged = absl::DataLossError("f: record 3 at offset 70: damaged");
 
-TEST_CASE("So many records may be left out, each told once, and not one more") {
+TEST_CASE("So many records may be left out, each reported once, and not one more") {
   logs::CapturedLog log(logs::LogFormat::kSimple);
   BadRecords bad(2);
   CHECK(bad.Skip("f 3", kDamaged).ok());

@@ -84,7 +84,7 @@ constexpr int kKey = 1, kValue = 2;  // of such an entry
 constexpr int kList = 1;             // of BytesList, FloatList and Int64List
 
 absl::Status NoExample(absl::string_view what) {
-  return absl::DataLossError(absl::StrFormat("the record is no tf.Example: %s cannot be parsed", what));
+  return absl::DataLossError(absl::StrFormat("the record is not a tf.Example: %s cannot be parsed", what));
 }
 
 absl::Status BadFeature(absl::string_view name, absl::string_view what) {

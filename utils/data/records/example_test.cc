@@ -97,9 +97,9 @@ TEST_CASE("A missing feature, another kind and another number of values are erro
 
 TEST_CASE("Damaged bytes are refused") {
   const std::string bytes = Serialized();
-  CHECK_THAT(MessageOf(ExampleView::Parse(bytes.substr(0, bytes.size() - 1)).status()), Contains("no tf.Example"));
-  CHECK_THAT(MessageOf(ExampleView::Parse("\xff\xd8\xff\xe0, an image").status()), Contains("no tf.Example"));
-  CHECK_THAT(MessageOf(ExampleView::Parse(std::string(12, '\x80')).status()), Contains("no tf.Example"));
+  CHECK_THAT(MessageOf(ExampleView::Parse(bytes.substr(0, bytes.size() - 1)).status()), Contains("not a tf.Example"));
+  CHECK_THAT(MessageOf(ExampleView::Parse("\xff\xd8\xff\xe0, an image").status()), Contains("not a tf.Example"));
+  CHECK_THAT(MessageOf(ExampleView::Parse(std::string(12, '\x80')).status()), Contains("not a tf.Example"));
   CHECK_THAT(MessageOf(ExampleView::Parse(ExampleOf("\x0a\x7f")).status()), Contains("map of features"));
   CHECK_THAT(MessageOf(ExampleView::Parse(ExampleOf(Field(1,
                                                           "\x0a\x05"

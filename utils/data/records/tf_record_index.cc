@@ -114,7 +114,7 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
   if (!cache.empty() && has_news) {
     const absl::Status written = index.WriteCache(cache);
     if (!written.ok()) {
-      LOG(WARNING) << "the next start will be no faster: " << written.message();
+      LOG(WARNING) << "the index of the records is not kept, so the next start makes it again: " << written.message();
     }
   }
   return index;
@@ -142,7 +142,8 @@ absl::StatusOr<std::vector<TFRecordIndex::File>> TFRecordIndex::ReadCache(const 
       file.modified_ns = file.offsets[0];
       file.offsets.erase(file.offsets.begin());
     }
-    if (!whole || !AreOffsets(file.offsets)) return absl::DataLossError(absl::StrCat(cache, " is no index of records"));
+    if (!whole || !AreOffsets(file.offsets))
+      return absl::DataLossError(absl::StrCat(cache, " is not an index of records"));
     files.push_back(std::move(file));
   }
 }

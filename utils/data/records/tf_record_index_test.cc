@@ -91,7 +91,7 @@ TEST_CASE("Damaged data is found when it is read; the other records still can be
   CHECK(index.Read(2, &buffer).value() == "three");
 }
 
-TEST_CASE("What lies before the damage is told") {
+TEST_CASE("What is before the damage is reported") {
   const std::string path = WriteRecords("cut", {"one", "two"});
   Rewrite(path, files::ReadFile(path, 1000).value().substr(0, 30));
   std::vector<int64_t> offsets;

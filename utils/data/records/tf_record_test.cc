@@ -93,7 +93,7 @@ TEST_CASE("An empty file has no records; several gzip members are one file") {
   CHECK(ReadBytes(gzip + gzip, Compression::kGzip).records == std::vector<std::string>{"a", "b", "a", "b"});
 }
 
-TEST_CASE("Every cut is found and told with file, record and offset") {
+TEST_CASE("Every cut is found and reported with file, record and offset") {
   const std::string bytes = kHiRecord + kEmptyRecord + kHiRecord;
   for (size_t size = 0; size < bytes.size(); ++size) {
     const Contents contents = ReadBytes(bytes.substr(0, size));
@@ -132,7 +132,7 @@ TEST_CASE("A huge length with a right checksum takes no memory") {
   CHECK_THAT(Message(ReadBytes(header)), Contains("truncated record"));
 }
 
-TEST_CASE("Damaged or missing compression is told") {
+TEST_CASE("Damaged or missing compression is reported") {
   std::string gzip = files::ReadFile(WriteRecords({"abc", "def"}, Compression::kGzip), 1000).value();
   CHECK_THAT(Message(ReadBytes(gzip)), Contains("the file is gzip-compressed"));
   CHECK_THAT(Message(ReadBytes(gzip.substr(0, gzip.size() - 9), Compression::kGzip)), Contains("is cut off"));
@@ -152,7 +152,7 @@ TEST_CASE("A file of another kind is called what it is") {
              Contains("record 1 at offset 18: corrupted record") && Contains("(the file is damaged)"));
 }
 
-TEST_CASE("Reading goes on behind a record with damaged data, but not behind a damaged length") {
+TEST_CASE("Reading continues after a record with damaged data, but not after a damaged length") {
   std::string bytes = kHiRecord + kHiRecord + kEmptyRecord;
   bytes[18 + 12] ^= 1;
   const auto read = [](const std::string& bytes) {

@@ -282,7 +282,7 @@ absl::Status BundleReader::CheckSlices(const std::string& name, const Entry& ent
   for (const Slice& slice : entry.slices) {
     if (slice.size() != entry.shape.rank()) return Damaged(name, "has a slice of another rank");
     const auto part = entries_.find(SliceKey(name, slice));
-    if (part == entries_.end()) return Damaged(name, "lacks one of its slices");
+    if (part == entries_.end()) return Damaged(name, "is missing one of its slices");
     if (part->second.data_type != entry.data_type || !part->second.slices.empty() ||
         part->second.shape.rank() != entry.shape.rank()) {
       return Damaged(name, "has a slice of another type");

@@ -197,7 +197,7 @@ TEST_CASE("Strings have TensorFlow's bytes and come back") {
   CHECK(absl::IsNotFound(reader->ReadStrings("none").status()));
 }
 
-TEST_CASE("A writer that does not finish leaves nothing behind") {
+TEST_CASE("A writer that does not finish leaves no files") {
   const std::string prefix = WriteBundle(ExampleTensors());
   {
     auto writer = BundleWriter::Create(prefix).value();
@@ -207,7 +207,7 @@ TEST_CASE("A writer that does not finish leaves nothing behind") {
   CHECK(BundleReader::Open(prefix).value()->VerifyChecksums().ok());
 }
 
-TEST_CASE("If the index cannot get its name, it is kept beside its data") {
+TEST_CASE("If the index cannot get its name, it is kept next to its data") {
   const std::string prefix = NewPrefix();
   REQUIRE(files::MakeDirectories(prefix + ".index/in the way").ok());
   auto writer = BundleWriter::Create(prefix).value();
@@ -297,7 +297,7 @@ TEST_CASE("Slices that are missing, overlap or do not fit are refused") {
     change(entries);
     CheckRefused(WriteEntries(entries, kSlicedData), "tensor \"w\" " + why);
   };
-  refused([](auto& entries) { entries.erase(kRows3To4Key); }, "lacks one of its slices");
+  refused([](auto& entries) { entries.erase(kRows3To4Key); }, "is missing one of its slices");
   refused([](auto& entries) { entries["w"].mutable_slices()->RemoveLast(); }, "is not covered by its slices");
   refused([](auto& entries) { *entries["w"].add_slices() = entries["w"].slices(0); }, "has slices that overlap");
   refused([](auto& entries) { entries["w"].mutable_slices(0)->mutable_extent()->RemoveLast(); },
@@ -347,7 +347,7 @@ TEST_CASE("There may be gaps between tensors, as TensorFlow leaves where it alig
   CHECK((*reader)->Read("b").value().scalar<float>() == 2);
 }
 
-TEST_CASE("Cut and missing files are told") {
+TEST_CASE("Cut and missing files are reported") {
   CheckRefused(WriteFiles(kExampleIndex, kExampleData.substr(0, 23)),
                "tensor \"global_step\" has 8 bytes at offset 16 of");
   CheckRefused(WriteFiles(kExampleIndex, kExampleData + "x"),

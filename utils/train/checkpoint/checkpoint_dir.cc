@@ -107,7 +107,7 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
     }
     std::string note;
     if (!problems.empty()) {
-      note = absl::StrCat("using ", prefix, ", the latest checkpoint that is whole: ", absl::StrJoin(problems, "; "));
+      note = absl::StrCat("using ", prefix, ", the latest intact checkpoint: ", absl::StrJoin(problems, "; "));
     }
     return LatestCheckpoint{prefix, *std::move(reader), std::move(note)};
   };
@@ -140,8 +140,8 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
     // Nothing was ever saved here. An empty state file may be left of a first save that lost its power.
     return LatestCheckpoint{"", nullptr, absl::IsNotFound(state.status()) ? "" : problems[0]};
   }
-  return absl::DataLossError(absl::StrCat("no checkpoint in ", model_dir, " is whole: ", absl::StrJoin(problems, "; "),
-                                          ". Restore one of them, or remove the directory to start anew"));
+  return absl::DataLossError(absl::StrCat("no checkpoint in ", model_dir, " is intact: ", absl::StrJoin(problems, "; "),
+                                          ". Restore one of them, or remove the directory to start again"));
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std::string& model_dir, int keep_max) {

@@ -142,7 +142,7 @@ TEST_CASE("State files of TensorFlow are understood") {
   CHECK(dir.Note().empty());
 }
 
-TEST_CASE("Without a usable state file the highest whole step is taken, and it is said why") {
+TEST_CASE("Without a usable state file the highest intact step is taken, and the log says why") {
   const ModelDir dir;
   dir.Save({"9", "100", "20"});
   CHECK(dir.LatestStep() == 20);
@@ -174,7 +174,7 @@ TEST_CASE("Damaged checkpoints are passed over") {
                              Contains("model.ckpt-3.index: holds 0 bytes"));
 }
 
-TEST_CASE("If no checkpoint is whole, training does not begin anew by itself") {
+TEST_CASE("If no checkpoint is intact, training does not start again by itself") {
   const ModelDir dir;
   dir.Save({"1"});
   REQUIRE(files::RemoveFile(dir.File("model.ckpt-1.data-00000-of-00001")).ok());
@@ -312,7 +312,8 @@ TEST_CASE("A checkpoint that the user has put there stays") {
   CHECK(dir.Files() == WithStateFile(FilesOf({"1", "5", "6"})));
 }
 
-TEST_CASE("Links of the names of a checkpoint are replaced, not followed, and one in place of the state file is told") {
+TEST_CASE(
+    "Links of the names of a checkpoint are replaced, not followed, and one in place of the state file is reported") {
   const ModelDir dir;
   dir.Save({"1"});
   dir.Write("precious", "precious");

@@ -39,7 +39,7 @@ TEST_CASE("Entries of several blocks come in order, with shared prefixes restore
   CHECK(entries == Entries{{"", "header"}, {"dense/bias", "b"}, {"dense/kernel", "k"}, {"global_step", ""}});
 }
 
-TEST_CASE("Files that are no tables are told") {
+TEST_CASE("Files that are not tables are reported") {
   CheckDamaged("", "holds 0 bytes");
   CheckDamaged(std::string(48, 'x'), "bad magic number");
   CheckDamaged("PK" + std::string(1000, 'x'), "bad magic number");

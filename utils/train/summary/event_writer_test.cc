@@ -150,7 +150,7 @@ TEST_CASE("Session logs, run metadata and graphs are written") {
   CHECK(events[3].graph_def() == "graph");
 }
 
-TEST_CASE("A directory that cannot be made is told") {
+TEST_CASE("A directory that cannot be made is reported") {
   CHECK(absl::IsFailedPrecondition(EventWriter::Open("/proc/none/eval").status()));
 }
 

@@ -220,7 +220,7 @@ TEST_CASE("Add and ReLU vanish into the normalization, whose statistics stay") {
   CHECK(shared == Ops{"FusedBatchNorm", "Relu"});
 }
 
-TEST_CASE("The gradient of a ReLU behind the normalization is part of the normalization's") {
+TEST_CASE("The gradient of a ReLU after the normalization is part of the normalization's") {
   const Shape shape{2, 3, 3, 16};
   const testing::OpCase test = TrainingCase(shape, After::kRelu, false);
   std::vector<TensorType> types;

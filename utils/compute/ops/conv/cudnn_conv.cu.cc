@@ -421,7 +421,8 @@ absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeo
       spec.choices->Forget(key);
       ASSIGN_OR_RETURN(const std::string name, spec.choices->FindOrChoose(key, choose));
       ASSIGN_OR_RETURN(chosen, Engines(graph, 1, name));
-      if (chosen.empty()) return absl::InternalError(absl::StrCat("cuDNN's algorithm ", name, " is gone"));
+      if (chosen.empty())
+        return absl::InternalError(absl::StrCat("cuDNN's algorithm ", name, " is no longer available"));
     }
   }
   engine = std::move(chosen[0]);

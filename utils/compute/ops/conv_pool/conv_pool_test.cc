@@ -226,7 +226,7 @@ TEST_CASE("A layer and its gradients are three kernels") {
   }
 }
 
-TEST_CASE("Two layers behind each other") {
+TEST_CASE("Two layers, one after the other") {
   const Case first{3, 12, 8, 1, 32, 5}, second{3, 6, 4, 32, 16, 5};
   std::vector<Tensor> inputs = LayerInputs(first);
   for (const Tensor& t : LayerInputs(second)) inputs.push_back(t);
@@ -318,7 +318,7 @@ TEST_CASE("bfloat16 stays as it is") {
   CHECK(ops == Ops{"FusedConv2D", "MaxPool"});
 }
 
-TEST_CASE("A pool of what is no convolution stays as it is") {
+TEST_CASE("A pool of what is not a convolution stays as it is") {
   const std::vector<TensorType> images = {{DType::kFloat32, {1, 8, 8, 16}}};
   CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(in[0])}; }) == Ops{"MaxPool"});
   CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(Abs(in[0]))}; }) ==

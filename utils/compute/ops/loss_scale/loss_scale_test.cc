@@ -84,7 +84,7 @@ TEST_CASE("AllFinite finds any element that is not, wherever it is, before anyth
   }
 }
 
-TEST_CASE("A loss scale above 1 may be the reason: then the run goes on") {
+TEST_CASE("A loss scale above 1 may be the reason: then the run continues") {
   Finite finite({2, 3}, /*scaled=*/true);
   INFO(finite.kind);
   CHECK(finite.Run({Tensor::Scalar(1.0f)}).ok());

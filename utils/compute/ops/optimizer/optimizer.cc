@@ -18,7 +18,7 @@ absl::Status CheckScalars(const InferContext& c, int scalars) {
   bool fit = c.num_inputs() > checked;
   for (int i = 0; fit && i < checked; ++i) fit = c.type(i) == kFloatScalar;
   if (fit && (!guarded || c.type(checked) == kBoolScalar)) return absl::OkStatus();
-  return c.Error("needs float32 scalars first, and a bool scalar behind a loss scale");
+  return c.Error("needs float32 scalars first, and a bool scalar after a loss scale");
 }
 
 int NumScalars(const Attrs& attrs, int scalars) { return scalars + (attrs.GetBool("guarded") ? 2 : 0); }
@@ -53,7 +53,7 @@ const bool lazy_adam = RegisterOp({
       // lr, beta1_power, beta2_power; then variable, m, v, indices, rows
       RETURN_IF_ERROR(CheckScalars(c, 3));
       const int first = NumScalars(c.attrs, 3);
-      if (c.num_inputs() != first + 5) return c.Error("needs 5 tensors behind its scalars");
+      if (c.num_inputs() != first + 5) return c.Error("needs 5 tensors after its scalars");
       const TensorType &variable = c.type(first), &indices = c.type(first + 3), &rows = c.type(first + 4);
       if (c.type(first + 1) != variable || c.type(first + 2) != variable || variable.dtype != DType::kFloat32 ||
           indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 || indices.shape.rank() != 1 ||

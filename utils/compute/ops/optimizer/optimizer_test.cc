@@ -248,7 +248,7 @@ struct Embedding {
   }
 };
 
-TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam goes on moving them") {
+TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam continues to move them") {
   const std::string kind = EachKind();
   INFO(kind);
   const std::vector<float> lazy = Embedding(kind).Train(true), dense = Embedding(kind).Train(false);
