@@ -1,4 +1,4 @@
-"""Draws the manual's pictures as SVG files. Usage: draw.py [--check] FOLDER
+"""Draws the manual's pictures as SVG files. Usage: python3 -m docs.pictures.draw [--check] FOLDER
 
 FOLDER is docs/. With --check nothing is written: the pictures there must be those that would be drawn now.
 """
@@ -7,6 +7,8 @@ import re
 import sys
 from html import escape
 from pathlib import Path
+
+from tools.structure.build_files import evaluate
 
 STYLE = """<style>
   text { font: 13px sans-serif; fill: #24292f }
@@ -81,37 +83,16 @@ def learning_curve(log: str) -> str:
 
 # ---- The layers ----
 
-# (name, what it is, x, y, width): a box depends on boxes below it only.
-LAYERS = [
-    ("official/<model>", "mnist, resnet, transformer, recommendation", 20, 20, 700),
-    ("utils/run", "the run of a training program", 20, 84, 430),
-    ("utils/export", "SavedModel", 470, 84, 250),
-    ("utils/train", "Estimator, checkpoints, events", 20, 148, 430),
-    ("utils/distribute", "devices of a run, sums over them", 20, 212, 430),
-    ("utils/data", "records, images, batches", 470, 148, 250),
-    ("utils/flags, logs", "flags, help, progress, metrics", 470, 212, 250),
-]
-ENGINE = [
-    ("layers", "ops with variables", 40, 306, 205),
-    ("runtime", "Device, Program, memory", 258, 306, 205),
-    ("ops", "shape rule, gradient, kernels", 40, 370, 423),
-    ("cpu", "threads, vectors, oneDNN", 40, 434, 205),
-    ("cuda", "streams, cuDNN, cuBLASLt", 258, 434, 205),
-    ("graph", "values, nodes, gradients, rewriting", 483, 370, 217),
-    ("core", "dtype, shape, tensor, random", 483, 434, 217),
-]
 
-
-def layers() -> str:
-    body = ['<rect class="outer" x="20" y="276" width="700" height="218" rx="6"/>']
-    body.append(text(32, 296, "utils/compute: the engine", "small"))
-    for css, boxes in (("box", LAYERS), ("engine", ENGINE)):
-        for name, what, x, y, width in boxes:
-            body.append(f'<rect class="{css}" x="{x}" y="{y}" width="{width}" height="52" rx="6"/>')
-            body += [text(x + 12, y + 22, name, "mono"), text(x + 12, y + 40, what, "small")]
-    body.append('<rect class="box" x="20" y="510" width="700" height="52" rx="6"/>')
-    body += [text(32, 532, "utils/files, utils/misc", "mono"), text(32, 550, "safe and atomic writes, exit statuses, signals", "small")]
-    return svg(740, 580, "The layers of the code: each depends on those below it", body)
+def layers(named: list[tuple[str, str]]) -> str:
+    """The layers with what they are, from the top, each in a row of its own; those of the engine in another colour."""
+    body = []
+    for i, (name, what) in enumerate(named):
+        y = 20 + 30 * i
+        css = "engine" if name.startswith("utils/compute") else "box"
+        body.append(f'<rect class="{css}" x="20" y="{y}" width="780" height="26" rx="5"/>')
+        body += [text(32, y + 18, name, "mono"), text(250, y + 18, what, "small")]
+    return svg(820, 30 * len(named) + 36, "The layers of the code: each depends on its own and on those below it", body)
 
 
 # ---- A terminal ----
@@ -127,10 +108,10 @@ def terminal(lines: list[str]) -> str:
 
 def main() -> int:
     check = "--check" in sys.argv
-    docs = Path(sys.argv[-1])
+    docs = Path(sys.argv[-1]).absolute()
     pictures = {
         "cifar10_resnet20.svg": learning_curve((docs / "logs/cifar10_resnet20.log").read_text()),
-        "layers.svg": layers(),
+        "layers.svg": layers(evaluate(docs.parent, "tools/structure/layers.bzl")["LAYERS"]),
         "live_line.svg": terminal((docs / "pictures/live_line.txt").read_text().splitlines()),
     }
     stale = 0
@@ -140,7 +121,7 @@ def main() -> int:
             path.write_text(drawn)
         elif path.read_text() != drawn:
             stale = 1
-            print(f"docs/pictures/{name} is not what draw.py draws; run: python3 docs/pictures/draw.py docs")
+            print(f"docs/pictures/{name} is not what draw.py draws; run: python3 -m docs.pictures.draw docs")
     return stale
 
 
