@@ -20,28 +20,28 @@ struct MnistSplit {
 struct MnistData {
   MnistSplit train;
   MnistSplit test;
-  bool drawn = false;  // by this program (drawn_digits.h), since MNIST was not to be had
-  std::string note;    // then: why, one line for the user
+  bool drawn = false;  // true if this program drew the digits (drawn_digits.h), since MNIST was not to be had
+  std::string note;    // if drawn, the reason, one line for the user
 };
 
 struct MnistOptions {
   std::string data_dir;
-  bool data_dir_given = false;  // by the user: then no other data will do
+  bool data_dir_given = false;  // true if the user chose data_dir: then no other data will do
   // Directories on the web that hold the gzipped files.
   std::vector<std::string> mirrors = {"https://storage.googleapis.com/cvdf-datasets/mnist",
                                       "https://ossci-datasets.s3.amazonaws.com/mnist"};
 };
 
 // Reads both splits from data_dir, where each of the four files lies plain or with .gz. Missing ones are downloaded
-// first. If that fails: an error that names the missing files and the reason (Unavailable) where data_dir was given,
-// else drawn digits. DataLoss if a file is not what it should be (ReadIdx), has another magic number or image size, if
+// first. If that fails, returns an error that names the missing files and the reason (Unavailable) where data_dir was
+// given, else drawn digits. DataLoss if a file is not valid (ReadIdx), has another magic number or image size, if
 // images and labels differ in number, or a label is above 9.
 absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options);
 
-// Downloads the files that are missing in data_dir and leaves them there inflated. Says on stderr what it does.
+// Downloads the files that are missing in data_dir and leaves them there decompressed. Says on stderr what it does.
 absl::Status DownloadMnist(const MnistOptions& options);
 
-// Examples as the model takes them: one feature, float32 [784], pixel / 255; one label, int32.
+// Returns examples as the model takes them: one feature, float32 [784], pixel / 255; one label, int32.
 data::DatasetPtr MnistDataset(const MnistSplit& split);
 
 }  // namespace official::mnist

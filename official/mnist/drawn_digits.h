@@ -13,8 +13,8 @@ struct DrawnDigits {
   compute::Tensor labels;  // int32 [count]
 };
 
-// Digits first, ..., first + count - 1 of an endless sequence. Each is a pure function of (seed, its number), so the
-// result does not depend on the number of threads; the label of number i is i mod 10.
+// Draws digits first, ..., first + count - 1 of an endless sequence. Each is a pure function of (seed, its number), so
+// the result does not depend on the number of threads; the label of number i is i mod 10.
 DrawnDigits DrawDigits(uint64_t seed, int64_t first, int64_t count, int num_threads);
 
 }  // namespace official::mnist

@@ -10,7 +10,7 @@ inline constexpr int kImageSize = 28;
 inline constexpr int kNumClasses = 10;
 
 struct ModelConfig {
-  double learning_rate = 1e-4;  // of Adam
+  double learning_rate = 1e-4;  // Adam's
   double dropout_rate = 0.4;
   // The order in which dense/kernel's rows name the pooled features: channels_last is (h, w, c), channels_first
   // (c, h, w), as in TensorFlow, whose checkpoints differ in the same way. Images are computed in one order either way.

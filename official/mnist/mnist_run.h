@@ -1,4 +1,4 @@
-// What mnist_main runs: the MNIST model on its data.
+// The run of mnist_main: the MNIST model on its data.
 #pragma once
 
 #include <ostream>
@@ -13,7 +13,7 @@ namespace official::mnist {
 
 struct MnistConfig : run::Config {
   ModelConfig model;
-  std::vector<std::string> predict;  // image files to classify in place of training
+  std::vector<std::string> predict;  // image files to classify instead of training
 };
 
 // Trains and evaluates, or predicts if files are given. Results go to `results`, all else to the log.

@@ -11,10 +11,11 @@ namespace official::mnist {
 
 using run::NewDirectory;
 
-// Training and test images that are easy to tell apart, written to a new data_dir, and a new model_dir.
+// Writes training and test images that are easy to tell apart to a new data_dir; returns a configuration with it and a
+// new model_dir.
 MnistConfig SmallConfig(int train_examples = 250, int test_examples = 60);
 
-// What a run writes as results; it must succeed.
+// Returns what a run writes as results; the run must succeed.
 std::string Run(const MnistConfig& config);
 absl::Status RunStatus(const MnistConfig& config);
 

@@ -11,9 +11,9 @@
 namespace official::recommendation {
 
 // Writes <export_dir>/<seconds since 1970>/ with the signature `predict`: inputs `user_id` and `item_id`, int32 [-1] of
-// one size, users and items as training numbers them, from 0 on; output `rating` float32 [-1, 1], the scores. What the
-// ratings call them is in assets.extra/user_ids.txt and item_ids.txt, a line each; if there are `item_names`, these are
-// in item_names.txt. The official program has no export. Returns the path. NotFound if nothing was trained.
+// one size, users and items as training numbers them, from 0 on; output `rating` float32 [-1, 1], the scores. Their
+// numbers in the ratings are in assets.extra/user_ids.txt and item_ids.txt, one a line; if there are `item_names`,
+// these are in item_names.txt. The official program has no export. Returns the path. NotFound if nothing was trained.
 absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const Ratings& ratings,
                                              const ItemNames& item_names, const std::string& export_dir);
 

@@ -1,4 +1,4 @@
-// What ncf_main runs: NeuMF on ratings.
+// The run of ncf_main: NeuMF on ratings.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@
 namespace official::recommendation {
 
 struct NcfConfig : run::Config {
-  ModelConfig model;  // but for the numbers of users and items
+  ModelConfig model;  // except the numbers of users and items
   RatingsOptions ratings;
   int num_neg = 4;                         // negatives for each positive example
-  std::optional<int> num_eval_negatives;   // for each user of an evaluation; unset: see EvalOptions
+  std::optional<int> num_eval_negatives;   // negatives for each user of an evaluation; unset: see EvalOptions
   std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: many
   std::optional<double> hr_threshold;      // HR at which training ends
-  std::optional<std::string> mlperf_log;   // where MLPerf's log of the training goes
+  std::optional<std::string> mlperf_log;   // the file for MLPerf's log of the training
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
-  std::vector<int32_t> predict;            // users to find items for, in place of training
-  int top_k = 10;                          // how many
+  std::vector<int32_t> predict;            // users to find items for, instead of training
+  int top_k = 10;                          // the number of items for each
   std::string item_names = "";             // a file with the names of the items (item_names.h); empty: none
 };
 

@@ -15,11 +15,11 @@ namespace official::resnet {
 
 enum class DatasetName { kCifar10, kImagenet };
 
-// What the official programs know of their data set.
+// The constants of the official programs for a data set.
 struct DatasetInfo {
   absl::string_view name, title;  // "cifar10", "CIFAR-10"
   int image_size;                 // images are float32 [image_size, image_size, 3]
-  int num_classes;                // of ImageNet 1001: class 0 is the background
+  int num_classes;                // for ImageNet 1001: class 0 is the background
   int64_t num_train_examples, num_eval_examples;
   double weight_decay;
   int batch_denominator;  // the batch size that base_learning_rate is for
@@ -28,11 +28,12 @@ struct DatasetInfo {
 const DatasetInfo& InfoOf(DatasetName dataset);
 
 // The learning rate is base_learning_rate * batch_size / the data set's batch_denominator, times factors[k] from
-// boundary_epochs[k - 1] on. Boundaries are cut to whole steps; the step of a boundary still has the earlier rate.
+// boundary_epochs[k - 1] on. Boundaries are rounded down to whole steps; the step of a boundary still has the earlier
+// rate.
 struct ScheduleConfig {
   double base_learning_rate = 0.1;
   std::vector<double> boundary_epochs, factors;  // one factor more than boundaries
-  double warmup_epochs = 0;                      // the rate rises from 0 in a line
+  double warmup_epochs = 0;                      // the rate rises linearly from 0
   int batch_size = 128;                          // global
   int64_t num_train_examples = 0;
 };
@@ -45,16 +46,16 @@ struct ModelConfig {
   int num_classes = 0;  // 0: as many as the data set has
   double weight_decay = 1e-4;
   double label_smoothing = 0;
-  double batch_norm_momentum = 0.997;  // what a step keeps of the moving averages of batch normalization
-  // Batch statistics over all replicas, not of each one.
+  double batch_norm_momentum = 0.997;  // the part of batch normalization's moving averages that a step keeps
+  // True: batch statistics are those of all replicas, not of each one.
   bool sync_batch_norm = false;
   ScheduleConfig schedule = {};
 };
 
-// Outputs of the network.
+// The number of outputs of the network.
 int NumClasses(const ModelConfig& config);
 
-// InvalidArgument, naming the sizes that there are, if the data set has no network of this size.
+// Returns InvalidArgument, naming the available sizes, if the data set has no network of this size.
 absl::Status CheckSize(DatasetName dataset, int size);
 
 // Features: images float32 [image_size, image_size, 3]; labels int32 []. Predictions: classes int64 [batch],

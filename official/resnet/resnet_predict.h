@@ -14,18 +14,18 @@
 namespace official::resnet {
 
 struct PredictOptions {
-  DatasetName dataset = DatasetName::kImagenet;  // that the network was trained on
-  // Classes that are printed. Unset: 5, or all if there are fewer.
+  DatasetName dataset = DatasetName::kImagenet;  // the data set that the network was trained on
+  // The number of classes that are printed. Unset: 5, or all if there are fewer.
   std::optional<int> top_k = std::nullopt;
-  ClassNames class_names = {};  // as many as the network has classes; empty: only their numbers are printed
+  ClassNames class_names = {};  // one for each class of the network; empty: only class numbers are printed
   bool json = false;
 };
 
 // Prints for each of `files`, JPEG or PNG, the classes with the largest probabilities, the most likely one first; with
-// `json` as one object a line: {"file", "classes": [{"class", "name", "probability"}, ...]}. ImageNet's images are
-// scaled and cropped as for evaluation, CIFAR-10's scaled to 32 x 32 pixels, whatever their proportions. NotFound if
-// nothing was trained or a file is missing, DataLoss if one is no image: each names the file. InvalidArgument if there
-// are fewer than top_k classes.
+// `json` one object a line: {"file", "classes": [{"class", "name", "probability"}, ...]}. ImageNet's images are scaled
+// and cropped as for evaluation, CIFAR-10's scaled to 32 x 32 pixels, whatever their proportions. NotFound if nothing
+// was trained or a file is missing, DataLoss if one is not an image: each names the file. InvalidArgument if there are
+// fewer than top_k classes.
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files,
                           const PredictOptions& options, std::ostream& out);
 

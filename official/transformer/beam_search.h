@@ -16,26 +16,26 @@ struct BeamSearchOptions {
 };
 
 struct Hypothesis {
-  std::vector<int32_t> ids;  // with EOS at the end, unless the length was reached before
-  float score = 0;           // for a hypothesis without EOS its log probability
+  std::vector<int32_t> ids;  // token ids with EOS at the end, unless max_decode_length was reached first
+  float score = 0;           // without EOS, the log probability
 };
 
-// Follows `beam_size` hypotheses. Each step makes each of them longer by one token and keeps the best; those that end
-// with EOS are set aside. The search is done when none of the others could become better than those set aside, or when
-// they are max_decode_length long.
+// Follows `beam_size` hypotheses. Each step extends each of them by one token and keeps the best; those that end with
+// EOS are set aside. The search is done when none of the others could become better than those set aside, or when they
+// are max_decode_length long.
 class BeamSearch {
  public:
   explicit BeamSearch(const BeamSearchOptions& options);
 
   bool IsDone() const;
 
-  // Of the hypotheses that go on, the best first: the newest token, 0 at the beginning, and the log probability.
+  // The newest token, 0 at the beginning, and the log probability of the k-th best unfinished hypothesis.
   int32_t newest(int64_t k) const { return alive_[k].ids.empty() ? 0 : alive_[k].ids.back(); }
   float log_prob(int64_t k) const { return alive_[k].score; }
 
-  // A step: the best continuations of each hypothesis, as many of each, [beam_size, n] one row behind the other, the
-  // best first. Their log probabilities are those of the whole hypotheses. n is at least min(2 * beam_size,
-  // vocab_size). Returns of each hypothesis that goes on which one it continues; valid until the next step.
+  // Makes a step with the n best continuations of each hypothesis, [beam_size, n] in row-major order, the best first.
+  // Their log probabilities are those of the whole hypotheses. n is at least min(2 * beam_size, vocab_size). Returns
+  // for each unfinished hypothesis the number of the one that it continues; valid until the next step.
   absl::Span<const int64_t> Advance(absl::Span<const float> log_probs, absl::Span<const int32_t> ids);
 
   // The result, once the search is done.

@@ -1,4 +1,4 @@
-// Translation as a graph of TensorFlow.
+// Translation as a TensorFlow graph.
 #pragma once
 
 #include "official/transformer/model_params.h"
@@ -7,12 +7,12 @@
 namespace official::transformer {
 
 struct TranslationNodes {
-  exporting::TfOps::Node outputs;  // int32 [B, T]: the best translation of each sentence, with EOS, 0 behind it
+  exporting::TfOps::Node outputs;  // int32 [B, T]: the best translation of each sentence, with EOS, padded with 0
   exporting::TfOps::Node scores;   // float32 [B]
 };
 
 // Adds encoder, decoder and beam search for sentences int64 [B, S], padded with 0. The arithmetic is that of Decoder,
-// for batches with padding; keys and values of what was decoded are kept, and moved with their hypotheses.
+// for batches with padding; keys and values of decoded tokens are cached, and reordered with their hypotheses.
 TranslationNodes AddTranslation(const exporting::TfOps::Node& sentences, const ModelParams& params,
                                 exporting::TfOps& tf);
 

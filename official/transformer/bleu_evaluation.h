@@ -1,4 +1,4 @@
-// BLEU in training: after each evaluation the network translates a text, which is held against a reference. Source:
+// BLEU in training: after each evaluation the network translates a text, which is compared with a reference. Source:
 // evaluate_and_log_bleu in tensorflow/models official/transformer/transformer_main.py at d64bcfe3.
 #pragma once
 
@@ -19,18 +19,18 @@ struct BleuConfig {
   std::string source, reference;  // files with a sentence a line, --bleu_source and --bleu_ref
   std::string vocab_file;
   std::string model_dir;                            // events go into its subdirectory bleu
-  compute::DType dtype = compute::DType::kFloat32;  // of the computation
+  compute::DType dtype = compute::DType::kFloat32;  // type of the computation
 };
 
 class BleuEvaluation {
  public:
   // Reads the files. NotFound if one is missing; DataLoss if one is damaged, and, naming both files and counts, if the
-  // texts have not equally many lines; InvalidArgument if the vocabulary does not fit the network.
+  // texts differ in their number of lines; InvalidArgument if the vocabulary does not fit the network.
   static absl::StatusOr<std::unique_ptr<BleuEvaluation>> Open(const BleuConfig& config, const ModelParams& params);
 
-  // Translates with the present weights, on the first device. The BLEU of the translation, 0 to 100, with regard to
-  // case and without: bleu_cased and bleu_uncased; in the event file bleu/cased and bleu/uncased. Cancelled after a
-  // signal to stop; else errors of Decoder and EventWriter.
+  // Translates with the present weights, on the first device. Returns the BLEU of the translation, 0 to 100, with and
+  // without regard to case: bleu_cased and bleu_uncased, which the event file has as bleu/cased and bleu/uncased.
+  // Cancelled after a signal to stop; else errors of Decoder and EventWriter.
   absl::StatusOr<train::EvalResults> Evaluate(const train::Estimator& estimator);
 
  private:
@@ -43,7 +43,8 @@ class BleuEvaluation {
   std::unique_ptr<train::EventWriter> events_;
 };
 
-// The subtokens of a file. InvalidArgument if they are more than the network has; else errors of ReadVocabulary.
+// Returns the subtokens of a file. InvalidArgument if there are more than the network's vocabulary has; else errors of
+// ReadVocabulary.
 absl::StatusOr<std::vector<std::string>> ReadVocabularyFor(const ModelParams& params, const std::string& vocab_file);
 
 }  // namespace official::transformer

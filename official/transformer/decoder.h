@@ -1,4 +1,4 @@
-// Translation of sentences, as ids, by a trained Transformer.
+// Translation of sentences, given as ids, by a trained Transformer.
 #pragma once
 
 #include <cstdint>
@@ -23,33 +23,34 @@
 namespace official::transformer {
 
 struct Decoded {
-  std::vector<Hypothesis> best;  // of each sentence
-  int64_t steps = 0;             // tokens of the longest search
+  std::vector<Hypothesis> best;  // one for each sentence
+  int64_t steps = 0;             // number of tokens of the longest search
 };
 
 // Encodes a batch once, then decodes it token by token: each step computes one token of every hypothesis, with the keys
-// and values of those before taken from caches. Hypotheses that part share the tokens that they have in common, and
-// those of a sentence what was encoded. The search itself runs on the host. Programs are compiled as shapes are met.
+// and values of earlier tokens taken from caches. Hypotheses share the cached tokens that they have in common, and
+// those of a sentence its encoding. The search itself runs on the host. Programs are compiled when a shape first
+// occurs.
 class Decoder {
  public:
-  // Gives the trained value of a variable of the network, in float32.
+  // Returns the trained value of a variable of the network, in float32.
   using ReadVariable = std::function<absl::StatusOr<compute::Tensor>(const compute::VariableSpec&)>;
 
-  // Computes in `dtype` on `device`, which must outlive this. InvalidArgument if a value is not of the variable's
-  // shape, DataLoss if one is not finite; else errors of `read`.
+  // Computes in `dtype` on `device`, which must outlive the decoder. InvalidArgument if a value does not have the
+  // variable's shape, DataLoss if one is not finite; else errors of `read`.
   static absl::StatusOr<std::unique_ptr<Decoder>> Create(const ModelParams& params, compute::DType dtype,
                                                          compute::Device& device, const ReadVariable& read);
 
-  // The best translation of each sentence, ids in [0, vocab_size) with EOS at the end. Translations are at most
+  // Returns the best translation of each sentence, ids in [0, vocab_size) with EOS at the end. Translations are at most
   // extra_decode_length longer than the longest of the sentences. InvalidArgument for an id out of range;
-  // ResourceExhausted if there is not enough memory; Internal if what the network computes is not finite; Cancelled
-  // after a signal to stop (misc::StopSignals).
+  // ResourceExhausted if there is not enough memory; Internal if the network's results are not finite; Cancelled after
+  // a signal to stop (misc::StopSignals).
   absl::StatusOr<Decoded> Translate(absl::Span<const std::vector<int32_t>> sentences);
 
  private:
-  // What there is room for in the variables that hold what was encoded and decoded.
+  // The capacity of the variables that hold what was encoded and decoded.
   struct Capacity {
-    int64_t tokens = 0;     // of all sentences of a batch
+    int64_t tokens = 0;     // tokens of all sentences of a batch
     int64_t rows = 0;       // hypotheses of all sentences
     int64_t positions = 0;  // tokens of a hypothesis
     bool Holds(const Capacity& other) const {
@@ -62,7 +63,7 @@ class Decoder {
       : params_(params), dtype_(dtype), device_(device), variables_(device), arena_(device) {}
   absl::Status ReadWeights(const ReadVariable& read);
   absl::Status Reserve(const Capacity& needed);
-  // The variables that `capacity_` is about.
+  // The variables whose capacity is `capacity_`.
   std::vector<KeysAndValues> Cached(compute::Graph& graph) const;
   std::vector<KeysAndValues> Encoded(compute::Graph& graph) const;
   absl::StatusOr<compute::Program*> EncodeProgram(int64_t tokens, int64_t sentences);

@@ -27,28 +27,29 @@ struct ModelParams {
   int64_t learning_rate_warmup_steps = 16000;
   double optimizer_adam_beta1 = 0.9, optimizer_adam_beta2 = 0.997, optimizer_adam_epsilon = 1e-9;
   int64_t extra_decode_length = 50, beam_size = 4;
-  double alpha = 0.6;  // of the length penalty
+  double alpha = 0.6;  // the exponent of the length penalty
 
   friend bool operator==(const ModelParams&, const ModelParams&) = default;
 };
 
-// "tiny", "base" and "big".
+// Returns the names of the sets: "tiny", "base" and "big".
 std::vector<std::string> ParamSets();
-// With several GPUs, base and big have other rates. InvalidArgument, naming the sets, if there is none of this name.
+// Returns the parameters of a set. With several GPUs, base and big have other rates. InvalidArgument, naming the sets,
+// if there is none of this name.
 absl::StatusOr<ModelParams> ParamsOf(absl::string_view param_set, bool multi_gpu);
 
 // Sets parameters from "name=value,name=value", the names being those of ModelParams. InvalidArgument, naming the
-// parameter and what it may be, for a name that is none and for a value that is no number or out of range.
+// parameter and what it may be, for an unknown name and for a value that is not a number or out of range.
 absl::Status OverrideParams(absl::string_view overrides, ModelParams* params);
 
-// Those of "name=value,name=value" that decide which variables the network has or what they mean, each once (the last
-// value), sorted by name.
+// Returns the parameters in "name=value,name=value" that decide which variables the network has or what they mean, each
+// once (the last value), sorted by name.
 std::string NetworkPart(absl::string_view overrides);
 
-// "--params_override=num_heads=..." for "num_heads", a parameter that is not a flag; "" for any other name.
+// Returns "--params_override=num_heads=..." for "num_heads", a parameter that is not a flag; "" for any other name.
 std::string ParamsOverrideFor(const std::string& name);
 
-// InvalidArgument if the parameters do not fit each other.
+// Returns InvalidArgument if the parameters do not fit each other.
 absl::Status CheckParams(const ModelParams& params);
 
 }  // namespace official::transformer

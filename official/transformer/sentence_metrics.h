@@ -1,5 +1,5 @@
-// The metrics of upstream's evaluation that look at whole sentences. They compare the likeliest id at each position,
-// given the reference before it, with the reference, padding of both included; so their BLEU is only an approximation.
+// The metrics of upstream's evaluation over whole sentences. They compare the most likely id at each position, given
+// the reference before it, with the reference, padding of both included; so their BLEU is only an approximation.
 // Source: tensorflow/models official/transformer/utils/metrics.py at d64bcfe3.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace official::transformer {
 
-// ROUGE of a sentence, in [0, 1]: the F score of the pairs of neighbours that occur in both, and that of the longest
+// Return the ROUGE of a sentence, in [0, 1]: the F score of the bigrams that occur in both, and that of the longest
 // common subsequence.
 double Rouge2(absl::Span<const int32_t> predicted, absl::Span<const int32_t> reference);
 double RougeL(absl::Span<const int32_t> predicted, absl::Span<const int32_t> reference);
 
-// Of a batch whose shares are those of PackedShare, with the best ids int32 [U, k], the likeliest first, as
-// predictions: metrics/accuracy_per_sequence, which leaves padding out, is a mean over sentences;
+// Returns the metrics of a batch whose shares are those of PackedShare, with the best ids int32 [U, k], the most likely
+// first, as predictions: metrics/accuracy_per_sequence, which leaves padding out, is a mean over sentences;
 // metrics/approx_bleu_score, metrics/rouge_2_fscore and metrics/rouge_L_fscore are means over batches.
 std::vector<train::HostMetric> SentenceMetrics(absl::Span<const train::ShareResults> shares);
 

@@ -1,5 +1,4 @@
-// What the tests of the network share: a small one, whose results were seen in upstream's code at d64bcfe3 under
-// TensorFlow 1.10.1.
+// A small network for tests, whose expected results are those of upstream's code at d64bcfe3 under TensorFlow 1.10.1.
 #pragma once
 
 #include "official/transformer/model_params.h"
@@ -11,10 +10,10 @@ inline constexpr char kNetworkScope[] = "model/Transformer/";
 
 ModelParams SmallParams();
 
-// Every variable of the network gets numbers that its name gives.
+// Gives every variable of the network fixed values that depend on its name.
 void SetVariables(compute::VariableStore& variables);
 
-// Makes the network, whose variables are random, surer of the next token, so that translations are not all empty.
+// Makes a network with random variables more certain of the next token, so that translations are not all empty.
 void Sharpen(compute::VariableStore& variables, float factor);
 
 // Makes the logit of EOS `logit` at each step.

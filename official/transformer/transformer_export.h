@@ -11,7 +11,7 @@ namespace official::transformer {
 
 // Writes <export_dir>/<seconds since 1970>/ with the official signature `translate`: input `input` (the placeholder
 // input_tensor) int64 [-1, -1], sentences of ids with EOS at the end, padded with 0; outputs `outputs` int32 [-1, -1],
-// the best translation of each, with EOS at the end and 0 behind it, and `scores` float32 [-1]. The search is that of
+// the best translation of each, with EOS at the end, padded with 0, and `scores` float32 [-1]. The search is that of
 // `params`. The vocabulary is copied to assets.extra/vocab.txt. Returns the path. NotFound if nothing was trained or
 // there is no vocabulary.
 absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const ModelParams& params,

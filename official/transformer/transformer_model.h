@@ -9,15 +9,15 @@ namespace official::transformer {
 
 // Batches are those of TranslationBatches, shares those of PackedShare. The loss is the mean of PaddedCrossEntropy over
 // the targets. Evaluation: metrics/accuracy, metrics/accuracy_top5 and metrics/neg_log_perplexity, means over the
-// targets, and SentenceMetrics. Event files of the training have upstream's learning_rate, minibatch_loss and
+// targets, and SentenceMetrics. Event files of a training have upstream's learning_rate, minibatch_loss and
 // global_norm/gradient_norm.
 train::Model TransformerModel(const ModelParams& params);
 
-// Of a share of a batch, not for prediction: float [U, vocab_size] in the type of the computation, each row from the
-// inputs of its sentence and the targets before its own.
+// Returns the logits of a share of a batch, not for prediction: float [U, vocab_size] in the type of the computation,
+// each row computed from the inputs of its sentence and the targets before its own.
 compute::Value Logits(const train::ModelInputs& in, const ModelParams& params);
 
-// learning_rate * hidden_size^-0.5 * min(1, step / warmup) / sqrt(max(step, warmup)): 0 for the first update.
+// Returns learning_rate * hidden_size^-0.5 * min(1, step / warmup) / sqrt(max(step, warmup)): 0 for the first update.
 train::LearningRateFn LearningRate(const ModelParams& params);
 
 }  // namespace official::transformer

@@ -1,4 +1,4 @@
-// What transformer_main runs: the Transformer on sentence pairs.
+// The run of transformer_main: the Transformer on sentence pairs.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ struct TransformerConfig : run::Config {
   std::string param_set;  // for the run record
   ModelParams params;
   bool static_batch = false;
-  std::optional<int64_t> train_steps;  // in all, in place of epochs
+  std::optional<int64_t> train_steps;  // the total, instead of epochs
   int64_t steps_between_evals = 1000;  // with train_steps
   std::optional<std::string> vocab_file;
-  std::optional<std::string> bleu_source, bleu_ref;  // both, and vocab_file then as well, or neither
-  int64_t skip_bad_records = 0;                      // damaged records that may be left out
+  std::optional<std::string> bleu_source, bleu_ref;  // both, together with vocab_file, or neither
+  int64_t skip_bad_records = 0;                      // the number of damaged records that may be left out
 };
 
-// Trains, evaluates, with bleu_source by BLEU too, which stop_threshold is compared with, and, with base.export_dir,
-// exports with vocab_file. Results go to `results`, all else to the log.
+// Trains and evaluates, with bleu_source also by BLEU, which stop_threshold is then compared with; with
+// base.export_dir, also exports, with vocab_file. Results go to `results`, all else to the log.
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results);
 
 }  // namespace official::transformer

@@ -1,4 +1,4 @@
-// All of translate_main but for its command line.
+// All of translate_main except its command line.
 #pragma once
 
 #include <istream>
@@ -12,21 +12,21 @@
 namespace official::transformer {
 
 struct TranslateConfig {
-  std::string model_dir;  // whose newest checkpoint translates
-  std::string param_set;  // the network; the overrides come on top
+  std::string model_dir;  // its newest checkpoint translates
+  std::string param_set;  // the network, which params_override changes
   std::string params_override;
   std::string vocab_file;
   std::optional<std::string> text, file, file_out;
   int batch_size = 32;                              // sentences
-  compute::DType dtype = compute::DType::kFloat32;  // of the computation
-  std::optional<int> num_gpus = {};                 // 1 or 0, the CPU; unset: a GPU where there is one
-  int num_threads = 0;                              // of the CPU; 0: all cores
+  compute::DType dtype = compute::DType::kFloat32;  // type of the computation
+  std::optional<int> num_gpus = {};                 // 1, or 0 for the CPU; unset: a GPU if there is one
+  int num_threads = 0;                              // number of CPU threads; 0: all cores
   bool json = false;                                // --output=json
 };
 
-// Translates --text, then --file, to `out` or --file_out; without either, what comes from `in`, each line as soon as it
-// is there. With `json` what goes to `out` is an object a line: {"source": "hello", "translation": "hallo"}, and for a
-// file that was written {"file_out": "test.de", "lines": 1000}. Errors say which flag or file does not fit.
+// Translates --text, then --file, to `out` or --file_out; without either, the lines of `in`, each as soon as it
+// arrives. With `json` the output to `out` is an object a line: {"source": "hello", "translation": "hallo"}, and for a
+// written file {"file_out": "test.de", "lines": 1000}. Errors name the flag or file that is wrong.
 absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out);
 
 }  // namespace official::transformer

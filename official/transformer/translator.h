@@ -16,14 +16,14 @@ namespace official::transformer {
 
 class Translator {
  public:
-  // With the vocabulary that the network was trained with.
+  // `vocabulary` is the one that the network was trained with.
   Translator(Subtokenizer vocabulary, std::unique_ptr<Decoder> decoder)
       : vocabulary_(std::move(vocabulary)), decoder_(std::move(decoder)) {}
 
-  // The translation of each line, in one line. Blanks around a line do not count; an empty line stays one. Lines of
-  // many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number from 1, if one is
-  // not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to stop
-  // (misc::StopSignals); else errors of Decoder.
+  // Returns the translation of each line, in one line. Blanks around a line are ignored; an empty line stays empty.
+  // Lines of many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number from 1,
+  // if one is not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to stop (misc::StopSignals); else
+  // errors of Decoder.
   absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size);
 
  private:
@@ -31,7 +31,7 @@ class Translator {
   std::unique_ptr<Decoder> decoder_;
 };
 
-// The lines of a file's content. A last line of blanks only is none.
+// Returns the lines of a file's content, without a last line of blanks only.
 std::vector<std::string> LinesToTranslate(absl::string_view content);
 
 }  // namespace official::transformer

@@ -1,5 +1,5 @@
 // One HTTP transfer with libcurl, which is loaded when the first one starts: as a linked library it and the twenty
-// libraries behind it would add 5 ms to the start of every program.
+// libraries that it needs would add 5 ms to the start of every program.
 #pragma once
 
 #include <chrono>
@@ -14,17 +14,17 @@ namespace official::data {
 
 struct HttpRequest {
   std::string url;
-  int64_t offset = 0;  // asks for the bytes from here on
+  int64_t offset = 0;  // the first byte to ask for
   std::chrono::milliseconds connect_timeout{5000};
-  std::chrono::milliseconds timeout{600000};  // for all of it
+  std::chrono::milliseconds timeout{600000};  // for the whole transfer
   int64_t min_bytes_per_second = 1000;
   std::chrono::seconds low_speed_time{10};
 };
 
-// What the server answers, known when the first bytes of the body arrive.
+// The server's answer, known when the first bytes of the body arrive.
 struct HttpResponse {
-  int64_t offset = 0;  // of the first byte of the body: the one asked for, or 0 if the server ignores such requests
-  int64_t content_length = -1;  // of the body; -1 if the server does not say
+  int64_t offset = 0;  // offset of the body's first byte: the one asked for, or 0 if the server ignores such requests
+  int64_t content_length = -1;  // size of the body; -1 if the server does not send it
   std::string content_type;
 };
 
@@ -37,8 +37,8 @@ struct HttpHandler {
 
 enum class HttpOutcome {
   kDone,
-  kHandlerError,  // `status` is what the handler said
-  kUnreachable,   // no address, no connection, no trusted certificate: the host is not worth another try
+  kHandlerError,  // `status` is the handler's error
+  kUnreachable,   // no address, connection or trusted certificate: the host is not worth another try
   kBroken,        // broke off, or the server is busy: worth another try
   kRefused,       // an answer that will not change: 404, too slow, too many redirects
   kBadRange,      // there is nothing at `offset`

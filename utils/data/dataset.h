@@ -1,5 +1,5 @@
-// Data sets: examples by number. Whatever an example holds is a pure function of (data set, epoch, index), so any
-// thread can make any example, and a pipeline continues at any place without replaying what came before.
+// Data sets: examples by number. An example's contents are a pure function of (data set, epoch, index), so any thread
+// can make any example, and a pipeline can continue at any place without replaying what came before.
 //
 // records or arrays -> Map -> Shuffle -> Batches -> Prefetch -> the training loop
 //                      \__ this file __/   \_ batch.h _/
@@ -21,15 +21,14 @@ namespace official::data {
 using Tensors = absl::InlinedVector<compute::Tensor, 2>;
 
 // One tensor of a (possibly nested) structure. Nested structures are flattened in order and a leaf is named by its
-// path:
-// {"a": x, "b": {"c": y}} has the leaves "a" and "b/c". A structure that is a single tensor is one leaf named "".
+// path: {"a": x, "b": {"c": y}} has the leaves "a" and "b/c". A structure that is a single tensor is one leaf named "".
 struct Leaf {
   std::string name;
   compute::TensorType type;
   friend bool operator==(const Leaf&, const Leaf&) = default;
 };
 
-// What one example consists of. Shapes have no batch dimension.
+// The tensors of one example. Shapes have no batch dimension.
 struct ElementSpec {
   std::vector<Leaf> features;
   std::vector<Leaf> labels;
@@ -41,23 +40,23 @@ struct Example {
   Tensors features;
   Tensors labels;
 };
-// An example of zeros.
+// Returns an example of zeros.
 Example MakeExample(const ElementSpec& spec);
 
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const ElementSpec& spec() const = 0;
-  // Examples in one epoch.
+  // The number of examples in one epoch.
   virtual int64_t num_examples() const = 0;
   // Writes example `index` of `epoch`, 0 <= index < num_examples(), into the tensors of `out`, which have the types of
-  // spec(). Threads may call it at once.
+  // spec(). Several threads may call it at once.
   virtual absl::Status Read(int64_t epoch, int64_t index, const Example& out) const = 0;
 };
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
-// Example i is row i of every tensor: [n, ...] tensors make n examples of shape [...]. The names and tensors of a group
-// correspond. All tensors must have the same n.
+// TensorSlices makes a data set whose example i is row i of every tensor: [n, ...] tensors make n examples of shape
+// [...]. All tensors must have the same n.
 struct NamedTensor {
   std::string name;
   compute::Tensor tensor;
@@ -65,16 +64,16 @@ struct NamedTensor {
 DatasetPtr TensorSlices(std::vector<NamedTensor> features, std::vector<NamedTensor> labels);
 
 // Computes one example from another: reads `in`, writes every tensor of `out`. `random` is a stream of its own for
-// every (seed, epoch, index), so what it draws depends neither on threads nor on what was read before. Threads may call
-// it at once.
+// every (seed, epoch, index), so what it draws depends neither on threads nor on what was read before. Several threads
+// may call it at once.
 using MapFn = std::function<absl::Status(const Example& in, Random& random, const Example& out)>;
 
-// Applies `fn` to every example; `spec` describes what it writes. The map runs in the threads that read: a pipeline
-// with BatchOptions::num_threads maps that many examples at once, and their order is kept.
+// Applies `fn` to every example; `spec` describes its output. The map runs in the threads that read: a pipeline with
+// BatchOptions::num_threads maps that many examples at once and keeps their order.
 DatasetPtr Map(DatasetPtr input, ElementSpec spec, uint64_t seed, MapFn fn);
 
-// Another order in every epoch: index i becomes the i-th number of a permutation of all examples that depends on
-// (seed, epoch) alone. There is no shuffle buffer, so every order of the whole set is possible and nothing is held in
+// Gives every epoch another order: index i becomes the i-th number of a permutation of all examples that depends only
+// on (seed, epoch). There is no shuffle buffer, so every order of the whole set is possible and nothing is held in
 // memory.
 DatasetPtr Shuffle(DatasetPtr input, uint64_t seed);
 

@@ -1,5 +1,5 @@
-// A line of text by which a data set is recognized: kept in checkpoints, it tells a later run that the data have
-// changed.
+// Fingerprint: a line of text by which a data set is recognized. Kept in checkpoints, it tells a later run that the
+// data have changed.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@ namespace official::data {
 
 class Fingerprint {
  public:
-  // The next file of the data set, by its name without directories.
+  // Adds the next file of the data set, by its name without directories.
   void AddFile(absl::string_view path);
-  // The next part of the contents. Of more than 1 MiB it takes the size and blocks that are spread over it, so that a
-  // data set of any size costs a few milliseconds at most: it notices other data, not every change of a few bytes.
+  // Adds the next part of the contents. For more than 1 MiB it uses the size and blocks that are spread over the part,
+  // so that a data set of any size costs a few milliseconds at most: it notices other data, not every change of a few
+  // bytes.
   void AddContent(const void* bytes, int64_t num_bytes);
 
-  // "1a2b3c4d"
+  // Returns the digest, such as "1a2b3c4d".
   std::string Digest() const;
-  // "60000 examples, digest 1a2b3c4d", with the names of the first and the last file if any were added.
+  // Returns "60000 examples, digest 1a2b3c4d", with the names of the first and the last file if any were added.
   std::string ToString(int64_t num_examples) const;
 
  private:

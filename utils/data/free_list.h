@@ -1,4 +1,4 @@
-// Scratch memory for work that any thread may do: as many pieces come to be as threads ever worked at once.
+// Scratch memory for work that any thread may do: there are as many pieces as threads that ever worked at once.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace official::data {
 template <typename T>
 class FreeList {
  public:
-  // A piece that was given back, or null: then the caller makes one.
+  // Returns a piece that was given back, or null: then the caller makes one.
   std::unique_ptr<T> Take() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (free_.empty()) return nullptr;

@@ -17,7 +17,7 @@ namespace official::data {
 // The largest gzip file that is read (ISA-L counts input in 32 bits).
 inline constexpr int64_t kMaxGzipBytes = std::numeric_limits<uint32_t>::max();
 
-// Whether `bytes`, the beginning of a file, are the beginning of a gzip file.
+// True if a file that begins with `bytes` is a gzip file.
 bool IsGzip(absl::string_view bytes);
 
 class GzipReader {
@@ -27,9 +27,9 @@ class GzipReader {
   ~GzipReader();
 
   // Writes the next bytes to `out`: exactly `size`, or fewer at the end of the data, whose checksum is then verified.
-  // Returns how many. DataLoss if the data is corrupt or ends early, with the number of bytes that came out before.
+  // Returns their number. DataLoss if the data is corrupt or ends early, with the number of bytes before that.
   absl::StatusOr<int64_t> Read(int64_t size, void* out);
-  // Bytes given out so far.
+  // The number of bytes written so far.
   int64_t position() const { return position_; }
 
  private:
@@ -38,8 +38,8 @@ class GzipReader {
   int64_t position_ = 0;
 };
 
-// Inflates the file `from` into the file `to`, which appears under its name only when complete. DataLoss once more than
-// `max_bytes` came out.
+// Inflates the file `from` into the file `to`, which appears under its name only when complete. DataLoss if `to` would
+// have more than `max_bytes`.
 absl::Status Gunzip(const std::string& from, const std::string& to, int64_t max_bytes);
 
 }  // namespace official::data

@@ -8,7 +8,7 @@
 
 namespace official::data {
 
-// Signature, IHDR with its checksum, and the beginning of IDAT.
+// Returns the signature, IHDR with its checksum, and the beginning of IDAT.
 inline std::string HugePng() {
   constexpr char kBytes[] =
       "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xdc\0\0\xff\xdc\x08\x02\0\0\0\x1c\x35\x81\x4c\0\0\0\x04IDAT";

@@ -16,14 +16,14 @@ namespace official::data {
 
 struct IdxHeader {
   uint32_t magic = 0;         // the first four bytes; 0x800 + rank in files of unsigned bytes
-  std::vector<int64_t> dims;  // empty if the magic number is not one of those
+  std::vector<int64_t> dims;  // empty if the magic number is another
 };
 
-// What else a header must say; its error becomes that of ReadIdx.
+// A further check of the header; its error becomes that of ReadIdx.
 using IdxHeaderCheck = absl::FunctionRef<absl::Status(const IdxHeader& header)>;
 
-// The uint8 tensor in an IDX file, plain or gzipped (told by its first bytes, not by its name). The header is checked,
-// by `check` and against the size of the data, before anything is allocated that depends on it. NotFound,
+// Returns the uint8 tensor in an IDX file, plain or gzipped (told by its first bytes, not by its name). The header is
+// checked, by `check` and against the size of the data, before anything is allocated that depends on it. NotFound,
 // PermissionDenied or Aborted if the file cannot be read; DataLoss, with the file, the bytes expected and the bytes
 // found, if it is empty, is not IDX, is cut, has bytes left over, or claims more than it can hold.
 absl::StatusOr<compute::Tensor> ReadIdx(const std::string& path, IdxHeaderCheck check);

@@ -1,5 +1,5 @@
 // JPEG images, decoded to the same bytes as TensorFlow's tf.image.decode_jpeg and decode_and_crop_jpeg: the fast
-// integer DCT, fancy upsampling, and decoding of a window alone.
+// integer DCT, fancy upsampling, and decoding of only a window.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace official::data {
 
-// What every JPEG file begins with.
+// True if `bytes` begin as every JPEG file does.
 bool IsJpeg(absl::string_view bytes);
 
 // Reads one image. Grey images become RGB; so do those for print (CMYK), by TensorFlow's formula. Errors are DataLoss
-// and tell what is wrong with the image, not which one it is.
+// and say what is wrong with the image, but do not name it.
 class JpegReader {
  public:
   // `bytes` must stay alive.
@@ -26,19 +26,19 @@ class JpegReader {
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  // The image's size; called once, first. An image of 2^29 values or more is refused, as in TensorFlow, and so is one
-  // with more pixels than its bytes can hold.
+  // Returns the image's size; called once, first. An image of 2^29 values or more is refused, as in TensorFlow, and so
+  // is one with more pixels than its bytes can hold.
   absl::StatusOr<ImageSize> ReadSize();
 
-  // Decode at 1 / `denominator` (1, 2, 4, 8) of the size, which costs less; returns the size then, rounded up.
+  // Decodes at 1 / `denominator` (1, 2, 4, 8) of the size, which costs less; returns the size then, rounded up.
   ImageSize SetScale(int denominator);
 
-  // One of these is called once, after ReadSize(). The pixels lie in `buffer`. A file that is cut is an error if
-  // something of the image, or of the window, is missing.
+  // Decodes the whole image. This or DecodeWindow is called once, after ReadSize(). The pixels lie in `buffer`. A
+  // truncated file is an error if a part of the image, or of the window, is missing.
   absl::StatusOr<RgbImage> Decode(std::vector<uint8_t>* buffer);
-  // The pixels of a window (within the image, not empty) as decode_and_crop_jpeg makes them. Only the blocks that it
-  // touches are transformed: at its left and right edge the colours may differ from those of Decode(), since upsampling
-  // does not see what lies beyond.
+  // Decodes a window (within the image, not empty) as decode_and_crop_jpeg does. Only the blocks that it touches are
+  // transformed: at its left and right edge the colours may differ from those of Decode(), since upsampling does not
+  // see the pixels beyond.
   absl::StatusOr<RgbImage> DecodeWindow(const ImageWindow& window, std::vector<uint8_t>* buffer);
 
  private:
@@ -48,7 +48,7 @@ class JpegReader {
 
   absl::string_view bytes_;
   std::unique_ptr<Decompressor> decompressor_;
-  const bool created_;  // false without memory for it
+  const bool created_;  // false if there was no memory for it
 };
 
 }  // namespace official::data

@@ -14,14 +14,14 @@ namespace official::data {
 class Permutation {
  public:
   Permutation(int64_t n, uint64_t seed, int64_t epoch);
-  // Where position `i` of the epoch's order points.
+  // Returns the number at position `i` of the epoch's order.
   int64_t operator()(int64_t i) const {
     uint64_t x = static_cast<uint64_t>(i);
     do Scramble<1>(&x);
     while (x >= static_cast<uint64_t>(n_));
     return static_cast<int64_t>(x);
   }
-  // out[k] = (*this)(begin + k), 0 <= k < n. Much faster than one by one.
+  // Sets out[k] = (*this)(begin + k), 0 <= k < n; much faster than one by one.
   void Map(int64_t begin, int64_t n, int64_t* out) const;
 
  private:
@@ -32,7 +32,7 @@ class Permutation {
     x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93;
     return x ^ (x >> 32);
   }
-  // Permutes the numbers below the power of two: kCount of them, side by side, since each takes long but waits for no
+  // Permutes the numbers below the power of two, kCount of them at a time, since each takes long but depends on no
   // other.
   template <int64_t kCount>
   void Scramble(uint64_t* x) const {

@@ -1,4 +1,4 @@
-// Random numbers of one example: a stream that is a pure function of (seed, epoch, index).
+// The random numbers for one example: a stream that is a pure function of (seed, epoch, index).
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ class Random {
       : key_(seed ^ compute::StreamOf("data", 4)),
         counter_{0, static_cast<uint32_t>(epoch), static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32)} {}
 
-  // 32 random bits.
+  // Returns 32 random bits.
   uint32_t Bits() {
     if (used_ == 4) {
       words_ = compute::Philox(key_, counter_);
@@ -25,16 +25,16 @@ class Random {
     }
     return words_[used_++];
   }
-  // In [0, 1).
+  // Returns a number in [0, 1).
   float Uniform() { return compute::UniformFloat(Bits()); }
-  // In [low, high).
+  // Returns a number in [low, high).
   float Uniform(float low, float high) { return low + (high - low) * Uniform(); }
-  // In {0, ..., n - 1}.
+  // Returns a number in {0, ..., n - 1}.
   int64_t UniformInt(int64_t n) {
     const uint64_t high = Bits();
     return static_cast<int64_t>(compute::UniformInt(high << 32 | Bits(), n));
   }
-  // Mean 0, standard deviation 1 (Box and Muller 1958; one of the two values).
+  // Returns a normal number of mean 0 and standard deviation 1 (Box and Muller 1958; one of the two values).
   float Normal() {
     const float radius = std::sqrt(-2.0f * std::log(1.0f - Uniform()));
     return radius * std::cos(2.0f * std::numbers::pi_v<float> * Uniform());

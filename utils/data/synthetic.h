@@ -1,4 +1,4 @@
-// Synthetic data: one constant example for ever, to measure training without reading anything.
+// Synthetic data: one constant example, repeated, to measure training without reading anything.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace official::data {
 
-// The shapes of a nested structure, flattened as described at Leaf: {{"a", {2}}, {"b/c", {3}}}. One shape alone has the
+// The shapes of a nested structure, flattened as described at Leaf: {{"a", {2}}, {"b/c", {3}}}. A single shape has the
 // name "".
 struct NamedShape {
   std::string name;
@@ -29,11 +29,11 @@ struct SyntheticGroup {
 
 struct SyntheticOptions {
   SyntheticGroup input = {};
-  SyntheticGroup label = {};        // without shapes: examples have no labels. A scalar is a shape: {{"", {}}}
+  SyntheticGroup label = {};        // without shapes, examples have no labels. A scalar is a shape: {{"", {}}}
   int64_t num_examples = kEndless;  // of one epoch
 };
 
-// Batches of the constant example, all of them the same tensors (but for a partial last batch). InvalidArgument and
+// Returns batches of the constant example, all of the same tensors (except a partial last batch). InvalidArgument and
 // DataLoss as Batches(). Source: generate_synthetic_data in tensorflow/models r1.9,
 // official/utils/misc/model_helpers.py, whose shapes include the batch dimension; here they do not.
 absl::StatusOr<BatchSourcePtr> GenerateSyntheticData(const SyntheticOptions& options,

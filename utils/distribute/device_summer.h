@@ -1,4 +1,4 @@
-// Sums of an InProcessGroup whose devices have memory of their own: the devices copy and add, the host only orders it.
+// Sums of an InProcessGroup whose devices have their own memory: the devices copy and add, on the host's orders.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace official::distribute {
 
-// Allocates scratch memory on the devices, which must outlive it, for `chunk_elements` of each at a time.
+// Makes a summer with scratch memory on the devices, which must outlive it, for `chunk_elements` of each at a time.
 absl::StatusOr<std::unique_ptr<PackSummer>> MakeDeviceSummer(absl::Span<compute::Device* const> devices,
                                                              std::unique_ptr<compute::PeerStreams> streams,
                                                              compute::SumOrder order,

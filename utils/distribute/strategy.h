@@ -1,6 +1,6 @@
 // Strategy: the devices on which a model trains, as tf.distribute has it. OneDevice is one device; Mirrored keeps a
 // copy of the variables on each of several devices, gives each its share of every batch and sums the gradients. Devices
-// that compute in the same memory, the CPU's, have the variables in common, and each updates a part of them.
+// that compute in the same memory, the CPU's, share the variables, and each updates a part of them.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,8 @@ struct StrategyOptions {
   std::string device_kind = "cpu";
   int num_replicas = 1;
   int num_threads = 0;  // of all CPU devices together; 0: all cores
-  // How several devices sum: hierarchical_copy, reduction_to_one_device or, on GPUs, nccl; unset: chosen.
+  // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or, on GPUs, nccl; unset:
+  // chosen automatically.
   std::optional<std::string> all_reduce_alg = {};
   // A device that has waited this long for the others' gradients ends the step.
   std::chrono::seconds all_reduce_timeout = std::chrono::minutes(10);
@@ -32,24 +33,24 @@ struct StrategyOptions {
 
 class Strategy {
  public:
-  // InvalidArgument for an algorithm that the devices lack, else the device's or the group's own error.
+  // Returns InvalidArgument for an algorithm that the devices do not have; else errors of a device or the group.
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
-  // "one_device" or "mirrored".
+  // The name in TensorFlow: "one_device" or "mirrored".
   absl::string_view name() const { return num_replicas() == 1 ? "one_device" : "mirrored"; }
   int num_replicas() const { return static_cast<int>(devices_.size()); }
   bool shares_memory() const { return num_replicas() > 1 && device(0).uses_host_memory(); }
   compute::Device& device(int replica) const { return *devices_[replica]; }
-  // "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)"
+  // Returns a text such as "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)".
   std::string Description() const;
 
-  // Calls f(replica) for every replica at the same time, each always on the same thread, that of replica 0 the
-  // caller's. Returns when all have returned; the error of the one that failed first, Cancelled only if there is no
-  // other. The failure of one ends the waiting of the others for its gradients. Where that has broken the devices'
-  // connections (nccl), all later calls fail.
+  // Calls f(replica) for every replica at the same time, each always on the same thread, for replica 0 the caller's.
+  // Returns when all have returned, with the error of the one that failed first, or Cancelled only if there is no
+  // other. When one fails, the others stop waiting for its gradients. If that has broken the devices' connections
+  // (nccl), all later calls fail.
   absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f);
-  // Calls f() on the thread of one replica, also when the connections are broken; its status.
+  // Calls f() on the thread of one replica, even when the connections are broken, and returns its status.
   absl::Status RunAlone(int replica, absl::FunctionRef<absl::Status()> f);
 
  private:
@@ -63,7 +64,7 @@ class Strategy {
   std::vector<std::unique_ptr<Worker>> workers_;       // of replicas 1, 2, ...
   std::mutex mutex_;
   absl::Status first_error_;
-  absl::Status broken_;  // why nothing can run any more
+  absl::Status broken_;  // the reason why nothing can run any more
 };
 
 }  // namespace official::distribute

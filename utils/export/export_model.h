@@ -13,20 +13,20 @@
 namespace official::exporting {
 
 struct ServingInput {
-  std::string name;           // by which clients give it
-  std::string placeholder;    // that of its node
-  std::vector<int64_t> dims;  // of one example; its values are those of the feature in the same order
+  std::string name;           // the name that clients use
+  std::string placeholder;    // the name of its node
+  std::vector<int64_t> dims;  // dimensions of one example; the values are the feature's, in the same order
 };
 
 struct ServingSignature {
   std::string key;                   // "classify", "predict", ...
-  std::vector<ServingInput> inputs;  // as many as the model has features, in their order
+  std::vector<ServingInput> inputs;  // one for each feature of the model, in their order
 };
 
 // Writes <export_dir>/<seconds since 1970>/ and returns its path. The signature takes [-1, dims...] of each feature's
-// type and gives the model's predictions by their names, computed in float32 whatever the model was trained in.
-// `extra_files`, contents by names, go to assets.extra/. NotFound if nothing was trained; Unimplemented if the model
-// has an op that AddGraph does not know.
+// type and gives the model's predictions by their names, computed in float32, whatever type the model was trained in.
+// `extra_files`, contents by name, go to assets.extra/. NotFound if nothing was trained; Unimplemented if the model has
+// an op that AddGraph does not know.
 absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
                                         const ServingSignature& signature, const std::string& export_dir,
                                         const std::map<std::string, std::string>& extra_files = {});

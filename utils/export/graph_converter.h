@@ -1,4 +1,4 @@
-// A graph of ours as nodes of TensorFlow.
+// Conversion of a compute::Graph into TensorFlow nodes.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace official::exporting {
 
-// A value of the graph, and the node of `out` that stands for it.
+// A value of the graph, and the name of the node in `out` that stands for it.
 struct GraphFeed {
   compute::Value value;
   std::string name;
@@ -19,9 +19,9 @@ struct GraphFeed {
 
 // Adds to `out` the nodes that compute `fetches`, and returns the name of each. Dimension 0 of the feeds, and so of
 // every value that depends on them, is the batch: the nodes take batches of any size, whatever size the graph was built
-// for. Ops are those of prediction with convolutional networks and with embeddings, on float32, in a form that
-// TensorFlow 1.8 and all later versions run on a CPU. Unimplemented, naming it, for another op, or one that does not
-// keep the batch in dimension 0; InvalidArgument for an Input that is not fed.
+// for. Known are the ops of prediction with convolutional networks and with embeddings, on float32; their nodes run on
+// a CPU in TensorFlow 1.8 and all later versions. Unimplemented, with the name of the op, for any other, or one that
+// does not keep the batch in dimension 0; InvalidArgument for an Input that is not fed.
 absl::StatusOr<std::vector<std::string>> AddGraph(absl::Span<const GraphFeed> feeds,
                                                   absl::Span<const compute::Value> fetches, GraphDefBuilder& out);
 

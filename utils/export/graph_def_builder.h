@@ -28,23 +28,23 @@ class GraphDefBuilder {
   using Attrs = std::vector<std::pair<std::string, tensorflow::AttrValue>>;
 
   struct Variable {
-    std::string name;  // in the checkpoint, and of the node that is its handle
+    std::string name;  // name in the checkpoint, and of the node that is its handle
     compute::TensorType type;
   };
 
   // Each function that adds a node returns its name: `name`, or as in TensorFlow name_1, name_2, ... if that is taken.
 
-  // Any node. `inputs` are names of nodes ("x": its output 0), outputs ("x:1") or, last, controls ("^x"). Attributes
-  // that have a default in TensorFlow may be left out.
+  // Adds any node. `inputs` are names of nodes ("x": its output 0), outputs ("x:1") or, last, controls ("^x").
+  // Attributes that have a default in TensorFlow may be left out.
   std::string AddNode(absl::string_view op, const std::string& name, absl::Span<const std::string> inputs,
                       const Attrs& attrs);
   std::string AddPlaceholder(const std::string& name, compute::DType dtype, absl::Span<const int64_t> dims);
   std::string AddConst(const std::string& name, const compute::Tensor& value);
-  // A tensor of strings, of shape [n], or a scalar.
+  // Add a tensor of strings, of shape [n] or a scalar.
   std::string AddStringsConst(const std::string& name, absl::Span<const std::string> values);
   std::string AddStringConst(const std::string& name, const std::string& value);
-  // The handle of a variable and a node that reads it, whose name is returned. Variables must have different names,
-  // which no other node has.
+  // Adds the handle of a variable and a node that reads it, whose name is returned. The variable's name must be one
+  // that no other node has.
   std::string AddVariable(const std::string& name, const compute::TensorType& type);
 
   const tensorflow::GraphDef& graph_def() const { return graph_def_; }

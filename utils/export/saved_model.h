@@ -17,7 +17,7 @@ namespace official::exporting {
 // A function of the graph that clients can call.
 struct Signature {
   struct Tensor {
-    std::string name;  // of a node, or of one of its outputs ("node:1")
+    std::string name;  // name of a node, or of one of its outputs ("node:1")
     compute::DType dtype;
     std::vector<int64_t> dims;  // -1: any size
   };
@@ -27,10 +27,10 @@ struct Signature {
 };
 
 // Writes `<export_dir>/<seconds since 1970>/`, with saved_model.pb and, if the graph has variables, variables/, and
-// returns its path. Tag `serve`; a single signature is also the default one (`serving_default`). The directory appears
-// complete or not at all; if the name is taken (two exports in one second), the next number is. `variables` holds the
-// values of the graph's variables, each of the variable's type; others are not written. `extra_files`, contents by
-// names, go to assets.extra/. Errors are those of the file system (utils/files).
+// returns its path. The tag is `serve`; a single signature is also the default one (`serving_default`). The directory
+// appears complete or not at all; if the name is taken (two exports in one second), the next free number is used.
+// `variables` holds the values of the graph's variables, each of the variable's type; others are not written.
+// `extra_files`, contents by name, go to assets.extra/. Errors are those of the file system (utils/files).
 absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, GraphDefBuilder graph,
                                             const std::map<std::string, compute::Tensor>& variables,
                                             absl::Span<const Signature> signatures,

@@ -1,4 +1,4 @@
-// TensorFlow's ops as functions, and its loops, for graphs that are not those of a Program.
+// TensorFlow's ops and loops as functions, for graphs that do not come from a compute::Graph.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class TfOps {
     compute::DType dtype;
     bool in_loop = false;
   };
-  // A size of a shape: a number, -1 for what is left over, or a scalar int32 of the graph.
+  // A dimension of a shape: a number, -1 for the remaining elements, or a scalar int32 of the graph.
   struct Size {
     Size(int64_t number) : number(number) {}
     Size(Node node) : node(std::move(node)) {}
@@ -40,12 +40,12 @@ class TfOps {
   Node Int(int32_t value) { return Const(compute::Tensor::Scalar(value)); }
   Node Float(float value) { return Const(compute::Tensor::Scalar(value)); }
   Node Ints(std::vector<int32_t> values);
-  // Its value. The same variable may be named again.
+  // Returns the value of a variable, which may be named several times.
   Node Variable(const std::string& name, const compute::TensorType& type);
 
-  // The op whose attribute T is the type of input 0, as that of the result is unless another is given.
+  // Adds an op whose attribute T is the type of input 0; the result has that type, too, unless another is given.
   Node Op(absl::string_view op, const Nodes& inputs, Attrs attrs = {}, std::optional<compute::DType> result = {});
-  // The op with just these attributes.
+  // Adds an op with just these attributes.
   Node OpWith(absl::string_view op, const Nodes& inputs, const Attrs& attrs, compute::DType result);
 
   Node Add(const Node& a, const Node& b) { return Op("Add", {a, b}); }
@@ -53,40 +53,41 @@ class TfOps {
   Node Mul(const Node& a, const Node& b) { return Op("Mul", {a, b}); }
   Node Cast(const Node& x, compute::DType dtype);
   Node MatMul(const Node& a, const Node& b, bool transpose_b = false);
-  // Softmax or LogSoftmax over the last dimension, of any rank.
+  // Adds Softmax or LogSoftmax over the last dimension of x, which has any rank.
   Node OfRows(absl::string_view op, const Node& x);
-  // Mean, Min, Any or All over one axis.
+  // Adds Mean, Min, Any or All over one axis.
   Node Reduce(absl::string_view op, const Node& x, int32_t axis, bool keep_dims = false);
   Node Concat(const Nodes& inputs, int32_t axis);
-  // Rows of x, by their indices along dimension 0.
+  // Returns rows of x, by their indices along dimension 0.
   Node Gather(const Node& x, const Node& indices);
   Node Transpose(const Node& x, std::vector<int32_t> perm);
   Node ExpandDims(const Node& x, int32_t axis);
-  // 0, 1, ..., n - 1 int32.
+  // Returns 0, 1, ..., n - 1 int32.
   Node Range(const Node& n);
   Node Fill(const Node& value, const std::vector<Size>& dims);
   Node Reshape(const Node& x, const std::vector<Size>& dims);
-  // The size of dimension `axis`, a scalar int32; counted from behind if negative.
+  // Returns the size of dimension `axis`, a scalar int32; a negative axis counts from the last.
   Node Dim(const Node& x, int32_t axis);
-  // The k largest of each row, in descending order, and their positions int32.
+  // Returns the k largest of each row, in descending order, and their positions int32.
   std::pair<Node, Node> TopK(const Node& x, int32_t k);
 
-  // Goes on from `initial` with body(state) while condition(state), a scalar bool, is true; returns the last state.
-  // What was made outside may be used inside. In the form of TensorFlow 1, which all versions run. Loops do not nest.
+  // Replaces the state, first `initial`, by body(state) while condition(state), a scalar bool, is true; returns the
+  // last state. Nodes made outside may be used inside. The loop has the form of TensorFlow 1, which all versions run.
+  // Loops do not nest.
   Nodes While(const Nodes& initial, const std::function<Node(const Nodes&)>& condition,
               const std::function<Nodes(const Nodes&)>& body);
 
  private:
   std::string NameOf(absl::string_view op) const;
-  // The input as nodes at this place see it.
+  // Returns the name of an input for the nodes added now, in or outside of the loop.
   std::string Visible(const Node& node);
   Node ShapeOf(const std::vector<Size>& dims);
 
   GraphDefBuilder& graph_;
   const std::string scope_;
   bool in_loop_ = false;
-  std::map<std::string, std::string> entered_;    // into the loop, by their names outside
-  std::map<std::string, std::string> variables_;  // what reads them
+  std::map<std::string, std::string> entered_;    // inputs of the loop, by their names outside
+  std::map<std::string, std::string> variables_;  // names of the nodes that read them, by variable
 };
 
 }  // namespace official::exporting

@@ -7,7 +7,7 @@
 
 namespace official::files {
 
-// The checksum of `data`, or of what had the checksum `crc` followed by `data`.
+// Returns the checksum of `data`, or of bytes with the checksum `crc` followed by `data`.
 uint32_t Crc32c(absl::string_view data, uint32_t crc = 0);
 
 // A stored checksum is masked, since a checksum over bytes that contain checksums is weak. Source: LevelDB's log

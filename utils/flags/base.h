@@ -1,4 +1,5 @@
-// The flags of every run: data, model_dir, length, batch, devices, hooks; and ours for seed, checkpoints and logs.
+// The flags of every run: data, model_dir, length, batch, devices, hooks; and, beyond upstream, seed, checkpoints and
+// logs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace official::flags {
 
 struct BaseConfig {
   std::string data_dir;
-  bool data_dir_given = false;  // chosen by the user, not the program's default
+  bool data_dir_given = false;  // true if the user chose it; false: the program's default
   std::string model_dir;
   bool model_dir_given = false;
   bool clean = false;
@@ -24,7 +25,7 @@ struct BaseConfig {
   std::optional<int> num_gpus;     // see misc::GetNumGpus
   std::vector<std::string> hooks;  // in TensorFlow's spelling, e.g. "LoggingTensorHook"
   std::optional<std::string> export_dir;
-  bool eval_only = false;  // evaluate what was trained, once
+  bool eval_only = false;  // true: only evaluate what was trained, once
 
   uint64_t seed = 0;
   bool shuffle = false;
@@ -37,11 +38,11 @@ struct BaseConfig {
   std::string output;      // text, json
 };
 
-// A validator: --`flag`, if it has a value, is one that `metric` can have, which is from 0 to `max`.
+// Returns a validator: the value of --`flag`, if it has one, must be possible for `metric`, which is from 0 to `max`.
 Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double max);
 
 FlagGroup BaseFlags();
-// A validator of programs that have --predict: to predict, to evaluate and to export are three runs.
+// A validator for programs with --predict: prediction, evaluation and export must be separate runs.
 absl::Status PredictAlone(const CommandLine& command_line);
 BaseConfig BaseFromFlags(const CommandLine& command_line);
 

@@ -6,7 +6,7 @@
 //   --flagfile=PATH reads flags from a file (flag_file.h), which may name further files
 //   --undefok=a,b lets unknown flags of these names pass; -- ends the flags
 //   --help (-h, -?, --helpshort), --helpfull, --version
-// Beyond TensorFlow: an unknown flag is answered with the nearest name, words that are no flags are refused, numbers
+// Beyond TensorFlow: the error for an unknown flag names the nearest one, words that are not flags are refused, numbers
 // have ranges, and the exit status of a bad flag is 2.
 #pragma once
 
@@ -25,31 +25,31 @@ namespace official::flags {
 
 struct Example {
   std::string command;  // as typed, e.g. "mnist_main --train_epochs=5"
-  std::string what;     // what it does, one sentence
+  std::string what;     // its effect, in one sentence
 };
 
-// A program as its command line presents it. One that trains has the five shared groups, and its own.
+// The description of a program for its command line. One that trains has the five shared groups, and its own.
 struct Program {
   std::string name;
   std::string description;
   std::vector<Example> examples = {};
-  std::vector<std::pair<std::string, std::string>> defaults = {};  // of shared flags: name and value, e.g. {"te", "40"}
-  // Further defaults, which follow from the values that the command line gives to other flags: called when those are
-  // set. They must not change those others.
+  std::vector<std::pair<std::string, std::string>> defaults = {};  // shared flags: name and value, e.g. {"te", "40"}
+  // Returns further defaults, which depend on the values that the command line gives to other flags; called when those
+  // are set. It must not change those flags.
   std::function<std::vector<std::pair<std::string, std::string>>()> dependent_defaults = nullptr;
-  std::vector<std::pair<std::string, std::string>> help = {};  // of shared flags that are used differently here
+  std::vector<std::pair<std::string, std::string>> help = {};  // for shared flags with a special meaning here
   // Shared flags that have no effect here, and why: FlagSpec::not_used.
   std::vector<std::pair<std::string, std::string>> not_used = {};
   FlagGroup flags = {};      // its own
-  std::string words = "";    // what words that are no flags stand for, e.g. "IMAGE..."; empty: there may be none
-  bool shared_flags = true;  // false, for a tool: no groups but its own, which may name flags of the shared ones
-  // Those of its flags that decide which network it uses. Where the program uses what was trained in --model_dir
-  // (--predict, --eval_only, --export_dir; a tool always does), they have the values of that training unless the
-  // command line gives them. Flags that are otherwise left to the data have them in a training that resumes, too.
+  std::string words = "";    // meaning of words that are not flags, e.g. "IMAGE..."; empty: none are allowed
+  bool shared_flags = true;  // false, for a tool: only its own group, which may name flags of the shared ones
+  // The flags that decide which network the program uses. When it uses what was trained in --model_dir (--predict,
+  // --eval_only, --export_dir; a tool always does), they have the values of that training unless the command line gives
+  // them. Flags that are otherwise left to the data also have that training's values when a training resumes.
   std::vector<NetworkFlag> network = {};
-  // What to write in place of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
+  // Returns what to write instead of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
   std::function<std::string(const std::string& name)> in_place_of = nullptr;
-  std::string commit = "unknown";  // that the program was built from; RunMain knows it
+  std::string commit = "unknown";  // the commit that the program was built from, set by RunMain
 };
 
 // The result of parsing. The values themselves are in the Abseil flags: read them with absl::GetFlag.
@@ -71,31 +71,32 @@ class CommandLine {
 
   // Sets every flag to the program's default, then to what `arguments` (argv without the program's name) say, then
   // checks all values: each flag's range and choices first, then the validators of the groups. InvalidArgument, in one
-  // line that names flag, value and what would be right, if something is wrong; help and version requests win over what
-  // comes after them. Wrong are also network flags that differ from those of the training in --model_dir, unless the
-  // run begins afresh there (--clean) or is going to refuse the checkpoint (--resume=never).
+  // line that names flag, value and what would be right, if something is wrong; help and version requests take
+  // precedence over what comes after them. Network flags that differ from those of the training in --model_dir are
+  // wrong, too, unless the run starts over there (--clean) or will refuse the checkpoint (--resume=never).
   static absl::StatusOr<CommandLine> Parse(const Program& program, const std::vector<std::string>& arguments);
 
   Request request() const { return request_; }
 
-  // Whether the user chose the value of a flag (by its long name): the flag is on the command line, or in a flag file
-  // with another value than the default. So AllFlagsText of a run, read back, gives the same answers.
+  // True if the user chose the value of a flag (by its long name): the flag is on the command line, or in a flag file
+  // with another value than the default. So AllFlagsText of a run, read back, gives the same results.
   bool given(absl::string_view name) const;
 
-  // The words that are no flags, if the program takes any.
+  // The words that are not flags, if the program takes any.
   const std::vector<std::string>& words() const { return words_; }
 
-  // "--name=value --name=value": the network flags that have another value than the program's default because the
-  // training in --model_dir had it.
+  // The network flags that have another value than the program's default because the training in --model_dir had it:
+  // "--name=value --name=value".
   const std::string& taken_from_training() const { return taken_from_training_; }
 
-  // Every flag with its present value as a line --name=value, in the order of the help. --flagfile reads it back.
+  // Returns every flag with its present value as a line --name=value, in the order of the help. --flagfile reads it
+  // back.
   std::string AllFlagsText() const;
 
-  // The program's.
+  // The commit that the program was built from.
   const std::string& commit() const { return commit_; }
 
-  // For the help: the program's own group first.
+  // The groups in the order of the help: the program's own first.
   const std::vector<Group>& groups() const { return groups_; }
 
  private:
@@ -111,15 +112,15 @@ class CommandLine {
   std::string commit_;
 };
 
-// One line for each flag that the user gave although this program does not use it: what has no effect, and why.
+// Returns one line for each flag that the user gave although this program does not use it: what has no effect, and why.
 std::vector<std::string> NotesOnUnusedFlags(const CommandLine& command_line);
 
-// Returns what the flag does in this program.
+// Returns the help text of the flag in this program.
 std::string HelpOf(const CommandLine::Flag& flag);
 
 bool IsBoolean(const CommandLine::Flag& flag);
 
-// "an integer, at least 1", "<fp16|bf16|fp32>", "a comma-separated list", ...
+// Returns the flag's possible values: "an integer, at least 1", "<fp16|bf16|fp32>", "a comma-separated list", ...
 std::string DescribeValues(const CommandLine::Flag& flag);
 
 }  // namespace official::flags

@@ -1,4 +1,4 @@
-// What tools (Program::shared_flags = false) print: --output and --log_format, as the training programs have them.
+// The output flags of tools (Program::shared_flags = false): --output and --log_format, as in the training programs.
 #pragma once
 
 #include <ostream>
@@ -15,10 +15,10 @@ FlagSpec LogFormatFlag();
 // Sends the log to standard error in the form of --log_format.
 absl::Status StartLog();
 
-// Whether results are printed as JSON, an object a line (--output=json).
+// True if results are printed as JSON, an object a line (--output=json).
 bool WantsJson();
 
-// One such line.
+// Prints one such line.
 void PrintJson(logs::Json::Object object, std::ostream& out);
 
 }  // namespace official::flags

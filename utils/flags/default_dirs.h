@@ -1,4 +1,4 @@
-// The directories that a program uses because the user has named none.
+// Checks of the directories that a program uses by default.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace official::flags {
 
-// PermissionDenied if one of them belongs to another user, who could have put links or pipes there.
+// Returns PermissionDenied if one of them belongs to another user, who could have put links or pipes there.
 absl::Status CheckDefaultDirs(const CommandLine& command_line);
 
-// A line for each of them that is missing while the user has files where it was before, in /tmp.
+// Returns a line for each of them that is missing while the user has files in its former place in /tmp.
 std::vector<std::string> NotesOnFormerDefaults(const CommandLine& command_line);
 
 }  // namespace official::flags

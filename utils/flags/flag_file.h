@@ -13,7 +13,8 @@ struct FlagFileLine {
   std::string where;  // "path:line"
 };
 
-// InvalidArgument if the file cannot be read, is larger than a megabyte, is binary, or a line is no flag.
+// Reads a flag file. InvalidArgument if it cannot be read, is larger than a megabyte, is binary, or has a line that is
+// not a flag.
 absl::StatusOr<std::vector<FlagFileLine>> ReadFlagFile(const std::string& path);
 
 }  // namespace official::flags

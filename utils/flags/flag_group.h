@@ -1,4 +1,5 @@
-// What the command line and the help know about a flag beyond its ABSL_FLAG definition (type, default, help text).
+// The description of flags for the command line and the help, beyond their ABSL_FLAG definitions (type, default, help
+// text).
 #pragma once
 
 #include <functional>
@@ -13,11 +14,11 @@ namespace official::flags {
 
 class CommandLine;
 
-// The values that a number may take. NaN and infinity never are in a range.
+// The values that a number may have. NaN and infinity are never in a range.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool without_min = false;  // min itself is not in the range
+  bool without_min = false;  // true: min itself is not in the range
   bool without_max = false;
 
   bool Contains(double value) const;
@@ -30,20 +31,20 @@ constexpr Range MoreThan(double min) { return {.min = min, .without_min = true};
 constexpr Range Fraction() { return {.min = 0, .max = 1, .without_max = true}; }
 
 struct FlagSpec {
-  absl::string_view name;                       // of an ABSL_FLAG
+  absl::string_view name;                       // name of an ABSL_FLAG
   absl::string_view short_name = "";            // a full alias, e.g. "bs"
   bool key = false;                             // shown by --help
   Range range = {};                             // for a number
   std::vector<absl::string_view> choices = {};  // for a string or the items of a list: the only values
-  bool any_case = false;                        // choices match without regard to case; the flag gets our spelling
-  bool required = false;                        // the empty value is refused
-  absl::string_view unset_means = "";           // for an optional flag without a value, e.g. "all of them"
-  std::string help = "";                        // in place of the ABSL_FLAG's, which another program reads
+  bool any_case = false;               // true: choices match in any case; the flag gets the spelling of `choices`
+  bool required = false;               // true: the empty value is refused
+  absl::string_view unset_means = "";  // meaning of an optional flag without a value, e.g. "all of them"
+  std::string help = "";               // replaces the ABSL_FLAG's text, which is for another program
   // Why the program accepts the flag, for TensorFlow's command lines, but does not use it; empty: it does.
   std::string not_used = "";
 };
 
-// Looks at several flags at once, after the whole command line is parsed: FlagError or OK.
+// Checks several flags together, after the whole command line is parsed; returns FlagError or OK.
 using Validator = std::function<absl::Status(const CommandLine&)>;
 
 struct FlagGroup {
@@ -52,7 +53,7 @@ struct FlagGroup {
   std::vector<Validator> validators = {};
 };
 
-// InvalidArgument "flag --name=value: why", with the flag's present value; "flag --name: why" if it is unset.
+// Returns InvalidArgument "flag --name=value: why", with the flag's present value; "flag --name: why" if it is unset.
 absl::Status FlagError(absl::string_view name, absl::string_view why);
 
 }  // namespace official::flags

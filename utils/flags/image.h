@@ -1,4 +1,4 @@
-// The flag of models on images.
+// The flag of image models.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace official::flags {
 
 struct ImageConfig {
-  std::optional<std::string> data_format;  // channels_first or channels_last; unset: the best of the device
+  std::optional<std::string> data_format;  // channels_first or channels_last; unset: the best for the device
 };
 
 FlagGroup ImageFlags();

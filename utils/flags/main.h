@@ -1,4 +1,4 @@
-// The frame around every program: parse the command line, answer --help, run, tell the outcome.
+// The main function of every program: parses the command line, answers --help, runs the program, reports the outcome.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ using Body = std::function<absl::Status(const CommandLine&)>;
 
 // `return RunMain(argc, argv, program, body);` is all of a main function. Results and help go to stdout. An error is
 // one line on stderr: "FATAL Flags parsing error: ..." and a hint to --help for the command line, "<program>: ..." for
-// what `body` returns. The exit status is that of misc::ExitCode, 74 if stdout cannot be written; a body that returns
-// Cancelled because of a signal (misc::StopSignals) ends the process by that signal. A C++ exception that leaves `body`
-// is reported as an internal error, status 1, and not a crash that a cluster would answer with a restart.
+// an error of `body`. The exit status is that of misc::ExitCode, 74 if stdout cannot be written; if `body` returns
+// Cancelled because of a signal (misc::StopSignals), the process ends by that signal. A C++ exception that leaves
+// `body` is reported as an internal error, status 1, not as a crash after which a cluster would restart the process.
 int RunMain(int argc, char** argv, const Program& program, const Body& body);
 
-// The same with the streams in the caller's hands; `arguments` is argv without the program's name.
+// Does the same with the caller's streams; `arguments` is argv without the program's name.
 int Run(const std::vector<std::string>& arguments, const Program& program, const Body& body, std::ostream& out,
         std::ostream& err);
 

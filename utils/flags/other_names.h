@@ -1,4 +1,4 @@
-// Flags under the names that they have elsewhere: in older official models, in other training programs.
+// The names of flags in older official models and in other training programs.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,11 @@
 
 namespace official::flags {
 
-// What to write in place of `name`, which a program does not know: the first flag of it that means the same, e.g.
+// Returns what to write instead of `name`, which a program does not know: its first flag of the same meaning, e.g.
 // "--num_gpus=-1 (all GPUs)" for "multi_gpu"; "" if there is none. `has` tells which flags the program has.
 std::string InPlaceOf(absl::string_view name, const std::function<bool(absl::string_view)>& has);
 
-// The value of --dtype for a type's name in TensorFlow or PyTorch, e.g. "fp16" for "half"; "" if there is none.
+// Returns the value of --dtype for a type's name in TensorFlow or PyTorch, e.g. "fp16" for "half"; "" if there is none.
 absl::string_view DTypeInPlaceOf(absl::string_view name);
 
 }  // namespace official::flags

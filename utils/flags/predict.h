@@ -11,10 +11,10 @@ namespace official::flags {
 
 FlagSpec PredictFlag();
 
-// A validator: words that are no flags follow --predict only.
+// A validator: words that are not flags may only follow --predict.
 absl::Status CheckPredictWords(const CommandLine& command_line);
 
-// The files that the flag and the words after it name; none if the program shall not predict.
+// Returns the files that the flag and the words after it name; none if the program is not to predict.
 std::vector<std::string> FilesToPredict(const CommandLine& command_line);
 
 }  // namespace official::flags

@@ -1,4 +1,4 @@
-// The flag of programs that read TFRecord files: how many damaged records they may leave out.
+// The flag of programs that read TFRecord files for the number of damaged records that they may leave out.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A file that lies in memory only, for parsers that take a path.
+// A file in memory only, for parsers that take a path.
 #pragma once
 
 #include <sys/mman.h>

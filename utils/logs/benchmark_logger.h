@@ -39,12 +39,12 @@ class BaseBenchmarkLogger {
 
   absl::Status LogMetric(const Metric& metric);
 
-  // One metric for each result, in the order of their names; one that is named global_step is left out.
+  // Logs one metric for each result, in the order of their names, except one that is named global_step.
   absl::Status LogEvaluationResult(absl::Span<const std::pair<std::string, double>> results, int64_t global_step);
 
   absl::Status LogRunInfo(const RunInfo& info);
 
-  // To be called once, at the end: the run succeeded or failed.
+  // Must be called once, at the end, with the status of the run.
   virtual absl::Status OnFinish(const absl::Status& run) { return absl::OkStatus(); }
 
  protected:
@@ -57,7 +57,7 @@ class BaseBenchmarkLogger {
 
 // Appends metrics to <directory>/metric.log, one JSON object a line, written when LogMetric returns; replaces
 // <directory>/benchmark_run.log. A file appears with its first record. A last line that a crash cut off is ended first,
-// so that it spoils no other.
+// so that it damages no other.
 class BenchmarkFileLogger : public BaseBenchmarkLogger {
  public:
   // Makes the directory. Errors name it and carry the system's reason: not allowed, not a directory, disk full.
@@ -74,17 +74,16 @@ class BenchmarkFileLogger : public BaseBenchmarkLogger {
   BenchmarkFileLogger(std::string directory, Clock clock);
 
   const std::string directory_;
-  std::unique_ptr<files::FileWriter> metrics_;  // of metric.log; null before its first record
+  std::unique_ptr<files::FileWriter> metrics_;  // metric.log; null before its first record
 };
 
-// The logger that --benchmark_logger_type names: BaseBenchmarkLogger or BenchmarkFileLogger, whose files go to
-// `directory`
-// (--benchmark_log_dir if that is set, else --model_dir). InvalidArgument for any other type; for
+// Returns the logger that --benchmark_logger_type names: BaseBenchmarkLogger or BenchmarkFileLogger, whose files go to
+// `directory` (--benchmark_log_dir if that is set, else --model_dir). InvalidArgument for any other type; for
 // BenchmarkBigQueryLogger it says what to use instead, since there is no BigQuery client here.
 absl::StatusOr<std::unique_ptr<BaseBenchmarkLogger>> CreateBenchmarkLogger(absl::string_view type,
                                                                            const std::string& directory);
 
-// Runs `body`, then tells `logger` how it ended, once. Returns the error of `body`, else that of the logger.
+// Runs `body`, then reports its status to `logger`, once. Returns the error of `body`, else that of the logger.
 absl::Status RunWithBenchmarkLogger(BaseBenchmarkLogger& logger, const std::function<absl::Status()>& body);
 
 }  // namespace official::logs

@@ -1,4 +1,4 @@
-// For tests: what is logged, as text.
+// For tests: captures the log as text.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace official::logs {
 
-// Sends the log into a file of its own while it lives.
+// Sends the log into its own file while it lives.
 class CapturedLog {
  public:
   explicit CapturedLog(LogFormat format, bool color = false) { InitLogging({format, color}, fileno(file_)); }

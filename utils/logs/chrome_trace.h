@@ -12,21 +12,21 @@ namespace official::logs {
 
 // One op that ran.
 struct TraceEvent {
-  std::string name{};                 // of the node
+  std::string name{};                 // name of the node
   std::string op{};                   // type, e.g. "Conv2D"
-  std::vector<std::string> inputs{};  // names of the nodes it read
+  std::vector<std::string> inputs{};  // names of the nodes that it read
   int64_t thread = 0;                 // ops of different threads never share a lane
   int64_t start_us = 0;               // microseconds since 1970
   int64_t duration_us = 0;
 };
 
-// What one device did.
+// The ops that one device ran.
 struct DeviceTrace {
   std::string device{};  // e.g. "/device:CPU:0"
   std::vector<TraceEvent> events{};
 };
 
-// Writes a Chrome trace: JSON {"traceEvents": [...]}, indented by 4; one process for every device, ops in lanes such
+// Writes a Chrome trace: JSON {"traceEvents": [...]}, indented by 4; one process for every device, with ops in lanes so
 // that those of one lane do not overlap. An existing file is replaced. Errors name the path and carry the system's
 // reason.
 absl::Status WriteChromeTrace(const std::string& path, absl::Span<const DeviceTrace> devices);

@@ -6,7 +6,7 @@
 
 namespace official::logs {
 
-// Sends the log to standard error in the form that --log_format names; auto is what the terminal and the environment
+// Sends the log to standard error in the form that --log_format names; auto means what the terminal and the environment
 // can show (ResolveOutputStyle). InvalidArgument for a form that does not exist.
 absl::Status LogToConsole(absl::string_view log_format);
 

@@ -1,5 +1,5 @@
-// Events of a run. With --log_format=json each is an object with its name under "event"; lines that are no event have
-// "message", "warning" or "error" there, after their level.
+// Events of a run. With --log_format=json each is an object with its name under "event"; lines that are not events have
+// "message", "warning" or "error" there, by their level.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -10,7 +10,7 @@ namespace official::logs {
 // Logs `message`, in JSON with the event's name and `fields`.
 void LogEvent(absl::string_view event, absl::string_view message, Json::Object fields = {});
 
-// A number, or null where there is none: JSON has no NaN and no infinity.
+// Returns `value`, or null if it is not finite: JSON has no NaN and no infinity.
 Json FiniteOrNull(double value);
 
 }  // namespace official::logs

@@ -1,9 +1,9 @@
-// What a training loop calls around its steps. The loop owns the hooks, asks each before a step what it wants to see of
-// it, and fetches only that: a step that nobody looks at copies nothing back from the device.
+// Hooks, which a training loop calls around its steps. The loop owns them, asks each before a step what it wants to see
+// of the step, and fetches only that: a step that no hook asks about copies nothing back from the device.
 //
-//   hook.Begin(...)                                 a train call starts (there may be several, with evaluations
-//   between) hook.BeforeStep(...), step, hook.AfterStep(...) hook.End(...)                                   it ended;
-//   not called after an error
+//   hook.Begin(...)                             // a train call starts; there may be several, with evaluations between
+//   hook.BeforeStep(...), step, hook.AfterStep(...)
+//   hook.End(...)                               // the train call ended; not called after an error
 //
 // All calls come from the training thread, with times that never go back.
 #pragma once
@@ -25,11 +25,11 @@ using Seconds = std::chrono::duration<double>;
 
 struct TrainStart {
   int64_t global_step = 0;                       // updates done so far
-  absl::Span<const std::string> tensor_names{};  // what StepInfo::tensors can hold
+  absl::Span<const std::string> tensor_names{};  // names that StepInfo::tensors can have
   TimePoint time{};
 };
 
-// What a hook wants to see of the next step.
+// The values that a hook wants to see of the next step.
 struct StepRequest {
   bool loss = false;
   bool tensors = false;
@@ -37,12 +37,12 @@ struct StepRequest {
 };
 
 struct StepInfo {
-  int64_t global_step = 0;  // updates done, this step's among them
-  int64_t epoch = 0;        // of this step's batch, the first is 1
-  int64_t examples = 0;     // in this step's global batch
+  int64_t global_step = 0;  // updates done, including this step's
+  int64_t epoch = 0;        // epoch of this step's batch; the first is 1
+  int64_t examples = 0;     // number of examples in this step's global batch
   Seconds data_wait{0};     // time that the step waited for its batch
   TimePoint time{};         // when the step was done
-  // The rest is there if any hook asked for it.
+  // The rest is set if any hook asked for it.
   std::optional<double> loss{};                                // total loss of this step's batch, before its update
   absl::Span<const std::pair<std::string, double>> tensors{};  // float32, widened; e.g. cross_entropy, learning_rate
   absl::Span<const DeviceTrace> trace{};
@@ -51,13 +51,13 @@ struct StepInfo {
 class Hook {
  public:
   virtual ~Hook() = default;
-  // InvalidArgument if the hook needs a tensor that this model does not have.
+  // Returns InvalidArgument if the hook needs a tensor that this model does not have.
   virtual absl::Status Begin(const TrainStart& start) { return absl::OkStatus(); }
-  // `next_step` is the global step that the next update leads to.
+  // Returns the values that the hook wants of the next step; `next_step` is the global step after its update.
   virtual StepRequest BeforeStep(int64_t next_step, TimePoint now) { return {}; }
-  // An error (of a file that could not be written) ends the training.
+  // An error (such as of a file that cannot be written) ends the training.
   virtual absl::Status AfterStep(const StepInfo& step) { return absl::OkStatus(); }
-  // `last` is what AfterStep saw last; in a train call without steps only its global_step and time are set.
+  // `last` is the StepInfo of the last AfterStep; in a train call without steps only its global_step and time are set.
   virtual absl::Status End(const StepInfo& last) { return absl::OkStatus(); }
 };
 

@@ -13,7 +13,7 @@
 
 namespace official::logs {
 
-// InvalidArgument, naming the hook, if one of the tensors that it needs is not available.
+// Returns InvalidArgument, naming the hook, if one of the tensors that it needs is not available.
 absl::Status CheckTensors(absl::string_view hook, absl::Span<const std::string> wanted,
                           absl::Span<const std::string> available);
 
@@ -21,8 +21,8 @@ absl::Status CheckTensors(absl::string_view hook, absl::Span<const std::string> 
 // every so many steps or seconds; and with `at_end` at the end of the call too.
 class LoggingMetricHook : public Hook {
  public:
-  // InvalidArgument unless exactly one period is set and positive (none will do with at_end), or without a logger.
-  // With at_end every step's tensors are fetched, since any step may be the last.
+  // Returns InvalidArgument unless exactly one period is set and positive (none is allowed with at_end), or without a
+  // logger. With at_end every step's tensors are fetched, since any step may be the last.
   static absl::StatusOr<std::unique_ptr<LoggingMetricHook>> Create(std::vector<std::string> tensor_names,
                                                                    BaseBenchmarkLogger* logger, const Period& period,
                                                                    bool at_end = false);
@@ -49,11 +49,11 @@ class LoggingMetricHook : public Hook {
 
 // Logs average_examples_per_sec (over all periods so far) and current_examples_per_sec (over the last one) to `logger`.
 // The first step beyond warm_steps only starts the clock: 5 warm steps and a period of 100 log at steps 106, 206, ...
-// Time between train calls does not count.
+// Time between train calls is left out.
 class ExamplesPerSecondHook : public Hook {
  public:
-  // `batch_size` is the global batch. InvalidArgument unless exactly one period is set and positive, or without a
-  // logger.
+  // `batch_size` is the global batch. Returns InvalidArgument unless exactly one period is set and positive, or without
+  // a logger.
   static absl::StatusOr<std::unique_ptr<ExamplesPerSecondHook>> Create(int64_t batch_size, BaseBenchmarkLogger* logger,
                                                                        const Period& period = {.steps = 100},
                                                                        int64_t warm_steps = 0);
@@ -70,11 +70,11 @@ class ExamplesPerSecondHook : public Hook {
   const int64_t warm_steps_;
   SecondOrStepTimer timer_;
   SecondOrStepTimer::Elapsed total_{0, Seconds(0)};
-  std::optional<TimePoint> ended_;  // the train call before
+  std::optional<TimePoint> ended_;  // when the last train call ended
 };
 
-// Writes timeline-<global step>.json, a Chrome trace, into `output_dir`: of the first step of each train call, then of
-// every so many. The step in the name is the one after the update, so a new run starts with timeline-1.json.
+// Writes timeline-<global step>.json, a Chrome trace, into `output_dir`: for the first step of each train call, then
+// every `save_steps` steps. The step in the name is the one after the update, so a new run starts with timeline-1.json.
 class ProfilerHook : public Hook {
  public:
   ProfilerHook(std::string output_dir, int64_t save_steps);

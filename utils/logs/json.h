@@ -36,21 +36,23 @@ class Json {
   std::variant<std::nullptr_t, bool, int64_t, double, std::string, Array, Object> value_;
 };
 
-// json.dumps(value): separators ", " and ": ", ASCII only; floats that are not finite are NaN, Infinity, -Infinity, and
-// bytes that are not UTF-8 are lone surrogates \udc80..\udcff, as Python reads them from the environment.
+// Returns json.dumps(value): separators ", " and ": ", ASCII only; floats that are not finite are NaN, Infinity,
+// -Infinity, and bytes that are not UTF-8 are lone surrogates \udc80..\udcff, as Python reads them from the
+// environment.
 std::string DumpJson(const Json& value);
 
-// json.dumps(value, indent=indent).
+// Returns json.dumps(value, indent=indent).
 std::string DumpJson(const Json& value, int indent);
 
-// repr(value): single quotes, None, True, False. Text beyond ASCII stays as it is.
+// Returns repr(value): single quotes, None, True, False. Text beyond ASCII stays as it is.
 std::string PythonRepr(const Json& value);
 
-// repr(float): the fewest digits that read back as the same double, "0.999", "1e-05", "1e+16", "100.0", "nan".
+// Returns repr(float): the fewest digits that read back as the same double, "0.999", "1e-05", "1e+16", "100.0", "nan".
 std::string FormatDouble(double value);
 
-// str(numpy.float32): the fewest digits that read back as the same float, so 2.3025851249694824 prints "2.3025851".
-// Below 1e-4 it is scientific, and since the float nearest 1e-4 is below it, that one prints "1e-04".
+// Returns str(numpy.float32): the fewest digits that read back as the same float, so 2.3025851249694824 prints
+// "2.3025851". Numbers below 1e-4 are in scientific form, and since the float nearest 1e-4 is below it, that one prints
+// "1e-04".
 std::string FormatFloat(float value);
 
 }  // namespace official::logs

@@ -2,8 +2,8 @@
 //   I 12:34:56.789 message                                                                   bar, simple
 //   {"time": "2018-07-31T12:34:56.789Z", "level": "info", "message": "message"}              json
 // Times are UTC. The levels are INFO, WARNING and ERROR; --log_format=none drops INFO. A message of several lines stays
-// as it is, except in JSON. Written by hand rather than over spdlog, which costs 0.6 to 0.8 ms at every start and would
-// leave both of its parts, sink and formatter, to us: the live line and the JSON fields are not among its own.
+// as it is, except in JSON. This does not use spdlog, which costs 0.6 to 0.8 ms at every start and would need its own
+// sink and formatter here: it has neither the live line nor the JSON fields.
 #pragma once
 
 #include <unistd.h>
@@ -23,7 +23,8 @@ namespace official::logs {
 
 enum class Severity { INFO, WARNING, ERROR };
 
-// Sets the form of all lines from here on, and where they go. Before the first call it is simple, without colour.
+// Sets the form of all later lines, and the descriptor they go to. Before the first call the form is simple, without
+// colour.
 void InitLogging(const OutputStyle& style, int fd = STDERR_FILENO);
 
 LogFormat CurrentLogFormat();
@@ -37,7 +38,7 @@ void WriteLog(Severity severity, absl::string_view message, Json::Object fields 
 // the width of the terminal. An empty text removes it. No effect in other formats.
 void ShowLiveLine(absl::string_view text);
 
-// Collects what is streamed into it and logs it when it goes; made by LOG only.
+// Collects what is streamed into it and logs it when destroyed; made by LOG only.
 class LogMessage {
  public:
   explicit LogMessage(Severity severity) : severity_(severity) {}

@@ -18,23 +18,23 @@
 
 namespace official::logs {
 
-// For one thread.
+// Writes the log; for one thread.
 class MlperfLog {
  public:
   using Clock = std::function<absl::Time()>;
 
-  // Asks whether `path` can be written, creating it and its directory, but changes nothing in it before Begin. Without
-  // a path all that is written is dropped. Errors name the file and carry the system's reason.
+  // Checks that `path` can be written, creating it and its directory, but changes nothing in it before Begin. Without a
+  // path all lines are dropped. Errors name the file and carry the system's reason.
   static absl::StatusOr<std::unique_ptr<MlperfLog>> Open(std::optional<std::string> path, Clock clock = absl::Now);
 
-  // A line, in the file when this returns; before Begin it waits for that. A key that ends in _start or _stop begins or
-  // ends an interval.
+  // Writes a line, which is in the file when this returns; before Begin it is held until then. A key that ends in
+  // _start or _stop begins or ends an interval.
   absl::Status Write(absl::string_view key, Json value = nullptr, Json::Object metadata = {},
                      const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
-  // A new training replaces what is in the file by the lines that wait. One that is resumed goes on behind the lines of
-  // its earlier part, but for one that a crash cut off and the run_stop that turned out to be none; what waits is
-  // dropped, since it is there from that part.
+  // Begins the file. A new training replaces its contents by the held lines. A resumed one keeps the lines of its
+  // earlier part, except one that a crash cut off and a run_stop that was not the end, and appends to them; the held
+  // lines are dropped, since that part has them.
   absl::Status Begin(bool resumed);
 
  private:

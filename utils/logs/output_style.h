@@ -1,4 +1,4 @@
-// How the console output looks: --log_format, --color and what the environment says about the terminal.
+// The style of the console output: --log_format, --color and what the environment says about the terminal.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ enum class LogFormat {
   kNone,    // warnings and errors only
 };
 
-// One of auto, bar, simple, json, none; InvalidArgument, naming them, otherwise.
+// Parses auto, bar, simple, json or none; InvalidArgument, naming them, otherwise.
 absl::StatusOr<LogFormat> ParseLogFormat(absl::string_view name);
 
 enum class ColorMode { kAuto, kAlways, kNever };
 
-// One of auto, always, never; InvalidArgument, naming them, otherwise.
+// Parses auto, always or never; InvalidArgument, naming them, otherwise.
 absl::StatusOr<ColorMode> ParseColorMode(absl::string_view name);
 
 struct OutputStyle {
@@ -30,11 +30,11 @@ struct OutputStyle {
   bool color = false;
 };
 
-// The value of an environment variable, or null. std::getenv, or a table in tests.
+// Returns the value of an environment variable, or null: std::getenv, or a table in tests.
 using GetEnv = std::function<const char*(const char* name)>;
 
-// The style for a stream that is a terminal or not. A format or colour mode other than auto is taken as it is. For
-// auto:
+// Returns the style for a stream that is a terminal or not. A format or colour mode other than auto is used as it is.
+// For auto:
 //   live line: on a terminal with TERM set and not "dumb", and no CI in the environment;
 //   colour:    off if NO_COLOR is set; else on if CLICOLOR_FORCE is set and not "0"; else on a terminal as above.
 // An empty variable counts as not set. Source: no-color.org, bixense.com/clicolors, clig.dev.

@@ -22,19 +22,19 @@ struct ProgressOptions {
   LogFormat format = LogFormat::kSimple;  // kBar: a live line; else lines, in the form that the log was set to
   int64_t total_steps = 0;                // the global step that training ends at; 0 if not known
   int64_t total_epochs = 0;               // 0 if not known
-  int64_t log_every_n_steps = 100;        // a line at every multiple of it, and at the end of a train call. At least 1.
+  int64_t log_every_n_steps = 100;        // a line at every multiple of it, and at the end of a train call; at least 1
   int64_t warmup_steps = 5;               // steps of this process left out of the throughput
-  // What a line tells beside the loss, in this order (LoggingTensorHook). If there are any, the lines come on a
-  // terminal too, above the live one.
+  // The tensors that a line shows after the loss, in this order (LoggingTensorHook). If there are any, a terminal also
+  // gets the lines, above the live one.
   std::vector<std::string> tensors = {};
   // For tests: a clock, and no thread of its own.
   std::function<TimePoint()> now = nullptr;
 };
 
-// Throughput is examples / wall time over all steps after the warm-up, checkpoints and waits for data among them, but
-// not what lies between two train calls. ETA and data-wait (its share of the wall time) are over the same steps. The
-// first step of the process has a line as well. A step that takes longer than a second shows its time in the live line;
-// elsewhere the log has a line after 30 s (kLongestSilence) at the latest.
+// Throughput is examples / wall time over all steps after the warm-up, including checkpoints and waits for data, but
+// not the time between two train calls. ETA and data-wait (its share of the wall time) are over the same steps. The
+// first step of the process has a line, too. A step that takes longer than a second shows its time in the live line; in
+// the other formats the log has a line after 30 s (kLongestSilence) at the latest.
 class Progress : public Hook {
  public:
   explicit Progress(const ProgressOptions& options) : options_(options) {}
@@ -46,19 +46,19 @@ class Progress : public Hook {
   absl::Status AfterStep(const StepInfo& step) override;
   absl::Status End(const StepInfo& last) override;
 
-  // Shows how long the present step takes, if that is long; called by a thread of its own during a train call.
+  // Shows how long the present step takes, if that is long; called by the object's own thread during a train call.
   void Tick();
 
-  // Examples per second; nothing if all steps so far were warm-up.
+  // Returns the examples per second; nothing if all steps so far were warm-up.
   std::optional<double> ExamplesPerSecond() const;
 
-  // "2066.3 examples/s (after 5 warm-up steps)", or why there is no such number.
+  // Returns "2066.3 examples/s (after 5 warm-up steps)", or the reason why there is no such number.
   std::string Summary() const;
-  // The same as fields: steps (of this process), warmup_steps, examples_per_sec.
+  // Returns the same as fields: steps (of this process), warmup_steps, examples_per_sec.
   Json::Object SummaryFields() const;
 
  private:
-  // What is shown of a step.
+  // The values of a step that are shown.
   struct Shown {
     int64_t global_step = 0, epoch = 0;
     std::optional<double> loss{};
@@ -71,7 +71,7 @@ class Progress : public Hook {
   std::vector<LinePart> LiveParts(TimePoint now) const;
   std::optional<double> EtaSeconds(int64_t global_step) const;
   void LogLine(const Shown& step);
-  TimePoint LastLine() const;  // of the log, whoever wrote it
+  TimePoint LastLine() const;  // time of the log's last line, whoever wrote it
 
   const ProgressOptions options_;
   mutable std::mutex mutex_;  // guards all below against Tick()
@@ -83,12 +83,12 @@ class Progress : public Hook {
 
   TimePoint last_time_;                 // end of the step before, or start of the train call
   TimePoint next_draw_;                 // kBar
-  TimePoint last_line_;                 // of the log, by this object
-  Seconds step_time_{0};                // of the step before
-  bool draws_next_ = false;             // whether the coming step will be shown in the live line
-  bool logs_next_ = false;              // whether it will have a line of the log
-  std::optional<int64_t> logged_step_;  // the last one that has a line of its own
-  Shown last_;                          // what the live line tells
+  TimePoint last_line_;                 // time of the last log line by this object
+  Seconds step_time_{0};                // duration of the step before
+  bool draws_next_ = false;             // true if the next step will be shown in the live line
+  bool logs_next_ = false;              // true if it will have a line of the log
+  std::optional<int64_t> logged_step_;  // the last one that has its own line
+  Shown last_;                          // the step that the live line shows
   std::unique_ptr<Ticker> ticker_;      // during a train call
 };
 

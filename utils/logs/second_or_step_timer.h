@@ -1,4 +1,4 @@
-// When a periodic hook acts: every so many steps or seconds. The rule that all hooks share.
+// The timer of periodic hooks, which act every so many steps or seconds.
 #pragma once
 
 #include <optional>
@@ -7,13 +7,13 @@
 
 namespace official::logs {
 
-// Exactly one is set for a period; which hooks take neither, their Create says.
+// A period in steps or seconds: exactly one is set, or neither for the hooks whose Create allows it.
 struct Period {
   std::optional<int64_t> steps{};
   std::optional<Seconds> seconds{};
 };
 
-// Triggers if it never did; never twice for one step; else when the period has passed since it last did.
+// Triggers the first time, never twice for one step, and otherwise when the period has passed since it last did.
 class SecondOrStepTimer {
  public:
   struct Elapsed {
@@ -30,7 +30,7 @@ class SecondOrStepTimer {
     return period_.steps && step >= last_->step + *period_.steps;
   }
 
-  // Says that it triggered. What passed since it last did; nothing the first time.
+  // Records that it triggered. Returns what passed since it last did; nothing the first time.
   std::optional<Elapsed> Update(int64_t step, TimePoint now) {
     const std::optional<Trigger> before = last_;
     last_ = Trigger{step, now};
@@ -40,7 +40,7 @@ class SecondOrStepTimer {
 
   void Reset() { last_.reset(); }
 
-  // Leaves time out of what counts as passed.
+  // Leaves `time` out of the time that has passed.
   void SkipTime(TimePoint::duration time) {
     if (last_) last_->time += time;
   }

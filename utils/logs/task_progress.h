@@ -1,7 +1,7 @@
-// The progress of work that may take longer than a second and is no training: an evaluation, a download, reading a
+// The progress of work other than training that may take longer than a second: an evaluation, a download, reading a
 // file. On a terminal, a live line once a second has passed:
 //   evaluating step 600  45% [=======>         ] 4500/10000 examples, 812.3 examples/s, 0:05, 0:07 left
-// Otherwise a line of the log after 30 s in which the log had none; with --log_format=json an event "progress".
+// Otherwise the log gets a line after 30 s without any; with --log_format=json an event "progress".
 #pragma once
 
 #include <atomic>
@@ -18,17 +18,17 @@
 
 namespace official::logs {
 
-// The longest that a run leaves the log without a line.
+// The longest time that a run leaves the log without a line.
 inline constexpr std::chrono::seconds kLongestSilence(30);
 
-// 7 -> "0:07", 3661 -> "1:01:01".
+// Returns "0:07" for 7, "1:01:01" for 3661.
 std::string FormatDuration(int64_t seconds);
 
 struct TaskProgressOptions {
-  std::string title;      // what the program does, e.g. "evaluating step 600"
+  std::string title;      // the activity, e.g. "evaluating step 600"
   int64_t total = 0;      // 0 if not known
-  std::string unit = "";  // of what is counted, e.g. "images"; "B" are bytes, shown in MB; empty: nothing is counted
-  int64_t done = 0;       // before it began, e.g. of a download that goes on
+  std::string unit = "";  // unit of the count, e.g. "images"; "B": bytes, shown in MB; empty: nothing is counted
+  int64_t done = 0;       // already done at the start, e.g. of a resumed download
   // For tests: a clock, and no thread of its own.
   std::function<std::chrono::steady_clock::time_point()> now = nullptr;
 };
@@ -40,11 +40,11 @@ class TaskProgress {
   TaskProgress(const TaskProgress&) = delete;
   TaskProgress& operator=(const TaskProgress&) = delete;
 
-  // Counts. From any thread, and cheap: an atomic number that a thread of this object's own looks at.
+  // Counts. Any thread may call it, and it is cheap: it changes an atomic number that the object's own thread reads.
   void Add(int64_t count) { done_.fetch_add(count, std::memory_order_relaxed); }
   void Set(int64_t done) { done_.store(done, std::memory_order_relaxed); }
 
-  // Shows what there is to show now; called by the thread of its own.
+  // Shows the present state where one is due; called by the object's own thread.
   void Tick();
 
  private:
@@ -63,7 +63,7 @@ class TaskProgress {
   const TaskProgressOptions options_;
   const TimePoint start_;
   std::atomic<int64_t> done_;
-  TimePoint last_line_;  // of the log, by this object
+  TimePoint last_line_;  // time of the last log line by this object
   std::string drawn_;    // the live line
   std::unique_ptr<Ticker> ticker_;
 };

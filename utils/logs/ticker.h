@@ -1,4 +1,4 @@
-// A thread that calls a function again and again while something else goes on.
+// A thread that calls a function repeatedly while something else runs.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,13 @@
 
 namespace official::logs {
 
-// Calls `tick` ten times a second in the bar format, once a second in the others, never if none. Of several tickers
-// only the one that began last is called: what began before it waits for it. Where no thread can be had nothing is
+// Calls `tick` ten times a second in the bar format, once a second in the others, never in none. Of several tickers
+// only the one that began last is called: what began before it waits for it. If no thread can be started nothing is
 // called.
 class Ticker {
  public:
   explicit Ticker(std::function<void()> tick);
-  ~Ticker();  // after it `tick` is not called
+  ~Ticker();  // `tick` is not called afterwards
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
 

@@ -3,7 +3,8 @@
 
 namespace official::misc {
 
-// "f88c437d4c2a", "f88c437d4c2a+changes" if the sources differ from it, "unknown" outside of a git clone and in tests.
+// The commit: "f88c437d4c2a", "f88c437d4c2a+changes" if the sources differ from it, "unknown" outside of a git clone
+// and in tests.
 extern const char kBuildCommit[];
 
 }  // namespace official::misc

@@ -1,5 +1,5 @@
-// From --num_gpus and --batch_size to devices and their share, as official/utils/misc/distribution_utils.py has it; the
-// checks against the machine are ours: a run that cannot work ends here, before any work.
+// Turns --num_gpus and --batch_size into devices and their share, as official/utils/misc/distribution_utils.py does,
+// with checks against the machine, beyond upstream, so that a run that cannot work ends here, before any work.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,13 @@
 
 namespace official::misc {
 
-// The number of GPUs to train on, 0 for the CPU. `num_gpus` is the flag: unset means one GPU where there is one, -1 all
-// that there are, else that many. `count_gpus` is called only if the answer depends on it.
-// InvalidArgument if more GPUs are asked for than there are.
+// Returns the number of GPUs to train on, 0 for the CPU. `num_gpus` is the flag: unset means one GPU if there is one,
+// -1 all that there are, else that many. `count_gpus` is called only if the result depends on it. InvalidArgument if
+// more GPUs are asked for than there are.
 absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<VisibleGpus()>& count_gpus);
 
-// The share of one replica in a global batch. InvalidArgument, with the nearest sizes that would do, if `batch_size`
-// does not divide evenly by `num_devices`. No GPU and one GPU both mean one replica. `devices` is what the message
-// calls them.
+// Returns the share of one replica in a global batch. InvalidArgument, with the nearest valid sizes, if `batch_size` is
+// not a multiple of `num_devices`. No GPU and one GPU both mean one replica. `devices` is their name in the message.
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
 
 }  // namespace official::misc

@@ -1,4 +1,4 @@
-// Two small rules that every run loop shares, as official/utils/misc/model_helpers.py has them.
+// Helpers of every run loop, as in official/utils/misc/model_helpers.py.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace official::misc {
 
-// Whether training may stop early: there is a threshold and the metric has reached it. Never for a NaN.
+// True if training may stop early: there is a threshold and the metric has reached it. False for a NaN.
 bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric);
 
-// --clean: empties `model_dir`, so that the run starts afresh. The directory itself stays (it may be a link or a mount
-// point), and so does run.lock, which the caller holds; links inside are removed, not followed. Returns whether there
-// was anything to delete; a missing directory is fine. InvalidArgument, and nothing is deleted, if `model_dir`
+// Does --clean: empties `model_dir`, so that the run starts over. The directory itself stays (it may be a link or a
+// mount point), and so does run.lock, which the caller holds; links inside are removed, not followed. Returns whether
+// there was anything to delete; a missing directory is fine. InvalidArgument, and nothing is deleted, if `model_dir`
 //   - is a file, the root, a directory shared by all users (as /tmp), or holds the user's home or the working
 //   directory,
 //   - is or holds one of `keep` (the run's other directories; those that do not exist are ignored),

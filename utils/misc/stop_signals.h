@@ -6,8 +6,8 @@
 namespace official::misc {
 
 // While one of these lives, SIGTERM, SIGINT and SIGUSR1 (which cluster schedulers send before they kill) are requests
-// to stop soon, and SIGUSR2 is one to save and go on. A second SIGINT ends the process at once. Before and after, they
-// have the effect that they had: end the process. At most one may live at a time.
+// to stop soon, and SIGUSR2 is one to save and continue. A second SIGINT ends the process at once. Before and after,
+// they have their previous effect: to end the process. At most one may live at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -16,11 +16,11 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 };
 
-// The first signal that asked to stop; 0 if none did.
+// Returns the first signal that asked to stop; 0 if none did.
 int StopSignalReceived();
-// The same for who asks often.
+// Returns the same as a flag, for frequent reads.
 const std::atomic<int>& StopSignalFlag();
-// Whether there was a SIGUSR2 since the last call.
+// True if there was a SIGUSR2 since the last call.
 bool TakeSaveRequest();
 
 // Ends the process as the uncaught signal would have, so that its parent sees why; as process 1, for which the kernel

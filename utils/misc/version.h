@@ -1,4 +1,4 @@
-// The version that --version prints and run records carry.
+// The version in --version and in run records.
 #pragma once
 
 namespace official::misc {

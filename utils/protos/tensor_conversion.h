@@ -1,4 +1,4 @@
-// Between this project's tensors and TensorFlow's messages.
+// Conversions between this project's tensors and TensorFlow's messages.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@
 namespace official {
 
 tensorflow::DataType ToDataType(compute::DType dtype);
-// Nothing for the types that no Tensor here can have (strings, complex numbers, 8-bit floats, ...).
+// Returns the type of a Tensor; nothing for types that no Tensor can have (strings, complex numbers, 8-bit floats,
+// ...).
 std::optional<compute::DType> ToDType(tensorflow::DataType data_type);
-// TensorFlow's name of the type, as people read it: "float32", "string"; "type 99" if there is none.
+// Returns TensorFlow's readable name of the type: "float32", "string"; "type 99" if there is none.
 std::string DataTypeName(tensorflow::DataType data_type);
 
-// `dims`: sizes, -1 for those not known.
+// Returns the shape of `dims`, -1 for unknown sizes.
 tensorflow::TensorShapeProto ToShapeProto(absl::Span<const int64_t> dims);
 tensorflow::TensorProto ToTensorProto(const compute::Tensor& tensor);
-// A scalar string.
+// Returns a scalar string.
 tensorflow::TensorProto StringTensorProto(absl::string_view value);
 
 }  // namespace official

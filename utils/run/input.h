@@ -1,4 +1,4 @@
-// The data of a run: real, by a data set, or synthetic.
+// The data of a run: a data set or synthetic data.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,31 @@
 
 namespace official::run {
 
-// Its functions may be called as long as it lives.
+// The input of a run. Its functions may be called as long as it lives.
 struct Input {
   std::string dataset;      // its name, kept in the checkpoint
-  std::string fingerprint;  // of the training data (utils/data/fingerprint.h), kept too; empty: they never change
-  // What else is kept in the checkpoint and compared when a run resumes or evaluates.
+  std::string fingerprint;  // that of the training data (utils/data/fingerprint.h), kept too; empty: they never change
+  // Further facts that are kept in the checkpoint and compared when a run resumes or evaluates.
   std::vector<train::RunFact> facts = {};
   data::ElementSpec spec;
   int64_t num_train_examples = 0;
-  bool across_epochs = false;  // whether a batch may go on into the next epoch of the same train call
-  // Of an epoch, where it does not follow from --batch_size.
+  bool across_epochs = false;  // true if a batch may continue into the next epoch of the same train call
+  // The number of steps of an epoch, where it does not follow from --batch_size.
   std::optional<int64_t> steps_per_epoch = std::nullopt;
-  // Batches of the training set from `start` to the end of epoch `end_epoch` - 1.
+  // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1.
   std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
-  // One pass over the test set.
+  // Returns one pass over the test set.
   train::InputFn eval;
-  // The batches of `train` are made by the threads that compute. While GPUs do, two are made ahead of the training.
+  // True if the threads that compute make the batches of `train`. While GPUs compute, two are made ahead of the
+  // training.
   bool made_by_computing_threads = false;
 };
 
-// The batches of a data set, two of them read ahead of the training.
+// Returns the batches of a data set, two of them read ahead of the training.
 absl::StatusOr<data::BatchSourcePtr> ReadAhead(data::DatasetPtr dataset, const data::BatchOptions& options);
 
-// What --use_synthetic_data trains on in place of a data set: one example of zeros, as many times as there are real
-// ones.
+// The data of --use_synthetic_data: one example of zeros, repeated as often as the data set that it replaces has
+// examples.
 struct SyntheticSet {
   std::string stands_for;  // "CIFAR-10", of the name "CIFAR-10-synthetic"
   data::ElementSpec spec;  // leaves of a group have one dtype

@@ -1,5 +1,5 @@
-// For tests: what the programs share that train a model on fixed batches, from a checkpoint of TensorFlow's, and write
-// what its own outcome is compared with (tools/interop/parity.py). Their flags:
+// For tests: the common part of the programs that train a model on fixed batches, from a TensorFlow checkpoint, and
+// write results to compare with TensorFlow's (tools/interop/parity.py). Their flags:
 //   --inputs     bundle with the batches
 //   --model_dir  holds the checkpoint to start from; the last one goes there, and the bundle "outputs"
 //   --steps      global step to train to
@@ -21,10 +21,10 @@ using ParityOutputs = std::map<std::string, compute::Tensor>;
 
 absl::StatusOr<std::unique_ptr<train::BundleReader>> OpenParityInputs();
 
-// The model on the CPU, with the variables of the checkpoint.
+// Returns the model on the CPU, with the variables of the checkpoint.
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenParityModel(train::Model model);
 
-// Trains to --steps, not at all if the checkpoint is of that step or a later one, and adds the loss before each update
+// Trains to --steps, not at all if the checkpoint's step is that or a later one, and adds the loss before each update
 // as "losses", float32 [steps].
 absl::Status TrainAndAddLosses(train::Estimator& estimator, const train::InputFn& input_fn, ParityOutputs& outputs);
 
@@ -33,7 +33,7 @@ void AddEvaluation(const std::string& group, const train::EvalResults& results, 
 
 absl::Status WriteParityOutputs(const ParityOutputs& outputs);
 
-// Parses the flags and runs. The exit status.
+// Parses the flags and runs. Returns the exit status.
 int ParityMain(int argc, char** argv, absl::Status (*run)());
 
 }  // namespace official::run

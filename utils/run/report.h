@@ -1,4 +1,4 @@
-// What a run prints on standard output: its evaluations and its end.
+// The results that a run prints on standard output: its evaluations and its end.
 #pragma once
 
 #include <ostream>
@@ -9,14 +9,15 @@
 
 namespace official::run {
 
-// An object a line: {"event": "evaluation", "accuracy": 0.98, "global_step": 600, "loss": 0.06}. As text, a Python
-// dictionary, as TensorFlow's official models print it.
+// Prints an object a line: {"event": "evaluation", "accuracy": 0.98, "global_step": 600, "loss": 0.06}. As text, prints
+// a Python dictionary, like TensorFlow's official models.
 void PrintEvaluation(bool json, const train::EvalResults& results, std::ostream& out);
 
-// How a training ended: "finished", "stop_threshold", "stopped" (by a signal) or "nothing_to_do". In JSON, one object:
+// Prints the end of a training: "finished", "stop_threshold", "stopped" (by a signal) or "nothing_to_do". In JSON, one
+// object:
 //   {"event": "end", "status": "finished", "global_step": 600, "steps": 600, "warmup_steps": 5, "examples_per_sec":
 //   2066.3}
-// and as text nothing: what it tells stands in the log.
+// and as text nothing, since the log has it.
 void PrintEnd(bool json, absl::string_view status, int64_t global_step, const logs::Json::Object& throughput,
               std::ostream& out);
 

@@ -1,5 +1,5 @@
-// The run of every training program: devices, lock, data, training with evaluations in between, export. What differs
-// between models comes in as a Task.
+// The run of every training program: devices, lock, data, training with evaluations in between, export. The differences
+// between models are in a Task.
 #pragma once
 
 #include <functional>
@@ -29,11 +29,11 @@ struct Config {
   flags::BaseConfig base;
   flags::PerformanceConfig performance;
   flags::BenchmarkConfig benchmark;
-  std::string flags_text;             // every flag, for the event file
+  std::string flags_text;             // all flags, for the event file
   std::string taken_from_training;    // flags that have their value from the training in model_dir
-  std::vector<std::string> notes;     // logged when the run begins
-  std::vector<std::string> warnings;  // likewise: flags that have no effect
-  std::string commit = "unknown";     // that the program was built from, for the run record
+  std::vector<std::string> notes;     // logged for the user when the run begins
+  std::vector<std::string> warnings;  // the same for flags that have no effect
+  std::string commit = "unknown";     // the commit of the program, for the run record
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);
 
@@ -43,32 +43,33 @@ absl::Status InitLogging(const Config& config);
 
 struct Task {
   std::string name;  // "mnist", of the run record
-  // Called when the run is locked, before anything is written.
+  // Loads the data; called once model_dir is locked, before anything is written.
   std::function<absl::StatusOr<Input>()> load;
-  // For the data that `load` gave.
+  // Returns the model for the data that `load` returned.
   std::function<train::Model(const Input& input)> model;
-  std::string stop_metric = "accuracy";  // what --stop_threshold is compared with
+  std::string stop_metric = "accuracy";  // metric that --stop_threshold is compared with
   std::vector<std::string> tensors_to_log = {"cross_entropy", "learning_rate", "train_accuracy"};
-  // Train so many steps in all and evaluate after every so many, whatever the epochs.
+  // The total number of steps and the number between evaluations, instead of epochs.
   struct Steps {
     int64_t total, between_evals;
   };
   std::optional<Steps> steps = std::nullopt;
-  // For the run record, beside those of every model.
+  // Parameters for the run record, in addition to those of every model.
   std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
   // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
   std::optional<std::string> fine_tune = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
-  // What an evaluation tells beside the Estimator's results, of what was trained so far; unset: nothing.
+  // Returns results of an evaluation in addition to the Estimator's, for what was trained so far; unset: none.
   std::function<absl::StatusOr<train::EvalResults>(const train::Estimator& estimator)> evaluate_more = nullptr;
   // Called with the results of each evaluation and its number in the whole training, from 1.
   std::function<void(const train::EvalResults& results, int64_t round)> evaluated = nullptr;
-  // MLPerf's log of the training (utils/logs/mlperf_log.h): of each round of training and evaluation, with
-  // `stop_metric` as the accuracy. The run is a success if that passes --stop_threshold, or, without one, if it ends.
+  // MLPerf's log of the training (utils/logs/mlperf_log.h): it has each round of training and evaluation, with
+  // `stop_metric` as the accuracy. The run is a success if that passes --stop_threshold, or, without one, if it
+  // finishes.
   struct MlperfLog {
     std::string path;
     std::string benchmark;  // "ncf"
-    // What it tells of the model, beside what is told of every run; asked once the data is loaded.
+    // Returns the log's values for the model, in addition to those of every run; called once the data is loaded.
     std::function<std::vector<std::pair<std::string, logs::Json>>()> values;
   };
   std::optional<MlperfLog> mlperf_log = std::nullopt;
@@ -77,17 +78,16 @@ struct Task {
       nullptr;
 };
 
-// One of the results; there must be one of this name.
+// Returns one of the results; there must be one of this name.
 double MetricOf(const train::EvalResults& results, absl::string_view name);
 
-// Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. With --eval_only: evaluates
-// what was trained there, once; NotFound if nothing was. Either ends with the export, if one is wanted. Results go to
-// `results`, all else to the log. Cancelled, with everything saved, if a signal stopped the run; other errors say what
-// to do.
+// Trains and evaluates as the flags say, from where an earlier run in --model_dir ended. With --eval_only evaluates
+// what was trained there, once; NotFound if nothing was. Exports at the end, if wanted. Results go to `results`, all
+// else to the log. Cancelled, with everything saved, if a signal stopped the run; other errors say what to do.
 absl::Status RunTask(const Config& config, const Task& task, std::ostream& results);
 
-// What was trained in --model_dir, on one device, to predict with: nothing is written. `facts` are compared with those
-// of its training.
+// Opens what was trained in --model_dir for prediction, on one device, without writing anything. `facts` are compared
+// with those of its training.
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
                                                               std::vector<train::RunFact> facts = {});
 

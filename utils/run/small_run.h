@@ -1,4 +1,4 @@
-// What the tests of training programs share: a configuration for small runs, and what a run has left.
+// Helpers for tests of training programs: a configuration for small runs, and access to the files of a run.
 #pragma once
 
 #include <memory>
@@ -10,20 +10,20 @@
 
 namespace official::run {
 
-// A name that no file has yet, in the test's own directory.
+// Returns a name that no file has yet, in the test's own directory.
 std::string NewDirectory(const std::string& name);
 
-// The shared flags of a run on the CPU with new, still absent directories: one epoch, results as JSON.
+// Returns the shared flags of a run on the CPU with new directories, not made yet: one epoch, results as JSON.
 Config SmallRun(int batch_size);
 
-// The evaluations among the results that a run has printed as JSON, line by line.
+// Returns the evaluations among the results that a run has printed as JSON, line by line.
 std::vector<std::string> EvaluationsIn(const std::string& results);
 
 std::unique_ptr<train::BundleReader> Checkpoint(const Config& config);
 // Checks that the latest checkpoints of two runs hold the same tensors, bit for bit.
 void CheckSameBits(const Config& a, const Config& b);
 
-// The losses in metric.log, in order: with log_every_n_steps = 1 one per step, and those of the evaluations.
+// Returns the losses in metric.log, in order: with log_every_n_steps = 1 one per step, and those of the evaluations.
 std::vector<double> Losses(const Config& config);
 
 }  // namespace official::run

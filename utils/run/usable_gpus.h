@@ -5,8 +5,8 @@
 
 namespace official::run {
 
-// Those that this process sees, if the CUDA backend, which is loaded then, can use them; a warning says why not. Where
-// no driver is loaded nothing else is.
+// Returns the GPUs that this process sees, if the CUDA backend, which this loads, can use them; otherwise a warning
+// says why not. Without a driver the backend is not loaded.
 misc::VisibleGpus UsableGpus();
 
 }  // namespace official::run

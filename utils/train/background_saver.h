@@ -1,4 +1,4 @@
-// Writes checkpoints behind the training: the caller hands over copies of the variables and goes on.
+// Writes checkpoints in the background: the caller hands over copies of the variables and continues.
 #pragma once
 
 #include <future>
@@ -14,7 +14,7 @@
 
 namespace official::train {
 
-// What goes into a checkpoint, by name. Tensors are read by the thread that saves.
+// The contents of a checkpoint, by name. Tensors are read by the thread that saves.
 struct CheckpointContent {
   std::map<std::string, SavedTensor> tensors;
   std::map<std::string, std::string> strings;
@@ -27,24 +27,24 @@ class BackgroundSaver {
   explicit BackgroundSaver(std::unique_ptr<CheckpointSaver> saver, int64_t most_held = int64_t{256} << 20)
       : saver_(std::move(saver)), most_held_(most_held) {}
 
-  // Starts writing model.ckpt-<step>, after the one before is finished. Returns that one's error, and writes nothing
-  // then. When this returns, all tensors are read: at once, if all of them may be held, else as writing allows.
-  // A checkpoint with a tensor that is not finite is never written: that is an error of this save.
+  // Starts writing model.ckpt-<step>, after the previous one is finished; if that one failed, returns its error and
+  // writes nothing. When this returns, all tensors are read: at once, if all of them may be held, else as writing
+  // allows. A checkpoint with a tensor that is not finite is never written: that is an error of this save.
   absl::Status Save(int64_t step, const CheckpointContent& content);
-  // Waits for the checkpoint that is being written, and says so if that takes long; the first error of all so far.
+  // Waits for the checkpoint that is being written, with log lines if that takes long; returns the first error so far.
   absl::Status Wait();
-  // The step of the last checkpoint that was written whole, by the last Wait or Save.
+  // The step of the last checkpoint that was completely written, as of the last Wait or Save.
   std::optional<int64_t> finished_step() const { return finished_step_; }
 
  private:
-  // Until writing_ is done, with lines that say so.
+  // Waits until writing_ is done, and logs that it waits.
   void WaitLong() const;
 
   const std::unique_ptr<CheckpointSaver> saver_;
   const int64_t most_held_;
   absl::Status status_;
   std::optional<int64_t> finished_step_;
-  int64_t writing_step_ = 0;           // what is being written, while writing_ is valid
+  int64_t writing_step_ = 0;           // step of the checkpoint being written, while writing_ is valid
   std::future<absl::Status> writing_;  // last: its destructor waits for the write
 };
 

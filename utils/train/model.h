@@ -1,4 +1,4 @@
-// What a model tells the Estimator: a function that builds its graph in one of three modes.
+// The interface of a model for the Estimator: a function that builds its graph in one of three modes.
 #pragma once
 
 #include <functional>
@@ -19,19 +19,19 @@ enum class Mode { kTrain, kEval, kPredict };
 struct ModelInputs {
   compute::Graph& graph;
   Mode mode;
-  compute::DType dtype;                  // of the computation; variables stay float32
-  std::vector<compute::Value> features;  // of a share, see BatchShare
+  compute::DType dtype;                  // type of the computation; variables stay float32
+  std::vector<compute::Value> features;  // features of a share, see BatchShare
   std::vector<compute::Value> labels;    // empty in kPredict
   compute::Value random_state;           // for Dropout; kTrain only
   compute::Value replica_weight = {};    // float32: this replica's share of the examples; kTrain with several replicas
-  std::string device_kind = "cpu";       // on which the graph will run
-  bool in_turns = false;                 // kTrain: gradients are summed over several turns before an update
+  std::string device_kind = "cpu";       // kind of device on which the graph will run
+  bool in_turns = false;  // kTrain: true if gradients are summed over several micro-batches before an update
 };
 
 struct NamedValue {
   std::string name;
   compute::Value value;
-  std::string summary_tag = "";  // in event files; empty: the name
+  std::string summary_tag = "";  // tag in event files; empty: the name
 };
 
 // A mean over all examples since a train call or an evaluation began: the sum of `total` over the batches, divided by
@@ -40,16 +40,16 @@ struct MeanMetric {
   std::string name;
   compute::Value total;
   compute::Value count;
-  std::string summary_tag = "";  // in event files; empty: the name
+  std::string summary_tag = "";  // tag in event files; empty: the name
 };
 
 struct ModelSpec {
   compute::Value loss;                       // kTrain, kEval: float32 scalar, the mean over the batch
-  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]; kEval: what Model::host_metrics sees
+  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]; kEval: the input of Model::host_metrics
   std::vector<MeanMetric> metrics = {};      // kTrain, kEval
   std::vector<NamedValue> logged = {};       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
-  // kTrain: updated with each step. With several replicas the values are averaged over them first, each by its share
-  // of the examples: what TensorFlow's Mirrored saves, the mean over the replicas.
+  // kTrain: updated with each step. With several replicas the values are averaged over them first, each weighted by its
+  // replica's share of the examples: the mean over the replicas, which TensorFlow's Mirrored saves.
   std::vector<compute::MovingAverage> moving_averages = {};
   double moving_average_momentum = 0.99;
 };
@@ -60,23 +60,24 @@ using ModelFn = std::function<absl::StatusOr<ModelSpec>(const ModelInputs&)>;
 using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
                                                               absl::Span<const compute::VariableGradient> variables)>;
 
-// Learning rate of the update that follows `step` finished ones.
+// Returns the learning rate of the update that follows `step` finished ones.
 using LearningRateFn = std::function<double(int64_t step)>;
 
 // The examples of a batch that one replica computes, as its program takes them. Programs are made for the types of
 // these tensors.
 struct BatchShare {
-  compute::Share examples{0, 0};   // of the batch
-  data::Tensors features, labels;  // of a share without examples: of one example of zeros
-  // What the replica's means count in those of the whole batch: its examples, or what else they are means of.
+  compute::Share examples{0, 0};   // part of the batch
+  data::Tensors features, labels;  // without examples: those of one example of zeros
+  // The weight of the replica's means in those of the whole batch: the number of its examples, or of what else they are
+  // means of.
   int64_t weight = 0;
 };
 using ShareFn = std::function<BatchShare(Mode mode, const data::Batch& batch, const compute::Share& examples)>;
 
-// Rows [begin, end) of each tensor, without copying; their number is the weight.
+// Returns rows [begin, end) of each tensor, without copying; their number is the weight.
 BatchShare ShareOfRows(Mode mode, const data::Batch& batch, const compute::Share& examples);
 
-// What a device has computed of its share of a batch in an evaluation: ModelSpec::predictions.
+// The results of a device for its share of a batch in an evaluation: ModelSpec::predictions.
 struct ShareResults {
   const BatchShare* share;
   std::vector<compute::Tensor> predictions;
@@ -86,7 +87,7 @@ struct HostMetric {
   std::string name;
   double total, count;
 };
-// Of one batch, whose shares are those that are not empty. The same names for all batches.
+// Returns the metrics of one batch from its shares that are not empty, with the same names for all batches.
 using HostMetricsFn = std::function<std::vector<HostMetric>(absl::Span<const ShareResults> shares)>;
 
 struct Model {
@@ -94,17 +95,17 @@ struct Model {
   ModelFn model_fn;
   OptimizerFn optimizer;
   LearningRateFn learning_rate;
-  std::string learning_rate_tag = "learning_rate";     // in event files
+  std::string learning_rate_tag = "learning_rate";     // tag in event files
   std::string learning_rate_flag = "--learning_rate";  // what a user lowers when the training diverges
-  // The model sums over replicas while it computes. A replica without a share of a batch then computes as well: one
+  // True if the model sums over replicas while it computes. A replica without a share of a batch then computes one
   // example of zeros, with weight 0.
   bool synchronizes = false;
   // The feature, float32 [height, width, channels], that event files show of the first examples of a batch.
   std::optional<size_t> image_feature = {};
   ShareFn share = nullptr;  // unset: ShareOfRows
-  // Metrics of an evaluation beside ModelSpec::metrics, made on the host.
+  // Metrics of an evaluation in addition to ModelSpec::metrics, computed on the host.
   HostMetricsFn host_metrics = nullptr;
-  // Where event files show the norm of all gradients as one vector, which hooks know as gradient_norm; empty: nowhere.
+  // The tag in event files of the norm of all gradients as one vector, which hooks know as gradient_norm; empty: none.
   std::string gradient_norm_tag = "";
 };
 

@@ -1,4 +1,4 @@
-// One run at a time writes in a model_dir.
+// The lock by which only one run at a time writes in a model_dir.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,14 @@
 namespace official::train {
 
 // The name of the lock file in model_dir. It holds the process id, host and start time of the run that has the lock,
-// and goes when that run ends. What counts is the lock on the file, which ends with the process that holds it, however
-// that ends: the file of a run that was killed stays and hinders nobody.
+// and is removed when that run ends. What counts is the lock on the file, which ends with the process that holds it,
+// however that ends: the file of a run that was killed stays and blocks nobody.
 inline constexpr char kRunLockFile[] = "run.lock";
 
 class RunLock {
  public:
-  // Makes the directory if need be, which goes again with the lock if nothing was written to it. AlreadyExists names
-  // the process that has the lock; else an error of the file system.
+  // Makes the directory if necessary; it is removed with the lock if nothing was written to it. AlreadyExists names the
+  // process that has the lock; else an error of the file system.
   static absl::StatusOr<std::unique_ptr<RunLock>> Acquire(const std::string& model_dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;

@@ -6,7 +6,7 @@
 
 namespace official::train {
 
-// "a, b and 7 more": the first two names, and how many more there are.
+// Returns the first two names, and the number of the others: "a, b and 7 more".
 std::string ShortList(const std::vector<std::string>& names);
 
 }  // namespace official::train

@@ -1,4 +1,4 @@
-// Fine-tuning: a new run whose variables begin with the values of another run's checkpoint.
+// Fine-tuning: a new run whose variables start with the values of another run's checkpoint.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace official::train {
 
 class WarmStart {
  public:
-  // `named`: a checkpoint ("run1/model.ckpt-600") or one of its files, or a directory or its state file, whose latest
-  // is meant. NotFound if there is none.
+  // Opens `named`: a checkpoint ("run1/model.ckpt-600") or one of its files, or the latest checkpoint of a directory or
+  // of its state file. NotFound if there is none.
   static absl::StatusOr<std::unique_ptr<WarmStart>> Open(const std::string& named);
 
   // Gives the variables of the model among `added` the values that the checkpoint has under the same name in the same
-  // type and shape, and says in the log how many, and which it could not give: a head for other classes stays as it was
-  // initialized. Optimizer slots and counters are not taken. InvalidArgument if nothing fits.
+  // type and shape, and logs their number and the variables for which there is no such value: a head for other classes
+  // keeps its initial values. Optimizer slots and counters are not taken. InvalidArgument if nothing fits.
   absl::Status Apply(const std::vector<compute::VariableSpec>& added, Replicas& replicas) const;
 
  private:

@@ -1,4 +1,4 @@
-// What NeuMF is evaluated on: for each user the held-out item among items that the user did not rate.
+// The evaluation data of NeuMF: for each user the held-out item among items that the user did not rate.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 
 namespace official::recommendation {
 
-// NCF's evaluation ranks the held-out item among so many that the user did not rate.
+// The number of unrated items that NCF's evaluation ranks the held-out item among.
 inline constexpr int kUsualNegatives = 999;
-// The fewest that are taken in their place without being asked for: those of the paper (He et al. 2017).
+// The fewest that are taken instead without being asked for: the number in the paper (He et al. 2017).
 inline constexpr int kFewestUsualNegatives = 99;
 
 struct EvalOptions {
-  // For each user. Unset: kUsualNegatives or, if a user has fewer unrated items, as many as the user with the fewest
-  // has, but at least kFewestUsualNegatives.
+  // The number of negatives for each user. Unset: kUsualNegatives or, if a user has fewer unrated items, as many as the
+  // user with the fewest has, but at least kFewestUsualNegatives.
   std::optional<int> num_negatives = std::nullopt;
   // MLPerf's rule (--ml_perf): negatives are drawn with replacement, and repeats are left out of the ranking.
   bool with_replacement = false;
   uint64_t seed = 0;
 };
 
-// Of U users with C = 1 + num_negatives candidates each.
+// The candidates of U users, C = 1 + num_negatives each.
 struct EvalData {
   int num_candidates = 0;      // C
-  std::string note;            // why there are fewer than kUsualNegatives, where nobody asked for that; one line
+  std::string note;            // the reason for fewer than kUsualNegatives, where nobody asked for that; one line
   std::vector<int32_t> items;  // [U, C]: the held-out item in column 0, then the negatives in the order drawn
-  // The columns of each user whose item stands in an earlier column too, ascending, the users one after another. Their
+  // The columns of each user whose item is in an earlier column too, ascending, the users one after another. Their
   // scores count as -infinity. Empty if drawn without replacement.
   std::vector<int32_t> repeats;
   std::vector<int64_t> repeat_offsets;  // [U + 1]: user u's begin at repeats[repeat_offsets[u]]
@@ -45,7 +45,7 @@ struct EvalData {
 };
 
 // Draws the negatives uniformly from the items that the user rated neither for training nor as the held-out one. The
-// same for every call, whatever the number of threads. InvalidArgument, naming the user and the largest
+// result is the same for every call and number of threads. InvalidArgument, naming the user and the largest
 // num_negatives that would do, if a user has too few such items: fewer than num_negatives without replacement, none
 // with it.
 absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options);

@@ -1,4 +1,4 @@
-// The names of items, from a list as MovieLens has them of its films.
+// The names of items, from a list like MovieLens's list of films.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace official::recommendation {
 
-// By what the ratings call the items. Names are UTF-8.
+// The names of items, UTF-8, by the numbers that the ratings use for the items.
 using ItemNames = absl::flat_hash_map<int32_t, std::string>;
 
-// Reads a file with a line for each item: its number, its name and whatever follows. Between them is "|" (u.item of
+// Reads a file with a line for each item: its number, its name and any further fields. The separator is "|" (u.item of
 // MovieLens 100K), "::" (movies.dat of MovieLens 1M), a comma (movies.csv of MovieLens 20M; there names may be quoted)
 // or a tab; the first line tells which, and may be a header. A file that is not UTF-8 is read as ISO-8859-1. Control
 // characters are left out. DataLoss, with file and line, for any other line, for a file without items and for one of

@@ -10,31 +10,31 @@
 namespace official::recommendation {
 
 struct RatingsOptions {
-  std::string dataset = "ml-1m";  // or ml-100k, ml-20m; in any case of letters
+  std::string dataset = "ml-1m";  // or ml-100k, ml-20m; case does not matter
   std::string data_dir;
-  bool data_dir_given = false;  // by the user: then no other data will do
+  bool data_dir_given = false;  // true if the user chose data_dir: then no other data will do
   bool download_if_missing = true;
-  bool generate = false;     // ratings made by this program, of the data set's size, in place of all others
+  bool generate = false;     // true: use ratings made by this program, as many as in the data set, and no others
   std::string ratings_file;  // if not empty, the file (ratings_file.h) that is read instead of a data set
-  // Directory on the web that holds <dataset>.zip.
+  // The directory on the web that holds <dataset>.zip.
   std::string mirror = "https://files.grouplens.org/datasets/movielens";
 };
 
 struct LoadedRatings {
   Ratings ratings;
-  bool generated = false;  // by this program (generated_ratings.h), since the data set was not to be had
-  std::string note;        // then: why, one line for the user
+  bool generated = false;  // true if this program made them (generated_ratings.h), since the data set was not to be had
+  std::string note;        // if generated, the reason, one line for the user
 };
 
 // Reads ratings.csv, ratings.dat, u.data or <dataset>.zip, the first there is, in data_dir/<dataset>/ or else in
-// data_dir itself; downloads the zip into data_dir/<dataset>/ if there is none of them. If that fails: an error that
-// says why (Unavailable, or NotFound without download_if_missing) where data_dir was given, else generated ratings of
-// the data set's size. InvalidArgument if there is no such data set, DataLoss if the file has another number of ratings
-// than it. Errors of ReadRatings and SplitRatings.
+// data_dir itself; downloads the zip into data_dir/<dataset>/ if there is none of them. If that fails, returns an error
+// that says why (Unavailable, or NotFound without download_if_missing) where data_dir was given, else generated ratings
+// of the data set's size. InvalidArgument if there is no such data set, DataLoss if the file does not have the data
+// set's number of ratings. Other errors are those of ReadRatings and SplitRatings.
 absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options);
 
-// As many users, items and ratings as a data set has; InvalidArgument, with the names there are, if there is none of
-// this name.
+// Returns the numbers of users, items and ratings of a data set; InvalidArgument, with the known names, for any other
+// name.
 absl::StatusOr<GeneratorOptions> SizeOfDataset(const std::string& dataset);
 
 }  // namespace official::recommendation

@@ -1,4 +1,4 @@
-// Ratings files: text with a rating a line, of four fields: user, item, rating, timestamp. Between them is a comma
+// Ratings files: text with a rating a line, of four fields: user, item, rating, timestamp. The separator is a comma
 // (ratings.csv of MovieLens 20M), "::" (ratings.dat of MovieLens 1M), a tab (u.data of MovieLens 100K), a semicolon or
 // a blank; the first line tells which.
 #pragma once
@@ -13,16 +13,16 @@
 
 namespace official::recommendation {
 
-// Reads a file, or of a zip archive its one member that is called ratings.csv, ratings.dat or u.data. The
-// first line may be a header: four fields none of which is a number. Users and items are numbers from 1 to 2^31 - 1,
-// the rating any number, the timestamp a whole one. Lines may end in CR LF. A last line without a line end is read too,
-// with a warning that the file may have been cut. DataLoss, with file and line, what stands there and what should, for
-// any other line, for a file without ratings, and for an archive that is damaged, has names that lead out of it
-// ("../"), none or several such members, or one of more than 4 GiB. Errors as in utils/files.
+// Reads a ratings file, or a zip archive's only member called ratings.csv, ratings.dat or u.data. The first line may be
+// a header: four fields none of which is a number. Users and items are numbers from 1 to 2^31 - 1, the rating is any
+// number, the timestamp a whole one. Lines may end in CR LF. A last line without a line end is read too, with a warning
+// that the file may have been cut. DataLoss, with file and line, what is there and what should be, for any other line,
+// for a file without ratings, and for an archive that is damaged, has names that lead out of it ("../"), none or
+// several such members, or one of more than 4 GiB. Other errors as in utils/files.
 absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path);
 
-// The same from any source of bytes. `name` is what messages call it. `read` gives up to `size` bytes more, 0 at the
-// end. `num_bytes` is how many there will be, where that is known.
+// Does the same from any source of bytes. `name` is its name in messages. `read` gives up to `size` more bytes, 0 at
+// the end. `num_bytes` is their total number, where that is known.
 using ReadFn = absl::FunctionRef<absl::StatusOr<int64_t>(char* buffer, int64_t size)>;
 absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read, int64_t num_bytes = 0);
 

@@ -14,9 +14,9 @@ namespace official::resnet {
 inline constexpr int64_t kCifar10ImageSize = 32;
 inline constexpr int kCifar10Classes = 10;
 
-// Where the files lie below --data_dir.
+// The folder of the files below --data_dir.
 inline constexpr char kCifar10Folder[] = "cifar-10-batches-bin";
-std::vector<std::string> Cifar10FileNames();  // those of training first
+std::vector<std::string> Cifar10FileNames();  // the training files first
 
 struct Cifar10Split {
   compute::Tensor images;  // uint8 [n, 3, 32, 32]: red, green, blue
@@ -25,22 +25,22 @@ struct Cifar10Split {
 enum class Cifar10Part { kTrain, kTest };
 
 // Reads data_batch_1.bin to data_batch_5.bin, or test_batch.bin, from cifar-10-batches-bin in `data_dir`. A record is
-// the label's byte and 3072 bytes of pixels. NotFound, with what to do, if the directory or a file is missing; DataLoss
-// if a file is empty or not a whole number of records, or a label is above 9.
+// one byte for the label and 3072 bytes of pixels. NotFound, with what to do, if the directory or a file is missing;
+// DataLoss if a file is empty or not a whole number of records, or a label is above 9.
 absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Part part);
 
 // Examples as the model takes them: one feature, float32 [32, 32, 3] with red, green, blue last; one label, int32.
 data::ElementSpec Cifar10Spec();
 
-// By label.
+// Returns the names of the classes by label.
 std::vector<std::string> Cifar10ClassNames();
 
-// tf.image.per_image_standardization of pixels [32, 32, 3], whole numbers from 0 to 255.
+// Does tf.image.per_image_standardization in place on pixels [32, 32, 3], whole numbers from 0 to 255.
 void StandardizeCifar10(float* pixels);
 
 // Standardizes each image: (x - mean) / max(standard deviation, 1 / sqrt(3072)) over all its values. With `augment` it
-// is first moved by up to 4 pixels each way, what comes in being black, and mirrored every other time; that depends on
-// (seed, epoch, index) alone.
+// is first moved by up to 4 pixels each way, with black at the edges, and mirrored every other time; that depends only
+// on (seed, epoch, index).
 data::DatasetPtr Cifar10Dataset(const Cifar10Split& split, bool augment, uint64_t seed);
 
 }  // namespace official::resnet

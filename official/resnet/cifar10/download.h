@@ -10,17 +10,17 @@
 namespace official::resnet {
 
 struct Cifar10Source {
-  // If set: a copy of cifar-10-binary.tar.gz to unpack, in place of downloading it.
+  // If not empty, a copy of cifar-10-binary.tar.gz to unpack instead of downloading it.
   std::string archive = "";
   std::vector<std::string> urls = {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"};
-  // Of the archive, wherever it is from.
+  // The size and checksum of the archive, wherever it is from.
   int64_t num_bytes = 170052171;
   std::string sha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd";
 };
 
 // Puts the files that LoadCifar10 reads into cifar-10-batches-bin in `data_dir`; nothing is done if they are all there.
-// Each appears under its name only once it is whole. Says on stderr what it does. Errors of data::DownloadFiles;
-// DataLoss if the archive is another one than the published, NotFound if it is not there.
+// Each appears under its name only once it is complete. Says on stderr what it does. Errors of data::DownloadFiles;
+// DataLoss if the archive is not the published one, NotFound if it is missing.
 absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& source = {});
 
 }  // namespace official::resnet

@@ -1,4 +1,4 @@
-// Reads TFRecord files of ImageNet's kind to the last pixel and tells every bad record.
+// Reads TFRecord files of ImageNet's kind to the last pixel and reports every bad record.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace official::resnet {
 
 struct CheckOptions {
   std::vector<std::string> paths;  // files, and directories with train-*-of-* or validation-*-of-* in them
-  // Labels are 0 to one less than this. Unset: as many as labels.txt beside a file names, else those of ImageNet.
+  // Labels are 0 to one less than this. Unset: the number of names in the labels.txt next to a file, else that of
+  // ImageNet.
   std::optional<int64_t> num_classes = std::nullopt;
   int num_threads = 1;
 };
@@ -25,8 +26,8 @@ struct CheckResult {
 };
 
 // Calls `report` with "<file>: record <number> at offset <offset>: <what>" for each record whose checksums, features or
-// image are bad. Behind a damaged length nothing can be found: that counts as one bad record, the last of its file.
-// NotFound if a path is missing, or a directory holds no such files; DataLoss if its files are not all there.
+// image are bad. After a damaged length nothing can be found: that counts as one bad record, the last of its file.
+// NotFound if a path is missing, or a directory holds no such files; DataLoss if some of its files are missing.
 absl::StatusOr<CheckResult> CheckRecords(const CheckOptions& options,
                                          const std::function<void(const std::string&)>& report);
 

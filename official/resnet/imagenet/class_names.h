@@ -1,4 +1,4 @@
-// The names of the classes of an image data set: the file labels.txt, beside the records and in a model_dir.
+// The names of the classes of an image data set: the file labels.txt, next to the records and in a model_dir.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace official::resnet {
 
-// By class, from 0 on. Empty if they are not known.
+// The names by class, from 0 on; empty if they are not known.
 using ClassNames = std::vector<std::string>;
 
 inline constexpr char kClassNamesFile[] = "labels.txt";
 
-// Of a file with a name on each line. DataLoss if it has none.
+// Returns the names in a file with one name a line; DataLoss if there are none.
 absl::StatusOr<ClassNames> ReadClassNames(const std::string& path);
 
-// Those of labels.txt in `directory`; empty if there is no such file.
+// Returns the names in labels.txt in `directory`; empty if there is no such file.
 absl::StatusOr<ClassNames> FindClassNames(const std::string& directory);
 
-// Contents of a file that ReadClassNames reads.
+// Returns the contents of a file that ReadClassNames reads.
 std::string ClassNamesText(const ClassNames& names);
 
 // Writes labels.txt into `directory`.
 absl::Status WriteClassNames(const std::string& directory, const ClassNames& names);
 
-// InvalidArgument, with the first class that differs, unless both are the same. `a_file` and `b_file` say where they
-// are from.
+// Returns InvalidArgument, with the first class that differs, unless both are the same. `a_file` and `b_file` are the
+// files that the names are from.
 absl::Status CheckSameClasses(const ClassNames& a, const std::string& a_file, const ClassNames& b,
                               const std::string& b_file);
 

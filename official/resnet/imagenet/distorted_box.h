@@ -1,4 +1,4 @@
-// The random part of an image that training looks at: TensorFlow's sample_distorted_bounding_box.
+// The random part of an image that training uses: TensorFlow's sample_distorted_bounding_box.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace official::resnet {
 
-// An object in an image; 0 is its top or left edge, 1 the bottom or right one.
+// The box of an object in an image; 0 is the image's top or left edge, 1 the bottom or right one.
 struct BoundingBox {
   float ymin, xmin, ymax, xmax;
 };
 
-// A window of 5 % to 100 % of the image's area and with 0.75 to 1.33 times the width of its height. It covers at least
-// a tenth of some box; without boxes the image itself is one. The whole image if 100 attempts find no such window.
-// The algorithm and its float arithmetic are those of TensorFlow 2.15 (sample_distorted_bounding_box_op.cc), the random
-// numbers our own. As there, a window smaller than the image never touches its far edges.
+// Returns a window of 5 % to 100 % of the image's area, 0.75 to 1.33 times as wide as high, that covers at least a
+// tenth of some box (without boxes, of the image); the whole image if 100 attempts find no such window. The algorithm
+// and its float arithmetic are those of TensorFlow 2.15 (sample_distorted_bounding_box_op.cc), the random numbers are
+// our own. As there, a window smaller than the image never touches its far edges.
 data::ImageWindow SampleDistortedBox(const data::ImageSize& image, absl::Span<const BoundingBox> boxes,
                                      data::Random& random);
 

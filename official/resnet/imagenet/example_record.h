@@ -1,4 +1,4 @@
-// One record of ImageNet: what a tf.Example holds, and the names of its features.
+// One record of ImageNet: the contents of a tf.Example.
 #pragma once
 
 #include <cstdint>

@@ -12,10 +12,10 @@
 
 namespace official::transformer {
 
-// In [0, 1], in float32 as upstream: the geometric mean of the precisions of 1- to 4-grams, times exp(1 - r / t) if
-// the translations have fewer tokens, t, than the references, r. The n-th order without a match counts as 1/2^n of a
-// match; one without any n-grams is left out of the product, not of the root. 0 if the translations are empty.
-// Sentence i of the one belongs to sentence i of the other; a token is a number.
+// Returns the BLEU, in [0, 1], in float32 as upstream: the geometric mean of the precisions of 1- to 4-grams, times
+// exp(1 - r / t) if the translations have fewer tokens, t, than the references, r. The n-th order without a match
+// counts as 1/2^n of a match; one without any n-grams is left out of the product, not of the root. 0 if the
+// translations are empty. Translation i is compared with reference i; a token is a number.
 float CorpusBleu(absl::Span<const std::vector<int32_t>> references,
                  absl::Span<const std::vector<int32_t>> translations);
 
@@ -24,13 +24,13 @@ struct BleuOptions {
   BleuTokenizer tokenizer = BleuTokenizer::kOfficial;
 };
 
-// 100 times the BLEU of translations, of which there are as many as references: well-formed UTF-8.
+// Returns 100 times the BLEU of as many translations as references, both well-formed UTF-8.
 float TextBleu(absl::Span<const std::string> references, absl::Span<const std::string> translations,
                const BleuOptions& options);
 
-// The same of two text files, sentence by line. As upstream, lines end as in Python's str.splitlines, and
-// blank lines at the beginning and the end of a file do not count. NotFound if a file is missing; DataLoss if it is not
-// UTF-8 or has no lines, and, naming both files and counts, if they have not equally many.
+// Returns the same for two text files, a sentence a line. As upstream, lines end as in Python's str.splitlines, and
+// blank lines at the beginning and the end of a file do not count. NotFound if a file is missing; DataLoss if one is
+// not UTF-8 or has no lines, and, naming both files and counts, if the numbers of lines differ.
 absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
                                const BleuOptions& options);
 

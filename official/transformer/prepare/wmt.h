@@ -1,4 +1,4 @@
-// The text that upstream trains English to German on: WMT 2017, 4.6 million pairs of sentences.
+// Upstream's training text for English to German: WMT 2017, 4.6 million pairs of sentences.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace official::transformer {
 
-// A .tgz on the web, and the files that are wanted from it, by their names without directories.
+// A .tgz on the web, and the files that are needed from it, by their names without directories.
 struct WmtArchive {
   std::string url;
   int64_t num_bytes;
@@ -18,16 +18,17 @@ struct WmtArchive {
   std::vector<std::string> files;
 };
 
-// Three archives of training text, and newstest2013 for evaluation: 1.8 GB to download, 0.8 GB of text.
+// Returns three archives of training text, and newstest2013 for evaluation: 1.8 GB to download, 0.8 GB of text.
 const std::vector<WmtArchive>& Wmt17();
 
-// Paths of the files of these names anywhere in `raw_dir`, at most five directories deep; for one that is not there,
-// where DownloadText puts it.
+// Returns the paths of the files of these names anywhere in `raw_dir`, at most five directories deep; for a missing
+// one, the path where DownloadText puts it.
 std::vector<std::string> LocateText(const std::string& raw_dir, const std::vector<std::string>& names);
 
 // Downloads the archives whose files are not in `raw_dir` yet, and unpacks those. Each file appears only when it is
-// complete; an archive is removed after. An archive that lies in raw_dir is used, if it is the published one. Says on
-// stderr what it does. Errors of data::DownloadFiles; DataLoss if an archive is another one, or lacks a file.
+// complete; an archive is removed afterwards. An archive that is already in raw_dir is used, if it is the published
+// one. Says on stderr what it does. Errors of data::DownloadFiles; DataLoss if an archive is not the published one, or
+// a file is missing in it.
 absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchive> archives);
 
 }  // namespace official::transformer

@@ -12,31 +12,32 @@
 
 namespace official::transformer {
 
-// Lines end with '\n', the last one also with the file. Every '\r' is dropped, whatever follows it. Other characters
-// that Unicode takes for line ends are characters of the line, and so is NUL.
+// Reads the lines of a file. Lines end with '\n', the last one also with the file. Every '\r' is dropped, whatever
+// follows it. Other line ends of Unicode are characters of the line, and so is NUL.
 class LineReader {
  public:
   static absl::StatusOr<std::unique_ptr<LineReader>> Open(const std::string& path);
 
-  // Puts the next line, without '\n', into *line, where it stays until the next call; false at the end of the file.
-  // DataLoss, naming file and line, for a line that is not UTF-8 (Python refuses it, too) or longer than 16 MiB.
+  // Puts the next line, without '\n', into *line, where it stays until the next call; returns false at the end of the
+  // file. DataLoss, naming file and line, for a line that is not UTF-8 (which Python refuses, too) or longer than 16
+  // MiB.
   absl::StatusOr<bool> Next(absl::string_view* line);
 
-  // Number of the line that Next() gave last, from 1.
+  // The number of the line that Next() returned last, from 1.
   int64_t line_number() const { return line_number_; }
-  // Bytes in the file.
+  // The number of bytes in the file.
   int64_t size() const { return file_->size(); }
-  // Of them, how many were read: a few more than those of the lines that Next() gave.
+  // The number of bytes read so far, slightly more than those of the lines that Next() returned.
   int64_t bytes_read() const { return offset_; }
 
  private:
   explicit LineReader(std::unique_ptr<files::RandomAccessFile> file) : file_(std::move(file)) {}
-  // Reads on; false at the end of the file.
+  // Reads more of the file; returns false at its end.
   absl::StatusOr<bool> Fill();
 
   std::unique_ptr<files::RandomAccessFile> file_;
   std::string buffer_;
-  size_t begin_ = 0;  // of what is not yet given out, in the buffer
+  size_t begin_ = 0;  // start of the part of the buffer that Next() has not returned yet
   int64_t offset_ = 0;
   int64_t line_number_ = 0;
   std::string line_;

@@ -9,7 +9,7 @@ namespace official::transformer {
 
 inline constexpr int32_t kPadId = 0;
 inline constexpr int32_t kEosId = 1;
-// What the ids 0 and 1 are called.
+// The subtokens of the ids 0 and 1.
 inline constexpr absl::string_view kReservedSubtokens[] = {"<pad>", "<EOS>"};
 
 }  // namespace official::transformer

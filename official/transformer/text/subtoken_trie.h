@@ -20,17 +20,17 @@ class SubtokenTrie {
     int32_t id;
     size_t length;  // bytes; 0 if no string matches
   };
-  // Takes time in proportion to the longest string. Threads may call it at once.
+  // Takes time in proportion to the longest string. Several threads may call it at once.
   Match LongestPrefix(absl::string_view text) const;
 
  private:
   struct Node {
-    int32_t id = -1;  // of the string that ends here, after `tail`
+    int32_t id = -1;  // id of the string that ends here, after `tail`
     uint32_t first_child = 0;
     uint32_t num_children = 0;
-    absl::string_view tail;  // the rest of a string, where no other begins alike
+    absl::string_view tail;  // the rest of a string that shares no longer beginning with another
   };
-  // The children of a node lie side by side; bytes_[i] leads to nodes_[i].
+  // The children of a node are adjacent; bytes_[i] leads to nodes_[i].
   std::vector<Node> nodes_;
   std::string bytes_;
 };

@@ -13,18 +13,18 @@
 
 namespace official::transformer {
 
-// All subtokens by id. NotFound if there is no such file; DataLoss, naming the line, if the first lines are not the
-// reserved subtokens, for a line that is not UTF-8, not a subtoken in (single or double) quotes, or lists a subtoken
-// again, and if there are no others than the reserved.
+// Returns all subtokens by id. NotFound if there is no such file; DataLoss, naming the line, if the first lines are not
+// the reserved subtokens, for a line that is not UTF-8, not a subtoken in (single or double) quotes, or lists a
+// subtoken again, and if there are only the reserved ones.
 absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path);
 
-// "32768 subtokens, digest 1a2b3c4d": the same for files that give each id the same subtoken.
+// Returns "32768 subtokens, digest 1a2b3c4d", which is the same for files that give each id the same subtoken.
 std::string VocabularyDigest(absl::Span<const std::string> subtokens);
 
 // Writes the file, whole or not at all. Errors as in utils/files.
 absl::Status WriteVocabulary(const std::string& path, absl::Span<const std::string> subtokens);
 
-// The characters of all subtokens and those that escapes and reserved subtokens need.
+// Returns the characters of all subtokens and those that escapes and reserved subtokens need.
 Alphabet AlphabetOf(absl::Span<const std::string> subtokens);
 
 }  // namespace official::transformer

@@ -11,21 +11,21 @@
 
 namespace official::data {
 
-// Counts them for one run, and tells the first ones in the log. Threads may call it at once.
+// Counts them for one run, and names the first ones in the log. Several threads may call it at once.
 class BadRecords {
  public:
-  // Up to `limit` records may be left out.
+  // Allows up to `limit` records to be left out.
   explicit BadRecords(int64_t limit = 0) : limit_(limit) {}
   BadRecords(const BadRecords&) = delete;
   BadRecords& operator=(const BadRecords&) = delete;
 
-  // Asks to leave out `record`, a name that no other record has, because of `error`. OK if it may be: the error is one
-  // of the data, and not more than `limit` records have been left out. A record that is read again in another epoch
-  // counts once. Else `error`, with the limit if that is exceeded.
+  // Asks to leave out `record`, a name that no other record has, because of `error`. Returns OK if it may be: the error
+  // is one of the data, and not more than `limit` records have been left out. A record that is read again in another
+  // epoch counts once. Otherwise returns `error`, with the limit if that is exceeded.
   absl::Status Skip(absl::string_view record, const absl::Status& error);
 
   int64_t count() const;
-  // Says in the log how many were left out, if any.
+  // Logs how many were left out, if any.
   void Report() const;
 
  private:

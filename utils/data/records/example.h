@@ -1,5 +1,5 @@
-// tf.Example (utils/protos/example.proto), read where it lies: nothing of a record is copied, so that a megabyte of
-// image costs no more than its name.
+// A view of a tf.Example (utils/protos/example.proto): nothing of a record is copied, so that a megabyte of image costs
+// no more than its name.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace official::data {
 
 class ExampleView {
  public:
-  // Finds the features of a serialized tf.Example; `record` must outlive the view. Of a name that occurs twice the last
-  // one counts. DataLoss if the bytes are no such message.
+  // Finds the features of a serialized tf.Example; `record` must outlive the view. If a name occurs twice the last one
+  // counts. DataLoss if the bytes are not such a message.
   static absl::StatusOr<ExampleView> Parse(absl::string_view record);
 
-  // A feature's only value. DataLoss, naming the feature, if there is none, it is of another kind, or has another
-  // number of values than one.
+  // Return a feature's only value. DataLoss, naming the feature, if it is missing, of another kind, or does not have
+  // exactly one value.
   absl::StatusOr<absl::string_view> Bytes(absl::string_view name) const;
   absl::StatusOr<int64_t> Int64(absl::string_view name) const;
-  // All values of a feature. DataLoss, naming it, if it is missing or of another kind.
+  // Gets all values of a feature. DataLoss, naming it, if it is missing or of another kind.
   absl::Status Int64s(absl::string_view name, std::vector<int64_t>* values) const;
-  // All values of a feature; none if it is missing.
+  // Gets all values of a feature; none if it is missing.
   absl::Status Floats(absl::string_view name, std::vector<float>* values) const;
 
  private:
@@ -37,7 +37,7 @@ class ExampleView {
   };
   static absl::StatusOr<Feature> ParseFeature(absl::string_view entry);
   absl::Status ParseFeatures(absl::string_view features);
-  // Null if there is no such feature, or it has no value of any kind.
+  // Returns the feature; null if there is none, or it has no value of any kind.
   absl::StatusOr<const Feature*> Find(absl::string_view name, Kind kind) const;
   absl::StatusOr<const Feature*> FindRequired(absl::string_view name, Kind kind) const;
 

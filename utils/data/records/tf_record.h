@@ -13,19 +13,19 @@
 
 namespace official::data {
 
-// Nothing in a file tells whether it is compressed: who opens it must know. kGzip reads zlib streams too.
+// The compression of a file, which its reader must know, since nothing in the file tells. kGzip reads zlib streams too.
 enum class Compression { kNone, kGzip };
 
 class Deflater;    // compresses what is written
-class ByteStream;  // the bytes of a file, or what they expand to
+class ByteStream;  // the bytes of a file, decompressed
 
 class TFRecordWriter {
  public:
-  // Errors of the file system as in utils/files.
+  // Opens a file for writing. Errors of the file system as in utils/files.
   static absl::StatusOr<std::unique_ptr<TFRecordWriter>> Open(
       const std::string& path, Compression compression = Compression::kNone,
       files::FileWriter::Mode mode = files::FileWriter::Mode::kReplace);
-  // Appends to a file of the caller's, which outlives the writer and which Close() leaves open.
+  // Appends to the caller's file, which outlives the writer and which Close() leaves open.
   explicit TFRecordWriter(files::FileWriter& file);
   ~TFRecordWriter();
 
@@ -52,27 +52,27 @@ class TFRecordReader {
                                                               Compression compression = Compression::kNone);
   ~TFRecordReader();
 
-  // Puts the next record into *record; false at the end of the file. A damaged or cut record is DataLoss with file,
-  // number of the record (from 0), offset (in the expanded bytes) and what is wrong. A length is believed, and memory
-  // for it taken, only when its checksum holds and the file is long enough.
+  // Puts the next record into *record; returns false at the end of the file. A damaged or truncated record is DataLoss
+  // with file, number of the record (from 0), offset (in the decompressed bytes) and what is wrong. A length is
+  // trusted, and memory allocated for it, only when its checksum matches and the file is long enough.
   absl::StatusOr<bool> Next(std::string* record);
 
-  // Whether Next(), after an error, gives the record behind the damaged one. Where the file goes on behind a damaged
-  // length or a cut record is not known: then Next() repeats its error.
+  // True if Next(), after an error, can return the record after the damaged one. After a damaged length or a truncated
+  // record it cannot, since the next record's place is not known: then Next() repeats its error.
   bool can_go_on() const { return broken_.ok(); }
 
  private:
   TFRecordReader(std::string path, std::unique_ptr<ByteStream> stream);
   absl::StatusOr<bool> ReadNext(std::string* record);
-  // What is wrong with the data of the record, which is read all the same.
+  // Reads the data of the record and returns what is wrong with it.
   absl::StatusOr<std::string> ReadRecord(absl::string_view header, std::string* record);
   absl::Status Damaged(absl::string_view what) const;
 
   std::string path_;
   std::unique_ptr<ByteStream> stream_;
   int64_t record_number_ = 0;
-  int64_t offset_ = 0;   // of the record to be read next
-  absl::Status broken_;  // the error behind which nothing can be read
+  int64_t offset_ = 0;   // offset of the next record to read
+  absl::Status broken_;  // the error after which nothing can be read
 };
 
 }  // namespace official::data

@@ -1,4 +1,4 @@
-// What the readers of TFRecord files share: the layout of a record and the texts about a damaged one.
+// The layout of a TFRecord file's records and the messages about damaged ones, which its readers share.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace official::data {
 inline constexpr int64_t kTFRecordHeaderBytes = 12;  // length, checksum
 inline constexpr int64_t kTFRecordTrailerBytes = 4;  // checksum of the data
 
-// A little-endian number at the beginning of `bytes`.
+// Returns the little-endian number at the beginning of `bytes`.
 template <typename T>
 T GetFixed(absl::string_view bytes) {
   T value = 0;
@@ -20,14 +20,14 @@ T GetFixed(absl::string_view bytes) {
   return value;
 }
 
-// DataLoss "<path>: record <number> at offset <offset>: <what>".
+// Returns DataLoss "<path>: record <number> at offset <offset>: <what>".
 absl::Status DamagedRecord(absl::string_view path, int64_t number, int64_t offset, absl::string_view what);
 
-// What is wrong with a header or with the data; empty if the checksum holds. Of a file whose first header is wrong,
-// what the file is in place of TFRecords is told, where its first bytes tell that.
+// Return what is wrong with a header or with the data; empty if the checksum matches. For a file whose first header is
+// wrong, the text also names the kind of the file, if its first bytes tell it.
 std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const std::string& path);
 std::string CheckTFRecordData(absl::string_view data, absl::string_view trailer);
-// Of a record that is longer than the rest of its file.
+// Returns the message for a record that is longer than the rest of its file.
 std::string LongerThanFile(uint64_t length, uint64_t bytes_left);
 
 }  // namespace official::data

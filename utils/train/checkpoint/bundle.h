@@ -1,4 +1,4 @@
-// TensorBundle: TensorFlow's checkpoint format. A bundle of prefix P is P.index, a sorted table from tensor names to
+// TensorBundle: TensorFlow's checkpoint format. A bundle with prefix P is P.index, a sorted table from tensor names to
 // types, places and checksums, and P.data-00000-of-00001 (or several shards), the bytes of the tensors.
 #pragma once
 
@@ -19,8 +19,8 @@
 namespace official::train {
 
 // Writes a bundle of one shard, byte for byte as TensorFlow's Saver does if the tensors are added in the order of their
-// names. Both files appear, complete and durable, in Finish(); a writer destroyed before leaves nothing behind.
-// Errors are those of the file system (utils/files).
+// names. Both files appear, complete and durable, in Finish(); a writer destroyed before that leaves no files. Errors
+// are those of the file system (utils/files).
 class BundleWriter {
  public:
   static absl::StatusOr<std::unique_ptr<BundleWriter>> Create(const std::string& prefix);
@@ -28,13 +28,13 @@ class BundleWriter {
 
   // Names must be unique and not empty. The bytes are written, not kept.
   absl::Status Add(const std::string& name, const compute::Tensor& tensor);
-  // A tensor of strings, as many as `shape` has elements.
+  // Adds a tensor of strings, as many as `shape` has elements.
   absl::Status AddStrings(const std::string& name, const compute::Shape& shape, absl::Span<const std::string> values);
   absl::Status Finish();
 
  private:
   BundleWriter(std::string prefix, std::unique_ptr<files::AtomicFile> data);
-  // Records that the tensor `name` lies in the data file from `offset` to its present end.
+  // Records that the tensor `name` is in the data file from `offset` to its present end.
   void AddEntry(const std::string& name, int data_type, const compute::Shape& shape, int64_t offset, uint32_t crc);
 
   std::string prefix_;
@@ -42,31 +42,32 @@ class BundleWriter {
   std::map<std::string, std::string> entries_;  // name to serialized BundleEntryProto
 };
 
-// What a bundle says of one tensor.
+// The description of a tensor in a bundle.
 struct BundleTensor {
   std::string name;
   std::optional<compute::DType> dtype;  // nothing for strings and other types that no compute::Tensor has
-  std::string dtype_name;               // TensorFlow's name of the type, also of those
+  std::string dtype_name;               // TensorFlow's name of the type, also set for other types
   compute::Shape shape;
 };
 
 // Reads bundles of any writer: several shards, variables saved in slices, strings. Files are not trusted: Open() finds
-// every size, place and slice that does not fit the files, and nothing is allocated that the files do not hold.
+// every size, place and slice that does not fit the files, and nothing larger than what the files hold is allocated.
 // Damage is DataLoss, a missing file NotFound; messages name file and tensor.
 class BundleReader {
  public:
   static absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& prefix);
 
   const std::string& prefix() const { return prefix_; }
-  // In the order of the names. A variable saved in slices is one tensor.
+  // Returns all tensors in the order of their names. A variable saved in slices is one tensor.
   std::vector<BundleTensor> ListTensors() const;
-  // Nothing if there is no such tensor.
+  // Returns the description of a tensor; nothing if there is none of this name.
   std::optional<BundleTensor> Find(const std::string& name) const;
 
-  // The tensor, its checksum verified. NotFound if there is none; Unimplemented if its type is none of compute::DType.
-  // The size is the file's: compare Find() with what is expected before reading files of unknown origin.
+  // Returns the tensor, its checksum verified. NotFound if there is none; Unimplemented if its type is not a
+  // compute::DType. The size is the file's: compare Find() with what is expected before reading files of unknown
+  // origin.
   absl::StatusOr<compute::Tensor> Read(const std::string& name) const;
-  // The elements of a string tensor, row-major.
+  // Returns the elements of a string tensor, row-major.
   absl::StatusOr<std::vector<std::string>> ReadStrings(const std::string& name) const;
 
   // Reads every byte once and compares all checksums, in little memory.
@@ -87,13 +88,13 @@ class BundleReader {
     int64_t offset;
     int64_t size;
     uint32_t crc;               // masked
-    std::vector<Slice> slices;  // if there are any, the bytes are in the entries of the slices
+    std::vector<Slice> slices;  // if any, the bytes are in the entries of the slices
   };
 
   struct Shard {
     std::unique_ptr<files::RandomAccessFile> file;
     int64_t bytes_left;  // not claimed by a tensor yet: no two share bytes, or a small file could hold endless ones
-    int64_t end = 0;     // of the last tensor
+    int64_t end = 0;     // end of the last tensor
   };
 
   explicit BundleReader(std::string prefix) : prefix_(std::move(prefix)) {}
@@ -114,7 +115,7 @@ class BundleReader {
 
   std::string prefix_;
   int num_shards_ = 0;
-  // Open from the start: a checkpoint that is deleted while it is being read stays readable.
+  // The shards, open from the start: a checkpoint that is deleted while it is being read stays readable.
   std::map<int, Shard> shards_;
   std::map<std::string, Entry> entries_;  // by key: names, and keys of slices, which begin with a zero byte
 };

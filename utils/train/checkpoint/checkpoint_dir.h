@@ -21,39 +21,40 @@ namespace official::train {
 struct LatestCheckpoint {
   std::string prefix;                    // empty if the directory has no checkpoint
   std::unique_ptr<BundleReader> reader;  // open, every checksum verified; null if there is none
-  std::string note;                      // for the user, if this is not simply the one that the state file names
+  std::string note;                      // for the user, if this is not the one that the state file names
 };
 
-// The checkpoint that the state file names. If the state file is missing, empty or cut, or that checkpoint is damaged,
-// the one with the highest step that is whole, and `note` says why. DataLoss if there are checkpoints but none is
-// whole: a run must not begin anew by accident. A directory that does not exist has no checkpoint. Who is going to save
-// there opens the CheckpointSaver first, which finishes what a killed one has left.
+// Returns the checkpoint that the state file names. If the state file is missing, empty or truncated, or that
+// checkpoint is damaged, returns the intact one with the highest step, and `note` says why. DataLoss if there are
+// checkpoints but none is intact: a run must not start over by accident. A directory that does not exist has no
+// checkpoint. A caller that will save there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
 
-// The checkpoint, or the directory, that a path means which a user has typed: the state file ("run/checkpoint") means
+// Returns the checkpoint or the directory that a path typed by a user means: the state file ("run/checkpoint") means
 // its directory, a file of a checkpoint ("run/model.ckpt-600.index", .data-00000-of-00001, .meta) the checkpoint.
 std::string CheckpointNamed(const std::string& path);
 
-// A tensor that is made when its turn comes to be written, and let go right after.
+// A tensor that is made only when it is written, and freed right after.
 struct SavedTensor {
   int64_t bytes = 0;
   std::function<absl::StatusOr<compute::Tensor>()> read;
 };
 
-// Saves checkpoints so that a crash or a power cut at any moment leaves the new one or the one before, whole. One saver
-// at a time may work in a directory; its owner sees to that.
+// Saves checkpoints so that a crash or a power cut at any moment leaves the new one or the previous one intact. Only
+// one saver at a time may work in a directory; its owner ensures that.
 class CheckpointSaver {
  public:
-  // Makes the directory if need be, checks that files can be made in it, and cleans up after a saver that was killed.
-  // The `keep_max` latest checkpoints are kept, those of earlier runs in the directory included; 0 keeps all.
-  // Errors of the file system as in utils/files.
+  // Makes the directory if necessary, checks that files can be made in it, and cleans up after a saver that was killed.
+  // The `keep_max` latest checkpoints are kept, those of earlier runs in the directory included; 0 keeps all. Errors of
+  // the file system as in utils/files.
   static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Open(const std::string& model_dir, int keep_max);
 
   // Writes model.ckpt-<step>, then the state file, then removes checkpoints beyond `keep_max`, in the order of saving.
-  // Nothing of a failed save stays, and the checkpoints before stay. Names must be unique across tensors and strings.
+  // A failed save leaves nothing, and keeps the earlier checkpoints. Names must be unique across tensors and strings.
   absl::Status Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
                     const std::map<std::string, std::string>& strings = {});
-  // The same of tensors that are read one by one, in the order of their names; an error of that ends the save.
+  // Does the same with tensors that are read one by one, in the order of their names; an error in reading ends the
+  // save.
   absl::Status SaveInTurn(int64_t step, const std::map<std::string, SavedTensor>& tensors,
                           const std::map<std::string, std::string>& strings);
 
@@ -67,8 +68,8 @@ class CheckpointSaver {
 
   std::string model_dir_;
   int keep_max_;
-  std::vector<std::string> kept_;             // as in the state file, in the order of saving
-  std::set<std::string> data_without_index_;  // model.ckpt-<step>, as they were found when the saver was opened
+  std::vector<std::string> kept_;             // the paths in the state file, in the order of saving
+  std::set<std::string> data_without_index_;  // model.ckpt-<step>, as found when the saver was opened
 };
 
 }  // namespace official::train

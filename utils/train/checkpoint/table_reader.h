@@ -1,5 +1,5 @@
-// Reader of the sorted table format of LevelDB, in which the index of a checkpoint is stored. It trusts nothing:
-// LevelDB's own reader crashes on crafted sizes.
+// A reader of LevelDB's sorted table format, in which the index of a checkpoint is stored. It trusts nothing: LevelDB's
+// own reader crashes on crafted sizes.
 #pragma once
 
 #include "absl/functional/function_ref.h"

@@ -1,4 +1,4 @@
-// Tables put together by hand, also damaged ones, for tests of their readers.
+// Hand-made tables, also damaged ones, for tests of their readers.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ inline std::string Varint(uint64_t value) {
   return bytes;
 }
 
-// An entry that takes `shared` bytes of its key from the one before.
+// Returns an entry that takes `shared` bytes of its key from the one before.
 inline std::string Entry(uint64_t shared, const std::string& suffix, const std::string& value) {
   return Varint(shared) + Varint(suffix.size()) + Varint(value.size()) + suffix + value;
 }
 
-// The contents of a block with its type and a right checksum.
+// Returns the contents of a block with its type and the correct checksum.
 inline std::string Seal(std::string contents, char type = 0) {
   contents.push_back(type);
   return contents + Fixed32(files::MaskCrc(files::Crc32c(contents)));
@@ -47,13 +47,13 @@ inline std::string Footer(const std::string& index_handle) {
   return footer + "\x57\xfb\x80\x8b\x24\x75\x47\xdb";
 }
 
-// `blocks`, an index block of the entries `index`, and the footer.
+// Returns a table: `blocks`, an index block of the entries `index`, and the footer.
 inline std::string Table(const std::string& blocks, const std::string& index) {
   const std::string index_block = Block(index);
   return blocks + index_block + Footer(Handle(blocks.size(), index_block.size() - 5));
 }
 
-// A table of one block.
+// Returns a table of one block.
 inline std::string Table(const std::map<std::string, std::string>& entries) {
   std::string bytes;
   for (const auto& [key, value] : entries) bytes += Entry(0, key, value);

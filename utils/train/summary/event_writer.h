@@ -19,8 +19,8 @@ class Event;
 
 namespace official::train {
 
-// Appends events to a file of its own. One thread at a time. Errors are those of the file system (utils/files).
-// What is not flushed yet is lost if the process dies; TensorBoard forgives a record that is cut.
+// Appends events to its own file, for one thread at a time. Errors are those of the file system (utils/files). Events
+// not flushed yet are lost if the process dies; TensorBoard tolerates a truncated record.
 class EventWriter {
  public:
   using Scalar = std::pair<std::string, float>;  // tag, value; NaN and infinity are legal
@@ -30,27 +30,28 @@ class EventWriter {
     kCheckpoint,  // a checkpoint was saved
   };
 
-  // Makes the directory if need be. Each writer begins a new file.
+  // Makes the directory if necessary. Each writer begins a new file.
   static absl::StatusOr<std::unique_ptr<EventWriter>> Open(const std::string& directory);
 
-  // Tags with the same part before the first "/" are shown in one group.
+  // Adds scalars; those whose tags have the same part before the first "/" are shown in one group.
   absl::Status AddScalars(int64_t step, absl::Span<const Scalar> scalars);
-  // The first `max_images` of images [n, height, width, channels], float32 with 1, 3 or 4 channels, under `tag`/image/0
-  // and so on. Each is scaled by itself, as tf.summary.image does: without negative values the largest becomes 255,
-  // else 0 becomes 128 and the largest absolute value lies 127 from it. A pixel that is not finite is red.
+  // Adds the first `max_images` of images [n, height, width, channels], float32 with 1, 3 or 4 channels, under
+  // `tag`/image/0 and so on. Each is scaled separately, as tf.summary.image does: without negative values the largest
+  // becomes 255, else 0 becomes 128 and the largest absolute value is 127 from it. A pixel that is not finite is red.
   absl::Status AddImages(int64_t step, absl::string_view tag, const compute::Tensor& images, int64_t max_images);
-  // Markdown, shown under `tag`.
+  // Adds a Markdown text, shown under `tag`.
   absl::Status AddText(int64_t step, absl::string_view tag, absl::string_view text);
-  // `checkpoint_path`: for kCheckpoint; TensorFlow gives the prefix without the step ("<model_dir>/model.ckpt").
+  // Adds a session log. `checkpoint_path` is for kCheckpoint; TensorFlow uses the prefix without the step
+  // ("<model_dir>/model.ckpt").
   absl::Status AddSessionLog(int64_t step, SessionStatus status, absl::string_view checkpoint_path = "");
-  // `run_metadata`: a serialized tensorflow.RunMetadata.
+  // Adds `run_metadata`, a serialized tensorflow.RunMetadata.
   absl::Status AddRunMetadata(int64_t step, absl::string_view tag, absl::string_view run_metadata);
-  // `graph_def`: a serialized tensorflow.GraphDef.
+  // Adds `graph_def`, a serialized tensorflow.GraphDef.
   absl::Status AddGraphDef(absl::string_view graph_def);
 
   // Makes all events so far visible to TensorBoard.
   absl::Status Flush();
-  // Flush, and the end of the file.
+  // Flushes and closes the file.
   absl::Status Close();
 
   const std::string& path() const { return records_->path(); }
