@@ -186,7 +186,7 @@ class DataTest(harness.FaultTest):
         (model_dir / "model.ckpt-0.data-00000-of-00001").write_bytes(data)
         (model_dir / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-0"\n')
         outcome = self.run_steps(model_dir, STEPS)
-        self.assert_refused(outcome, 65, "not of this model (mnist)", "it lacks", "and", "more")
+        self.assert_refused(outcome, 65, "not of this model (mnist)", "it has no", "and", "more")
 
     def test_numbers_that_are_none(self) -> None:
         model_dir = self.folder / "model"

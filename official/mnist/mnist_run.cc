@@ -11,6 +11,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/fingerprint.h"
 #include "utils/logs/log.h"
+#include "utils/run/session.h"
 
 namespace official::mnist {
 namespace {
@@ -66,12 +67,18 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MnistModel(config.model)));
     return PredictFiles(*estimator, config.predict, config.base.output == "json", results);
   }
-  return run::RunTask(config,
-                      {.name = "mnist",
-                       .load = [&] { return LoadInput(config); },
-                       .model = [&](const run::Input&) { return MnistModel(config.model); },
-                       .export_model = ExportSavedModel},
-                      results);
+  ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
+  ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
+  ASSIGN_OR_RETURN(train::Estimator* const estimator,
+                   session->Begin(MnistModel(config.model), std::move(input), {.name = "mnist"}));
+  while (session->HasNextRound()) {
+    RETURN_IF_ERROR(session->Train());
+    if (!session->EvaluationIsDue()) continue;
+    ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
+    RETURN_IF_ERROR(session->Report(evaluation, "accuracy"));
+  }
+  RETURN_IF_ERROR(session->End());
+  return session->Export([&](const std::string& export_dir) { return ExportSavedModel(*estimator, export_dir); });
 }
 
 }  // namespace official::mnist

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "official/mnist/mnist_model.h"
-#include "utils/run/run.h"
+#include "utils/run/config.h"
 
 namespace official::mnist {
 

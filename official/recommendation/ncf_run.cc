@@ -16,6 +16,8 @@
 #include "utils/data/fingerprint.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
+#include "utils/run/mlperf_hook.h"
+#include "utils/run/session.h"
 
 namespace official::recommendation {
 namespace {
@@ -164,37 +166,41 @@ absl::Status Predict(const NcfConfig& config, std::ostream& results) {
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
   compute::StartThreads(compute::NumThreads());  // ratings are read in parallel, before there is a device
   if (!config.predict.empty()) return Predict(config, results);
-  NcfDataPtr data;
   run::Config shared = config;
   shared.base.stop_threshold = config.hr_threshold;
-  const run::Task::MlperfLog mlperf_log = {.path = config.mlperf_log.value_or(""), .benchmark = "ncf", .values = [&] {
-                                             return MlperfValues(config, *data);
-                                           }};
-  const run::Task task{
-      .name = "recommendation",
-      .load = [&]() -> absl::StatusOr<run::Input> {
-        ASSIGN_OR_RETURN(data, LoadData(config));
-        return MakeInput(config, data);
-      },
-      .model = [&](const run::Input&) { return MakeModel(config, data->loaded.ratings); },
-      .stop_metric = "HR",
-      .tensors_to_log = {"cross_entropy", "learning_rate"},
-      .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
-                         {"hr_threshold",
-                          config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt},
-                         {"number_factors", config.model.num_factors}},
-      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
-      .evaluated =
-          [&](const train::EvalResults& evaluation, int64_t round) {
-            LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", round, run::MetricOf(evaluation, "HR"),
-                                         run::MetricOf(evaluation, "NDCG"));
-          },
-      .mlperf_log = config.mlperf_log ? std::optional(mlperf_log) : std::nullopt,
-      .export_model =
-          [&](train::Estimator& estimator, const std::string& export_dir) {
-            return ExportSavedModel(estimator, data->loaded.ratings, data->item_names, export_dir);
-          }};
-  return run::RunTask(shared, task, results);
+  ASSIGN_OR_RETURN(const auto session, run::Session::Open(shared, results));
+  std::unique_ptr<run::MlperfHook> mlperf;
+  if (config.mlperf_log) {
+    ASSIGN_OR_RETURN(mlperf, run::MlperfHook::Open(*config.mlperf_log, "ncf", "HR"));
+  }
+  ASSIGN_OR_RETURN(const NcfDataPtr data, LoadData(config));
+  ASSIGN_OR_RETURN(run::Input input, MakeInput(config, data));
+  if (mlperf != nullptr) {
+    mlperf->Describe(MlperfValues(config, *data));
+    session->AddHook(std::move(mlperf));
+  }
+  const logs::RunParameter threshold = config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt;
+  ASSIGN_OR_RETURN(
+      train::Estimator* const estimator,
+      session->Begin(MakeModel(config, data->loaded.ratings), std::move(input),
+                     {.name = "recommendation",
+                      .tensors_to_log = {"cross_entropy", "learning_rate"},
+                      .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
+                                         {"hr_threshold", threshold},
+                                         {"number_factors", config.model.num_factors}},
+                      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"}));
+  while (session->HasNextRound()) {
+    RETURN_IF_ERROR(session->Train());
+    if (!session->EvaluationIsDue()) continue;
+    ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
+    LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", session->EvaluationNumber(),
+                                 run::MetricOf(evaluation, "HR"), run::MetricOf(evaluation, "NDCG"));
+    RETURN_IF_ERROR(session->Report(evaluation, "HR"));
+  }
+  RETURN_IF_ERROR(session->End());
+  return session->Export([&](const std::string& export_dir) {
+    return ExportSavedModel(*estimator, data->loaded.ratings, data->item_names, export_dir);
+  });
 }
 
 }  // namespace official::recommendation

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "official/recommendation/data/movielens.h"
 #include "official/recommendation/neumf_model.h"
-#include "utils/run/run.h"
+#include "utils/run/config.h"
 
 namespace official::recommendation {
 

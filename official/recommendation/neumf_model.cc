@@ -45,7 +45,7 @@ bool IsDeferred(const train::ModelInputs& in, const ModelConfig& config) {
       config.mf_regularization > 0 || (!config.mlp_regularization.empty() && config.mlp_regularization[0] > 0);
   const int64_t examples = in.features[0].shape().dim(0);
   const bool reads_few = 4 * examples <= config.num_users + config.num_items;
-  return (in.device_kind == "cpu" || reads_few) && !in.replica_weight && !in.in_turns && !dense;
+  return (in.device_kind == "cpu" || reads_few) && !in.replica_weight && !in.in_micro_batches && !dense;
 }
 
 // What is taken off a score before it becomes a probability.

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "utils/compute/program/program.h"
-#include "utils/train/program_builder.h"
+#include "utils/train/step.h"
 
 namespace official::recommendation {
 namespace {

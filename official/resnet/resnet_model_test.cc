@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "utils/train/program_builder.h"
+#include "utils/train/step.h"
 
 namespace official::resnet {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/resnet/cifar10/dataset.h"
@@ -19,6 +20,7 @@
 #include "utils/data/records/bad_records.h"
 #include "utils/data/records/tf_record_index.h"
 #include "utils/files/files.h"
+#include "utils/run/session.h"
 
 namespace official::resnet {
 namespace {
@@ -187,35 +189,33 @@ absl::Status Predict(const ResnetConfig& config, std::ostream& results) {
 
 absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   if (!config.predict.empty()) return Predict(config, results);
-  NamedClasses classes;
-  ModelConfig model;
+  ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
   const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
-  const auto load = [&]() -> absl::StatusOr<run::Input> {
-    ASSIGN_OR_RETURN(classes, ClassesOfRun(config));
-    ASSIGN_OR_RETURN(model, ModelOf(config.model, classes));
-    ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model, bad));
-    RETURN_IF_ERROR(KeepClassNames(config, classes.names));
-    return input;
-  };
-  const run::Task task{.name = "resnet",
-                       .load = load,
-                       .model =
-                           [&](const run::Input& input) {
-                             model.schedule.batch_size = config.base.batch_size;
-                             model.schedule.num_train_examples = input.num_train_examples;
-                             return ResnetModel(model);
-                           },
-                       .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
-                                          {"resnet_version", absl::StrCat(config.model.version)}},
-                       .fine_tune = config.fine_tune,
-                       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune",
-                       .export_model =
-                           [&](train::Estimator& estimator, const std::string& export_dir) {
-                             return ExportSavedModel(estimator, config.model.dataset, classes.names, export_dir);
-                           }};
-  const absl::Status status = run::RunTask(config, task, results);
-  bad->Report();
-  return status;
+  const auto report_bad_records = absl::MakeCleanup([&] { bad->Report(); });
+  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config));
+  ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
+  ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model, bad));
+  RETURN_IF_ERROR(KeepClassNames(config, classes.names));
+  model.schedule.batch_size = config.base.batch_size;
+  model.schedule.num_train_examples = input.num_train_examples;
+  ASSIGN_OR_RETURN(
+      train::Estimator* const estimator,
+      session->Begin(ResnetModel(model), std::move(input),
+                     {.name = "resnet",
+                      .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
+                                         {"resnet_version", absl::StrCat(config.model.version)}},
+                      .fine_tune = config.fine_tune,
+                      .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"}));
+  while (session->HasNextRound()) {
+    RETURN_IF_ERROR(session->Train());
+    if (!session->EvaluationIsDue()) continue;
+    ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
+    RETURN_IF_ERROR(session->Report(evaluation, "accuracy"));
+  }
+  RETURN_IF_ERROR(session->End());
+  return session->Export([&](const std::string& export_dir) {
+    return ExportSavedModel(*estimator, config.model.dataset, classes.names, export_dir);
+  });
 }
 
 }  // namespace official::resnet

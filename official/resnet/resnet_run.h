@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "official/resnet/resnet_model.h"
-#include "utils/run/run.h"
+#include "utils/run/config.h"
 
 namespace official::resnet {
 
@@ -17,7 +17,7 @@ struct ResnetConfig : run::Config {
   // that of the names, or else the data set's.
   ModelConfig model;
   bool fast_jpeg = false;
-  std::optional<std::string> fine_tune;  // see run::Task
+  std::optional<std::string> fine_tune;  // see run::SessionOptions
   std::vector<std::string> predict;      // image files to classify instead of training
   std::optional<int> top_k;              // the number of classes that are printed for each; see PredictOptions
   // A file with the names of the classes of an image data set. Empty: labels.txt in --data_dir or in --model_dir, where

@@ -11,7 +11,7 @@
 #include "official/transformer/packing.h"
 #include "official/transformer/small_network.h"
 #include "utils/compute/program/program.h"
-#include "utils/train/program_builder.h"
+#include "utils/train/step.h"
 
 namespace official::transformer {
 namespace {

@@ -15,6 +15,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/records/bad_records.h"
 #include "utils/logs/log.h"
+#include "utils/run/session.h"
 
 namespace official::transformer {
 namespace {
@@ -156,48 +157,59 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
                         }};
 }
 
+// The evaluation by BLEU; nullptr without --bleu_source. A vocabulary that does not go with the network is an error.
+absl::StatusOr<std::unique_ptr<BleuEvaluation>> OpenBleu(const TransformerConfig& config) {
+  if (config.bleu_source) {
+    return BleuEvaluation::Open({.source = *config.bleu_source,
+                                 .reference = *config.bleu_ref,
+                                 .vocab_file = *config.vocab_file,
+                                 .model_dir = config.base.model_dir,
+                                 .dtype = config.performance.dtype},
+                                config.params);
+  }
+  if (config.vocab_file) RETURN_IF_ERROR(ReadVocabularyFor(config.params, *config.vocab_file).status());
+  return nullptr;
+}
+
+// Whole rounds, as upstream.
+std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
+  if (!config.train_steps) return std::nullopt;
+  const int64_t between = config.steps_between_evals;
+  return train::Schedule::Steps{.total = *config.train_steps / between * between, .between_evals = between};
+}
+
 }  // namespace
 
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
-  std::unique_ptr<BleuEvaluation> bleu;
-  const auto load = [&]() -> absl::StatusOr<run::Input> {
-    if (config.bleu_source) {
-      ASSIGN_OR_RETURN(bleu, BleuEvaluation::Open({.source = *config.bleu_source,
-                                                   .reference = *config.bleu_ref,
-                                                   .vocab_file = *config.vocab_file,
-                                                   .model_dir = config.base.model_dir,
-                                                   .dtype = config.performance.dtype},
-                                                  config.params));
-    } else if (config.vocab_file) {
-      RETURN_IF_ERROR(ReadVocabularyFor(config.params, *config.vocab_file).status());
+  ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
+  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu, OpenBleu(config));
+  const bool has_data = !config.performance.use_synthetic_data;
+  ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
+  ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
+  input.facts.push_back(VocabularyFact(vocabulary, config.base.model_dir));
+  ASSIGN_OR_RETURN(
+      train::Estimator* const estimator,
+      session->Begin(TransformerModel(config.params), std::move(input),
+                     {.name = "transformer",
+                      .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
+                      .steps = StepsOf(config),
+                      .run_parameters = {{"param_set", config.param_set}},
+                      .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"}));
+  while (session->HasNextRound()) {
+    RETURN_IF_ERROR(session->Train());
+    if (!session->EvaluationIsDue()) continue;
+    ASSIGN_OR_RETURN(train::EvalResults evaluation, session->Evaluate());
+    if (bleu != nullptr) {
+      ASSIGN_OR_RETURN(const train::EvalResults scores, bleu->Evaluate(*estimator));
+      evaluation.insert(evaluation.end(), scores.begin(), scores.end());
+      std::sort(evaluation.begin(), evaluation.end());
     }
-    const bool has_data = !config.performance.use_synthetic_data;
-    ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
-    ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
-    input.facts.push_back(VocabularyFact(vocabulary, config.base.model_dir));
-    return input;
-  };
-  run::Task task{.name = "transformer",
-                 .load = load,
-                 .model = [&](const run::Input&) { return TransformerModel(config.params); },
-                 .stop_metric = "bleu_uncased",
-                 .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
-                 .run_parameters = {{"param_set", config.param_set}},
-                 .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
-  if (config.vocab_file) {
-    task.export_model = [&](train::Estimator& estimator, const std::string& export_dir) {
-      return ExportSavedModel(estimator, config.params, *config.vocab_file, export_dir);
-    };
+    RETURN_IF_ERROR(session->Report(evaluation, "bleu_uncased"));
   }
-  if (config.train_steps) {
-    // Whole rounds, as upstream.
-    const int64_t between = config.steps_between_evals;
-    task.steps = {.total = *config.train_steps / between * between, .between_evals = between};
-  }
-  if (config.bleu_source) {
-    task.evaluate_more = [&](const train::Estimator& estimator) { return bleu->Evaluate(estimator); };
-  }
-  return run::RunTask(config, task, results);
+  RETURN_IF_ERROR(session->End());
+  return session->Export([&](const std::string& export_dir) {
+    return ExportSavedModel(*estimator, config.params, *config.vocab_file, export_dir);
+  });
 }
 
 }  // namespace official::transformer

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "official/transformer/model_params.h"
-#include "utils/run/run.h"
+#include "utils/run/config.h"
 
 namespace official::transformer {
 

@@ -1,10 +1,16 @@
 // Hooks, which a training loop calls around its steps. The loop owns them, asks each before a step what it wants to see
 // of the step, and fetches only that: a step that no hook asks about copies nothing back from the device.
 //
-//   hook.Begin(...)                             // a train call starts; there may be several, with evaluations between
-//   hook.BeforeStep(...), step, hook.AfterStep(...)
-//   hook.End(...)                               // the train call ended; not called after an error
+//   hook.BeginRun(...)                            // once
+//     hook.BeginRound(...)                        // several times: training, then an evaluation
+//       hook.Begin(...)                           // before the first step of the round
+//         hook.BeforeStep(...), step, hook.AfterStep(...)
+//       hook.End(...)                             // after the last
+//     hook.EndRound(...)
+//     hook.BeginEvaluation(...), evaluation, hook.EndEvaluation(...)
+//   hook.EndRun(...)
 //
+// After an error only EndRun is called.
 // All calls come from the training thread, with times that never go back.
 #pragma once
 
@@ -48,9 +54,34 @@ struct StepInfo {
   absl::Span<const DeviceTrace> trace{};
 };
 
+struct RunStart {
+  bool resumed = false;
+  uint64_t seed = 1;
+  int64_t batch_size = 0;  // global
+  int grad_accum_steps = 1;
+  int64_t num_train_examples = 0;
+};
+
+// The epochs of a train call; the first epoch of all is 1.
+struct RoundInfo {
+  int64_t first_epoch = 1, num_epochs = 1;
+};
+
 class Hook {
  public:
   virtual ~Hook() = default;
+
+  virtual absl::Status BeginRun(const RunStart& start) { return absl::OkStatus(); }
+  virtual absl::Status BeginRound(const RoundInfo& round) { return absl::OkStatus(); }
+  virtual absl::Status EndRound(const RoundInfo& round) { return absl::OkStatus(); }
+  // `epoch` is the number of the last epoch trained.
+  virtual absl::Status BeginEvaluation(int64_t epoch) { return absl::OkStatus(); }
+  virtual absl::Status EndEvaluation(int64_t epoch, absl::Span<const std::pair<std::string, double>> results) {
+    return absl::OkStatus();
+  }
+  // `success`: the run ended without an error, past its stop threshold if it has one.
+  virtual absl::Status EndRun(bool success) { return absl::OkStatus(); }
+
   // Returns InvalidArgument if the hook needs a tensor that this model does not have.
   virtual absl::Status Begin(const TrainStart& start) { return absl::OkStatus(); }
   // Returns the values that the hook wants of the next step; `next_step` is the global step after its update.

@@ -1,7 +1,7 @@
 // MLPerf's log of a training, in the lines that mlperf_logging and its compliance checker read under the rules of
 // training 0.7.0 and later (github.com/mlcommons/logging):
 //   :::MLLOG {"namespace": "", "time_ms": 1533040496000, "event_type": "POINT_IN_TIME", "key": "seed", "value": 1,
-//             "metadata": {"file": "utils/run/run.cc", "lineno": 17}}
+//             "metadata": {"file": "utils/run/mlperf_hook.cc", "lineno": 41}}
 #pragma once
 
 #include <functional>

@@ -1,7 +1,8 @@
 #include "utils/run/report.h"
 
-#include <string>
+#include <algorithm>
 
+#include "utils/compute/core/check.h"
 #include "utils/logs/events.h"
 
 namespace official::run {
@@ -29,6 +30,12 @@ void PrintEnd(bool json, absl::string_view status, int64_t global_step, const lo
   logs::Json::Object object = {{"event", "end"}, {"status", std::string(status)}, {"global_step", global_step}};
   object.insert(object.end(), throughput.begin(), throughput.end());
   out << logs::DumpJson(object) << std::endl;
+}
+
+double MetricOf(absl::Span<const std::pair<std::string, double>> results, absl::string_view name) {
+  const auto it = std::find_if(results.begin(), results.end(), [&](const auto& r) { return r.first == name; });
+  OFFICIAL_CHECK(it != results.end()) << name;
+  return it->second;
 }
 
 }  // namespace official::run

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <ostream>
+#include <string>
+#include <utility>
 
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "utils/logs/json.h"
-#include "utils/logs/progress.h"
-#include "utils/train/estimator.h"
+#include "utils/train/config.h"
 
 namespace official::run {
 
@@ -20,5 +23,8 @@ void PrintEvaluation(bool json, const train::EvalResults& results, std::ostream&
 // and as text nothing, since the log has it.
 void PrintEnd(bool json, absl::string_view status, int64_t global_step, const logs::Json::Object& throughput,
               std::ostream& out);
+
+// Returns the result of this name; there must be one.
+double MetricOf(absl::Span<const std::pair<std::string, double>> results, absl::string_view name);
 
 }  // namespace official::run

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "utils/run/run.h"
+#include "utils/run/config.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::run {

@@ -558,13 +558,13 @@ TEST_CASE("The last evaluation is remembered") {
   {
     const auto estimator = MakeEstimator(config, 2);
     REQUIRE(estimator->Train(Input(1), 3, {}).ok());
-    CHECK_FALSE(estimator->evaluated_step());
+    CHECK_FALSE(estimator->state().evaluated_step);
     REQUIRE(estimator->Evaluate(once, 2).ok());
-    CHECK_FALSE(estimator->evaluated_step());
+    CHECK_FALSE(estimator->state().evaluated_step);
     REQUIRE(estimator->KeepEvaluatedStep().ok());
-    CHECK(estimator->evaluated_step() == 3);
+    CHECK(estimator->state().evaluated_step == 3);
   }
-  CHECK(MakeEstimator(config)->evaluated_step() == 3);
+  CHECK(MakeEstimator(config)->state().evaluated_step == 3);
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ std::vector<double> Train(Estimator& estimator) {
   hooks.push_back(std::make_unique<Recorder>(&values));
   REQUIRE(estimator.Train(Input(), 12, hooks).ToString() == "OK");
   CHECK(estimator.global_step() == 12);
-  CHECK(estimator.position() == data::Position{2, 10});
+  CHECK(estimator.state().position == data::Position{2, 10});
   for (const char* name : kVariables) {
     const Tensor value = estimator.Variable(name).value();
     values.insert(values.end(), value.data<float>(), value.data<float>() + value.shape().num_elements());

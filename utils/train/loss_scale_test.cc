@@ -161,7 +161,7 @@ TEST_CASE("A batch whose gradients overflow is skipped: it changes the loss scal
   CHECK(State(*run.estimator) == before);
   CHECK(Scale(*run.estimator) == 16384);
   CHECK(run.estimator->global_step() == 2);
-  CHECK(run.estimator->position() == data::Position{0, 3 * kBatchSize});
+  CHECK(run.estimator->state().position == data::Position{0, 3 * kBatchSize});
   // The rest is as if the batches that are skipped were not there.
   run.Train(Input({2, 4, 5}), 11);
   CHECK(Scale(*run.estimator) == 2048);
@@ -194,14 +194,14 @@ TEST_CASE(
     Run(config).Train(input, first);
     // What was skipped since the last update is skipped again.
     Run rest(config);
-    const data::Position at = rest.estimator->position();
+    const data::Position at = rest.estimator->state().position;
     const auto done = static_cast<int>(at.epoch * kBatches + at.index / kBatchSize);
     rest.Train(input, 14 - done);
     CHECK(State(*rest.estimator) == State(*whole.estimator));
     for (const char* name : {"_run/loss_scale", "_run/good_steps"}) {
       CHECK(Bytes(rest.estimator->Variable(name).value()) == Bytes(whole.estimator->Variable(name).value()));
     }
-    CHECK(rest.estimator->position() == whole.estimator->position());
+    CHECK(rest.estimator->state().position == whole.estimator->state().position);
   }
 }
 

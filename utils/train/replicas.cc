@@ -82,13 +82,13 @@ void AppendTensors(const BatchShare& share, std::vector<Tensor>& feeds) {
   feeds.insert(feeds.end(), share.labels.begin(), share.labels.end());
 }
 
-Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int turns,
+Replicas::Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int micro_batches,
                    distribute::Strategy& strategy, compute::AlgorithmChoices* choices)
     : model_(model),
       share_(model.share ? model.share : ShareOfRows),
       dtype_(dtype),
       loss_scale_(loss_scale),
-      turns_(turns),
+      micro_batches_(micro_batches),
       strategy_(strategy),
       choices_(choices) {
   const int n = strategy.num_replicas();
@@ -150,18 +150,18 @@ absl::Status Replicas::Settle() {
 
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
                                                         const data::Batch& batch, const PrepareFn& prepare,
-                                                        std::optional<int> turn) {
+                                                        std::optional<int> micro_batch) {
   const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
-  const int turns = mode == Mode::kTrain ? turns_ : 1;
-  const StepPart part = turns == 1 ? StepPart::kWhole : turn ? StepPart::kTurn : StepPart::kUpdate;
+  const int micro_batches = mode == Mode::kTrain ? micro_batches_ : 1;
+  const StepPart part = micro_batches == 1 ? StepPart::kWhole : micro_batch ? StepPart::kMicroBatch : StepPart::kUpdate;
   shares_.clear();
   key_.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
   for (int r = 0; r < num_replicas; ++r) {
     // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
     const compute::Share examples =
-        part == StepPart::kUpdate
-            ? compute::Share{0, 1}
-            : compute::ShareOf(batch.num_examples, turn.value_or(0) * num_replicas + r, turns * num_replicas);
+        part == StepPart::kUpdate ? compute::Share{0, 1}
+                                  : compute::ShareOf(batch.num_examples, micro_batch.value_or(0) * num_replicas + r,
+                                                     micro_batches * num_replicas);
     shares_.push_back(share_(mode, batch, examples));
     if (part == StepPart::kUpdate) {
       shares_.back().weight = 1;
@@ -185,11 +185,11 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   }
   ReplicatedProgram& program = found->second;
   program.last_asked = ++asked_;
-  if (part == StepPart::kTurn) {
+  if (part == StepPart::kMicroBatch) {
     int64_t weight = 0;
     for (const BatchShare& share : shares_) weight += share.weight;
     const BatchShare whole = share_(mode, batch, {0, batch.num_examples});
-    program.turn_weight = static_cast<float>(weight) / static_cast<float>(whole.weight);
+    program.micro_batch_weight = static_cast<float>(weight) / static_cast<float>(whole.weight);
   }
   for (int r = 0; r < num_replicas; ++r) program.replicas[r].share = std::move(shares_[r]);
   return &program;

@@ -17,7 +17,7 @@
 #include "utils/data/batch.h"
 #include "utils/distribute/strategy.h"
 #include "utils/train/model.h"
-#include "utils/train/program_builder.h"
+#include "utils/train/step.h"
 
 namespace official::train {
 
@@ -29,7 +29,7 @@ struct ReplicatedProgram {
     BatchShare share;                           // its share of the batch that the program was last asked for
   };
   std::vector<Replica> replicas;
-  float turn_weight = 1;  // for a micro-batch: its part of the whole batch's weight
+  float micro_batch_weight = 1;  // for a micro-batch: its part of the whole batch's weight
 
   int64_t last_asked = 0;
 
@@ -56,18 +56,18 @@ class Replicas {
   // Makes the variables of a new graph; called before it is compiled.
   using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
 
-  // Training steps have `turns` micro-batches. `choices`, which must outlive this: see compute::CompileOptions.
-  Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int turns,
+  // Training steps have `micro_batches` micro-batches. `choices`, which must outlive this: see compute::CompileOptions.
+  Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int micro_batches,
            distribute::Strategy& strategy, compute::AlgorithmChoices* choices);
 
   distribute::Strategy& strategy() const { return strategy_; }
 
   // Returns the programs of a mode for batches like `batch`, with its shares; builds and compiles them if there are
   // none yet, replacing the least recently used ones if there are very many. `spec` names the tensors. If training
-  // steps have several micro-batches, returns the programs of micro-batch `turn`, from 0, or without it those of the
-  // update.
+  // steps have several micro-batches, returns the programs of micro-batch `micro_batch`, from 0, or without it those of
+  // the update.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
-                                                const PrepareFn& prepare, std::optional<int> turn = {});
+                                                const PrepareFn& prepare, std::optional<int> micro_batch = {});
 
   // Makes the variables of `graph` that are new, with the same initial values everywhere.
   absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
@@ -104,7 +104,7 @@ class Replicas {
   const ShareFn share_;
   const compute::DType dtype_;
   const compute::LossScale loss_scale_;
-  const int turns_;
+  const int micro_batches_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica

@@ -100,7 +100,7 @@ class ProgramsTest(unittest.TestCase):
             with self.subTest(content):
                 flags = ["--dataset_name=cifar10", f"--predict={self.picture}"]
                 done = self.execute(foreign, *flags, "--resnet_size=20")
-                self.assert_refused(done, 65, "not of this model (resnet)", "it lacks", "more")
+                self.assert_refused(done, 65, "not of this model (resnet)", "it has no", "more")
                 self.assert_succeeded(self.execute(foreign, *flags, "--resnet_size=14"))
 
     def test_fine_tuning_names_few_variables(self) -> None:

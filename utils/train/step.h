@@ -1,4 +1,6 @@
-// Turns a model into the programs of the three modes.
+// The step: what a model computes for a batch in each of the three modes, as a graph. A training step is, in this order
+// (step.cc): the model's forward pass; backward; accumulate, with several micro-batches; reduce, with several replicas;
+// check that all is finite; update.
 #pragma once
 
 #include <memory>
@@ -23,8 +25,8 @@ inline constexpr char kLossScale[] = "_run/loss_scale";
 inline constexpr char kGoodSteps[] = "_run/good_steps";
 
 // The part of a step that a training program computes. With gradient accumulation a step has several micro-batches
-// (turns): their programs sum their results, and one program for the update uses the sums.
-enum class StepPart { kWhole, kTurn, kUpdate };
+// : their programs sum their results, and one program for the update uses the sums.
+enum class StepPart { kWhole, kMicroBatch, kUpdate };
 
 // A mode of a model for the examples of one replica, built but not compiled.
 struct BuiltModel {

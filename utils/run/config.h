@@ -1,0 +1,31 @@
+// What the shared flags of every training program say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "utils/flags/base.h"
+#include "utils/flags/benchmark.h"
+#include "utils/flags/command_line.h"
+#include "utils/flags/performance.h"
+
+namespace official::run {
+
+struct Config {
+  flags::BaseConfig base;
+  flags::PerformanceConfig performance;
+  flags::BenchmarkConfig benchmark;
+  std::string flags_text;             // all flags, for the event file
+  std::string taken_from_training;    // flags that have their value from the training in model_dir
+  std::vector<std::string> notes;     // logged for the user when the run begins
+  std::vector<std::string> warnings;  // the same for flags that have no effect
+  std::string commit = "unknown";     // the commit of the program, for the run record
+};
+Config ConfigFromFlags(const flags::CommandLine& command_line);
+
+// Sends the log to stderr in the format of --log_format, and logs the warnings, the notes and the flags that have their
+// value from the training in model_dir. InvalidArgument for a format that does not exist.
+absl::Status InitLogging(const Config& config);
+
+}  // namespace official::run

@@ -1,0 +1,379 @@
+#include "utils/run/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/logs/events.h"
+#include "utils/logs/hooks_helper.h"
+#include "utils/logs/json.h"
+#include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
+#include "utils/misc/model_helpers.h"
+#include "utils/misc/version.h"
+#include "utils/train/train_hooks.h"
+
+namespace official::run {
+namespace {
+
+constexpr char kTrainData[] = "train_data";  // the fact
+
+train::Interruption AskSignals() {
+  if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
+  return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
+}
+
+train::Resume ResumeFromFlag(const std::string& flag) {
+  if (flag == "never") return train::Resume::kNever;
+  return flag == "must" ? train::Resume::kMust : train::Resume::kAuto;
+}
+
+train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, bool write_model_dir,
+                                          const SessionOptions& options = {}) {
+  return {.model_dir = config.base.model_dir,
+          .dataset = input.dataset,
+          .facts = input.facts,
+          .seed = config.base.seed,
+          .dtype = config.performance.dtype,
+          .loss_scale = config.performance.loss_scale,
+          .grad_accum_steps = config.performance.grad_accum_steps,
+          .save_checkpoints_steps = config.base.save_checkpoints_steps,
+          .save_checkpoints_secs = config.base.save_checkpoints_secs,
+          .keep_checkpoint_max = config.base.keep_checkpoint_max,
+          .save_summary_steps = config.base.log_every_n_steps,
+          .check_replicas_steps = config.performance.check_replicas_steps,
+          .time_algorithms = config.performance.winograd,
+          .flags_text = config.flags_text,
+          .write_model_dir = write_model_dir,
+          .resume = ResumeFromFlag(config.base.resume),
+          .warm_start = options.fine_tune,
+          .mismatch_hint = options.mismatch_hint,
+          .interruption = AskSignals,
+          .stop = &misc::StopSignalFlag()};
+}
+
+// The training data as a fact: they must not change from one run to the next, if the bits matter.
+train::RunFact TrainingData(const std::string& fingerprint) {
+  return {.name = kTrainData,
+          .value = fingerprint,
+          .difference =
+              [fingerprint](absl::string_view before) {
+                return absl::StrCat(
+                    "the training data have changed since the checkpoint was written: they were ", before, ", and are ",
+                    fingerprint,
+                    ". Training continues on the new data; its results will differ from those of a run with the same "
+                    "data throughout");
+              },
+          .must_match = false};
+}
+
+// Where the data have fewer examples than when the checkpoint was written, its place in an epoch may be after the end.
+// With the same data it cannot be, and reading them will refuse to begin there.
+void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
+  const data::Position position = estimator.state().position;
+  const train::RunFact& data = estimator.fact(kTrainData);
+  const bool same_data = !data.before.empty() && data.before == data.value;
+  if (position.index < input.num_train_examples || same_data) return;
+  estimator.ContinueAt({position.epoch + 1, 0});
+  LOG(WARNING) << "the checkpoint was written after " << position.index << " examples of epoch " << position.epoch + 1
+               << ", but the training data have only " << input.num_train_examples
+               << " now: that epoch counts as finished";
+}
+
+// A directory that cannot be written is better found now than after all training.
+absl::Status CheckExportDir(const std::string& export_dir) {
+  const absl::Status status = files::CheckCanWriteIn(export_dir);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("--export_dir=", export_dir, ": ", status.message()));
+}
+
+absl::Status NothingTrained(const Config& config) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no checkpoint in ", config.base.model_dir, "; train first, or name another --model_dir"));
+}
+
+logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const Input& input) {
+  logs::RunInfo info{.model_name = options.name,
+                     .dataset_name = input.dataset,
+                     .test_id = config.benchmark.benchmark_test_id,
+                     .run_parameters = {{"batch_size", int64_t{config.base.batch_size}},
+                                        {"dtype", std::string(compute::DTypeName(config.performance.dtype))},
+                                        {"synthetic_data", config.performance.use_synthetic_data},
+                                        {"train_epochs", int64_t{config.base.train_epochs}}},
+                     .version = misc::kVersion,
+                     .version_git_hash = config.commit};
+  info.run_parameters.insert(info.run_parameters.end(), options.run_parameters.begin(), options.run_parameters.end());
+  return info;
+}
+
+// How a run ended, as PrintEnd says it, or "failed".
+std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
+  if (misc::StopSignalReceived() != 0) return "stopped";
+  if (!status.ok()) return "failed";
+  return passed_stop_threshold ? "stop_threshold" : "finished";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
+  if (config.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config.base.export_dir));
+  std::unique_ptr<Session> session(new Session(config, results));
+  ASSIGN_OR_RETURN(session->devices_, DevicesFor(config));
+  RETURN_IF_ERROR(session->Lock());
+  return session;
+}
+
+absl::Status Session::Lock() {
+  const flags::BaseConfig& base = config_.base;
+  // A mistyped directory is not made.
+  if (base.eval_only && !files::Exists(base.model_dir)) return NothingTrained(config_);
+  ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(base.model_dir));
+  // If the default was missing when the program began, somebody else may have made it meanwhile.
+  if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(base.model_dir));
+  if (!base.clean) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(base.model_dir, {base.data_dir}));
+  if (cleaned) {
+    LOG(INFO) << "--clean flag set. Removed existing model dir: " << base.model_dir;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input, SessionOptions options) {
+  const flags::BaseConfig& base = config_.base;
+  input_ = std::move(input);
+  options_ = std::move(options);
+  schedule_ = {.train_epochs = base.train_epochs,
+               .epochs_between_evals = base.epochs_between_evals,
+               .steps = options_.steps,
+               .max_train_steps = config_.performance.max_train_steps};
+  if (!base.eval_only) input_.facts.push_back(TrainingData(input_.fingerprint));
+  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_));
+  ASSIGN_OR_RETURN(estimator_,
+                   train::Estimator::Create(std::move(model),
+                                            EstimatorConfigFor(config_, input_, /*write_model_dir=*/true, options_),
+                                            std::move(strategy)));
+  if (base.eval_only) {
+    if (estimator_->origin() == "fresh") return NothingTrained(config_);
+    LogStart();
+    signals_.emplace();
+    running_ = true;
+    return estimator_.get();
+  }
+  RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
+  LogStart();
+  if (const uint64_t seed = estimator_->state().seed; seed != base.seed) {
+    LOG(WARNING) << "--seed=" << base.seed << " is not used: this run started with seed " << seed;
+  }
+  ContinueInsideEpoch(input_, *estimator_);
+  if (HasNextRound()) {
+    RETURN_IF_ERROR(BeginTraining());
+  } else {
+    LogNothingToDo();
+  }
+  return estimator_.get();
+}
+
+void Session::LogStart() const {
+  const train::Estimator& estimator = *estimator_;
+  const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
+  const std::string precision(flags::DTypeFlagValue(config_.performance.dtype));
+  const bool resumes = estimator.origin() != "fresh" && !config_.base.eval_only;
+  logs::LogEvent(resumes ? "resume" : "start",
+                 absl::StrCat("device ", device, ", strategy ", strategy, ", precision ", precision, ", batch ",
+                              config_.base.batch_size, " (", devices_.replica_batch, " per replica), data ",
+                              input_.dataset, ", ", estimator.origin()),
+                 {{"model", options_.name},
+                  {"model_dir", config_.base.model_dir},
+                  {"dataset", input_.dataset},
+                  {"device", device},
+                  {"strategy", strategy},
+                  {"num_replicas", devices_.num_replicas},
+                  {"dtype", precision},
+                  {"batch_size", config_.base.batch_size},
+                  {"seed", static_cast<int64_t>(estimator.state().seed)},
+                  {"global_step", estimator.global_step()}});
+}
+
+void Session::LogNothingToDo() const {
+  const train::RunState& state = estimator_->state();
+  const flags::BaseConfig& base = config_.base;
+  LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << state.global_step
+            << (schedule_.steps
+                    ? absl::StrCat(" of --train_steps=", schedule_.steps->total, "; to continue, raise --train_steps")
+                    : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", base.train_epochs,
+                                   " epochs; to continue, raise --train_epochs"))
+            << (schedule_.max_train_steps ? " or --max_train_steps" : "")
+            << "; to start again, give --clean or another --model_dir";
+  estimator_->LogChangedFlags();
+  PrintEnd(base.output == "json", "nothing_to_do", state.global_step, {{"steps", 0}, {"examples_per_sec", nullptr}},
+           results_);
+}
+
+absl::Status Session::BeginTraining() {
+  const flags::BaseConfig& base = config_.base;
+  const train::RunState& state = estimator_->state();
+  ASSIGN_OR_RETURN(logger_,
+                   logs::CreateBenchmarkLogger(config_.benchmark.benchmark_logger_type.value_or("BenchmarkFileLogger"),
+                                               config_.benchmark.benchmark_log_dir.value_or(base.model_dir)));
+  for (const auto& hook : hooks_) {
+    RETURN_IF_ERROR(hook->BeginRun({.resumed = estimator_->origin() != "fresh",
+                                    .seed = state.seed,
+                                    .batch_size = base.batch_size,
+                                    .grad_accum_steps = config_.performance.grad_accum_steps,
+                                    .num_train_examples = input_.num_train_examples}));
+  }
+  // Until here there was nothing to save, and a signal has ended the process.
+  signals_.emplace();
+  running_ = true;
+  RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config_, options_, input_)));
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> named,
+                   logs::GetTrainHooks(base.hooks, {.model_dir = base.model_dir,
+                                                    .batch_size = base.batch_size,
+                                                    .logger = logger_.get(),
+                                                    .tensors_to_log = options_.tensors_to_log}));
+  for (std::unique_ptr<logs::Hook>& hook : named) hooks_.push_back(std::move(hook));
+  const train::EpochSize epoch = {.num_examples = input_.num_train_examples,
+                                  .batch_size = base.batch_size,
+                                  .across_epochs = input_.across_epochs,
+                                  .steps = input_.steps_per_epoch};
+  auto progress = std::make_unique<logs::Progress>(
+      logs::ProgressOptions{.format = logs::CurrentLogFormat(),
+                            .total_steps = train::TotalSteps(schedule_, state, epoch),
+                            .total_epochs = schedule_.steps ? 0 : base.train_epochs,
+                            .log_every_n_steps = base.log_every_n_steps,
+                            .tensors = logs::TensorsInLog(base.hooks, options_.tensors_to_log)});
+  progress_ = progress.get();
+  hooks_.push_back(std::move(progress));
+  hooks_.push_back(train::MakeLossMetricHook(logger_.get(), base.log_every_n_steps));
+  hooks_.push_back(train::MakeFirstStepHook());
+  return absl::OkStatus();
+}
+
+bool Session::EvaluationIsDue() const {
+  return config_.base.eval_only || train::EvaluationIsDue(schedule_, estimator_->state());
+}
+
+bool Session::HasNextRound() const {
+  if (config_.base.eval_only) return !reported_;
+  return !passed_stop_threshold_ && (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
+}
+
+absl::Status Session::Train() {
+  if (EvaluationIsDue()) return absl::OkStatus();
+  const data::Position before = estimator_->state().position;
+  const train::TrainUntil until = train::NextEvaluation(schedule_, estimator_->state());
+  const logs::RoundInfo round = {.first_epoch = before.epoch + 1, .num_epochs = until.end_epoch - before.epoch};
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginRound(round));
+  const auto train_input = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    ASSIGN_OR_RETURN(data::BatchSourcePtr batches, input_.train(estimator_->state().seed, start, until.end_epoch));
+    const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
+    return data::Prefetch(std::move(batches), ahead ? 2 : 0);
+  };
+  RETURN_IF_ERROR(estimator_->Train(train_input, until.max_steps, hooks_));
+  if (estimator_->state().position == before) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndRound(round));
+  return absl::OkStatus();
+}
+
+// A round without a single batch would come again for ever.
+absl::Status Session::PassEmptyRound(int64_t end_epoch) {
+  const data::Position position = estimator_->state().position;
+  if (end_epoch == data::kEndless) {
+    return absl::DataLossError(absl::StrCat("the training data have no batch from example ", position.index,
+                                            " of epoch ", position.epoch + 1, " on, so step ",
+                                            estimator_->global_step() + 1, " cannot be trained"));
+  }
+  LOG(WARNING) << "the training data have no batch after example " << position.index << " of epoch "
+               << position.epoch + 1 << ": the rest up to epoch " << end_epoch << " counts as finished";
+  estimator_->ContinueAt({end_epoch, 0});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<train::EvalResults> Session::Evaluate() {
+  const int64_t epoch = train::LastEpoch(estimator_->state());
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginEvaluation(epoch));
+  return estimator_->Evaluate(input_.eval, config_.performance.max_train_steps);
+}
+
+absl::Status Session::Report(const train::EvalResults& results, absl::string_view metric) {
+  const flags::BaseConfig& base = config_.base;
+  reported_ = true;
+  const int64_t epoch = train::LastEpoch(estimator_->state());
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndEvaluation(epoch, results));
+  if (!base.eval_only) RETURN_IF_ERROR(logger_->LogEvaluationResult(results, estimator_->global_step()));
+  PrintEvaluation(base.output == "json", results, results_);
+  if (base.eval_only) return absl::OkStatus();
+  RETURN_IF_ERROR(estimator_->KeepEvaluatedStep());
+  if (!base.stop_threshold) return absl::OkStatus();
+  const double value = MetricOf(results, metric);
+  if (!misc::PastStopThreshold(base.stop_threshold, value)) return absl::OkStatus();
+  LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << value;
+  passed_stop_threshold_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Session::Finish(const absl::Status& status) {
+  if (!std::exchange(running_, false)) return absl::OkStatus();
+  const int64_t step = estimator_->global_step();
+  const std::string outcome = Outcome(status, passed_stop_threshold_);
+  if (config_.base.eval_only) {
+    if (!status.ok()) return absl::OkStatus();
+    PrintEnd(config_.base.output == "json", outcome, step, {}, results_);
+    logs::LogEvent("end", absl::StrCat("evaluated step ", step), {{"status", outcome}, {"global_step", step}});
+    return absl::OkStatus();
+  }
+  absl::Status recorded;
+  if (status.ok() || outcome == "stopped") {
+    PrintEnd(config_.base.output == "json", outcome, step,
+             progress_ == nullptr ? logs::Json::Object() : progress_->SummaryFields(), results_);
+  }
+  if (status.ok()) {
+    if (progress_->ExamplesPerSecond()) {
+      recorded = logger_->LogMetric(
+          {.name = "examples_per_sec", .value = *progress_->ExamplesPerSecond(), .global_step = step});
+    }
+    logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
+    const logs::Json::Object summary = progress_->SummaryFields();
+    fields.insert(fields.end(), summary.begin(), summary.end());
+    logs::LogEvent("end", absl::StrCat("trained to step ", step, ": ", progress_->Summary()), std::move(fields));
+  }
+  recorded.Update(logger_->OnFinish(status));
+  const bool success = status.ok() && (passed_stop_threshold_ || !config_.base.stop_threshold);
+  for (const auto& hook : hooks_) recorded.Update(hook->EndRun(success));
+  return recorded;
+}
+
+absl::Status Session::End() {
+  const bool trained = running_ && !config_.base.eval_only;
+  const absl::Status recorded = Finish(absl::OkStatus());
+  const bool stopped = misc::StopSignalReceived() != 0;
+  signals_.reset();
+  RETURN_IF_ERROR(recorded);
+  if (!trained || !stopped) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat("stopped at step ", estimator_->global_step(), ", which is saved"));
+}
+
+Session::~Session() { Finish(absl::UnknownError("the run failed")).IgnoreError(); }
+
+absl::Status Session::Export(
+    const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const {
+  if (!config_.base.export_dir) return absl::OkStatus();
+  const logs::TaskProgress progress({.title = "writing the SavedModel"});
+  ASSIGN_OR_RETURN(const std::string path, write(*config_.base.export_dir));
+  logs::LogEvent("export", absl::StrCat("SavedModel written to: ", path), {{"path", path}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
+                                                              std::vector<train::RunFact> facts) {
+  ASSIGN_OR_RETURN(Devices devices, DevicesFor(config));
+  devices.num_replicas = 1;
+  Input input;
+  input.facts = std::move(facts);
+  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config, devices));
+  return train::Estimator::Create(std::move(model), EstimatorConfigFor(config, input, /*write_model_dir=*/false),
+                                  std::move(strategy));
+}
+
+}  // namespace official::run

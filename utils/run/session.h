@@ -1,0 +1,130 @@
+// Session: one run of a training program. It holds what surrounds the loop over training and evaluation, which each
+// model writes itself (official/mnist/mnist_run.cc is the shortest): devices, the lock of --model_dir, signals, hooks,
+// logs and records.
+//
+//   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, out));
+//   ... load the data ...
+//   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(model, input, {.name = "mnist"}));
+//   while (session->HasNextRound()) {
+//     RETURN_IF_ERROR(session->Train());
+//     if (!session->EvaluationIsDue()) continue;
+//     ASSIGN_OR_RETURN(const train::EvalResults results, session->Evaluate());
+//     RETURN_IF_ERROR(session->Report(results, "accuracy"));
+//   }
+//   RETURN_IF_ERROR(session->End());
+//   return session->Export(...);
+//
+// With --eval_only there is one round, which trains nothing. A session that goes without End counts as failed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/logs/benchmark_logger.h"
+#include "utils/logs/hook.h"
+#include "utils/logs/progress.h"
+#include "utils/logs/run_info.h"
+#include "utils/misc/stop_signals.h"
+#include "utils/run/config.h"
+#include "utils/run/devices.h"
+#include "utils/run/input.h"
+#include "utils/run/report.h"
+#include "utils/train/estimator.h"
+#include "utils/train/model.h"
+#include "utils/train/rounds.h"
+#include "utils/train/run_lock.h"
+
+namespace official::run {
+
+// The particulars of a model's run.
+struct SessionOptions {
+  std::string name;  // name of the model in the run record: "mnist"
+  std::vector<std::string> tensors_to_log = {"cross_entropy", "learning_rate", "train_accuracy"};
+  // Train so many steps in all and evaluate after every so many, whatever the epochs.
+  std::optional<train::Schedule::Steps> steps = std::nullopt;
+  // Further parameters in the run record.
+  std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
+  // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
+  std::optional<std::string> fine_tune = std::nullopt;
+  std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
+};
+
+class Session {
+ public:
+  // Finds the devices and locks --model_dir, emptying it with --clean; results will go to `results`, all else to the
+  // log. Both arguments must outlive the session. NotFound for --eval_only without a directory; other errors say what
+  // to do.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(const Config& config, std::ostream& results);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Adds a hook to those of the flags; before Begin.
+  void AddHook(std::unique_ptr<logs::Hook> hook) { hooks_.push_back(std::move(hook)); }
+
+  // Puts the model on the devices and restores it from --model_dir. From here on signals are requests to stop. Returns
+  // the estimator, which the session owns. NotFound for --eval_only without a checkpoint.
+  absl::StatusOr<train::Estimator*> Begin(train::Model model, Input input, SessionOptions options);
+
+  // True until all is trained and evaluated or the stop threshold is passed.
+  bool HasNextRound() const;
+  // Trains to the next evaluation; nothing if one is due already. Cancelled, with everything saved, if a signal stopped
+  // the run.
+  absl::Status Train();
+  // False if the round had no training data left, so that there is nothing new to evaluate.
+  bool EvaluationIsDue() const;
+  absl::StatusOr<train::EvalResults> Evaluate();
+  // Returns the number, from 1, of the evaluation in the whole training.
+  int64_t EvaluationNumber() const { return train::EvaluationNumber(schedule_, estimator_->state()); }
+  // Prints and records the results of an evaluation, which is finished then, and compares `metric` of them with
+  // --stop_threshold.
+  absl::Status Report(const train::EvalResults& results, absl::string_view metric);
+
+  // Ends the run and records its throughput. Cancelled if a signal came after the last step.
+  absl::Status End();
+
+  // Writes a SavedModel to --export_dir, if there is one, with `write`, which returns its path.
+  absl::Status Export(const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const;
+
+ private:
+  Session(const Config& config, std::ostream& results) : config_(config), results_(results) {}
+  absl::Status Lock();
+  // Makes the hooks and records and tells them that the training begins.
+  absl::Status BeginTraining();
+  void LogStart() const;
+  void LogNothingToDo() const;
+  absl::Status PassEmptyRound(int64_t end_epoch);
+  // Tells the hooks and records how the run ended, once.
+  absl::Status Finish(const absl::Status& status);
+
+  const Config& config_;
+  std::ostream& results_;
+  SessionOptions options_;
+  train::Schedule schedule_;
+  Devices devices_;
+  std::unique_ptr<train::RunLock> lock_;
+  Input input_;
+  std::unique_ptr<train::Estimator> estimator_;
+  std::unique_ptr<logs::BaseBenchmarkLogger> logger_;
+  std::vector<std::unique_ptr<logs::Hook>> hooks_;
+  const logs::Progress* progress_ = nullptr;  // one of the hooks
+  std::optional<misc::StopSignals> signals_;
+  bool running_ = false;  // from the beginning of the training or the evaluation to its end
+  bool reported_ = false;
+  bool passed_stop_threshold_ = false;
+};
+
+// Returns what was trained in --model_dir, on one device, to predict with; nothing is written. `facts` are compared
+// with those of its training.
+absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
+                                                              std::vector<train::RunFact> facts = {});
+
+}  // namespace official::run

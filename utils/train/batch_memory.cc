@@ -1,0 +1,72 @@
+#include "utils/train/batch_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::train {
+namespace {
+
+// Bytes of memory that can be had without swapping; -1 if the system does not tell.
+int64_t AvailableMemory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  int64_t kilobytes;
+  while (meminfo >> key >> kilobytes) {
+    std::getline(meminfo, unit);
+    if (key == "MemAvailable:") return kilobytes * 1024;
+  }
+  return -1;
+}
+
+std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
+
+}  // namespace
+
+absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size) {
+  const Model& model = checkpointed.model();
+  const EstimatorConfig& config = checkpointed.config();
+  distribute::Strategy& strategy = checkpointed.strategy();
+  // Below this the answer is always yes, and the question costs start-up time.
+  constexpr int64_t kSmall = 4096;
+  const int64_t available = AvailableMemory();
+  // Nor is there an answer where a share of a batch is not rows of it.
+  if (batch_size <= kSmall || available < 0 || model.share) return absl::OkStatus();
+  // The arena of a program grows with the batch; two small programs tell by how much. Variables do not. A device with
+  // memory of its own says itself when that is too small.
+  int64_t bytes[2] = {0, 0};
+  const int64_t sizes[2] = {16, 32};
+  for (int i = 0; i < 2 && strategy.device(0).uses_host_memory(); ++i) {
+    ASSIGN_OR_RETURN(const BuiltModel built,
+                     BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, Batched(spec, sizes[i]),
+                                /*has_examples=*/true, /*num_replicas=*/1));
+    compute::VariableStore scratch(strategy.device(0));
+    RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
+    ASSIGN_OR_RETURN(const auto program,
+                     compute::Program::Compile(*built.graph, built.roots, strategy.device(0), scratch));
+    bytes[i] = program->arena_bytes();
+  }
+  double input_bytes = 0;
+  for (const auto* leaves : {&spec.features, &spec.labels}) {
+    for (const data::Leaf& leaf : *leaves) input_bytes += static_cast<double>(leaf.type.num_bytes());
+  }
+  // The input pipeline holds a few batches: one in use, the others read ahead.
+  const double computed = static_cast<double>(bytes[1] - bytes[0]) / (sizes[1] - sizes[0]);
+  const double per_example = computed / config.grad_accum_steps + 4 * input_bytes;
+  const double fixed = static_cast<double>(bytes[0]) - sizes[0] * computed;
+  const double needed = fixed + per_example * static_cast<double>(batch_size);
+  if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();
+  const int64_t multiple = strategy.num_replicas();
+  const auto fits =
+      std::max<int64_t>(multiple, static_cast<int64_t>((0.9 * static_cast<double>(available) - fixed) / per_example) /
+                                      multiple * multiple);
+  return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed),
+                                                 " of memory and ", Gigabytes(static_cast<double>(available)),
+                                                 " are free; at most --batch_size=", fits, " would fit"));
+}
+
+}  // namespace official::train

@@ -1,0 +1,208 @@
+#include "utils/train/checkpointed_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/logs/log.h"
+#include "utils/train/short_list.h"
+
+namespace official::train {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+
+bool IsSaved(absl::string_view name) { return !absl::StartsWith(name, kLocalPrefix); }
+
+// The first fact of every run: it has the name that it had before there were others.
+RunFact DatasetFact(const EstimatorConfig& config) {
+  return {.name = "dataset",
+          .value = config.dataset,
+          .difference =
+              [model_dir = config.model_dir, dataset = config.dataset](absl::string_view before) {
+                return absl::StrCat("--model_dir=", model_dir, " holds a run on ", before, " and this run is on ",
+                                    dataset, "; choose another --model_dir, or --clean to start again there");
+              },
+          .must_match = true};
+}
+
+}  // namespace
+
+CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
+                                     std::unique_ptr<distribute::Strategy> strategy)
+    : model_(std::move(model)),
+      config_(std::move(config)),
+      strategy_(std::move(strategy)),
+      replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
+                config_.time_algorithms ? &algorithm_choices_ : nullptr) {
+  config_.facts.insert(config_.facts.begin(), DatasetFact(config_));
+  state_.seed = config_.seed;
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
+    Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy) {
+  std::unique_ptr<CheckpointedModel> opened(
+      new CheckpointedModel(std::move(model), std::move(config), std::move(strategy)));
+  const EstimatorConfig& c = opened->config_;
+  ASSIGN_OR_RETURN(opened->dir_, ModelDir::Open({.path = c.model_dir,
+                                                 .write = c.write_model_dir,
+                                                 .keep_checkpoint_max = c.keep_checkpoint_max,
+                                                 .flags_text = c.flags_text}));
+  RETURN_IF_ERROR(opened->Restore());
+  if (c.time_algorithms) opened->dir_->ReadAlgorithms(opened->algorithm_choices_);
+  return opened;
+}
+
+absl::Status CheckpointedModel::Restore() {
+  ASSIGN_OR_RETURN(LatestCheckpoint latest, dir_->FindCheckpoint());
+  restored_ = std::move(latest.reader);
+  if (restored_ == nullptr) {
+    if (config_.resume == Resume::kMust) {
+      return absl::NotFoundError(absl::StrCat("--resume=must: there is no checkpoint in ", config_.model_dir));
+    }
+    if (config_.warm_start) {
+      ASSIGN_OR_RETURN(warm_start_, WarmStart::Open(*config_.warm_start));
+    }
+    return absl::OkStatus();
+  }
+  if (config_.resume == Resume::kNever) {
+    return absl::FailedPreconditionError(absl::StrCat("--resume=never, but there is the checkpoint ", latest.prefix,
+                                                      "; give --clean, another --model_dir, or --resume=auto"));
+  }
+  RETURN_IF_ERROR(CompareFacts(*restored_, config_.facts));
+  ASSIGN_OR_RETURN(state_, ReadRunState(*restored_, config_.seed));
+  state_.evaluated_step = dir_->ReadEvaluatedStep();
+  saved_step_ = restored_step_ = state_.global_step;
+  origin_ = absl::StrCat("resumed from ", latest.prefix);
+  if (!HasRunState(*restored_)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
+  return absl::OkStatus();
+}
+
+const RunFact& CheckpointedModel::fact(absl::string_view name) const {
+  const auto found =
+      std::find_if(config_.facts.begin(), config_.facts.end(), [&](const RunFact& fact) { return fact.name == name; });
+  OFFICIAL_CHECK(found != config_.facts.end()) << name;
+  return *found;
+}
+
+absl::Status CheckpointedModel::CheckIsOfThisModel(const std::vector<compute::VariableSpec>& added) const {
+  std::vector<std::string> missing, unlike;
+  for (const compute::VariableSpec& spec : added) {
+    if (!IsSaved(spec.name)) continue;
+    const std::optional<BundleTensor> found = restored_->Find(spec.name);
+    if (!found && absl::StartsWith(spec.name, kRunPrefix)) continue;  // not there in TensorFlow's, or with other flags
+    if (!found) {
+      missing.push_back(spec.name);
+    } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
+      unlike.push_back(absl::StrCat(spec.name, " (", found->dtype_name, found->shape.ToString(), ", the model has ",
+                                    spec.type.ToString(), ")"));
+    }
+  }
+  if (missing.empty() && unlike.empty()) return absl::OkStatus();
+  std::vector<std::string> surplus;
+  for (const BundleTensor& tensor : restored_->ListTensors()) {
+    if (!replicas_.HasVariable(tensor.name) && !absl::StartsWith(tensor.name, kRunPrefix)) {
+      surplus.push_back(tensor.name);
+    }
+  }
+  std::string message =
+      absl::StrCat("the checkpoint in ", config_.model_dir, " is not of this model (", model_.name, ")");
+  if (!missing.empty()) absl::StrAppend(&message, "; it has no ", ShortList(missing));
+  if (!unlike.empty()) absl::StrAppend(&message, "; of other type or shape: ", ShortList(unlike));
+  if (!surplus.empty()) absl::StrAppend(&message, "; the model has no ", ShortList(surplus));
+  absl::StrAppend(&message, "; choose another --model_dir", config_.mismatch_hint);
+  return absl::DataLossError(message);
+}
+
+absl::Status CheckpointedModel::PrepareVariables(const compute::Graph& graph) {
+  std::vector<compute::VariableSpec> added;
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
+  }
+  RETURN_IF_ERROR(replicas_.CreateVariables(graph, state_.seed));
+  if (restored_ == nullptr) return warm_start_ == nullptr ? absl::OkStatus() : warm_start_->Apply(added, replicas_);
+  RETURN_IF_ERROR(CheckIsOfThisModel(added));
+  for (const compute::VariableSpec& spec : added) {
+    if (!IsSaved(spec.name) || !restored_->Find(spec.name)) continue;
+    ASSIGN_OR_RETURN(const Tensor value, restored_->Read(spec.name));
+    if (spec.name == kLossScale && !(value.scalar<float>() >= 1 && std::isfinite(value.scalar<float>()))) {
+      return absl::DataLossError(
+          absl::StrCat(spec.name, " in the checkpoint is ", value.scalar<float>(), ", which no run has written"));
+    }
+    RETURN_IF_ERROR(replicas_.Write(spec.name, value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::CheckTrained() const {
+  if (restored_ != nullptr || state_.global_step > 0) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
+}
+
+absl::Status CheckpointedModel::CheckFinite(const compute::Graph& graph) {
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    if (!IsSaved(spec.name)) continue;
+    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
+    const std::optional<int64_t> found = compute::FindNonFinite(value);
+    if (!found) continue;
+    const std::string message = absl::StrCat("variable ", spec.name, " (", spec.type.ToString(), ") at step ",
+                                             state_.global_step, " is not finite: its element ", *found, " is ",
+                                             value.CastTo(DType::kFloat64).data<double>()[*found]);
+    if (restored_step_ != state_.global_step) return absl::InternalError(message);
+    return absl::DataLossError(absl::StrCat(message, ", in the checkpoint in ", config_.model_dir));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::LoadVariables(const compute::Graph& graph) {
+  RETURN_IF_ERROR(CheckTrained());
+  RETURN_IF_ERROR(PrepareVariables(graph));
+  return CheckFinite(graph);
+}
+
+absl::StatusOr<ReplicatedProgram*> CheckpointedModel::ProgramFor(Mode mode, const data::ElementSpec& spec,
+                                                                 const data::Batch& batch,
+                                                                 std::optional<int> micro_batch) {
+  if (mode == Mode::kPredict) RETURN_IF_ERROR(CheckTrained());
+  ASSIGN_OR_RETURN(
+      ReplicatedProgram* const program,
+      replicas_.ProgramFor(
+          mode, spec, batch, [this](const compute::Graph& graph) { return PrepareVariables(graph); }, micro_batch));
+  if (const auto chosen = algorithm_choices_.TakeNew(); chosen.count > 0) {
+    LOG(INFO) << absl::StrFormat("chose %d algorithms by timing them, in %.2f s", chosen.count, chosen.seconds);
+    RETURN_IF_ERROR(dir_->KeepAlgorithms(algorithm_choices_));
+  }
+  return program;
+}
+
+void CheckpointedModel::LogSavedOnRequest() const {
+  LOG(INFO) << "saved checkpoint of step " << state_.global_step << " on SIGUSR2";
+}
+
+absl::Status CheckpointedModel::Save() {
+  if (saved_step_ == state_.global_step) return absl::OkStatus();
+  RETURN_IF_ERROR(replicas_.Settle());
+  RETURN_IF_ERROR(replicas_.CheckEqual());
+  CheckpointContent content;
+  for (const compute::VariableSpec& spec : replicas_.variables()) {
+    if (!IsSaved(spec.name)) continue;
+    content.tensors[spec.name] = {spec.type.num_bytes(), [this, name = spec.name] { return replicas_.Read(name); }};
+  }
+  AddRunState(state_, content.tensors);
+  AddFacts(config_.facts, content.strings);
+  content.advice = absl::StrCat("Try a lower ", model_.learning_rate_flag);
+  RETURN_IF_ERROR(dir_->saver().Save(state_.global_step, content));
+  saved_step_ = state_.global_step;
+  return dir_->train_events().AddSessionLog(state_.global_step, EventWriter::SessionStatus::kCheckpoint,
+                                            files::JoinPath(config_.model_dir, "model.ckpt"));
+}
+
+}  // namespace official::train

@@ -1,0 +1,21 @@
+// The evaluation loop, and how forward passes that give numbers that are not finite are explained.
+#pragma once
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/train/checkpointed_model.h"
+
+namespace official::train {
+
+// Evaluates one pass over the source: see Estimator::Evaluate.
+absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const InputFn& input_fn,
+                                           std::optional<int64_t> max_steps);
+
+// Returns the error for a `what` ("the loss") that is not finite in the last run of a program, which changes no
+// variables but sums: computes it again to name the first tensor that is not.
+absl::Status ExplainNonFinite(absl::string_view what, CheckpointedModel& model, ReplicatedProgram& program);
+
+}  // namespace official::train

@@ -1,0 +1,247 @@
+#include "utils/train/loop.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "utils/compute/core/status.h"
+#include "utils/logs/events.h"
+#include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
+#include "utils/train/step_runner.h"
+#include "utils/train/summaries.h"
+
+namespace official::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// One train call: the steps between two evaluations.
+class Loop {
+ public:
+  Loop(CheckpointedModel& model, absl::Span<const std::unique_ptr<logs::Hook>> hooks)
+      : model_(model), state_(model.state()), config_(model.config()), hooks_(hooks), runner_(model) {}
+
+  absl::Status Run(data::BatchSource& source, std::optional<int64_t> max_steps) {
+    const absl::Status status = Steps(source, max_steps);
+    return begun() ? runner_.Explain(status) : status;
+  }
+
+ private:
+  bool begun() const { return summaries_.has_value(); }
+
+  absl::Status Steps(data::BatchSource& source, std::optional<int64_t> max_steps);
+  // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
+  absl::Status WaitForData(data::BatchSource& source);
+  // Begins before the first step, when its program is known.
+  absl::Status Begin(const ReplicatedProgram& program);
+  absl::Status Step(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
+                    Clock::time_point wait_start);
+  // Returns the union of what the hooks want to see of the next step.
+  logs::StepRequest AskHooks(Clock::time_point now);
+  // Returns false if the gradients of the last step were not finite, and a dynamic loss scale is lower now.
+  absl::StatusOr<bool> Updated(const ReplicatedProgram& program);
+  // Hands the finished step to the hooks and the event file.
+  absl::Status Show(const data::Batch& batch, const ReplicatedProgram& program, const logs::StepRequest& request,
+                    float learning_rate, logs::StepInfo& info);
+  // Stops or saves, as it is wanted outside or due, or does neither.
+  absl::Status MeetInterruption(bool save_is_due);
+  bool SaveIsDue() const;
+  absl::Status End();
+
+  CheckpointedModel& model_;
+  RunState& state_;
+  const EstimatorConfig& config_;
+  const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
+  StepRunner runner_;
+  std::optional<StepSummaries> summaries_;  // from Begin on
+  StepSummaries::Scalars shown_;
+  std::vector<compute::KernelTiming> timings_;
+  logs::StepInfo last_;  // the last step
+  Clock::time_point save_time_ = Clock::now();
+  bool stopped_ = false;
+  bool left_step_ = false;  // stopped in the middle of a step
+};
+
+absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_steps) {
+  while (!stopped_ && (!max_steps || state_.global_step < *max_steps)) {
+    const Clock::time_point wait_start = Clock::now();
+    RETURN_IF_ERROR(WaitForData(source));
+    if (stopped_) break;
+    const absl::StatusOr<std::optional<data::Batch>> batch = source.Next();
+    if (!batch.ok()) {
+      // The steps until here are sound, and worth more than the last regular checkpoint. TrainLoop reports how saving
+      // them went.
+      if (begun()) model_.Save().IgnoreError();
+      return batch.status();
+    }
+    if (!*batch) break;
+    ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
+    if (!begun()) RETURN_IF_ERROR(Begin(*program));
+    RETURN_IF_ERROR(Step(source.spec(), **batch, *program, wait_start));
+  }
+  return End();
+}
+
+absl::Status Loop::WaitForData(data::BatchSource& source) {
+  std::optional<logs::TaskProgress> progress;  // begins when the first wait was in vain
+  while (!stopped_ && !source.WaitUntilReady(kAskInterval)) {
+    if (!progress) {
+      progress.emplace(
+          logs::TaskProgressOptions{.title = absl::StrCat("waiting for the data of step ", state_.global_step + 1)});
+    }
+    RETURN_IF_ERROR(MeetInterruption(/*save_is_due=*/false));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loop::Begin(const ReplicatedProgram& program) {
+  summaries_.emplace(model_, program);
+  last_.global_step = state_.global_step;
+  for (const auto& hook : hooks_) {
+    RETURN_IF_ERROR(
+        hook->Begin({.global_step = state_.global_step, .tensor_names = summaries_->names(), .time = Clock::now()}));
+  }
+  RETURN_IF_ERROR(model_.replicas().ResetSums());
+  RETURN_IF_ERROR(model_.dir().BeginTraining(state_.global_step));
+  return model_.Save();
+}
+
+absl::Status Loop::Step(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
+                        Clock::time_point wait_start) {
+  const Clock::time_point start = Clock::now();
+  const logs::StepRequest request = AskHooks(start);
+  const auto learning_rate = static_cast<float>(model_.model().learning_rate(state_.global_step));
+  timings_.clear();
+  const int64_t start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
+  const absl::Status computed = runner_.Run(spec, batch, program, learning_rate, request.trace ? &timings_ : nullptr);
+  // Neither the step nor its batch counts.
+  stopped_ = left_step_ = absl::IsCancelled(computed) && model_.StopIsWanted();
+  if (left_step_) return absl::OkStatus();
+  RETURN_IF_ERROR(computed);
+  state_.position = batch.next;
+  ASSIGN_OR_RETURN(const bool updated, Updated(program));
+  // A step without an update has no number, so hooks and events do not see it.
+  if (!updated) return MeetInterruption(/*save_is_due=*/false);
+  ++state_.global_step;
+
+  last_ = {.global_step = state_.global_step,
+           .epoch = batch.first.epoch + 1,
+           .examples = batch.num_examples,
+           .data_wait = start - wait_start,
+           .time = Clock::now()};
+  logs::DeviceTrace trace;
+  if (request.trace) {
+    trace = TraceOf(timings_, start_us, model_.strategy().device(0).name());
+    last_.trace = absl::MakeConstSpan(&trace, 1);
+  }
+  RETURN_IF_ERROR(Show(batch, program, request, learning_rate, last_));
+  last_.trace = {};
+  if (state_.global_step % config_.check_replicas_steps == 0) RETURN_IF_ERROR(model_.replicas().CheckEqual());
+  return MeetInterruption(SaveIsDue());
+}
+
+logs::StepRequest Loop::AskHooks(Clock::time_point now) {
+  logs::StepRequest request;
+  for (const auto& hook : hooks_) {
+    const logs::StepRequest wanted = hook->BeforeStep(state_.global_step + 1, now);
+    request.loss |= wanted.loss;
+    request.tensors |= wanted.tensors;
+    request.trace |= wanted.trace;
+  }
+  return request;
+}
+
+absl::StatusOr<bool> Loop::Updated(const ReplicatedProgram& program) {
+  const std::optional<int> fetch = program.model().updated_fetch;
+  if (!fetch) return true;
+  ASSIGN_OR_RETURN(const compute::Tensor updated, program.replicas[0].program->Fetch(*fetch));
+  if (updated.scalar<bool>()) return true;
+  ASSIGN_OR_RETURN(const compute::Tensor scale, model_.replicas().Read(kLossScale));
+  logs::LogEvent("skip",
+                 absl::StrCat("step ", state_.global_step + 1,
+                              ": gradients that are not finite; the batch is skipped and the loss scale is now ",
+                              scale.scalar<float>()),
+                 {{"global_step", state_.global_step}, {"loss_scale", scale.scalar<float>()}});
+  return false;
+}
+
+absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& program, const logs::StepRequest& request,
+                        float learning_rate, logs::StepInfo& info) {
+  const bool summary = info.global_step % config_.save_summary_steps == 0 || info.global_step == 1;
+  double loss = 0;
+  if (request.loss || summary) {
+    ASSIGN_OR_RETURN(loss, program.MeanFetch(0));
+  }
+  if (request.loss) info.loss = loss;
+  if (request.tensors || summary) {
+    ASSIGN_OR_RETURN(shown_, summaries_->Read(program, learning_rate));
+    info.tensors = shown_;
+  }
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info));
+  return summary ? summaries_->Write(batch, loss, shown_, info.time) : absl::OkStatus();
+}
+
+bool Loop::SaveIsDue() const {
+  if (config_.save_checkpoints_steps) return state_.global_step % *config_.save_checkpoints_steps == 0;
+  return last_.time - save_time_ >= std::chrono::seconds(config_.save_checkpoints_secs);
+}
+
+absl::Status Loop::MeetInterruption(bool save_is_due) {
+  const Interruption interruption = config_.interruption();
+  stopped_ = interruption == Interruption::kStop;
+  const bool asked = interruption == Interruption::kSave;
+  if ((save_is_due || asked) && !stopped_ && begun()) {
+    save_time_ = last_.time;
+    RETURN_IF_ERROR(model_.Save());
+  }
+  if (!asked) return absl::OkStatus();
+  // Who asked wants to know when it is there. Before the first step of a new run nothing is to be lost.
+  RETURN_IF_ERROR(model_.dir().saver().Wait());
+  if (model_.saved_step() == state_.global_step) model_.LogSavedOnRequest();
+  return absl::OkStatus();
+}
+
+absl::Status Loop::End() {
+  if (!begun()) {
+    return stopped_
+               ? absl::CancelledError(absl::StrCat("stopped before step ", state_.global_step + 1, " had its data"))
+               : absl::OkStatus();
+  }
+  const Clock::time_point start = Clock::now();
+  RETURN_IF_ERROR(model_.Save());
+  RETURN_IF_ERROR(model_.dir().saver().Wait());
+  last_.time = Clock::now();
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(last_));
+  RETURN_IF_ERROR(model_.dir().train_events().Flush());
+  if (!stopped_) return absl::OkStatus();
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(last_.time - start);
+  return absl::CancelledError(
+      absl::StrCat("stopped at step ", state_.global_step,
+                   left_step_ ? absl::StrCat(" in the middle of step ", state_.global_step + 1) : "",
+                   "; its checkpoint was saved in ", elapsed.count(), " ms, and the same command continues from it"));
+}
+
+}  // namespace
+
+absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::optional<int64_t> max_steps,
+                       absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
+  const int64_t global_step = model.state().global_step;
+  if (max_steps && global_step >= *max_steps) {
+    logs::LogEvent(
+        "skip", absl::StrCat("Skipping training since max_steps has already been reached: global step ", global_step),
+        {{"global_step", global_step}});
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(model.state().position));
+  const absl::Status status = Loop(model, hooks).Run(*source, max_steps);
+  // The checkpoint that is being written is finished, and its error reported, whatever ended the training.
+  const absl::Status saved = model.dir().saver().Wait();
+  if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), ". Before that: ", saved.message()));
+}
+
+}  // namespace official::train

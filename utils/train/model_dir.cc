@@ -1,0 +1,115 @@
+#include "utils/train/model_dir.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/logs/log.h"
+
+namespace official::train {
+namespace {
+
+constexpr char kFlagsFile[] = "flags.txt";
+constexpr char kAlgorithmsFile[] = "algorithms.txt";
+constexpr char kEvaluatedStepFile[] = "eval/evaluated_step";
+constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxStepBytes = 100;
+
+}  // namespace
+
+std::string ModelDir::File(const char* name) const { return files::JoinPath(options_.path, name); }
+
+absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(Options options) {
+  std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options)));
+  if (!dir->options_.write) return dir;
+  ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
+                   CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max));
+  dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
+  for (const char* name : {kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile}) {
+    RETURN_IF_ERROR(files::CheckRegularOrMissing(dir->File(name)));
+  }
+  return dir;
+}
+
+absl::StatusOr<LatestCheckpoint> ModelDir::FindCheckpoint() const {
+  ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(path()));
+  if (!latest.note.empty()) {
+    LOG(WARNING) << latest.note;
+  }
+  return latest;
+}
+
+absl::Status ModelDir::BeginTraining(int64_t step) {
+  if (train_events_ != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(train_events_, EventWriter::Open(path()));
+  const std::string& flags = options_.flags_text;
+  if (!flags.empty()) {
+    // Indented lines are Markdown for text that stays as it is.
+    const std::string text = absl::StrCat("    ", absl::StrReplaceAll(flags, {{"\n", "\n    "}}));
+    RETURN_IF_ERROR(train_events_->AddText(step, "flags", text));
+  }
+  RETURN_IF_ERROR(train_events_->AddSessionLog(step, EventWriter::SessionStatus::kStart));
+  if (flags.empty()) return absl::OkStatus();
+  if (step > 0) LogChangedFlags();
+  return files::WriteFileAtomically(File(kFlagsFile), flags);
+}
+
+absl::StatusOr<EventWriter*> ModelDir::EvalEvents() {
+  if (eval_events_ == nullptr) {
+    ASSIGN_OR_RETURN(eval_events_, EventWriter::Open(File("eval")));
+  }
+  return eval_events_.get();
+}
+
+void ModelDir::LogChangedFlags() const {
+  const absl::StatusOr<std::string> before = files::ReadFile(File(kFlagsFile), kMaxFlagsBytes);
+  if (!before.ok() || options_.flags_text.empty()) return;
+  const std::vector<absl::string_view> old_lines = absl::StrSplit(*before, '\n');
+  std::vector<std::string> changes;
+  for (const absl::string_view line : absl::StrSplit(options_.flags_text, '\n')) {
+    if (std::find(old_lines.begin(), old_lines.end(), line) != old_lines.end()) continue;
+    const absl::string_view name = line.substr(0, line.find('=') + 1);
+    const auto old = std::find_if(old_lines.begin(), old_lines.end(),
+                                  [&](absl::string_view l) { return !name.empty() && absl::StartsWith(l, name); });
+    if (old != old_lines.end()) changes.push_back(absl::StrCat(line, " (was ", old->substr(name.size()), ")"));
+  }
+  if (!changes.empty()) {
+    LOG(INFO) << "flags that differ from this run's last: " << absl::StrJoin(changes, ", ");
+  }
+}
+
+void ModelDir::ReadAlgorithms(compute::AlgorithmChoices& choices) const {
+  const std::string file = File(kAlgorithmsFile);
+  if (!files::Exists(file)) return;
+  const absl::StatusOr<std::string> text = files::ReadFile(file, kMaxAlgorithmsBytes);
+  const absl::Status status = text.ok() ? choices.Parse(*text) : text.status();
+  if (status.ok()) return;
+  LOG(WARNING) << file << ": " << status.message()
+               << "; algorithms are timed again, so this run may differ in the last "
+               << "bits from what an unbroken one would have computed";
+}
+
+absl::Status ModelDir::KeepAlgorithms(const compute::AlgorithmChoices& choices) const {
+  if (!options_.write) return absl::OkStatus();
+  return files::WriteFileAtomically(File(kAlgorithmsFile), choices.ToText());
+}
+
+std::optional<int64_t> ModelDir::ReadEvaluatedStep() const {
+  int64_t step;
+  const absl::StatusOr<std::string> text = files::ReadFile(File(kEvaluatedStepFile), kMaxStepBytes);
+  if (!text.ok() || !absl::SimpleAtoi(*text, &step)) return std::nullopt;
+  return step;
+}
+
+absl::Status ModelDir::KeepEvaluatedStep(int64_t step) const {
+  return files::WriteFileAtomically(File(kEvaluatedStepFile), absl::StrCat(step, "\n"));
+}
+
+}  // namespace official::train

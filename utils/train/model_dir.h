@@ -1,0 +1,68 @@
+// ModelDir: what a training leaves in --model_dir, but for its lock (run_lock.h) and its records (utils/logs).
+//   checkpoint, model.ckpt-N.*     the checkpoints
+//   events.out.tfevents.*, eval/   events for TensorBoard, of the training and of evaluations
+//   flags.txt                      the flags of the last run
+//   algorithms.txt                 the algorithms that were chosen by timing
+//   eval/evaluated_step            the step of the last finished evaluation
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/kernel/algorithm_choices.h"
+#include "utils/train/background_saver.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/summary/event_writer.h"
+
+namespace official::train {
+
+class ModelDir {
+ public:
+  struct Options {
+    std::string path;
+    bool write = true;            // false: nothing is written, nor made
+    int keep_checkpoint_max = 5;  // 0 keeps all
+    std::string flags_text = "";  // all flags, a line each; empty: not known
+  };
+
+  // Makes the directory if necessary and checks that what a training leaves can be written: errors of the file system
+  // (PermissionDenied, FailedPrecondition, ...). The caller holds the directory's RunLock.
+  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(Options options);
+
+  const std::string& path() const { return options_.path; }
+
+  // Returns the latest checkpoint that is intact, and logs which damaged ones were passed over.
+  absl::StatusOr<LatestCheckpoint> FindCheckpoint() const;
+  // Writes checkpoints; only if Options::write.
+  BackgroundSaver& saver() { return *saver_; }
+
+  // Marks the beginning of a training at `step`, once, in the events and in flags.txt.
+  absl::Status BeginTraining(int64_t step);
+  // Returns the events of the training; for after BeginTraining.
+  EventWriter& train_events() { return *train_events_; }
+  // Returns the events of evaluations, which begin with the first call.
+  absl::StatusOr<EventWriter*> EvalEvents();
+
+  // Logs the flags that differ from those of the last training in the directory, if any do.
+  void LogChangedFlags() const;
+
+  // Takes the algorithms that an earlier run chose. A damaged file is a warning.
+  void ReadAlgorithms(compute::AlgorithmChoices& choices) const;
+  absl::Status KeepAlgorithms(const compute::AlgorithmChoices& choices) const;
+
+  std::optional<int64_t> ReadEvaluatedStep() const;
+  absl::Status KeepEvaluatedStep(int64_t step) const;
+
+ private:
+  explicit ModelDir(Options options) : options_(std::move(options)) {}
+  std::string File(const char* name) const;
+
+  const Options options_;
+  std::unique_ptr<BackgroundSaver> saver_;
+  std::unique_ptr<EventWriter> train_events_, eval_events_;
+};
+
+}  // namespace official::train

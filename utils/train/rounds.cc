@@ -1,0 +1,81 @@
+#include "utils/train/rounds.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace official::train {
+namespace {
+
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The step at which all training ends; unset: it ends with the epochs.
+std::optional<int64_t> MaxSteps(const Schedule& schedule) {
+  if (!schedule.steps) return schedule.max_train_steps;
+  return std::min(schedule.steps->total, schedule.max_train_steps.value_or(schedule.steps->total));
+}
+
+// The first epoch after the train call that begins in `epoch`.
+int64_t EndEpoch(const Schedule& schedule, int64_t epoch) {
+  const int64_t between = schedule.epochs_between_evals;
+  return std::min(schedule.train_epochs, (epoch / between + 1) * between);
+}
+
+// The steps that are left in the epochs.
+int64_t StepsLeft(const Schedule& schedule, const data::Position& position, const EpochSize& epoch) {
+  if (epoch.steps) {
+    // An epoch that has begun has as many steps left as it has examples.
+    const double left = static_cast<double>(schedule.train_epochs - position.epoch) -
+                        static_cast<double>(position.index) / static_cast<double>(epoch.num_examples);
+    return static_cast<int64_t>(std::ceil(left * static_cast<double>(*epoch.steps)));
+  }
+  if (!epoch.across_epochs) {
+    return (schedule.train_epochs - position.epoch) * DivideUp(epoch.num_examples, epoch.batch_size) -
+           position.index / epoch.batch_size;
+  }
+  // Each train call ends with a batch of what is left.
+  int64_t steps = 0, index = position.index;
+  for (int64_t begin = position.epoch; begin < schedule.train_epochs;) {
+    const int64_t end = EndEpoch(schedule, begin);
+    steps += DivideUp((end - begin) * epoch.num_examples - index, epoch.batch_size);
+    begin = end;
+    index = 0;
+  }
+  return steps;
+}
+
+}  // namespace
+
+bool IsTrained(const Schedule& schedule, const RunState& state) {
+  const std::optional<int64_t> max_steps = MaxSteps(schedule);
+  return (!schedule.steps && state.position.epoch >= schedule.train_epochs) ||
+         (max_steps && state.global_step >= *max_steps);
+}
+
+bool EvaluationIsDue(const Schedule& schedule, const RunState& state) {
+  if (state.position == data::Position{} || state.evaluated_step == state.global_step) return false;
+  if (IsTrained(schedule, state)) return true;
+  if (schedule.steps) return state.global_step % schedule.steps->between_evals == 0;
+  return state.position.index == 0 && state.position.epoch % schedule.epochs_between_evals == 0;
+}
+
+TrainUntil NextEvaluation(const Schedule& schedule, const RunState& state) {
+  if (!schedule.steps) return {EndEpoch(schedule, state.position.epoch), MaxSteps(schedule)};
+  const int64_t between = schedule.steps->between_evals;
+  return {data::kEndless, std::min(*MaxSteps(schedule), (state.global_step / between + 1) * between)};
+}
+
+int64_t LastEpoch(const RunState& state) { return state.position.epoch + (state.position.index > 0 ? 1 : 0); }
+
+int64_t EvaluationNumber(const Schedule& schedule, const RunState& state) {
+  if (schedule.steps) return DivideUp(state.global_step, schedule.steps->between_evals);
+  return DivideUp(LastEpoch(state), schedule.epochs_between_evals);
+}
+
+int64_t TotalSteps(const Schedule& schedule, const RunState& state, const EpochSize& epoch) {
+  const std::optional<int64_t> max_steps = MaxSteps(schedule);
+  if (schedule.steps) return *max_steps;
+  const int64_t total = state.global_step + StepsLeft(schedule, state.position, epoch);
+  return std::min(total, max_steps.value_or(total));
+}
+
+}  // namespace official::train

@@ -1,0 +1,96 @@
+#include "utils/train/rounds.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace official::train {
+namespace {
+
+constexpr int64_t kExamples = 100, kBatch = 30;
+
+// Plays a run that trains and evaluates as the schedule says: "t3 e t7 e" trains to step 3, evaluates, ... A step of an
+// epoch takes kBatch examples, the last those that are left.
+std::string Play(const Schedule& schedule, RunState state = {}) {
+  std::string played;
+  while (!IsTrained(schedule, state) || EvaluationIsDue(schedule, state)) {
+    if (!EvaluationIsDue(schedule, state)) {
+      const TrainUntil until = NextEvaluation(schedule, state);
+      while (state.position.epoch < until.end_epoch && (!until.max_steps || state.global_step < *until.max_steps)) {
+        ++state.global_step;
+        state.position.index += kBatch;
+        if (state.position.index >= kExamples) state.position = {state.position.epoch + 1, 0};
+      }
+      absl::StrAppend(&played, "t", state.global_step, " ");
+    }
+    if (!EvaluationIsDue(schedule, state)) continue;
+    absl::StrAppend(&played, "e", EvaluationNumber(schedule, state), " ");
+    state.evaluated_step = state.global_step;
+  }
+  return played;
+}
+
+TEST_CASE("Rounds of training and evaluation") {
+  struct Case {
+    Schedule schedule;
+    RunState state;
+    std::string played;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{.train_epochs = 2}, {}, "t4 e1 t8 e2 "},
+           {{.train_epochs = 3, .epochs_between_evals = 2}, {}, "t8 e1 t12 e2 "},
+           {{.train_epochs = 0}, {}, ""},
+           // The limit of steps ends the training in an epoch, which is evaluated then.
+           {{.train_epochs = 2, .max_train_steps = 5}, {}, "t4 e1 t5 e2 "},
+           {{.train_epochs = 2, .max_train_steps = 4}, {}, "t4 e1 "},
+           // A resumed run has the rounds that it would have had.
+           {{.train_epochs = 3, .epochs_between_evals = 2}, {.global_step = 4, .position = {1, 0}}, "t8 e1 t12 e2 "},
+           {{.train_epochs = 2}, {.global_step = 6, .position = {1, 60}, .evaluated_step = 4}, "t8 e2 "},
+           // Stopped between training and evaluation, and after it.
+           {{.train_epochs = 2}, {.global_step = 4, .position = {1, 0}}, "e1 t8 e2 "},
+           {{.train_epochs = 2}, {.global_step = 8, .position = {2, 0}, .evaluated_step = 8}, ""},
+           // Steps, whatever the epochs.
+           {{.steps = Schedule::Steps{10, 5}}, {}, "t5 e1 t10 e2 "},
+           {{.steps = Schedule::Steps{10, 5}, .max_train_steps = 7}, {}, "t5 e1 t7 e2 "},
+           {{.steps = Schedule::Steps{10, 5}}, {.global_step = 3, .position = {0, 90}}, "t5 e1 t10 e2 "}}) {
+    CHECK(Play(c.schedule, c.state) == c.played);
+  }
+}
+
+TEST_CASE("The step at which all training ends") {
+  struct Case {
+    Schedule schedule;
+    RunState state;
+    EpochSize epoch;
+    int64_t total;
+  };
+  const EpochSize apart = {.num_examples = kExamples, .batch_size = kBatch};
+  const EpochSize across = {.num_examples = kExamples, .batch_size = kBatch, .across_epochs = true};
+  const EpochSize told = {.num_examples = kExamples, .batch_size = kBatch, .steps = 7};
+  for (const Case& c : std::vector<Case>{
+           {{.train_epochs = 3}, {}, apart, 12},
+           {{.train_epochs = 3, .max_train_steps = 5}, {}, apart, 5},
+           {{.train_epochs = 3, .max_train_steps = 50}, {}, apart, 12},
+           {{.train_epochs = 3}, {.global_step = 6, .position = {1, 60}}, apart, 12},
+           {{.train_epochs = 3, .epochs_between_evals = 3}, {}, across, 10},
+           {{.train_epochs = 3}, {}, across, 12},
+           {{.train_epochs = 3, .epochs_between_evals = 2}, {}, across, 11},
+           {{.train_epochs = 3, .epochs_between_evals = 3}, {.global_step = 4, .position = {1, 20}}, across, 10},
+           {{.train_epochs = 3}, {}, told, 21},
+           {{.train_epochs = 3}, {.global_step = 10, .position = {1, 50}}, told, 21},
+           {{.steps = Schedule::Steps{10, 5}}, {}, told, 10},
+           {{.steps = Schedule::Steps{10, 5}, .max_train_steps = 7}, {}, told, 7}}) {
+    CHECK(TotalSteps(c.schedule, c.state, c.epoch) == c.total);
+  }
+}
+
+TEST_CASE("The last epoch trained") {
+  CHECK(LastEpoch({}) == 0);
+  CHECK(LastEpoch({.position = {0, 30}}) == 1);
+  CHECK(LastEpoch({.position = {1, 0}}) == 1);
+}
+
+}  // namespace
+}  // namespace official::train

@@ -1,0 +1,37 @@
+// RunState: how far a run has come. Every checkpoint has it, in addition to the variables.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/data/batch.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+namespace official::train {
+
+// The prefix of all that a checkpoint has beyond TensorFlow's. TensorFlow's Saver ignores it.
+inline constexpr char kRunPrefix[] = "_run/";
+
+struct RunState {
+  int64_t global_step = 0;  // number of updates done; also the variable of this name
+  data::Position position;  // position at which the data continues
+  uint64_t seed = 1;        // seed of the whole run, which it began with
+  // The step of the last finished evaluation, by this run or one before it in model_dir, which keeps it in a file.
+  std::optional<int64_t> evaluated_step = std::nullopt;
+};
+
+// Returns the state in a checkpoint, without the evaluated step. What one written by TensorFlow does not have is that
+// of a new run, with `seed`. DataLoss for a value of another type or that no run has written.
+absl::StatusOr<RunState> ReadRunState(const BundleReader& checkpoint, uint64_t seed);
+
+// True if the checkpoint was written by a run of these programs, not by TensorFlow.
+bool HasRunState(const BundleReader& checkpoint);
+
+// Adds the state to the tensors of a checkpoint, but for global_step, which is a variable.
+void AddRunState(const RunState& state, std::map<std::string, SavedTensor>& tensors);
+
+}  // namespace official::train

@@ -1,0 +1,313 @@
+#include "utils/train/step.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/check_numerics/check_numerics.h"
+#include "utils/compute/ops/collective/collective.h"
+#include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/l2_loss/l2_loss.h"
+#include "utils/compute/ops/loss_scale/loss_scale.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
+
+namespace official::train {
+namespace {
+
+using compute::DType;
+using compute::Graph;
+using compute::Node;
+using compute::Shape;
+using compute::Tensor;
+using compute::TensorType;
+using compute::Value;
+
+std::vector<Value> AddInputs(Graph& graph, absl::string_view prefix, const std::vector<data::Leaf>& leaves) {
+  std::vector<Value> inputs;
+  for (const data::Leaf& leaf : leaves) {
+    inputs.push_back(
+        graph.Input(leaf.name.empty() ? std::string(prefix) : absl::StrCat(prefix, "/", leaf.name), leaf.type));
+  }
+  return inputs;
+}
+
+// The variable for a sum.
+Value LocalSum(Graph& graph, absl::string_view name, const TensorType& type) {
+  return graph.Variable({absl::StrCat(kLocalPrefix, name), type, compute::Initializer::Zeros(),
+                         /*trainable=*/false,
+                         /*per_device=*/true});
+}
+
+// A float32 scalar that sums `value` over the batches; without examples there is nothing to add. Its name.
+std::string Accumulate(BuiltModel& built, absl::string_view name, Value value) {
+  const Value sum = LocalSum(*built.graph, name, {DType::kFloat32, {}});
+  if (built.has_examples) built.roots.targets.push_back(compute::AssignAdd(sum, value));
+  return sum.node()->name();
+}
+
+// The loss scale as a float32 scalar; nothing if it is always 1.
+Value LossScaleValue(Graph& graph, const compute::LossScale& scale) {
+  if (scale.dynamic) {
+    return graph.Variable({kLossScale, {DType::kFloat32, {}}, compute::Initializer::Constant(scale.value), false});
+  }
+  return scale.value == 1 ? Value() : graph.Constant(Tensor::Scalar(scale.value));
+}
+
+// What the examples of a step give, one list for each purpose.
+struct Results {
+  std::vector<Value> gradients;        // of `variables`, in the same order
+  std::vector<Value> moving_averages;  // the values that the moving averages take in
+  std::vector<Value> shown;            // with micro-batches: the loss and the logged values
+
+  std::vector<std::vector<Value>*> lists() { return {&gradients, &moving_averages, &shown}; }
+
+  // All values in one list, for what is done to all of them at once.
+  std::vector<Value> All() {
+    std::vector<Value> all;
+    for (const std::vector<Value>* list : lists()) all.insert(all.end(), list->begin(), list->end());
+    return all;
+  }
+  // Replaces the values by those of a list in the order of All().
+  void Replace(const std::vector<Value>& all) {
+    auto next = all.begin();
+    for (std::vector<Value>* list : lists()) {
+      for (Value& value : *list) value = *next++;
+    }
+  }
+};
+
+// The graph of a training step while it is built.
+struct Step {
+  const Model& model;
+  const ModelSpec& spec;
+  const compute::LossScale& scale;
+  const int num_replicas;
+  BuiltModel& built;
+  Value weight;      // of the micro-batch and the replica in the whole batch; invalid: 1
+  Value loss_scale;  // invalid: 1
+  std::vector<Value> variables = {};
+  Results results = {};
+
+  Graph& graph() const { return *built.graph; }
+  bool ok() const { return graph().status().ok(); }
+};
+
+// The gradients of the loss, `shown[0]`, and the other values that training needs of the examples, each multiplied by
+// its weight in the whole batch.
+void Backward(const std::vector<Value>& shown, Step& step) {
+  Graph& graph = step.graph();
+  std::vector<Value> trainable;
+  for (const auto& node : graph.nodes()) {
+    if (node->Is("Variable") && graph.variable(*node).trainable) trainable.push_back(node->output(0));
+  }
+  // The gradient of the loss that the backward pass starts with.
+  step.loss_scale = LossScaleValue(graph, step.scale);
+  Value seed = step.loss_scale;
+  if (step.weight) seed = step.loss_scale ? compute::Mul(step.weight, step.loss_scale) : step.weight;
+  const std::vector<Value> all =
+      seed ? compute::Gradients({shown[0]}, {seed}, trainable) : compute::Gradients(shown[0], trainable);
+  for (size_t i = 0; i < trainable.size(); ++i) {
+    if (!all[i]) continue;
+    step.variables.push_back(trainable[i]);
+    step.results.gradients.push_back(all[i]);
+  }
+  for (const compute::MovingAverage& average : step.spec.moving_averages) {
+    step.results.moving_averages.push_back(step.weight ? compute::Mul(average.value, step.weight) : average.value);
+  }
+  if (step.built.part == StepPart::kWhole) return;
+  for (const Value& value : shown) step.results.shown.push_back(compute::Mul(value, step.weight));
+}
+
+// Without examples: zeros, in the order in which the results are computed, which is the order in which the other
+// replicas sum theirs.
+void ReplaceByZeros(Step& step) {
+  const std::vector<Value> results = step.results.All();
+  std::vector<size_t> order(results.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return results[a].node()->id() < results[b].node()->id(); });
+  std::vector<Value> zeros(results.size());
+  for (const size_t i : order) zeros[i] = step.graph().Constant(Tensor(results[i].type()));
+  step.results.Replace(zeros);
+}
+
+// A micro-batch adds its results to sums in variables of the replica; the update takes the sums in their place.
+void Accumulate(Step& step) {
+  Graph& graph = step.graph();
+  const std::vector<Value> results = step.results.All();
+  std::vector<compute::RunningSum> sums;
+  for (size_t i = 0; i < results.size(); ++i) {
+    sums.push_back({LocalSum(graph, absl::StrCat("sum/", i), results[i].type()), results[i]});
+  }
+  if (step.built.part == StepPart::kMicroBatch) {
+    const Value add = graph.Input("add", {DType::kBool, {}});
+    step.built.roots.feeds.push_back(add);
+    step.built.roots.targets.push_back(compute::Accumulate(add, sums));
+    return;
+  }
+  std::vector<Value> variables;
+  for (const compute::RunningSum& sum : sums) variables.push_back(sum.variable);
+  step.results.Replace(variables);
+}
+
+// Sums the results over the replicas.
+void Reduce(Step& step) {
+  if (step.num_replicas == 1) return;
+  const std::vector<Value> sums = compute::AllReduce(step.results.All(), step.num_replicas);
+  if (step.ok()) step.results.Replace(sums);
+}
+
+// What hooks and event files show of the step, beyond the fetches of the forward pass.
+void Show(Step& step) {
+  BuiltModel& built = step.built;
+  built.roots.fetches.insert(built.roots.fetches.end(), step.results.shown.begin(), step.results.shown.end());
+  if (step.model.gradient_norm_tag.empty()) return;
+  const Value two = step.graph().Constant(Tensor::Scalar(2.0f));
+  const Value norm = compute::Sqrt(compute::Mul(compute::L2Loss(step.results.gradients), two));
+  built.fetch_names.push_back("gradient_norm");
+  built.fetch_tags.push_back(step.model.gradient_norm_tag);
+  built.roots.fetches.push_back(step.loss_scale ? compute::Div(norm, step.loss_scale) : norm);
+}
+
+// A bool scalar: true if all numbers that the update takes are finite. Others end the step before it changes anything;
+// with a dynamic loss scale it is skipped.
+Value CheckFinite(Step& step) {
+  std::vector<Value> checked = step.results.gradients;
+  checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
+  const Value finite = compute::AllFinite(checked, step.scale.dynamic ? step.loss_scale : Value());
+  if (finite) step.built.roots.targets.push_back(finite.node());
+  return finite;
+}
+
+// Updates the variables, the moving averages, the count of steps and the loss scale.
+void Update(Value learning_rate, Value finite, Step& step) {
+  Graph& graph = step.graph();
+  BuiltModel& built = step.built;
+  std::vector<Node*>& targets = built.roots.targets;
+  compute::UpdateInputs inputs(learning_rate);
+  if (step.loss_scale) {
+    inputs.loss_scale = step.loss_scale;
+    inputs.apply = finite;
+  }
+  std::vector<compute::VariableGradient> gradients;
+  for (size_t i = 0; i < step.variables.size(); ++i) {
+    gradients.push_back({step.variables[i], step.results.gradients[i]});
+  }
+  for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
+  built.settle = compute::SettleRows(graph);
+  std::vector<compute::MovingAverage> averages = step.spec.moving_averages;
+  for (size_t i = 0; i < averages.size(); ++i) averages[i].value = step.results.moving_averages[i];
+  if (!averages.empty()) {
+    targets.push_back(compute::UpdateMovingAverages(averages, step.spec.moving_average_momentum, inputs.apply));
+  }
+  const TensorType counter{DType::kInt64, {}};
+  const Value global_step = graph.Variable({kGlobalStep, counter, compute::Initializer::Zeros(), /*trainable=*/false});
+  const Value one =
+      step.scale.dynamic ? compute::Cast(finite, DType::kInt64) : graph.Constant(Tensor::Scalar<int64_t>(1));
+  targets.push_back(compute::AssignAdd(global_step, one));
+  if (!step.scale.dynamic) return;
+  const Value good_steps = graph.Variable({kGoodSteps, counter, compute::Initializer::Zeros(), /*trainable=*/false});
+  targets.push_back(compute::UpdateLossScale(step.loss_scale, good_steps, finite));
+  built.updated_fetch = static_cast<int>(built.roots.fetches.size());
+  built.roots.fetches.push_back(finite);
+}
+
+// All of a training step that follows the forward pass. `shown`: the loss and the logged values.
+void AddTraining(const std::vector<Value>& shown, Step& step) {
+  BuiltModel& built = step.built;
+  Backward(shown, step);
+  if (!step.ok()) return;
+  const bool is_update = built.part == StepPart::kUpdate;
+  if (!built.has_examples && !built.stands_in && !is_update) ReplaceByZeros(step);
+  if (built.part != StepPart::kWhole) Accumulate(step);
+  if (built.part == StepPart::kMicroBatch || !step.ok()) return;
+  Reduce(step);
+  if (!step.ok()) return;
+  const Value learning_rate = step.graph().Input("learning_rate", {DType::kFloat32, {}});
+  built.roots.feeds.push_back(learning_rate);
+  Show(step);
+  if (const Value finite = CheckFinite(step)) Update(learning_rate, finite, step);
+}
+
+}  // namespace
+
+data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
+  for (auto* leaves : {&spec.features, &spec.labels}) {
+    for (data::Leaf& leaf : *leaves) leaf.type = data::BatchedType(leaf.type, batch_size);
+  }
+  return spec;
+}
+
+absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
+                                      const data::ElementSpec& types, bool has_examples, int num_replicas,
+                                      StepPart part, absl::string_view device_kind) {
+  BuiltModel built;
+  built.graph = std::make_unique<Graph>();
+  built.part = part;
+  built.has_examples = has_examples && part != StepPart::kUpdate;
+  built.stands_in = !built.has_examples && model.synchronizes && mode == Mode::kTrain && part != StepPart::kUpdate;
+  Graph& graph = *built.graph;
+  graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
+  std::vector<Value>& feeds = built.roots.feeds;
+  // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
+  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
+  inputs.device_kind = std::string(device_kind);
+  inputs.in_micro_batches = part != StepPart::kWhole;
+  if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
+  if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
+  if (mode == Mode::kTrain && num_replicas > 1) {
+    inputs.replica_weight = graph.Input("replica_weight", {DType::kFloat32, {}});
+  }
+  Value micro_batch_weight;
+  if (part != StepPart::kWhole) micro_batch_weight = graph.Input("micro_batch_weight", {DType::kFloat32, {}});
+  if (built.has_examples || built.stands_in) {
+    feeds = inputs.features;
+    feeds.insert(feeds.end(), inputs.labels.begin(), inputs.labels.end());
+    if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
+    for (const Value& weight : {inputs.replica_weight, micro_batch_weight}) {
+      if (weight) feeds.push_back(weight);
+    }
+  }
+  ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
+  RETURN_IF_ERROR(graph.status());
+
+  std::vector<Value> shown;
+  const auto fetch = [&](const NamedValue& named) {
+    const Value value = named.value;
+    shown.push_back(value);
+    built.fetch_names.push_back(named.name);
+    built.fetch_tags.push_back(named.summary_tag.empty() ? named.name : named.summary_tag);
+    if (part != StepPart::kWhole) return;  // AddTraining fetches their sums
+    built.roots.fetches.push_back(built.has_examples ? value : graph.Constant(Tensor(value.type())));
+  };
+  if (mode == Mode::kPredict) {
+    for (const NamedValue& p : model_spec.predictions) fetch(p);
+    return built;
+  }
+  // A loss that is not finite ends a training step before it changes anything.
+  const Value loss = mode == Mode::kTrain ? compute::CheckNumerics(model_spec.loss) : model_spec.loss;
+  fetch({"loss", loss});
+  if (mode == Mode::kEval && model.host_metrics) {
+    for (const NamedValue& p : model_spec.predictions) fetch(p);
+  }
+  if (mode == Mode::kTrain) {
+    for (const NamedValue& v : model_spec.logged) fetch(v);
+    Value weight = inputs.replica_weight;
+    if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
+    Step step{model, model_spec, loss_scale, num_replicas, built, weight, Value()};
+    AddTraining(shown, step);
+  }
+  for (const MeanMetric& metric : model_spec.metrics) {
+    built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,
+                             Accumulate(built, absl::StrCat(metric.name, "/total"), metric.total),
+                             Accumulate(built, absl::StrCat(metric.name, "/count"), metric.count)});
+  }
+  RETURN_IF_ERROR(graph.status());
+  return built;
+}
+
+}  // namespace official::train

@@ -1,0 +1,137 @@
+#include "utils/train/step_runner.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::train {
+
+using compute::Tensor;
+
+StepRunner::StepRunner(CheckpointedModel& model)
+    : model_(model), recent_(model.strategy().device(0).uses_host_memory() ? 1 : compute::kMaxRunsBehind + 1) {
+  const int micro_batches = model.config().grad_accum_steps;
+  for (StepFeeds& feeds : recent_) {
+    feeds.runs.resize(micro_batches > 1 ? micro_batches + 1 : 1);
+    for (RunFeeds& run : feeds.runs) run.replicas.resize(model.strategy().num_replicas());
+  }
+}
+
+void StepRunner::SetFeeds(RunFeeds& run, size_t number, int r, float learning_rate) {
+  const ReplicatedProgram::Replica& replica = run.program->replicas[r];
+  const bool is_micro_batch = replica.model->part == StepPart::kMicroBatch;
+  ReplicaFeeds& feeds = run.replicas[r];
+  feeds.tensors.clear();
+  if (replica.model->has_examples || replica.model->stands_in) {
+    AppendTensors(replica.share, feeds.tensors);
+    int64_t* const random = feeds.random_state.data<int64_t>();
+    random[0] = static_cast<int64_t>(model_.state().seed);
+    random[1] = model_.state().global_step;
+    random[2] = replica.share.examples.begin;
+    feeds.tensors.push_back(feeds.random_state);
+    if (run.program->replicas.size() > 1) {
+      *feeds.weight.data<float>() = replica.model->has_examples ? run.program->Weight(replica) : 0;
+      feeds.tensors.push_back(feeds.weight);
+    }
+    if (is_micro_batch) {
+      *feeds.micro_batch_weight.data<float>() = run.program->micro_batch_weight;
+      feeds.tensors.push_back(feeds.micro_batch_weight);
+    }
+  }
+  if (is_micro_batch) {
+    *feeds.add.data<bool>() = number > 0;
+    feeds.tensors.push_back(feeds.add);
+    return;
+  }
+  *feeds.learning_rate.data<float>() = learning_rate;
+  feeds.tensors.push_back(feeds.learning_rate);
+}
+
+absl::Status StepRunner::RunNext(StepFeeds& step, ReplicatedProgram& program, float learning_rate,
+                                 std::vector<compute::KernelTiming>* timings) {
+  const size_t number = step.num_runs++;
+  RunFeeds& run = step.runs[number];
+  run.program = &program;
+  return model_.strategy().Run([&](int r) {
+    SetFeeds(run, number, r, learning_rate);
+    return program.replicas[r].program->Run(run.replicas[r].tensors,
+                                            {.timings = r == 0 ? timings : nullptr, .stop = model_.config().stop});
+  });
+}
+
+absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
+                             float learning_rate, std::vector<compute::KernelTiming>* timings) {
+  const int64_t number = model_.state().global_step + 1;
+  StepFeeds& step = FeedsOf(number);
+  step.number = number;
+  step.batch = batch;
+  step.num_runs = 0;
+  for (int i = 0; i < static_cast<int>(step.runs.size()) - 1; ++i) {
+    if (model_.StopIsWanted()) return absl::CancelledError("stopped between two micro-batches");
+    ASSIGN_OR_RETURN(ReplicatedProgram* const micro_batch, model_.ProgramFor(Mode::kTrain, spec, step.batch, i));
+    RETURN_IF_ERROR(RunNext(step, *micro_batch, learning_rate, timings));
+  }
+  return RunNext(step, program, learning_rate, timings);
+}
+
+absl::Status StepRunner::RunAgain(const StepFeeds& step, const std::vector<int64_t>& good_steps) {
+  distribute::Strategy& strategy = model_.strategy();
+  // Sums that are not finite are a consequence.
+  if (step.runs.size() > 1) RETURN_IF_ERROR(model_.replicas().ResetSums());
+  const auto again = [&](int r) -> absl::Status {
+    if (good_steps[r] != step.number - 1) return absl::OkStatus();
+    for (size_t i = 0; i < step.num_runs; ++i) {
+      const RunFeeds& run = step.runs[i];
+      RETURN_IF_ERROR(run.program->replicas[r].program->Run(run.replicas[r].tensors, {.check_numerics = true}));
+    }
+    return absl::OkStatus();
+  };
+  absl::Status found = strategy.Run(again);
+  // Where the failure has broken the devices' connections, each gets as far as its own gradients.
+  for (int r = 0; absl::IsFailedPrecondition(found) && r < strategy.num_replicas(); ++r) {
+    const absl::Status alone = strategy.RunAlone(r, [&] { return again(r); });
+    if (absl::IsOutOfRange(alone)) found = alone;
+  }
+  return found;
+}
+
+// The step that failed is computed again, slowly. It changed no variable of its replica, nor did those after it that
+// the device was given before it reported: so the variables still count the steps before it, and where replicas differ,
+// because one has failed on what another had spoilt, the one that counts the fewest was first.
+absl::Status StepRunner::Explain(const absl::Status& error) {
+  if (!absl::IsOutOfRange(error)) return error;
+  distribute::Strategy& strategy = model_.strategy();
+  std::vector<int64_t> good_steps;
+  for (int r = 0; r < strategy.num_replicas(); ++r) {
+    strategy.device(r).Synchronize().IgnoreError();  // it may have the same to report
+    ASSIGN_OR_RETURN(const Tensor steps, model_.replicas().Read(kGlobalStep, r));
+    good_steps.push_back(steps.scalar<int64_t>());
+  }
+  int64_t& global_step = model_.state().global_step;
+  global_step = *std::min_element(good_steps.begin(), good_steps.end());
+  const StepFeeds& step = FeedsOf(global_step + 1);
+  absl::Status found;
+  if (step.number == global_step + 1) found = RunAgain(step, good_steps);
+  if (!absl::IsOutOfRange(found)) found = error;
+  BackgroundSaver& saver = model_.dir().saver();
+  saver.Wait().IgnoreError();  // Train reports it
+  const std::optional<int64_t> last = saver.finished_step() ? saver.finished_step() : model_.restored_step();
+  return absl::InternalError(absl::StrCat(
+      "step ", global_step + 1, ": ", found.message(), ". Training stops before that reaches a checkpoint (",
+      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). ", Advice()));
+}
+
+std::string StepRunner::Advice() const {
+  const EstimatorConfig& config = model_.config();
+  const std::string lower = absl::StrCat("Try a lower ", model_.model().learning_rate_flag);
+  if (config.loss_scale.dynamic) {
+    return absl::StrCat(lower, config.dtype == compute::DType::kFloat16 ? " or --dtype=bf16" : "");
+  }
+  if (config.loss_scale.value == 1) return lower;
+  return absl::StrCat(lower, ", a lower --loss_scale or --loss_scale=dynamic");
+}
+
+}  // namespace official::train

@@ -1,0 +1,71 @@
+#include "utils/train/summaries.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::train {
+namespace {
+
+constexpr int64_t kShownImages = 6;  // of a batch
+
+}  // namespace
+
+StepSummaries::StepSummaries(CheckpointedModel& model, const ReplicatedProgram& program)
+    : model_(model),
+      names_({"learning_rate"}),
+      tags_({model.model().learning_rate_tag}),
+      last_step_(model.state().global_step) {
+  const BuiltModel& built = program.model();
+  names_.insert(names_.end(), built.fetch_names.begin() + 1, built.fetch_names.end());
+  tags_.insert(tags_.end(), built.fetch_tags.begin() + 1, built.fetch_tags.end());
+  for (const BuiltModel::Metric& metric : built.metrics) {
+    names_.push_back(metric.name);
+    tags_.push_back(metric.summary_tag);
+  }
+}
+
+absl::StatusOr<StepSummaries::Scalars> StepSummaries::Read(const ReplicatedProgram& program, float learning_rate) {
+  const BuiltModel& built = program.model();
+  Scalars values = {{"learning_rate", learning_rate}};
+  for (size_t i = 1; i < built.fetch_names.size(); ++i) {
+    ASSIGN_OR_RETURN(const double value, program.MeanFetch(static_cast<int>(i)));
+    values.emplace_back(built.fetch_names[i], value);
+  }
+  for (const BuiltModel::Metric& metric : built.metrics) {
+    ASSIGN_OR_RETURN(const double value, model_.replicas().MetricValue(metric));
+    values.emplace_back(metric.name, value);
+  }
+  return values;
+}
+
+absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const Scalars& values, Clock::time_point now) {
+  const int64_t step = model_.state().global_step;
+  std::vector<EventWriter::Scalar> scalars = {{"loss", static_cast<float>(loss)}};
+  for (size_t i = 0; i < values.size(); ++i) scalars.emplace_back(tags_[i], static_cast<float>(values[i].second));
+  if (last_step_ > 0) {
+    const std::chrono::duration<double> elapsed = now - last_time_;
+    scalars.emplace_back("global_step/sec",
+                         static_cast<float>(static_cast<double>(step - last_step_) / elapsed.count()));
+  }
+  last_time_ = now;
+  last_step_ = step;
+  EventWriter& events = model_.dir().train_events();
+  RETURN_IF_ERROR(events.AddScalars(step, scalars));
+  const std::optional<size_t> images = model_.model().image_feature;
+  return images ? events.AddImages(step, "images", batch.features[*images], kShownImages) : absl::OkStatus();
+}
+
+logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int64_t start_us,
+                          absl::string_view device) {
+  logs::DeviceTrace trace{.device = absl::StrCat("/device:", absl::AsciiStrToUpper(device))};
+  for (const compute::KernelTiming& t : timings) {
+    trace.events.push_back({.name = t.name,
+                            .op = t.op,
+                            .start_us = start_us + (t.start_ns - timings[0].start_ns) / 1000,
+                            .duration_us = t.duration_ns / 1000});
+  }
+  return trace;
+}
+
+}  // namespace official::train
