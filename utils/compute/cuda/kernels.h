@@ -1,5 +1,4 @@
-// All op families with CUDA kernels. To add one, add a declaration here, a call in RegisterCudaKernels and a line in
-// CUDA_KERNELS of the BUILD file.
+// All op families with CUDA kernels. To add one, add a declaration here and a call in RegisterCudaKernels.
 #pragma once
 
 #include "utils/compute/kernel/kernel.h"

@@ -1,0 +1,33 @@
+"""All families of ops."""
+
+# The folder of each family, and those of its tests that run its kernels for docs/ops.md. A family whose tests are
+# missing here shows as untested there.
+_TESTS_OF_FAMILIES = {
+    "array": ["array_test", "gather_test"],
+    "attention": ["attention_test"],
+    "batch_norm": ["batch_norm_test"],
+    "check_numerics": ["check_numerics_test"],
+    "collective": [],  # its kernels run in //utils/distribute:strategy_test
+    "conv": ["conv2d_fusion_test", "conv2d_test"],
+    "conv_pool": ["conv_pool_test"],
+    "dropout": ["dropout_test"],
+    "elementwise": ["elementwise_test", "fusion_test"],
+    "embedding": ["embedding_test"],
+    "l2_loss": ["l2_loss_test"],
+    "layer_norm": ["layer_norm_test"],
+    "loss_scale": ["loss_scale_test"],
+    "matmul": ["matmul_test"],
+    "neural_factorization": ["neural_factorization_test"],
+    "optimizer": ["deferred_adam_test", "optimizer_test"],
+    "pooling": ["pooling_test"],
+    "reduction": ["reduction_test"],
+    "reorder": ["reorder_test"],
+    "softmax": ["softmax_test"],
+    "top_k": ["top_k_test"],
+}
+
+OP_FAMILIES = ["//utils/compute/ops/" + name for name in _TESTS_OF_FAMILIES]
+
+CUDA_KERNELS = ["//utils/compute/ops/%s:%s_cuda" % (name, name) for name in _TESTS_OF_FAMILIES]
+
+OP_TESTS = ["//utils/compute/ops/%s:%s" % (name, test) for name, tests in _TESTS_OF_FAMILIES.items() for test in tests]

@@ -1,0 +1,176 @@
+"""The targets of a folder of ops: op_family for the family, op_part and op_test for what else is in the folder."""
+
+load("//third_party/cuda:cuda_library.bzl", "cuda_library")
+load("//tools/structure:layers.bzl", "layers_above")
+
+_DEPS = [
+    "//third_party:absl",
+    "//utils/compute/core:status",
+    "//utils/compute/core:tensor",
+    "//utils/compute/graph",
+]
+
+_CPU_DEPS = _DEPS + [
+    "//utils/compute/core:batch_parts",
+    "//utils/compute/cpu:parallel",
+    "//utils/compute/kernel",
+]
+
+_CUDA_DEPS = _DEPS + [
+    "//utils/compute/cuda:cuda_device",
+    "//utils/compute/kernel",
+]
+
+_TEST_DEPS = _DEPS + [
+    "//third_party:catch2_main",
+    "//utils/compute/cpu:parallel",
+    "//utils/compute/testing:op_test",
+]
+
+def op_part(name, files = None, deps = [], **kwargs):
+    """A library of what kernels share, without ops and kernels of its own.
+
+    A folder's files with the same name are one unit: geometry.h with geometry.cc, if there is one, or bias.h with
+    bias.cu.cc. A library with a .cu.cc file is for CUDA kernels only.
+
+    Args:
+      name: the name of the library.
+      files: the names of its files, without .h, .cc and .cu.cc; by default the name of the library.
+      deps: what it depends on, besides _DEPS or, with a .cu.cc file, _CUDA_DEPS.
+      **kwargs: further arguments of cc_library, such as the visibility.
+    """
+    files = files or [name]
+    hdrs = [file + ".h" for file in files]
+    cuda_srcs = native.glob([file + ".cu.cc" for file in files], allow_empty = True)
+    if cuda_srcs:
+        cuda_library(
+            name = name,
+            srcs = cuda_srcs,
+            hdrs = hdrs,
+            deps = deps + _CUDA_DEPS,
+            **kwargs
+        )
+        return
+    native.cc_library(
+        name = name,
+        srcs = native.glob([file + ".cc" for file in files], allow_empty = True),
+        hdrs = hdrs,
+        deps = deps + _DEPS,
+        **kwargs
+    )
+
+def op_test(name, srcs = None, deps = [], size = "small", max_isas = []):
+    """A test of the folder's ops, on every device.
+
+    Args:
+      name: the name of the test. It ends with "_test".
+      srcs: its files; NAME.cc by default.
+      deps: what it depends on, besides the folder's family and _TEST_DEPS.
+      size: how long it may take, as in cc_test.
+      max_isas: instruction sets that the test runs with once more, using nothing newer: "avx2" adds matmul_avx2_test to
+        matmul_test.
+    """
+    srcs = srcs or [name + ".cc"]
+    deps = [":" + native.package_name().split("/")[-1]] + deps + _TEST_DEPS
+    visibility = ["//tools/op_table:__pkg__"]
+    if not max_isas:
+        native.cc_test(
+            name = name,
+            size = size,
+            srcs = srcs,
+            visibility = visibility,
+            deps = deps,
+        )
+        return
+
+    cases = name + "_cases"
+    native.cc_library(
+        name = cases,
+        testonly = 1,
+        srcs = srcs,
+        visibility = visibility,
+        deps = deps,
+        alwayslink = 1,  # registers its cases
+    )
+    native.cc_test(
+        name = name,
+        size = size,
+        visibility = visibility,
+        deps = [":" + cases],
+    )
+    for isa in max_isas:
+        native.cc_test(
+            name = "%s_%s_test" % (name[:-len("_test")], isa),
+            size = size,
+            env = {"OFFICIAL_MAX_ISA": isa},
+            visibility = visibility,
+            deps = [":" + cases],
+        )
+
+def op_family(
+        name,
+        hdrs = None,
+        exclude = [],
+        copts = [],
+        deps = [],
+        shared_deps = [],
+        cuda_hdrs = [],
+        cuda_deps = [],
+        test_deps = [],
+        test_size = "small",
+        test_max_isas = []):
+    """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda and NAME_test.
+
+    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, NAME_test.cc is the test, and all other
+    *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
+    NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are op_tests.
+
+    A new family is its folder and a line in families.bzl; CUDA kernels are also named in utils/compute/cuda/kernels.h.
+
+    Args:
+      name: the name of the family and of its folder.
+      hdrs: the headers for those who use the family; by default NAME.h, if there is one.
+      exclude: names of files, without .h and .cc, that are not NAME's either.
+      copts: compiler options of NAME.
+      deps: what NAME depends on, besides shared_deps and _CPU_DEPS.
+      shared_deps: what both NAME and NAME_cuda depend on.
+      cuda_hdrs: the folder's headers that the CUDA kernels include, besides those of their dependencies.
+      cuda_deps: what NAME_cuda depends on, besides shared_deps and _CUDA_DEPS.
+      test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
+      test_size: the size of NAME_test.
+      test_max_isas: the max_isas of NAME_test.
+    """
+    others = exclude + [label[1:] for label in shared_deps + deps + cuda_deps if label.startswith(":")]
+    files = [
+        file
+        for file in native.glob(["*.cc", "*.h"])
+        if file.split(".")[0] not in others and not file.endswith("_test.cc")
+    ]
+    cuda_srcs = [file for file in files if file.endswith(".cu.cc")]
+    textual_hdrs = [file for file in files if file.endswith("-inl.h")]
+    if hdrs == None:
+        hdrs = [file for file in files if file == name + ".h"]
+
+    native.cc_library(
+        name = name,
+        srcs = [file for file in files if file not in cuda_srcs + textual_hdrs + hdrs],
+        hdrs = hdrs,
+        textual_hdrs = textual_hdrs,
+        copts = copts,
+        visibility = layers_above(),
+        deps = shared_deps + deps + _CPU_DEPS,
+        alwayslink = 1,  # registers ops and kernels
+    )
+    cuda_library(
+        name = name + "_cuda",
+        srcs = cuda_srcs + cuda_hdrs,
+        visibility = ["//utils/compute/cuda_backend:__pkg__"],
+        deps = shared_deps + cuda_deps + _CUDA_DEPS,
+    )
+    if native.glob([name + "_test.cc"], allow_empty = True):
+        op_test(
+            name = name + "_test",
+            size = test_size,
+            max_isas = test_max_isas,
+            deps = shared_deps + deps + test_deps,
+        )
