@@ -114,6 +114,11 @@ absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
 
 absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
   const flags::BaseConfig base = flags::BaseFromFlags(command_line);
+  if (flags::PerformanceFromFlags().use_synthetic_data) {
+    for (const absl::string_view flag : {"ratings_file", "item_names", "predict"}) {
+      if (command_line.given(flag)) return flags::FlagError(flag, "cannot be combined with --use_synthetic_data");
+    }
+  }
   if (base.stop_threshold) return flags::FlagError("stop_threshold", "is not used by ncf_main; use --hr_threshold");
   if (!base.eval_only || !absl::GetFlag(FLAGS_mlperf_log)) return absl::OkStatus();
   return flags::FlagError("mlperf_log", "cannot be combined with --eval_only: it logs a training");
@@ -196,7 +201,6 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
                     .data_dir = config.base.data_dir,
                     .data_dir_given = config.base.data_dir_given,
                     .download_if_missing = absl::GetFlag(FLAGS_download_if_missing),
-                    .generate = config.performance.use_synthetic_data,
                     .ratings_file = absl::GetFlag(FLAGS_ratings_file)};
   config.num_neg = absl::GetFlag(FLAGS_num_neg);
   config.num_eval_negatives = absl::GetFlag(FLAGS_num_eval_negatives);

@@ -10,6 +10,7 @@
 #include "official/recommendation/ncf_export.h"
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
+#include "official/recommendation/synthetic.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/start_threads.h"
@@ -45,7 +46,41 @@ absl::StatusOr<ItemNames> LoadItemNames(const NcfConfig& config, const Ratings& 
                                                     config.item_names, ratings.num_items()));
 }
 
+// The number of users that an evaluation scores at a time.
+int64_t UsersPerBatch(const NcfConfig& config, int num_candidates) {
+  return std::max<int64_t>(1, config.eval_batch_size.value_or(kEvalBatchSize) / num_candidates);
+}
+
+// For --use_synthetic_data: an evaluation is one batch.
+absl::StatusOr<NcfDataPtr> SyntheticData(const NcfConfig& config) {
+  ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(config.ratings.dataset));
+  const int num_negatives = config.num_eval_negatives.value_or(kUsualNegatives);
+  const auto users = static_cast<int32_t>(std::min<int64_t>(size.num_users, UsersPerBatch(config, 1 + num_negatives)));
+  EvalData eval = SyntheticEvalData(size, users, num_negatives);
+  return std::make_shared<NcfData>(LoadedRatings{.ratings = SyntheticRatings(size)}, ItemNames(),
+                                   std::make_shared<EvalData>(std::move(eval)));
+}
+
+run::Input SyntheticInput(const NcfConfig& config, const NcfDataPtr& data, const GeneratorOptions& size) {
+  const int64_t batch_size = config.base.batch_size;
+  const int64_t positives = size.num_ratings - size.num_users;  // each user's last rating is held out
+  const int64_t num_examples = std::max(batch_size, positives * (1 + config.num_neg));
+  return {.dataset = absl::StrCat(config.ratings.dataset, "-synthetic"),
+          .spec = TrainSpec(),
+          .num_train_examples = num_examples,
+          .steps_per_epoch = num_examples / batch_size,
+          .train = [=, num_neg = config.num_neg](uint64_t, data::Position start,
+                                                 int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
+            return SyntheticTrainBatches(size, num_neg, num_examples, batch_size, start, end_epoch);
+          },
+          .eval = [=](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
+            const auto users = static_cast<int64_t>(data->eval->repeat_offsets.size()) - 1;
+            return EvalBatches(data->eval, users, users);
+          }};
+}
+
 absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
+  if (config.performance.use_synthetic_data) return SyntheticData(config);
   ASSIGN_OR_RETURN(LoadedRatings loaded, LoadRatings(config.ratings));
   if (!loaded.note.empty()) {
     LOG(WARNING) << loaded.note;
@@ -98,6 +133,10 @@ train::RunFact UsersAndItems(const NcfConfig& config, const Ratings& ratings) {
 }
 
 absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
+  if (config.performance.use_synthetic_data) {
+    ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(config.ratings.dataset));
+    return SyntheticInput(config, data, size);
+  }
   const Ratings& ratings = data->loaded.ratings;
   // Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with.
   auto sampler = std::make_shared<std::shared_ptr<const TrainSampler>>();
@@ -109,8 +148,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
                         "--num_neg=%d negatives); try --batch_size=%d",
                         batch_size, num_examples, ratings.num_positives(), config.num_neg, num_examples));
   }
-  const int64_t users_per_batch =
-      std::max<int64_t>(1, config.eval_batch_size.value_or(kEvalBatchSize) / data->eval->num_candidates);
+  const int64_t users_per_batch = UsersPerBatch(config, data->eval->num_candidates);
   const std::string name = config.ratings.ratings_file.empty() ? config.ratings.dataset : "ratings";
   return run::Input{.dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
                     .fingerprint = FingerprintOf(ratings),

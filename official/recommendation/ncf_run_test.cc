@@ -68,6 +68,27 @@ std::vector<nlohmann::json> Evaluations(const std::string& text) {
   return evaluations;
 }
 
+TEST_CASE("Synthetic data: nothing is read, the same batch comes again, and a killed run continues") {
+  NcfConfig config = SmallConfig();
+  config.ratings = {.dataset = "ml-100k", .data_dir = "/nonexistent", .data_dir_given = true};
+  config.performance.use_synthetic_data = true;
+  config.num_eval_negatives = 20;
+  config.performance.max_train_steps = 6;
+  Run(config);
+  // A network that sees one batch only learns it by heart.
+  const std::vector<double> losses = run::Losses(config);
+  CHECK(losses.at(5) < losses.at(0));
+  NcfConfig resumed = InNewModelDir(config);
+  resumed.performance.max_train_steps = 3;
+  Run(resumed);
+  resumed.performance.max_train_steps = 6;
+  Run(resumed);
+  run::CheckSameBits(config, resumed);
+  const nlohmann::json record =
+      nlohmann::json::parse(files::ReadFile(config.base.model_dir + "/benchmark_run.log", 1 << 20).value());
+  CHECK(record.at("dataset").at("name") == "ml-100k-synthetic");
+}
+
 TEST_CASE("Every model learns who will choose what, for either loss") {
   NcfConfig config = SmallConfig();
   config.base.train_epochs = 12;

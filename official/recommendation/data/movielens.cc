@@ -103,22 +103,19 @@ absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
     return loaded;
   }
   ASSIGN_OR_RETURN(const MovieLens dataset, FindDataset(options.dataset));
-  if (!options.generate) {
-    const absl::StatusOr<std::string> path = ObtainFile(dataset, options);
-    if (path.ok()) {
-      ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path)));
-      return loaded;
-    }
-    if (options.data_dir_given) {
-      return absl::Status(
-          path.status().code(),
-          absl::StrFormat("%s; put %s.zip of https://grouplens.org/datasets/movielens there, or train on "
-                          "ratings made by this program with --use_synthetic_data",
-                          path.status().message(), dataset.name));
-    }
-    loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
-                                  path.status().message());
+  const absl::StatusOr<std::string> path = ObtainFile(dataset, options);
+  if (path.ok()) {
+    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path)));
+    return loaded;
   }
+  if (options.data_dir_given) {
+    return absl::Status(path.status().code(),
+                        absl::StrFormat("%s; put %s.zip of https://grouplens.org/datasets/movielens there, or measure "
+                                        "the speed without ratings with --use_synthetic_data",
+                                        path.status().message(), dataset.name));
+  }
+  loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
+                                path.status().message());
   const logs::TaskProgress progress({.title = "generating ratings"});
   ASSIGN_OR_RETURN(std::vector<Rating> generated, GenerateRatings(dataset.size));
   ASSIGN_OR_RETURN(loaded.ratings, SplitRatings(std::move(generated)));

@@ -14,7 +14,6 @@ struct RatingsOptions {
   std::string data_dir;
   bool data_dir_given = false;  // true if the user chose data_dir: then no other data will do
   bool download_if_missing = true;
-  bool generate = false;     // true: use ratings made by this program, as many as in the data set, and no others
   std::string ratings_file;  // if not empty, the file (ratings_file.h) that is read instead of a data set
   // The directory on the web that holds <dataset>.zip.
   std::string mirror = "https://files.grouplens.org/datasets/movielens";

@@ -108,11 +108,6 @@ TEST_CASE_METHOD(Fixture, "A mistyped directory is called missing, and is not ma
   CHECK_THAT(std::string(Error().message()),
              Contains("there is no directory " + options_.data_dir + " with ml-1m.zip: cannot download "));
   CHECK_FALSE(std::filesystem::exists(options_.data_dir));
-  // Where they are asked for, ratings are generated, whatever is there.
-  options_.generate = true;
-  const LoadedRatings loaded = LoadRatings(options_).value();
-  CHECK(loaded.generated);
-  CHECK(loaded.note.empty());
 }
 
 TEST_CASE_METHOD(Fixture, "Else ratings are generated, and a note says why") {
