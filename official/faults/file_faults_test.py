@@ -201,6 +201,7 @@ class FileFaultsTest(harness.FaultTest):
                     durable[name] = contents[name]
         return (contents if keep_names else durable), saved_step
 
+    @harness.of_every_program
     def test_the_journal_misses_no_call(self) -> None:
         # What the library counts is what the kernel saw: else a fault could hide in a call that is never made to fail.
         model_dir, trace = self.copy(self.begun, "traced"), self.folder / "trace"

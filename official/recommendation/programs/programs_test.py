@@ -7,18 +7,18 @@ import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import unittest
 import unittest.mock
 import zipfile
 from pathlib import Path
 
-DEADLINE = 120  # seconds for one run, which takes less than one on an idle machine
+from official.programs.program_test_case import ProgramTestCase, programs_of_arguments
+
 NUM_ITEMS = 1200
 HEADER = "user_id,item_id,rating,timestamp\n"
 
-ncf = Path(sys.argv.pop(1)).absolute()
+(ncf,) = programs_of_arguments(1)
 
 
 def ratings_of(user: int, items: list[int]) -> str:
@@ -44,21 +44,14 @@ def u_data() -> str:
     return "".join(lines)
 
 
-class ProgramsTest(unittest.TestCase):
+class ProgramsTest(ProgramTestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
+        super().setUpClass()
         rng = random.Random(1)
         # 100 users with 30 ratings, of which each keeps one back: an epoch has 100 * 29 * 5 examples.
         users = (ratings_of(user, rng.sample(range(1, NUM_ITEMS + 1), 30)) for user in range(1, 101))
         cls.good = HEADER + "".join(users)
-
-    def write(self, name: str, text: str) -> Path:
-        path = self.folder / name
-        path.write_text(text)
-        return path
 
     def write_zip(self, name: str, member: str) -> Path:
         path = self.folder / name
@@ -66,22 +59,17 @@ class ProgramsTest(unittest.TestCase):
             archive.writestr(member, self.good)
         return path
 
-    def execute(self, *flags: object, model_dir: Path | None = None) -> subprocess.CompletedProcess:
+    def run_ncf(self, *flags: object, model_dir: Path | None = None) -> subprocess.CompletedProcess[str]:
         self.model_dir = model_dir or Path(tempfile.mkdtemp(dir=self.folder))
-        command = [ncf, f"--model_dir={self.model_dir}", "--train_epochs=1", *map(str, flags)]
-        return subprocess.run(command, capture_output=True, timeout=DEADLINE, text=True)
+        return self.execute(ncf, f"--model_dir={self.model_dir}", "--train_epochs=1", *flags)
 
-    def assert_refused(self, done: subprocess.CompletedProcess, code: int, *words: object) -> None:
-        told = f"{done.args}\n{done.stderr}"
-        self.assertEqual(done.returncode, code, told)
-        self.assertEqual(done.stdout, "")
-        lines = [line for line in done.stderr.splitlines() if all(str(word) in line for word in words)]
-        self.assertEqual(len(lines), 1, f"{words}\n{told}")
+    def assert_refused(self, done: subprocess.CompletedProcess[str], code: int, *words: object) -> None:
+        super().assert_refused(done, code, *words)
         self.assertFalse((self.model_dir / "checkpoint").exists())
 
     def refuse(self, code: int, flags: list, *words: object) -> None:
         with self.subTest(flags):
-            done = self.execute(*flags)
+            done = self.run_ncf(*flags)
             self.assert_refused(done, code, "ncf_main: ", *words)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
@@ -89,8 +77,8 @@ class ProgramsTest(unittest.TestCase):
         self.refuse(code, [f"--ratings_file={self.write(name, text)}"], *words)
 
     def test_good_ratings(self) -> None:
-        done = self.execute(f"--ratings_file={self.write('good', self.good)}", "--output=json")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_ncf(f"--ratings_file={self.write('good', self.good)}", "--output=json")
+        self.assert_succeeded(done)
         self.assertIn('"HR": ', done.stdout)
 
     def test_movielens_100k(self) -> None:
@@ -99,22 +87,21 @@ class ProgramsTest(unittest.TestCase):
         titles = self.folder / "u.item"
         titles.write_bytes("".join(f"{i}|Mis\xe9rables {i} (1995)|01-Jan-1995||x|0\n" for i in range(1, 1683)).encode("latin-1"))
         flags = [f"--ratings_file={data}", "--batch_size=1000", "--output=json"]
-        done = self.execute(*flags)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("945 negatives, not 999: user 405 has rated 737 of the 1682 items", done.stderr)
+        done = self.run_ncf(*flags)
+        self.assert_succeeded(done, "945 negatives, not 999: user 405 has rated 737 of the 1682 items")
         trained, end = map(json.loads, done.stdout.splitlines())
         self.assertEqual((end["event"], end["status"], end["steps"]), ("end", "finished", end["global_step"]))
         self.assertGreater(end["examples_per_sec"], 0)
         self.assertGreater(trained["HR"], 0)
         model_dir = f"--model_dir={self.model_dir}"
-        done = self.execute(*flags, model_dir, "--eval_only")
+        done = self.run_ncf(*flags, model_dir, "--eval_only")
         self.assertEqual(json.loads(done.stdout), trained, done.stderr)
-        done = self.execute(*flags, model_dir, f"--item_names={titles}", "--predict=405,1", "--top_k=3")
+        done = self.run_ncf(*flags, model_dir, f"--item_names={titles}", "--predict=405,1", "--top_k=3")
         predictions = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([prediction["user"] for prediction in predictions], [405, 1], done.stderr)
         for item in predictions[0]["items"]:
             self.assertEqual(item["name"], f"Mis\xe9rables {item['item']} (1995)")
-        done = self.execute(f"--ratings_file={data}", model_dir, f"--item_names={titles}", "--predict=1")
+        done = self.run_ncf(f"--ratings_file={data}", model_dir, f"--item_names={titles}", "--predict=1")
         self.assertRegex(done.stdout, r"user 1:\n +-?[0-9.]+  item (\d+)  Mis\xe9rables \1 \(1995\)\n")
 
         self.refuse(2, [flags[0], "--num_eval_negatives=999"], "user 405", "which leaves 945", "--num_eval_negatives=945")
@@ -125,33 +112,32 @@ class ProgramsTest(unittest.TestCase):
 
     def test_the_network_of_the_training(self) -> None:
         flags = [f"--ratings_file={self.write('good', self.good)}", "--batch_size=1000"]
-        done = self.execute(*flags, "--model=mlp", "--layers=16,8,4", "--learning_rate=0.01")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_ncf(*flags, "--model=mlp", "--layers=16,8,4", "--learning_rate=0.01")
+        self.assert_succeeded(done)
         model_dir = self.model_dir
         for use in (["--predict=3"], ["--eval_only"], [f"--export_dir={self.folder / 'export'}"]):
-            done = self.execute(*flags, *use, model_dir=model_dir)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"as {model_dir} was trained: --model=mlp --layers=16,8,4\n", done.stderr)
+            done = self.run_ncf(*flags, *use, model_dir=model_dir)
+            self.assert_succeeded(done, f"as {model_dir} was trained: --model=mlp --layers=16,8,4\n")
         for use in ([], ["--predict=3", "--layers=8,4", "--model=mlp"]):
             with self.subTest(use):
-                done = self.execute(*flags, *use, model_dir=model_dir)
+                done = self.run_ncf(*flags, *use, model_dir=model_dir)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(f"--model_dir={model_dir} was trained with ", done.stderr)
                 self.assertIn("--layers=16,8,4, but this command has ", done.stderr)
                 self.assertIn("--layers=16,8,4 to use that network", done.stderr)
-        done = self.execute(*flags, "--model=mlp", "--layers=16,8,4", model_dir=model_dir)
+        done = self.run_ncf(*flags, "--model=mlp", "--layers=16,8,4", model_dir=model_dir)
         self.assertIn("nothing to do", done.stderr)
         self.assertIn("flags that differ from this run's last: --learning_rate=0.001 (was 0.01)", done.stderr)
         (model_dir / "flags.txt").unlink()  # as of TensorFlow: the variables tell
-        done = self.execute(*flags, "--predict=3", "--model=mlp", model_dir=model_dir)
+        done = self.run_ncf(*flags, "--predict=3", "--model=mlp", model_dir=model_dir)
         self.assertEqual((done.returncode, done.stdout), (65, ""), done.stderr)
         self.assertIn("not of this model", done.stderr.splitlines()[-1])
         self.assertLess(len(done.stderr.splitlines()[-1]), 1000)
 
     def test_ratings_of_other_users(self) -> None:
         trained, flags = self.write("trained", self.good), ["--batch_size=1000", "--num_factors=2", "--layers=4,2"]
-        done = self.execute(f"--ratings_file={trained}", *flags)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_ncf(f"--ratings_file={trained}", *flags)
+        self.assert_succeeded(done)
         model_dir = self.model_dir
         # User 1 is the one who was user 100, and the other way round: as many users, in other rows.
         lines = [line.split(",", 1) for line in self.good.splitlines()]
@@ -160,7 +146,7 @@ class ProgramsTest(unittest.TestCase):
         other = self.write("others", others)
         for use in (["--predict=3"], ["--eval_only"], [f"--export_dir={self.folder / 'others_export'}"], ["--train_epochs=2"]):
             with self.subTest(use):
-                done = self.execute(f"--ratings_file={other}", *flags, *use, model_dir=model_dir)
+                done = self.run_ncf(f"--ratings_file={other}", *flags, *use, model_dir=model_dir)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 told = f"the network in --model_dir={model_dir} was trained on ratings of 100 users and "
                 self.assertIn(told, done.stderr.splitlines()[-1])
@@ -168,11 +154,11 @@ class ProgramsTest(unittest.TestCase):
         # Rows are in the order in which users and items first appear in the file.
         lines = self.good.splitlines(keepends=True)
         reordered = self.write("reordered", HEADER + "".join(reversed(lines[1:])))
-        done = self.execute(f"--ratings_file={reordered}", *flags, "--predict=3", model_dir=model_dir)
+        done = self.run_ncf(f"--ratings_file={reordered}", *flags, "--predict=3", model_dir=model_dir)
         self.assertEqual(done.returncode, 2, done.stderr)
         more = self.write("more", self.good + lines[1])
-        done = self.execute(f"--ratings_file={more}", *flags, "--predict=3", model_dir=model_dir)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_ncf(f"--ratings_file={more}", *flags, "--predict=3", model_dir=model_dir)
+        self.assert_succeeded(done)
 
     def test_lines_that_are_no_ratings(self) -> None:
         number = "is not in 1 to 2147483647: number"
@@ -214,7 +200,7 @@ class ProgramsTest(unittest.TestCase):
         nowhere = {name: "http://127.0.0.1:1" for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy")}
         with unittest.mock.patch.dict(os.environ, nowhere):
             words = [f"there is no directory {data_dir} with ml-100k.zip", "https://grouplens.org", "--use_synthetic_data"]
-            self.assert_refused(self.execute("--dataset=ml-100k", f"--data_dir={data_dir}"), 69, *words)
+            self.assert_refused(self.run_ncf("--dataset=ml-100k", f"--data_dir={data_dir}"), 69, *words)
         self.assertFalse(data_dir.exists())
 
     def test_flags(self) -> None:
@@ -235,7 +221,7 @@ class ProgramsTest(unittest.TestCase):
             (["--stop_threshold=0.6"], ["--stop_threshold=0.6", "--hr_threshold"]),
         ):
             with self.subTest(flags):
-                self.assert_refused(self.execute(*flags), 2, "FATAL Flags parsing error: ", *words)
+                self.assert_refused(self.run_ncf(*flags), 2, "FATAL Flags parsing error: ", *words)
 
 
 if __name__ == "__main__":

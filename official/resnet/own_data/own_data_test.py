@@ -4,76 +4,58 @@ Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN CHECK_TFRECORDS_MAIN [unitt
 """
 
 import json
-import os
 import random
 import struct
 import subprocess
-import sys
-import tempfile
 import unittest
-import zlib
 from pathlib import Path
 
-DEADLINE = 600  # seconds for one run, which takes a few on an idle machine
+from official.programs.program_test_case import ProgramTestCase, png, programs_of_arguments
+
 CLASSES = ["mug", "pen", "Wall clock"]
 NAMES = ["background", "Wall clock", "mug", "pen"]  # in the order of their classes
 PICTURES = 20  # of each class
 SIZE = 48  # pixels of a side
 
-resnet, convert, check = (Path(sys.argv.pop(1)).absolute() for _ in range(3))
+resnet, convert, check = programs_of_arguments(3)
 
 
-def png(color: tuple[int, int, int], seed: int) -> bytes:
+def picture(color: tuple[int, ...], seed: int) -> bytes:
     """A picture of a color, with noise."""
     rng = random.Random(seed)
-    rows = (bytes([0]) + bytes(max(0, c - rng.randrange(60)) for _ in range(SIZE) for c in color) for _ in range(SIZE))
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", SIZE, SIZE, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(b"".join(rows))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return png(SIZE, bytes(max(0, c - rng.randrange(60)) for _ in range(SIZE * SIZE) for c in color))
 
 
-class OwnDataTest(unittest.TestCase):
+class OwnDataTest(ProgramTestCase):
+    deadline = 600
+
     @classmethod
     def setUpClass(cls) -> None:
-        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
+        super().setUpClass()
         cls.photos, cls.records = cls.folder / "photos", cls.folder / "records"
         for number, name in enumerate(CLASSES):
             (cls.photos / name).mkdir(parents=True)
             color = tuple(220 if channel == number else 70 for channel in range(3))
             for i in range(PICTURES):
-                (cls.photos / name / f"{name} {i}.png").write_bytes(png(color, 1000 * number + i))
-        cls.converted = cls.run_program(
+                (cls.photos / name / f"{name} {i}.png").write_bytes(picture(color, 1000 * number + i))
+        cls.converted = cls.execute(
             convert, f"--images_dir={cls.photos}", f"--output_dir={cls.records}", "--validation_fraction=0.2"
         )
         # The smallest network, on 48 pictures, in steps of 8 of them.
         cls.flags = ["--resnet_size=18", "--batch_size=8", "--output=json", "--num_gpus=0", "--batch_norm_momentum=0.6"]
         cls.model_dir = cls.folder / "model"
-        cls.trained = cls.run_program(
+        cls.trained = cls.execute(
             resnet, *cls.flags, f"--data_dir={cls.records}", f"--model_dir={cls.model_dir}",
             "--train_epochs=1",
             f"--export_dir={cls.folder / 'export'}",
         )
 
-    @staticmethod
-    def run_program(program: Path, *flags: object) -> subprocess.CompletedProcess:
-        return subprocess.run([program, *map(str, flags)], capture_output=True, timeout=DEADLINE, text=True)
-
-    def resnet(self, *flags: object) -> subprocess.CompletedProcess:
-        return self.run_program(resnet, *self.flags, *flags)
+    def resnet(self, *flags: object) -> subprocess.CompletedProcess[str]:
+        return self.execute(resnet, *self.flags, *flags)
 
     def refuse(self, code: int, flags: list, *words: object) -> None:
         with self.subTest(flags):
-            done = self.resnet(*flags)
-            self.assertEqual(done.returncode, code, done.stderr)
-            self.assertEqual(done.stdout, "")
-            told = [line for line in done.stderr.splitlines() if all(str(word) in line for word in words)]
-            self.assertEqual(len(told), 1, f"{words}\n{done.stderr}")
+            self.assert_refused(self.resnet(*flags), code, *words)
 
     def damaged_copy(self, name: str, damage: list[int]) -> Path:
         """The records, with a byte changed in the data of those of the training file that are named."""
@@ -92,17 +74,17 @@ class OwnDataTest(unittest.TestCase):
         return copy
 
     def test_records(self) -> None:
-        self.assertEqual(self.converted.returncode, 0, self.converted.stderr)
+        self.assert_succeeded(self.converted)
         self.assertIn("60 images of 3 classes in 1 files in ", self.converted.stdout)
         self.assertIn(", 12 of the images for validation in 1 more\n", self.converted.stdout)
         self.assertEqual((self.records / "labels.txt").read_text().splitlines(), NAMES)
-        checked = self.run_program(check, self.records)
+        checked = self.execute(check, self.records)
         self.assertEqual(checked.stdout, "60 records in 2 files are good\n", checked.stderr)
         for flags, word in (
             (["--validation_fraction=1"], "less than 1"),
             (["--validation_fraction=0.2", "--split=train"], "cannot be combined"),
         ):
-            refused = self.run_program(convert, f"--images_dir={self.photos}", f"--output_dir={self.folder}/x", *flags)
+            refused = self.execute(convert, f"--images_dir={self.photos}", f"--output_dir={self.folder}/x", *flags)
             self.assertEqual(refused.returncode, 2)
             self.assertIn(word, refused.stderr)
 
@@ -110,16 +92,16 @@ class OwnDataTest(unittest.TestCase):
         """What the converter and the checker tell, as an object a line."""
         records = self.folder / "json_records"
         flags = [f"--images_dir={self.photos}", f"--output_dir={records}", "--num_shards=2"]
-        done = self.run_program(convert, *flags, "--output=json", "--log_format=json")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.execute(convert, *flags, "--output=json", "--log_format=json")
+        self.assert_succeeded(done)
         self.assertEqual(
             json.loads(done.stdout),
             {"event": "end", "output_dir": str(records), "images": 60, "classes": 3, "files": 2,
              "validation_images": 0, "validation_files": 0},
         )  # fmt: skip
-        done = self.run_program(check, records, "--output=json")
+        done = self.execute(check, records, "--output=json")
         self.assertEqual(json.loads(done.stdout), {"event": "end", "files": 2, "records": 60, "bad_records": 0})
-        done = self.run_program(check, self.damaged_copy("json_damaged", [5]), "--output=json")
+        done = self.execute(check, self.damaged_copy("json_damaged", [5]), "--output=json")
         self.assertEqual(done.returncode, 65)
         bad, end = map(json.loads, done.stdout.splitlines())
         self.assertEqual(bad["event"], "bad_record")
@@ -128,7 +110,7 @@ class OwnDataTest(unittest.TestCase):
 
     def test_trained_network(self) -> None:
         """It is evaluated again, and names what is in a picture, with nothing but its directory."""
-        self.assertEqual(self.trained.returncode, 0, self.trained.stderr)
+        self.assert_succeeded(self.trained)
         results, _ = map(json.loads, self.trained.stdout.splitlines())
         self.assertEqual(results["global_step"], 6)
         self.assertTrue(0 <= results["accuracy"] <= 1, results)
@@ -137,7 +119,7 @@ class OwnDataTest(unittest.TestCase):
 
         pictures = [self.photos / name / f"{name} 3.png" for name in CLASSES]
         predicted = self.resnet(f"--model_dir={self.model_dir}", f"--predict={','.join(map(str, pictures))}")
-        self.assertEqual(predicted.returncode, 0, predicted.stderr)
+        self.assert_succeeded(predicted)
         answers = [json.loads(line) for line in predicted.stdout.splitlines()]
         self.assertEqual([answer["file"] for answer in answers], list(map(str, pictures)))
         for answer in answers:
@@ -162,15 +144,15 @@ class OwnDataTest(unittest.TestCase):
         (self.folder / "two").mkdir()
         for name in CLASSES[:2]:
             (self.folder / "two" / name).symlink_to(self.photos / name)
-        done = self.run_program(
+        done = self.execute(
             convert, f"--images_dir={self.folder / 'two'}", f"--output_dir={other}", "--validation_fraction=0.1"
         )
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_succeeded(done)
         flags = [f"--data_dir={other}", "--train_epochs=1", "--max_train_steps=1"]
         self.refuse(2, [*flags, f"--model_dir={self.model_dir}"], "class 1 differs: ", "Wall clock", "--fine_tune=")
         tuned = self.folder / "tuned"
         done = self.resnet(*flags, f"--model_dir={tuned}", f"--fine_tune={self.model_dir}")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_succeeded(done)
         predicted = self.resnet(f"--model_dir={tuned}", f"--predict={self.photos / 'mug' / 'mug 0.png'}")
         names = {c["name"] for c in json.loads(predicted.stdout)["classes"]}
         self.assertEqual(names, {"background", "mug", "pen"}, predicted.stderr)
@@ -198,7 +180,7 @@ class OwnDataTest(unittest.TestCase):
         path = damaged / "train-00000-of-00001"
         self.refuse(65, [*flags, f"--model_dir={self.folder / 'stopped'}"], f"{path}: record ", "corrupted record")
         done = self.resnet(*flags, f"--model_dir={self.folder / 'skipped'}", "--skip_bad_records=2")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_succeeded(done)
         self.assertEqual(json.loads(done.stdout.splitlines()[0])["global_step"], 1)
         for record in 1, 3:
             self.assertEqual(done.stderr.count(f"skipped: {path}: record {record} at offset "), 1, done.stderr)
@@ -206,7 +188,7 @@ class OwnDataTest(unittest.TestCase):
         self.refuse(65, [*flags, f"--model_dir={self.folder / 'one'}", "--skip_bad_records=1"],
                     "more than --skip_bad_records=1 records are damaged")
         for allowed, code in ((1, 65), (2, 0)):
-            checked = self.run_program(check, f"--skip_bad_records={allowed}", damaged)
+            checked = self.execute(check, f"--skip_bad_records={allowed}", damaged)
             self.assertEqual(checked.returncode, code, checked.stderr)
             self.assertEqual(checked.stdout.count("corrupted record"), 2)
 

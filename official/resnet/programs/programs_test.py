@@ -3,72 +3,40 @@
 Usage: MODULE RESNET_MAIN [unittest argument...]
 """
 
-import os
 import shutil
-import struct
 import subprocess
-import sys
-import tempfile
 import unittest
-import zlib
 from pathlib import Path
 
-DEADLINE = 120  # seconds for one run, which takes a few on an idle machine
+from official.programs.program_test_case import ProgramTestCase, png, programs_of_arguments
 
-resnet = Path(sys.argv.pop(1)).absolute()
-
-
-def png(size: int) -> bytes:
-    """A grey square."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
-    pixels = zlib.compress((b"\0" + b"\x80" * 3 * size) * size)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+(resnet,) = programs_of_arguments(1)
 
 
-class ProgramsTest(unittest.TestCase):
+class ProgramsTest(ProgramTestCase):
     """All tests use one network of 14 layers for CIFAR-10, trained for a step."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
+        super().setUpClass()
         cls.model_dir = cls.folder / "model"
-        cls.picture = cls.folder / "picture.png"
-        cls.picture.write_bytes(png(32))
-        done = cls.execute(cls.model_dir, "--dataset_name=cifar10", "--resnet_size=14", "--base_learning_rate=0.2")
+        cls.picture = cls.write("picture.png", png(32, b"\x80" * 3 * 32 * 32))
+        done = cls.run_resnet(cls.model_dir, "--dataset_name=cifar10", "--resnet_size=14", "--base_learning_rate=0.2")
         assert done.returncode == 0, done.stderr
 
-    @staticmethod
-    def execute(model_dir: Path, *flags: str) -> subprocess.CompletedProcess:
+    @classmethod
+    def run_resnet(cls, model_dir: Path, *flags: object) -> subprocess.CompletedProcess[str]:
         shared = ("--use_synthetic_data", "--batch_size=2", "--max_train_steps=1", f"--model_dir={model_dir}")
-        return subprocess.run([resnet, *shared, *flags], capture_output=True, timeout=DEADLINE, text=True)
-
-    def assert_succeeded(self, done: subprocess.CompletedProcess, *words: str) -> None:
-        self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stderr}")
-        for word in words:
-            self.assertIn(word, done.stderr)
-
-    def assert_refused(self, done: subprocess.CompletedProcess, code: int, *words: str) -> None:
-        """With one short line that has all the words; a hint to --help may follow."""
-        told = f"{done.args}\n{done.stderr}"
-        self.assertEqual((done.returncode, done.stdout), (code, ""), told)
-        lines = [line for line in done.stderr.splitlines() if all(word in line for word in words)]
-        self.assertEqual(len(lines), 1, f"{words}\n{told}")
-        self.assertLess(len(lines[0]), 1000)
+        return cls.execute(resnet, *shared, *flags)
 
     def test_the_network_is_that_of_the_training(self) -> None:
         taken = f"as {self.model_dir} was trained: --dataset_name=cifar10 --resnet_size=14\n"
-        predicted = self.execute(self.model_dir, f"--predict={self.picture}")
+        predicted = self.run_resnet(self.model_dir, f"--predict={self.picture}")
         self.assert_succeeded(predicted, taken)
         self.assertEqual(len(predicted.stdout.splitlines()), 6)  # five classes
-        self.assert_succeeded(self.execute(self.model_dir, "--eval_only"), taken)
+        self.assert_succeeded(self.run_resnet(self.model_dir, "--eval_only"), taken)
         export_dir = self.folder / "export"
-        self.assert_succeeded(self.execute(self.model_dir, f"--export_dir={export_dir}"), taken, "nothing to do")
+        self.assert_succeeded(self.run_resnet(self.model_dir, f"--export_dir={export_dir}"), taken, "nothing to do")
         self.assertEqual(len(list(export_dir.glob("*/saved_model.pb"))), 1)
 
     def test_another_network_is_refused_with_its_flags(self) -> None:
@@ -84,10 +52,10 @@ class ProgramsTest(unittest.TestCase):
             ([], [told + "--dataset_name=cifar10 and --resnet_size=14, but", "add --dataset_name=cifar10 --resnet_size=14"]),
         ):
             with self.subTest(flags):
-                self.assert_refused(self.execute(self.model_dir, *flags), 2, "FATAL Flags parsing error: ", *words)
+                self.assert_refused(self.run_resnet(self.model_dir, *flags), 2, "FATAL Flags parsing error: ", *words)
 
     def test_a_finished_run_names_changed_flags(self) -> None:
-        done = self.execute(self.model_dir, "--dataset_name=cifar10", "--resnet_size=14", "--base_learning_rate=0.3")
+        done = self.run_resnet(self.model_dir, "--dataset_name=cifar10", "--resnet_size=14", "--base_learning_rate=0.3")
         self.assert_succeeded(done, "nothing to do", "differ from this run's last: --base_learning_rate=0.3 (was 0.2)")
 
     def test_a_checkpoint_without_its_flags(self) -> None:
@@ -99,13 +67,13 @@ class ProgramsTest(unittest.TestCase):
                 (foreign / "flags.txt").write_bytes(content)
             with self.subTest(content):
                 flags = ["--dataset_name=cifar10", f"--predict={self.picture}"]
-                done = self.execute(foreign, *flags, "--resnet_size=20")
+                done = self.run_resnet(foreign, *flags, "--resnet_size=20")
                 self.assert_refused(done, 65, "not of this model (resnet)", "it has no", "more")
-                self.assert_succeeded(self.execute(foreign, *flags, "--resnet_size=14"))
+                self.assert_succeeded(self.run_resnet(foreign, *flags, "--resnet_size=14"))
 
     def test_fine_tuning_names_few_variables(self) -> None:
         flags = ["--dataset_name=cifar10", "--resnet_size=20", f"--fine_tune={self.model_dir}/checkpoint"]
-        done = self.execute(self.folder / "tuned", *flags)
+        done = self.run_resnet(self.folder / "tuned", *flags)
         self.assert_succeeded(done, f"fine-tuning from {self.model_dir}/model.ckpt-1: took ")
         self.assertLess(max(map(len, done.stderr.splitlines())), 1000)
 

@@ -4,20 +4,19 @@ Usage: MODULE PREPARE_DATA_MAIN TRANSFORMER_MAIN TRANSLATE_MAIN COMPUTE_BLEU_MAI
 """
 
 import json
-import os
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-DEADLINE = 120  # seconds for one program, which takes about one on an idle machine
+from official.programs.program_test_case import ProgramTestCase, programs_of_arguments
+
 WORDS = ("one two three four five six seven eight nine ten", "eins zwei drei vier fünf sechs sieben acht neun zehn")
 FLAGS = ("--param_set=tiny", "--params_override=vocab_size=200,hidden_size=16,filter_size=32,num_hidden_layers=1")
 
-prepare_data, transformer, translate_main, compute_bleu = (Path(path).absolute() for path in sys.argv[1:5])
+prepare_data, transformer, translate_main, compute_bleu = programs_of_arguments(4)
 
 
 def write_texts(folder: Path, name: str, count: int, seed: int) -> None:
@@ -30,14 +29,12 @@ def write_texts(folder: Path, name: str, count: int, seed: int) -> None:
         (folder / f"{name}.{suffix}").write_text(text)
 
 
-class ProgramsTest(unittest.TestCase):
+class ProgramsTest(ProgramTestCase):
     """All tests use one network that is hardly trained."""
 
     @classmethod
     def setUpClass(cls) -> None:
-        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
+        super().setUpClass()
         write_texts(cls.folder, "train", 200, seed=1)
         write_texts(cls.folder, "val", 20, seed=2)
         cls.source, cls.reference = cls.folder / "val.en", cls.folder / "val.de"
@@ -50,10 +47,6 @@ class ProgramsTest(unittest.TestCase):
             "--steps_between_evals=1",
         )  # fmt: skip
 
-    @staticmethod
-    def execute(program: Path, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
-        return subprocess.run([program, *flags], input=stdin, capture_output=True, timeout=DEADLINE)
-
     @classmethod
     def train_flags(cls) -> tuple[str, ...]:
         return (f"--data_dir={cls.folder / 'data'}", *FLAGS, "--batch_size=512", "--output=json")
@@ -62,31 +55,15 @@ class ProgramsTest(unittest.TestCase):
     def bleu_flags(cls) -> tuple[str, ...]:
         return (f"--bleu_source={cls.source}", f"--bleu_ref={cls.reference}", f"--vocab_file={cls.vocab}")
 
-    def write(self, name: str, content: bytes) -> Path:
-        path = self.folder / name
-        path.write_bytes(content)
-        return path
-
-    def translate(self, *flags: str, stdin: bytes = b"") -> subprocess.CompletedProcess:
+    def translate(self, *flags: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return self.execute(
             translate_main, f"--model_dir={self.model_dir}", f"--vocab_file={self.vocab}", *FLAGS, *flags, stdin=stdin
         )
 
-    def assert_succeeded(self, done: subprocess.CompletedProcess) -> None:
-        self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout!r}{done.stderr!r}")
-
-    def assert_refused(self, done: subprocess.CompletedProcess, code: int, *words: object) -> None:
-        """With this exit status, nothing on stdout, and one line with all the words; with 2 a hint may follow."""
-        told = done.stderr.decode()
-        self.assertEqual(done.returncode, code, f"{done.args}\n{told}")
-        self.assertEqual(done.stdout, b"")
-        lines = [line for line in told.splitlines() if all(str(word) in line for word in words)]
-        self.assertEqual(len(lines), 1, f"{words}\n{told}")
-
     def test_the_way_of_a_text(self) -> None:
         self.assert_succeeded(self.prepared)
         self.assert_succeeded(self.trained)
-        results = self.trained.stdout.decode().splitlines()
+        results = self.trained.stdout.splitlines()
         self.assertEqual([json.loads(result)["event"] for result in results], ["evaluation", "evaluation", "end"])
         self.assertIn('"bleu_uncased": ', results[1])
         output = self.folder / "translation"
@@ -95,16 +72,13 @@ class ProgramsTest(unittest.TestCase):
         self.assertEqual(len(output.read_bytes().split(b"\n")), 21)
         done = self.execute(compute_bleu, f"--translation={self.reference}", f"--reference={self.reference}")
         self.assert_succeeded(done)
-        self.assertEqual(
-            done.stdout, b"Case-insensitive results: 100.000000\nCase-sensitive results: 100.000000\n"
-        )
+        self.assertEqual(done.stdout, "Case-insensitive results: 100.000000\nCase-sensitive results: 100.000000\n")
 
     def test_the_network_of_the_training(self) -> None:
         translate = (f"--vocab_file={self.vocab}", "--text=one two")
         model_dir = f"--model_dir={self.model_dir}"
         found = self.execute(translate_main, model_dir, *translate)
-        self.assert_succeeded(found)
-        self.assertIn(f"as {self.model_dir} was trained: --param_set=tiny --params_override=vocab_size=200,", found.stderr.decode())
+        self.assert_succeeded(found, f"as {self.model_dir} was trained: --param_set=tiny --params_override=vocab_size=200,")
         self.assertEqual(self.execute(translate_main, model_dir, *translate, *FLAGS).stdout, found.stdout)
         # Parameters of the search come on top.
         self.assert_succeeded(self.execute(translate_main, model_dir, *translate, "--params_override=beam_size=1"))
@@ -120,8 +94,7 @@ class ProgramsTest(unittest.TestCase):
         self.assert_refused(self.execute(transformer, *data, model_dir), 2, "FATAL", model_dir, *words)
         export = (f"--vocab_file={self.vocab}", f"--export_dir={self.folder / 'export'}")
         done = self.execute(transformer, *data, model_dir, *export, "--params_override=beam_size=2")
-        self.assert_succeeded(done)
-        self.assertIn("was trained: --param_set=tiny --params_override=vocab_size=200,", done.stderr.decode())
+        self.assert_succeeded(done, "was trained: --param_set=tiny --params_override=vocab_size=200,")
         # Without flags.txt it is as for a checkpoint of TensorFlow.
         copy = self.folder / "copy"
         shutil.copytree(self.model_dir, copy)
@@ -138,7 +111,7 @@ class ProgramsTest(unittest.TestCase):
         self.assert_refused(self.execute(translate_main, model_dir, f"--vocab_file={other}", "--text=one"), 2, *words)
         done = self.execute(translate_main, model_dir, f"--vocab_file={self.vocab}", "--text=one")
         self.assert_succeeded(done)
-        self.assertNotIn("cannot be checked", done.stderr.decode())
+        self.assertNotIn("cannot be checked", done.stderr)
         # The training itself: the vocabulary lies beside its data, and in the checkpoint.
         steps = ("--train_steps=2", "--steps_between_evals=1")
         beside = [f"--vocab_file={other}", "is not the vocabulary that the data were made with", f"={self.vocab}"]
@@ -154,7 +127,7 @@ class ProgramsTest(unittest.TestCase):
     def test_results_as_json(self) -> None:
         """An object a line on standard output, with all that the text tells."""
 
-        def results(done: subprocess.CompletedProcess) -> list[dict]:
+        def results(done: subprocess.CompletedProcess[str]) -> list[dict]:
             self.assert_succeeded(done)
             return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -169,7 +142,7 @@ class ProgramsTest(unittest.TestCase):
         done = self.translate("--text=one two", short, "--output=json", "--log_format=json")
         (translated,) = results(done)
         self.assertEqual(translated["source"], "one two")
-        self.assertEqual(self.translate("--text=one two", short).stdout.decode(), translated["translation"] + "\n")
+        self.assertEqual(self.translate("--text=one two", short).stdout, translated["translation"] + "\n")
         for line in done.stderr.splitlines():
             self.assertIn("event", json.loads(line))
         text, output = self.write("three lines", b"one\n\ntwo\n"), self.folder / "three translations"
@@ -262,22 +235,22 @@ class ProgramsTest(unittest.TestCase):
         flags = (f"{FLAGS[1]},extra_decode_length=3", "--batch_size=4")
         done = self.translate(f"--file={self.write('odd', chr(10).encode().join(lines))}", *flags)
         self.assert_succeeded(done)
-        translations = done.stdout.split(b"\n")
+        translations = done.stdout.split("\n")
         self.assertEqual(len(translations), len(lines) + 1)  # the last is behind the last newline
-        self.assertEqual(translations[1], b"")
-        plain = self.translate(*flags, stdin=b"one\nfour")
+        self.assertEqual(translations[1], "")
+        plain = self.translate(*flags, stdin="one\nfour")
         self.assert_succeeded(plain)
-        self.assertEqual(plain.stdout.split(b"\n")[0], translations[0])
+        self.assertEqual(plain.stdout.split("\n")[0], translations[0])
 
     def test_bleu(self) -> None:
-        def bleu(translation: Path, reference: Path, *flags: str) -> subprocess.CompletedProcess:
+        def bleu(translation: Path, reference: Path, *flags: str) -> subprocess.CompletedProcess[str]:
             return self.execute(compute_bleu, f"--translation={translation}", f"--reference={reference}", *flags)
 
         odd = "one two, three four\0five\r\n\r\nsix ☃ seven".encode()
         same = odd.replace(b"\r\n", b"\n") + b"\n"
         done = bleu(self.write("odd text", odd), self.write("same text", same), "-bv", "CASED")
         self.assert_succeeded(done)
-        self.assertEqual(done.stdout, b"Case-sensitive results: 100.000000\n")
+        self.assertEqual(done.stdout, "Case-sensitive results: 100.000000\n")
         nowhere, invalid = self.folder / "nowhere", self.write("invalid text", b"one\n\xc3(\n")
         for code, flags, words in (
             (2, (self.source, self.reference, "--bleu_variant=none"), ["FATAL", "--bleu_variant=none"]),
@@ -294,4 +267,4 @@ class ProgramsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)
+    unittest.main(verbosity=2)
