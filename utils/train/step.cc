@@ -102,7 +102,7 @@ void Backward(const std::vector<Value>& shown, Step& step) {
   Graph& graph = step.graph();
   std::vector<Value> trainable;
   for (const auto& node : graph.nodes()) {
-    if (node->Is("Variable") && graph.variable(*node).trainable) trainable.push_back(node->output(0));
+    if (node->Is(compute::op::Variable) && graph.variable(*node).trainable) trainable.push_back(node->output(0));
   }
   // The gradient of the loss that the backward pass starts with.
   step.loss_scale = LossScaleValue(graph, step.scale);

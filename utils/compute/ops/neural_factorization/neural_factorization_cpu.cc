@@ -106,6 +106,7 @@ struct Kernels {
 #define OFFICIAL_ISA_WITH_BF16
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 Product ProductOf(DType dtype) {
   if (dtype == DType::kFloat32) return Product::kFloat;
@@ -394,7 +395,7 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
 }
 
 const bool registered = RegisterKernel(
-    {.op = "NeuralFactorizationLoss", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeLoss});
+    {.op = op::NeuralFactorizationLoss, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeLoss});
 
 }  // namespace
 }  // namespace official::compute

@@ -68,6 +68,7 @@ struct Kernels {
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/scores-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 const Kernels& IsaKernels() { return HasAvx512() ? avx512::kKernels : avx2::kKernels; }
 
@@ -233,7 +234,7 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
 }
 
 const bool registered = RegisterKernel(
-    {.op = "NeuralFactorizationScores", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeScores});
+    {.op = op::NeuralFactorizationScores, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeScores});
 
 }  // namespace
 }  // namespace official::compute

@@ -62,6 +62,7 @@ struct DeferredKernels {
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/deferred_adam-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
 
 const DeferredKernels& Kernels() { return HasAvx512() ? avx512::kDeferredKernels : avx2::kDeferredKernels; }
 
@@ -360,12 +361,12 @@ absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
   }};
 }
 
-bool Register(const char* op, KernelFactory make) {
+bool Register(OpName op, KernelFactory make) {
   return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = std::move(make)});
 }
 
-const bool registered = Register("CatchUpRows", MakeCatchUp) && Register("ApplyDeferredAdam", MakeApply) &&
-                        Register("SettleRows", MakeSettle);
+const bool registered = Register(op::CatchUpRows, MakeCatchUp) && Register(op::ApplyDeferredAdam, MakeApply) &&
+                        Register(op::SettleRows, MakeSettle);
 
 }  // namespace
 }  // namespace official::compute
