@@ -115,8 +115,9 @@ class Estimator::TrainCall {
   std::vector<StepFeeds> recent_;
   std::vector<compute::KernelTiming> timings_;
   Scalars shown_;
-  std::vector<std::string> tags_;  // of shown_, in event files
-  logs::StepInfo info_;            // of the last step
+  std::vector<std::string> tags_;             // of shown_, in event files
+  logs::StepInfo info_;                       // of the last step
+  ReplicatedProgram* last_update_ = nullptr;  // of the last step; null if it was left or skipped
   bool begun_ = false, stopped_ = false;
   bool left_step_ = false;  // stopped in the middle of a step
   Clock::time_point save_time_ = Clock::now(), summary_time_ = save_time_;
@@ -324,6 +325,7 @@ absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const dat
   feeds.number = e_.global_step_ + 1;
   feeds.batch = batch;
   feeds.num_runs = 0;
+  last_update_ = nullptr;
   const absl::Status computed = RunAll(spec, program, learning_rate, request.trace, feeds);
   // Neither the step nor its batch counts.
   stopped_ = left_step_ = absl::IsCancelled(computed) && e_.StopIsWanted();
@@ -334,6 +336,7 @@ absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const dat
   // A step without an update has no number, so hooks and events do not see it.
   if (!updated) return MeetInterruption(/*save_is_due=*/false);
   ++e_.global_step_;
+  last_update_ = &program;
 
   info_ = {.global_step = e_.global_step_,
            .epoch = batch.first.epoch + 1,
@@ -388,6 +391,9 @@ absl::Status Estimator::TrainCall::End() {
   const Clock::time_point start = Clock::now();
   RETURN_IF_ERROR(e_.SaveCheckpoint());
   RETURN_IF_ERROR(e_.saver_->Wait());
+  if (last_update_ != nullptr && !info_.loss) {
+    ASSIGN_OR_RETURN(info_.loss, last_update_->MeanFetch(0));
+  }
   info_.time = Clock::now();
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(info_));
   RETURN_IF_ERROR(e_.train_events_->Flush());
