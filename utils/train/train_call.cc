@@ -16,6 +16,7 @@
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
 #include "utils/train/estimator.h"
+#include "utils/train/summary/graph_summary.h"
 
 namespace official::train {
 namespace {
@@ -151,6 +152,7 @@ absl::Status Estimator::TrainCall::Begin(const ReplicatedProgram& program) {
   RETURN_IF_ERROR(e_.replicas_.ResetSums());
   if (e_.train_events_ == nullptr) {
     ASSIGN_OR_RETURN(EventWriter* const events, e_.TrainEvents());
+    RETURN_IF_ERROR(events->AddGraphDef(GraphDefOf(*model.graph)));
     RETURN_IF_ERROR(events->AddSessionLog(e_.global_step_, EventWriter::SessionStatus::kStart));
     RETURN_IF_ERROR(e_.KeepFlags());
   }
@@ -357,6 +359,8 @@ absl::Status Estimator::TrainCall::Step(const data::ElementSpec& spec, const dat
   if (request.trace) {
     trace = TraceOf(timings_, trace_start_us, e_.strategy_->device(0).name());
     info_.trace = absl::MakeConstSpan(&trace, 1);
+    RETURN_IF_ERROR(e_.train_events_->AddRunMetadata(e_.global_step_, absl::StrCat("step_", e_.global_step_),
+                                                     RunMetadataOf(info_.trace)));
   }
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info_));
   info_.trace = {};
