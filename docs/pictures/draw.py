@@ -65,13 +65,21 @@ def panel(
     return drawn
 
 
+def losses_in(log: str) -> list[tuple[str, str]]:
+    """Each step that has a line with its loss, and that loss."""
+    found = re.findall(r"loss = (\S+), step = (\d+)", log)
+    if found:
+        return [(step, loss) for loss, step in found]
+    # As the lines were when docs/logs were written, the last one of them that of a single step, the others means.
+    return re.findall(r"step (\d+)/\d+, loss ([\d.]+)", log)[:-1]
+
+
 def learning_curve(log: str) -> str:
     """Loss and accuracy of a run's log."""
-    total_steps, epochs = re.search(r"epoch \d+/(\d+), step \d+/(\d+)", log).group(2, 1)
+    epochs = re.search(r"epoch \d+/(\d+)", log)[1]
+    total_steps = re.findall(r"Saving dict for global step (\d+)", log)[-1]
     per_epoch = int(total_steps) / int(epochs)
-    # The last line is that of a single step; the others are means over 100.
-    found = re.findall(r"step (\d+)/\d+, loss ([\d.]+)", log)[:-1]
-    losses = [(int(step) / per_epoch, float(loss)) for step, loss in found]
+    losses = [(int(step) / per_epoch, float(loss)) for step, loss in losses_in(log)]
     accuracies = [
         (int(step) / per_epoch, 100 * float(accuracy))
         for step, accuracy in re.findall(r"Saving dict for global step (\d+): accuracy = ([\d.]+)", log)

@@ -88,7 +88,8 @@ class Hook {
   virtual StepRequest BeforeStep(int64_t next_step, TimePoint now) { return {}; }
   // An error (such as of a file that cannot be written) ends the training.
   virtual absl::Status AfterStep(const StepInfo& step) { return absl::OkStatus(); }
-  // `last` is the StepInfo of the last AfterStep; in a train call without steps only its global_step and time are set.
+  // `last` is the StepInfo of the last AfterStep, with its loss if that can still be had; in a train call without steps
+  // only its global_step and time are set.
   virtual absl::Status End(const StepInfo& last) { return absl::OkStatus(); }
 };
 

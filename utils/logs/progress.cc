@@ -28,7 +28,7 @@ std::string Eta(double seconds) {
   return absl::StrCat("ETA ", FormatDuration(static_cast<int64_t>(std::ceil(std::max(0.0, seconds)))));
 }
 
-std::string LossText(double loss) { return absl::StrFormat("loss %.4g", loss); }
+std::string FloatText(double value) { return FormatFloat(static_cast<float>(value)); }
 
 Json FiniteOrNull(std::optional<double> value) { return value ? logs::FiniteOrNull(*value) : Json(); }
 
@@ -44,6 +44,7 @@ absl::Status Progress::Begin(const TrainStart& start) {
   {
     const std::lock_guard lock(mutex_);
     last_time_ = next_draw_ = last_line_ = start.time;
+    last_loss_.reset();
     last_ = {.global_step = start.global_step};
   }
   if (!options_.now) ticker_ = std::make_unique<Ticker>([this] { Tick(); });
@@ -56,9 +57,12 @@ StepRequest Progress::BeforeStep(int64_t next_step, TimePoint now) {
   const bool bar = options_.format == LogFormat::kBar, is_last = next_step == options_.total_steps;
   // Whether it is time to draw is known only after the step, but the loss must be asked for now.
   draws_next_ = bar && (now + step_time_ >= next_draw_ || is_last);
-  logs_next_ = (!bar || !options_.tensors.empty()) && (steps_ == 0 || next_step % options_.log_every_n_steps == 0 ||
-                                                       is_last || (!bar && now - LastLine() >= kLongPause));
-  return {.loss = draws_next_ || logs_next_, .tensors = logs_next_ && !options_.tensors.empty()};
+  const bool has_lines = !bar || !options_.tensors.empty();
+  logs_next_ = has_lines && !is_last &&
+               (steps_ == 0 || next_step % options_.log_every_n_steps == 0 || (!bar && now - LastLine() >= kLongPause));
+  // End() logs the last step.
+  return {.loss = draws_next_ || logs_next_ || is_last,
+          .tensors = (logs_next_ || is_last) && !options_.tensors.empty()};
 }
 
 absl::Status Progress::AfterStep(const StepInfo& step) {
@@ -72,7 +76,13 @@ absl::Status Progress::AfterStep(const StepInfo& step) {
   }
   const std::optional<double> shown_loss = last_.loss;
   last_ = ToShow(step);
-  if (logs_next_) LogLine(last_);
+  if (logs_next_) {
+    const std::string elapsed =
+        last_loss_ ? absl::StrFormat(" (%.3f sec)", Seconds(step.time - *last_loss_).count()) : "";
+    last_loss_ = step.time;
+    LogLine(last_, absl::StrCat("loss = ", FloatText(*last_.loss), ", step = ", last_.global_step, elapsed, ", ",
+                                Details(last_)));
+  }
   if (!last_.loss) last_.loss = shown_loss;
   if (draws_next_) {
     ShowLiveLine(FitLine(LiveParts(step.time), LiveLineColumns()));
@@ -85,7 +95,14 @@ absl::Status Progress::End(const StepInfo& last) {
   ticker_.reset();
   ShowLiveLine("");
   const std::lock_guard lock(mutex_);
-  if (steps_ > 0 && last.global_step != logged_step_) LogLine(ToShow(last));
+  if (last.examples == 0) return absl::OkStatus();  // no step
+  const std::string loss = last.loss ? absl::StrCat("Loss for final step: ", FloatText(*last.loss), ".") : "";
+  if (last.global_step != logged_step_) {
+    const Shown step = ToShow(last);
+    LogLine(step, absl::StrCat(loss, loss.empty() ? "" : " ", "step = ", step.global_step, ", ", Details(step)));
+  } else if (last.loss) {
+    LOG(INFO) << loss;
+  }
   return absl::OkStatus();
 }
 
@@ -139,21 +156,22 @@ Progress::Shown Progress::ToShow(const StepInfo& step) const {
   return shown;
 }
 
-std::string Progress::Line(const Shown& step) const {
-  std::string line = absl::StrCat(OutOf("epoch", step.epoch, options_.total_epochs), ", ",
-                                  OutOf("step", step.global_step, options_.total_steps));
-  if (step.loss) absl::StrAppend(&line, ", ", LossText(*step.loss));
+std::string Progress::Details(const Shown& step) const {
+  std::string details;
   for (const auto& [name, value] : step.tensors) {
     // Where the loss is nothing but the cross entropy, once is enough.
-    if (step.loss == value) continue;
-    absl::StrAppend(&line, ", ", name, " ", FormatFloat(static_cast<float>(value)));
+    if (step.loss != value) absl::StrAppend(&details, name, " = ", FloatText(value), ", ");
   }
+  if (const int64_t total = options_.total_steps; total > 0) {
+    absl::StrAppend(&details, 100 * step.global_step / total, "% of ", total, " steps, ");
+  }
+  absl::StrAppend(&details, OutOf("epoch", step.epoch, options_.total_epochs));
   const std::optional<double> rate = ExamplesPerSecond();
-  if (!rate) return absl::StrCat(line, ", warm-up");
-  absl::StrAppendFormat(&line, ", %.1f examples/s", *rate);
-  if (const auto eta = EtaSeconds(step.global_step)) absl::StrAppend(&line, ", ", Eta(*eta));
-  absl::StrAppendFormat(&line, ", data-wait %.1f%%", 100 * measured_wait_.count() / measured_time_.count());
-  return line;
+  if (!rate) return absl::StrCat(details, ", warm-up");
+  absl::StrAppendFormat(&details, ", %.1f examples/s", *rate);
+  if (const auto eta = EtaSeconds(step.global_step)) absl::StrAppend(&details, ", ", Eta(*eta));
+  absl::StrAppendFormat(&details, ", data-wait %.1f%%", 100 * measured_wait_.count() / measured_time_.count());
+  return details;
 }
 
 Json::Object Progress::Fields(const Shown& step) const {
@@ -182,7 +200,7 @@ std::vector<LinePart> Progress::LiveParts(TimePoint now) const {
     parts.push_back({.text = absl::StrFormat("%3d%%", static_cast<int>(100 * fraction)), .rank = 3, .before = " "});
     parts.push_back({.text = "", .rank = 4, .before = " ", .bar = fraction});
   }
-  if (last_.loss) parts.push_back({.text = LossText(*last_.loss), .rank = 1});
+  if (last_.loss) parts.push_back({.text = absl::StrFormat("loss %.4g", *last_.loss), .rank = 1});
   const std::optional<double> rate = ExamplesPerSecond();
   if (rate) parts.push_back({.text = absl::StrFormat("%.1f examples/s", *rate), .rank = 5});
   const Seconds in_step = now - last_time_;
@@ -209,10 +227,10 @@ std::optional<double> Progress::EtaSeconds(int64_t global_step) const {
   return (options_.total_steps - global_step) * measured_time_.count() / measured_steps;
 }
 
-void Progress::LogLine(const Shown& step) {
+void Progress::LogLine(const Shown& step, const std::string& text) {
   logged_step_ = step.global_step;
   last_line_ = last_time_;
-  LogEvent("step", Line(step), Fields(step));
+  LogEvent("step", text, Fields(step));
 }
 
 }  // namespace official::logs

@@ -1,5 +1,8 @@
 // The progress of a training: a live line on a terminal, else a line (or JSON object) every few steps.
-//   epoch 1/5, step 200/3000, loss 0.3213, train_accuracy 0.91, 2066.3 examples/s, ETA 2:16, data-wait 0.2%
+//   loss = 0.3213, step = 200 (0.974 sec), train_accuracy = 0.91, 6% of 3000 steps, epoch 1/5, 2066.3 examples/s, \
+//     ETA 2:16, data-wait 0.2%
+// A line begins as TensorFlow's Estimator writes it, with the seconds since the line before it in the same train call.
+// A train call ends with "Loss for final step: 0.2105.".
 #pragma once
 
 #include <functional>
@@ -31,10 +34,12 @@ struct ProgressOptions {
   std::function<TimePoint()> now = nullptr;
 };
 
-// Throughput is examples / wall time over all steps after the warm-up, including checkpoints and waits for data, but
-// not the time between two train calls. ETA and data-wait (its share of the wall time) are over the same steps. The
-// first step of the process has a line, too. A step that takes longer than a second shows its time in the live line; in
-// the other formats the log has a line after 30 s (kLongestSilence) at the latest.
+// A number is in one line only: that of the last step follows its "Loss for final step", unless the step had a line
+// before the call was known to end with it. Throughput is examples / wall time over all steps after the warm-up,
+// including checkpoints and waits for data, but not the time between two train calls. ETA and data-wait (its share of
+// the wall time) are over the same steps. The first step of the process has a line, too. A step that takes longer than
+// a second shows its time in the live line; in the other formats the log has a line after 30 s (kLongestSilence) at the
+// latest.
 class Progress : public Hook {
  public:
   explicit Progress(const ProgressOptions& options) : options_(options) {}
@@ -66,11 +71,12 @@ class Progress : public Hook {
   };
 
   Shown ToShow(const StepInfo& step) const;
-  std::string Line(const Shown& step) const;
+  // Returns all of the line that follows the loss and the step.
+  std::string Details(const Shown& step) const;
   Json::Object Fields(const Shown& step) const;
   std::vector<LinePart> LiveParts(TimePoint now) const;
   std::optional<double> EtaSeconds(int64_t global_step) const;
-  void LogLine(const Shown& step);
+  void LogLine(const Shown& step, const std::string& text);
   TimePoint LastLine() const;  // time of the log's last line, whoever wrote it
 
   const ProgressOptions options_;
@@ -84,6 +90,7 @@ class Progress : public Hook {
   TimePoint last_time_;                 // end of the step before, or start of the train call
   TimePoint next_draw_;                 // kBar
   TimePoint last_line_;                 // time of the last log line by this object
+  std::optional<TimePoint> last_loss_;  // time of the last line with a loss in this train call
   Seconds step_time_{0};                // duration of the step before
   bool draws_next_ = false;             // true if the next step will be shown in the live line
   bool logs_next_ = false;              // true if it will have a line of the log

@@ -26,6 +26,7 @@ class Loop {
   bool Step(milliseconds duration, double loss = 0.5, milliseconds data_wait = {}) {
     const StepRequest request = progress_.BeforeStep(last_.global_step + 1, now_);
     now_ += duration;
+    loss_ = loss;
     last_ = {.global_step = last_.global_step + 1,
              .epoch = 2,
              .examples = 100,
@@ -43,7 +44,16 @@ class Loop {
   }
   TimePoint now() const { return now_; }
 
-  void End() { CHECK(progress_.End(last_).ok()); }
+  // The training fetches the loss of the last step, whoever asked for it.
+  void End() {
+    if (last_.examples > 0) last_.loss = loss_;
+    CHECK(progress_.End(last_).ok());
+  }
+  // The same where the last step's loss cannot be had.
+  void EndWithoutLoss() {
+    last_.loss.reset();
+    CHECK(progress_.End(last_).ok());
+  }
   void Evaluate(milliseconds duration) { now_ += duration; }
 
  private:
@@ -52,6 +62,7 @@ class Loop {
   Progress& progress_;
   TimePoint now_;
   StepInfo last_;
+  double loss_ = 0;
   const std::vector<std::pair<std::string, double>> tensors_ = {
       {"learning_rate", 1e-4f}, {"cross_entropy", 0.5}, {"train_accuracy", 0.125}};
 };
@@ -108,10 +119,11 @@ TEST_CASE("simple: a line at the first step, at every multiple of log_every_n_st
   }
   loop.End();
   CHECK(Messages(log.Text()) ==
-        "epoch 2/3, step 1/7, loss 2, warm-up\n"
-        "epoch 2/3, step 2/7, loss 1, warm-up\n"
-        "epoch 2/3, step 4/7, loss 0.5, 1000.0 examples/s, ETA 0:01, data-wait 5.0%\n"
-        "epoch 2/3, step 5/7, 1000.0 examples/s, ETA 0:01, data-wait 5.0%\n");
+        "loss = 2.0, step = 1, 14% of 7 steps, epoch 2/3, warm-up\n"
+        "loss = 1.0, step = 2 (0.100 sec), 28% of 7 steps, epoch 2/3, warm-up\n"
+        "loss = 0.5, step = 4 (0.200 sec), 57% of 7 steps, epoch 2/3, 1000.0 examples/s, ETA 0:01, data-wait 5.0%\n"
+        "Loss for final step: 0.4. step = 5, 71% of 7 steps, epoch 2/3, 1000.0 examples/s, ETA 0:01, "
+        "data-wait 5.0%\n");
 }
 
 TEST_CASE("simple: the last step has one line, with its loss") {
@@ -122,8 +134,40 @@ TEST_CASE("simple: the last step has one line, with its loss") {
   for (int step = 1; step <= 3; ++step) CHECK(loop.Step(milliseconds(50), 0.25) == (step != 2));
   loop.End();
   CHECK(Messages(log.Text()) ==
-        "epoch 2, step 1/3, loss 0.25, 2000.0 examples/s, ETA 0:01, data-wait 0.0%\n"
-        "epoch 2, step 3/3, loss 0.25, 2000.0 examples/s, ETA 0:00, data-wait 0.0%\n");
+        "loss = 0.25, step = 1, 33% of 3 steps, epoch 2, 2000.0 examples/s, ETA 0:01, data-wait 0.0%\n"
+        "Loss for final step: 0.25. step = 3, 100% of 3 steps, epoch 2, 2000.0 examples/s, ETA 0:00, "
+        "data-wait 0.0%\n");
+}
+
+TEST_CASE("simple: a train call that ends with a step that has its line adds the loss for the final step") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.log_every_n_steps = 2, .warmup_steps = 5});
+  Loop loop(progress);
+  for (int call = 0; call < 2; ++call) {
+    loop.Begin();
+    loop.Step(milliseconds(50), 2.302585092994046);
+    loop.Step(milliseconds(50), 0.75);
+    loop.End();
+    loop.Evaluate(milliseconds(60000));
+  }
+  // The time of an evaluation is in no line, and a loss has the digits of a float, as in TensorFlow's log.
+  CHECK(Messages(log.Text()) ==
+        "loss = 2.3025851, step = 1, epoch 2, warm-up\n"
+        "loss = 0.75, step = 2 (0.050 sec), epoch 2, warm-up\n"
+        "Loss for final step: 0.75.\n"
+        "loss = 0.75, step = 4, epoch 2, warm-up\n"
+        "Loss for final step: 0.75.\n");
+}
+
+TEST_CASE("simple: a train call that was stopped in the middle of a step ends without a loss") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.warmup_steps = 5});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(50));
+  loop.Step(milliseconds(50));
+  loop.EndWithoutLoss();
+  CHECK_THAT(Messages(log.Text()), EndsWith("warm-up\nstep = 2, epoch 2, warm-up\n"));
 }
 
 TEST_CASE("simple: the tensors stand in the same line, without one that is the loss itself") {
@@ -135,8 +179,8 @@ TEST_CASE("simple: the tensors stand in the same line, without one that is the l
   loop.Step(milliseconds(50), 0.75);
   loop.Step(milliseconds(50), 0.5);
   CHECK(Messages(log.Text()) ==
-        "epoch 2, step 1, loss 0.75, cross_entropy 0.5, learning_rate 1e-04, train_accuracy 0.125, warm-up\n"
-        "epoch 2, step 2, loss 0.5, learning_rate 1e-04, train_accuracy 0.125, warm-up\n");
+        "loss = 0.75, step = 1, cross_entropy = 0.5, learning_rate = 1e-04, train_accuracy = 0.125, epoch 2, warm-up\n"
+        "loss = 0.5, step = 2 (0.050 sec), learning_rate = 1e-04, train_accuracy = 0.125, epoch 2, warm-up\n");
 }
 
 TEST_CASE("A tensor that the model does not have is refused at the start") {
@@ -160,10 +204,11 @@ TEST_CASE("simple: no half minute without a line, in long steps and between shor
   };
   loop.Begin();
   loop.Step(milliseconds(1000));
-  CHECK(Messages(log.Text()) == "epoch 2, step 1, loss 0.5, warm-up\n");
+  CHECK(Messages(log.Text()) == "loss = 0.5, step = 1, epoch 2, warm-up\n");
   for (int step = 2; step <= 27; ++step) loop.Step(milliseconds(1000));
   // The step that began 25 s after the last line has one.
-  CHECK_THAT(Messages(log.Text()), Contains("warm-up\nepoch 2, step 27, loss 0.5, ") && EndsWith("data-wait 0.0%\n"));
+  CHECK_THAT(Messages(log.Text()),
+             Contains("warm-up\nloss = 0.5, step = 27 (26.000 sec), ") && EndsWith("data-wait 0.0%\n"));
   for (int second = 0; second < 61; ++second) wait(milliseconds(1000));
   CHECK_THAT(Messages(log.Text()), EndsWith("data-wait 0.0%\nstep 28 has taken 30 s so far\n"
                                             "step 28 has taken 60 s so far\n"));
@@ -184,7 +229,7 @@ TEST_CASE("No total, no time left") {
   Loop loop(progress);
   loop.Begin();
   loop.Step(milliseconds(1000));
-  CHECK(Messages(log.Text()) == "epoch 2, step 1, loss 0.5, 100.0 examples/s, data-wait 0.0%\n");
+  CHECK(Messages(log.Text()) == "loss = 0.5, step = 1, epoch 2, 100.0 examples/s, data-wait 0.0%\n");
 }
 
 TEST_CASE("A train call without steps logs nothing") {
@@ -244,7 +289,7 @@ TEST_CASE("bar: with tensors to tell, lines of the log stay above the live one")
   for (int step = 1; step <= 4; ++step) loop.Step(milliseconds(10));
   const std::string text = log.Text();
   CHECK(std::count(text.begin(), text.end(), '\n') == 3);
-  CHECK_THAT(text, Contains("epoch 2, step 4, loss 0.5, train_accuracy 0.125, warm-up\n"));
+  CHECK_THAT(text, Contains("loss = 0.5, step = 4 (0.020 sec), train_accuracy = 0.125, epoch 2, warm-up\n"));
 }
 
 TEST_CASE("bar: the end of a train call leaves a line of its own in place of the live one") {
@@ -259,8 +304,8 @@ TEST_CASE("bar: the end of a train call leaves a line of its own in place of the
   CHECK_THAT(log.Text(), Catch::Matchers::Matches(
                              "\r\x1b\\[Kstep 1/1 100% \\[=+\\] loss 0\\.5, 1000\\.0 examples/s, ETA 0:00, epoch 2"
                              "\r\x1b\\[K"
-                             "I [^ ]* epoch 2, step 1/1, loss 0\\.5, 1000\\.0 examples/s, ETA 0:00, "
-                             "data-wait 0\\.0%\n"));
+                             "I [^ ]* Loss for final step: 0\\.5\\. step = 1, 100% of 1 steps, epoch 2, "
+                             "1000\\.0 examples/s, ETA 0:00, data-wait 0\\.0%\n"));
 }
 
 TEST_CASE("json: numbers in fields, null for what is not known or not finite") {

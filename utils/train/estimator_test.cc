@@ -28,8 +28,12 @@
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/reduction/reduction.h"
+#include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
+#include "utils/protos/event.pb.h"
+#include "utils/protos/graph.pb.h"
+#include "utils/protos/step_stats.pb.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::train {
@@ -111,6 +115,46 @@ TEST_CASE("A number that is not finite in the share of one replica ends all at o
              Contains("step 4: the first tensor that is not finite is features (Input") &&
                  Contains("the last one is of step 3)"));
   CHECK(estimator->global_step() == 3);
+}
+
+// Asks for a trace of step 2.
+class TracesSecondStep : public logs::Hook {
+ public:
+  logs::StepRequest BeforeStep(int64_t next_step, logs::TimePoint) override { return {.trace = next_step == 2}; }
+};
+
+TEST_CASE("The event file has the graph of the training and what a traced step took") {
+  const EstimatorConfig config = Config();
+  std::vector<std::unique_ptr<logs::Hook>> hooks;
+  hooks.push_back(std::make_unique<TracesSecondStep>());
+  REQUIRE(MakeEstimator(config)->Train(Input(1), 3, hooks).ok());
+
+  tensorflow::GraphDef graph;
+  tensorflow::RunMetadata metadata;
+  int graphs = 0, traces = 0;
+  for (const std::string& name : files::ListDirectory(config.model_dir).value()) {
+    if (!absl::StrContains(name, "tfevents")) continue;
+    const auto reader = data::TFRecordReader::Open(files::JoinPath(config.model_dir, name)).value();
+    for (std::string record; reader->Next(&record).value();) {
+      tensorflow::Event event;
+      REQUIRE(event.ParseFromString(record));
+      if (event.has_graph_def() && ++graphs) REQUIRE(graph.ParseFromString(event.graph_def()));
+      if (!event.has_tagged_run_metadata()) continue;
+      ++traces;
+      CHECK(event.step() == 2);
+      CHECK(event.tagged_run_metadata().tag() == "step_2");
+      REQUIRE(metadata.ParseFromString(event.tagged_run_metadata().run_metadata()));
+    }
+  }
+  REQUIRE(graphs == 1);
+  const auto& nodes = graph.node();
+  CHECK(
+      std::any_of(nodes.begin(), nodes.end(), [](const auto& n) { return n.name() == "w" && n.op() == "VariableV2"; }));
+  CHECK(std::any_of(nodes.begin(), nodes.end(), [](const auto& n) { return n.op() == "MatMul"; }));
+  REQUIRE(traces == 1);
+  REQUIRE(metadata.step_stats().dev_stats_size() == 1);
+  CHECK(metadata.step_stats().dev_stats(0).device() == "/device:CPU:0");
+  CHECK(metadata.step_stats().dev_stats(0).node_stats_size() > 0);
 }
 
 TEST_CASE("Replicas whose variables have come apart end the run before they are saved") {

@@ -13,6 +13,7 @@
 #include "utils/logs/task_progress.h"
 #include "utils/train/step_runner.h"
 #include "utils/train/summaries.h"
+#include "utils/train/summary/graph_summary.h"
 
 namespace official::train {
 namespace {
@@ -60,7 +61,8 @@ class Loop {
   std::optional<StepSummaries> summaries_;  // from Begin on
   StepSummaries::Scalars shown_;
   std::vector<compute::KernelTiming> timings_;
-  logs::StepInfo last_;  // the last step
+  logs::StepInfo last_;                       // the last step
+  ReplicatedProgram* last_update_ = nullptr;  // its update; null if it was left or skipped
   Clock::time_point save_time_ = Clock::now();
   bool stopped_ = false;
   bool left_step_ = false;  // stopped in the middle of a step
@@ -106,7 +108,7 @@ absl::Status Loop::Begin(const ReplicatedProgram& program) {
         hook->Begin({.global_step = state_.global_step, .tensor_names = summaries_->names(), .time = Clock::now()}));
   }
   RETURN_IF_ERROR(model_.replicas().ResetSums());
-  RETURN_IF_ERROR(model_.dir().BeginTraining(state_.global_step));
+  RETURN_IF_ERROR(model_.dir().BeginTraining(state_.global_step, *program.model().graph));
   return model_.Save();
 }
 
@@ -116,6 +118,7 @@ absl::Status Loop::Step(const data::ElementSpec& spec, const data::Batch& batch,
   const logs::StepRequest request = AskHooks(start);
   const auto learning_rate = static_cast<float>(model_.model().learning_rate(state_.global_step));
   timings_.clear();
+  last_update_ = nullptr;
   const int64_t start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
   const absl::Status computed = runner_.Run(spec, batch, program, learning_rate, request.trace ? &timings_ : nullptr);
   // Neither the step nor its batch counts.
@@ -127,6 +130,7 @@ absl::Status Loop::Step(const data::ElementSpec& spec, const data::Batch& batch,
   // A step without an update has no number, so hooks and events do not see it.
   if (!updated) return MeetInterruption(/*save_is_due=*/false);
   ++state_.global_step;
+  last_update_ = &program;
 
   last_ = {.global_step = state_.global_step,
            .epoch = batch.first.epoch + 1,
@@ -137,6 +141,8 @@ absl::Status Loop::Step(const data::ElementSpec& spec, const data::Batch& batch,
   if (request.trace) {
     trace = TraceOf(timings_, start_us, model_.strategy().device(0).name());
     last_.trace = absl::MakeConstSpan(&trace, 1);
+    RETURN_IF_ERROR(model_.dir().train_events().AddRunMetadata(
+        state_.global_step, absl::StrCat("step_", state_.global_step), RunMetadataOf(last_.trace)));
   }
   RETURN_IF_ERROR(Show(batch, program, request, learning_rate, last_));
   last_.trace = {};
@@ -214,6 +220,9 @@ absl::Status Loop::End() {
   const Clock::time_point start = Clock::now();
   RETURN_IF_ERROR(model_.Save());
   RETURN_IF_ERROR(model_.dir().saver().Wait());
+  if (last_update_ != nullptr && !last_.loss) {
+    ASSIGN_OR_RETURN(last_.loss, last_update_->MeanFetch(0));
+  }
   last_.time = Clock::now();
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(last_));
   RETURN_IF_ERROR(model_.dir().train_events().Flush());

@@ -13,6 +13,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/train/summary/graph_summary.h"
 
 namespace official::train {
 namespace {
@@ -46,7 +47,7 @@ absl::StatusOr<LatestCheckpoint> ModelDir::FindCheckpoint() const {
   return latest;
 }
 
-absl::Status ModelDir::BeginTraining(int64_t step) {
+absl::Status ModelDir::BeginTraining(int64_t step, const compute::Graph& graph) {
   if (train_events_ != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(train_events_, EventWriter::Open(path()));
   const std::string& flags = options_.flags_text;
@@ -55,6 +56,7 @@ absl::Status ModelDir::BeginTraining(int64_t step) {
     const std::string text = absl::StrCat("    ", absl::StrReplaceAll(flags, {{"\n", "\n    "}}));
     RETURN_IF_ERROR(train_events_->AddText(step, "flags", text));
   }
+  RETURN_IF_ERROR(train_events_->AddGraphDef(GraphDefOf(graph)));
   RETURN_IF_ERROR(train_events_->AddSessionLog(step, EventWriter::SessionStatus::kStart));
   if (flags.empty()) return absl::OkStatus();
   if (step > 0) LogChangedFlags();

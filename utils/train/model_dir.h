@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "utils/compute/graph/graph.h"
 #include "utils/compute/kernel/algorithm_choices.h"
 #include "utils/train/background_saver.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
@@ -39,8 +40,8 @@ class ModelDir {
   // Writes checkpoints; only if Options::write.
   BackgroundSaver& saver() { return *saver_; }
 
-  // Marks the beginning of a training at `step`, once, in the events and in flags.txt.
-  absl::Status BeginTraining(int64_t step);
+  // Marks the beginning of a training at `step`, once, in the events, with the graph, and in flags.txt.
+  absl::Status BeginTraining(int64_t step, const compute::Graph& graph);
   // Returns the events of the training; for after BeginTraining.
   EventWriter& train_events() { return *train_events_; }
   // Returns the events of evaluations, which begin with the first call.

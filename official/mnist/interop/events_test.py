@@ -22,7 +22,11 @@ class EventsTest(harness.InteropTest):
         idx.write_dataset(data_dir, "train", *idx.draw_examples(300, seed=1))
         idx.write_dataset(data_dir, "t10k", *idx.draw_examples(70, seed=2))
         self.run_binary(
-            f"--data_dir={data_dir}", f"--model_dir={model_dir}", "--train_epochs=2", "--log_every_n_steps=1"
+            f"--data_dir={data_dir}",
+            f"--model_dir={model_dir}",
+            "--train_epochs=2",
+            "--log_every_n_steps=1",
+            "--hooks=ProfilerHook",
         )
 
         train = read_events(model_dir)
@@ -35,6 +39,14 @@ class EventsTest(harness.InteropTest):
         self.assertIn("global_step/sec", train.Tags()["scalars"])
         text = [train.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in train.Tags()["tensors"]]
         self.assertTrue(any("batch_size" in value for value in text), f"no flags among the texts {text}")
+
+        nodes = {node.name: node for node in train.Graph().node}
+        self.assertEqual(nodes["conv2d/kernel"].op, "VariableV2")
+        self.assertTrue(all(name.split(":")[0] in nodes for node in nodes.values() for name in node.input))
+        self.assertEqual(train.Tags()["run_metadata"], ["step_1", "step_4"])  # the first of each train call
+        devices = train.RunMetadata("step_1").step_stats.dev_stats
+        self.assertEqual([device.device for device in devices], ["/device:CPU:0"])
+        self.assertTrue(any(stats.node_name in nodes for stats in devices[0].node_stats))
 
         evaluation = read_events(model_dir / "eval")
         for tag in ("accuracy", "loss"):
