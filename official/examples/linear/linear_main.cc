@@ -41,10 +41,10 @@ absl::StatusOr<train::ModelSpec> Linear(const train::ModelInputs& in) {
 }
 
 absl::Status Main(const std::string& model_dir) {
-  const train::Model model = {.name = "linear",
-                              .model_fn = Linear,
-                              .optimizer = compute::GradientDescent,
-                              .learning_rate = [](int64_t step) { return step < 400 ? 0.1 : 0.01; }};
+  const train::Model model = {
+      .name = "linear", .model_fn = Linear, .optimizer = compute::GradientDescent, .learning_rate = [](int64_t step) {
+        return step < 400 ? 0.1 : 0.01;
+      }};
   ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(model_dir));
   ASSIGN_OR_RETURN(auto strategy, distribute::Strategy::Create({}));
   ASSIGN_OR_RETURN(const auto estimator,

@@ -19,11 +19,13 @@ absl::Status ToStatus(dnnl_status_t status) {
     case dnnl_success:
       return absl::OkStatus();
     case dnnl_out_of_memory:
-      return absl::ResourceExhaustedError("oneDNN: out of memory");
+      return absl::ResourceExhaustedError("out of memory in oneDNN");
     case dnnl_unimplemented:
-      return absl::UnimplementedError("oneDNN: not implemented");
+      return absl::UnimplementedError(
+          "oneDNN has no implementation of this operation for its types and shapes on this processor");
     default:
-      return absl::InternalError(absl::StrCat("oneDNN: status ", static_cast<int>(status)));
+      return absl::InternalError(
+          absl::StrCat("oneDNN failed with status ", static_cast<int>(status), " (dnnl_status_t)"));
   }
 }
 

@@ -91,8 +91,8 @@ TEST_CASE("FusedMatMul adds the bias and cuts at zero") {
     test.op = op::FusedMatMul;
     test.inputs.push_back(testing::RandomTensor({s.n}, 3));
     test.build = [=](absl::Span<const Value> in) {
-      return std::vector<Value>{
-          Apply(op::FusedMatMul, in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
+      return std::vector<Value>{Apply(
+          op::FusedMatMul, in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
     };
     test.reference = [=](const std::vector<Doubles>& in) {
       Doubles y = Product(s, {}, in[0], in[1]);

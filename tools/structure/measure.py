@@ -1,0 +1,74 @@
+"""Prints figures of the structure of the code. Usage: python3 -m tools.structure.measure
+
+What must stay at 0 is also held by //tools/structure:layers_test.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.structure import layers_test
+
+ROOT = layers_test.ROOT
+TESTS = re.compile(r"_test(_\w+)?\.(cc|py|sh)$|_fuzz\.cc$|/interop/|small_run|parity_run")
+
+
+def sources(*endings: str) -> Iterator[Path]:
+    for folder in ("official", "utils"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in endings:
+                yield path
+
+
+def mentions(pattern: str) -> list[str]:
+    """The files, without tests, in which code has the pattern."""
+    found = [path for path in sources(".cc", ".h") if re.search(pattern, path.read_text())]
+    return [str(path.relative_to(ROOT)) for path in found if not TESTS.search(str(path))]
+
+
+def named_ops() -> int:
+    """The calls that name an op by a string; utils/export has the names of TensorFlow's ops, which are text."""
+    calls = re.compile(r'\b(Apply|ApplyNode|AddNode|Is)\(\s*"')
+    files = (path for path in sources(".cc", ".h") if "utils/export" not in str(path) and not TESTS.search(str(path)))
+    return sum(len(calls.findall(path.read_text())) for path in files)
+
+
+def fragments() -> tuple[int, int]:
+    """Comments in headers that begin like half a sentence, and all of them."""
+    first = re.compile(r"(?:^|\n)(?! *//)[^\n]*\n *// (\w+)")
+    words = [word for path in sources(".h") for word in first.findall("\n" + path.read_text())]
+    return sum(word in ("Of", "What", "Whether", "Which", "Those") for word in words), len(words)
+
+
+def main() -> None:
+    up = [
+        f"{target.label} -> {label}"
+        for target in layers_test.libraries()
+        for label in target.dependencies
+        if label in layers_test.TARGETS
+        and layers_test.layer_of(layers_test.TARGETS[label].package) < layers_test.layer_of(target.package)
+    ]
+    edges: dict[str, set[str]] = {}
+    for target in layers_test.libraries():
+        others = {layers_test.TARGETS[label].package for label in target.dependencies if label in layers_test.TARGETS}
+        edges.setdefault(target.package, set()).update(others - {target.package})
+    families = sorted((ROOT / "utils/compute/ops").glob("*/BUILD"))
+    odd, comments = fragments()
+    figures = {
+        "library dependencies that point up": len(up),
+        "packages in a cycle": sum(len(cycle) for cycle in layers_test.cycles(edges)),
+        "calls that name an op by a string": named_ops(),
+        "files that mention the option grad_accum_steps": len(mentions(r"\bgrad_accum_steps\b")),
+        "files that mention the flag keep_checkpoint_max": len(mentions(r"\bkeep_checkpoint_max\b")),
+        "files that mention the op L2Loss, outside its folder": len(
+            [name for name in mentions(r"\bL2Loss\b|\bl2_loss\b") if "/l2_loss/" not in name]
+        ),
+        "BUILD lines of the op families": sum(len(path.read_text().splitlines()) for path in families),
+        "comments in headers that begin like half a sentence, of 1000": round(1000 * odd / comments),
+    }
+    for what, figure in figures.items():
+        print(f"{figure:6}  {what}")
+
+
+if __name__ == "__main__":
+    main()
