@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,7 @@
 #include "utils/misc/distribution_utils.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/stop_signals.h"
+#include "utils/misc/tf_config.h"
 #include "utils/misc/version.h"
 #include "utils/run/report.h"
 #include "utils/run/usable_gpus.h"
@@ -552,6 +554,7 @@ absl::Status InitLogging(const Config& config) {
 }
 
 absl::Status RunTask(const Config& config, const Task& task, std::ostream& results) {
+  RETURN_IF_ERROR(misc::CheckTfConfig(std::getenv("TF_CONFIG")));
   if (config.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config.base.export_dir));
   return config.base.eval_only ? EvaluateOnly(config, task, results) : TrainAndEvaluate(config, task, results);
 }
