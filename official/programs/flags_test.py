@@ -3,6 +3,7 @@
 Usage: MODULE PROGRAM... Reads the sources of the tree, which are too many to be listed as data.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -79,6 +80,19 @@ class FlagsTest(unittest.TestCase):
                     self.assertEqual((Path(folder) / "log" / record).exists(), in_files)
                     self.assertFalse((Path(folder) / "model" / record).exists())
                 self.assertEqual("Benchmark run: {" in done.stderr, not in_files, done.stderr)
+
+    def test_a_cluster_of_several_machines_is_refused(self) -> None:
+        cluster = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+        for name in programs:
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                model_dir = Path(folder) / "model"
+                done = subprocess.run(
+                    [programs[name], "--use_synthetic_data", "--max_train_steps=1", f"--model_dir={model_dir}"],
+                    capture_output=True, timeout=DEADLINE, text=True, env={**os.environ, "TF_CONFIG": cluster},
+                )
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("TF_CONFIG describes a cluster of 2 tasks (2 worker), of which this is worker 1", done.stderr)
+                self.assertFalse(model_dir.exists())
 
     def test_advice_names_a_flag_of_the_program(self) -> None:
         for name, flags in SMALL.items():

@@ -1,5 +1,6 @@
 #include "utils/run/session.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
+#include "utils/misc/tf_config.h"
 #include "utils/misc/version.h"
 #include "utils/train/train_hooks.h"
 
@@ -117,6 +119,7 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
+  RETURN_IF_ERROR(misc::CheckTfConfig(std::getenv("TF_CONFIG")));
   if (config.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config.base.export_dir));
   std::unique_ptr<Session> session(new Session(config, results));
   ASSIGN_OR_RETURN(session->devices_, DevicesFor(config));
