@@ -146,7 +146,7 @@ class Network {
 Value WeightDecay(const ModelConfig& config, compute::Graph& graph) {
   std::vector<Value> decayed;
   for (const auto& node : graph.nodes()) {
-    if (!node->Is("Variable") || !graph.variable(*node).trainable) continue;
+    if (!node->Is(compute::op::Variable) || !graph.variable(*node).trainable) continue;
     if (config.dataset == DatasetName::kImagenet && absl::StrContains(node->name(), "batch_normalization")) continue;
     decayed.push_back(node->output(0));
   }

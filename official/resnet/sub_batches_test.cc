@@ -42,14 +42,14 @@ class CopyInShares {
 
   void Copy(const Graph& from) {
     for (const auto& node : from.nodes()) {
-      if (node->Is("Input")) continue;
-      if (node->Is("Variable")) {
+      if (node->Is(compute::op::Input)) continue;
+      if (node->Is(compute::op::Variable)) {
         Stands(node->output(0), to_.Variable(from.variable(*node)));
         continue;
       }
       std::vector<Value> inputs;
       for (const Value& input : node->inputs()) inputs.push_back((*this)(input));
-      if (node->Is("FusedBatchNorm")) {
+      if (node->Is(compute::op::FusedBatchNorm)) {
         const compute::BatchNormResult result = NormalizeShares(inputs, node->attrs().GetFloat("epsilon"));
         Stands(node->output(0), result.y);
         Stands(node->output(1), result.mean);

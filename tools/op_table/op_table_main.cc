@@ -103,7 +103,7 @@ int PrintTable(std::istream& record) {
   std::map<Row, std::set<DType>> rows;
   std::set<DType> types;
   for (const KernelDef* kernel : KernelRegistry::Global().All()) {
-    rows[{kernel->op, kernel->device_kind}].insert(kernel->dtypes.begin(), kernel->dtypes.end());
+    rows[{std::string(kernel->op.text()), kernel->device_kind}].insert(kernel->dtypes.begin(), kernel->dtypes.end());
     if (kernel->device_kind == "cpu") types.insert(kernel->dtypes.begin(), kernel->dtypes.end());
   }
   std::vector<std::string> missing;
@@ -118,9 +118,10 @@ int PrintTable(std::istream& record) {
   }
   std::vector<std::string> without_kernel, without_cuda;
   for (const OpDef* op : AllOps()) {
-    const bool cpu = rows.count({op->name, "cpu"}) > 0, cuda = rows.count({op->name, "cuda"}) > 0;
-    if (!cpu && !cuda) without_kernel.push_back(op->name);
-    if (cpu && !cuda) without_cuda.push_back(op->name);
+    const std::string name(op->name.text());
+    const bool cpu = rows.count({name, "cpu"}) > 0, cuda = rows.count({name, "cuda"}) > 0;
+    if (!cpu && !cuda) without_kernel.push_back(name);
+    if (cpu && !cuda) without_cuda.push_back(name);
   }
   std::cout << "\nNo kernels, since they compute nothing: " << absl::StrJoin(without_kernel, ", ") << ".\n";
   if (!without_cuda.empty()) std::cout << "\nOn the CPU only: " << absl::StrJoin(without_cuda, ", ") << ".\n";

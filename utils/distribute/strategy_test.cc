@@ -97,8 +97,8 @@ TEST_CASE("The gradient of a sum over the devices is the sum of all devices' gra
       CHECK(gradients[r][i] == Approx((above - below) / (2 * kStep)).margin(1e-6));
     }
   }
-  compute::testing::RecordGradient("AllReduceStart", "cpu", DType::kFloat32);
-  compute::testing::RecordGradient("AllReduceDone", "cpu", DType::kFloat32);
+  compute::testing::RecordGradient(compute::op::AllReduceStart, "cpu", DType::kFloat32);
+  compute::testing::RecordGradient(compute::op::AllReduceDone, "cpu", DType::kFloat32);
 }
 
 TEST_CASE("AllReduce sums over the devices, in every order and packing") {

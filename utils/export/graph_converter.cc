@@ -7,6 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/batch_norm/batch_norm.h"
+#include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/matmul/matmul.h"
+#include "utils/compute/ops/pooling/pooling.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/compute/ops/softmax/softmax.h"
+#include "utils/compute/ops/top_k/top_k.h"
 
 namespace official::exporting {
 namespace {
@@ -15,6 +24,7 @@ using compute::DType;
 using compute::Node;
 using compute::Tensor;
 using compute::Value;
+namespace op = compute::op;
 
 class Converter {
  public:
@@ -38,7 +48,7 @@ class Converter {
   Result Variable(const Node& node) { return out_.AddVariable(node.name(), node.output_types()[0]); }
   Result Constant(const Node& node) { return out_.AddConst(node.name(), node.attrs().Get<Tensor>("value")); }
   // The same op of the same inputs, without attributes.
-  Result Same(const Node& node) { return Add(node, node.op().name, {}); }
+  Result Same(const Node& node) { return Add(node, node.op().name.text(), {}); }
   Result Conv2D(const Node& node);
   Result MaxPool(const Node& node);
   Result FusedBatchNorm(const Node& node);
@@ -79,7 +89,7 @@ class Converter {
   bool IsBatched(const Value& value) const { return batched_.contains(value.node()); }
   static absl::Status NotConverted(const Node& node, absl::string_view why) {
     return absl::UnimplementedError(
-        absl::StrCat("the op ", node.op().name, " (node ", node.name(), ") cannot be exported", why));
+        absl::StrCat("the op ", node.op().name.text(), " (node ", node.name(), ") cannot be exported", why));
   }
   static absl::Status MovesBatch(const Node& node) {
     return NotConverted(node, ": it does not keep the batch in dimension 0");
@@ -206,17 +216,17 @@ Converter::Result Converter::Softmax(const Node& node) {
 }
 
 Converter::Function Converter::FunctionFor(const Node& node) {
-  static const auto* const functions = new absl::flat_hash_map<std::string, Function>{
-      {"Add", &Converter::Same},          {"ArgMax", &Converter::ArgMax},
-      {"BiasAdd", &Converter::Same},      {"Cast", &Converter::Cast},
-      {"Concat", &Converter::Concat},     {"Constant", &Converter::Constant},
-      {"Conv2D", &Converter::Conv2D},     {"FusedBatchNormInference", &Converter::FusedBatchNorm},
-      {"Gather", &Converter::Gather},     {"Input", &Converter::Input},
-      {"MatMul", &Converter::MatMul},     {"MaxPool", &Converter::MaxPool},
-      {"Mean", &Converter::Mean},         {"Mul", &Converter::Same},
-      {"Relu", &Converter::Same},         {"Reshape", &Converter::Reshape},
-      {"Softmax", &Converter::Softmax},   {"Transpose", &Converter::Transpose},
-      {"Variable", &Converter::Variable},
+  static const auto* const functions = new absl::flat_hash_map<compute::OpName, Function>{
+      {op::Add, &Converter::Same},          {op::ArgMax, &Converter::ArgMax},
+      {op::BiasAdd, &Converter::Same},      {op::Cast, &Converter::Cast},
+      {op::Concat, &Converter::Concat},     {op::Constant, &Converter::Constant},
+      {op::Conv2D, &Converter::Conv2D},     {op::FusedBatchNormInference, &Converter::FusedBatchNorm},
+      {op::Gather, &Converter::Gather},     {op::Input, &Converter::Input},
+      {op::MatMul, &Converter::MatMul},     {op::MaxPool, &Converter::MaxPool},
+      {op::Mean, &Converter::Mean},         {op::Mul, &Converter::Same},
+      {op::Relu, &Converter::Same},         {op::Reshape, &Converter::Reshape},
+      {op::Softmax, &Converter::Softmax},   {op::Transpose, &Converter::Transpose},
+      {op::Variable, &Converter::Variable},
   };
   const auto it = functions->find(node.op().name);
   return it == functions->end() ? nullptr : it->second;
@@ -241,7 +251,7 @@ absl::StatusOr<std::vector<std::string>> Converter::Convert(absl::Span<const Val
       batched_.insert(node.get());
       // A value of fewer dimensions would be broadcast along the batch; but a row is gathered for each index.
       const bool is_broadcast = node->num_inputs() > 1 && input.shape().rank() < node->output(0).shape().rank();
-      if (is_broadcast && node->op().name != "Gather") return MovesBatch(*node);
+      if (is_broadcast && !node->Is(op::Gather)) return MovesBatch(*node);
     }
     ASSIGN_OR_RETURN(names_[node->output(0)], (this->*function)(*node));
   }

@@ -231,7 +231,7 @@ class LateDevice : public compute::Device {
       late.make = [make = def->make](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
         ASSIGN_OR_RETURN(compute::Kernel kernel, make(spec));
         auto& device = static_cast<LateDevice&>(spec.device);
-        const absl::string_view op = spec.node.op().name;
+        const absl::string_view op = spec.node.op().name.text();
         const bool writes_variables =
             absl::StartsWith(op, "Apply") || absl::StartsWith(op, "Assign") || absl::StartsWith(op, "Update");
         kernel.run = [&device, writes_variables, run = std::move(kernel.run)](const compute::KernelArgs& args) {
@@ -392,15 +392,17 @@ TEST_CASE("A request to save is met between the regular ones") {
   CHECK(files::Exists(config.model_dir + "/model.ckpt-20.index"));
 }
 
+constexpr compute::OpName kTestChoosing("TestChoosing");
+
 // Its kernel has two algorithms. One is chosen as if by timing, and counted.
 int choices_made = 0;
 const bool registered_choosing =
     compute::RegisterOp(
-        {.name = "TestChoosing",
+        {.name = kTestChoosing,
          .infer = compute::SameTypeAsInput,
          .gradient = [](const compute::Node&, absl::Span<const Value> dy) { return std::vector<Value>{dy[0]}; }}) &&
     compute::RegisterKernel(
-        {.op = "TestChoosing",
+        {.op = kTestChoosing,
          .device_kind = "cpu",
          .dtypes = {DType::kFloat32},
          .make = [](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
@@ -423,7 +425,7 @@ TEST_CASE("What was chosen by timing is chosen again by the next run") {
   Model model = Line();
   model.model_fn = [line = model.model_fn](const ModelInputs& in) {
     ModelInputs chosen = in;
-    chosen.features[0] = compute::Apply("TestChoosing", {in.features[0]});
+    chosen.features[0] = compute::Apply(kTestChoosing, {in.features[0]});
     return line(chosen);
   };
   EstimatorConfig config = Config();

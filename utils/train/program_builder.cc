@@ -94,7 +94,7 @@ void AddTraining(const Model& model, const ModelSpec& spec, const compute::LossS
   const Value loss = shown[0];
   std::vector<Value> variables;
   for (const auto& node : graph.nodes()) {
-    if (node->Is("Variable") && graph.variable(*node).trainable) variables.push_back(node->output(0));
+    if (node->Is(compute::op::Variable) && graph.variable(*node).trainable) variables.push_back(node->output(0));
   }
   // The gradient of the loss that the backward pass starts with.
   const Value loss_scale = LossScaleValue(graph, scale);

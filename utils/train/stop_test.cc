@@ -35,14 +35,16 @@ using compute::Value;
 std::atomic<int> runs_left{0};
 std::atomic<int> stop{0};
 
+constexpr compute::OpName kTestStop("TestStop");
+
 // Copies its input.
 const bool registered =
     compute::RegisterOp(
-        {.name = "TestStop",
+        {.name = kTestStop,
          .infer = compute::SameTypeAsInput,
          .gradient = [](const compute::Node&, absl::Span<const Value> dy) { return std::vector<Value>{dy[0]}; },
          .has_side_effect = true}) &&
-    compute::RegisterKernel({.op = "TestStop",
+    compute::RegisterKernel({.op = kTestStop,
                              .device_kind = "cpu",
                              .dtypes = {DType::kFloat32},
                              .make = [](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
@@ -62,7 +64,7 @@ Model Line(At at) {
   return {.name = "line",
           .model_fn = [at](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
             const Value w = in.graph.Variable({"w", {DType::kFloat32, {2, 1}}, compute::Initializer::Zeros()});
-            const Value x = at == At::kForward ? compute::Apply("TestStop", {in.features[0]}) : in.features[0];
+            const Value x = at == At::kForward ? compute::Apply(kTestStop, {in.features[0]}) : in.features[0];
             const Value y = compute::Reshape(compute::MatMul(x, w), {x.shape().dim(0)});
             if (in.mode == Mode::kPredict) return ModelSpec{.loss = {}, .predictions = {{"y", y}}};
             const Value average = in.graph.Variable(
@@ -75,7 +77,7 @@ Model Line(At at) {
           .optimizer =
               [at](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
                 std::vector<compute::Node*> nodes;
-                if (at == At::kUpdate) nodes.push_back(compute::Apply("TestStop", {inputs.learning_rate}).node());
+                if (at == At::kUpdate) nodes.push_back(compute::Apply(kTestStop, {inputs.learning_rate}).node());
                 for (compute::Node* node : compute::Adam(inputs, variables, {})) nodes.push_back(node);
                 return nodes;
               },

@@ -7,6 +7,7 @@
 
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 
 namespace official::compute {
 namespace {
@@ -23,7 +24,7 @@ TEST_CASE("Kernels register without a driver") {
   const absl::Status status = LoadCudaKernels();
   INFO(status);
   if (status.ok()) {
-    CHECK(KernelRegistry::Global().Find("Add", "cuda", DType::kFloat32) != nullptr);
+    CHECK(KernelRegistry::Global().Find(op::Add, "cuda", DType::kFloat32) != nullptr);
     const int kernels = NumCudaKernels();
     REQUIRE(LoadCudaKernels().ok());
     CHECK(NumCudaKernels() == kernels);

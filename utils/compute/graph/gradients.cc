@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
@@ -45,20 +46,20 @@ Value Sum(absl::Span<const Value> parts) {
   std::vector<Value> indices, rows;
   Value dense;
   for (const Value& part : parts) {
-    if (part.node()->Is("IndexedSlices")) {
+    if (part.node()->Is(op::IndexedSlices)) {
       indices.push_back(part.node()->input(0));
       rows.push_back(part.node()->input(1));
     } else {
-      dense = dense ? Apply("Add", {dense, part}) : part;
+      dense = dense ? Apply(op::Add, {dense, part}) : part;
     }
   }
   if (indices.empty()) return dense;
   const Attrs axis{{"axis", int64_t{0}}};
   const auto join = [&](const std::vector<Value>& values) {
-    return values.size() == 1 ? values[0] : Apply("Concat", values, axis);
+    return values.size() == 1 ? values[0] : Apply(op::Concat, values, axis);
   };
-  if (dense) return Apply("AddRows", {dense, join(indices), join(rows)});
-  return Apply("IndexedSlices", {join(indices), join(rows)}, parts[0].node()->attrs());
+  if (dense) return Apply(op::AddRows, {dense, join(indices), join(rows)});
+  return Apply(op::IndexedSlices, {join(indices), join(rows)}, parts[0].node()->attrs());
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ absl::StatusOr<std::vector<TensorType>> TypeFromAttrs(const InferContext& c) {
   return std::vector<TensorType>{{c.attrs.Get<DType>("dtype"), Shape(c.attrs.GetInts("shape"))}};
 }
 
-const bool registered_input = RegisterOp({.name = "Input", .infer = TypeFromAttrs, .is_source = true});
-const bool registered_variable = RegisterOp({.name = "Variable", .infer = TypeFromAttrs, .is_source = true});
+const bool registered_input = RegisterOp({.name = op::Input, .infer = TypeFromAttrs, .is_source = true});
+const bool registered_variable = RegisterOp({.name = op::Variable, .infer = TypeFromAttrs, .is_source = true});
 const bool registered_constant = RegisterOp({
-    .name = "Constant",
+    .name = op::Constant,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       return std::vector<TensorType>{c.attrs.Get<Tensor>("value").type()};
     },
@@ -36,10 +36,10 @@ const TensorType& Value::type() const {
   return node_ == nullptr ? *kInvalid : node_->output_types()[index_];
 }
 
-bool Node::Is(absl::string_view name) const { return op_->name == name; }
+bool Node::Is(OpName op) const { return op_->name == op; }
 
 Value Graph::Input(absl::string_view name, TensorType type) {
-  return OutputOf(AddNode("Input", {}, TypeAttrs(type), name), 0);
+  return OutputOf(AddNode(op::Input, {}, TypeAttrs(type), name), 0);
 }
 
 Value Graph::Variable(VariableSpec spec) {
@@ -51,14 +51,16 @@ Value Graph::Variable(VariableSpec spec) {
     }
     return it->second;
   }
-  const Value value = OutputOf(AddNode("Variable", {}, TypeAttrs(spec.type), spec.name), 0);
+  const Value value = OutputOf(AddNode(op::Variable, {}, TypeAttrs(spec.type), spec.name), 0);
   variable_values_[spec.name] = value;
   variable_index_[spec.name] = static_cast<int>(variables_.size());
   variables_.push_back(std::move(spec));
   return value;
 }
 
-Value Graph::Constant(Tensor value) { return OutputOf(AddNode("Constant", {}, Attrs{{"value", std::move(value)}}), 0); }
+Value Graph::Constant(Tensor value) {
+  return OutputOf(AddNode(op::Constant, {}, Attrs{{"value", std::move(value)}}), 0);
+}
 
 const VariableSpec& Graph::variable(const Node& node) const {
   const auto it = variable_index_.find(node.name());
@@ -68,15 +70,15 @@ const VariableSpec& Graph::variable(const Node& node) const {
 
 void Graph::Fail(absl::Status status) { status_.Update(status); }
 
-Node* Graph::AddNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs, absl::string_view name) {
-  const OpDef* def = FindOp(op);
+Node* Graph::AddNode(OpName op, absl::Span<const Value> inputs, Attrs attrs, absl::string_view name) {
+  const OpDef* def = FindOp(op.text());
   if (def == nullptr) {
-    Fail(absl::InternalError(absl::StrCat("op ", op, " is not registered: its library is not linked in")));
+    Fail(absl::InternalError(absl::StrCat("op ", op.text(), " is not registered: its library is not linked in")));
     return nullptr;
   }
   for (const Value& input : inputs) {
     if (!input) {
-      Fail(absl::InvalidArgumentError(absl::StrCat(op, ": an input is missing or failed")));
+      Fail(absl::InvalidArgumentError(absl::StrCat(op.text(), ": an input is missing or failed")));
       return nullptr;
     }
     OFFICIAL_CHECK(input.graph() == this) << op << ": input " << input.node()->name() << " is of another graph";
@@ -90,7 +92,7 @@ Node* Graph::AddNode(absl::string_view op, absl::Span<const Value> inputs, Attrs
   node->id_ = static_cast<int>(nodes_.size());
   node->op_ = def;
   node->graph_ = this;
-  node->name_ = UniqueName(name.empty() ? op : name);
+  node->name_ = UniqueName(name.empty() ? op.text() : name);
   node->inputs_.assign(inputs.begin(), inputs.end());
   node->output_types_ = *std::move(types);
   node->attrs_ = std::move(attrs);
@@ -103,7 +105,7 @@ std::string Graph::UniqueName(absl::string_view base) {
   return count == 0 ? std::string(base) : absl::StrCat(base, "_", count);
 }
 
-Node* ApplyNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs) {
+Node* ApplyNode(OpName op, absl::Span<const Value> inputs, Attrs attrs) {
   Graph* graph = nullptr;
   for (const Value& input : inputs) {
     if (!input) return nullptr;  // the op that made it has left its error in its graph
@@ -113,7 +115,7 @@ Node* ApplyNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attr
   return graph->AddNode(op, inputs, std::move(attrs));
 }
 
-Value Apply(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs) {
+Value Apply(OpName op, absl::Span<const Value> inputs, Attrs attrs) {
   return OutputOf(ApplyNode(op, inputs, std::move(attrs)), 0);
 }
 

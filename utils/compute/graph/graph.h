@@ -18,6 +18,15 @@
 #include "utils/compute/core/tensor.h"
 #include "utils/compute/graph/attrs.h"
 #include "utils/compute/graph/initializer.h"
+#include "utils/compute/graph/op_name.h"
+
+namespace official::compute::op {
+
+inline constexpr OpName Input("Input");
+inline constexpr OpName Variable("Variable");
+inline constexpr OpName Constant("Constant");
+
+}  // namespace official::compute::op
 
 namespace official::compute {
 
@@ -56,8 +65,7 @@ class Node {
   // The position in the order of construction, which is the order of execution.
   int id() const { return id_; }
   const OpDef& op() const { return *op_; }
-  // True if this is the op called `name`.
-  bool Is(absl::string_view name) const;
+  bool Is(OpName op) const;
   // The name, unique in the graph; that of an Input or Variable is the name it was given.
   const std::string& name() const { return name_; }
   absl::Span<const Value> inputs() const { return inputs_; }
@@ -109,7 +117,7 @@ class Graph {
 
   // Adds a node of the registered op `op`. Returns nullptr (and sets status()) if the op is unknown, an input is
   // invalid or the inputs do not fit the op.
-  Node* AddNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {}, absl::string_view name = "");
+  Node* AddNode(OpName op, absl::Span<const Value> inputs, Attrs attrs = {}, absl::string_view name = "");
 
   const absl::Status& status() const { return status_; }
   // Records an error from code that composes ops (such as a layer given a wrong rank); the first one is kept.
@@ -134,9 +142,9 @@ class Graph {
 
 // Adds a node to the graph of the inputs, for the functions that are an op's C++ API (Value Relu(Value x)). Invalid
 // inputs give an invalid result.
-Node* ApplyNode(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
+Node* ApplyNode(OpName op, absl::Span<const Value> inputs, Attrs attrs = {});
 // Output 0 of ApplyNode.
-Value Apply(absl::string_view op, absl::Span<const Value> inputs, Attrs attrs = {});
+Value Apply(OpName op, absl::Span<const Value> inputs, Attrs attrs = {});
 // Output `i` of a node that may be nullptr.
 inline Value OutputOf(Node* node, int i) { return node == nullptr ? Value() : node->output(i); }
 

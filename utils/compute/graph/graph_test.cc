@@ -44,7 +44,7 @@ TEST_CASE("A variable is declared once; again with another type is an error") {
 // y = x * x + x, so dy/dx = 2 x + 1: contributions of several uses are summed.
 TEST_CASE("A value used more than once gets the sum of its gradients") {
   const testing::OpCase test{
-      .op = "Mul",
+      .op = op::Mul,
       .inputs = {testing::RandomTensor({7}, 3)},
       .build = [](absl::Span<const Value> in) { return std::vector<Value>{Add(Mul(in[0], in[0]), in[0])}; },
       .reference =
@@ -74,7 +74,7 @@ TEST_CASE("The gradient of a table that is read twice stays sparse") {
   const Value b = Gather(table, graph.Input("b", {DType::kInt32, {4}}));
   const std::vector<Value> gradients =
       Gradients({a, b}, {graph.Input("da", a.type()), graph.Input("db", b.type())}, {table});
-  REQUIRE(gradients[0].node()->Is("IndexedSlices"));
+  REQUIRE(gradients[0].node()->Is(op::IndexedSlices));
   CHECK(gradients[0].type() == table.type());
   CHECK(gradients[0].node()->input(0).shape() == Shape({7}));
   CHECK(gradients[0].node()->input(1).shape() == Shape({7, 2}));

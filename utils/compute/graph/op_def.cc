@@ -17,14 +17,14 @@ std::map<std::string, OpDef>& Registry() {
 }  // namespace
 
 absl::Status InferContext::Error(absl::string_view message) const {
-  return absl::InvalidArgumentError(absl::StrCat(op, ": ", message, "; inputs are ",
+  return absl::InvalidArgumentError(absl::StrCat(op.text(), ": ", message, "; inputs are ",
                                                  absl::StrJoin(inputs, ", ", [](std::string* out, const Value& v) {
                                                    absl::StrAppend(out, v.type().ToString());
                                                  })));
 }
 
 bool RegisterOp(OpDef def) {
-  const std::string name = def.name;
+  const std::string name(def.name.text());
   OFFICIAL_CHECK(Registry().emplace(name, std::move(def)).second) << "op " << name << " is registered twice";
   return true;
 }

@@ -13,7 +13,7 @@
 namespace official::compute {
 
 struct InferContext {
-  absl::string_view op;
+  OpName op;
   absl::Span<const Value> inputs;
   const Attrs& attrs;
 
@@ -40,7 +40,7 @@ struct Tolerance {
 };
 
 struct OpDef {
-  std::string name;
+  OpName name;
   // Infers the types of the outputs from the inputs and attributes; an error says what does not fit.
   std::function<absl::StatusOr<std::vector<TensorType>>(const InferContext&)> infer;
   // Adds the nodes of the backward pass: given the gradients of the outputs (invalid where none is needed), returns the
@@ -64,7 +64,7 @@ struct OpDef {
   Tolerance tolerance = {};
 };
 
-// Registers at static initialization: const bool registered = RegisterOp({.name = "Relu", ...});
+// Registers at static initialization: const bool registered = RegisterOp({.name = op::Relu, ...});
 bool RegisterOp(OpDef def);
 // Returns nullptr if there is none.
 const OpDef* FindOp(absl::string_view name);

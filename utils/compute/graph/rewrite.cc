@@ -28,8 +28,8 @@ std::vector<bool> LiveNodes(const Graph& graph, const GraphRoots& roots) {
 
 std::vector<Value> Copy(const Graph& from, const Node& node, RewriteContext& context) {
   Graph& graph = context.graph();
-  if (node.Is("Variable")) return {graph.Variable(from.variable(node))};
-  if (node.Is("Input")) return {graph.Input(node.name(), node.output_types()[0])};
+  if (node.Is(op::Variable)) return {graph.Variable(from.variable(node))};
+  if (node.Is(op::Input)) return {graph.Input(node.name(), node.output_types()[0])};
   std::vector<Value> inputs;
   for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
   Node* copy = graph.AddNode(node.op().name, inputs, node.attrs(), node.name());

@@ -28,7 +28,7 @@ struct RewrittenGraph {
 // The properties of the target device that rules may depend on.
 struct RewriteEnvironment {
   std::string device_kind;
-  std::function<bool(absl::string_view op, DType dtype)> has_kernel;
+  std::function<bool(OpName op, DType dtype)> has_kernel;
 };
 
 class RewriteContext {
@@ -42,7 +42,7 @@ class RewriteContext {
   // The number of reads of an old value by live nodes and fetches.
   int UseCount(Value old) const;
   // True if the device has a kernel for this op: a rule that makes a fused op must check this first.
-  bool DeviceHasKernel(absl::string_view op, DType dtype) const { return environment_.has_kernel(op, dtype); }
+  bool DeviceHasKernel(OpName op, DType dtype) const { return environment_.has_kernel(op, dtype); }
 
  private:
   friend RewrittenGraph Rewrite(const Graph&, const GraphRoots&, const RewriteEnvironment&,

@@ -23,7 +23,7 @@ void KernelRegistry::Add(KernelDef def) {
   defs_.push_back(std::make_unique<KernelDef>(std::move(def)));
 }
 
-const KernelDef* KernelRegistry::Find(absl::string_view op, absl::string_view device_kind, DType dtype) const {
+const KernelDef* KernelRegistry::Find(OpName op, absl::string_view device_kind, DType dtype) const {
   for (const auto& def : defs_) {
     if (def->op == op && def->device_kind == device_kind &&
         std::find(def->dtypes.begin(), def->dtypes.end(), dtype) != def->dtypes.end()) {

@@ -93,7 +93,7 @@ KernelFactory ForStorageType(Make make) {
 }
 
 struct KernelDef {
-  std::string op;
+  OpName op;
   std::string device_kind;
   // The key types (see KeyType) that this kernel supports.
   std::vector<DType> dtypes;
@@ -114,7 +114,7 @@ class KernelRegistry {
   static KernelRegistry& Global();
   void Add(KernelDef def);
   // Returns nullptr if the device has no kernel for this op and type.
-  const KernelDef* Find(absl::string_view op, absl::string_view device_kind, DType dtype) const;
+  const KernelDef* Find(OpName op, absl::string_view device_kind, DType dtype) const;
   // Returns all kernels, sorted by op, then device kind.
   std::vector<const KernelDef*> All() const;
 
@@ -122,7 +122,7 @@ class KernelRegistry {
   std::vector<std::unique_ptr<KernelDef>> defs_;
 };
 
-// Registers at static initialization: const bool registered = RegisterKernel({.op = "Relu", .device_kind = "cpu",
+// Registers at static initialization: const bool registered = RegisterKernel({.op = op::Relu, .device_kind = "cpu",
 // ...});
 bool RegisterKernel(KernelDef def);
 

@@ -27,11 +27,15 @@ _TEST_DEPS = _DEPS + [
     "//utils/compute/testing:op_test",
 ]
 
+def _folder():
+    return native.package_name().split("/")[-1]
+
 def op_part(name, files = None, deps = [], **kwargs):
     """A library of what kernels share, without ops and kernels of its own.
 
     A folder's files with the same name are one unit: geometry.h with geometry.cc, if there is one, or bias.h with
-    bias.cu.cc. A library with a .cu.cc file is for CUDA kernels only.
+    bias.cu.cc. A library with a .cu.cc file is for CUDA kernels only. A .cc file may also include the header of the
+    folder's family, which has the names of the ops.
 
     Args:
       name: the name of the library.
@@ -51,9 +55,10 @@ def op_part(name, files = None, deps = [], **kwargs):
             **kwargs
         )
         return
+    family_hdrs = [file for file in native.glob([_folder() + ".h"], allow_empty = True) if file not in hdrs]
     native.cc_library(
         name = name,
-        srcs = native.glob([file + ".cc" for file in files], allow_empty = True),
+        srcs = native.glob([file + ".cc" for file in files], allow_empty = True) + family_hdrs,
         hdrs = hdrs,
         deps = deps + _DEPS,
         **kwargs
@@ -71,7 +76,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = []):
         matmul_test.
     """
     srcs = srcs or [name + ".cc"]
-    deps = [":" + native.package_name().split("/")[-1]] + deps + _TEST_DEPS
+    deps = [":" + _folder()] + deps + _TEST_DEPS
     visibility = ["//tools/op_table:__pkg__"]
     if not max_isas:
         native.cc_test(
@@ -129,12 +134,13 @@ def op_family(
 
     Args:
       name: the name of the family and of its folder.
-      hdrs: the headers for those who use the family; by default NAME.h, if there is one.
+      hdrs: the headers for those who use the family, in which the names of its ops are; by default NAME.h, if there is
+        one. The CUDA kernels include them too.
       exclude: names of files, without .h and .cc, that are not NAME's either.
       copts: compiler options of NAME.
       deps: what NAME depends on, besides shared_deps and _CPU_DEPS.
       shared_deps: what both NAME and NAME_cuda depend on.
-      cuda_hdrs: the folder's headers that the CUDA kernels include, besides those of their dependencies.
+      cuda_hdrs: the folder's headers that the CUDA kernels include, besides hdrs and those of their dependencies.
       cuda_deps: what NAME_cuda depends on, besides shared_deps and _CUDA_DEPS.
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
@@ -163,7 +169,7 @@ def op_family(
     )
     cuda_library(
         name = name + "_cuda",
-        srcs = cuda_srcs + cuda_hdrs,
+        srcs = cuda_srcs + cuda_hdrs + hdrs,
         visibility = ["//utils/compute/cuda_backend:__pkg__"],
         deps = shared_deps + cuda_deps + _CUDA_DEPS,
     )

@@ -16,7 +16,7 @@ std::optional<std::vector<Value>> FoldConstants(const Node& node, RewriteContext
   std::vector<Tensor> inputs;
   for (const Value& v : node.inputs()) {
     const Value mapped = context.Mapped(v);
-    if (!mapped || !mapped.node()->Is("Constant")) return std::nullopt;
+    if (!mapped || !mapped.node()->Is(op::Constant)) return std::nullopt;
     inputs.push_back(mapped.node()->attrs().Get<Tensor>("value"));
   }
   const absl::StatusOr<std::unique_ptr<Device>> cpu = MakeDevice("cpu");

@@ -4,29 +4,21 @@
 #include <utility>
 
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/reorder/reorder.h"
 
 namespace official::compute {
-namespace {
-
-// Attributes of a Reorder: the layouts it goes between, as the integers of the enum.
-Attrs ReorderAttrs(Layout from, Layout to) {
-  return Attrs{{"from", static_cast<int64_t>(from)}, {"to", static_cast<int64_t>(to)}};
-}
-
-}  // namespace
 
 absl::StatusOr<PlannedLayouts> PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& environment,
                                            absl::string_view device_kind) {
   PlannedLayouts planned;
   absl::flat_hash_map<Value, Layout>& layouts = planned.layouts;  // of values of the new graph
   std::map<std::pair<int, std::pair<int, Layout>>, Value> reordered;
-  const auto in_layout = [&](Value v, Layout wanted, Graph& g) {
+  const auto in_layout = [&](Value v, Layout wanted) {
     const Layout now = planned.LayoutOf(v);
     if (now == wanted) return v;
     Value& result = reordered[{v.node()->id(), {v.index(), wanted}}];
     if (!result) {
-      const Value inputs[] = {v};
-      result = OutputOf(g.AddNode("Reorder", inputs, ReorderAttrs(now, wanted)), 0);
+      result = Reorder(v, now, wanted);
       layouts[result] = wanted;
     }
     return result;
@@ -43,7 +35,7 @@ absl::StatusOr<PlannedLayouts> PlanLayouts(RewrittenGraph graph, const RewriteEn
         }
         const KernelDef* def = KernelRegistry::Global().Find(node.op().name, device_kind, KeyType(node));
         const LayoutChoice choice = def != nullptr && def->layout ? def->layout(node, current) : AllRowMajor(node);
-        for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = in_layout(inputs[i], choice.inputs[i], context.graph());
+        for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = in_layout(inputs[i], choice.inputs[i]);
         Node* copy = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
         OFFICIAL_CHECK(copy != nullptr) << context.graph().status().ToString();
         std::vector<Value> outputs;
@@ -52,7 +44,7 @@ absl::StatusOr<PlannedLayouts> PlanLayouts(RewrittenGraph graph, const RewriteEn
           if (choice.outputs[i] != Layout::kRowMajor) layouts[output] = choice.outputs[i];
           // What the caller fetches is row-major.
           for (const Value& fetch : graph.roots.fetches) {
-            if (fetch == node.output(i)) output = in_layout(output, Layout::kRowMajor, context.graph());
+            if (fetch == node.output(i)) output = in_layout(output, Layout::kRowMajor);
           }
           outputs.push_back(output);
         }

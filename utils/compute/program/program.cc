@@ -86,7 +86,7 @@ struct Program::Plan {
   void FollowArena();
   const void* AddressOf(Value v) const;
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
-  absl::Status CheckNumerics(Value v, absl::string_view op);
+  absl::Status CheckNumerics(Value v, OpName op);
   absl::Status CheckVariables();  // and the feeds
   absl::Status RunSteps(const RunOptions& options);
 };
@@ -104,17 +104,17 @@ absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
     for (size_t i = 0; i < feeds.size(); ++i) addresses[feeds[i]] = feed_buffers->data(static_cast<int>(i));
   }
   for (const auto& node : compiled.graph->nodes()) {
-    if (node->Is("Variable")) {
+    if (node->Is(op::Variable)) {
       void* data = variables.data(node->name());
       if (data == nullptr) return absl::NotFoundError(absl::StrCat("variable ", node->name(), " was not created"));
       addresses[node->output(0)] = data;
-    } else if (node->Is("Constant")) {
+    } else if (node->Is(op::Constant)) {
       const Tensor& value = node->attrs().Get<Tensor>("value");
       ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(value.num_bytes()));
       RETURN_IF_ERROR(device->CopyToDevice(buffer.get(), value.raw_data(), value.num_bytes()));
       addresses[node->output(0)] = buffer.get();
       owned.push_back(std::move(buffer));
-    } else if (node->Is("Input") && !feed_index.contains(node.get())) {
+    } else if (node->Is(op::Input) && !feed_index.contains(node.get())) {
       return absl::InvalidArgumentError(absl::StrCat("input ", node->name(), " is needed but not among the feeds"));
     }
   }
@@ -128,8 +128,8 @@ absl::Status Program::Plan::CheckReadsOfShared() const {
     if (op.precedes_updates) met = true;
     if (met == op.is_update) continue;  // reads before, updates after
     for (const Value& v : step.node->inputs()) {
-      if (!Base(v).node()->Is("Variable") || v.shape().rank() == 0) continue;
-      return absl::InternalError(absl::StrCat(step.node->name(), " (", op.name, ") uses variable ",
+      if (!Base(v).node()->Is(op::Variable) || v.shape().rank() == 0) continue;
+      return absl::InternalError(absl::StrCat(step.node->name(), " (", op.name.text(), ") uses variable ",
                                               Base(v).node()->name(), ", which devices share, ",
                                               met ? "while they update it" : "before they have met"));
     }
@@ -226,20 +226,20 @@ void Program::Plan::FollowArena() {
   has_recorded = false;
 }
 
-absl::Status Program::Plan::CheckNumerics(Value v, absl::string_view op) {
+absl::Status Program::Plan::CheckNumerics(Value v, OpName op) {
   if (!IsFloating(v.dtype()) || v.shape().num_elements() == 0) return absl::OkStatus();
   Tensor copy(v.type());
   RETURN_IF_ERROR(device->CopyToHost(copy.raw_data(), AddressOf(v), copy.num_bytes()));
   const std::optional<int64_t> found = FindNonFinite(copy);
   if (!found) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat("the first tensor that is not finite is ", v.node()->name(), " (", op, ", ",
-                                            v.type().ToString(), "): its element ", *found, " is ",
+  return absl::OutOfRangeError(absl::StrCat("the first tensor that is not finite is ", v.node()->name(), " (",
+                                            op.text(), ", ", v.type().ToString(), "): its element ", *found, " is ",
                                             copy.CastTo(DType::kFloat64).data<double>()[*found]));
 }
 
 absl::Status Program::Plan::CheckVariables() {
   for (const auto& node : compiled.graph->nodes()) {
-    if (node->Is("Variable") || node->Is("Input")) RETURN_IF_ERROR(CheckNumerics(node->output(0), node->op().name));
+    if (node->Is(op::Variable) || node->Is(op::Input)) RETURN_IF_ERROR(CheckNumerics(node->output(0), node->op().name));
   }
   return absl::OkStatus();
 }
@@ -271,7 +271,7 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
     }
     if (timings == nullptr) continue;
     RETURN_IF_ERROR(device->Synchronize());
-    timings->push_back({step.node->name(), step.node->op().name, start, NowNs() - start});
+    timings->push_back({step.node->name(), std::string(step.node->op().name.text()), start, NowNs() - start});
   }
   return absl::OkStatus();
 }
@@ -290,7 +290,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     plan->own_arena = std::make_unique<Arena>(device);
     plan->arena = plan->own_arena.get();
   }
-  const RewriteEnvironment environment{std::string(device.kind()), [&](absl::string_view op, DType dtype) {
+  const RewriteEnvironment environment{std::string(device.kind()), [&](OpName op, DType dtype) {
                                          return KernelRegistry::Global().Find(op, device.kind(), dtype) != nullptr;
                                        }};
   RewrittenGraph current =
@@ -310,7 +310,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     if (!NeedsKernel(*node)) continue;
     const KernelDef* def = KernelRegistry::Global().Find(node->op().name, device.kind(), KeyType(*node));
     if (def == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("op ", node->op().name, " has no kernel for ", device.kind(),
+      return absl::UnimplementedError(absl::StrCat("op ", node->op().name.text(), " has no kernel for ", device.kind(),
                                                    " and ", DTypeName(KeyType(*node))));
     }
     std::vector<Layout> input_layouts, output_layouts;
@@ -374,8 +374,8 @@ std::string Program::DebugString() const {
   for (const Step& step : plan_->steps) {
     std::vector<Value> outputs;
     for (int i = 0; i < step.node->num_outputs(); ++i) outputs.push_back(step.node->output(i));
-    absl::StrAppend(&text, step.node->op().name, "(", absl::StrJoin(step.node->inputs(), ", ", describe), ") -> ",
-                    absl::StrJoin(outputs, ", ", describe), "\n");
+    absl::StrAppend(&text, step.node->op().name.text(), "(", absl::StrJoin(step.node->inputs(), ", ", describe),
+                    ") -> ", absl::StrJoin(outputs, ", ", describe), "\n");
   }
   return text;
 }

@@ -13,17 +13,19 @@
 namespace official::compute {
 namespace {
 
+constexpr OpName kTestSquare("TestSquare"), kTestSquareGrad("TestSquareGrad"), kTestAccumulate("TestAccumulate");
+
 // A toy op, x -> x * x, with all the parts of a real one.
 const bool op = RegisterOp({
-    .name = "TestSquare",
+    .name = kTestSquare,
     .infer = SameTypeAsInput,
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply("TestSquareGrad", {node.input(0), dy[0]})};
+          return std::vector<Value>{Apply(kTestSquareGrad, {node.input(0), dy[0]})};
         },
 });
-const bool grad_op = RegisterOp({.name = "TestSquareGrad", .infer = SameTypeAsInput});
-const bool add_op = RegisterOp({.name = "TestAccumulate", .infer = SameTypeAsInput, .has_side_effect = true});
+const bool grad_op = RegisterOp({.name = kTestSquareGrad, .infer = SameTypeAsInput});
+const bool add_op = RegisterOp({.name = kTestAccumulate, .infer = SameTypeAsInput, .has_side_effect = true});
 
 Kernel FloatKernel(const KernelSpec& spec, std::function<void(const KernelArgs&, int64_t n)> f) {
   return {[f = std::move(f), n = spec.node.input(0).shape().num_elements()](const KernelArgs& args) {
@@ -33,7 +35,7 @@ Kernel FloatKernel(const KernelSpec& spec, std::function<void(const KernelArgs&,
 }
 
 const bool kernel = RegisterKernel({
-    .op = "TestSquare",
+    .op = kTestSquare,
     .device_kind = "cpu",
     .dtypes = {DType::kFloat32},
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -44,7 +46,7 @@ const bool kernel = RegisterKernel({
     .in_place = {{0, 0}},
 });
 const bool grad_kernel = RegisterKernel({
-    .op = "TestSquareGrad",
+    .op = kTestSquareGrad,
     .device_kind = "cpu",
     .dtypes = {DType::kFloat32},
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -57,7 +59,7 @@ const bool grad_kernel = RegisterKernel({
     .in_place = {{0, 1}},
 });
 const bool accumulate_kernel = RegisterKernel({
-    .op = "TestAccumulate",
+    .op = kTestAccumulate,
     .device_kind = "cpu",
     .dtypes = {DType::kFloat32},
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -70,11 +72,11 @@ const bool accumulate_kernel = RegisterKernel({
     },
 });
 
-Value Square(Value x) { return Apply("TestSquare", {x}); }
+Value Square(Value x) { return Apply(kTestSquare, {x}); }
 
 TEST_CASE("A program computes a chain and its gradient") {
   const testing::OpCase test{
-      .op = "TestSquare",
+      .op = kTestSquare,
       .inputs = {testing::RandomTensor({3, 5}, 1)},
       .build = [](absl::Span<const Value> in) { return std::vector<Value>{Square(Square(in[0]))}; },
       .reference =
@@ -107,7 +109,7 @@ TEST_CASE("Variables keep their values between runs and targets run for their ef
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {2}});
   const Value v = graph.Variable({"v", {DType::kFloat32, {2}}, Initializer::Ones()});
-  Node* update = ApplyNode("TestAccumulate", {v, x});
+  Node* update = ApplyNode(kTestAccumulate, {v, x});
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
@@ -167,7 +169,7 @@ class Recorder : public Device {
 };
 
 const bool recorder_kernel = RegisterKernel({
-    .op = "TestAccumulate",
+    .op = kTestAccumulate,
     .device_kind = "recorder",
     .dtypes = {DType::kFloat32},
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -179,7 +181,7 @@ const bool recorder_kernel = RegisterKernel({
 });
 
 const bool recorder_square = RegisterKernel({
-    .op = "TestSquare",
+    .op = kTestSquare,
     .device_kind = "recorder",
     .dtypes = {DType::kFloat32},
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -197,7 +199,7 @@ TEST_CASE("The second run is recorded, and replayed from then on with new feeds"
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {}});
   const Value v = graph.Variable({"v", {DType::kFloat32, {}}, Initializer::Zeros()});
-  Node* update = ApplyNode("TestAccumulate", {v, x});
+  Node* update = ApplyNode(kTestAccumulate, {v, x});
   Recorder device;
   VariableStore variables(device);
   REQUIRE(variables.Create(graph, 1).ok());
@@ -248,7 +250,7 @@ TEST_CASE("Programs of one arena run in turn, and follow it where it moves") {
 TEST_CASE("A failed graph does not compile and says why") {
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {2}});
-  const Value y = Apply("NoSuchOp", {x});
+  const Value y = Apply(OpName("NoSuchOp"), {x});
   CHECK(!y);
   CHECK(!Square(y));
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();

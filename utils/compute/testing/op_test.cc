@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -50,7 +51,7 @@ std::vector<Doubles> AllToDoubles(const std::vector<Tensor>& tensors) {
 }
 
 double ToleranceOf(const OpCase& test, DType dtype) {
-  const OpDef* def = FindOp(test.op);
+  const OpDef* def = FindOp(test.op.text());
   REQUIRE(def != nullptr);
   return def->tolerance.Of(dtype);
 }
@@ -72,29 +73,32 @@ Value AddInput(Graph& graph, const Tensor& tensor, size_t i) {
   return graph.Input(absl::StrCat("input", i), tensor.type());
 }
 
-void Record(absl::string_view op, absl::string_view device_kind, absl::string_view type, absl::string_view what,
+void Record(OpName op, absl::string_view device_kind, absl::string_view type, absl::string_view what,
             double tolerance) {
   const char* path = std::getenv("OP_TEST_RECORD");
   if (path == nullptr) return;
   std::ofstream file(path, std::ios::app);
-  file << absl::StrCat(op, " ", device_kind, " ", type, " ", what, " ", tolerance, "\n") << std::flush;
+  file << absl::StrCat(op.text(), " ", device_kind, " ", type, " ", what, " ", tolerance, "\n") << std::flush;
   REQUIRE(file.good());
 }
 
 // What the kernels of a program are recorded as: "forward" those of `op`, `others` the rest.
 struct RecordAs {
-  std::string op = "";
+  std::optional<OpName> op = {};
   std::string others = "part";
   double tolerance = 0;
 };
+
+// The op of a line of Program::DebugString: "<op>(<inputs>) -> <outputs>".
+OpName OpOf(absl::string_view line) { return FindOp(line.substr(0, line.find('(')))->name; }
 
 void RecordProgram(const Program& program, absl::string_view device_kind, const RecordAs& as) {
   const std::string text = program.DebugString();
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     // "Op(name:0 float32[2,3], ...) -> name:0 float32[2]": the key type is that of the first input, or else output.
-    const absl::string_view op = line.substr(0, line.find('('));
-    const bool has_inputs = line[op.size() + 1] != ')';
-    const absl::string_view rest = line.substr(has_inputs ? op.size() : line.find("-> ") + 3);
+    const OpName op = OpOf(line);
+    const bool has_inputs = line[op.text().size() + 1] != ')';
+    const absl::string_view rest = line.substr(has_inputs ? op.text().size() : line.find("-> ") + 3);
     const absl::string_view type = rest.substr(rest.find(' ') + 1);
     Record(op, device_kind, type.substr(0, type.find('[')), op == as.op ? "forward" : as.others, as.tolerance);
   }
@@ -277,8 +281,8 @@ std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
   return RunOn("cpu", inputs, build, options);
 }
 
-std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
-                                     const std::function<std::vector<Value>(absl::Span<const Value>)>& build) {
+std::vector<OpName> CompiledOps(const std::vector<TensorType>& inputs,
+                                const std::function<std::vector<Value>(absl::Span<const Value>)>& build) {
   Graph graph;
   GraphRoots roots;
   for (size_t i = 0; i < inputs.size(); ++i) roots.feeds.push_back(graph.Input(absl::StrCat("input", i), inputs[i]));
@@ -288,10 +292,9 @@ std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
   const absl::StatusOr<std::unique_ptr<Program>> program = Program::Compile(graph, roots, *device, variables);
   INFO(program.status());
   REQUIRE(program.ok());
-  // Each line starts "<op>(".
-  std::vector<std::string> ops;
+  std::vector<OpName> ops;
   for (const absl::string_view line : absl::StrSplit((*program)->DebugString(), '\n', absl::SkipEmpty())) {
-    ops.emplace_back(line.substr(0, line.find('(')));
+    ops.push_back(OpOf(line));
   }
   return ops;
 }
@@ -300,7 +303,7 @@ void RecordKernels(const Program& program, absl::string_view device_kind) {
   RecordProgram(program, device_kind, {.others = "run"});
 }
 
-void RecordGradient(absl::string_view op, absl::string_view device_kind, DType dtype) {
+void RecordGradient(OpName op, absl::string_view device_kind, DType dtype) {
   Record(op, device_kind, DTypeName(dtype), "gradient", 0);
 }
 

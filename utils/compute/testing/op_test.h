@@ -28,7 +28,7 @@ Tensor RandomInts(Shape shape, uint64_t seed, int n);
 
 struct OpCase {
   // The op under test: its registered kernels say where the case runs, its OpDef how exact it must be.
-  std::string op;
+  OpName op;
   // Floating inputs are given as float32 and cast to the type under test; others are taken as they are.
   std::vector<Tensor> inputs;
   // Adds the op to the graph; returns the values to compare.
@@ -53,8 +53,8 @@ std::vector<Tensor> RunOnCpu(const std::vector<Tensor>& inputs,
                              const std::function<std::vector<Value>(absl::Span<const Value>)>& build,
                              const CompileOptions& options = {});
 // Returns the ops of the kernels that the CPU runs for `build`, fused, in order.
-std::vector<std::string> CompiledOps(const std::vector<TensorType>& inputs,
-                                     const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
+std::vector<OpName> CompiledOps(const std::vector<TensorType>& inputs,
+                                const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
 // Returns the status left by building `build` on inputs of these types.
 absl::Status BuildStatus(const std::vector<TensorType>& inputs,
                          const std::function<std::vector<Value>(absl::Span<const Value>)>& build);
@@ -69,6 +69,6 @@ absl::Status BuildStatus(const std::vector<TensorType>& inputs,
 // A test that compiles its own program calls this to add it, as "run".
 void RecordKernels(const Program& program, absl::string_view device_kind);
 // Records the gradient of an op; a test that itself compares it with central differences calls this.
-void RecordGradient(absl::string_view op, absl::string_view device_kind, DType dtype);
+void RecordGradient(OpName op, absl::string_view device_kind, DType dtype);
 
 }  // namespace official::compute::testing

@@ -1,6 +1,8 @@
 // CUDA kernels of Concat, Slice, Pad and Transpose: copies of runs of bytes, a thread for each of the widest words that
 // fit, and of square tiles where the innermost dimension changes.
 
+#include "utils/compute/ops/array/array.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -221,10 +223,10 @@ absl::StatusOr<Kernel> MakeTranspose(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterArrayCuda(KernelRegistry& kernels) {
-  kernels.Add({.op = "Concat", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
-  kernels.Add({.op = "Pad", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakePad});
-  kernels.Add({.op = "Slice", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
-  kernels.Add({.op = "Transpose", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeTranspose});
+  kernels.Add({.op = op::Concat, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
+  kernels.Add({.op = op::Pad, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakePad});
+  kernels.Add({.op = op::Slice, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
+  kernels.Add({.op = op::Transpose, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeTranspose});
 }
 
 }  // namespace official::compute

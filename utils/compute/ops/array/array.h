@@ -5,7 +5,19 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/graph.h"
+
+namespace official::compute::op {
+
+// Concat, AddRows, IndexedSlices and Reshape are in graph/gradient_ops.h.
+inline constexpr OpName Gather("Gather");
+inline constexpr OpName OneHot("OneHot");
+inline constexpr OpName Pad("Pad");
+inline constexpr OpName Slice("Slice");
+inline constexpr OpName Transpose("Transpose");
+
+}  // namespace official::compute::op
 
 namespace official::compute {
 

@@ -30,7 +30,7 @@ std::string BuildError(const std::vector<TensorType>& inputs,
 }
 
 // An op that only moves elements: element i of the result is element source(i) of input 0, or 0 if that is negative.
-OpCase MoveCase(const char* op, const Shape& input, int64_t outputs, std::function<Value(Value)> build,
+OpCase MoveCase(OpName op, const Shape& input, int64_t outputs, std::function<Value(Value)> build,
                 std::function<int64_t(int64_t)> source) {
   return {.op = op,
           .inputs = {RandomTensor(input, 3)},
@@ -97,7 +97,7 @@ TEST_CASE("Transpose, values and gradients") {
   for (const int64_t p : test.perm) dims.push_back(test.shape.dim(static_cast<int>(p)));
   const Shape output(dims);
   const OpCase c = MoveCase(
-      "Transpose", test.shape, output.num_elements(), [&](Value x) { return Transpose(x, test.perm); },
+      op::Transpose, test.shape, output.num_elements(), [&](Value x) { return Transpose(x, test.perm); },
       [&](int64_t i) {
         int64_t source = 0;
         for (int d = 0; d < rank; ++d) {
@@ -130,7 +130,7 @@ TEST_CASE("Transpose of every element size, in several blocks") {
 TEST_CASE("Slice and Pad, values and gradients") {
   // Rows 1 and 2, columns 1 to 3 of [4, 5, 2]; and the same box put back.
   const OpCase slice = MoveCase(
-      "Slice", {4, 5, 2}, 12,
+      op::Slice, {4, 5, 2}, 12,
       [](Value x) {
         return Slice(x, {1, 1, 0}, {2, 3, 2});
       },
@@ -138,7 +138,7 @@ TEST_CASE("Slice and Pad, values and gradients") {
   testing::CheckForward(slice);
   testing::CheckGradients(slice);
   const OpCase pad = MoveCase(
-      "Pad", {2, 3, 2}, 40,
+      op::Pad, {2, 3, 2}, 40,
       [](Value x) {
         return Pad(x, {1, 1, 1, 1, 0, 0});
       },
@@ -149,14 +149,14 @@ TEST_CASE("Slice and Pad, values and gradients") {
   testing::CheckForward(pad);
   testing::CheckGradients(pad);
   const OpCase last = MoveCase(
-      "Slice", {300, 7}, 300,
+      op::Slice, {300, 7}, 300,
       [](Value x) {
         return Slice(x, {0, 6}, {300, 1});
       },
       [](int64_t i) { return i * 7 + 6; });
   testing::CheckForward(last);
   const OpCase nothing = MoveCase(
-      "Slice", {4, 5}, 0,
+      op::Slice, {4, 5}, 0,
       [](Value x) {
         return Slice(x, {4, 0}, {0, 5});
       },
@@ -177,7 +177,7 @@ TEST_CASE("Concat, values and gradients") {
   const int axis = GENERATE(0, 1, -1);
   const Shape a = axis == 0 ? Shape{2, 3, 4} : axis == 1 ? Shape{2, 1, 4} : Shape{2, 3, 1};
   const Shape b = {2, 3, 4}, c = axis == 0 ? Shape{0, 3, 4} : axis == 1 ? Shape{2, 5, 4} : Shape{2, 3, 17};
-  const OpCase test{.op = "Concat",
+  const OpCase test{.op = op::Concat,
                     .inputs = {RandomTensor(a, 1), RandomTensor(b, 2), RandomTensor(c, 3)},
                     .build = [=](absl::Span<const Value> in) { return std::vector<Value>{Concat(in, axis)}; },
                     .reference =

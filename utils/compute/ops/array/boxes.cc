@@ -87,24 +87,24 @@ std::vector<Value> PadGradient(const Node& node, absl::Span<const Value> dy) {
 }
 
 const bool registered = [] {
-  RegisterOp({.name = "Concat", .infer = InferConcat, .gradient = ConcatGradient});
-  RegisterOp({.name = "Slice", .infer = InferSlice, .gradient = SliceGradient});
-  RegisterOp({.name = "Pad", .infer = InferPad, .gradient = PadGradient});
+  RegisterOp({.name = op::Concat, .infer = InferConcat, .gradient = ConcatGradient});
+  RegisterOp({.name = op::Slice, .infer = InferSlice, .gradient = SliceGradient});
+  RegisterOp({.name = op::Pad, .infer = InferPad, .gradient = PadGradient});
   return true;
 }();
 
 }  // namespace
 
 Value Concat(absl::Span<const Value> inputs, int axis) {
-  return Apply("Concat", inputs, Attrs{{"axis", static_cast<int64_t>(axis)}});
+  return Apply(op::Concat, inputs, Attrs{{"axis", static_cast<int64_t>(axis)}});
 }
 
 Value Slice(Value x, std::vector<int64_t> begin, std::vector<int64_t> size) {
-  return Apply("Slice", {x}, Attrs{{"begin", std::move(begin)}, {"size", std::move(size)}});
+  return Apply(op::Slice, {x}, Attrs{{"begin", std::move(begin)}, {"size", std::move(size)}});
 }
 
 Value Pad(Value x, std::vector<int64_t> paddings) {
-  return Apply("Pad", {x}, Attrs{{"paddings", std::move(paddings)}});
+  return Apply(op::Pad, {x}, Attrs{{"paddings", std::move(paddings)}});
 }
 
 Value Stack(absl::Span<const Value> inputs, int axis) {

@@ -6,6 +6,7 @@
 
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/array/moves.h"
 
 namespace official::compute {
@@ -48,9 +49,9 @@ absl::StatusOr<Kernel> MakePad(const KernelSpec& spec) {
 }
 
 const bool registered = [] {
-  RegisterKernel({.op = "Concat", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeCopies});
-  RegisterKernel({.op = "Slice", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeCopies});
-  RegisterKernel({.op = "Pad", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakePad});
+  RegisterKernel({.op = op::Concat, .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeCopies});
+  RegisterKernel({.op = op::Slice, .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeCopies});
+  RegisterKernel({.op = op::Pad, .device_kind = "cpu", .dtypes = AllTypes(), .make = MakePad});
   return true;
 }();
 

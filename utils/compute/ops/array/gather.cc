@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 
 namespace official::compute {
 namespace {
@@ -63,39 +64,37 @@ absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
 }
 
 const bool registered = [] {
-  RegisterOp({.name = "Gather", .infer = InferGather, .gradient = GatherGradient});
-  RegisterOp({.name = "IndexedSlices",
+  RegisterOp({.name = op::Gather, .infer = InferGather, .gradient = GatherGradient});
+  RegisterOp({.name = op::IndexedSlices,
               .infer = InferIndexedSlices,
               .gradient =
                   [](const Node& node, absl::Span<const Value> dy) {
                     return std::vector<Value>{Value(), Gather(dy[0], node.input(0))};
                   },
               .tolerance = {1e-6, 1e-2}});
-  RegisterOp({.name = "AddRows", .infer = InferAddRows, .tolerance = {1e-6, 1e-2}});
-  RegisterOp({.name = "OneHot", .infer = InferOneHot});
+  RegisterOp({.name = op::AddRows, .infer = InferAddRows, .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = op::OneHot, .infer = InferOneHot});
   return true;
 }();
 
 }  // namespace
 
-Value Gather(Value params, Value indices) { return Apply("Gather", {params, indices}); }
+Value Gather(Value params, Value indices) { return Apply(op::Gather, {params, indices}); }
 
 Value IndexedSlices(Value indices, Value rows, const Shape& dense_shape) {
-  return Apply("IndexedSlices", {indices, rows},
+  return Apply(op::IndexedSlices, {indices, rows},
                Attrs{{"shape", std::vector<int64_t>(dense_shape.dims().begin(), dense_shape.dims().end())}});
 }
 
-Value AddRows(Value x, Value indices, Value rows) { return Apply("AddRows", {x, indices, rows}); }
+Value AddRows(Value x, Value indices, Value rows) { return Apply(op::AddRows, {x, indices, rows}); }
 
 Value OneHot(Value indices, int64_t depth, DType dtype) {
-  return Apply("OneHot", {indices}, Attrs{{"depth", depth}, {"dtype", dtype}});
+  return Apply(op::OneHot, {indices}, Attrs{{"depth", depth}, {"dtype", dtype}});
 }
 
 Value ZerosLike(Value x) {
   if (!x) return x;
-  const absl::Span<const int64_t> dims = x.shape().dims();
-  return Apply("BroadcastTo", {x.graph()->Constant(Tensor(x.dtype(), {}))},
-               Attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+  return BroadcastTo(x.graph()->Constant(Tensor(x.dtype(), {})), x.shape());
 }
 
 }  // namespace official::compute

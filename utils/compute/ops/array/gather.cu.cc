@@ -9,6 +9,7 @@
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/array/moves.h"
 
 namespace official::compute {
@@ -201,16 +202,16 @@ absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterGatherCuda(KernelRegistry& kernels) {
-  kernels.Add({.op = "Gather", .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeGather});
-  kernels.Add({.op = "IndexedSlices", .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  kernels.Add({.op = op::Gather, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeGather});
+  kernels.Add({.op = op::IndexedSlices, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
   kernels.Add({
-      .op = "AddRows",
+      .op = op::AddRows,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeAddRows<T>(spec); }),
       .in_place = {{0, 0}},
   });
-  kernels.Add({.op = "OneHot", .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
+  kernels.Add({.op = op::OneHot, .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
 }
 
 }  // namespace official::compute

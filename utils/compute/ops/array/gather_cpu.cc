@@ -9,6 +9,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/array/moves.h"
 
 namespace official::compute {
@@ -148,16 +149,17 @@ absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
 }
 
 const bool registered = [] {
-  RegisterKernel({.op = "Gather", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeGather});
-  RegisterKernel({.op = "IndexedSlices", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  RegisterKernel({.op = op::Gather, .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeGather});
+  RegisterKernel({.op = op::IndexedSlices, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
   RegisterKernel({
-      .op = "AddRows",
+      .op = op::AddRows,
       .device_kind = "cpu",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeSumOfRows<T>(spec, 0, 1); }),
       .in_place = {{0, 0}},
   });
-  RegisterKernel({.op = "OneHot", .device_kind = "cpu", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
+  RegisterKernel(
+      {.op = op::OneHot, .device_kind = "cpu", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
   return true;
 }();
 

@@ -4,6 +4,7 @@
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -17,7 +18,7 @@ using testing::RunOn;
 
 TEST_CASE("Gather, values and gradients") {
   const int64_t width = GENERATE(1, 5, 64);
-  const OpCase test{.op = "Gather",
+  const OpCase test{.op = op::Gather,
                     .inputs = {RandomTensor({6, width}, 1), RandomInts({3, 4}, 2, 6)},
                     .build = [](absl::Span<const Value> in) { return std::vector<Value>{Gather(in[0], in[1])}; },
                     .reference =
@@ -45,7 +46,7 @@ TEST_CASE("Gather of scalars, of integers and of nothing") {
 }
 
 OpCase IndexedSlicesCase(int64_t n, int64_t rows, int64_t width) {
-  return {.op = "IndexedSlices",
+  return {.op = op::IndexedSlices,
           .inputs = {RandomInts({n}, 3, static_cast<int>(rows)), RandomTensor({n, width}, 4)},
           .build =
               [=](absl::Span<const Value> in) {
@@ -101,7 +102,7 @@ TEST_CASE("The gradients of several lookups in one table are one IndexedSlices")
               b = graph.Constant(Tensor::Of<int32_t>({1, 2}, {3, 1}));
   const Value both = Concat({Gather(table, a), Reshape(Gather(table, b), {2, 2})}, 0);
   const Value gradient = Gradients(both, {table})[0];
-  CHECK(gradient.node()->Is("IndexedSlices"));
+  CHECK(gradient.node()->Is(op::IndexedSlices));
   CHECK(gradient.node()->input(0).shape() == Shape{4});
   const std::unique_ptr<Device> device = MakeDevice(kind).value();
   const Tensor dense = Evaluate(graph, {{table}, {gradient}, {}}, {RandomTensor({4, 2}, 1)}, *device).value()[0];
@@ -110,7 +111,7 @@ TEST_CASE("The gradients of several lookups in one table are one IndexedSlices")
 
 OpCase AddRowsCase(int64_t n, int64_t limit, int64_t width) {
   const OpCase slices = IndexedSlicesCase(n, limit, width);
-  return {.op = "AddRows",
+  return {.op = op::AddRows,
           .inputs = {RandomTensor({limit, width}, 8), slices.inputs[0], slices.inputs[1]},
           .build = [](absl::Span<const Value> in) { return std::vector<Value>{AddRows(in[0], in[1], in[2])}; },
           .reference =
@@ -134,7 +135,7 @@ TEST_CASE("AddRows leaves an input that others read as it is, and writes over on
                                       Tensor::Of<float>({1, 1}, {5})};
   for (const bool others : {false, true}) {
     const std::vector<Tensor> out = testing::RunOn(kind, inputs, [&](absl::Span<const Value> in) {
-      const Value x = Apply("Neg", {in[0]});
+      const Value x = Neg(in[0]);
       std::vector<Value> values = {AddRows(x, in[1], in[2])};
       if (others) values.push_back(x);
       return values;
@@ -149,9 +150,9 @@ TEST_CASE("The gradient of a table that is looked up in and multiplied with is o
   Graph graph;
   const Value table = graph.Input("table", {DType::kFloat32, {4, 2}});
   const Value ids = graph.Constant(Tensor::Of<int32_t>({3}, {1, 3, 1}));
-  const Value y = Concat({Gather(table, ids), Apply("Mul", {table, table})}, 0);
+  const Value y = Concat({Gather(table, ids), Mul(table, table)}, 0);
   const Value gradient = Gradients(y, {table})[0];
-  CHECK(gradient.node()->Is("AddRows"));
+  CHECK(gradient.node()->Is(op::AddRows));
   const std::unique_ptr<Device> device = MakeDevice(kind).value();
   const Tensor at = RandomTensor({4, 2}, 1);
   const Tensor dense = Evaluate(graph, {{table}, {gradient}, {}}, {at}, *device).value()[0];

@@ -1,5 +1,7 @@
 #include "utils/compute/ops/array/moves.h"
 
+#include "utils/compute/ops/array/array.h"
+
 namespace official::compute {
 namespace {
 
@@ -57,11 +59,11 @@ std::vector<BoxCopy> BoxCopiesOf(const Node& node) {
   const Shape& input = node.input(0).shape();
   const Shape& output = node.output_types()[0].shape;
   const int64_t element_bytes = SizeOf(node.output_types()[0].dtype);
-  if (node.Is("Slice")) {
+  if (node.Is(op::Slice)) {
     return {MakeBoxCopy(output, {input, node.attrs().GetInts("begin")}, {output, Zeros(output)}, element_bytes)};
   }
   Place to{output, Zeros(output)};
-  if (node.Is("Pad")) {
+  if (node.Is(op::Pad)) {
     const std::vector<int64_t>& paddings = node.attrs().GetInts("paddings");
     for (int d = 0; d < output.rank(); ++d) to.begin[d] = paddings[2 * d];
     return {MakeBoxCopy(input, {input, Zeros(input)}, to, element_bytes)};

@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<TensorType>> InferReshape(const InferContext& c) {
 }
 
 const bool registered = RegisterOp({
-    .name = "Reshape",
+    .name = op::Reshape,
     .infer = InferReshape,
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
@@ -39,7 +39,9 @@ const bool registered = RegisterOp({
 
 }  // namespace
 
-Value Reshape(Value x, std::vector<int64_t> shape) { return Apply("Reshape", {x}, Attrs{{"shape", std::move(shape)}}); }
+Value Reshape(Value x, std::vector<int64_t> shape) {
+  return Apply(op::Reshape, {x}, Attrs{{"shape", std::move(shape)}});
+}
 
 Value ExpandDims(Value x, int axis) {
   if (!x) return x;

@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<TensorType>> InferTranspose(const InferContext& c) {
 }
 
 const bool registered = RegisterOp({
-    .name = "Transpose",
+    .name = op::Transpose,
     .infer = InferTranspose,
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
@@ -38,7 +38,7 @@ const bool registered = RegisterOp({
 }  // namespace
 
 Value Transpose(Value x, std::vector<int64_t> perm) {
-  return Apply("Transpose", {x}, Attrs{{"perm", std::move(perm)}});
+  return Apply(op::Transpose, {x}, Attrs{{"perm", std::move(perm)}});
 }
 
 }  // namespace official::compute

@@ -7,6 +7,7 @@
 
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/array/moves.h"
 
 namespace official::compute {
@@ -105,7 +106,7 @@ absl::StatusOr<Kernel> MakeTranspose(const KernelSpec& spec) {
 }
 
 const bool registered =
-    RegisterKernel({.op = "Transpose", .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeTranspose});
+    RegisterKernel({.op = op::Transpose, .device_kind = "cpu", .dtypes = AllTypes(), .make = MakeTranspose});
 
 }  // namespace
 }  // namespace official::compute

@@ -56,7 +56,7 @@ std::vector<Value> AttentionGradient(const Node& node, absl::Span<const Value> d
   std::vector<Value> inputs(node.inputs().begin(), node.inputs().begin() + 5);
   inputs.insert(inputs.end(), {node.output(0), node.output(1), dy[0]});
   if (node.num_inputs() == 6) inputs.push_back(node.input(5));
-  Node* const gradient = ApplyNode("AttentionGrad", inputs, node.attrs());
+  Node* const gradient = ApplyNode(op::AttentionGrad, inputs, node.attrs());
   for (int i = 0; i < 3; ++i) gradients[i] = OutputOf(gradient, i);
   return gradients;
 }
@@ -88,14 +88,14 @@ absl::StatusOr<std::vector<TensorType>> DecodeAttentionType(const InferContext& 
 
 const bool registered = [] {
   RegisterOp({
-      .name = "Attention",
+      .name = op::Attention,
       .infer = AttentionType,
       .gradient = AttentionGradient,
       .tolerance = {1e-5, 2e-2},
   });
-  RegisterOp({.name = "AttentionGrad", .infer = AttentionGradType});
+  RegisterOp({.name = op::AttentionGrad, .infer = AttentionGradType});
   RegisterOp({
-      .name = "DecodeAttention",
+      .name = op::DecodeAttention,
       .infer = DecodeAttentionType,
       .has_side_effect = true,
       .tolerance = {1e-5, 2e-2},
@@ -108,7 +108,7 @@ const bool registered = [] {
 Value Attention(const AttentionInputs& in, const AttentionParams& params) {
   std::vector<Value> inputs = {in.q, in.k, in.v, in.q_offsets, in.k_offsets};
   if (params.dropout_rate > 0) inputs.push_back(in.random_state);
-  return Apply("Attention", inputs,
+  return Apply(op::Attention, inputs,
                Attrs{{"num_heads", int64_t{params.num_heads}},
                      {"causal", params.causal},
                      {"scale", params.scale},
@@ -117,7 +117,7 @@ Value Attention(const AttentionInputs& in, const AttentionParams& params) {
 }
 
 Value DecodeAttention(const DecodeAttentionInputs& in, int num_heads, double scale) {
-  return Apply("DecodeAttention", {in.q, in.k, in.v, in.k_cache, in.v_cache, in.cache_rows, in.lengths},
+  return Apply(op::DecodeAttention, {in.q, in.k, in.v, in.k_cache, in.v_cache, in.cache_rows, in.lengths},
                Attrs{{"num_heads", int64_t{num_heads}}, {"scale", scale}});
 }
 

@@ -2,6 +2,8 @@
 // in shared memory; a sequence of up to 64 tokens is one tile. Sums are made in one order, so results are reproducible:
 // the backward pass has a kernel for the keys' gradients and one for the queries', instead of atomic additions.
 
+#include "utils/compute/ops/attention/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -601,12 +603,12 @@ absl::StatusOr<Kernel> MakeDecodeAttention(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterAttentionCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, auto make) {
+  const auto add = [&](OpName op, auto make) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
   };
-  add("Attention", []<typename T>(const KernelSpec& spec, T) { return MakeAttention<T>(spec); });
-  add("AttentionGrad", []<typename T>(const KernelSpec& spec, T) { return MakeAttentionGrad<T>(spec); });
-  add("DecodeAttention", []<typename T>(const KernelSpec& spec, T) { return MakeDecodeAttention<T>(spec); });
+  add(op::Attention, []<typename T>(const KernelSpec& spec, T) { return MakeAttention<T>(spec); });
+  add(op::AttentionGrad, []<typename T>(const KernelSpec& spec, T) { return MakeAttentionGrad<T>(spec); });
+  add(op::DecodeAttention, []<typename T>(const KernelSpec& spec, T) { return MakeDecodeAttention<T>(spec); });
 }
 
 }  // namespace official::compute

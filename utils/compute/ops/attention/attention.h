@@ -4,6 +4,14 @@
 #include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName Attention("Attention");
+inline constexpr OpName AttentionGrad("AttentionGrad");
+inline constexpr OpName DecodeAttention("DecodeAttention");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 struct AttentionInputs {

@@ -13,6 +13,7 @@
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/attention/attention.h"
 #include "utils/compute/ops/attention/geometry.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/packed/keep_bits.h"
@@ -717,14 +718,14 @@ Kernel MakeDecodeAttention(const KernelSpec& spec) {
 }
 
 template <typename Make>
-bool Register(const char* op, Make make) {
+bool Register(OpName op, Make make) {
   return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = StorageTypes(), .make = ForStorageType(make)});
 }
 
 const bool registered[] = {
-    Register("Attention", []<typename T>(const KernelSpec& spec, T) { return MakeAttention<T>(spec); }),
-    Register("AttentionGrad", []<typename T>(const KernelSpec& spec, T) { return MakeAttentionGrad<T>(spec); }),
-    Register("DecodeAttention", []<typename T>(const KernelSpec& spec, T) { return MakeDecodeAttention<T>(spec); }),
+    Register(op::Attention, []<typename T>(const KernelSpec& spec, T) { return MakeAttention<T>(spec); }),
+    Register(op::AttentionGrad, []<typename T>(const KernelSpec& spec, T) { return MakeAttentionGrad<T>(spec); }),
+    Register(op::DecodeAttention, []<typename T>(const KernelSpec& spec, T) { return MakeDecodeAttention<T>(spec); }),
 };
 
 }  // namespace

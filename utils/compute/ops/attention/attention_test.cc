@@ -96,7 +96,7 @@ void AttendRow(const Problem& p, const std::vector<Doubles>& in, int b, int head
 
 testing::OpCase CaseOf(const Problem& p) {
   return {
-      .op = "Attention",
+      .op = op::Attention,
       .inputs = Inputs(p),
       .build = [p](absl::Span<const Value> in) { return std::vector<Value>{Attend(p, in)}; },
       .reference =
@@ -298,7 +298,7 @@ struct Decoding {
 TEST_CASE("DecodeAttention is Attention of one query, and reads only what the sequence has") {
   const Decoding d;
   testing::CheckForward({
-      .op = "DecodeAttention",
+      .op = op::DecodeAttention,
       .inputs = d.Inputs(),
       .build = Decoding::Build,
       .reference =

@@ -72,28 +72,28 @@ Types InferGradient(const InferContext& c) {
 std::vector<Value> Gradient(const Node& node, absl::Span<const Value> dy) {
   if (!dy[0]) return std::vector<Value>(node.num_inputs());
   Node* const gradient =
-      ApplyNode("FusedBatchNormGrad", {dy[0], node.input(0), node.input(1), node.output(1), node.output(3)});
+      ApplyNode(op::FusedBatchNormGrad, {dy[0], node.input(0), node.input(1), node.output(1), node.output(3)});
   return {OutputOf(gradient, 0), OutputOf(gradient, 1), OutputOf(gradient, 2)};
 }
 
 Attrs NormAttrs(double epsilon) { return Attrs{{"epsilon", epsilon}, {"activation", std::string()}}; }
 
 const bool registered[] = {
-    RegisterOp({.name = "FusedBatchNorm", .infer = InferTraining, .gradient = Gradient}),
-    RegisterOp({.name = "FusedBatchNormAgain", .infer = InferAgain}),
-    RegisterOp({.name = "FusedBatchNormGrad", .infer = InferGradient}),
-    RegisterOp({.name = "FusedBatchNormInference", .infer = InferInference}),
+    RegisterOp({.name = op::FusedBatchNorm, .infer = InferTraining, .gradient = Gradient}),
+    RegisterOp({.name = op::FusedBatchNormAgain, .infer = InferAgain}),
+    RegisterOp({.name = op::FusedBatchNormGrad, .infer = InferGradient}),
+    RegisterOp({.name = op::FusedBatchNormInference, .infer = InferInference}),
 };
 
 }  // namespace
 
 BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon) {
-  Node* const node = ApplyNode("FusedBatchNorm", {x, gamma, beta}, NormAttrs(epsilon));
+  Node* const node = ApplyNode(op::FusedBatchNorm, {x, gamma, beta}, NormAttrs(epsilon));
   return {OutputOf(node, 0), OutputOf(node, 1), OutputOf(node, 2)};
 }
 
 Value FusedBatchNormInference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon) {
-  return Apply("FusedBatchNormInference", {x, gamma, beta, mean, variance}, NormAttrs(epsilon));
+  return Apply(op::FusedBatchNormInference, {x, gamma, beta, mean, variance}, NormAttrs(epsilon));
 }
 
 }  // namespace official::compute

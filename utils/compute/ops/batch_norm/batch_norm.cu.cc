@@ -1,6 +1,8 @@
 // CUDA kernels of batch normalization. Each reads its images twice: once for the sums per channel, once to write the
 // result.
 
+#include "utils/compute/ops/batch_norm/batch_norm.h"
+
 #include <algorithm>
 #include <string>
 
@@ -251,17 +253,18 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterBatchNormCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, auto make, std::vector<std::pair<int, int>> in_place) {
+  const auto add = [&](OpName op, auto make, std::vector<std::pair<int, int>> in_place) {
     kernels.Add({.op = op,
                  .device_kind = "cuda",
                  .dtypes = StorageTypes(),
                  .make = ForStorageType(make),
                  .in_place = std::move(in_place)});
   };
-  add("FusedBatchNorm", []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); }, {{0, 0}, {0, 3}});
-  add("FusedBatchNormGrad", []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
+  add(op::FusedBatchNorm, []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
+      {{0, 0}, {0, 3}});
+  add(op::FusedBatchNormGrad, []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
       {{0, 0}, {0, 5}, {0, 6}, {0, 1}});
-  add("FusedBatchNormInference", []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
+  add(op::FusedBatchNormInference, []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
       {{0, 0}, {0, 5}});
 }
 

@@ -3,6 +3,15 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName FusedBatchNorm("FusedBatchNorm");
+inline constexpr OpName FusedBatchNormAgain("FusedBatchNormAgain");
+inline constexpr OpName FusedBatchNormGrad("FusedBatchNormGrad");
+inline constexpr OpName FusedBatchNormInference("FusedBatchNormInference");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 struct BatchNormResult {

@@ -11,6 +11,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/batch_norm/batch_norm.h"
 
 namespace official::compute {
 namespace {
@@ -422,7 +423,7 @@ LayoutChoice NormLayouts(const Node& node, absl::Span<const Layout> current) {
 
 // `make` is called as make(spec, T()), T being the type of input 0.
 template <typename Make>
-bool RegisterNorm(const char* op, Make make, std::vector<std::pair<int, int>> in_place) {
+bool RegisterNorm(OpName op, Make make, std::vector<std::pair<int, int>> in_place) {
   return RegisterKernel({
       .op = op,
       .device_kind = "cpu",
@@ -434,12 +435,12 @@ bool RegisterNorm(const char* op, Make make, std::vector<std::pair<int, int>> in
 }
 
 const bool registered[] = {
-    RegisterNorm("FusedBatchNorm", []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
+    RegisterNorm(op::FusedBatchNorm, []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
                  {{0, 0}, {0, 3}}),
-    RegisterNorm("FusedBatchNormInference",
+    RegisterNorm(op::FusedBatchNormInference,
                  []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); }, {{0, 0}, {0, 5}}),
-    RegisterNorm("FusedBatchNormAgain", []<typename T>(const KernelSpec& spec, T) { return MakeAgain<T>(spec); }, {}),
-    RegisterNorm("FusedBatchNormGrad", []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
+    RegisterNorm(op::FusedBatchNormAgain, []<typename T>(const KernelSpec& spec, T) { return MakeAgain<T>(spec); }, {}),
+    RegisterNorm(op::FusedBatchNormGrad, []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
                  {{0, 0}, {0, 5}, {0, 6}, {0, 1}}),
 };
 

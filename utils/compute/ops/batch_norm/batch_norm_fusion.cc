@@ -8,14 +8,17 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/batch_norm/batch_norm.h"
+#include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 
 namespace official::compute {
 namespace {
 
 using Outputs = std::optional<std::vector<Value>>;
 
-bool IsNorm(const Node& node) { return node.Is("FusedBatchNorm") || node.Is("FusedBatchNormInference"); }
-bool HasResidual(const Node& node) { return node.num_inputs() == (node.Is("FusedBatchNorm") ? 4 : 6); }
+bool IsNorm(const Node& node) { return node.Is(op::FusedBatchNorm) || node.Is(op::FusedBatchNormInference); }
+bool HasResidual(const Node& node) { return node.num_inputs() == (node.Is(op::FusedBatchNorm) ? 4 : 6); }
 bool HasRelu(const Node& node) { return node.attrs().Get<std::string>("activation") == "Relu"; }
 
 // The nodes that read `v`, in order, but for those that nothing reads: they are on their way out.
@@ -46,7 +49,7 @@ Outputs FuseNorm(const Node& node, RewriteContext& context) {
   Attrs attrs = node.attrs();
   const Node* reader = SoleReader(node.output(0), context);
   bool fused = false;
-  if (reader != nullptr && reader->Is("Add") && !HasResidual(node)) {
+  if (reader != nullptr && reader->Is(op::Add) && !HasResidual(node)) {
     const Value residual = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
     if (residual.type() == node.output_types()[0] && residual.node()->id() < node.id()) {
       inputs.push_back(context.Mapped(residual));
@@ -54,7 +57,7 @@ Outputs FuseNorm(const Node& node, RewriteContext& context) {
       fused = true;
     }
   }
-  if (reader != nullptr && reader->Is("Relu")) {
+  if (reader != nullptr && reader->Is(op::Relu)) {
     attrs.Set("activation", std::string("Relu"));
     fused = true;
   }
@@ -67,14 +70,14 @@ Outputs FuseNorm(const Node& node, RewriteContext& context) {
 
 Outputs FuseForward(const Node& node, RewriteContext& context) {
   if (IsNorm(node)) return FuseNorm(node, context);
-  if (!node.Is("Add") && !node.Is("Relu")) return std::nullopt;
+  if (!node.Is(op::Add) && !node.Is(op::Relu)) return std::nullopt;
   for (const Value& input : node.inputs()) {
     const Value mapped = context.Mapped(input);
     if (mapped.index() != 0 || !IsNorm(*mapped.node()) || context.UseCount(input) != 1) continue;
     // What the old input already had was not merged in this pass.
     const Node& old = *input.node();
-    const bool merged = node.Is("Add") ? IsNorm(old) && !HasResidual(old) && HasResidual(*mapped.node())
-                                       : HasRelu(*mapped.node()) && !(IsNorm(old) && HasRelu(old));
+    const bool merged = node.Is(op::Add) ? IsNorm(old) && !HasResidual(old) && HasResidual(*mapped.node())
+                                         : HasRelu(*mapped.node()) && !(IsNorm(old) && HasRelu(old));
     if (merged) return std::vector<Value>{mapped};
   }
   return std::nullopt;
@@ -82,28 +85,28 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
 
 // FusedBatchNormGrad(ReluGrad(dy, y), ...) with y the output of a normalization with ReLU and no residual.
 Outputs FuseGradient(const Node& node, RewriteContext& context) {
-  if (!node.Is("FusedBatchNormGrad") || node.num_inputs() != 5) return std::nullopt;
+  if (!node.Is(op::FusedBatchNormGrad) || node.num_inputs() != 5) return std::nullopt;
   const Value relu_grad = node.input(0);
-  if (!relu_grad.node()->Is("ReluGrad") || context.UseCount(relu_grad) != 1) return std::nullopt;
+  if (!relu_grad.node()->Is(op::ReluGrad) || context.UseCount(relu_grad) != 1) return std::nullopt;
   const Value y = relu_grad.node()->input(1);
   const Node& norm = *y.node();
-  if (!norm.Is("FusedBatchNorm") || !HasRelu(norm) || HasResidual(norm) || y != norm.output(0) ||
+  if (!norm.Is(op::FusedBatchNorm) || !HasRelu(norm) || HasResidual(norm) || y != norm.output(0) ||
       node.input(3) != norm.output(1)) {
     return std::nullopt;
   }
   std::vector<Value> inputs = {context.Mapped(relu_grad.node()->input(0))};
   for (int i = 1; i < 5; ++i) inputs.push_back(context.Mapped(node.input(i)));
   inputs.push_back(context.Mapped(norm.input(2)));
-  Node* const result = context.graph().AddNode("FusedBatchNormGrad", inputs, node.attrs(), node.name());
+  Node* const result = context.graph().AddNode(op::FusedBatchNormGrad, inputs, node.attrs(), node.name());
   return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
 }
 
 // Add(addend, output 0 of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x.
 // The gradient looks ahead as the normalization does.
 Outputs FuseSum(const Node& node, RewriteContext& context) {
-  if (node.Is("FusedBatchNormGrad")) {
+  if (node.Is(op::FusedBatchNormGrad)) {
     const Node* const reader = SoleReader(node.output(0), context);
-    if (reader == nullptr || !reader->Is("Add")) return std::nullopt;
+    if (reader == nullptr || !reader->Is(op::Add)) return std::nullopt;
     const Value addend = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
     if (addend.type() != node.output_types()[0] || addend.node()->id() > node.id()) return std::nullopt;
     std::vector<Value> inputs;
@@ -112,11 +115,11 @@ Outputs FuseSum(const Node& node, RewriteContext& context) {
     Node* const result = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
     return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
   }
-  if (!node.Is("Add")) return std::nullopt;
+  if (!node.Is(op::Add)) return std::nullopt;
   for (const Value& input : node.inputs()) {
     const Node& old = *input.node();
     const Value mapped = context.Mapped(input);
-    if (old.Is("FusedBatchNormGrad") && input.index() == 0 && mapped.node()->num_inputs() > old.num_inputs()) {
+    if (old.Is(op::FusedBatchNormGrad) && input.index() == 0 && mapped.node()->num_inputs() > old.num_inputs()) {
       return std::vector<Value>{mapped};
     }
   }
@@ -127,12 +130,12 @@ Outputs FuseSum(const Node& node, RewriteContext& context) {
 // made again from its x, which its own gradient needs too, for the first gradient that reads them: so they need not be
 // kept from the forward pass on.
 Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
-  if (!node.Is("Conv2DBackpropFilter") || !context.DeviceHasKernel("FusedBatchNormAgain", node.input(0).dtype())) {
+  if (!node.Is(op::Conv2DBackpropFilter) || !context.DeviceHasKernel(op::FusedBatchNormAgain, node.input(0).dtype())) {
     return std::nullopt;
   }
   const Value y = node.input(0);
   const Node& norm = *y.node();
-  if (!norm.Is("FusedBatchNorm") || y.index() != 0 || HasResidual(norm)) return std::nullopt;
+  if (!norm.Is(op::FusedBatchNorm) || y.index() != 0 || HasResidual(norm)) return std::nullopt;
   const std::vector<const Node*> readers = Readers(y, context);
   const auto is_gradient = [&](const Node* reader) { return reader->Is(node.op().name); };
   const auto first = std::find_if(readers.begin(), readers.end(), is_gradient);
@@ -144,7 +147,7 @@ Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
     const Value inputs[] = {norm.input(0), norm.input(1), norm.input(2), norm.output(1), norm.output(3)};
     std::vector<Value> mapped;
     for (const Value& v : inputs) mapped.push_back(context.Mapped(v));
-    again = OutputOf(context.graph().AddNode("FusedBatchNormAgain", mapped, norm.attrs(), norm.name() + "_again"), 0);
+    again = OutputOf(context.graph().AddNode(op::FusedBatchNormAgain, mapped, norm.attrs(), norm.name() + "_again"), 0);
   } else {
     again = context.Mapped((*first)->output(0)).node()->input(0);
   }

@@ -8,13 +8,14 @@
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
 namespace {
 
 using testing::Doubles;
-using Ops = std::vector<std::string>;
+using Ops = std::vector<OpName>;
 
 constexpr double kEpsilon = 1e-3;
 
@@ -42,7 +43,7 @@ Normalized Normalize(const Doubles& x, const Doubles& gamma, const Doubles& beta
 }
 
 Value Float(Value x) { return x.dtype() == DType::kFloat32 ? x : Cast(x, DType::kFloat32); }
-Value Blocked(Value x) { return Apply("Reorder", {x}, Attrs{{"from", int64_t{0}}, {"to", int64_t{1}}}); }
+Value Blocked(Value x) { return Reorder(x, Layout::kRowMajor, Layout::kChannelBlocked); }
 
 // What follows the normalization.
 enum class After { kNothing, kRelu, kAdd, kAddRelu };
@@ -70,7 +71,7 @@ Doubles Finish(Doubles y, const std::vector<Doubles>& in, After after) {
 
 testing::OpCase TrainingCase(const Shape& shape, After after, bool statistics, bool blocked = false) {
   return {
-      .op = "FusedBatchNorm",
+      .op = op::FusedBatchNorm,
       .inputs = Inputs(shape, after),
       .build =
           [=](absl::Span<const Value> in) {
@@ -94,7 +95,7 @@ testing::OpCase InferenceCase(const Shape& shape, After after, bool blocked = fa
   // In the type that the kernel reads them in, so that bfloat16 does not round them.
   const auto constant = [](absl::Span<const Value> in, const Tensor& t) { return in[0].graph()->Constant(t); };
   return {
-      .op = "FusedBatchNormInference",
+      .op = op::FusedBatchNormInference,
       .inputs = Inputs(shape, after),
       .build =
           [=](absl::Span<const Value> in) {
@@ -209,15 +210,15 @@ TEST_CASE("Add and ReLU vanish into the normalization, whose statistics stay") {
                                          {DType::kFloat32, {2, 3, 3, 16}}};
   for (const After after : {After::kRelu, After::kAdd, After::kAddRelu}) {
     const std::vector<TensorType> given(types.begin(), types.begin() + (after == After::kRelu ? 3 : 4));
-    CHECK(testing::CompiledOps(given, TrainingCase({2, 3, 3, 16}, after, true).build) == Ops{"FusedBatchNorm"});
-    CHECK(testing::CompiledOps(given, InferenceCase({2, 3, 3, 16}, after).build) == Ops{"FusedBatchNormInference"});
+    CHECK(testing::CompiledOps(given, TrainingCase({2, 3, 3, 16}, after, true).build) == Ops{op::FusedBatchNorm});
+    CHECK(testing::CompiledOps(given, InferenceCase({2, 3, 3, 16}, after).build) == Ops{op::FusedBatchNormInference});
   }
   // What others read too is computed as it is.
   const Ops shared = testing::CompiledOps(types, [](absl::Span<const Value> in) {
     const Value y = FusedBatchNorm(in[0], in[1], in[2], kEpsilon).y;
     return std::vector<Value>{y, Relu(y)};
   });
-  CHECK(shared == Ops{"FusedBatchNorm", "Relu"});
+  CHECK(shared == Ops{op::FusedBatchNorm, op::Relu});
 }
 
 TEST_CASE("The gradient of a ReLU after the normalization is part of the normalization's") {
@@ -229,7 +230,7 @@ TEST_CASE("The gradient of a ReLU after the normalization is part of the normali
     const std::vector<Value> y = test.build(in), seeds = {in[0]};
     return Gradients(y, seeds, in);
   });
-  CHECK(ops == Ops{"FusedBatchNorm", "FusedBatchNormGrad"});
+  CHECK(ops == Ops{op::FusedBatchNorm, op::FusedBatchNormGrad});
 }
 
 // y = Relu(normalized x) + x, or without the ReLU.
@@ -258,7 +259,7 @@ TEST_CASE("What others give to the gradient of x is added by the normalization's
       const std::vector<Value> y = test.build(in), seeds = {in[0]};
       return Gradients(y, seeds, in);
     });
-    CHECK(ops == Ops{"FusedBatchNorm", "FusedBatchNormGrad"});
+    CHECK(ops == Ops{op::FusedBatchNorm, op::FusedBatchNormGrad});
   }
 }
 
@@ -289,7 +290,7 @@ TEST_CASE("Gradients of filters normalize again, with the same bits") {
   const auto count_again = [&](bool fetch_normalized) {
     const Ops ops = testing::CompiledOps(
         types, [&](absl::Span<const Value> in) { return ConvolutionGradients(in, relu, fetch_normalized); });
-    return std::count(ops.begin(), ops.end(), "FusedBatchNormAgain");
+    return std::count(ops.begin(), ops.end(), op::FusedBatchNormAgain);
   };
   CHECK(count_again(false) == 1);
   CHECK(count_again(true) == 0);

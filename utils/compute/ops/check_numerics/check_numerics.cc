@@ -6,7 +6,7 @@ namespace official::compute {
 namespace {
 
 const bool registered = RegisterOp({
-    .name = "CheckNumerics",
+    .name = op::CheckNumerics,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       if (c.num_inputs() != 1 || !IsFloating(c.dtype(0))) return c.Error("needs a floating tensor");
       return std::vector<TensorType>{c.type(0)};
@@ -18,6 +18,6 @@ const bool registered = RegisterOp({
 
 }  // namespace
 
-Value CheckNumerics(Value x) { return Apply("CheckNumerics", {x}); }
+Value CheckNumerics(Value x) { return Apply(op::CheckNumerics, {x}); }
 
 }  // namespace official::compute

@@ -1,5 +1,7 @@
 // CUDA kernel of CheckNumerics. What it finds is a data error: later kernels leave the variables alone.
 
+#include "utils/compute/ops/check_numerics/check_numerics.h"
+
 #include <cmath>
 #include <cstdint>
 
@@ -63,7 +65,7 @@ absl::StatusOr<Kernel> MakeCheckNumericsOf(const KernelSpec& spec) {
 
 void RegisterCheckNumericsCuda(KernelRegistry& kernels) {
   kernels.Add({
-      .op = "CheckNumerics",
+      .op = op::CheckNumerics,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeCheckNumericsOf<T>(spec); }),

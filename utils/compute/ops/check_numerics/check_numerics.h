@@ -3,6 +3,12 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName CheckNumerics("CheckNumerics");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // x itself. Running it fails with OutOfRange, before any node that was built later, if an element is NaN or infinite.

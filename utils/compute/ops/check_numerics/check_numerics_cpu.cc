@@ -2,12 +2,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/check_numerics/check_numerics.h"
 
 namespace official::compute {
 namespace {
 
 const bool registered = RegisterKernel({
-    .op = "CheckNumerics",
+    .op = op::CheckNumerics,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {

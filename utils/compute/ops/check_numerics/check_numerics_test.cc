@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 using testing::Doubles;
 
 TEST_CASE("Finite values pass unchanged, and so do gradients") {
-  const testing::OpCase test = {.op = "CheckNumerics",
+  const testing::OpCase test = {.op = op::CheckNumerics,
                                 .inputs = {testing::RandomTensor({3, 5}, 1)},
                                 .build = [](absl::Span<const Value> in) { return std::vector{CheckNumerics(in[0])}; },
                                 .reference = [](const std::vector<Doubles>& in) { return in; }};

@@ -33,13 +33,13 @@ std::vector<Value> DoneGradient(const Node& node, absl::Span<const Value> dy) {
 // AllReduceStart(pack) gives a pack away; its outputs hold the sums only behind AllReduceDone. AllReduceDone(all that
 // was started) waits for the sums. In place where nothing else reads the inputs.
 const bool registered[] = {
-    RegisterOp({.name = "AllReduceStart",
+    RegisterOp({.name = op::AllReduceStart,
                 .infer = SameTypesAsInputs,
                 .gradient = StartGradient,
                 .has_side_effect = true,
                 .runs_early = true}),
     RegisterOp(
-        {.name = "AllReduceDone", .infer = SameTypesAsInputs, .gradient = DoneGradient, .has_side_effect = true}),
+        {.name = op::AllReduceDone, .infer = SameTypesAsInputs, .gradient = DoneGradient, .has_side_effect = true}),
 };
 
 }  // namespace
@@ -61,13 +61,13 @@ std::vector<Value> AllReduce(absl::Span<const Value> values, int num_packs) {
     pack.push_back(values[i]);
     elements += values[i].shape().num_elements();
     if (elements * num_packs < total && i != order.back()) continue;
-    const Node* const node = ApplyNode("AllReduceStart", pack);
+    const Node* const node = ApplyNode(op::AllReduceStart, pack);
     if (node == nullptr) return std::vector<Value>(values.size());
     for (int k = 0; k < node->num_outputs(); ++k) started.push_back(node->output(k));
     pack.clear();
     elements = 0;
   }
-  const Node* const done = ApplyNode("AllReduceDone", started);
+  const Node* const done = ApplyNode(op::AllReduceDone, started);
   std::vector<Value> sums(values.size());
   for (size_t k = 0; done != nullptr && k < order.size(); ++k) sums[order[k]] = done->output(static_cast<int>(k));
   return sums;

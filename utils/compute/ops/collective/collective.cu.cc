@@ -1,5 +1,7 @@
 // CUDA kernels that give tensors to the device's communicator and wait for the sums; both only on its stream.
 
+#include "utils/compute/ops/collective/collective.h"
+
 #include <memory>
 #include <utility>
 #include <vector>
@@ -52,7 +54,7 @@ KernelFactory InGroup(KernelFactory make) {
   return [make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
     if (spec.device.communicator() == nullptr) {
       return absl::FailedPreconditionError(
-          absl::StrCat(spec.node.op().name, ": ", spec.device.name(), " is in no group to sum over"));
+          absl::StrCat(spec.node.op().name.text(), ": ", spec.device.name(), " is in no group to sum over"));
     }
     return make(spec);
   };
@@ -61,15 +63,15 @@ KernelFactory InGroup(KernelFactory make) {
 }  // namespace
 
 void RegisterCollectiveCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make) {
+  const auto add = [&](OpName op, KernelFactory make) {
     kernels.Add({.op = op,
                  .device_kind = "cuda",
                  .dtypes = {DType::kFloat32},
                  .make = InGroup(std::move(make)),
                  .each_in_place = true});
   };
-  add("AllReduceDone", MakeDone);
-  add("AllReduceStart", MakeStart);
+  add(op::AllReduceDone, MakeDone);
+  add(op::AllReduceStart, MakeStart);
 }
 
 }  // namespace official::compute

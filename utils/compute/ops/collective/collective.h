@@ -6,6 +6,13 @@
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName AllReduceStart("AllReduceStart");
+inline constexpr OpName AllReduceDone("AllReduceDone");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // The sums of `values`, float32 of any shapes, over all devices whose programs are in the group, in the order of

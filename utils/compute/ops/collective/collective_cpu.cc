@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/collective/collective.h"
 
 namespace official::compute {
 namespace {
@@ -40,19 +41,19 @@ KernelFactory InGroup(KernelFactory make) {
   return [make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
     if (spec.device.communicator() == nullptr) {
       return absl::FailedPreconditionError(
-          absl::StrCat(spec.node.op().name, ": ", spec.device.name(), " is in no group to sum over"));
+          absl::StrCat(spec.node.op().name.text(), ": ", spec.device.name(), " is in no group to sum over"));
     }
     return make(spec);
   };
 }
 
 const bool registered[] = {
-    RegisterKernel({.op = "AllReduceStart",
+    RegisterKernel({.op = op::AllReduceStart,
                     .device_kind = "cpu",
                     .dtypes = {DType::kFloat32},
                     .make = InGroup(MakeStart),
                     .each_in_place = true}),
-    RegisterKernel({.op = "AllReduceDone",
+    RegisterKernel({.op = op::AllReduceDone,
                     .device_kind = "cpu",
                     .dtypes = {DType::kFloat32},
                     .make = InGroup(MakeDone),

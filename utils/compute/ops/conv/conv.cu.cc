@@ -1,5 +1,7 @@
 // CUDA kernels of convolution: cuDNN's, and own ones for the bias.
 
+#include "utils/compute/ops/conv/conv.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -77,14 +79,14 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterConvCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make) {
+  const auto add = [&](OpName op, KernelFactory make) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = std::move(make)});
   };
-  add("Conv2D", MakeForward);
-  add("Conv2DBackpropFilter", MakeBackpropFilter);
-  add("Conv2DBackpropInput", MakeBackpropInput);
-  add("FusedConv2D", MakeForward);
-  add("FusedConv2DBackpropFilter", MakeBackpropFilter);
+  add(op::Conv2D, MakeForward);
+  add(op::Conv2DBackpropFilter, MakeBackpropFilter);
+  add(op::Conv2DBackpropInput, MakeBackpropInput);
+  add(op::FusedConv2D, MakeForward);
+  add(op::FusedConv2DBackpropFilter, MakeBackpropFilter);
 }
 
 }  // namespace official::compute

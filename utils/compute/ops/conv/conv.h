@@ -4,6 +4,16 @@
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/window/window.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName Conv2D("Conv2D");
+inline constexpr OpName Conv2DBackpropFilter("Conv2DBackpropFilter");
+inline constexpr OpName Conv2DBackpropInput("Conv2DBackpropInput");
+inline constexpr OpName FusedConv2D("FusedConv2D");
+inline constexpr OpName FusedConv2DBackpropFilter("FusedConv2DBackpropFilter");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 using Conv2DParams = WindowParams;

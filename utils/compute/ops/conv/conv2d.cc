@@ -74,10 +74,10 @@ Types InferFusedBackpropFilter(const InferContext& c) {
 
 // A convolution is linear in images and in filters, so each of the three ops is the gradient of the other two.
 Value BackpropInput(Value filters, Value dy, const Attrs& attrs, const Shape& input_shape) {
-  return Apply("Conv2DBackpropInput", {filters, dy}, With(attrs, "input_shape", input_shape));
+  return Apply(op::Conv2DBackpropInput, {filters, dy}, With(attrs, "input_shape", input_shape));
 }
 Value BackpropFilter(Value images, Value dy, const Attrs& attrs, const Shape& filter_shape) {
-  return Apply("Conv2DBackpropFilter", {images, dy}, With(attrs, "filter_shape", filter_shape));
+  return Apply(op::Conv2DBackpropFilter, {images, dy}, With(attrs, "filter_shape", filter_shape));
 }
 
 std::vector<Value> ForwardGradient(const Node& node, absl::Span<const Value> dy) {
@@ -89,27 +89,27 @@ std::vector<Value> ForwardGradient(const Node& node, absl::Span<const Value> dy)
 std::vector<Value> BackpropInputGradient(const Node& node, absl::Span<const Value> d_result) {
   const Value filters = node.input(0), dy = node.input(1);
   const Attrs attrs = Without(node.attrs(), "input_shape");
-  return {BackpropFilter(d_result[0], dy, attrs, filters.shape()), Apply("Conv2D", {d_result[0], filters}, attrs)};
+  return {BackpropFilter(d_result[0], dy, attrs, filters.shape()), Apply(op::Conv2D, {d_result[0], filters}, attrs)};
 }
 
 std::vector<Value> BackpropFilterGradient(const Node& node, absl::Span<const Value> d_result) {
   const Value images = node.input(0), dy = node.input(1);
   const Attrs attrs = Without(node.attrs(), "filter_shape");
-  return {BackpropInput(d_result[0], dy, attrs, images.shape()), Apply("Conv2D", {images, d_result[0]}, attrs)};
+  return {BackpropInput(d_result[0], dy, attrs, images.shape()), Apply(op::Conv2D, {images, d_result[0]}, attrs)};
 }
 
 const bool registered[] = {
-    RegisterOp({.name = "Conv2D", .infer = InferForward, .gradient = ForwardGradient}),
-    RegisterOp({.name = "Conv2DBackpropInput", .infer = InferBackpropInput, .gradient = BackpropInputGradient}),
-    RegisterOp({.name = "Conv2DBackpropFilter", .infer = InferBackpropFilter, .gradient = BackpropFilterGradient}),
-    RegisterOp({.name = "FusedConv2D", .infer = InferFused}),
-    RegisterOp({.name = "FusedConv2DBackpropFilter", .infer = InferFusedBackpropFilter}),
+    RegisterOp({.name = op::Conv2D, .infer = InferForward, .gradient = ForwardGradient}),
+    RegisterOp({.name = op::Conv2DBackpropInput, .infer = InferBackpropInput, .gradient = BackpropInputGradient}),
+    RegisterOp({.name = op::Conv2DBackpropFilter, .infer = InferBackpropFilter, .gradient = BackpropFilterGradient}),
+    RegisterOp({.name = op::FusedConv2D, .infer = InferFused}),
+    RegisterOp({.name = op::FusedConv2DBackpropFilter, .infer = InferFusedBackpropFilter}),
 };
 
 }  // namespace
 
 Value Conv2D(Value images, Value filters, const Conv2DParams& params) {
-  return Apply("Conv2D", {images, filters}, WindowAttrs(params));
+  return Apply(op::Conv2D, {images, filters}, WindowAttrs(params));
 }
 
 }  // namespace official::compute

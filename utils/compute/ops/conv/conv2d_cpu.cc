@@ -13,6 +13,7 @@
 #include "utils/compute/cpu/compute_in_float.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv/conv_choice.h"
 #include "utils/compute/ops/conv/filter_gradient_bf16.h"
 #include "utils/compute/ops/conv/geometry.h"
@@ -186,8 +187,8 @@ struct ImageValues {
   bool output;
 };
 ImageValues ImagesOf(const Node& node) {
-  if (node.Is("Conv2D") || node.Is("FusedConv2D")) return {{0}, true};
-  if (node.Is("Conv2DBackpropInput")) return {{1}, true};
+  if (node.Is(op::Conv2D) || node.Is(op::FusedConv2D)) return {{0}, true};
+  if (node.Is(op::Conv2DBackpropInput)) return {{1}, true};
   return {{0, 1}, false};
 }
 
@@ -203,13 +204,13 @@ LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
 }
 
 bool UsesOwnFilterGradient(const KernelSpec& spec) {
-  return spec.node.Is("Conv2DBackpropFilter") && spec.input(0).dtype == DType::kBFloat16 && !IsEmpty(spec) &&
+  return spec.node.Is(op::Conv2DBackpropFilter) && spec.input(0).dtype == DType::kBFloat16 && !IsEmpty(spec) &&
          BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
 }
 
-bool RegisterConv(const char* op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {
+bool RegisterConv(OpName op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {
   const KernelFactory factory = [op, make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-    return CatchOnednn(op, [&] { return make(spec); });
+    return CatchOnednn(op.text(), [&] { return make(spec); });
   };
   return RegisterKernel({
       .op = op,
@@ -226,11 +227,11 @@ bool RegisterConv(const char* op, absl::StatusOr<Kernel> (*make)(const KernelSpe
 }
 
 const bool registered[] = {
-    RegisterConv("Conv2D", MakeForward),
-    RegisterConv("FusedConv2D", MakeForward),
-    RegisterConv("Conv2DBackpropInput", MakeBackpropInput),
-    RegisterConv("Conv2DBackpropFilter", MakeBackpropFilter),
-    RegisterConv("FusedConv2DBackpropFilter", MakeBackpropFilter),
+    RegisterConv(op::Conv2D, MakeForward),
+    RegisterConv(op::FusedConv2D, MakeForward),
+    RegisterConv(op::Conv2DBackpropInput, MakeBackpropInput),
+    RegisterConv(op::Conv2DBackpropFilter, MakeBackpropFilter),
+    RegisterConv(op::FusedConv2DBackpropFilter, MakeBackpropFilter),
 };
 
 }  // namespace

@@ -7,6 +7,9 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
 
 namespace official::compute {
 namespace {
@@ -15,34 +18,34 @@ using Outputs = std::optional<std::vector<Value>>;
 
 // Relu(BiasAdd(Conv2D)) in two steps: the bias first, then the ReLU behind what that gave.
 Outputs FuseForward(const Node& node, RewriteContext& context) {
-  const bool is_bias = node.Is("BiasAdd"), is_relu = node.Is("Relu");
+  const bool is_bias = node.Is(op::BiasAdd), is_relu = node.Is(op::Relu);
   if (!is_bias && !is_relu) return std::nullopt;
   const Value input = node.input(0);
-  if (context.UseCount(input) != 1 || !context.DeviceHasKernel("FusedConv2D", input.dtype())) return std::nullopt;
+  if (context.UseCount(input) != 1 || !context.DeviceHasKernel(op::FusedConv2D, input.dtype())) return std::nullopt;
   const Value mapped = context.Mapped(input);
   const Node& producer = *mapped.node();
   std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
   Attrs attrs = producer.attrs();
-  if (is_bias && producer.Is("Conv2D")) {
+  if (is_bias && producer.Is(op::Conv2D)) {
     inputs.push_back(context.Mapped(node.input(1)));
     attrs.Set("activation", std::string());
-  } else if (is_relu && producer.Is("FusedConv2D") && attrs.Get<std::string>("activation").empty()) {
+  } else if (is_relu && producer.Is(op::FusedConv2D) && attrs.Get<std::string>("activation").empty()) {
     attrs.Set("activation", std::string("Relu"));
   } else {
     return std::nullopt;
   }
-  return std::vector<Value>{OutputOf(context.graph().AddNode("FusedConv2D", inputs, attrs), 0)};
+  return std::vector<Value>{OutputOf(context.graph().AddNode(op::FusedConv2D, inputs, attrs), 0)};
 }
 
 // Conv2DBackpropFilter(x, dy) and BiasAddGrad(dy) become one node when the first of the two is visited; the second one
 // then takes its output of that node.
 Outputs FuseFilterGradient(const Node& node, RewriteContext& context) {
-  const bool is_filter = node.Is("Conv2DBackpropFilter");
-  if (!is_filter && !node.Is("BiasAddGrad")) return std::nullopt;
+  const bool is_filter = node.Is(op::Conv2DBackpropFilter);
+  if (!is_filter && !node.Is(op::BiasAddGrad)) return std::nullopt;
   const Value dy = node.input(is_filter ? 1 : 0);
-  if (!context.DeviceHasKernel("FusedConv2DBackpropFilter", dy.dtype())) return std::nullopt;
+  if (!context.DeviceHasKernel(op::FusedConv2DBackpropFilter, dy.dtype())) return std::nullopt;
   const auto is_partner = [&](const Node& other) {
-    return other.Is(is_filter ? "BiasAddGrad" : "Conv2DBackpropFilter") && other.input(is_filter ? 0 : 1) == dy &&
+    return other.Is(is_filter ? op::BiasAddGrad : op::Conv2DBackpropFilter) && other.input(is_filter ? 0 : 1) == dy &&
            context.UseCount(other.output(0)) > 0;
   };
   const auto& nodes = node.graph().nodes();
@@ -52,11 +55,11 @@ Outputs FuseFilterGradient(const Node& node, RewriteContext& context) {
   const Node& filter = is_filter ? node : **partner;
   if ((*partner)->id() < node.id()) {
     Node* const fused = context.Mapped((*partner)->output(0)).node();
-    if (!fused->Is("FusedConv2DBackpropFilter")) return std::nullopt;
+    if (!fused->Is(op::FusedConv2DBackpropFilter)) return std::nullopt;
     return std::vector<Value>{fused->output(is_filter ? 0 : 1)};
   }
   if (filter.input(0).node()->id() > node.id()) return std::nullopt;  // its images do not exist yet
-  Node* const fused = context.graph().AddNode("FusedConv2DBackpropFilter",
+  Node* const fused = context.graph().AddNode(op::FusedConv2DBackpropFilter,
                                               {context.Mapped(filter.input(0)), context.Mapped(dy)}, filter.attrs());
   return std::vector<Value>{OutputOf(fused, is_filter ? 0 : 1)};
 }

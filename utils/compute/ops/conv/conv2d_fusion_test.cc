@@ -15,7 +15,7 @@ const std::vector<Tensor> kInputs = {testing::RandomTensor({2, 6, 5, 3}, 1), tes
                                      testing::RandomTensor({16}, 3), testing::RandomTensor({2, 6, 5, 16}, 4)};
 
 // The ops that are left of the program, whose results must be those of the program without fusion.
-std::vector<std::string> Fused(const Build& build) {
+std::vector<OpName> Fused(const Build& build) {
   std::vector<TensorType> types;
   for (const Tensor& t : kInputs) types.push_back(t.type());
   for (const std::string& kind : testing::KindsUnderTest()) {
@@ -33,12 +33,13 @@ std::vector<std::string> Fused(const Build& build) {
   return testing::CompiledOps(types, build);
 }
 
-using Ops = std::vector<std::string>;
+using Ops = std::vector<OpName>;
 
 TEST_CASE("Bias and ReLU become part of the convolution") {
-  CHECK(Fused([](auto in) { return std::vector<Value>{BiasAdd(Conv2D(in[0], in[1]), in[2])}; }) == Ops{"FusedConv2D"});
+  CHECK(Fused([](auto in) { return std::vector<Value>{BiasAdd(Conv2D(in[0], in[1]), in[2])}; }) ==
+        Ops{op::FusedConv2D});
   CHECK(Fused([](auto in) { return std::vector<Value>{Relu(BiasAdd(Conv2D(in[0], in[1]), in[2]))}; }) ==
-        Ops{"FusedConv2D"});
+        Ops{op::FusedConv2D});
 }
 
 TEST_CASE("A value that others read stays") {
@@ -46,12 +47,12 @@ TEST_CASE("A value that others read stays") {
     const Value y = BiasAdd(Conv2D(in[0], in[1]), in[2]);
     return std::vector<Value>{y, Relu(y)};
   });
-  CHECK(ops == Ops{"FusedConv2D", "Relu"});
+  CHECK(ops == Ops{op::FusedConv2D, op::Relu});
   const Ops both = Fused([](auto in) {
     const Value y = Conv2D(in[0], in[1]);
     return std::vector<Value>{y, Relu(BiasAdd(y, in[2]))};
   });
-  CHECK(both.front() == "Conv2D");
+  CHECK(both.front() == op::Conv2D);
 }
 
 TEST_CASE("The gradients of filters and bias come from one kernel") {
@@ -62,13 +63,13 @@ TEST_CASE("The gradients of filters and bias come from one kernel") {
   };
   CHECK(Fused([=](auto in) {
           return gradients(in, {in[0], in[1], in[2]});
-        }) == Ops{"FusedConv2D", "ReluGrad", "FusedConv2DBackpropFilter", "Conv2DBackpropInput"});
+        }) == Ops{op::FusedConv2D, op::ReluGrad, op::FusedConv2DBackpropFilter, op::Conv2DBackpropInput});
   CHECK(Fused([=](auto in) {
           return gradients(in, {in[1], in[2]});
-        }) == Ops{"FusedConv2D", "ReluGrad", "FusedConv2DBackpropFilter"});
+        }) == Ops{op::FusedConv2D, op::ReluGrad, op::FusedConv2DBackpropFilter});
   // Without the bias's gradient there is nothing to fuse.
   CHECK(Fused([=](auto in) { return gradients(in, {in[1]}); }) ==
-        Ops{"FusedConv2D", "ReluGrad", "Conv2DBackpropFilter"});
+        Ops{op::FusedConv2D, op::ReluGrad, op::Conv2DBackpropFilter});
 }
 
 }  // namespace

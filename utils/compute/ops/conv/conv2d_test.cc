@@ -5,6 +5,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -77,11 +78,11 @@ Doubles Convolve(const Case& s, const Doubles& images, const Doubles& filters) {
   return y;
 }
 
-Value Blocked(Value x) { return Apply("Reorder", {x}, Attrs{{"from", int64_t{0}}, {"to", int64_t{1}}}); }
+Value Blocked(Value x) { return Reorder(x, Layout::kRowMajor, Layout::kChannelBlocked); }
 
 testing::OpCase ForwardCase(const Case& s, bool blocked = false) {
   return {
-      .op = "Conv2D",
+      .op = op::Conv2D,
       .inputs = {testing::RandomTensor(Images(s), 1), testing::RandomTensor(Filters(s), 2)},
       .build =
           [=](absl::Span<const Value> in) {
@@ -100,11 +101,11 @@ Attrs WithShape(const Case& s, absl::string_view name, const Shape& shape) {
 // The two gradients as ops of their own, against their definition.
 testing::OpCase InputGradientCase(const Case& s, bool blocked = false) {
   return {
-      .op = "Conv2DBackpropInput",
+      .op = op::Conv2DBackpropInput,
       .inputs = {testing::RandomTensor(Filters(s), 3), testing::RandomTensor(Output(s), 4)},
       .build =
           [=](absl::Span<const Value> in) {
-            return std::vector<Value>{Apply("Conv2DBackpropInput", {in[0], blocked ? Blocked(in[1]) : in[1]},
+            return std::vector<Value>{Apply(op::Conv2DBackpropInput, {in[0], blocked ? Blocked(in[1]) : in[1]},
                                             WithShape(s, "input_shape", Images(s)))};
           },
       .reference =
@@ -117,7 +118,7 @@ testing::OpCase InputGradientCase(const Case& s, bool blocked = false) {
 }
 
 testing::OpCase FilterGradientCase(const Case& s, bool with_bias, bool blocked = false) {
-  const std::string op = with_bias ? "FusedConv2DBackpropFilter" : "Conv2DBackpropFilter";
+  const OpName op = with_bias ? op::FusedConv2DBackpropFilter : op::Conv2DBackpropFilter;
   return {
       .op = op,
       .inputs = {testing::RandomTensor(Images(s), 5), testing::RandomTensor(Output(s), 6)},
@@ -141,12 +142,12 @@ testing::OpCase FilterGradientCase(const Case& s, bool with_bias, bool blocked =
 
 testing::OpCase FusedCase(const Case& s, const std::string& activation, bool blocked = false) {
   testing::OpCase test = ForwardCase(s);
-  test.op = "FusedConv2D";
+  test.op = op::FusedConv2D;
   test.inputs.push_back(testing::RandomTensor({s.o}, 7));
   test.build = [=](absl::Span<const Value> in) {
     Attrs attrs = WindowAttrs(s.params);
     attrs.Set("activation", activation);
-    return std::vector<Value>{Apply("FusedConv2D", {blocked ? Blocked(in[0]) : in[0], in[1], in[2]}, attrs)};
+    return std::vector<Value>{Apply(op::FusedConv2D, {blocked ? Blocked(in[0]) : in[0], in[1], in[2]}, attrs)};
   };
   test.reference = [=](const std::vector<Doubles>& in) {
     Doubles y = Convolve(s, in[0], in[1]);
@@ -263,7 +264,7 @@ Doubles FilterGradient(const Case& s, const std::vector<Tensor>& inputs, const s
   Attrs attrs = WithShape(s, "filter_shape", Filters(s));
   attrs.Set("algorithm", algorithm);
   return testing::ToDoubles(testing::RunOnCpu(inputs, [&](absl::Span<const Value> in) {
-    return std::vector<Value>{Apply("Conv2DBackpropFilter", in, attrs)};
+    return std::vector<Value>{Apply(op::Conv2DBackpropFilter, in, attrs)};
   })[0]);
 }
 

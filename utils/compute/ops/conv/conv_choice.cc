@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv/winograd.h"
 
 namespace official::compute {
@@ -21,7 +22,7 @@ constexpr const char* kAlgorithms[] = {"direct", "winograd"};
 // Whether there is a choice.
 bool HasSeveralAlgorithms(const Node& node) {
   const DType dtype = node.input(0).dtype();
-  const bool has_bias = node.Is("FusedConv2D") || node.Is("FusedConv2DBackpropFilter");
+  const bool has_bias = node.Is(op::FusedConv2D) || node.Is(op::FusedConv2DBackpropFilter);
   return !has_bias && (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && WinogradSupports(ConvGeometryOf(node));
 }
 
@@ -33,13 +34,13 @@ Node* CopyNode(const Node& node, const char* algorithm, int64_t most_images, Gra
   };
   Attrs attrs = node.attrs();
   attrs.Set("algorithm", std::string(algorithm));
-  if (node.Is("Conv2DBackpropInput")) {
+  if (node.Is(op::Conv2DBackpropInput)) {
     attrs.Set("input_shape", cut(attrs.Get<std::vector<int64_t>>("input_shape")));
   }
   std::vector<Value> inputs;
   for (int i = 0; i < node.num_inputs(); ++i) {
     TensorType type = node.input(i).type();
-    const bool is_filters = i == (node.Is("Conv2DBackpropInput") ? 0 : 1) && !node.Is("Conv2DBackpropFilter");
+    const bool is_filters = i == (node.Is(op::Conv2DBackpropInput) ? 0 : 1) && !node.Is(op::Conv2DBackpropFilter);
     if (!is_filters) type.shape = Shape(cut({type.shape.dims().begin(), type.shape.dims().end()}));
     inputs.push_back(graph.Input(absl::StrCat("input", i), type));
   }
@@ -122,7 +123,7 @@ absl::StatusOr<ConvAlgorithm> ChooseConvAlgorithm(const KernelSpec& spec) {
   if (node.attrs().Has("algorithm")) return ConvAlgorithmOf(node.attrs());
   if (spec.choices == nullptr || !HasSeveralAlgorithms(node)) return ConvAlgorithm::kDirect;
   // Nothing of the machine: with other threads or on another processor too a run goes on as it began.
-  std::string key = node.op().name;
+  std::string key(node.op().name.text());
   for (const Value& v : node.inputs()) absl::StrAppend(&key, " ", v.type().ToString());
   absl::StrAppend(&key, " ", node.attrs().ToString(), " on ", spec.device.kind());
   const auto choose = [&] { return FastestAlgorithm(spec); };

@@ -1,6 +1,7 @@
 #include "utils/compute/ops/conv/geometry.h"
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/ops/conv/conv.h"
 
 namespace official::compute {
 
@@ -24,10 +25,10 @@ absl::StatusOr<ConvGeometry> ResolveConv(const InferContext& c, const TensorType
 
 ConvGeometry ConvGeometryOf(const Node& node) {
   TensorType images = node.input(0).type(), filters = node.input(1).type();
-  if (node.Is("Conv2DBackpropInput")) {
+  if (node.Is(op::Conv2DBackpropInput)) {
     filters = images;
     images = node.output_types()[0];
-  } else if (!node.Is("Conv2D") && !node.Is("FusedConv2D")) {
+  } else if (!node.Is(op::Conv2D) && !node.Is(op::FusedConv2D)) {
     filters = node.output_types()[0];
   }
   // The node's own shape rule has accepted these.

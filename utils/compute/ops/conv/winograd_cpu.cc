@@ -6,6 +6,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv/winograd.h"
 
 namespace official::compute {
@@ -132,10 +133,10 @@ bool WinogradSupports(const ConvGeometry& g) {
 Kernel MakeWinogradConv(const KernelSpec& spec) {
   const WinogradShape s = ShapeOf(ConvGeometryOf(spec.node));
   const bool is_float = spec.input(0).dtype == DType::kFloat32;
-  if (spec.node.Is("Conv2DBackpropInput")) {
+  if (spec.node.Is(op::Conv2DBackpropInput)) {
     return is_float ? MakeForward<float>(Turned(s), true) : MakeForward<BFloat16>(Turned(s), true);
   }
-  if (spec.node.Is("Conv2DBackpropFilter")) {
+  if (spec.node.Is(op::Conv2DBackpropFilter)) {
     return is_float ? MakeFilterGradient<float>(s) : MakeFilterGradient<BFloat16>(s);
   }
   return is_float ? MakeForward<float>(s, false) : MakeForward<BFloat16>(s, false);

@@ -63,9 +63,9 @@ Types InferBackpropInput(const InferContext& c) {
 }
 
 const bool registered[] = {
-    RegisterOp({.name = "FusedConv2DReluMaxPool", .infer = InferForward}),
-    RegisterOp({.name = "FusedConv2DReluMaxPoolBackpropFilter", .infer = InferBackpropFilter}),
-    RegisterOp({.name = "FusedConv2DReluMaxPoolBackpropInput", .infer = InferBackpropInput}),
+    RegisterOp({.name = op::FusedConv2DReluMaxPool, .infer = InferForward}),
+    RegisterOp({.name = op::FusedConv2DReluMaxPoolBackpropFilter, .infer = InferBackpropFilter}),
+    RegisterOp({.name = op::FusedConv2DReluMaxPoolBackpropInput, .infer = InferBackpropInput}),
 };
 
 }  // namespace

@@ -121,12 +121,12 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterConvPoolCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make) {
+  const auto add = [&](OpName op, KernelFactory make) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
   };
-  add("FusedConv2DReluMaxPool", MakeForward);
-  add("FusedConv2DReluMaxPoolBackpropFilter", MakeBackpropFilter);
-  add("FusedConv2DReluMaxPoolBackpropInput", MakeBackpropInput);
+  add(op::FusedConv2DReluMaxPool, MakeForward);
+  add(op::FusedConv2DReluMaxPoolBackpropFilter, MakeBackpropFilter);
+  add(op::FusedConv2DReluMaxPoolBackpropInput, MakeBackpropInput);
 }
 
 }  // namespace official::compute

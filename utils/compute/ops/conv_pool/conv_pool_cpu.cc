@@ -326,14 +326,14 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   return Kernel{.run = run, .scratch_bytes = scratch.bytes()};
 }
 
-bool RegisterConvPool(const char* op, KernelFactory make) {
+bool RegisterConvPool(OpName op, KernelFactory make) {
   return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = std::move(make)});
 }
 
 const bool registered[] = {
-    RegisterConvPool("FusedConv2DReluMaxPool", MakeForward),
-    RegisterConvPool("FusedConv2DReluMaxPoolBackpropFilter", MakeBackpropFilter),
-    RegisterConvPool("FusedConv2DReluMaxPoolBackpropInput", MakeBackpropInput),
+    RegisterConvPool(op::FusedConv2DReluMaxPool, MakeForward),
+    RegisterConvPool(op::FusedConv2DReluMaxPoolBackpropFilter, MakeBackpropFilter),
+    RegisterConvPool(op::FusedConv2DReluMaxPoolBackpropInput, MakeBackpropInput),
 };
 
 }  // namespace

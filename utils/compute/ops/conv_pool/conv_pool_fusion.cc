@@ -7,7 +7,10 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv_pool/geometry.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/pooling/pooling.h"
 #include "utils/compute/ops/window/window.h"
 
 namespace official::compute {
@@ -31,7 +34,7 @@ bool SlidesBy(int64_t stride, const Attrs& attrs, const Shape& images, Size2D wi
 
 // `pool` is a MaxPool; true if `conv` is a FusedConv2D that one kernel can compute with it.
 bool Fits(const Node& conv, const Node& pool) {
-  if (!conv.Is("FusedConv2D")) return false;
+  if (!conv.Is(op::FusedConv2D)) return false;
   const Shape &images = conv.input(0).shape(), &filters = conv.input(1).shape();
   const std::vector<int64_t>& window = pool.attrs().GetInts("ksize");
   return conv.attrs().Get<std::string>("activation") == "Relu" && conv.input(0).dtype() == DType::kFloat32 &&
@@ -42,9 +45,9 @@ bool Fits(const Node& conv, const Node& pool) {
 
 // `gradient` is MaxPoolGrad(ReluGrad(dy, values of the pool), codes of the pool).
 bool IsMaskedGradient(const Node& gradient, const Node& pool) {
-  if (!gradient.Is("MaxPoolGrad") || gradient.input(1) != pool.output(1)) return false;
+  if (!gradient.Is(op::MaxPoolGrad) || gradient.input(1) != pool.output(1)) return false;
   const Node& masked = *gradient.input(0).node();
-  return masked.Is("ReluGrad") && masked.input(1) == pool.output(0);
+  return masked.Is(op::ReluGrad) && masked.input(1) == pool.output(0);
 }
 
 // Nothing reads the codes but masked gradients, to which it is the same whether a cut value has kDeadWindow as its
@@ -61,24 +64,24 @@ bool OnlyMaskedGradientsReadCodes(const Node& pool, const RewriteContext& contex
 Outputs FuseForward(const Node& pool, RewriteContext& context) {
   const Node& conv = *pool.input(0).node();
   if (context.UseCount(pool.input(0)) != 1 ||
-      !context.DeviceHasKernel("FusedConv2DReluMaxPool", pool.input(0).dtype())) {
+      !context.DeviceHasKernel(op::FusedConv2DReluMaxPool, pool.input(0).dtype())) {
     return std::nullopt;
   }
   if (!Fits(conv, pool) || !OnlyMaskedGradientsReadCodes(pool, context)) return std::nullopt;
   const Node* const fused = context.graph().AddNode(
-      "FusedConv2DReluMaxPool",
+      op::FusedConv2DReluMaxPool,
       {context.Mapped(conv.input(0)), context.Mapped(conv.input(1)), context.Mapped(conv.input(2))});
   return std::vector<Value>{fused->output(0), fused->output(1)};
 }
 
 // A gradient op of the convolution whose output gradient came through a pool that FuseForward has fused.
 Outputs FuseBackward(const Node& node, bool is_filter, RewriteContext& context) {
-  const absl::string_view fused_op =
-      is_filter ? "FusedConv2DReluMaxPoolBackpropFilter" : "FusedConv2DReluMaxPoolBackpropInput";
+  const OpName fused_op =
+      is_filter ? op::FusedConv2DReluMaxPoolBackpropFilter : op::FusedConv2DReluMaxPoolBackpropInput;
   const Node& gradient = *node.input(1).node();
-  if (!gradient.Is("MaxPoolGrad") || !context.DeviceHasKernel(fused_op, node.input(0).dtype())) return std::nullopt;
+  if (!gradient.Is(op::MaxPoolGrad) || !context.DeviceHasKernel(fused_op, node.input(0).dtype())) return std::nullopt;
   const Value codes = context.Mapped(gradient.input(1));
-  if (!codes.node()->Is("FusedConv2DReluMaxPool")) return std::nullopt;
+  if (!codes.node()->Is(op::FusedConv2DReluMaxPool)) return std::nullopt;
   const Shape images = is_filter ? node.input(0).shape() : node.output_types()[0].shape;
   const Shape filters = is_filter ? node.output_types()[0].shape : node.input(0).shape();
   if (!ConvPoolSupports(ConvPoolGeometryOf(images, filters)) || (!is_filter && images.dim(3) == 1) ||
@@ -96,9 +99,9 @@ Outputs FuseBackward(const Node& node, bool is_filter, RewriteContext& context) 
 }
 
 Outputs Fuse(const Node& node, RewriteContext& context) {
-  if (node.Is("MaxPool")) return FuseForward(node, context);
-  const bool is_filter = node.Is("Conv2DBackpropFilter") || node.Is("FusedConv2DBackpropFilter");
-  if (is_filter || node.Is("Conv2DBackpropInput")) return FuseBackward(node, is_filter, context);
+  if (node.Is(op::MaxPool)) return FuseForward(node, context);
+  const bool is_filter = node.Is(op::Conv2DBackpropFilter) || node.Is(op::FusedConv2DBackpropFilter);
+  if (is_filter || node.Is(op::Conv2DBackpropInput)) return FuseBackward(node, is_filter, context);
   return std::nullopt;
 }
 

@@ -6,8 +6,10 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/conv_pool/geometry.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/pooling/pooling.h"
+#include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -15,11 +17,11 @@ namespace {
 
 using testing::Doubles;
 using Build = std::function<std::vector<Value>(absl::Span<const Value>)>;
-using Ops = std::vector<std::string>;
+using Ops = std::vector<OpName>;
 
-const char kForward[] = "FusedConv2DReluMaxPool";
-const char kBackpropFilter[] = "FusedConv2DReluMaxPoolBackpropFilter";
-const char kBackpropInput[] = "FusedConv2DReluMaxPoolBackpropInput";
+constexpr OpName kForward = op::FusedConv2DReluMaxPool;
+constexpr OpName kBackpropFilter = op::FusedConv2DReluMaxPoolBackpropFilter;
+constexpr OpName kBackpropInput = op::FusedConv2DReluMaxPoolBackpropInput;
 
 // Images [n, h, w, c], filters [k, k, c, o].
 struct Case {
@@ -103,7 +105,7 @@ std::vector<Doubles> Backward(const Case& s, const Doubles& images, const Double
 
 Attrs FilterShape(const Case& s) { return Attrs{{"filter_shape", std::vector<int64_t>{s.k, s.k, s.c, s.o}}}; }
 
-std::vector<Value> Outputs(const char* op, absl::Span<const Value> inputs, const Attrs& attrs = {}) {
+std::vector<Value> Outputs(OpName op, absl::Span<const Value> inputs, const Attrs& attrs = {}) {
   const Node* const node = ApplyNode(op, inputs, attrs);
   REQUIRE(node != nullptr);
   std::vector<Value> outputs;
@@ -175,7 +177,7 @@ double Difference(const Doubles& got, const Doubles& want) {
 // The ops of the compiled program but Reorders, which stand where a plain convolution wants its images blocked.
 Ops CompiledOps(const std::vector<TensorType>& types, const Build& build) {
   Ops ops = testing::CompiledOps(types, build);
-  ops.erase(std::remove(ops.begin(), ops.end(), "Reorder"), ops.end());
+  ops.erase(std::remove(ops.begin(), ops.end(), op::Reorder), ops.end());
   return ops;
 }
 
@@ -248,7 +250,7 @@ TEST_CASE("Explicit padding that is SAME's, and a pool with SAME padding, are th
         }) == Ops{kForward});
 }
 
-bool Contains(const Ops& ops, const char* op) { return std::find(ops.begin(), ops.end(), op) != ops.end(); }
+bool Contains(const Ops& ops, OpName op) { return std::find(ops.begin(), ops.end(), op) != ops.end(); }
 
 TEST_CASE("Layers that the kernels do not take stay as they are") {
   struct Misfit {
@@ -280,8 +282,8 @@ TEST_CASE("Layers that the kernels do not take stay as they are") {
       const Value y = Layer(in[0], in[1], in[2], m.conv, m.pool);
       return GradientsOf(y, Relu(y), {in[0], in[1], in[2]});
     });
-    CHECK(Contains(ops, "FusedConv2D"));
-    CHECK(Contains(ops, "MaxPoolGrad"));
+    CHECK(Contains(ops, op::FusedConv2D));
+    CHECK(Contains(ops, op::MaxPoolGrad));
   }
 }
 
@@ -291,15 +293,15 @@ TEST_CASE("Values that others read stay") {
   CHECK(Fused(inputs, [](auto in) {
           const Value y = Relu(BiasAdd(Conv2D(in[0], in[1]), in[2]));
           return std::vector<Value>{y, MaxPool(y)};
-        }) == Ops{"FusedConv2D", "MaxPool"});
+        }) == Ops{op::FusedConv2D, op::MaxPool});
   // No ReLU.
   CHECK(Fused(inputs, [](auto in) { return std::vector<Value>{MaxPool(BiasAdd(Conv2D(in[0], in[1]), in[2]))}; }) ==
-        Ops{"FusedConv2D", "MaxPool"});
+        Ops{op::FusedConv2D, op::MaxPool});
   // MaxPool's codes are 0 .. 3 also where the ReLU has cut.
   CHECK(Fused(inputs, [](auto in) {
           const Value y = Layer(in[0], in[1], in[2]);
           return std::vector<Value>{Cast(y.node()->output(1), DType::kFloat32)};
-        }).front() == "FusedConv2D");
+        }).front() == op::FusedConv2D);
   // The gradient with respect to the activation is not zero where the ReLU has cut.
   CHECK(Contains(Fused(inputs,
                        [](auto in) {
@@ -307,7 +309,7 @@ TEST_CASE("Values that others read stay") {
                          const std::vector<Value> d = GradientsOf(y, in[3], {x, in[1]});
                          return std::vector<Value>{d[0], d[1], y};
                        }),
-                 "FusedConv2D"));
+                 op::FusedConv2D));
 }
 
 TEST_CASE("bfloat16 stays as it is") {
@@ -315,14 +317,14 @@ TEST_CASE("bfloat16 stays as it is") {
   const Ops ops = CompiledOps({{b, {1, 8, 8, 16}}, {b, {3, 3, 16, 16}}, {b, {16}}}, [](absl::Span<const Value> in) {
     return std::vector<Value>{Layer(in[0], in[1], in[2])};
   });
-  CHECK(ops == Ops{"FusedConv2D", "MaxPool"});
+  CHECK(ops == Ops{op::FusedConv2D, op::MaxPool});
 }
 
 TEST_CASE("A pool of what is not a convolution stays as it is") {
   const std::vector<TensorType> images = {{DType::kFloat32, {1, 8, 8, 16}}};
-  CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(in[0])}; }) == Ops{"MaxPool"});
+  CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(in[0])}; }) == Ops{op::MaxPool});
   CHECK(testing::CompiledOps(images, [](auto in) { return std::vector<Value>{MaxPool(Abs(in[0]))}; }) ==
-        Ops{"Abs", "MaxPool"});
+        Ops{op::Abs, op::MaxPool});
 }
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
@@ -397,7 +399,7 @@ TEST_CASE("Results do not depend on the order in which threads finish") {
 }
 
 TEST_CASE("Inputs that do not fit say so") {
-  const auto error = [](const std::vector<TensorType>& inputs, const char* op) {
+  const auto error = [](const std::vector<TensorType>& inputs, OpName op) {
     return std::string(testing::BuildStatus(inputs, [&](absl::Span<const Value> in) {
                          const Case s{1, 8, 8, 16, 16, 3};
                          return std::vector<Value>{Apply(op, in, FilterShape(s))};

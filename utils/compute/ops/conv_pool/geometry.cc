@@ -21,8 +21,8 @@ ConvPoolGeometry ConvPoolGeometryOf(const Shape& images, const Shape& filters) {
 
 ConvPoolGeometry ConvPoolGeometryOf(const Node& node) {
   const Shape& first = node.input(0).shape();
-  if (node.Is("FusedConv2DReluMaxPool")) return ConvPoolGeometryOf(first, node.input(1).shape());
-  if (node.Is("FusedConv2DReluMaxPoolBackpropInput")) return ConvPoolGeometryOf(node.output_types()[0].shape, first);
+  if (node.Is(op::FusedConv2DReluMaxPool)) return ConvPoolGeometryOf(first, node.input(1).shape());
+  if (node.Is(op::FusedConv2DReluMaxPoolBackpropInput)) return ConvPoolGeometryOf(node.output_types()[0].shape, first);
   return ConvPoolGeometryOf(first, node.output_types()[0].shape);
 }
 

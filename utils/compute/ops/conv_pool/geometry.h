@@ -16,6 +16,14 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName FusedConv2DReluMaxPool("FusedConv2DReluMaxPool");
+inline constexpr OpName FusedConv2DReluMaxPoolBackpropFilter("FusedConv2DReluMaxPoolBackpropFilter");
+inline constexpr OpName FusedConv2DReluMaxPoolBackpropInput("FusedConv2DReluMaxPoolBackpropInput");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // The geometry of a convolution with stride 1 and SAME padding and of pooling with window and stride 2.

@@ -8,7 +8,7 @@ namespace official::compute {
 namespace {
 
 const bool dropout = RegisterOp({
-    .name = "Dropout",
+    .name = op::Dropout,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       if (c.num_inputs() != 2 || !IsFloating(c.dtype(0)) || c.shape(0).rank() < 1) {
         return c.Error("needs a floating batch and a random state");
@@ -20,13 +20,13 @@ const bool dropout = RegisterOp({
     },
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply("Dropout", {dy[0], node.input(1)}, node.attrs()), Value()};
+          return std::vector<Value>{Apply(op::Dropout, {dy[0], node.input(1)}, node.attrs()), Value()};
         },
     .tolerance = {1e-6, 1e-2},
 });
 
 const bool packed_dropout = RegisterOp({
-    .name = "PackedDropout",
+    .name = op::PackedDropout,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       if (c.num_inputs() != 3 || !IsStorageType(c.dtype(0)) || c.shape(0).rank() != 2) {
         return c.Error("needs rows [T, C] (float32, bfloat16 or half), offsets and a random state");
@@ -41,7 +41,7 @@ const bool packed_dropout = RegisterOp({
     },
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply("PackedDropout", {dy[0], node.input(1), node.input(2)}, node.attrs()),
+          return std::vector<Value>{Apply(op::PackedDropout, {dy[0], node.input(1), node.input(2)}, node.attrs()),
                                     Value(), Value()};
         },
     .tolerance = {1e-6, 1e-2},
@@ -57,11 +57,11 @@ Value RandomState(Graph& graph) { return graph.Input("random_state", {DType::kIn
 
 Value Dropout(Value x, double rate, Value random_state, absl::string_view name) {
   if (rate == 0) return x;
-  return Apply("Dropout", {x, random_state}, Attrs{{"rate", rate}, {"stream", DropoutStream(name)}});
+  return Apply(op::Dropout, {x, random_state}, Attrs{{"rate", rate}, {"stream", DropoutStream(name)}});
 }
 
 Value PackedDropout(Value x, Value offsets, double rate, Value random_state, absl::string_view name) {
-  return Apply("PackedDropout", {x, offsets, random_state},
+  return Apply(op::PackedDropout, {x, offsets, random_state},
                Attrs{{"dropout_rate", rate}, {"stream", DropoutStream(name)}});
 }
 

@@ -1,5 +1,7 @@
 // CUDA kernel of dropout: a thread for each draw of four random words.
 
+#include "utils/compute/ops/dropout/dropout.h"
+
 #include <algorithm>
 #include <cstdint>
 
@@ -95,11 +97,11 @@ Kernel MakePackedDropout(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterDropoutCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, auto make) {
+  const auto add = [&](OpName op, auto make) {
     kernels.Add({op, "cuda", StorageTypes(), ForStorageType(make), {{0, 0}}});
   };
-  add("Dropout", []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); });
-  add("PackedDropout", []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); });
+  add(op::Dropout, []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); });
+  add(op::PackedDropout, []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); });
 }
 
 }  // namespace official::compute

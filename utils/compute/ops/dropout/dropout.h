@@ -4,6 +4,13 @@
 #include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName Dropout("Dropout");
+inline constexpr OpName PackedDropout("PackedDropout");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // The state that random ops read, fed at every step: int64 [3] = {seed, step, index in the global batch of the first

@@ -8,6 +8,7 @@
 #include "utils/compute/cpu/philox_block.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/dropout/dropout.h"
 #include "utils/compute/ops/packed/row_dropout.h"
 #include "utils/compute/ops/rows/for_each_row.h"
 
@@ -94,14 +95,14 @@ Kernel MakePackedDropout(const KernelSpec& spec) {
 }
 
 template <typename Make>
-bool Register(const char* op, Make make) {
+bool Register(OpName op, Make make) {
   return RegisterKernel(
       {.op = op, .device_kind = "cpu", .dtypes = StorageTypes(), .make = ForStorageType(make), .in_place = {{0, 0}}});
 }
 
 const bool registered[] = {
-    Register("Dropout", []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
-    Register("PackedDropout", []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); }),
+    Register(op::Dropout, []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); }),
+    Register(op::PackedDropout, []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); }),
 };
 
 }  // namespace

@@ -8,33 +8,35 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/packed/packed_draws.h"
 
 namespace official::compute {
 namespace {
 
 std::optional<std::vector<Value>> TakeMaskFromResult(const Node& node, RewriteContext& context) {
-  if (!node.Is("ReluGrad")) return std::nullopt;
+  if (!node.Is(op::ReluGrad)) return std::nullopt;
   const Value dropped_dy = node.input(0), y = node.input(1);
   const Node& backward = *dropped_dy.node();
-  if (!backward.Is("PackedDropout") || context.UseCount(dropped_dy) != 1) return std::nullopt;
+  if (!backward.Is(op::PackedDropout) || context.UseCount(dropped_dy) != 1) return std::nullopt;
   const auto& nodes = node.graph().nodes();
   const auto forward = std::find_if(nodes.begin(), nodes.begin() + node.id(), [&](const auto& other) {
-    return other->Is("PackedDropout") && other->input(0) == y && other->input(1) == backward.input(1) &&
+    return other->Is(op::PackedDropout) && other->input(0) == y && other->input(1) == backward.input(1) &&
            other->input(2) == backward.input(2) && other->attrs().ToString() == backward.attrs().ToString();
   });
   if (forward == nodes.begin() + node.id() || context.UseCount((*forward)->output(0)) == 0) return std::nullopt;
   Graph& graph = context.graph();
-  const auto apply = [&](absl::string_view op, const std::vector<Value>& inputs, Attrs attrs = {}) {
+  const auto apply = [&](OpName op, const std::vector<Value>& inputs, Attrs attrs = {}) {
     return OutputOf(graph.AddNode(op, inputs, std::move(attrs)), 0);
   };
   const DType dtype = y.dtype();
   const Value scale = graph.Constant(Tensor::Scalar(DropoutRate(backward.attrs().GetFloat("dropout_rate")).scale));
   // In float, as dropout computes; it all becomes one pass.
-  Value dx = apply("ReluGrad", {context.Mapped(backward.input(0)), context.Mapped((*forward)->output(0))});
-  if (dtype != DType::kFloat32) dx = apply("Cast", {dx}, Attrs{{"dtype", DType::kFloat32}});
-  dx = apply("Mul", {dx, scale});
-  if (dtype != DType::kFloat32) dx = apply("Cast", {dx}, Attrs{{"dtype", dtype}});
+  Value dx = apply(op::ReluGrad, {context.Mapped(backward.input(0)), context.Mapped((*forward)->output(0))});
+  if (dtype != DType::kFloat32) dx = apply(op::Cast, {dx}, Attrs{{"dtype", DType::kFloat32}});
+  dx = apply(op::Mul, {dx, scale});
+  if (dtype != DType::kFloat32) dx = apply(op::Cast, {dx}, Attrs{{"dtype", dtype}});
   return std::vector<Value>{dx};
 }
 

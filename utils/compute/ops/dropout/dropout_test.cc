@@ -88,7 +88,7 @@ TEST_CASE("Dropout, values and gradients") {
   const Tensor state = State(3, 4, 7);
   const std::vector<float> mask = Values(Drop("cpu", OnesTensor({3, 5, 20}), state));
   const testing::OpCase test{
-      .op = "Dropout",
+      .op = op::Dropout,
       .inputs = {testing::RandomTensor({3, 5, 20}, 1, -2, 2)},
       .build =
           [&](absl::Span<const Value> in) {
@@ -166,7 +166,7 @@ TEST_CASE("PackedDropout, values and gradients; padding is not read") {
   Tensor x = testing::RandomTensor({6, 20}, 1, -2, 2);
   std::fill_n(x.data<float>() + 5 * 20, 20, std::numeric_limits<float>::quiet_NaN());
   const testing::OpCase test{
-      .op = "PackedDropout",
+      .op = op::PackedDropout,
       .inputs = {x, offsets, state},
       .build =
           [&](absl::Span<const Value> in) {
@@ -190,7 +190,7 @@ TEST_CASE("Behind a ReLU the backward pass of packed dropout draws nothing") {
     const Value y = Relu(in[0]), seed = Cast(in[1], in[0].dtype());
     const Value dropped = PackedDropout(y, in[2], 0.3, in[3], "a");
     const Value d_y = PackedDropout(seed, in[2], 0.3, in[3], backward_name);
-    return std::vector<Value>{dropped, Apply("ReluGrad", {d_y, y})};
+    return std::vector<Value>{dropped, Apply(op::ReluGrad, {d_y, y})};
   };
   for (const DType dtype : StorageTypes()) {
     CAPTURE(DTypeName(dtype));
@@ -202,12 +202,12 @@ TEST_CASE("Behind a ReLU the backward pass of packed dropout draws nothing") {
     }
     std::vector<TensorType> types;
     for (const Tensor& input : inputs) types.push_back(input.type());
-    const std::vector<std::string> ops = testing::CompiledOps(types, same);
-    CHECK(std::count(ops.begin(), ops.end(), "PackedDropout") == 1);
+    const std::vector<OpName> ops = testing::CompiledOps(types, same);
+    CHECK(std::count(ops.begin(), ops.end(), op::PackedDropout) == 1);
     // Other elements are dropped: both must draw.
-    const std::vector<std::string> others =
+    const std::vector<OpName> others =
         testing::CompiledOps(types, [&](absl::Span<const Value> in) { return gradient(in, "b"); });
-    CHECK(std::count(others.begin(), others.end(), "PackedDropout") == 2);
+    CHECK(std::count(others.begin(), others.end(), op::PackedDropout) == 2);
   }
 }
 

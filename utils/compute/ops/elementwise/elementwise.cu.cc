@@ -2,6 +2,8 @@
 // all instructions, so that finding the next instruction is paid once for them, and keeps them in shared memory, where
 // a value can be addressed by its number. For the short programs there are, memory is slower than the interpreter.
 
+#include "utils/compute/ops/elementwise/elementwise.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -325,7 +327,7 @@ absl::StatusOr<Kernel> MakeElementwise(const KernelSpec& spec) {
   }
 }
 
-void Register(KernelRegistry& kernels, const char* op, std::vector<DType> dtypes, int num_inputs) {
+void Register(KernelRegistry& kernels, OpName op, std::vector<DType> dtypes, int num_inputs) {
   KernelDef def{.op = op, .device_kind = "cuda", .dtypes = std::move(dtypes), .make = MakeElementwise};
   for (int i = 0; i < num_inputs; ++i) def.in_place.push_back({0, i});
   kernels.Add(std::move(def));
@@ -335,7 +337,7 @@ void Register(KernelRegistry& kernels, const char* op, std::vector<DType> dtypes
 
 void RegisterElementwiseCuda(KernelRegistry& kernels) {
   for (const ElementwiseOp& op : ElementwiseOps()) Register(kernels, op.name, op.key_types, op.num_inputs);
-  Register(kernels, "FusedElementwise", FindElementwiseOp("Cast")->key_types, FusedProgram::kMaxInputs);
+  Register(kernels, op::FusedElementwise, FindElementwiseOp(op::Cast)->key_types, FusedProgram::kMaxInputs);
 }
 
 }  // namespace official::compute

@@ -5,7 +5,51 @@
 // A program merges chains of these ops into one node, FusedElementwise, which computes the same bits.
 #pragma once
 
+#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/graph.h"
+
+namespace official::compute::op {
+
+// Add is in graph/gradient_ops.h.
+inline constexpr OpName Neg("Neg");
+inline constexpr OpName Abs("Abs");
+inline constexpr OpName Sign("Sign");
+inline constexpr OpName Square("Square");
+inline constexpr OpName Sqrt("Sqrt");
+inline constexpr OpName Rsqrt("Rsqrt");
+inline constexpr OpName Exp("Exp");
+inline constexpr OpName Log("Log");
+inline constexpr OpName Tanh("Tanh");
+inline constexpr OpName Sigmoid("Sigmoid");
+inline constexpr OpName Relu("Relu");
+inline constexpr OpName Sin("Sin");
+inline constexpr OpName Cos("Cos");
+inline constexpr OpName Sub("Sub");
+inline constexpr OpName Mul("Mul");
+inline constexpr OpName Div("Div");
+inline constexpr OpName Pow("Pow");
+inline constexpr OpName SquaredDifference("SquaredDifference");
+inline constexpr OpName Maximum("Maximum");
+inline constexpr OpName Minimum("Minimum");
+inline constexpr OpName Equal("Equal");
+inline constexpr OpName NotEqual("NotEqual");
+inline constexpr OpName Less("Less");
+inline constexpr OpName LessEqual("LessEqual");
+inline constexpr OpName Greater("Greater");
+inline constexpr OpName GreaterEqual("GreaterEqual");
+inline constexpr OpName LogicalAnd("LogicalAnd");
+inline constexpr OpName LogicalOr("LogicalOr");
+inline constexpr OpName LogicalNot("LogicalNot");
+inline constexpr OpName Select("Select");
+inline constexpr OpName BiasAdd("BiasAdd");
+inline constexpr OpName BroadcastTo("BroadcastTo");
+inline constexpr OpName Cast("Cast");
+inline constexpr OpName ReluGrad("ReluGrad");
+inline constexpr OpName TanhGrad("TanhGrad");
+inline constexpr OpName SigmoidGrad("SigmoidGrad");
+inline constexpr OpName FusedElementwise("FusedElementwise");
+
+}  // namespace official::compute::op
 
 namespace official::compute {
 

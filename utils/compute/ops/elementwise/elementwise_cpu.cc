@@ -10,6 +10,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/broadcast.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/elementwise/fused_program.h"
 #include "utils/compute/ops/elementwise/op_table.h"
 #include "utils/compute/ops/elementwise/tile_functions.h"
@@ -226,7 +227,7 @@ absl::StatusOr<Kernel> MakeElementwise(const KernelSpec& spec) {
   }
 }
 
-void RegisterElementwise(const char* op, std::vector<DType> dtypes, int num_inputs) {
+void RegisterElementwise(OpName op, std::vector<DType> dtypes, int num_inputs) {
   KernelDef def{.op = op,
                 .device_kind = "cpu",
                 .dtypes = std::move(dtypes),
@@ -239,7 +240,7 @@ void RegisterElementwise(const char* op, std::vector<DType> dtypes, int num_inpu
 
 const bool registered = [] {
   for (const ElementwiseOp& op : ElementwiseOps()) RegisterElementwise(op.name, op.key_types, op.num_inputs);
-  RegisterElementwise("FusedElementwise", FindElementwiseOp("Cast")->key_types, FusedProgram::kMaxInputs);
+  RegisterElementwise(op::FusedElementwise, FindElementwiseOp(op::Cast)->key_types, FusedProgram::kMaxInputs);
   return true;
 }();
 

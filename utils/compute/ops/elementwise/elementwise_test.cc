@@ -21,25 +21,25 @@ using testing::RunOnCpu;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Unary {
-  const char* op;
+  OpName op;
   Value (*build)(Value);
   double (*exact)(double);
   double low = -3, high = 3;
 };
 
 const Unary kUnary[] = {
-    {"Neg", Neg, [](double x) { return -x; }},
-    {"Abs", Abs, [](double x) { return std::abs(x); }},
-    {"Square", Square, [](double x) { return x * x; }},
-    {"Sqrt", Sqrt, [](double x) { return std::sqrt(x); }, 0.5, 9},
-    {"Rsqrt", Rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.5, 9},
-    {"Exp", Exp, [](double x) { return std::exp(x); }},
-    {"Log", Log, [](double x) { return std::log(x); }, 0.5, 9},
-    {"Tanh", Tanh, [](double x) { return std::tanh(x); }},
-    {"Sigmoid", Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
-    {"Relu", Relu, [](double x) { return x > 0 ? x : 0; }},
-    {"Sin", Sin, [](double x) { return std::sin(x); }},
-    {"Cos", Cos, [](double x) { return std::cos(x); }},
+    {op::Neg, Neg, [](double x) { return -x; }},
+    {op::Abs, Abs, [](double x) { return std::abs(x); }},
+    {op::Square, Square, [](double x) { return x * x; }},
+    {op::Sqrt, Sqrt, [](double x) { return std::sqrt(x); }, 0.5, 9},
+    {op::Rsqrt, Rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.5, 9},
+    {op::Exp, Exp, [](double x) { return std::exp(x); }},
+    {op::Log, Log, [](double x) { return std::log(x); }, 0.5, 9},
+    {op::Tanh, Tanh, [](double x) { return std::tanh(x); }},
+    {op::Sigmoid, Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {op::Relu, Relu, [](double x) { return x > 0 ? x : 0; }},
+    {op::Sin, Sin, [](double x) { return std::sin(x); }},
+    {op::Cos, Cos, [](double x) { return std::cos(x); }},
 };
 
 TEST_CASE("Functions of one input, values and gradients") {
@@ -93,27 +93,27 @@ Tensor GridTensor(const Shape& shape, uint64_t seed, double offset) {
 }
 
 struct Binary {
-  const char* op;
+  OpName op;
   Value (*build)(Value, Value);
   double (*exact)(double, double);
   bool differentiable = true;
 };
 
 const Binary kBinary[] = {
-    {"Add", Add, [](double a, double b) { return a + b; }},
-    {"Sub", Sub, [](double a, double b) { return a - b; }},
-    {"Mul", Mul, [](double a, double b) { return a * b; }},
-    {"Div", Div, [](double a, double b) { return a / b; }},
-    {"Pow", Pow, [](double a, double b) { return std::pow(a, b); }},
-    {"SquaredDifference", SquaredDifference, [](double a, double b) { return (a - b) * (a - b); }},
-    {"Maximum", Maximum, [](double a, double b) { return std::max(a, b); }},
-    {"Minimum", Minimum, [](double a, double b) { return std::min(a, b); }},
-    {"Equal", Equal, [](double a, double b) { return a == b ? 1.0 : 0.0; }, false},
-    {"NotEqual", NotEqual, [](double a, double b) { return a != b ? 1.0 : 0.0; }, false},
-    {"Less", Less, [](double a, double b) { return a < b ? 1.0 : 0.0; }, false},
-    {"LessEqual", LessEqual, [](double a, double b) { return a <= b ? 1.0 : 0.0; }, false},
-    {"Greater", Greater, [](double a, double b) { return a > b ? 1.0 : 0.0; }, false},
-    {"GreaterEqual", GreaterEqual, [](double a, double b) { return a >= b ? 1.0 : 0.0; }, false},
+    {op::Add, Add, [](double a, double b) { return a + b; }},
+    {op::Sub, Sub, [](double a, double b) { return a - b; }},
+    {op::Mul, Mul, [](double a, double b) { return a * b; }},
+    {op::Div, Div, [](double a, double b) { return a / b; }},
+    {op::Pow, Pow, [](double a, double b) { return std::pow(a, b); }},
+    {op::SquaredDifference, SquaredDifference, [](double a, double b) { return (a - b) * (a - b); }},
+    {op::Maximum, Maximum, [](double a, double b) { return std::max(a, b); }},
+    {op::Minimum, Minimum, [](double a, double b) { return std::min(a, b); }},
+    {op::Equal, Equal, [](double a, double b) { return a == b ? 1.0 : 0.0; }, false},
+    {op::NotEqual, NotEqual, [](double a, double b) { return a != b ? 1.0 : 0.0; }, false},
+    {op::Less, Less, [](double a, double b) { return a < b ? 1.0 : 0.0; }, false},
+    {op::LessEqual, LessEqual, [](double a, double b) { return a <= b ? 1.0 : 0.0; }, false},
+    {op::Greater, Greater, [](double a, double b) { return a > b ? 1.0 : 0.0; }, false},
+    {op::GreaterEqual, GreaterEqual, [](double a, double b) { return a >= b ? 1.0 : 0.0; }, false},
 };
 
 TEST_CASE("Functions of two inputs broadcast, values and gradients") {
@@ -155,7 +155,7 @@ TEST_CASE("Broadcasting over many tiles") {
   const int64_t columns = GENERATE(3, 1023, 1024, 2500);
   const Shape output = {31, columns};
   for (const Shape& b : {Shape{}, Shape{columns}, Shape{31, 1}}) {
-    testing::CheckForward({.op = "Mul",
+    testing::CheckForward({.op = op::Mul,
                            .inputs = {RandomTensor(output, 1), RandomTensor(b, 2)},
                            .build = [](absl::Span<const Value> in) { return std::vector<Value>{Mul(in[0], in[1])}; },
                            .reference =
@@ -175,7 +175,7 @@ TEST_CASE("BiasAdd and BroadcastTo, values and gradients") {
     for (size_t i = 0; i < y.size(); ++i) y[i] += in[1][i % in[1].size()];
     return std::vector<Doubles>{y};
   };
-  const OpCase bias{.op = "BiasAdd",
+  const OpCase bias{.op = op::BiasAdd,
                     .inputs = {RandomTensor({4, 3, 5}, 1), RandomTensor({5}, 2)},
                     .build = [](absl::Span<const Value> in) { return std::vector<Value>{BiasAdd(in[0], in[1])}; },
                     .reference = bias_add};
@@ -183,7 +183,7 @@ TEST_CASE("BiasAdd and BroadcastTo, values and gradients") {
   testing::CheckGradients(bias);
   const Shape from = {3, 1}, to = {2, 3, 4};
   const OpCase broadcast{
-      .op = "BroadcastTo",
+      .op = op::BroadcastTo,
       .inputs = {RandomTensor(from, 1)},
       .build = [&](absl::Span<const Value> in) { return std::vector<Value>{BroadcastTo(in[0], to)}; },
       .reference =
@@ -200,7 +200,7 @@ TEST_CASE("BiasAdd and BroadcastTo, values and gradients") {
 
 TEST_CASE("Select, values and gradients") {
   const Tensor condition = RandomInts({4, 5}, 3, 2).CastTo(DType::kBool);
-  const OpCase test{.op = "Select",
+  const OpCase test{.op = op::Select,
                     .inputs = {condition, RandomTensor({5}, 1), RandomTensor({4, 1}, 2)},
                     .build = [](absl::Span<const Value> in) { return std::vector<Value>{Select(in[0], in[1], in[2])}; },
                     .reference =
@@ -224,7 +224,7 @@ TEST_CASE("Logic") {
   CHECK(testing::ToDoubles(y[2]) == Doubles{1, 1, 0, 0});
 }
 
-void CheckValues(const char* op, const Tensor& x, const std::function<Value(Value)>& build,
+void CheckValues(OpName op, const Tensor& x, const std::function<Value(Value)>& build,
                  const std::function<double(double)>& exact) {
   testing::CheckForward({.op = op,
                          .inputs = {x},
@@ -250,7 +250,7 @@ TEST_CASE("Functions of integers") {
   for (const Unary& f : kUnary) {
     if (KernelRegistry::Global().Find(f.op, "cpu", dtype) != nullptr) CheckValues(f.op, a, f.build, f.exact);
   }
-  CheckValues("Sign", a, Sign, [](double x) { return static_cast<double>((x > 0) - (x < 0)); });
+  CheckValues(op::Sign, a, Sign, [](double x) { return static_cast<double>((x > 0) - (x < 0)); });
   for (const Binary& f : kBinary) {
     if (KernelRegistry::Global().Find(f.op, "cpu", dtype) == nullptr) continue;
     testing::CheckForward(
@@ -298,9 +298,9 @@ TEST_CASE("Chains that start with any type, and BroadcastTo of any type") {
   const DType dtype = GENERATE(DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool);
   const Tensor x = RandomInts({7, 30}, 1, 2).CastTo(dtype);
   CheckValues(
-      "Cast", x, [](Value v) { return Exp(Cast(v, DType::kFloat32)); }, [](double v) { return std::exp(v); });
+      op::Cast, x, [](Value v) { return Exp(Cast(v, DType::kFloat32)); }, [](double v) { return std::exp(v); });
   CheckValues(
-      "BroadcastTo", x,
+      op::BroadcastTo, x,
       [](Value v) {
         return BroadcastTo(v, {1, 7, 30});
       },
@@ -309,7 +309,7 @@ TEST_CASE("Chains that start with any type, and BroadcastTo of any type") {
 
 TEST_CASE("Gradients flow through Cast, and through ReluGrad for second derivatives") {
   testing::CheckGradients(
-      {.op = "Cast",
+      {.op = op::Cast,
        .inputs = {RandomTensor({3, 4}, 1)},
        .build = [](absl::Span<const Value> in) { return std::vector<Value>{Square(Cast(in[0], DType::kFloat32))}; },
        .reference =
@@ -319,12 +319,12 @@ TEST_CASE("Gradients flow through Cast, and through ReluGrad for second derivati
              return std::vector<Doubles>{y};
            }});
   const Tensor y = RandomTensor({3, 4}, 2);
-  testing::CheckGradients({.op = "ReluGrad",
+  testing::CheckGradients({.op = op::ReluGrad,
                            .inputs = {RandomTensor({3, 4}, 1)},
                            .build =
                                [&](absl::Span<const Value> in) {
                                  const Value at = in[0].graph()->Constant(y.CastTo(in[0].dtype()));
-                                 return std::vector<Value>{Apply("ReluGrad", {in[0], at})};
+                                 return std::vector<Value>{Apply(op::ReluGrad, {in[0], at})};
                                },
                            .reference =
                                [&](const std::vector<Doubles>& in) {
@@ -454,7 +454,7 @@ TEST_CASE("What does not fit is refused while building") {
   CHECK(BuildError({i}, [](auto in) { return Exp(in[0]); }) == "Exp: takes no int32; inputs are int32[2,3]");
   CHECK(BuildError({f}, [](auto in) { return LogicalNot(in[0]); }) ==
         "LogicalNot: takes no float32; inputs are float32[2,3]");
-  CHECK(BuildError({f}, [](auto in) { return Apply("Sub", {in[0]}); }) ==
+  CHECK(BuildError({f}, [](auto in) { return Apply(op::Sub, {in[0]}); }) ==
         "Sub: needs 2 inputs; inputs are float32[2,3]");
   CHECK(BuildError({d}, [](auto in) { return Cast(in[0], DType::kFloat32); }) ==
         "Cast: takes no float64; inputs are float64[3]");

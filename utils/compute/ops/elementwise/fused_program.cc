@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/elementwise/op_table.h"
 
 namespace official::compute {
@@ -35,12 +36,12 @@ FusedProgram FusedProgram::FromString(absl::string_view text) {
 }
 
 std::optional<FusedProgram> ProgramOf(const Node& node) {
-  if (node.Is("FusedElementwise")) return FusedProgram::FromString(node.attrs().Get<std::string>("program"));
+  if (node.Is(op::FusedElementwise)) return FusedProgram::FromString(node.attrs().Get<std::string>("program"));
   const ElementwiseOp* op = FindElementwiseOp(node.op().name);
   if (op == nullptr) return std::nullopt;
   FusedProgram program;
-  if (op->functor[0] == '\0') return program;
-  FusedProgram::Instruction instruction{op->functor, {}};
+  if (op->functor.empty()) return program;
+  FusedProgram::Instruction instruction{std::string(op->functor), {}};
   for (int i = 0; i < op->num_inputs; ++i) instruction.operands.push_back(~i);
   program.instructions.push_back(std::move(instruction));
   program.result = 0;

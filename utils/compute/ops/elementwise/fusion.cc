@@ -5,6 +5,7 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/elementwise/fused_program.h"
 #include "utils/compute/ops/elementwise/op_table.h"
 
@@ -20,7 +21,7 @@ absl::StatusOr<std::vector<TensorType>> InferFused(const InferContext& c) {
   return std::vector<TensorType>{{c.attrs.Get<DType>("dtype"), shape}};
 }
 
-const bool registered_op = RegisterOp({.name = "FusedElementwise", .infer = InferFused});
+const bool registered_op = RegisterOp({.name = op::FusedElementwise, .infer = InferFused});
 
 // A program under construction and its inputs in the new graph.
 struct Fusion {
@@ -56,7 +57,7 @@ struct Fusion {
 
 bool ReadsVariable(Value v) {
   while (v.node()->op().is_view) v = v.node()->input(0);
-  return v.node()->Is("Variable");
+  return v.node()->Is(op::Variable);
 }
 
 // Moving a node's reading of variables behind a node that may write them would change what it reads.
@@ -78,7 +79,7 @@ const Node* MergeableProducer(const Node& node, int i, const RewriteContext& con
   const Node& producer = *mapped.node();
   if (!ProgramOf(producer) || ComputeType(producer) != DType::kFloat32 || !MayMove(producer)) return nullptr;
   // Only comparisons and the like leave exact ones and zeros.
-  if (producer.Is("Cast") && v.dtype() == DType::kBool) return nullptr;
+  if (producer.Is(op::Cast) && v.dtype() == DType::kBool) return nullptr;
   return &producer;
 }
 
@@ -87,7 +88,7 @@ std::optional<std::vector<Value>> FuseElementwise(const Node& node, RewriteConte
   if (!program || ComputeType(node) != DType::kFloat32) return std::nullopt;
   // Conversions to integers or bool have no instruction of their own.
   const TensorType& type = node.output_types()[0];
-  if (node.Is("Cast") && !IsFloating(type.dtype)) return std::nullopt;
+  if (node.Is(op::Cast) && !IsFloating(type.dtype)) return std::nullopt;
 
   Fusion fusion;
   std::vector<FusedProgram::Operand> operands;
@@ -115,11 +116,11 @@ std::optional<std::vector<Value>> FuseElementwise(const Node& node, RewriteConte
     }
     operands.push_back(fusion.AddInput(context.Mapped(node.input(i))));
   }
-  if (!merged || !context.DeviceHasKernel("FusedElementwise", fusion.inputs[0].dtype())) return std::nullopt;
+  if (!merged || !context.DeviceHasKernel(op::FusedElementwise, fusion.inputs[0].dtype())) return std::nullopt;
   fusion.program.result = fusion.Inline(*program, operands);
   const absl::Span<const int64_t> dims = type.shape.dims();
   return std::vector<Value>{
-      OutputOf(context.graph().AddNode("FusedElementwise", fusion.inputs,
+      OutputOf(context.graph().AddNode(op::FusedElementwise, fusion.inputs,
                                        Attrs{{"program", fusion.program.ToString()},
                                              {"dtype", type.dtype},
                                              {"shape", std::vector<int64_t>(dims.begin(), dims.end())}},

@@ -125,9 +125,10 @@ TEST_CASE("The result may take an input's memory") {
   CHECK(program->arena_bytes() == 4096);
 }
 
-const bool write_op = RegisterOp({.name = "TestWrite", .infer = SameTypeAsInput, .has_side_effect = true});
+constexpr OpName kTestWrite("TestWrite");
+const bool write_op = RegisterOp({.name = kTestWrite, .infer = SameTypeAsInput, .has_side_effect = true});
 const bool write_kernel = RegisterKernel({
-    .op = "TestWrite",
+    .op = kTestWrite,
     .device_kind = "cpu",
     .dtypes = {DType::kFloat32},
     .make = [](const KernelSpec&) -> absl::StatusOr<Kernel> {
@@ -143,7 +144,7 @@ TEST_CASE("A variable is read before it is written") {
   Graph graph;
   const Value v = graph.Variable({"v", {DType::kFloat32, {1}}, Initializer::Constant(3)});
   const Value before = Square(v);
-  Node* write = ApplyNode("TestWrite", {v});
+  Node* write = ApplyNode(kTestWrite, {v});
   const Value after = Neg(before);
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
   VariableStore variables(*device);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/elementwise/op_table.h"
@@ -19,8 +20,8 @@ Value SumToShape(Value dy, const Shape& shape) {
   for (int i = 0; i < dy.shape().rank(); ++i) {
     if (i < added || (shape.dim(i - added) == 1 && dy.shape().dim(i) != 1)) axes.push_back(i);
   }
-  const Value sum = axes.empty() ? dy : Apply("Sum", {dy}, Attrs{{"axes", axes}, {"keep_dims", false}});
-  return Apply("Reshape", {sum}, Attrs{{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())}});
+  const Value sum = axes.empty() ? dy : Apply(op::Sum, {dy}, Attrs{{"axes", axes}, {"keep_dims", false}});
+  return Apply(op::Reshape, {sum}, Attrs{{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())}});
 }
 
 // A scalar of x's type.
@@ -52,72 +53,72 @@ std::vector<Value> CastGradient(const Step& s) {
   return {Cast(s.dy, s.a.dtype())};
 }
 
-const absl::flat_hash_map<std::string, Rule>& Rules() {
+const absl::flat_hash_map<OpName, Rule>& Rules() {
   using Values = std::vector<Value>;
-  static const auto* const rules = new absl::flat_hash_map<std::string, Rule>{
-      {"Neg", [](const Step& s) { return Values{Neg(s.dy)}; }},
-      {"Abs", [](const Step& s) { return Values{Mul(s.dy, Sign(s.a))}; }},
-      {"Square", [](const Step& s) { return Values{Mul(s.dy, Add(s.a, s.a))}; }},
-      {"Sqrt", [](const Step& s) { return Values{Div(Mul(s.dy, ScalarLike(s.dy, 0.5f)), s.y)}; }},
-      {"Rsqrt", [](const Step& s) { return Values{Mul(Mul(s.dy, ScalarLike(s.dy, -0.5f)), Mul(s.y, Square(s.y)))}; }},
-      {"Exp", [](const Step& s) { return Values{Mul(s.dy, s.y)}; }},
-      {"Log", [](const Step& s) { return Values{Div(s.dy, s.a)}; }},
-      {"Tanh",
+  static const auto* const rules = new absl::flat_hash_map<OpName, Rule>{
+      {op::Neg, [](const Step& s) { return Values{Neg(s.dy)}; }},
+      {op::Abs, [](const Step& s) { return Values{Mul(s.dy, Sign(s.a))}; }},
+      {op::Square, [](const Step& s) { return Values{Mul(s.dy, Add(s.a, s.a))}; }},
+      {op::Sqrt, [](const Step& s) { return Values{Div(Mul(s.dy, ScalarLike(s.dy, 0.5f)), s.y)}; }},
+      {op::Rsqrt, [](const Step& s) { return Values{Mul(Mul(s.dy, ScalarLike(s.dy, -0.5f)), Mul(s.y, Square(s.y)))}; }},
+      {op::Exp, [](const Step& s) { return Values{Mul(s.dy, s.y)}; }},
+      {op::Log, [](const Step& s) { return Values{Div(s.dy, s.a)}; }},
+      {op::Tanh,
        [](const Step& s) {
-         return Values{Apply("TanhGrad", {s.y, s.dy})};
+         return Values{Apply(op::TanhGrad, {s.y, s.dy})};
        }},
-      {"Sigmoid",
+      {op::Sigmoid,
        [](const Step& s) {
-         return Values{Apply("SigmoidGrad", {s.y, s.dy})};
+         return Values{Apply(op::SigmoidGrad, {s.y, s.dy})};
        }},
       // Of y rather than x, so that Relu may overwrite x.
-      {"Relu",
+      {op::Relu,
        [](const Step& s) {
-         return Values{Apply("ReluGrad", {s.dy, s.y})};
+         return Values{Apply(op::ReluGrad, {s.dy, s.y})};
        }},
-      {"ReluGrad",
+      {op::ReluGrad,
        [](const Step& s) {
-         return Values{Apply("ReluGrad", {s.dy, s.b}), Value()};
+         return Values{Apply(op::ReluGrad, {s.dy, s.b}), Value()};
        }},
-      {"Sin", [](const Step& s) { return Values{Mul(s.dy, Cos(s.a))}; }},
-      {"Cos", [](const Step& s) { return Values{Neg(Mul(s.dy, Sin(s.a)))}; }},
-      {"Add",
+      {op::Sin, [](const Step& s) { return Values{Mul(s.dy, Cos(s.a))}; }},
+      {op::Cos, [](const Step& s) { return Values{Neg(Mul(s.dy, Sin(s.a)))}; }},
+      {op::Add,
        [](const Step& s) {
          return Values{s.dy, s.dy};
        }},
-      {"Sub",
+      {op::Sub,
        [](const Step& s) {
          return Values{s.dy, Neg(s.dy)};
        }},
-      {"Mul",
+      {op::Mul,
        [](const Step& s) {
          return Values{Mul(s.dy, s.b), Mul(s.dy, s.a)};
        }},
-      {"Div",
+      {op::Div,
        [](const Step& s) {
          return Values{Div(s.dy, s.b), Neg(Div(Mul(s.dy, s.y), s.b))};
        }},
-      {"Pow", PowGradient},
-      {"SquaredDifference", SquaredDifferenceGradient},
-      {"Maximum",
+      {op::Pow, PowGradient},
+      {op::SquaredDifference, SquaredDifferenceGradient},
+      {op::Maximum,
        [](const Step& s) {
          const Value takes_a = GreaterEqual(s.a, s.b);
          return Values{ZeroUnless(takes_a, s.dy), ZeroWhere(takes_a, s.dy)};
        }},
-      {"Minimum",
+      {op::Minimum,
        [](const Step& s) {
          const Value takes_a = LessEqual(s.a, s.b);
          return Values{ZeroUnless(takes_a, s.dy), ZeroWhere(takes_a, s.dy)};
        }},
-      {"Select",
+      {op::Select,
        [](const Step& s) {
          return Values{Value(), ZeroUnless(s.a, s.dy), ZeroWhere(s.a, s.dy)};
        }},
-      {"Cast", CastGradient},
-      {"BroadcastTo", [](const Step& s) { return Values{s.dy}; }},
-      {"BiasAdd",
+      {op::Cast, CastGradient},
+      {op::BroadcastTo, [](const Step& s) { return Values{s.dy}; }},
+      {op::BiasAdd,
        [](const Step& s) {
-         return Values{s.dy, Apply("BiasAddGrad", {s.dy})};
+         return Values{s.dy, Apply(op::BiasAddGrad, {s.dy})};
        }},
   };
   return *rules;
@@ -125,7 +126,7 @@ const absl::flat_hash_map<std::string, Rule>& Rules() {
 
 }  // namespace
 
-bool HasElementwiseGradient(absl::string_view op) { return Rules().contains(std::string(op)); }
+bool HasElementwiseGradient(OpName op) { return Rules().contains(op); }
 
 std::vector<Value> ElementwiseGradient(const Node& node, absl::Span<const Value> output_gradients) {
   const Value y = node.output(0);

@@ -10,16 +10,16 @@
 namespace official::compute {
 
 struct ElementwiseOp {
-  const char* name;
-  const char* functor;  // "" if the op only converts or repeats its input
+  OpName name;
+  absl::string_view functor;  // "" if the op only converts or repeats its input
   int num_inputs;
   std::vector<DType> key_types;  // types of input 0 that the op takes
 };
 
 // All ops except FusedElementwise.
 const std::vector<ElementwiseOp>& ElementwiseOps();
-// Returns nullptr if `name` is none of them.
-const ElementwiseOp* FindElementwiseOp(absl::string_view name);
+// Returns nullptr if `op` is none of them.
+const ElementwiseOp* FindElementwiseOp(OpName op);
 
 // The type in which kernels compute a node of this family, including FusedElementwise: int32, int64 or, for all other
 // types, float32.
@@ -28,6 +28,6 @@ DType ComputeType(const Node& node);
 // The gradients of the inputs of a node of one of these ops, given that of its output.
 std::vector<Value> ElementwiseGradient(const Node& node, absl::Span<const Value> output_gradients);
 // True if the op has a gradient.
-bool HasElementwiseGradient(absl::string_view op);
+bool HasElementwiseGradient(OpName op);
 
 }  // namespace official::compute

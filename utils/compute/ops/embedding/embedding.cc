@@ -54,19 +54,19 @@ std::vector<Value> EmbeddingGradient(const Node& node, absl::Span<const Value> d
   if (!dy[0]) return gradients;
   std::vector<Value> inputs = {dy[0], node.input(1), node.input(3)};
   if (node.num_inputs() == 5) inputs.push_back(node.input(4));
-  Node* const rows = ApplyNode("EmbeddingGrad", inputs, node.attrs());
+  Node* const rows = ApplyNode(op::EmbeddingGrad, inputs, node.attrs());
   gradients[0] = IndexedSlices(OutputOf(rows, 1), OutputOf(rows, 0), node.input(0).shape());
   return gradients;
 }
 
 const bool registered = [] {
   RegisterOp({
-      .name = "Embedding",
+      .name = op::Embedding,
       .infer = EmbeddingType,
       .gradient = EmbeddingGradient,
       .tolerance = {1e-5, 2e-2},
   });
-  RegisterOp({.name = "EmbeddingGrad", .infer = EmbeddingGradType});
+  RegisterOp({.name = op::EmbeddingGrad, .infer = EmbeddingGradType});
   return true;
 }();
 
@@ -92,7 +92,7 @@ Tensor PositionSignal(int64_t length, int64_t size) {
 Value Embedding(const EmbeddingInputs& in, const EmbeddingParams& params) {
   std::vector<Value> inputs = {in.table, in.ids, in.positions, in.offsets};
   if (params.dropout_rate > 0) inputs.push_back(in.random_state);
-  return Apply("Embedding", inputs,
+  return Apply(op::Embedding, inputs,
                Attrs{{"scale", params.scale},
                      {"shift_right", params.shift_right},
                      {"dropout_rate", params.dropout_rate},

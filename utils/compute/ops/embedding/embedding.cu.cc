@@ -1,5 +1,7 @@
 // CUDA kernels of Embedding: a warp or a block for each token.
 
+#include "utils/compute/ops/embedding/embedding.h"
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
@@ -119,13 +121,13 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
 
 void RegisterEmbeddingCuda(KernelRegistry& kernels) {
   kernels.Add({
-      .op = "Embedding",
+      .op = op::Embedding,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbedding<T>(spec); }),
   });
   kernels.Add({
-      .op = "EmbeddingGrad",
+      .op = op::EmbeddingGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),

@@ -4,6 +4,13 @@
 #include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName Embedding("Embedding");
+inline constexpr OpName EmbeddingGrad("EmbeddingGrad");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // float32 [length, size]: sin(p * f[i]) and, after all of those, cos(p * f[i]) at position p, with size / 2 frequencies

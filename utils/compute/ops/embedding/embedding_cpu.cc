@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/embedding/embedding.h"
 #include "utils/compute/ops/embedding/geometry.h"
 #include "utils/compute/ops/packed/row_dropout.h"
 #include "utils/compute/ops/rows/for_each_row.h"
@@ -92,14 +93,14 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
 }
 
 const bool embedding = RegisterKernel({
-    .op = "Embedding",
+    .op = op::Embedding,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbedding<T>(spec); }),
 });
 
 const bool embedding_grad = RegisterKernel({
-    .op = "EmbeddingGrad",
+    .op = op::EmbeddingGrad,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),

@@ -8,6 +8,7 @@
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -29,9 +30,7 @@ TEST_CASE("PositionSignal equals TensorFlow's") {
   }
 }
 
-Value AsFloat32(Value v) {
-  return v.dtype() == DType::kFloat32 ? v : Apply("Cast", {v}, Attrs{{"dtype", DType::kFloat32}});
-}
+Value AsFloat32(Value v) { return Cast(v, DType::kFloat32); }
 
 // Sequences of 3, 0, 1 and 2 tokens and two rows of padding, whose ids are outside the table.
 struct Problem {
@@ -61,7 +60,7 @@ struct Problem {
   testing::OpCase Case() const {
     const std::vector<int> ids = shift_right ? std::vector<int>{0, 3, 0, 0, 0, 1} : std::vector<int>{3, 0, 3, 4, 1, 3};
     return {
-        .op = "Embedding",
+        .op = op::Embedding,
         .inputs = Inputs(),
         .build = [problem = *this](absl::Span<const Value> in) { return std::vector<Value>{problem.Build(in)}; },
         .reference =
@@ -108,9 +107,9 @@ TEST_CASE("The gradient of a table that is also multiplied with is one dense sum
   };
   std::vector<TensorType> types;
   for (const Tensor& t : problem.Inputs()) types.push_back(t.type());
-  const std::vector<std::string> ops = testing::CompiledOps(types, build);
-  CHECK(std::count(ops.begin(), ops.end(), "AddRows") == 1);
-  CHECK(std::count(ops.begin(), ops.end(), "IndexedSlices") == 0);
+  const std::vector<OpName> ops = testing::CompiledOps(types, build);
+  CHECK(std::count(ops.begin(), ops.end(), op::AddRows) == 1);
+  CHECK(std::count(ops.begin(), ops.end(), op::IndexedSlices) == 0);
   const int threads = NumThreads();
   std::vector<std::vector<float>> results;
   for (const int n : {1, 2, 3}) {

@@ -1,6 +1,7 @@
 #include "utils/compute/ops/l2_loss/l2_loss.h"
 
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 
 namespace official::compute {
 namespace {
@@ -15,15 +16,15 @@ absl::StatusOr<std::vector<TensorType>> Infer(const InferContext& c) {
 
 std::vector<Value> Gradient(const Node& node, absl::Span<const Value> dy) {
   std::vector<Value> gradients;
-  for (const Value& v : node.inputs()) gradients.push_back(Apply("Mul", {v, dy[0]}));
+  for (const Value& v : node.inputs()) gradients.push_back(Mul(v, dy[0]));
   return gradients;
 }
 
 const bool registered =
-    RegisterOp({.name = "L2Loss", .infer = Infer, .gradient = Gradient, .tolerance = {.float32 = 1e-6}});
+    RegisterOp({.name = op::L2Loss, .infer = Infer, .gradient = Gradient, .tolerance = {.float32 = 1e-6}});
 
 }  // namespace
 
-Value L2Loss(absl::Span<const Value> values) { return Apply("L2Loss", values); }
+Value L2Loss(absl::Span<const Value> values) { return Apply(op::L2Loss, values); }
 
 }  // namespace official::compute

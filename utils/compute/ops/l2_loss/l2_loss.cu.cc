@@ -1,5 +1,7 @@
 // CUDA kernels of L2Loss: each block sums a piece of one input in double, then one block adds the pieces in order.
 
+#include "utils/compute/ops/l2_loss/l2_loss.h"
+
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -94,7 +96,7 @@ absl::StatusOr<Kernel> Make(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterL2LossCuda(KernelRegistry& kernels) {
-  kernels.Add({.op = "L2Loss", .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = Make});
+  kernels.Add({.op = op::L2Loss, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = Make});
 }
 
 }  // namespace official::compute

@@ -4,6 +4,12 @@
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName L2Loss("L2Loss");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // The sum over all `values`, float32 of any shapes, of half the squares of their elements: a float32 scalar. It is made

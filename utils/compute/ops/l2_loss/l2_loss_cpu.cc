@@ -6,6 +6,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/l2_loss/l2_loss.h"
 
 namespace official::compute {
 namespace {
@@ -57,7 +58,7 @@ absl::StatusOr<Kernel> Make(const KernelSpec& spec) {
 }
 
 const bool registered =
-    RegisterKernel({.op = "L2Loss", .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = Make});
+    RegisterKernel({.op = op::L2Loss, .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = Make});
 
 }  // namespace
 }  // namespace official::compute

@@ -13,7 +13,7 @@ using testing::OpCase;
 using testing::RandomTensor;
 
 OpCase Case(const std::vector<Shape>& shapes) {
-  OpCase test{.op = "L2Loss",
+  OpCase test{.op = op::L2Loss,
               .inputs = {},
               .build = [](absl::Span<const Value> in) { return std::vector<Value>{L2Loss(in)}; },
               .reference =

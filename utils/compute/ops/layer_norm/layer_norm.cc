@@ -5,6 +5,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/rows/rows.h"
 
 namespace official::compute {
@@ -30,7 +31,7 @@ absl::StatusOr<std::vector<TensorType>> LayerNormGradType(const InferContext& c)
 std::vector<Value> LayerNormGradient(const Node& node, absl::Span<const Value> dy) {
   if (!dy[0]) return {Value(), Value(), Value()};
   const Node* gradient =
-      ApplyNode("LayerNormGrad", {node.input(0), node.input(1), node.output(1), node.output(2), dy[0]});
+      ApplyNode(op::LayerNormGrad, {node.input(0), node.input(1), node.output(1), node.output(2), dy[0]});
   if (gradient == nullptr) return {Value(), Value(), Value()};
   return {gradient->output(0), gradient->output(1), gradient->output(2)};
 }
@@ -72,9 +73,8 @@ std::vector<Value> ResidualLayerNormGradient(const Node& node, absl::Span<const 
   if (!dy[0] && !dy[1]) return gradients;
   Value d_normalized = dy[1];
   if (!d_normalized) {
-    const absl::Span<const int64_t> dims = node.output(1).shape().dims();
-    d_normalized = Apply("BroadcastTo", {node.graph().Constant(Tensor(node.output(1).dtype(), {}))},
-                         Attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+    const Value zero = node.graph().Constant(Tensor(node.output(1).dtype(), {}));
+    d_normalized = BroadcastTo(zero, node.output(1).shape());
   }
   std::vector<Value> inputs = {d_normalized,   node.output(0), node.input(2),
                                node.output(2), node.output(3), node.input(4)};
@@ -82,40 +82,41 @@ std::vector<Value> ResidualLayerNormGradient(const Node& node, absl::Span<const 
   if (dy[0]) inputs.push_back(dy[0]);
   Attrs attrs = node.attrs();
   attrs.Set("adds", static_cast<bool>(dy[0]));
-  Node* const gradient = ApplyNode("ResidualLayerNormGrad", inputs, attrs);
+  Node* const gradient = ApplyNode(op::ResidualLayerNormGrad, inputs, attrs);
   for (int i = 0; i < 4; ++i) gradients[i] = OutputOf(gradient, i);
   return gradients;
 }
 
 const bool layer_norm = RegisterOp({
-    .name = "LayerNorm",
+    .name = op::LayerNorm,
     .infer = LayerNormType,
     .gradient = LayerNormGradient,
     .tolerance = {1e-5, 2e-2},
 });
 const bool layer_norm_grad = RegisterOp({
-    .name = "LayerNormGrad",
+    .name = op::LayerNormGrad,
     .infer = LayerNormGradType,
     .tolerance = {1e-5, 2e-2},
 });
 const bool residual_layer_norm = RegisterOp({
-    .name = "ResidualLayerNorm",
+    .name = op::ResidualLayerNorm,
     .infer = ResidualLayerNormType,
     .gradient = ResidualLayerNormGradient,
     .tolerance = {1e-5, 4e-2},
 });
-const bool residual_layer_norm_grad = RegisterOp({.name = "ResidualLayerNormGrad", .infer = ResidualLayerNormGradType});
+const bool residual_layer_norm_grad =
+    RegisterOp({.name = op::ResidualLayerNormGrad, .infer = ResidualLayerNormGradType});
 
 }  // namespace
 
 Value LayerNorm(Value x, Value gamma, Value beta, float epsilon) {
-  return Apply("LayerNorm", {x, gamma, beta}, Attrs{{"epsilon", static_cast<double>(epsilon)}});
+  return Apply(op::LayerNorm, {x, gamma, beta}, Attrs{{"epsilon", static_cast<double>(epsilon)}});
 }
 
 ResidualLayerNormOutputs ResidualLayerNorm(const ResidualLayerNormInputs& in, const ResidualLayerNormParams& params) {
   std::vector<Value> inputs = {in.x, in.sublayer, in.gamma, in.beta, in.offsets};
   if (params.dropout_rate > 0) inputs.push_back(in.random_state);
-  Node* const node = ApplyNode("ResidualLayerNorm", inputs,
+  Node* const node = ApplyNode(op::ResidualLayerNorm, inputs,
                                Attrs{{"epsilon", static_cast<double>(params.epsilon)},
                                      {"dropout_rate", params.dropout_rate},
                                      {"stream", DropoutStream(params.name)}});

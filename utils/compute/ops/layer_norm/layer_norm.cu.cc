@@ -1,6 +1,8 @@
 // CUDA kernels of layer normalization: a warp or a block for each row; for gamma's and beta's gradients a column of
 // threads for a chunk of rows, whose number depends on the shape alone.
 
+#include "utils/compute/ops/layer_norm/layer_norm.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -295,28 +297,28 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
 
 void RegisterLayerNormCuda(KernelRegistry& kernels) {
   kernels.Add({
-      .op = "LayerNorm",
+      .op = op::LayerNorm,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
       .in_place = {{0, 0}},
   });
   kernels.Add({
-      .op = "LayerNormGrad",
+      .op = op::LayerNormGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
       .in_place = {{0, 4}, {0, 0}},
   });
   kernels.Add({
-      .op = "ResidualLayerNorm",
+      .op = op::ResidualLayerNorm,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
       .in_place = {{0, 0}, {0, 1}, {1, 1}},
   });
   kernels.Add({
-      .op = "ResidualLayerNormGrad",
+      .op = op::ResidualLayerNormGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),

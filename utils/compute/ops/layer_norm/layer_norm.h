@@ -4,6 +4,15 @@
 #include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName LayerNorm("LayerNorm");
+inline constexpr OpName LayerNormGrad("LayerNormGrad");
+inline constexpr OpName ResidualLayerNorm("ResidualLayerNorm");
+inline constexpr OpName ResidualLayerNormGrad("ResidualLayerNormGrad");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // Normalizes each row of x, then scales and shifts it:

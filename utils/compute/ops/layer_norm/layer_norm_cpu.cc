@@ -8,6 +8,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/layer_norm/layer_norm.h"
 #include "utils/compute/ops/packed/row_dropout.h"
 #include "utils/compute/ops/rows/for_each_row.h"
 
@@ -207,7 +208,7 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
 }
 
 const bool layer_norm = RegisterKernel({
-    .op = "LayerNorm",
+    .op = op::LayerNorm,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
@@ -215,7 +216,7 @@ const bool layer_norm = RegisterKernel({
 });
 
 const bool layer_norm_grad = RegisterKernel({
-    .op = "LayerNormGrad",
+    .op = op::LayerNormGrad,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
@@ -223,7 +224,7 @@ const bool layer_norm_grad = RegisterKernel({
 });
 
 const bool residual_layer_norm = RegisterKernel({
-    .op = "ResidualLayerNorm",
+    .op = op::ResidualLayerNorm,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
@@ -231,7 +232,7 @@ const bool residual_layer_norm = RegisterKernel({
 });
 
 const bool residual_layer_norm_grad = RegisterKernel({
-    .op = "ResidualLayerNormGrad",
+    .op = op::ResidualLayerNormGrad,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),

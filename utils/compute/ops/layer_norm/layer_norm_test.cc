@@ -8,6 +8,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -15,15 +16,13 @@ namespace {
 
 using testing::Doubles;
 
-Value AsFloat32(Value v) {
-  return v.dtype() == DType::kFloat32 ? v : Apply("Cast", {v}, Attrs{{"dtype", DType::kFloat32}});
-}
+Value AsFloat32(Value v) { return Cast(v, DType::kFloat32); }
 
 // Values and gradients of all three inputs, at the formula of the header.
 void CheckLayerNorm(Shape shape, double epsilon) {
   const int64_t n = shape.dim(-1);
   const testing::OpCase test{
-      .op = "LayerNorm",
+      .op = op::LayerNorm,
       .inputs = {testing::RandomTensor(shape, 1, -2, 2), testing::RandomTensor({n}, 2, 0.5, 1.5),
                  testing::RandomTensor({n}, 3)},
       .build =
@@ -147,7 +146,7 @@ struct Residual {
   }
   testing::OpCase Case(bool normalized, bool sum) const {
     return {
-        .op = "ResidualLayerNorm",
+        .op = op::ResidualLayerNorm,
         .inputs = Inputs(),
         .build =
             [=, *this](absl::Span<const Value> in) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
 
 namespace official::compute {
 namespace {
@@ -12,7 +13,7 @@ const TensorType kBoolScalar{DType::kBool, {}};
 
 // Inputs: the loss scale if the attribute "scaled" is true, then the tensors.
 const bool all_finite = RegisterOp({
-    .name = "AllFinite",
+    .name = op::AllFinite,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       const int first = c.attrs.GetBool("scaled") ? 1 : 0;
       if (c.num_inputs() <= first) return c.Error("needs at least one tensor");
@@ -26,7 +27,7 @@ const bool all_finite = RegisterOp({
     .precedes_updates = true,
 });
 const bool update_loss_scale = RegisterOp({
-    .name = "UpdateLossScale",
+    .name = op::UpdateLossScale,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       if (c.num_inputs() != 3 || c.type(0) != kFloatScalar || c.type(1) != TensorType{DType::kInt64, {}} ||
           c.type(2) != kBoolScalar) {
@@ -44,14 +45,14 @@ Value AllFinite(absl::Span<const Value> tensors, Value loss_scale) {
   if (loss_scale) inputs.push_back(loss_scale);
   for (const Value& tensor : tensors) {
     // So that a gradient that stays sparse is not made dense for this.
-    const bool sparse = tensor && tensor.node()->Is("IndexedSlices");
+    const bool sparse = tensor && tensor.node()->Is(op::IndexedSlices);
     inputs.push_back(sparse ? tensor.node()->input(1) : tensor);
   }
-  return Apply("AllFinite", inputs, Attrs{{"scaled", static_cast<bool>(loss_scale)}});
+  return Apply(op::AllFinite, inputs, Attrs{{"scaled", static_cast<bool>(loss_scale)}});
 }
 
 Node* UpdateLossScale(Value loss_scale, Value good_steps, Value all_finite, int64_t growth_steps) {
-  return ApplyNode("UpdateLossScale", {loss_scale, good_steps, all_finite}, Attrs{{"growth_steps", growth_steps}});
+  return ApplyNode(op::UpdateLossScale, {loss_scale, good_steps, all_finite}, Attrs{{"growth_steps", growth_steps}});
 }
 
 }  // namespace official::compute

@@ -1,5 +1,7 @@
 // CUDA kernels that look for gradients that are not finite and adapt the loss scale.
 
+#include "utils/compute/ops/loss_scale/loss_scale.h"
+
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -80,11 +82,11 @@ absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterLossScaleCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make) {
+  const auto add = [&](OpName op, KernelFactory make) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
   };
-  add("AllFinite", MakeAllFinite);
-  add("UpdateLossScale", MakeUpdateLossScale);
+  add(op::AllFinite, MakeAllFinite);
+  add(op::UpdateLossScale, MakeUpdateLossScale);
 }
 
 }  // namespace official::compute

@@ -5,6 +5,13 @@
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName AllFinite("AllFinite");
+inline constexpr OpName UpdateLossScale("UpdateLossScale");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // A bool scalar: true if all elements of the float32 tensors are finite. Of an IndexedSlices the rows are checked.

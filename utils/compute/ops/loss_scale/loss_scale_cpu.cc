@@ -11,6 +11,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/loss_scale/loss_scale.h"
 
 namespace official::compute {
 namespace {
@@ -94,9 +95,9 @@ absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
 
 const bool registered[] = {
     // The key type is that of the loss scale or of the first tensor: float32 both.
-    RegisterKernel({.op = "AllFinite", .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = MakeAllFinite}),
+    RegisterKernel({.op = op::AllFinite, .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = MakeAllFinite}),
     RegisterKernel(
-        {.op = "UpdateLossScale", .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = MakeUpdateLossScale}),
+        {.op = op::UpdateLossScale, .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = MakeUpdateLossScale}),
 };
 
 }  // namespace

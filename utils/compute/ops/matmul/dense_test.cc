@@ -24,7 +24,7 @@ std::vector<Tensor> InputsOf(const Layer& s) {
 }
 
 std::vector<Value> Fused(absl::Span<const Value> in, const char* activation) {
-  return {Apply("FusedMatMul", in,
+  return {Apply(op::FusedMatMul, in,
                 Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", std::string(activation)}})};
 }
 

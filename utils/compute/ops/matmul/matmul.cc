@@ -7,6 +7,8 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/geometry.h"
 
 namespace official::compute {
@@ -38,7 +40,7 @@ Types InferFused(const InferContext& c) {
 }
 
 Value Apply(Value a, Value b, bool transpose_a, bool transpose_b) {
-  return compute::Apply("MatMul", {a, b}, Attrs{{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
+  return compute::Apply(op::MatMul, {a, b}, Attrs{{"transpose_a", transpose_a}, {"transpose_b", transpose_b}});
 }
 
 std::vector<Value> Gradient(const Node& node, absl::Span<const Value> output_gradients) {
@@ -51,37 +53,33 @@ std::vector<Value> Gradient(const Node& node, absl::Span<const Value> output_gra
 
 // Relu(BiasAdd(MatMul)) in two steps: the bias first, then the ReLU behind what that gave.
 std::optional<std::vector<Value>> FuseBiasRelu(const Node& node, RewriteContext& context) {
-  const bool is_bias = node.Is("BiasAdd"), is_relu = node.Is("Relu");
+  const bool is_bias = node.Is(op::BiasAdd), is_relu = node.Is(op::Relu);
   if (!is_bias && !is_relu) return std::nullopt;
   const Value input = node.input(0);
   if (input.shape().rank() != 2 || input.node()->num_inputs() == 0 ||
       input.node()->input(0).shape().num_elements() == 0 || context.UseCount(input) != 1 ||
-      !context.DeviceHasKernel("FusedMatMul", input.dtype())) {
+      !context.DeviceHasKernel(op::FusedMatMul, input.dtype())) {
     return std::nullopt;
   }
   const Node& producer = *context.Mapped(input).node();
   std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
   Attrs attrs = producer.attrs();
-  if (is_bias && producer.Is("MatMul")) {
+  if (is_bias && producer.Is(op::MatMul)) {
     inputs.push_back(context.Mapped(node.input(1)));
     attrs.Set("activation", std::string());
-  } else if (is_relu && producer.Is("FusedMatMul") && attrs.Get<std::string>("activation").empty()) {
+  } else if (is_relu && producer.Is(op::FusedMatMul) && attrs.Get<std::string>("activation").empty()) {
     attrs.Set("activation", std::string("Relu"));
   } else {
     return std::nullopt;
   }
-  return std::vector<Value>{OutputOf(context.graph().AddNode("FusedMatMul", inputs, attrs), 0)};
+  return std::vector<Value>{OutputOf(context.graph().AddNode(op::FusedMatMul, inputs, attrs), 0)};
 }
 
 const bool registered[] = {
-    RegisterOp({.name = "MatMul", .infer = InferMatMul, .gradient = Gradient}),
-    RegisterOp({.name = "FusedMatMul", .infer = InferFused}),
+    RegisterOp({.name = op::MatMul, .infer = InferMatMul, .gradient = Gradient}),
+    RegisterOp({.name = op::FusedMatMul, .infer = InferFused}),
     RegisterFusion({.name = "MatMulBiasRelu", .rule = FuseBiasRelu}),
 };
-
-Value Reshape(Value x, std::vector<int64_t> shape) {
-  return compute::Apply("Reshape", {x}, Attrs{{"shape", std::move(shape)}});
-}
 
 }  // namespace
 

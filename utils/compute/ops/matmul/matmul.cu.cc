@@ -1,5 +1,7 @@
 // CUDA kernels of matrix multiplication: cuBLASLt.
 
+#include "utils/compute/ops/matmul/matmul.h"
+
 #include <memory>
 #include <string>
 
@@ -37,7 +39,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                                   .relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu"});
   if (!matmul.ok()) {
     return absl::Status(matmul.status().code(),
-                        absl::StrCat(spec.node.op().name, " of ", spec.input(0).ToString(), " and ",
+                        absl::StrCat(spec.node.op().name.text(), " of ", spec.input(0).ToString(), " and ",
                                      spec.input(1).ToString(), ": ", matmul.status().message()));
   }
   Kernel kernel;
@@ -52,7 +54,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterMatMulCuda(KernelRegistry& kernels) {
-  for (const char* op : {"FusedMatMul", "MatMul"}) {
+  for (OpName op : {op::FusedMatMul, op::MatMul}) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = MakeMatMul});
   }
 }

@@ -3,6 +3,13 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName MatMul("MatMul");
+inline constexpr OpName FusedMatMul("FusedMatMul");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 struct MatMulParams {

@@ -13,6 +13,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/matmul/dense.h"
 #include "utils/compute/ops/matmul/geometry.h"
+#include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/matmul/ordered_product.h"
 
 namespace official::compute {
@@ -193,9 +194,9 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                 .scratch_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size())};
 }
 
-bool RegisterMatMul(const char* op) {
+bool RegisterMatMul(OpName op) {
   const KernelFactory factory = [op](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-    return CatchOnednn(op, [&] { return MakeMatMul(spec); });
+    return CatchOnednn(op.text(), [&] { return MakeMatMul(spec); });
   };
   return RegisterKernel({
       .op = op,
@@ -207,7 +208,7 @@ bool RegisterMatMul(const char* op) {
   });
 }
 
-const bool registered[] = {RegisterMatMul("MatMul"), RegisterMatMul("FusedMatMul")};
+const bool registered[] = {RegisterMatMul(op::MatMul), RegisterMatMul(op::FusedMatMul)};
 
 }  // namespace
 }  // namespace official::compute

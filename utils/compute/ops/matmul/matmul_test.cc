@@ -42,7 +42,7 @@ Shape Stored(const Case& s, bool with_batch, int64_t rows, int64_t columns, bool
 
 testing::OpCase MakeCase(const Case& s, const MatMulParams& params) {
   return {
-      .op = "MatMul",
+      .op = op::MatMul,
       .inputs = {testing::RandomTensor(Stored(s, s.batch > 1, s.m, s.k, params.transpose_a), 1),
                  testing::RandomTensor(Stored(s, s.batch > 1, s.k, s.n, params.transpose_b), 2)},
       .build = [=](absl::Span<const Value> in) { return std::vector<Value>{MatMul(in[0], in[1], params)}; },
@@ -88,11 +88,11 @@ TEST_CASE("FusedMatMul adds the bias and cuts at zero") {
   const Case s{1, 7, 20, 19};
   for (const std::string activation : {"", "Relu"}) {
     testing::OpCase test = MakeCase(s, {});
-    test.op = "FusedMatMul";
+    test.op = op::FusedMatMul;
     test.inputs.push_back(testing::RandomTensor({s.n}, 3));
     test.build = [=](absl::Span<const Value> in) {
-      return std::vector<Value>{
-          Apply("FusedMatMul", in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
+      return std::vector<Value>{Apply(
+          op::FusedMatMul, in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
     };
     test.reference = [=](const std::vector<Doubles>& in) {
       Doubles y = Product(s, {}, in[0], in[1]);
@@ -121,7 +121,7 @@ TEST_CASE("Bias and ReLU become part of the product") {
     return std::vector<Value>{Relu(BiasAdd(MatMul(in[0], in[1]), in[2]))};
   };
   CHECK(testing::CompiledOps({inputs[0].type(), inputs[1].type(), inputs[2].type()}, build) ==
-        std::vector<std::string>{"FusedMatMul"});
+        std::vector<OpName>{op::FusedMatMul});
   for (const std::string& kind : testing::KindsUnderTest()) {
     INFO(kind);
     const Doubles fused = testing::ToDoubles(testing::RunOn(kind, inputs, build)[0]);
@@ -147,10 +147,10 @@ TEST_CASE("A dense layer of packed tokens is fused, and padding adds nothing to 
   std::fill_n(inputs[3].data<float>() + tokens * 40, (rows - tokens) * 40, 0.0f);
   std::vector<TensorType> types;
   for (const Tensor& t : inputs) types.push_back(t.type());
-  const std::vector<std::string> ops = testing::CompiledOps(types, layer);
-  CHECK(std::count(ops.begin(), ops.end(), "FusedMatMul") == 1);
-  CHECK(std::count(ops.begin(), ops.end(), "MatMul") == 2);
-  CHECK(std::count(ops.begin(), ops.end(), "Relu") == 0);
+  const std::vector<OpName> ops = testing::CompiledOps(types, layer);
+  CHECK(std::count(ops.begin(), ops.end(), op::FusedMatMul) == 1);
+  CHECK(std::count(ops.begin(), ops.end(), op::MatMul) == 2);
+  CHECK(std::count(ops.begin(), ops.end(), op::Relu) == 0);
   for (const std::string& kind : testing::KindsUnderTest()) {
     INFO(kind);
     const std::vector<Tensor> padded = testing::RunOn(kind, inputs, layer);

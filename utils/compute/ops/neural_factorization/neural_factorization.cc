@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<TensorType>> InferLoss(const InferContext& c) {
 
 // True for the gradient that a loss has by itself.
 bool IsOne(Value v) {
-  return v.node()->Is("Constant") && v.shape().rank() == 0 && v.dtype() == DType::kFloat32 &&
+  return v.node()->Is(op::Constant) && v.shape().rank() == 0 && v.dtype() == DType::kFloat32 &&
          v.node()->attrs().Get<Tensor>("value").scalar<float>() == 1;
 }
 
@@ -85,8 +85,8 @@ std::vector<Value> LossGradient(const Node& node, absl::Span<const Value> dy) {
 }
 
 const bool registered = [] {
-  RegisterOp({.name = "NeuralFactorizationScores", .infer = InferScores, .tolerance = {1e-5}});
-  RegisterOp({.name = "NeuralFactorizationLoss", .infer = InferLoss, .gradient = LossGradient, .tolerance = {1e-5}});
+  RegisterOp({.name = op::NeuralFactorizationScores, .infer = InferScores, .tolerance = {1e-5}});
+  RegisterOp({.name = op::NeuralFactorizationLoss, .infer = InferLoss, .gradient = LossGradient, .tolerance = {1e-5}});
   return true;
 }();
 
@@ -112,7 +112,7 @@ Value NeuralFactorizationScores(const NeuralFactorization& network, Value users,
   AppendNetwork(network, inputs);
   Attrs attrs = AttrsOf(network);
   attrs.Set("enough", int64_t{enough});
-  return Apply("NeuralFactorizationScores", inputs, attrs);
+  return Apply(op::NeuralFactorizationScores, inputs, attrs);
 }
 
 Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, Value items, Value labels,
@@ -122,7 +122,7 @@ Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, V
   Attrs attrs = AttrsOf(network);
   attrs.Set("shift", double{loss.shift});
   attrs.Set("limit", double{loss.limit});
-  return Apply("NeuralFactorizationLoss", inputs, attrs);
+  return Apply(op::NeuralFactorizationLoss, inputs, attrs);
 }
 
 }  // namespace official::compute

@@ -2,6 +2,8 @@
 // kernels do everything around them, so that of a sample no more than the inputs of the layers and their gradients goes
 // through memory. All else is computed in float. The gradients are those of the sum of the losses until they leave.
 
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
+
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -261,7 +263,7 @@ class Forward {
     Forward f(GeometryOf(spec.attrs(), spec.node.inputs(), first));
     const int64_t samples = spec.input(1).shape.num_elements();
     if (samples > std::numeric_limits<int32_t>::max()) {
-      return absl::UnimplementedError(absl::StrCat(spec.node.op().name, " of ", samples, " samples: too many"));
+      return absl::UnimplementedError(absl::StrCat(spec.node.op().name.text(), " of ", samples, " samples: too many"));
     }
     CudaDevice& device = CudaDeviceOf(spec);
     f.stream_ = device.stream();
@@ -435,7 +437,7 @@ class Backward {
     const auto most_shared_bytes = static_cast<int>(device.properties().sharedMemPerBlockOptin);
     if (b.shared_bytes_ > most_shared_bytes) {
       return absl::UnimplementedError(
-          absl::StrCat(spec.node.op().name, ": ", b.sums_.columns(), " columns before the rating are too many"));
+          absl::StrCat(spec.node.op().name.text(), ": ", b.sums_.columns(), " columns before the rating are too many"));
     }
     RETURN_IF_ERROR(
         CudaStatus(cudaFuncSetAttribute(Train<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared_bytes),
@@ -578,14 +580,14 @@ absl::StatusOr<Kernel> MakeLossOf(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterNeuralFactorizationCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, auto make) {
+  const auto add = [&](OpName op, auto make) {
     const auto make_for_type = [make](const KernelSpec& spec) {
       return spec.attrs().Get<DType>("dtype") == DType::kBFloat16 ? make(spec, BFloat16()) : make(spec, 0.0f);
     };
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = make_for_type});
   };
-  add("NeuralFactorizationScores", []<typename T>(const KernelSpec& spec, T) { return MakeScoresOf<T>(spec); });
-  add("NeuralFactorizationLoss", []<typename T>(const KernelSpec& spec, T) { return MakeLossOf<T>(spec); });
+  add(op::NeuralFactorizationScores, []<typename T>(const KernelSpec& spec, T) { return MakeScoresOf<T>(spec); });
+  add(op::NeuralFactorizationLoss, []<typename T>(const KernelSpec& spec, T) { return MakeLossOf<T>(spec); });
 }
 
 }  // namespace official::compute

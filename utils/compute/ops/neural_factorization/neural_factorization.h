@@ -9,6 +9,13 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName NeuralFactorizationScores("NeuralFactorizationScores");
+inline constexpr OpName NeuralFactorizationLoss("NeuralFactorizationLoss");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // Float32 tensors. The score of user u and item i is

@@ -21,6 +21,7 @@
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/neural_factorization/geometry.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 namespace official::compute {
 namespace {
@@ -394,7 +395,7 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
 }
 
 const bool registered = RegisterKernel(
-    {.op = "NeuralFactorizationLoss", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeLoss});
+    {.op = op::NeuralFactorizationLoss, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeLoss});
 
 }  // namespace
 }  // namespace official::compute

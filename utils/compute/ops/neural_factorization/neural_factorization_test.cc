@@ -136,7 +136,7 @@ Value LossOf(const Sizes& sizes, absl::Span<const Value> in, const Factorization
 
 testing::OpCase LossCase(const Sizes& sizes, int64_t samples, const FactorizationLoss& loss) {
   return {
-      .op = "NeuralFactorizationLoss",
+      .op = op::NeuralFactorizationLoss,
       .inputs = LossInputs(sizes, samples),
       .build = [=](absl::Span<const Value> in) { return std::vector<Value>{LossOf(sizes, in, loss)}; },
       .reference =
@@ -157,7 +157,7 @@ TEST_CASE("NeuralFactorizationScores scores each pair") {
   for (const Sizes& sizes : kSizes) {
     const int64_t users = 5, candidates = GENERATE(1, 33);
     testing::CheckForward({
-        .op = "NeuralFactorizationScores",
+        .op = op::NeuralFactorizationScores,
         .inputs =
             Join({RandomInts({users}, 1, kUsers), RandomInts({users, candidates}, 2, kItems)}, NetworkTensors(sizes)),
         .build =

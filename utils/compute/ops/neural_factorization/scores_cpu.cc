@@ -20,6 +20,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/neural_factorization/geometry.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 namespace official::compute {
 namespace {
@@ -233,7 +234,7 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
 }
 
 const bool registered = RegisterKernel(
-    {.op = "NeuralFactorizationScores", .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeScores});
+    {.op = op::NeuralFactorizationScores, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeScores});
 
 }  // namespace
 }  // namespace official::compute

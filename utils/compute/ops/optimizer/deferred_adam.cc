@@ -72,7 +72,7 @@ absl::Status CheckTables(const InferContext& c, int first, int more) {
 
 const bool registered[] = {
     RegisterOp({
-        .name = "CatchUpRows",
+        .name = op::CatchUpRows,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
           RETURN_IF_ERROR(CheckSteps(c, 0));
           RETURN_IF_ERROR(CheckTables(c, 2, 1));
@@ -83,7 +83,7 @@ const bool registered[] = {
         .has_side_effect = true,
     }),
     RegisterOp({
-        .name = "ApplyDeferredAdam",
+        .name = op::ApplyDeferredAdam,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
           const int first = c.attrs.GetBool("guarded") ? 5 : 3;
           RETURN_IF_ERROR(CheckSteps(c, first));
@@ -94,7 +94,7 @@ const bool registered[] = {
         .is_update = true,
     }),
     RegisterOp({
-        .name = "SettleRows",
+        .name = op::SettleRows,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
           RETURN_IF_ERROR(CheckSteps(c, 0));
           RETURN_IF_ERROR(CheckTables(c, 2, 0));
@@ -123,12 +123,12 @@ std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamPar
     Append(inputs, State(rows.table, params));
     inputs.push_back(rows.ids);
   }
-  Node* const node = ApplyNode("CatchUpRows", inputs, AttrsOf(params));
+  Node* const node = ApplyNode(op::CatchUpRows, inputs, AttrsOf(params));
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = OutputOf(node, static_cast<int>(i));
   return ids;
 }
 
-bool AreCaughtUp(Value ids) { return ids && ids.node()->Is("CatchUpRows"); }
+bool AreCaughtUp(Value ids) { return ids && ids.node()->Is(op::CatchUpRows); }
 
 Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
                    absl::Span<const VariableGradient> variables, const AdamParams& params) {
@@ -142,18 +142,18 @@ Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
   }
   Attrs attrs = AttrsOf(params);
   attrs.Set("guarded", guarded);
-  return ApplyNode("ApplyDeferredAdam", operands, attrs);
+  return ApplyNode(op::ApplyDeferredAdam, operands, attrs);
 }
 
 Node* SettleRows(Graph& graph) {
   for (const auto& node : graph.nodes()) {
-    if (!node->Is("ApplyDeferredAdam")) continue;
+    if (!node->Is(op::ApplyDeferredAdam)) continue;
     const int first = node->attrs().GetBool("guarded") ? 5 : 3;
     std::vector<Value> inputs = {node->input(first), node->input(first + 1)};
     for (int i = first + 2; i < node->num_inputs(); i += kState + 2) {
       for (int k = 0; k < kState; ++k) inputs.push_back(node->input(i + k));
     }
-    return ApplyNode("SettleRows", inputs,
+    return ApplyNode(op::SettleRows, inputs,
                      Attrs{{"beta1", node->attrs().GetFloat("beta1")},
                            {"beta2", node->attrs().GetFloat("beta2")},
                            {"epsilon", node->attrs().GetFloat("epsilon")}});

@@ -2,6 +2,8 @@
 // table y. Sizes and launches depend on the shapes alone. If an earlier kernel of the step found wrong data, the
 // variables stay as they are.
 
+#include "utils/compute/ops/optimizer/deferred_adam.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -39,8 +41,8 @@ absl::StatusOr<std::vector<Table>> TablesOf(const KernelSpec& spec, int first, i
     tables.push_back({i, static_cast<int32_t>(shape.dim(0)), shape.Product(1, shape.rank())});
   }
   if (tables.size() <= kMaxTables) return tables;
-  return absl::UnimplementedError(
-      absl::StrCat(spec.node.op().name, " of ", tables.size(), " tables: on GPUs it takes at most ", kMaxTables));
+  return absl::UnimplementedError(absl::StrCat(spec.node.op().name.text(), " of ", tables.size(),
+                                               " tables: on GPUs it takes at most ", kMaxTables));
 }
 
 template <typename T>
@@ -297,12 +299,12 @@ absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterDeferredAdamCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make) {
+  const auto add = [&](OpName op, KernelFactory make) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
   };
-  add("CatchUpRows", MakeCatchUp);
-  add("ApplyDeferredAdam", MakeApply);
-  add("SettleRows", MakeSettle);
+  add(op::CatchUpRows, MakeCatchUp);
+  add(op::ApplyDeferredAdam, MakeApply);
+  add(op::SettleRows, MakeSettle);
 }
 
 }  // namespace official::compute

@@ -8,6 +8,14 @@
 #include "absl/types/span.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName CatchUpRows("CatchUpRows");
+inline constexpr OpName ApplyDeferredAdam("ApplyDeferredAdam");
+inline constexpr OpName SettleRows("SettleRows");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // The prefix of the variables that hold the state of deferred steps. They are not part of a checkpoint: they are zero

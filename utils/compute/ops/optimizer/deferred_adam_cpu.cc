@@ -16,6 +16,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
 
 namespace official::compute {
 namespace {
@@ -360,12 +361,12 @@ absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
   }};
 }
 
-bool Register(const char* op, KernelFactory make) {
+bool Register(OpName op, KernelFactory make) {
   return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = {DType::kFloat32}, .make = std::move(make)});
 }
 
-const bool registered = Register("CatchUpRows", MakeCatchUp) && Register("ApplyDeferredAdam", MakeApply) &&
-                        Register("SettleRows", MakeSettle);
+const bool registered = Register(op::CatchUpRows, MakeCatchUp) && Register(op::ApplyDeferredAdam, MakeApply) &&
+                        Register(op::SettleRows, MakeSettle);
 
 }  // namespace
 }  // namespace official::compute

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 
 namespace official::compute {
@@ -42,13 +43,13 @@ auto UpdateTypes(int scalars, int group) {
 }
 
 const bool gradient_descent = RegisterOp(
-    {.name = "ApplyGradientDescent", .infer = UpdateTypes(1, 2), .has_side_effect = true, .is_update = true});
+    {.name = op::ApplyGradientDescent, .infer = UpdateTypes(1, 2), .has_side_effect = true, .is_update = true});
 const bool momentum =
-    RegisterOp({.name = "ApplyMomentum", .infer = UpdateTypes(1, 3), .has_side_effect = true, .is_update = true});
+    RegisterOp({.name = op::ApplyMomentum, .infer = UpdateTypes(1, 3), .has_side_effect = true, .is_update = true});
 const bool adam =
-    RegisterOp({.name = "ApplyAdam", .infer = UpdateTypes(3, 4), .has_side_effect = true, .is_update = true});
+    RegisterOp({.name = op::ApplyAdam, .infer = UpdateTypes(3, 4), .has_side_effect = true, .is_update = true});
 const bool lazy_adam = RegisterOp({
-    .name = "ApplyLazyAdam",
+    .name = op::ApplyLazyAdam,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       // lr, beta1_power, beta2_power; then variable, m, v, indices, rows
       RETURN_IF_ERROR(CheckScalars(c, 3));
@@ -66,9 +67,9 @@ const bool lazy_adam = RegisterOp({
     .is_update = true,
 });
 const bool moving_average = RegisterOp(
-    {.name = "UpdateMovingAverages", .infer = UpdateTypes(0, 2), .has_side_effect = true, .is_update = true});
+    {.name = op::UpdateMovingAverages, .infer = UpdateTypes(0, 2), .has_side_effect = true, .is_update = true});
 const bool accumulate = RegisterOp({
-    .name = "Accumulate",
+    .name = op::Accumulate,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       bool fits = c.num_inputs() >= 3 && c.num_inputs() % 2 == 1 && c.type(0) == kBoolScalar;
       for (int i = 1; fits && i < c.num_inputs(); i += 2) {
@@ -80,7 +81,7 @@ const bool accumulate = RegisterOp({
     .has_side_effect = true,
 });
 const bool assign_add = RegisterOp({
-    .name = "AssignAdd",
+    .name = op::AssignAdd,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       if (c.num_inputs() != 2 || c.type(0) != c.type(1) || c.shape(0).rank() != 0) {
         return c.Error("needs a scalar variable and a scalar of its type");
@@ -90,7 +91,7 @@ const bool assign_add = RegisterOp({
     .has_side_effect = true,
 });
 const bool assign_scale = RegisterOp({
-    .name = "AssignScale",
+    .name = op::AssignScale,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       const bool fits = c.num_inputs() >= 1 && c.type(0) == kFloatScalar &&
                         (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(1) == kBoolScalar));
@@ -137,7 +138,7 @@ std::vector<Value> Scalars(const UpdateInputs& inputs, absl::Span<const Value> m
 Node* Scale(Value power, double factor, const UpdateInputs& inputs) {
   std::vector<Value> operands = {power};
   if (IsGuarded(inputs)) operands.push_back(inputs.apply);
-  return ApplyNode("AssignScale", operands, Attrs{{"factor", factor}});
+  return ApplyNode(op::AssignScale, operands, Attrs{{"factor", factor}});
 }
 
 }  // namespace
@@ -146,7 +147,7 @@ std::vector<Node*> GradientDescent(const UpdateInputs& inputs, absl::Span<const 
   if (!Check(inputs, variables)) return {};
   std::vector<Value> operands = Scalars(inputs);
   for (const auto& [variable, gradient] : variables) operands.insert(operands.end(), {variable, gradient});
-  return {ApplyNode("ApplyGradientDescent", operands, Attrs{{"guarded", IsGuarded(inputs)}})};
+  return {ApplyNode(op::ApplyGradientDescent, operands, Attrs{{"guarded", IsGuarded(inputs)}})};
 }
 
 std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
@@ -157,7 +158,7 @@ std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const Variabl
     operands.insert(operands.end(), {variable, Slot(variable, "Momentum"), gradient});
   }
   return {
-      ApplyNode("ApplyMomentum", operands,
+      ApplyNode(op::ApplyMomentum, operands,
                 Attrs{{"momentum", params.momentum}, {"nesterov", params.nesterov}, {"guarded", IsGuarded(inputs)}})};
 }
 
@@ -174,21 +175,21 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
   std::vector<VariableGradient> deferred;
   std::vector<Node*> updates;
   for (const auto& [variable, gradient] : variables) {
-    if (gradient.node()->Is("IndexedSlices") && AreCaughtUp(gradient.node()->input(0))) {
+    if (gradient.node()->Is(op::IndexedSlices) && AreCaughtUp(gradient.node()->input(0))) {
       deferred.push_back({variable, gradient});
       continue;
     }
     const Value m = Slot(variable, "Adam", params.scope), v = Slot(variable, "Adam_1", params.scope);
-    if (params.lazy && gradient.node()->Is("IndexedSlices")) {
+    if (params.lazy && gradient.node()->Is(op::IndexedSlices)) {
       std::vector<Value> operands = scalars;
       operands.insert(operands.end(), {variable, m, v, gradient.node()->input(0), gradient.node()->input(1)});
-      updates.push_back(ApplyNode("ApplyLazyAdam", operands, attrs));
+      updates.push_back(ApplyNode(op::ApplyLazyAdam, operands, attrs));
     } else {
       dense.insert(dense.end(), {variable, m, v, gradient});
     }
   }
   if (!deferred.empty()) updates.push_back(DeferredAdam(inputs, {beta1_power, beta2_power}, deferred, params));
-  if (dense.size() > scalars.size()) updates.push_back(ApplyNode("ApplyAdam", dense, attrs));
+  if (dense.size() > scalars.size()) updates.push_back(ApplyNode(op::ApplyAdam, dense, attrs));
   updates.push_back(Scale(beta1_power, params.beta1, inputs));
   updates.push_back(Scale(beta2_power, params.beta2, inputs));
   return updates;
@@ -199,16 +200,16 @@ Node* UpdateMovingAverages(absl::Span<const MovingAverage> averages, double mome
   // Guarded as the other updates are: with a loss scale of 1.
   if (apply) inputs = {apply.graph()->Constant(Tensor::Scalar(1.0f)), apply};
   for (const auto& [variable, value] : averages) inputs.insert(inputs.end(), {variable, value});
-  return ApplyNode("UpdateMovingAverages", inputs,
+  return ApplyNode(op::UpdateMovingAverages, inputs,
                    Attrs{{"momentum", momentum}, {"guarded", static_cast<bool>(apply)}});
 }
 
 Node* Accumulate(Value add, absl::Span<const RunningSum> sums) {
   std::vector<Value> inputs = {add};
   for (const auto& [variable, value] : sums) inputs.insert(inputs.end(), {variable, value});
-  return ApplyNode("Accumulate", inputs);
+  return ApplyNode(op::Accumulate, inputs);
 }
 
-Node* AssignAdd(Value variable, Value delta) { return ApplyNode("AssignAdd", {variable, delta}); }
+Node* AssignAdd(Value variable, Value delta) { return ApplyNode(op::AssignAdd, {variable, delta}); }
 
 }  // namespace official::compute

@@ -1,6 +1,8 @@
 // CUDA kernels of the optimizers: one launch for the variables of an update, each block taking a piece of one of them.
 // If an earlier kernel of the step found wrong data, the variables stay as they are.
 
+#include "utils/compute/ops/optimizer/optimizer.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -218,17 +220,17 @@ absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterOptimizerCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
+  const auto add = [&](OpName op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = std::move(dtypes), .make = std::move(make)});
   };
-  add("ApplyGradientDescent", MakeUpdate<GradientDescentRule>);
-  add("ApplyMomentum", MakeUpdate<MomentumRule>);
-  add("ApplyAdam", MakeUpdate<AdamRule>);
-  add("ApplyLazyAdam", MakeLazyAdam);
-  add("UpdateMovingAverages", MakeUpdate<MovingAverageRule>);
-  add("Accumulate", MakeAccumulate, {DType::kBool});
-  add("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32});
-  add("AssignScale", MakeAssignScale);
+  add(op::ApplyGradientDescent, MakeUpdate<GradientDescentRule>);
+  add(op::ApplyMomentum, MakeUpdate<MomentumRule>);
+  add(op::ApplyAdam, MakeUpdate<AdamRule>);
+  add(op::ApplyLazyAdam, MakeLazyAdam);
+  add(op::UpdateMovingAverages, MakeUpdate<MovingAverageRule>);
+  add(op::Accumulate, MakeAccumulate, {DType::kBool});
+  add(op::AssignAdd, MakeAssignAdd, {DType::kInt64, DType::kFloat32});
+  add(op::AssignScale, MakeAssignScale);
 }
 
 }  // namespace official::compute

@@ -7,6 +7,19 @@
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName ApplyGradientDescent("ApplyGradientDescent");
+inline constexpr OpName ApplyMomentum("ApplyMomentum");
+inline constexpr OpName ApplyAdam("ApplyAdam");
+inline constexpr OpName ApplyLazyAdam("ApplyLazyAdam");
+inline constexpr OpName UpdateMovingAverages("UpdateMovingAverages");
+inline constexpr OpName Accumulate("Accumulate");
+inline constexpr OpName AssignAdd("AssignAdd");
+inline constexpr OpName AssignScale("AssignScale");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // A float32 variable and its gradient, of the same shape.

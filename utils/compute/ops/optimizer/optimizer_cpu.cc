@@ -15,6 +15,7 @@
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
 
 namespace official::compute {
 namespace {
@@ -252,15 +253,17 @@ absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   }};
 }
 
-bool Register(const char* op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
+bool Register(OpName op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
   return RegisterKernel({.op = op, .device_kind = "cpu", .dtypes = std::move(dtypes), .make = std::move(make)});
 }
 
-const bool registered =
-    Register("ApplyGradientDescent", MakeGradientDescent) && Register("ApplyMomentum", MakeMomentum) &&
-    Register("ApplyAdam", MakeAdam) && Register("ApplyLazyAdam", MakeLazyAdam) &&
-    Register("UpdateMovingAverages", MakeMovingAverages) && Register("Accumulate", MakeAccumulate, {DType::kBool}) &&
-    Register("AssignAdd", MakeAssignAdd, {DType::kInt64, DType::kFloat32}) && Register("AssignScale", MakeAssignScale);
+const bool registered = Register(op::ApplyGradientDescent, MakeGradientDescent) &&
+                        Register(op::ApplyMomentum, MakeMomentum) && Register(op::ApplyAdam, MakeAdam) &&
+                        Register(op::ApplyLazyAdam, MakeLazyAdam) &&
+                        Register(op::UpdateMovingAverages, MakeMovingAverages) &&
+                        Register(op::Accumulate, MakeAccumulate, {DType::kBool}) &&
+                        Register(op::AssignAdd, MakeAssignAdd, {DType::kInt64, DType::kFloat32}) &&
+                        Register(op::AssignScale, MakeAssignScale);
 
 }  // namespace
 }  // namespace official::compute

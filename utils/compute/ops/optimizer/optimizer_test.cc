@@ -145,7 +145,7 @@ TEST_CASE("Many variables in one update get what each gets alone") {
     std::vector<Node*> targets;
     for (size_t k = 0; k < groups.size(); ++k) {
       for (Node* node : groups[k]) {
-        if (k + 1 == groups.size() || !node->Is("AssignScale")) targets.push_back(node);
+        if (k + 1 == groups.size() || !node->Is(op::AssignScale)) targets.push_back(node);
       }
     }
     const std::unique_ptr<Device> device = MakeDevice(kind).value();

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/ops/pooling/pooling.h"
 
 namespace official::compute {
 
@@ -26,7 +27,7 @@ absl::StatusOr<PoolGeometry> ResolvePool(const InferContext& c, const TensorType
 }
 
 PoolGeometry PoolGeometryOf(const Node& node) {
-  const bool forward = node.Is("MaxPool") || node.Is("AvgPool");
+  const bool forward = node.Is(op::MaxPool) || node.Is(op::AvgPool);
   const TensorType& images = forward ? node.input(0).type() : node.output_types()[0];
   // The node's own shape rule has accepted these.
   return ResolvePool({node.op().name, node.inputs(), node.attrs()}, images).value();

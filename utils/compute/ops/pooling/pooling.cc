@@ -48,11 +48,11 @@ Attrs WithInputShape(const Node& node) {
 
 std::vector<Value> MaxPoolGradient(const Node& node, absl::Span<const Value> dy) {
   if (!dy[0]) return {Value()};
-  return {Apply("MaxPoolGrad", {dy[0], node.output(1)}, WithInputShape(node))};
+  return {Apply(op::MaxPoolGrad, {dy[0], node.output(1)}, WithInputShape(node))};
 }
 
 std::vector<Value> AvgPoolGradient(const Node& node, absl::Span<const Value> dy) {
-  return {Apply("AvgPoolGrad", {dy[0]}, WithInputShape(node))};
+  return {Apply(op::AvgPoolGrad, {dy[0]}, WithInputShape(node))};
 }
 
 Attrs PoolAttrs(const PoolParams& params) {
@@ -62,15 +62,15 @@ Attrs PoolAttrs(const PoolParams& params) {
 }
 
 const bool registered[] = {
-    RegisterOp({.name = "MaxPool", .infer = InferMaxPool, .gradient = MaxPoolGradient}),
-    RegisterOp({.name = "MaxPoolGrad", .infer = InferMaxPoolGrad}),
-    RegisterOp({.name = "AvgPool", .infer = InferAvgPool, .gradient = AvgPoolGradient}),
-    RegisterOp({.name = "AvgPoolGrad", .infer = InferGradient}),
+    RegisterOp({.name = op::MaxPool, .infer = InferMaxPool, .gradient = MaxPoolGradient}),
+    RegisterOp({.name = op::MaxPoolGrad, .infer = InferMaxPoolGrad}),
+    RegisterOp({.name = op::AvgPool, .infer = InferAvgPool, .gradient = AvgPoolGradient}),
+    RegisterOp({.name = op::AvgPoolGrad, .infer = InferGradient}),
 };
 
 }  // namespace
 
-Value MaxPool(Value images, const PoolParams& params) { return Apply("MaxPool", {images}, PoolAttrs(params)); }
-Value AvgPool(Value images, const PoolParams& params) { return Apply("AvgPool", {images}, PoolAttrs(params)); }
+Value MaxPool(Value images, const PoolParams& params) { return Apply(op::MaxPool, {images}, PoolAttrs(params)); }
+Value AvgPool(Value images, const PoolParams& params) { return Apply(op::AvgPool, {images}, PoolAttrs(params)); }
 
 }  // namespace official::compute

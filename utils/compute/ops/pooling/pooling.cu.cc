@@ -1,5 +1,7 @@
 // CUDA kernels of pooling: a thread for each element of the result.
 
+#include "utils/compute/ops/pooling/pooling.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -141,7 +143,7 @@ absl::StatusOr<Kernel> MakeKernel(const KernelSpec& spec, F launch) {
       [=, op = spec.node.op().name, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
         if (blocks == 0) return absl::OkStatus();
         launch(v, blocks, stream, args);
-        return LaunchStatus(op);
+        return LaunchStatus(op.text());
       }};
 }
 
@@ -172,13 +174,13 @@ struct Pool {
 }  // namespace
 
 void RegisterPoolingCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, auto make) {
+  const auto add = [&](OpName op, auto make) {
     kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
   };
-  add("AvgPool", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Avg(spec); });
-  add("AvgPoolGrad", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::AvgGrad(spec); });
-  add("MaxPool", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Max(spec); });
-  add("MaxPoolGrad", []<typename T>(const KernelSpec& spec, T) { return Pool<T>::MaxGrad(spec); });
+  add(op::AvgPool, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Avg(spec); });
+  add(op::AvgPoolGrad, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::AvgGrad(spec); });
+  add(op::MaxPool, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Max(spec); });
+  add(op::MaxPoolGrad, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::MaxGrad(spec); });
 }
 
 }  // namespace official::compute

@@ -4,6 +4,15 @@
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/window/window.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName MaxPool("MaxPool");
+inline constexpr OpName MaxPoolGrad("MaxPoolGrad");
+inline constexpr OpName AvgPool("AvgPool");
+inline constexpr OpName AvgPoolGrad("AvgPoolGrad");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 struct PoolParams {

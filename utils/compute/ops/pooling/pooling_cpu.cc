@@ -8,6 +8,7 @@
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/pooling/geometry.h"
 #include "utils/compute/ops/pooling/lanes.h"
+#include "utils/compute/ops/pooling/pooling.h"
 
 namespace official::compute {
 namespace {
@@ -219,7 +220,7 @@ LayoutChoice PoolLayouts(const Node& node, absl::Span<const Layout> current) {
 
 // `make` is called as make(spec, T()), T being the type of input 0.
 template <typename Make>
-bool RegisterPool(const char* op, Make make) {
+bool RegisterPool(OpName op, Make make) {
   return RegisterKernel({
       .op = op,
       .device_kind = "cpu",
@@ -230,10 +231,10 @@ bool RegisterPool(const char* op, Make make) {
 }
 
 const bool registered[] = {
-    RegisterPool("MaxPool", []<typename T>(const KernelSpec& spec, T) { return MakeMaxPool<T>(spec); }),
-    RegisterPool("MaxPoolGrad", []<typename T>(const KernelSpec& spec, T) { return MakeMaxPoolGrad<T>(spec); }),
-    RegisterPool("AvgPool", []<typename T>(const KernelSpec& spec, T) { return MakeAvgPool<T>(spec); }),
-    RegisterPool("AvgPoolGrad", []<typename T>(const KernelSpec& spec, T) { return MakeAvgPoolGrad<T>(spec); }),
+    RegisterPool(op::MaxPool, []<typename T>(const KernelSpec& spec, T) { return MakeMaxPool<T>(spec); }),
+    RegisterPool(op::MaxPoolGrad, []<typename T>(const KernelSpec& spec, T) { return MakeMaxPoolGrad<T>(spec); }),
+    RegisterPool(op::AvgPool, []<typename T>(const KernelSpec& spec, T) { return MakeAvgPool<T>(spec); }),
+    RegisterPool(op::AvgPoolGrad, []<typename T>(const KernelSpec& spec, T) { return MakeAvgPoolGrad<T>(spec); }),
 };
 
 }  // namespace

@@ -6,22 +6,24 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/pooling/pooling.h"
 
 namespace official::compute {
 namespace {
 
 std::optional<std::vector<Value>> MoveReluGrad(const Node& node, RewriteContext& context) {
-  if (!node.Is("ReluGrad")) return std::nullopt;
+  if (!node.Is(op::ReluGrad)) return std::nullopt;
   const Value dx = node.input(0), y = node.input(1);
-  if (!dx.node()->Is("MaxPoolGrad") || context.UseCount(dx) != 1) return std::nullopt;
+  if (!dx.node()->Is(op::MaxPoolGrad) || context.UseCount(dx) != 1) return std::nullopt;
   const Value dy = dx.node()->input(0), codes = dx.node()->input(1);
   const Node& pool = *codes.node();
-  if (!pool.Is("MaxPool") || pool.input(0) != y) return std::nullopt;
+  if (!pool.Is(op::MaxPool) || pool.input(0) != y) return std::nullopt;
   Graph& graph = context.graph();
   const Value masked =
-      OutputOf(graph.AddNode("ReluGrad", {context.Mapped(dy), context.Mapped(pool.output(0))}, node.attrs()), 0);
+      OutputOf(graph.AddNode(op::ReluGrad, {context.Mapped(dy), context.Mapped(pool.output(0))}, node.attrs()), 0);
   return std::vector<Value>{
-      OutputOf(graph.AddNode("MaxPoolGrad", {masked, context.Mapped(codes)}, dx.node()->attrs()), 0)};
+      OutputOf(graph.AddNode(op::MaxPoolGrad, {masked, context.Mapped(codes)}, dx.node()->attrs()), 0)};
 }
 
 const bool registered = RegisterFusion({.name = "ReluGradBehindMaxPoolGrad", .phase = 0, .rule = MoveReluGrad});

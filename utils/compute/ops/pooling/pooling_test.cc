@@ -7,6 +7,7 @@
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -68,7 +69,7 @@ Pooled Pool(const Case& test, const Doubles& x) {
   return result;
 }
 
-Value Blocked(Value x) { return Apply("Reorder", {x}, Attrs{{"from", int64_t{0}}, {"to", int64_t{1}}}); }
+Value Blocked(Value x) { return Reorder(x, Layout::kRowMajor, Layout::kChannelBlocked); }
 
 // `distinct` inputs differ by more than a finite difference's step, so that no maximum moves.
 Tensor Distinct(const Shape& shape) {
@@ -79,7 +80,7 @@ Tensor Distinct(const Shape& shape) {
 
 testing::OpCase MaxCase(const Case& test, bool blocked = false) {
   return {
-      .op = "MaxPool",
+      .op = op::MaxPool,
       .inputs = {Distinct(test.images)},
       .build =
           [=](absl::Span<const Value> in) {
@@ -96,7 +97,7 @@ testing::OpCase MaxCase(const Case& test, bool blocked = false) {
 
 testing::OpCase AvgCase(const Case& test, bool blocked = false) {
   return {
-      .op = "AvgPool",
+      .op = op::AvgPool,
       .inputs = {testing::RandomTensor(test.images, 5)},
       .build =
           [=](absl::Span<const Value> in) {
@@ -170,9 +171,9 @@ TEST_CASE("The ReLU in front of a pool takes its gradient on the pooled images")
       return Gradients(y, seeds, in);
     };
     const Tensor x = testing::RandomTensor(images, 8);
-    const std::vector<std::string> ops = testing::CompiledOps({x.type()}, build);
-    CHECK(ops.back() == "MaxPoolGrad");
-    CHECK(std::find(ops.begin(), ops.end(), "MaxPool") != ops.end());
+    const std::vector<OpName> ops = testing::CompiledOps({x.type()}, build);
+    CHECK(ops.back() == op::MaxPoolGrad);
+    CHECK(std::find(ops.begin(), ops.end(), op::MaxPool) != ops.end());
     // Nothing is rounded otherwise.
     for (const std::string& kind : testing::KindsUnderTest()) {
       INFO(kind);
@@ -181,12 +182,12 @@ TEST_CASE("The ReLU in front of a pool takes its gradient on the pooled images")
     }
   }
   // Another y than the one that was pooled: nothing may move.
-  const std::vector<std::string> ops =
+  const std::vector<OpName> ops =
       testing::CompiledOps({{DType::kFloat32, images}, {DType::kFloat32, images}}, [](absl::Span<const Value> in) {
         const std::vector<Value> y = {MaxPool(in[0])}, seeds = {y[0]}, xs = {in[0]};
-        return std::vector<Value>{Apply("ReluGrad", {Gradients(y, seeds, xs)[0], in[1]})};
+        return std::vector<Value>{Apply(op::ReluGrad, {Gradients(y, seeds, xs)[0], in[1]})};
       });
-  CHECK(ops.back() == "ReluGrad");
+  CHECK(ops.back() == op::ReluGrad);
 }
 
 TEST_CASE("Pools that cannot be say why") {

@@ -1,10 +1,12 @@
 #include "utils/compute/ops/reduction/passes.h"
 
+#include "utils/compute/ops/reduction/reduction.h"
+
 namespace official::compute {
 
 std::vector<bool> ReducedAxes(const Node& node) {
   const int rank = node.input(0).shape().rank();
-  if (node.Is("BiasAddGrad")) {
+  if (node.Is(op::BiasAddGrad)) {
     std::vector<bool> reduced(rank, true);
     reduced.back() = false;
     return reduced;
@@ -55,7 +57,7 @@ std::vector<ReductionPass> ReductionPasses(const Node& node) {
     passes.push_back({outer, groups[g].size, inner});
   }
   if (passes.empty()) passes.push_back({shape.num_elements(), 1, 1});  // axes of size 1 only
-  if (node.Is("Mean")) passes.back().divisor = reduced_elements;
+  if (node.Is(op::Mean)) passes.back().divisor = reduced_elements;
   return passes;
 }
 

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/passes.h"
 
 namespace official::compute {
@@ -33,7 +35,7 @@ absl::StatusOr<std::vector<TensorType>> InferBiasAddGrad(const InferContext& c) 
 
 Value ReshapeTo(Value x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  return Apply("Reshape", {x}, Attrs{{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())}});
+  return Reshape(x, {shape.dims().begin(), shape.dims().end()});
 }
 
 // A value of the node's output type, with the reduced axes back as 1.
@@ -41,12 +43,8 @@ Value WithReducedAxes(const Node& node, Value v) {
   return ReshapeTo(v, ReducedShape(node.input(0).shape(), ReducedAxes(node), /*keep_dims=*/true));
 }
 
-Value Cast(Value x, DType dtype) { return x.dtype() == dtype ? x : Apply("Cast", {x}, Attrs{{"dtype", dtype}}); }
-
 Value SpreadOverInput(const Node& node, Value dy) {
-  const absl::Span<const int64_t> dims = node.input(0).shape().dims();
-  return Apply("BroadcastTo", {WithReducedAxes(node, dy)},
-               Attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+  return BroadcastTo(WithReducedAxes(node, dy), node.input(0).shape());
 }
 
 std::vector<Value> SumGradient(const Node& node, absl::Span<const Value> dy) { return {SpreadOverInput(node, dy[0])}; }
@@ -57,27 +55,28 @@ std::vector<Value> MeanGradient(const Node& node, absl::Span<const Value> dy) {
   // In float: bfloat16 does not hold the number of elements.
   const Value count =
       x.graph()->Constant(Tensor::Scalar(static_cast<float>(results == 0 ? 0 : x.shape().num_elements() / results)));
-  const Value share = Cast(Apply("Div", {Cast(dy[0], DType::kFloat32), count}), x.dtype());
+  const Value share = Cast(Div(Cast(dy[0], DType::kFloat32), count), x.dtype());
   return {SpreadOverInput(node, share)};
 }
 
 std::vector<Value> ExtremeGradient(const Node& node, absl::Span<const Value> dy) {
   const Value x = node.input(0);
-  const Value chosen = Cast(Apply("Equal", {x, WithReducedAxes(node, node.output(0))}), x.dtype());
+  const Value chosen = Cast(Equal(x, WithReducedAxes(node, node.output(0))), x.dtype());
   const Value ties = Sum(chosen, node.attrs().GetInts("axes"), /*keep_dims=*/true);
-  return {Apply("Mul", {Apply("Div", {chosen, ties}), WithReducedAxes(node, dy[0])})};
+  const Value share = Div(chosen, ties);
+  return {Mul(share, WithReducedAxes(node, dy[0]))};
 }
 
 const bool registered = [] {
-  RegisterOp({.name = "Sum", .infer = InferReduction, .gradient = SumGradient, .tolerance = {1e-6, 1e-2}});
-  RegisterOp({.name = "Mean", .infer = InferReduction, .gradient = MeanGradient, .tolerance = {1e-6, 1e-2}});
-  RegisterOp({.name = "Max", .infer = InferReduction, .gradient = ExtremeGradient, .tolerance = {1e-6, 1e-2}});
-  RegisterOp({.name = "Min", .infer = InferReduction, .gradient = ExtremeGradient, .tolerance = {1e-6, 1e-2}});
-  RegisterOp({.name = "BiasAddGrad", .infer = InferBiasAddGrad, .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = op::Sum, .infer = InferReduction, .gradient = SumGradient, .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = op::Mean, .infer = InferReduction, .gradient = MeanGradient, .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = op::Max, .infer = InferReduction, .gradient = ExtremeGradient, .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = op::Min, .infer = InferReduction, .gradient = ExtremeGradient, .tolerance = {1e-6, 1e-2}});
+  RegisterOp({.name = op::BiasAddGrad, .infer = InferBiasAddGrad, .tolerance = {1e-6, 1e-2}});
   return true;
 }();
 
-Value Reduce(absl::string_view op, Value x, std::vector<int64_t> axes, bool keep_dims) {
+Value Reduce(OpName op, Value x, std::vector<int64_t> axes, bool keep_dims) {
   return Apply(op, {x}, Attrs{{"axes", std::move(axes)}, {"keep_dims", keep_dims}});
 }
 
@@ -94,11 +93,13 @@ Value Mean(Value x) { return Mean(x, AllAxes(x)); }
 Value Max(Value x) { return Max(x, AllAxes(x)); }
 Value Min(Value x) { return Min(x, AllAxes(x)); }
 
-Value Sum(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce("Sum", x, std::move(axes), keep_dims); }
-Value Mean(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce("Mean", x, std::move(axes), keep_dims); }
-Value Max(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce("Max", x, std::move(axes), keep_dims); }
-Value Min(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce("Min", x, std::move(axes), keep_dims); }
+Value Sum(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce(op::Sum, x, std::move(axes), keep_dims); }
+Value Mean(Value x, std::vector<int64_t> axes, bool keep_dims) {
+  return Reduce(op::Mean, x, std::move(axes), keep_dims);
+}
+Value Max(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce(op::Max, x, std::move(axes), keep_dims); }
+Value Min(Value x, std::vector<int64_t> axes, bool keep_dims) { return Reduce(op::Min, x, std::move(axes), keep_dims); }
 
-Value BiasAddGrad(Value dy) { return Apply("BiasAddGrad", {dy}); }
+Value BiasAddGrad(Value dy) { return Apply(op::BiasAddGrad, {dy}); }
 
 }  // namespace official::compute

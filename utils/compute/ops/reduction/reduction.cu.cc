@@ -2,6 +2,8 @@
 // with few results is cut into chunks of rows, which a second pass adds up. The cuts depend on the shape alone, so the
 // bits are the same in every run.
 
+#include "utils/compute/ops/reduction/reduction.h"
+
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -136,7 +138,7 @@ Kernel MakeReduction(const KernelSpec& spec) {
 }
 
 template <typename Op>
-void Register(KernelRegistry& kernels, const char* op) {
+void Register(KernelRegistry& kernels, OpName op) {
   kernels.Add({
       .op = op,
       .device_kind = "cuda",
@@ -148,11 +150,11 @@ void Register(KernelRegistry& kernels, const char* op) {
 }  // namespace
 
 void RegisterReductionCuda(KernelRegistry& kernels) {
-  Register<SumOp>(kernels, "BiasAddGrad");
-  Register<MaxOp>(kernels, "Max");
-  Register<SumOp>(kernels, "Mean");
-  Register<MinOp>(kernels, "Min");
-  Register<SumOp>(kernels, "Sum");
+  Register<SumOp>(kernels, op::BiasAddGrad);
+  Register<MaxOp>(kernels, op::Max);
+  Register<SumOp>(kernels, op::Mean);
+  Register<MinOp>(kernels, op::Min);
+  Register<SumOp>(kernels, op::Sum);
 }
 
 }  // namespace official::compute

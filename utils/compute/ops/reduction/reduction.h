@@ -4,7 +4,17 @@
 
 #include <vector>
 
+#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/graph.h"
+
+namespace official::compute::op {
+
+// Sum and BiasAddGrad are in graph/gradient_ops.h.
+inline constexpr OpName Mean("Mean");
+inline constexpr OpName Max("Max");
+inline constexpr OpName Min("Min");
+
+}  // namespace official::compute::op
 
 namespace official::compute {
 

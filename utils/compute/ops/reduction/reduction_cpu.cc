@@ -14,6 +14,7 @@
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/reduction/passes.h"
+#include "utils/compute/ops/reduction/reduction.h"
 
 namespace official::compute {
 namespace {
@@ -219,14 +220,14 @@ Kernel MakeBiasAddGradInParts(const KernelSpec& spec, int num_parts) {
 }
 
 template <typename Op>
-void RegisterReduction(const char* op) {
+void RegisterReduction(OpName op) {
   RegisterKernel({
       .op = op,
       .device_kind = "cpu",
       .dtypes = StorageTypes(),
       .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
         const int num_parts = spec.node.graph().batch_parts();
-        if (num_parts > 1 && spec.node.Is("BiasAddGrad") && spec.input(0).dtype == DType::kFloat32) {
+        if (num_parts > 1 && spec.node.Is(op::BiasAddGrad) && spec.input(0).dtype == DType::kFloat32) {
           return MakeBiasAddGradInParts(spec, num_parts);
         }
         return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeReduction<Op, T>(spec); });
@@ -235,11 +236,11 @@ void RegisterReduction(const char* op) {
 }
 
 const bool registered = [] {
-  RegisterReduction<SumOp>("Sum");
-  RegisterReduction<SumOp>("Mean");
-  RegisterReduction<MaxOp>("Max");
-  RegisterReduction<MinOp>("Min");
-  RegisterReduction<SumOp>("BiasAddGrad");
+  RegisterReduction<SumOp>(op::Sum);
+  RegisterReduction<SumOp>(op::Mean);
+  RegisterReduction<MaxOp>(op::Max);
+  RegisterReduction<MinOp>(op::Min);
+  RegisterReduction<SumOp>(op::BiasAddGrad);
   return true;
 }();
 

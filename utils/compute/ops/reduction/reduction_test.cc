@@ -19,7 +19,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Reduction {
-  const char* op;
+  OpName op;
   Value (*build)(Value, std::vector<int64_t>, bool);
   double (*reduce)(const Doubles&);
 };
@@ -41,7 +41,8 @@ double MinOf(const Doubles& x) {
   return min;
 }
 
-const Reduction kReductions[] = {{"Sum", Sum, SumOf}, {"Mean", Mean, MeanOf}, {"Max", Max, MaxOf}, {"Min", Min, MinOf}};
+const Reduction kReductions[] = {
+    {op::Sum, Sum, SumOf}, {op::Mean, Mean, MeanOf}, {op::Max, Max, MaxOf}, {op::Min, Min, MinOf}};
 
 // Numbers in [-1, 1) that bfloat16 holds, no two of 127 neighbours the same.
 Tensor DistinctNumbers(const Shape& shape) {
@@ -170,7 +171,7 @@ TEST_CASE("The result does not depend on the number of threads") {
 
 TEST_CASE("BiasAddGrad sums over all but the last dimension") {
   const Shape shape = GENERATE(Shape{1}, Shape{5, 3}, Shape{2, 3, 4, 17}, Shape{0, 3});
-  const OpCase test{.op = "BiasAddGrad",
+  const OpCase test{.op = op::BiasAddGrad,
                     .inputs = {RandomTensor(shape, 4)},
                     .build = [](absl::Span<const Value> in) { return std::vector<Value>{BiasAddGrad(in[0])}; },
                     .reference =

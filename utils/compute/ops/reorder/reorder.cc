@@ -1,5 +1,4 @@
-// Reorder(x; from, to): the same images [N, H, W, C] in another memory layout. The layout planner puts it between
-// kernels that want different layouts; `from` and `to` are integers of the enum Layout.
+#include "utils/compute/ops/reorder/reorder.h"
 
 #include <algorithm>
 #include <vector>
@@ -9,7 +8,6 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 namespace {
@@ -53,14 +51,14 @@ absl::StatusOr<Kernel> Make(const KernelSpec& spec) {
   });
 }
 
-const bool op = RegisterOp({
-    .name = "Reorder",
+const bool registered_op = RegisterOp({
+    .name = op::Reorder,
     .infer = Infer,
     // Seen from outside the values are the same.
     .gradient = [](const Node& node, absl::Span<const Value> dy) { return std::vector<Value>{dy[0]}; },
 });
-const bool kernel = RegisterKernel({
-    .op = "Reorder",
+const bool registered_kernel = RegisterKernel({
+    .op = op::Reorder,
     .device_kind = "cpu",
     .dtypes = StorageTypesAnd({DType::kUInt8}),
     .make = Make,
@@ -71,4 +69,9 @@ const bool kernel = RegisterKernel({
 });
 
 }  // namespace
+
+Value Reorder(Value images, Layout from, Layout to) {
+  return Apply(op::Reorder, {images}, Attrs{{"from", static_cast<int64_t>(from)}, {"to", static_cast<int64_t>(to)}});
+}
+
 }  // namespace official::compute

@@ -1,14 +1,11 @@
+#include "utils/compute/ops/reorder/reorder.h"
+
 #include <catch2/catch.hpp>
 
-#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
 namespace {
-
-Value Reorder(Value x, Layout from, Layout to) {
-  return Apply("Reorder", {x}, Attrs{{"from", static_cast<int64_t>(from)}, {"to", static_cast<int64_t>(to)}});
-}
 
 Tensor Blocked(const Tensor& x) {
   // What the program gives back is row-major again, so both ways are taken.
@@ -44,7 +41,7 @@ TEST_CASE("Every half comes back as it was, denormals too") {
 
 TEST_CASE("Seen from outside, values and gradients pass as they are") {
   const testing::OpCase test{
-      .op = "Reorder",
+      .op = op::Reorder,
       .inputs = {testing::RandomTensor({2, 3, 4, 16}, 1)},
       .build =
           [](absl::Span<const Value> in) {
@@ -64,7 +61,7 @@ TEST_CASE("The blocked layout keeps 16 channels of a pixel together") {
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
   const Layout layouts[] = {Layout::kRowMajor, Layout::kChannelBlocked};
   const Kernel kernel = KernelRegistry::Global()
-                            .Find("Reorder", "cpu", DType::kFloat32)
+                            .Find(op::Reorder, "cpu", DType::kFloat32)
                             ->make({*y.node(), *device, absl::MakeSpan(layouts, 1), absl::MakeSpan(layouts + 1, 1)})
                             .value();
   const Tensor blocked(x.type());

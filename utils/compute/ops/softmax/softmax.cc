@@ -54,46 +54,46 @@ absl::StatusOr<std::vector<TensorType>> CrossEntropyGradType(const InferContext&
 
 std::vector<Value> CrossEntropyGradient(const Node& node, absl::Span<const Value> dy) {
   if (!dy[0]) return {Value(), Value()};
-  return {Apply("SparseSoftmaxCrossEntropyGrad", {node.input(0), node.input(1), node.output(1), dy[0]}, node.attrs()),
+  return {Apply(op::SparseSoftmaxCrossEntropyGrad, {node.input(0), node.input(1), node.output(1), dy[0]}, node.attrs()),
           Value()};
 }
 
 const bool softmax = RegisterOp({
-    .name = "Softmax",
+    .name = op::Softmax,
     .infer = SoftmaxType,
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply("SoftmaxGrad", {node.output(0), dy[0]})};
+          return std::vector<Value>{Apply(op::SoftmaxGrad, {node.output(0), dy[0]})};
         },
     .tolerance = {1e-5, 1e-2},
 });
-const bool softmax_grad = RegisterOp({.name = "SoftmaxGrad", .infer = SoftmaxType});
+const bool softmax_grad = RegisterOp({.name = op::SoftmaxGrad, .infer = SoftmaxType});
 const bool log_softmax = RegisterOp({
-    .name = "LogSoftmax",
+    .name = op::LogSoftmax,
     .infer = SoftmaxType,
     .gradient =
         [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply("LogSoftmaxGrad", {node.output(0), dy[0]})};
+          return std::vector<Value>{Apply(op::LogSoftmaxGrad, {node.output(0), dy[0]})};
         },
     .tolerance = {1e-5, 2e-2},
 });
-const bool log_softmax_grad = RegisterOp({.name = "LogSoftmaxGrad", .infer = SoftmaxType});
-const bool log_sum_exp = RegisterOp({.name = "LogSumExp", .infer = LogSumExpType, .tolerance = {1e-5, 1e-5}});
+const bool log_softmax_grad = RegisterOp({.name = op::LogSoftmaxGrad, .infer = SoftmaxType});
+const bool log_sum_exp = RegisterOp({.name = op::LogSumExp, .infer = LogSumExpType, .tolerance = {1e-5, 1e-5}});
 const bool cross_entropy = RegisterOp({
-    .name = "SparseSoftmaxCrossEntropy",
+    .name = op::SparseSoftmaxCrossEntropy,
     .infer = CrossEntropyType,
     .gradient = CrossEntropyGradient,
     .tolerance = {1e-5, 1e-2},
 });
-const bool cross_entropy_grad = RegisterOp({.name = "SparseSoftmaxCrossEntropyGrad", .infer = CrossEntropyGradType});
+const bool cross_entropy_grad = RegisterOp({.name = op::SparseSoftmaxCrossEntropyGrad, .infer = CrossEntropyGradType});
 
 float NumClasses(Value logits) { return logits.shape().rank() == 0 ? 0 : static_cast<float>(logits.shape().dim(-1)); }
 
 }  // namespace
 
-Value Softmax(Value x) { return Apply("Softmax", {x}); }
-Value LogSoftmax(Value x) { return Apply("LogSoftmax", {x}); }
-Value LogSumExp(Value x) { return Apply("LogSumExp", {x}); }
+Value Softmax(Value x) { return Apply(op::Softmax, {x}); }
+Value LogSoftmax(Value x) { return Apply(op::LogSoftmax, {x}); }
+Value LogSumExp(Value x) { return Apply(op::LogSumExp, {x}); }
 
 // TensorFlow makes the targets of numbers that it has rounded to float32, and so do we: their last bits are in every
 // gradient.
@@ -101,7 +101,7 @@ Value SparseSoftmaxCrossEntropy(Value logits, Value labels, double label_smoothi
   if (!logits || !labels) return Value();
   const float other = static_cast<float>(label_smoothing) / NumClasses(logits);
   const float target = static_cast<float>(1 - label_smoothing) + other;
-  return Apply("SparseSoftmaxCrossEntropy", {logits, labels}, Attrs{{"target", target}, {"other_target", other}});
+  return Apply(op::SparseSoftmaxCrossEntropy, {logits, labels}, Attrs{{"target", target}, {"other_target", other}});
 }
 
 Value PaddedCrossEntropy(Value logits, Value labels, double label_smoothing) {
@@ -115,7 +115,7 @@ Value PaddedCrossEntropy(Value logits, Value labels, double label_smoothing) {
   const float others = NumClasses(logits) - 1;
   const float target = static_cast<float>(confidence), other = static_cast<float>(1 - confidence) / others;
   const float entropy = -(target * std::log(target) + others * other * std::log(other + 1e-20f));
-  return Apply("SparseSoftmaxCrossEntropy", {logits, labels},
+  return Apply(op::SparseSoftmaxCrossEntropy, {logits, labels},
                Attrs{{"target", target}, {"other_target", other}, {"padding_label", int64_t{0}}, {"entropy", entropy}});
 }
 

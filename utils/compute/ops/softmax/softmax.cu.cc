@@ -1,6 +1,8 @@
 // CUDA kernels of softmax and cross entropy: a warp or a block for each row, in float whatever its storage type. A row
 // is read a few times; all but the first find it in a cache.
 
+#include "utils/compute/ops/softmax/softmax.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -243,20 +245,21 @@ Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterSoftmaxCuda(KernelRegistry& kernels) {
-  const auto add = [&](const char* op, auto make, std::vector<std::pair<int, int>> in_place) {
+  const auto add = [&](OpName op, auto make, std::vector<std::pair<int, int>> in_place) {
     kernels.Add({op, "cuda", StorageTypes(), ForStorageType(make), std::move(in_place)});
   };
-  add("LogSoftmax", []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<LogSoftmaxRow, T>(spec); },
+  add(op::LogSoftmax, []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<LogSoftmaxRow, T>(spec); },
       {{0, 0}});
-  add("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<LogSoftmaxGradRow, T>(spec); },
+  add(op::LogSoftmaxGrad,
+      []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<LogSoftmaxGradRow, T>(spec); },
       {{0, 1}, {0, 0}});
-  add("LogSumExp", []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {});
-  add("Softmax", []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<SoftmaxRow, T>(spec); }, {{0, 0}});
-  add("SoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<SoftmaxGradRow, T>(spec); },
+  add(op::LogSumExp, []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {});
+  add(op::Softmax, []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<SoftmaxRow, T>(spec); }, {{0, 0}});
+  add(op::SoftmaxGrad, []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<SoftmaxGradRow, T>(spec); },
       {{0, 1}, {0, 0}});
-  add("SparseSoftmaxCrossEntropy",
+  add(op::SparseSoftmaxCrossEntropy,
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {});
-  add("SparseSoftmaxCrossEntropyGrad",
+  add(op::SparseSoftmaxCrossEntropyGrad,
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); }, {{0, 0}});
 }
 

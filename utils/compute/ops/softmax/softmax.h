@@ -3,6 +3,18 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName Softmax("Softmax");
+inline constexpr OpName SoftmaxGrad("SoftmaxGrad");
+inline constexpr OpName LogSoftmax("LogSoftmax");
+inline constexpr OpName LogSoftmaxGrad("LogSoftmaxGrad");
+inline constexpr OpName LogSumExp("LogSumExp");
+inline constexpr OpName SparseSoftmaxCrossEntropy("SparseSoftmaxCrossEntropy");
+inline constexpr OpName SparseSoftmaxCrossEntropyGrad("SparseSoftmaxCrossEntropyGrad");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // Softmax of x [..., C] float; the result has the same type. Each row sums to 1.

@@ -11,6 +11,7 @@
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/rows/for_each_row.h"
 #include "utils/compute/ops/softmax/cross_entropy.h"
+#include "utils/compute/ops/softmax/softmax.h"
 
 namespace official::compute {
 namespace {
@@ -200,7 +201,7 @@ Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
 
 // `make` is called as make(spec, T()), T being the type of input 0.
 template <typename Make>
-bool Register(const char* op, Make make, std::vector<std::pair<int, int>> in_place) {
+bool Register(OpName op, Make make, std::vector<std::pair<int, int>> in_place) {
   return RegisterKernel({.op = op,
                          .device_kind = "cpu",
                          .dtypes = StorageTypes(),
@@ -209,16 +210,16 @@ bool Register(const char* op, Make make, std::vector<std::pair<int, int>> in_pla
 }
 
 const bool registered[] = {
-    Register("Softmax", []<typename T>(const KernelSpec& spec, T) { return MakeSoftmax<T>(spec); }, {{0, 0}}),
-    Register("SoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeSoftmaxGrad<T>(spec); },
+    Register(op::Softmax, []<typename T>(const KernelSpec& spec, T) { return MakeSoftmax<T>(spec); }, {{0, 0}}),
+    Register(op::SoftmaxGrad, []<typename T>(const KernelSpec& spec, T) { return MakeSoftmaxGrad<T>(spec); },
              {{0, 1}, {0, 0}}),
-    Register("LogSoftmax", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmax<T>(spec); }, {{0, 0}}),
-    Register("LogSoftmaxGrad", []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmaxGrad<T>(spec); },
+    Register(op::LogSoftmax, []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmax<T>(spec); }, {{0, 0}}),
+    Register(op::LogSoftmaxGrad, []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmaxGrad<T>(spec); },
              {{0, 1}, {0, 0}}),
-    Register("LogSumExp", []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {}),
-    Register("SparseSoftmaxCrossEntropy",
+    Register(op::LogSumExp, []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {}),
+    Register(op::SparseSoftmaxCrossEntropy,
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {}),
-    Register("SparseSoftmaxCrossEntropyGrad",
+    Register(op::SparseSoftmaxCrossEntropyGrad,
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); },
              {{0, 0}}),
 };

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -37,8 +38,9 @@ void CheckSoftmax(const Shape& shape) {
     return std::vector<Doubles>{y};
   };
   for (const OpCase& test :
-       {OpCase{"Softmax", {x}, [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; }, softmax},
-        OpCase{"LogSoftmax",
+       {OpCase{
+            op::Softmax, {x}, [](absl::Span<const Value> in) { return std::vector<Value>{Softmax(in[0])}; }, softmax},
+        OpCase{op::LogSoftmax,
                {x},
                [](absl::Span<const Value> in) { return std::vector<Value>{LogSoftmax(in[0])}; },
                log_softmax}}) {
@@ -55,7 +57,7 @@ TEST_CASE("Softmax and LogSoftmax, values and gradients") {
 TEST_CASE("LogSumExp") {
   const int64_t n = GENERATE(1, 3, 17, 1040);
   testing::CheckForward({
-      .op = "LogSumExp",
+      .op = op::LogSumExp,
       // Shifted, so that the sum of the exponentials themselves would overflow in float32.
       .inputs = {testing::RandomTensor(GENERATE_COPY(Shape{n}, Shape{2, 3, n}), 6, 118, 122)},
       .build = [](absl::Span<const Value> in) { return std::vector<Value>{LogSumExp(in[0])}; },
@@ -73,7 +75,7 @@ TEST_CASE("Softmax and LogSoftmax of long rows") { CheckSoftmax(GENERATE(Shape{1
 
 OpCase CrossEntropyCase(int64_t rows, int64_t n, float smoothing) {
   return {
-      .op = "SparseSoftmaxCrossEntropy",
+      .op = op::SparseSoftmaxCrossEntropy,
       .inputs = {testing::RandomTensor({rows, n}, 4, -3, 3), testing::RandomInts({rows}, 5, static_cast<int>(n))},
       .build =
           [=](absl::Span<const Value> in) {
@@ -198,7 +200,7 @@ TEST_CASE("The gradient of cross entropy is written over the logits") {
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {64, 1000}});
   const Value labels = graph.Input("labels", {DType::kInt32, {64}});
-  const Value logits = Apply("Neg", {x});
+  const Value logits = Neg(x);
   const Value gradient = Gradients(PaddedCrossEntropy(logits, labels, 0.1f), {logits})[0];
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
   VariableStore variables(*device);

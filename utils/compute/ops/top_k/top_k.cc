@@ -14,7 +14,7 @@ Shape WithLast(const Shape& shape, int64_t last) {
 }
 
 const bool arg_max = RegisterOp({
-    .name = "ArgMax",
+    .name = op::ArgMax,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       if (c.num_inputs() != 1 || c.shape(0).rank() < 1 || c.shape(0).dim(-1) < 1) {
         return c.Error("needs a last dimension of at least 1");
@@ -25,7 +25,7 @@ const bool arg_max = RegisterOp({
 });
 
 const bool top_k = RegisterOp({
-    .name = "TopK",
+    .name = op::TopK,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
       const int64_t k = c.attrs.GetInt("k");
       if (c.num_inputs() != 1 || c.shape(0).rank() < 1 || k < 1 || k > c.shape(0).dim(-1)) {
@@ -39,10 +39,10 @@ const bool top_k = RegisterOp({
 
 }  // namespace
 
-Value ArgMax(Value x) { return Apply("ArgMax", {x}); }
+Value ArgMax(Value x) { return Apply(op::ArgMax, {x}); }
 
 std::pair<Value, Value> TopK(Value x, int k) {
-  Node* node = ApplyNode("TopK", {x}, Attrs{{"k", int64_t{k}}});
+  Node* node = ApplyNode(op::TopK, {x}, Attrs{{"k", int64_t{k}}});
   return {OutputOf(node, 0), OutputOf(node, 1)};
 }
 

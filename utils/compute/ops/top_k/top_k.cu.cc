@@ -1,6 +1,8 @@
 // CUDA kernels of ArgMax and TopK: a warp or a block for each row. TopK looks k times for the largest element below the
 // one before: k is small where it is used (the beams of a search, ten recommendations).
 
+#include "utils/compute/ops/top_k/top_k.h"
+
 #include <cmath>
 
 #include "utils/compute/core/dtype.h"
@@ -92,7 +94,7 @@ Kernel MakeTopK(const KernelSpec& spec) {
 
 void RegisterTopKCuda(KernelRegistry& kernels) {
   kernels.Add({
-      .op = "ArgMax",
+      .op = op::ArgMax,
       .device_kind = "cuda",
       .dtypes = StorageTypesAnd({DType::kInt32}),
       .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -101,7 +103,7 @@ void RegisterTopKCuda(KernelRegistry& kernels) {
       },
   });
   kernels.Add({
-      .op = "TopK",
+      .op = op::TopK,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),

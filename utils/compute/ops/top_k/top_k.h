@@ -5,6 +5,13 @@
 
 #include "utils/compute/graph/graph.h"
 
+namespace official::compute::op {
+
+inline constexpr OpName ArgMax("ArgMax");
+inline constexpr OpName TopK("TopK");
+
+}  // namespace official::compute::op
+
 namespace official::compute {
 
 // The position of the largest element along the last dimension, the first one among equals: x [..., C] gives int64

@@ -5,6 +5,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/rows/for_each_row.h"
+#include "utils/compute/ops/top_k/top_k.h"
 
 namespace official::compute {
 namespace {
@@ -79,7 +80,7 @@ Kernel MakeTopK(const KernelSpec& spec) {
 }
 
 const bool arg_max = RegisterKernel({
-    .op = "ArgMax",
+    .op = op::ArgMax,
     .device_kind = "cpu",
     .dtypes = StorageTypesAnd({DType::kInt32}),
     .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
@@ -89,7 +90,7 @@ const bool arg_max = RegisterKernel({
 });
 
 const bool top_k = RegisterKernel({
-    .op = "TopK",
+    .op = op::TopK,
     .device_kind = "cpu",
     .dtypes = StorageTypes(),
     .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),

@@ -30,7 +30,7 @@ TEST_CASE("ArgMax takes the first maximum, of integers too") {
 TEST_CASE("ArgMax over the last dimension of any rank") {
   const int n = GENERATE(1, 10, 300, 3000);
   testing::CheckForward({
-      .op = "ArgMax",
+      .op = op::ArgMax,
       .inputs = {testing::RandomTensor(GENERATE_COPY(Shape{n}, Shape{2, 3, n}), 8)},
       .build = [](absl::Span<const Value> in) { return std::vector<Value>{ArgMax(in[0])}; },
       .reference =
@@ -51,7 +51,7 @@ TEST_CASE("TopK equals a stable sort") {
   if (k > n) return;
   Tensor x = testing::RandomInts({4, n}, 9, 20).CastTo(DType::kFloat32);
   testing::CheckForward({
-      .op = "TopK",
+      .op = op::TopK,
       .inputs = {x},
       .build =
           [k](absl::Span<const Value> in) {
