@@ -34,8 +34,8 @@ def op_part(name, files = None, deps = [], **kwargs):
     """A library of what kernels share, without ops and kernels of its own.
 
     A folder's files with the same name are one unit: geometry.h with geometry.cc, if there is one, or bias.h with
-    bias.cu.cc. A library with a .cu.cc file is for CUDA kernels only. Its sources may include the header of the folder's
-    family, for the names of the ops.
+    bias.cu.cc. A library with a .cu.cc file is for CUDA kernels only. A .cc file may also include the header of the
+    folder's family, which has the names of the ops.
 
     Args:
       name: the name of the library.
@@ -56,6 +56,7 @@ def op_part(name, files = None, deps = [], **kwargs):
             **kwargs
         )
         return
+    family_hdrs = [file for file in native.glob([_folder() + ".h"], allow_empty = True) if file not in hdrs]
     native.cc_library(
         name = name,
         srcs = native.glob([file + ".cc" for file in files], allow_empty = True) + family_hdrs,

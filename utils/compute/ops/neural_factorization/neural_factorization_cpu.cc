@@ -21,6 +21,7 @@
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/neural_factorization/geometry.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 namespace official::compute {
 namespace {

@@ -20,6 +20,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/neural_factorization/geometry.h"
+#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 namespace official::compute {
 namespace {

@@ -16,6 +16,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
 
 namespace official::compute {
 namespace {

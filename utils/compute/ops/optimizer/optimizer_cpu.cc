@@ -15,6 +15,7 @@
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
 
 namespace official::compute {
 namespace {
