@@ -45,12 +45,11 @@ def op_part(name, files = None, deps = [], **kwargs):
     """
     files = files or [name]
     hdrs = [file + ".h" for file in files]
-    family_hdrs = [file for file in native.glob([_folder() + ".h"], allow_empty = True) if file not in hdrs]
     cuda_srcs = native.glob([file + ".cu.cc" for file in files], allow_empty = True)
     if cuda_srcs:
         cuda_library(
             name = name,
-            srcs = cuda_srcs + family_hdrs,
+            srcs = cuda_srcs,
             hdrs = hdrs,
             deps = deps + _CUDA_DEPS,
             **kwargs

@@ -107,7 +107,6 @@ struct Kernels {
 #define OFFICIAL_ISA_WITH_BF16
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 Product ProductOf(DType dtype) {
   if (dtype == DType::kFloat32) return Product::kFloat;

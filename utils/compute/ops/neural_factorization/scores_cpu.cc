@@ -69,7 +69,6 @@ struct Kernels {
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/scores-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
 const Kernels& IsaKernels() { return HasAvx512() ? avx512::kKernels : avx2::kKernels; }
 

@@ -63,7 +63,6 @@ struct DeferredKernels {
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/deferred_adam-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
-#include "utils/compute/ops/optimizer/deferred_adam.h"
 
 const DeferredKernels& Kernels() { return HasAvx512() ? avx512::kDeferredKernels : avx2::kDeferredKernels; }
 

@@ -22,7 +22,6 @@ namespace {
 
 #define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/adam-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
-#include "utils/compute/ops/optimizer/optimizer.h"
 
 // Take the loss scale off an element of a gradient.
 struct NoScale {
