@@ -14,9 +14,9 @@ from pathlib import Path
 from tools.structure import build_files
 
 DEADLINE = 300  # seconds for a run that takes a second on an idle machine
-
-
-SMALL = {
+REFUSED = ("tpu",)  # by its validator, whatever the value
+# A run of each program that diverges at once.
+DIVERGING = {
     "mnist_main": ("--learning_rate=1e30",),
     "resnet_main": ("--dataset_name=cifar10", "--resnet_size=8", "--batch_size=4", "--base_learning_rate=1e30"),
     "transformer_main": ("--param_set=tiny", "--batch_size=128", "--params_override=learning_rate=1e30"),
@@ -56,6 +56,8 @@ class FlagsTest(unittest.TestCase):
             self.assertIn("batch_size", flags)
             code = "\n".join(sources_of(name))
             for flag, help_text in flags.items():
+                if flag in REFUSED:
+                    continue
                 with self.subTest(f"{name} --{flag}"):
                     read = re.search(rf"(\.|->){flag}\b|\bFLAGS_{flag}\b", code) is not None
                     self.assertNotEqual(read, help_text.startswith("Not used: "), help_text)
@@ -95,7 +97,7 @@ class FlagsTest(unittest.TestCase):
                 self.assertFalse(model_dir.exists())
 
     def test_advice_names_a_flag_of_the_program(self) -> None:
-        for name, flags in SMALL.items():
+        for name, flags in DIVERGING.items():
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 done = run(name, "--use_synthetic_data", "--max_train_steps=20", f"--model_dir={folder}",
                            f"--data_dir={folder}", *flags)
