@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <map>
-#include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
@@ -110,6 +109,14 @@ absl::Status OverrideParams(absl::string_view overrides, ModelParams* params) {
         OverrideOne(absl::StripAsciiWhitespace(parts.first), absl::StripAsciiWhitespace(parts.second), params));
   }
   return CheckParams(*params);
+}
+
+std::vector<std::pair<std::string, std::variant<int64_t, double>>> NamedParams(const ModelParams& params) {
+  std::vector<std::pair<std::string, std::variant<int64_t, double>>> named;
+  for (const Field& field : Fields()) {
+    std::visit([&](auto member) { named.emplace_back(field.name, params.*member); }, field.member);
+  }
+  return named;
 }
 
 std::string NetworkPart(absl::string_view overrides) {

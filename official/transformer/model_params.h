@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,6 +43,9 @@ absl::StatusOr<ModelParams> ParamsOf(absl::string_view param_set, bool multi_gpu
 // Sets parameters from "name=value,name=value", the names being those of ModelParams. InvalidArgument, naming the
 // parameter and what it may be, for an unknown name and for a value that is not a number or out of range.
 absl::Status OverrideParams(absl::string_view overrides, ModelParams* params);
+
+// Returns the name and value of each of the parameters.
+std::vector<std::pair<std::string, std::variant<int64_t, double>>> NamedParams(const ModelParams& params);
 
 // Returns the parameters in "name=value,name=value" that decide which variables the network has or what they mean, each
 // once (the last value), sorted by name.

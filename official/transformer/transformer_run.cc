@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/bleu_evaluation.h"
 #include "official/transformer/dataset.h"
+#include "official/transformer/run_parameters.h"
 #include "official/transformer/training_vocabulary.h"
 #include "official/transformer/transformer_export.h"
 #include "official/transformer/transformer_model.h"
@@ -22,9 +23,6 @@ namespace {
 
 using compute::DType;
 using compute::Tensor;
-
-// Of WMT, after the pairs that are too long have been left out.
-constexpr int64_t kTrainPairs = 4572160, kEvalPairs = 3000;
 
 // Of one pair, padded.
 data::ElementSpec SpecOf(int64_t length) {
@@ -193,7 +191,9 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
                      {.name = "transformer",
                       .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
                       .steps = StepsOf(config),
-                      .run_parameters = {{"param_set", config.param_set}},
+                      .run_parameters = RunParametersOf(config),
+                      .official_dataset = "wmt_translate_ende",
+                      .records_replica_batch = true,
                       .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"}));
   while (session->HasNextRound()) {
     RETURN_IF_ERROR(session->Train());

@@ -13,7 +13,7 @@ class DeviceSummer : public PackSummer {
  public:
   DeviceSummer(std::unique_ptr<compute::PeerStreams> streams, int64_t chunk_elements)
       : streams_(std::move(streams)), chunk_elements_(chunk_elements) {}
-  absl::Status Init(absl::Span<compute::Device* const> devices, compute::SumOrder order);
+  absl::Status Init(absl::Span<compute::Device* const> devices, SumOrder order);
 
   absl::Status Give(int rank, int pack) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -28,7 +28,7 @@ class DeviceSummer : public PackSummer {
 
  private:
   struct PlacedPlan {
-    compute::SumPlan plan;
+    SumPlan plan;
     std::vector<float*> scratch;  // memory of plan.scratch, chunk_elements_ each
   };
   // A piece of a chunk that lies in one buffer.
@@ -48,11 +48,11 @@ class DeviceSummer : public PackSummer {
   std::vector<Piece> chunk_;
 };
 
-absl::Status DeviceSummer::Init(absl::Span<compute::Device* const> devices, compute::SumOrder order) {
+absl::Status DeviceSummer::Init(absl::Span<compute::Device* const> devices, SumOrder order) {
   const int num_devices = static_cast<int>(devices.size());
   std::vector<std::vector<float*>> of_device(num_devices);  // shared by the plans
   for (int pack = 0; pack < num_devices; ++pack) {
-    PlacedPlan placed{compute::PlanSum(order, num_devices, pack), {}};
+    PlacedPlan placed{PlanSum(order, num_devices, pack), {}};
     std::vector<size_t> used(num_devices);
     for (const int d : placed.plan.scratch) {
       if (used[d] == of_device[d].size()) {
@@ -95,7 +95,7 @@ absl::Status DeviceSummer::Sum(int pack, absl::Span<const std::vector<Buffer>> b
 }
 
 absl::Status DeviceSummer::SumChunk(const PlacedPlan& placed, absl::Span<const std::vector<Buffer>> buffers) {
-  const compute::SumPlan& plan = placed.plan;
+  const SumPlan& plan = placed.plan;
   // No stream writes to scratch memory that another still reads for the chunk before. Within a chunk each place is
   // written by its device's stream alone, and by no step that does not follow from those that read it.
   for (int a = 0; a < plan.num_devices; ++a) {
@@ -107,7 +107,7 @@ absl::Status DeviceSummer::SumChunk(const PlacedPlan& placed, absl::Span<const s
     return place < plan.num_devices ? buffers[place][piece.buffer].data + piece.begin
                                     : placed.scratch[place - plan.num_devices] + piece.in_chunk;
   };
-  for (const compute::SumPlan::Step& step : plan.steps) {
+  for (const SumPlan::Step& step : plan.steps) {
     const int to = plan.DeviceOf(step.to), from = plan.DeviceOf(step.from);
     if (to != from) RETURN_IF_ERROR(streams_->WaitForPeer(to, from));
     for (const Piece& piece : chunk_) {
@@ -123,7 +123,7 @@ absl::Status DeviceSummer::SumChunk(const PlacedPlan& placed, absl::Span<const s
 
 absl::StatusOr<std::unique_ptr<PackSummer>> MakeDeviceSummer(absl::Span<compute::Device* const> devices,
                                                              std::unique_ptr<compute::PeerStreams> streams,
-                                                             compute::SumOrder order, int64_t chunk_elements) {
+                                                             SumOrder order, int64_t chunk_elements) {
   auto summer = std::make_unique<DeviceSummer>(std::move(streams), chunk_elements);
   RETURN_IF_ERROR(summer->Init(devices, order));
   return summer;

@@ -15,7 +15,6 @@
 namespace official::distribute {
 namespace {
 
-using compute::SumOrder;
 using Buffer = compute::Communicator::Buffer;
 
 // Streams that are given work and do it later, in any order that they may: whoever starts too early, because the host
@@ -181,13 +180,13 @@ TEST_CASE("Devices that work while the host does something else sum to the bits 
 TEST_CASE("Packs take turns in the devices on which they are summed") {
   std::vector<int> sums_on(4);
   for (int pack = 0; pack < 4; ++pack) {
-    const compute::SumPlan plan = compute::PlanSum(SumOrder::kHierarchicalCopy, 4, pack);
-    for (const compute::SumPlan::Step& step : plan.steps) {
+    const SumPlan plan = PlanSum(SumOrder::kHierarchicalCopy, 4, pack);
+    for (const SumPlan::Step& step : plan.steps) {
       if (step.adds) ++sums_on[plan.DeviceOf(step.to)];
       if (step.adds) CHECK(plan.DeviceOf(step.to) == plan.DeviceOf(step.from));
     }
     // Between the halves go one sum and the total.
-    CHECK(std::count_if(plan.steps.begin(), plan.steps.end(), [&](const compute::SumPlan::Step& step) {
+    CHECK(std::count_if(plan.steps.begin(), plan.steps.end(), [&](const SumPlan::Step& step) {
             return (plan.DeviceOf(step.to) < 2) != (plan.DeviceOf(step.from) < 2);
           }) == 2);
   }

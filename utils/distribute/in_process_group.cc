@@ -18,13 +18,13 @@ constexpr int64_t kBlock = 2048;
 
 class HostSummer : public PackSummer {
  public:
-  HostSummer(int num_devices, compute::SumOrder order) {
-    for (int pack = 0; pack < num_devices; ++pack) plans_.push_back(compute::PlanSum(order, num_devices, pack));
+  HostSummer(int num_devices, SumOrder order) {
+    for (int pack = 0; pack < num_devices; ++pack) plans_.push_back(PlanSum(order, num_devices, pack));
   }
 
   int64_t Share(int64_t left) const override { return std::min(left, kShare * compute::NumThreads()); }
   absl::Status Sum(int pack, absl::Span<const std::vector<Buffer>> buffers, int64_t begin, int64_t end) override {
-    const compute::SumPlan& plan = plans_[pack % plans_.size()];
+    const SumPlan& plan = plans_[pack % plans_.size()];
     compute::ParallelFor(end - begin, kBlock,
                          [&](int64_t first, int64_t last) { Follow(plan, buffers, begin + first, begin + last); });
     return absl::OkStatus();
@@ -32,7 +32,7 @@ class HostSummer : public PackSummer {
 
  private:
   // Elements [begin, end), block by block.
-  static void Follow(const compute::SumPlan& plan, absl::Span<const std::vector<Buffer>> buffers, int64_t begin,
+  static void Follow(const SumPlan& plan, absl::Span<const std::vector<Buffer>> buffers, int64_t begin,
                      int64_t end) {
     static thread_local std::vector<float> scratch;
     scratch.resize(std::max(scratch.size(), plan.scratch.size() * kBlock));
@@ -44,7 +44,7 @@ class HostSummer : public PackSummer {
           const int of_scratch = place - plan.num_devices;
           return of_scratch < 0 ? buffers[place][b].data + i : scratch.data() + of_scratch * kBlock;
         };
-        for (const compute::SumPlan::Step& step : plan.steps) {
+        for (const SumPlan::Step& step : plan.steps) {
           if (step.adds) {
             AddTo(at(step.to), at(step.from), n);
           } else {
@@ -62,12 +62,12 @@ class HostSummer : public PackSummer {
     for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
   }
 
-  std::vector<compute::SumPlan> plans_;  // by the pack's number, which repeats them
+  std::vector<SumPlan> plans_;  // by the pack's number, which repeats them
 };
 
 }  // namespace
 
-std::unique_ptr<PackSummer> MakeHostSummer(int num_devices, compute::SumOrder order) {
+std::unique_ptr<PackSummer> MakeHostSummer(int num_devices, SumOrder order) {
   return std::make_unique<HostSummer>(num_devices, order);
 }
 

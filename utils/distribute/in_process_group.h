@@ -35,7 +35,7 @@ class PackSummer {
 };
 
 // Returns a summer for devices that all compute in the host's memory.
-std::unique_ptr<PackSummer> MakeHostSummer(int num_devices, compute::SumOrder order);
+std::unique_ptr<PackSummer> MakeHostSummer(int num_devices, SumOrder order);
 
 class InProcessGroup : public compute::CommunicatorGroup {
  public:

@@ -28,7 +28,6 @@ using Catch::Matchers::Contains;
 using compute::DType;
 using compute::Graph;
 using compute::Program;
-using compute::SumOrder;
 using compute::Tensor;
 using compute::Value;
 

@@ -21,6 +21,16 @@ std::string DriverError(void* driver, const char* call, int error) {
                       visible == nullptr ? "" : absl::StrCat("; CUDA_VISIBLE_DEVICES is '", visible, "'"), ")");
 }
 
+// Of the first GPU.
+std::string ModelName(void* driver) {
+  const auto get_device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
+  const auto get_name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
+  int device = 0;
+  char name[256] = {};
+  if (get_device == nullptr || get_name == nullptr || get_device(&device, 0) != 0) return "";
+  return get_name(name, sizeof(name) - 1, device) == 0 ? name : "";
+}
+
 }  // namespace
 
 VisibleGpus CountGpusOfDriver(const std::string& library) {
@@ -34,7 +44,7 @@ VisibleGpus CountGpusOfDriver(const std::string& library) {
   int count = 0;
   if (const int error = get_count(&count); error != 0) return {0, DriverError(driver, "cuDeviceGetCount", error)};
   if (count == 0) return {0, "the NVIDIA driver lists no GPU"};
-  return {count, ""};
+  return {count, "", ModelName(driver)};
 }
 
 VisibleGpus CountVisibleGpus() {

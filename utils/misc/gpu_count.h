@@ -1,4 +1,4 @@
-// Counts the NVIDIA GPUs that this process can see, without linking CUDA.
+// Counts and names the NVIDIA GPUs that this process can see, without linking CUDA.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@ namespace official::misc {
 
 struct VisibleGpus {
   int count = 0;
-  std::string why_none;  // if count is 0: the reason in words, e.g. "no NVIDIA driver is loaded"
+  std::string why_none{};  // if count is 0: the reason in words, e.g. "no NVIDIA driver is loaded"
+  std::string model{};     // the name of the first, e.g. "NVIDIA H200"; empty if there is none or it has no name
 };
 
 // Asks the driver, which honours CUDA_VISIBLE_DEVICES. If the driver's device file is missing nothing is loaded.

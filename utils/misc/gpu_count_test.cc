@@ -11,16 +11,18 @@ using Catch::Matchers::Contains;
 
 const char kFakeDriver[] = "utils/misc/libfake_cuda_driver.so";
 
-TEST_CASE("The driver's count is passed on") {
+TEST_CASE("The driver's count is passed on, with the name of the first GPU") {
   setenv("FAKE_GPUS", "3", 1);
   const VisibleGpus gpus = CountGpusOfDriver(kFakeDriver);
   CHECK(gpus.count == 3);
   CHECK(gpus.why_none.empty());
+  CHECK(gpus.model == "Fake 70");
 }
 
 TEST_CASE("Where there is no GPU, the reason is reported") {
   setenv("FAKE_GPUS", "0", 1);
   CHECK(CountGpusOfDriver(kFakeDriver).why_none == "the NVIDIA driver lists no GPU");
+  CHECK(CountGpusOfDriver(kFakeDriver).model.empty());
 
   setenv("FAKE_GPUS", "-100", 1);
   unsetenv("CUDA_VISIBLE_DEVICES");

@@ -13,7 +13,7 @@
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/tf_config.h"
-#include "utils/misc/version.h"
+#include "utils/run/run_record.h"
 #include "utils/train/train_hooks.h"
 
 namespace official::run {
@@ -93,20 +93,6 @@ absl::Status CheckExportDir(const std::string& export_dir) {
 absl::Status NothingTrained(const Config& config) {
   return absl::NotFoundError(
       absl::StrCat("there is no checkpoint in ", config.base.model_dir, "; train first, or name another --model_dir"));
-}
-
-logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const Input& input) {
-  logs::RunInfo info{.model_name = options.name,
-                     .dataset_name = input.dataset,
-                     .test_id = config.benchmark.benchmark_test_id,
-                     .run_parameters = {{"batch_size", int64_t{config.base.batch_size}},
-                                        {"dtype", std::string(compute::DTypeName(config.performance.dtype))},
-                                        {"synthetic_data", config.performance.use_synthetic_data},
-                                        {"train_epochs", int64_t{config.base.train_epochs}}},
-                     .version = misc::kVersion,
-                     .version_git_hash = config.commit};
-  info.run_parameters.insert(info.run_parameters.end(), options.run_parameters.begin(), options.run_parameters.end());
-  return info;
 }
 
 // How a run ended, as PrintEnd says it, or "failed".
@@ -229,7 +215,7 @@ absl::Status Session::BeginTraining() {
   // Until here there was nothing to save, and a signal has ended the process.
   signals_.emplace();
   running_ = true;
-  RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config_, options_, input_)));
+  RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config_, options_, input_.dataset, devices_.replica_batch)));
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> named,
                    logs::GetTrainHooks(base.hooks, {.model_dir = base.model_dir,
                                                     .batch_size = base.batch_size,

@@ -52,6 +52,9 @@ struct SessionOptions {
   std::optional<train::Schedule::Steps> steps = std::nullopt;
   // Further parameters in the run record.
   std::vector<std::pair<std::string, logs::RunParameter>> run_parameters = {};
+  // Upstream's name of the data set for the run record; empty: that of the input.
+  std::string official_dataset = "";
+  bool records_replica_batch = false;  // true: the batch_size of the run record is that of one device
   // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
   std::optional<std::string> fine_tune = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
