@@ -14,7 +14,6 @@ namespace official::distribute {
 // Makes a summer with scratch memory on the devices, which must outlive it, for `chunk_elements` of each at a time.
 absl::StatusOr<std::unique_ptr<PackSummer>> MakeDeviceSummer(absl::Span<compute::Device* const> devices,
                                                              std::unique_ptr<compute::PeerStreams> streams,
-                                                             SumOrder order,
-                                                             int64_t chunk_elements = int64_t{1} << 22);
+                                                             SumOrder order, int64_t chunk_elements = int64_t{1} << 22);
 
 }  // namespace official::distribute

@@ -32,8 +32,7 @@ class HostSummer : public PackSummer {
 
  private:
   // Elements [begin, end), block by block.
-  static void Follow(const SumPlan& plan, absl::Span<const std::vector<Buffer>> buffers, int64_t begin,
-                     int64_t end) {
+  static void Follow(const SumPlan& plan, absl::Span<const std::vector<Buffer>> buffers, int64_t begin, int64_t end) {
     static thread_local std::vector<float> scratch;
     scratch.resize(std::max(scratch.size(), plan.scratch.size() * kBlock));
     for (size_t b = 0; b < buffers[0].size() && begin < end; ++b) {

@@ -36,8 +36,7 @@ absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
     const StrategyOptions& options, absl::Span<const std::unique_ptr<compute::Device>> devices) {
   const std::string alg = AlgorithmOf(options);
   const int n = static_cast<int>(devices.size());
-  const SumOrder order =
-      alg == "hierarchical_copy" ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
+  const SumOrder order = alg == "hierarchical_copy" ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
   if (options.device_kind != "cuda") {
     return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), options.all_reduce_timeout);
   }

@@ -8,13 +8,14 @@
 
 namespace official::run {
 
-logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const std::string& dataset, int replica_batch,
-                        const misc::VisibleGpus& gpus) {
+logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const std::string& dataset,
+                        int replica_batch, const misc::VisibleGpus& gpus) {
   logs::RunInfo info{
       .model_name = options.name,
       .dataset_name = options.official_dataset.empty() ? dataset : options.official_dataset,
       .test_id = config.benchmark.benchmark_test_id,
-      .run_parameters = {{"batch_size", int64_t{options.records_replica_batch ? replica_batch : config.base.batch_size}},
+      .run_parameters = {{"batch_size",
+                          int64_t{options.records_replica_batch ? replica_batch : config.base.batch_size}},
                          {"dtype", absl::StrCat("<dtype: '", compute::DTypeName(config.performance.dtype),
                                                 "'>")},  // as Python prints
                          {"synthetic_data", config.performance.use_synthetic_data},

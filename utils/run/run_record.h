@@ -10,8 +10,9 @@
 namespace official::run {
 
 // Returns what is recorded of a run on `dataset`, whose devices get `replica_batch` examples each. The parameters are
-// those that upstream records of the model, and more; `gpus` are those of the machine, whether the run uses them or not.
-logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const std::string& dataset, int replica_batch,
-                        const misc::VisibleGpus& gpus = misc::CountVisibleGpus());
+// those that upstream records of the model, and more; `gpus` are those of the machine, whether the run uses them or
+// not.
+logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const std::string& dataset,
+                        int replica_batch, const misc::VisibleGpus& gpus = misc::CountVisibleGpus());
 
 }  // namespace official::run
