@@ -32,7 +32,6 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size) {
     return data::GenerateSyntheticData({.input = input, .label = label, .num_examples = num_examples}, options);
   };
   return {.dataset = absl::StrCat(set.stands_for, "-synthetic"),
-          .fingerprint = "",
           .spec = set.spec,
           .num_train_examples = set.num_train_examples,
           .across_epochs = set.across_epochs,

@@ -22,7 +22,7 @@ struct RatingsOptions {
 struct LoadedRatings {
   Ratings ratings;
   bool generated = false;  // true if this program made them (generated_ratings.h), since the data set was not to be had
-  std::string note;        // if generated, the reason, one line for the user
+  std::string note = "";   // if generated, the reason, one line for the user
 };
 
 // Reads ratings.csv, ratings.dat, u.data or <dataset>.zip, the first there is, in data_dir/<dataset>/ or else in

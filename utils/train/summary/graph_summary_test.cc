@@ -9,6 +9,8 @@
 namespace official::train {
 namespace {
 
+constexpr compute::OpName kTwoOutputs("TwoOutputs");
+
 using compute::DType;
 using compute::Graph;
 using compute::Tensor;
@@ -16,7 +18,7 @@ using compute::Value;
 
 // An op that the graph knows nothing else of.
 [[maybe_unused]] const bool registered =
-    compute::RegisterOp({.name = "TwoOutputs", .infer = [](const compute::InferContext& c) {
+    compute::RegisterOp({.name = kTwoOutputs, .infer = [](const compute::InferContext& c) {
                            return std::vector<compute::TensorType>(2, c.type(0));
                          }});
 
@@ -48,8 +50,8 @@ TEST_CASE("A graph has a node for each of ours, with inputs, types and shapes") 
 TEST_CASE("Inputs are named by node and output") {
   compute::Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {2, 2}});
-  const Value sum = compute::Apply("TwoOutputs", {x});
-  const Value second = compute::Apply("TwoOutputs", {sum.node()->output(1)});
+  const Value sum = compute::Apply(kTwoOutputs, {x});
+  const Value second = compute::Apply(kTwoOutputs, {sum.node()->output(1)});
   REQUIRE(second);
   tensorflow::GraphDef written;
   REQUIRE(written.ParseFromString(GraphDefOf(graph)));
