@@ -36,8 +36,13 @@ data::DatasetPtr Points() {
 absl::StatusOr<train::ModelSpec> Linear(const train::ModelInputs& in) {
   compute::Layers layers(in.graph, in.dtype);
   const Value y = layers.Dense(in.features[0], /*units=*/1);
-  if (in.mode == train::Mode::kPredict) return train::ModelSpec{.predictions = {{"y", y}}};
-  return train::ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0])))};
+  train::ModelSpec spec;
+  if (in.mode == train::Mode::kPredict) {
+    spec.predictions = {{"y", y}};
+  } else {
+    spec.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0])));
+  }
+  return spec;
 }
 
 absl::Status Main(const std::string& model_dir) {
@@ -47,8 +52,9 @@ absl::Status Main(const std::string& model_dir) {
       }};
   ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(model_dir));
   ASSIGN_OR_RETURN(auto strategy, distribute::Strategy::Create({}));
-  ASSIGN_OR_RETURN(const auto estimator,
-                   train::Estimator::Create(model, {.model_dir = model_dir}, std::move(strategy)));
+  train::EstimatorConfig config;
+  config.model_dir = model_dir;
+  ASSIGN_OR_RETURN(const auto estimator, train::Estimator::Create(model, config, std::move(strategy)));
   const train::InputFn batches = [](data::Position start) {
     return data::Batches(Points(), {.batch_size = 20, .start = start, .end_epoch = start.epoch + 10});
   };
