@@ -27,8 +27,6 @@ class LineReader {
   int64_t line_number() const { return line_number_; }
   // The number of bytes in the file.
   int64_t size() const { return file_->size(); }
-  // The number of bytes read so far, slightly more than those of the lines that Next() returned.
-  int64_t bytes_read() const { return offset_; }
 
  private:
   explicit LineReader(std::unique_ptr<files::RandomAccessFile> file) : file_(std::move(file)) {}

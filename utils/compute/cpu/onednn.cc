@@ -65,10 +65,6 @@ dnnl::memory::desc OnednnImages(const TensorType& type, Layout layout) {
   return dnnl::memory::desc({s.dim(0), s.dim(3), s.dim(1), s.dim(2)}, OnednnType(type.dtype), tag);
 }
 
-dnnl::memory::desc OnednnVector(const TensorType& type) {
-  return dnnl::memory::desc({type.shape.num_elements()}, OnednnType(type.dtype), dnnl::memory::format_tag::x);
-}
-
 dnnl::primitive_attr OnednnAttr() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);

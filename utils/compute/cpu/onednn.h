@@ -29,8 +29,6 @@ dnnl::memory::data_type OnednnType(DType dtype);
 
 // The memory descriptor of NHWC images; oneDNN names its dimensions {N, C, H, W} whatever their order in memory.
 dnnl::memory::desc OnednnImages(const TensorType& type, Layout layout);
-// The memory descriptor of a vector.
-dnnl::memory::desc OnednnVector(const TensorType& type);
 
 // The attributes that every primitive gets: scratch memory comes from the caller.
 dnnl::primitive_attr OnednnAttr();

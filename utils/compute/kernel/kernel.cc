@@ -6,8 +6,6 @@
 
 namespace official::compute {
 
-absl::string_view LayoutName(Layout layout) { return layout == Layout::kRowMajor ? "row-major" : "channel-blocked"; }
-
 DType KeyType(const Node& node) { return node.num_inputs() > 0 ? node.input(0).dtype() : node.output_types()[0].dtype; }
 
 KernelRegistry& KernelRegistry::Global() {

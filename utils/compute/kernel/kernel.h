@@ -22,7 +22,6 @@ enum class Layout : uint8_t {
   // [N, H, W, C] kept as [N, C / 16, H, W, 16] (oneDNN's nChw16c); C is a multiple of 16.
   kChannelBlocked,
 };
-absl::string_view LayoutName(Layout layout);
 
 // The part of all elements that one of several devices with common variables updates, as ShareOf defines it; everything
 // for a device with variables of its own.
