@@ -1,6 +1,5 @@
 // The progress of a training: a live line on a terminal, else a line (or JSON object) every few steps.
-//   loss = 0.3213, step = 200 (0.974 sec), learning_rate = 0.1, 6% of 3000 steps, epoch 1/5, 2066.3 examples/s, ETA
-//   2:16
+//   loss = 0.3213, step = 200 (0.974 sec), learning_rate = 0.1, 6% of 3000 steps, epoch 1/5, ETA 2:16
 // A line begins as TensorFlow's Estimator writes it, with the seconds since the line before it in the same train call.
 // A train call ends with "Loss for final step: 0.2105.".
 #pragma once
