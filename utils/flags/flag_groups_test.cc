@@ -124,7 +124,8 @@ TEST_CASE("A flag that a program does not use says so, in the help and when it i
     CHECK_THAT(notes[0], Contains("--" + name + " has no effect here: "));
   }
   std::vector<std::string> found;
-  for (const CommandLine::Group& group : Parse({})->groups()) {
+  const CommandLine defaults = Parse({}).value();
+  for (const CommandLine::Group& group : defaults.groups()) {
     for (const CommandLine::Flag& flag : group.flags) {
       if (HelpOf(flag).starts_with("Not used: ")) found.emplace_back(flag.spec.name);
     }

@@ -95,7 +95,7 @@ class ProgramsTest(ProgramTestCase):
         self.assertGreater(trained["HR"], 0)
         model_dir = f"--model_dir={self.model_dir}"
         done = self.run_ncf(*flags, model_dir, "--eval_only")
-        self.assertEqual(json.loads(done.stdout), trained, done.stderr)
+        self.assertEqual(json.loads(done.stdout.splitlines()[0]), trained, done.stderr)
         done = self.run_ncf(*flags, model_dir, f"--item_names={titles}", "--predict=405,1", "--top_k=3")
         predictions = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([prediction["user"] for prediction in predictions], [405, 1], done.stderr)

@@ -115,7 +115,9 @@ class OwnDataTest(ProgramTestCase):
         self.assertEqual(results["global_step"], 6)
         self.assertTrue(0 <= results["accuracy"] <= 1, results)
         evaluated = self.resnet(f"--data_dir={self.records}", f"--model_dir={self.model_dir}", "--eval_only")
-        self.assertEqual(json.loads(evaluated.stdout), results, evaluated.stderr)
+        evaluation, end = map(json.loads, evaluated.stdout.splitlines())
+        self.assertEqual(evaluation, results, evaluated.stderr)
+        self.assertEqual(end, {"event": "end", "status": "finished", "global_step": 6})
 
         pictures = [self.photos / name / f"{name} 3.png" for name in CLASSES]
         predicted = self.resnet(f"--model_dir={self.model_dir}", f"--predict={','.join(map(str, pictures))}")

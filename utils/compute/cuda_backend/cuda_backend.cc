@@ -20,7 +20,7 @@ namespace official::compute {
 namespace {
 
 constexpr char kLibrary[] = "libofficial_cuda.so";
-constexpr char kPackage[] = "utils/compute/cuda";  // of the library in Bazel's output
+constexpr char kPackage[] = "utils/compute/cuda_backend";  // of the library in Bazel's output
 
 // Beside the program, or, for one that lies where Bazel put it, in the library's own package.
 absl::StatusOr<std::string> FindLibrary() {
