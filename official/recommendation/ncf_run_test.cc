@@ -70,7 +70,10 @@ std::vector<nlohmann::json> Evaluations(const std::string& text) {
 
 TEST_CASE("Synthetic data: nothing is read, the same batch comes again, and a killed run continues") {
   NcfConfig config = SmallConfig();
-  config.ratings = {.dataset = "ml-100k", .data_dir = "/nonexistent", .data_dir_given = true};
+  config.ratings.ratings_file = "";
+  config.ratings.dataset = "ml-100k";
+  config.ratings.data_dir = "/nonexistent";
+  config.ratings.data_dir_given = true;
   config.performance.use_synthetic_data = true;
   config.num_eval_negatives = 20;
   config.performance.max_train_steps = 6;
