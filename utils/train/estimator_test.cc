@@ -132,7 +132,8 @@ TEST_CASE("The event file has the graph of the training and what a traced step t
   tensorflow::GraphDef graph;
   tensorflow::RunMetadata metadata;
   int graphs = 0, traces = 0;
-  for (const std::string& name : files::ListDirectory(config.model_dir).value()) {
+  const std::vector<std::string> names = files::ListDirectory(config.model_dir).value();
+  for (const std::string& name : names) {
     if (!absl::StrContains(name, "tfevents")) continue;
     const auto reader = data::TFRecordReader::Open(files::JoinPath(config.model_dir, name)).value();
     for (std::string record; reader->Next(&record).value();) {
