@@ -199,7 +199,7 @@ TEST_CASE_METHOD(Fixture, "Text that does not fit is refused, and leaves no reco
   }
   SECTION("missing") {
     options_.eval.sources = {directory_ + "/none.en"};
-    CheckRefused("/none.en; name the files by --raw_dir", absl::StatusCode::kNotFound);
+    CheckRefused("/none.en; name the text files with --raw_dir", absl::StatusCode::kNotFound);
     Write("none.en.gz", "");
     CheckRefused("/none.en, but its .gz: gunzip that; name", absl::StatusCode::kNotFound);
   }
