@@ -65,6 +65,25 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+def upward() -> list[str]:
+    """The dependencies of libraries on a layer above their own."""
+    return [
+        f"{target.label} -> {label}"
+        for target in libraries()
+        for label in target.dependencies
+        if label in TARGETS and layer_of(TARGETS[label].package) < layer_of(target.package)
+    ]
+
+
+def package_edges() -> dict[str, set[str]]:
+    """For each package those that its libraries depend on."""
+    edges: dict[str, set[str]] = {}
+    for target in libraries():
+        others = {TARGETS[label].package for label in target.dependencies if label in TARGETS}
+        edges.setdefault(target.package, set()).update(others - {target.package})
+    return edges
+
+
 class LayersTest(unittest.TestCase):
     def test_every_package_has_a_layer(self) -> None:
         for package in {target.package for target in TARGETS.values()}:
@@ -73,12 +92,7 @@ class LayersTest(unittest.TestCase):
         self.assertEqual([name for i, (name, _) in enumerate(LAYERS) if i not in used], [])
 
     def test_no_dependency_points_up(self) -> None:
-        up = []
-        for target in libraries():
-            for label in target.dependencies:
-                if label in TARGETS and layer_of(TARGETS[label].package) < layer_of(target.package):
-                    up.append(f"{target.label} -> {label}")
-        self.assertEqual(up, [])
+        self.assertEqual(upward(), [])
 
     def test_visibility_closes_every_way_up(self) -> None:
         """No layer can come to depend on one above it: the build refuses it."""
@@ -93,11 +107,7 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(open_pairs, {})
 
     def test_no_cycle_of_packages(self) -> None:
-        edges: dict[str, set[str]] = {}
-        for target in libraries():
-            others = {TARGETS[label].package for label in target.dependencies if label in TARGETS}
-            edges.setdefault(target.package, set()).update(others - {target.package})
-        self.assertEqual(cycles(edges), [])
+        self.assertEqual(cycles(package_edges()), [])
         # The test can fail.
         self.assertEqual(cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}), [["a", "b", "c"]])
 

@@ -41,22 +41,11 @@ def fragments() -> tuple[int, int]:
 
 
 def main() -> None:
-    up = [
-        f"{target.label} -> {label}"
-        for target in layers_test.libraries()
-        for label in target.dependencies
-        if label in layers_test.TARGETS
-        and layers_test.layer_of(layers_test.TARGETS[label].package) < layers_test.layer_of(target.package)
-    ]
-    edges: dict[str, set[str]] = {}
-    for target in layers_test.libraries():
-        others = {layers_test.TARGETS[label].package for label in target.dependencies if label in layers_test.TARGETS}
-        edges.setdefault(target.package, set()).update(others - {target.package})
     families = sorted((ROOT / "utils/compute/ops").glob("*/BUILD"))
     odd, comments = fragments()
     figures = {
-        "library dependencies that point up": len(up),
-        "packages in a cycle": sum(len(cycle) for cycle in layers_test.cycles(edges)),
+        "library dependencies that point up": len(layers_test.upward()),
+        "packages in a cycle": sum(len(cycle) for cycle in layers_test.cycles(layers_test.package_edges())),
         "calls that name an op by a string": named_ops(),
         "files that mention the option grad_accum_steps": len(mentions(r"\bgrad_accum_steps\b")),
         "files that mention the flag keep_checkpoint_max": len(mentions(r"\bkeep_checkpoint_max\b")),

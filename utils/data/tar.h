@@ -1,5 +1,5 @@
 // The members of a tar archive that is compressed with gzip, one after another. This is not libarchive, which would
-// load twelve more libraries (libxml2, Nettle, Zstandard, ...) and so add 5 ms to every start of a program.
+// load a dozen more libraries (libxml2, Nettle, Zstandard, ...) at every start of a program.
 #pragma once
 
 #include <cstdint>

@@ -117,10 +117,4 @@ absl::StatusOr<std::unique_ptr<BaseBenchmarkLogger>> CreateBenchmarkLogger(absl:
                    "'; it is one of BaseBenchmarkLogger, BenchmarkFileLogger, BenchmarkBigQueryLogger."));
 }
 
-absl::Status RunWithBenchmarkLogger(BaseBenchmarkLogger& logger, const std::function<absl::Status()>& body) {
-  const absl::Status run = body();
-  const absl::Status finish = logger.OnFinish(run);
-  return run.ok() ? finish : run;
-}
-
 }  // namespace official::logs

@@ -83,7 +83,4 @@ class BenchmarkFileLogger : public BaseBenchmarkLogger {
 absl::StatusOr<std::unique_ptr<BaseBenchmarkLogger>> CreateBenchmarkLogger(absl::string_view type,
                                                                            const std::string& directory);
 
-// Runs `body`, then reports its status to `logger`, once. Returns the error of `body`, else that of the logger.
-absl::Status RunWithBenchmarkLogger(BaseBenchmarkLogger& logger, const std::function<absl::Status()>& body);
-
 }  // namespace official::logs

@@ -63,28 +63,6 @@ TEST_CASE("A logger that cannot be had is refused with what would work") {
   CHECK_THAT(message("benchmarkfilelogger"), Contains("unrecognized type 'benchmarkfilelogger'"));
 }
 
-TEST_CASE("A run is finished once, with how it ended") {
-  struct Recorder : BaseBenchmarkLogger {
-    absl::Status OnFinish(const absl::Status& run) override {
-      finished.push_back(run);
-      return on_finish;
-    }
-    std::vector<absl::Status> finished;
-    absl::Status on_finish;
-  } recorder;
-  const absl::Status failure = absl::DataLossError("bad record");
-  const absl::Status disk_full = absl::AbortedError("disk full");
-
-  CHECK(RunWithBenchmarkLogger(recorder, [] { return absl::OkStatus(); }).ok());
-  CHECK(recorder.finished == std::vector<absl::Status>{absl::OkStatus()});
-  CHECK(RunWithBenchmarkLogger(recorder, [&] { return failure; }) == failure);
-  CHECK(recorder.finished == std::vector<absl::Status>{absl::OkStatus(), failure});
-
-  recorder.on_finish = disk_full;
-  CHECK(RunWithBenchmarkLogger(recorder, [] { return absl::OkStatus(); }) == disk_full);
-  CHECK(RunWithBenchmarkLogger(recorder, [&] { return failure; }) == failure);
-}
-
 TEST_CASE("The base logger prints records as Python dictionaries") {
   CapturedLog log(LogFormat::kSimple);
   BaseBenchmarkLogger logger(FixedTime);

@@ -16,7 +16,7 @@ const char* EventType(absl::string_view key) {
   return absl::EndsWith(key, "_stop") ? "INTERVAL_END" : "POINT_IN_TIME";
 }
 
-// The lines of a log that the training it is of may go on behind.
+// The lines of an earlier part of a training that its log keeps when it resumes.
 absl::string_view Unfinished(absl::string_view log) {
   // npos + 1 is 0.
   log = log.substr(0, log.rfind('\n') + 1);
@@ -27,16 +27,13 @@ absl::string_view Unfinished(absl::string_view log) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MlperfLog>> MlperfLog::Open(std::optional<std::string> path, Clock clock) {
-  if (path) {
-    RETURN_IF_ERROR(files::MakeDirectories(files::DirectoryOf(*path)));
-    RETURN_IF_ERROR(files::FileWriter::Open(*path, files::FileWriter::Mode::kAppend).status());
-  }
-  return std::unique_ptr<MlperfLog>(new MlperfLog(std::move(path), std::move(clock)));
+absl::StatusOr<std::unique_ptr<MlperfLog>> MlperfLog::Open(const std::string& path, Clock clock) {
+  RETURN_IF_ERROR(files::MakeDirectories(files::DirectoryOf(path)));
+  RETURN_IF_ERROR(files::FileWriter::Open(path, files::FileWriter::Mode::kAppend).status());
+  return std::unique_ptr<MlperfLog>(new MlperfLog(path, std::move(clock)));
 }
 
 absl::Status MlperfLog::Write(absl::string_view key, Json value, Json::Object metadata, const char* file, int line) {
-  if (!path_) return absl::OkStatus();
   metadata.insert(metadata.begin(), {{"file", file}, {"lineno", line}});
   const Json event = Json::Object{{"namespace", ""},
                                   {"time_ms", absl::ToUnixMillis(clock_())},
@@ -54,12 +51,11 @@ absl::Status MlperfLog::Write(absl::string_view key, Json value, Json::Object me
 }
 
 absl::Status MlperfLog::Begin(bool resumed) {
-  if (!path_) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string before, files::ReadFile(*path_, kMaxBytes));
+  ASSIGN_OR_RETURN(const std::string before, files::ReadFile(path_, kMaxBytes));
   const absl::string_view kept = resumed ? Unfinished(before) : "";
   const std::string start = kept.empty() ? waiting_ : std::string(kept);
-  if (start != before) RETURN_IF_ERROR(files::WriteFileAtomically(*path_, start));
-  ASSIGN_OR_RETURN(file_, files::FileWriter::Open(*path_, files::FileWriter::Mode::kAppend));
+  if (start != before) RETURN_IF_ERROR(files::WriteFileAtomically(path_, start));
+  ASSIGN_OR_RETURN(file_, files::FileWriter::Open(path_, files::FileWriter::Mode::kAppend));
   return absl::OkStatus();
 }
 

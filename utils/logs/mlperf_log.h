@@ -6,7 +6,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,9 +22,9 @@ class MlperfLog {
  public:
   using Clock = std::function<absl::Time()>;
 
-  // Checks that `path` can be written, creating it and its directory, but changes nothing in it before Begin. Without a
-  // path all lines are dropped. Errors name the file and carry the system's reason.
-  static absl::StatusOr<std::unique_ptr<MlperfLog>> Open(std::optional<std::string> path, Clock clock = absl::Now);
+  // Checks that `path` can be written, creating it and its directory, but changes nothing in it before Begin. Errors
+  // name the file and carry the system's reason.
+  static absl::StatusOr<std::unique_ptr<MlperfLog>> Open(const std::string& path, Clock clock = absl::Now);
 
   // Writes a line, which is in the file when this returns; before Begin it is held until then. A key that ends in
   // _start or _stop begins or ends an interval.
@@ -38,9 +37,9 @@ class MlperfLog {
   absl::Status Begin(bool resumed);
 
  private:
-  MlperfLog(std::optional<std::string> path, Clock clock) : path_(std::move(path)), clock_(std::move(clock)) {}
+  MlperfLog(std::string path, Clock clock) : path_(std::move(path)), clock_(std::move(clock)) {}
 
-  const std::optional<std::string> path_;
+  const std::string path_;
   const Clock clock_;
   std::string waiting_;
   std::unique_ptr<files::FileWriter> file_;  // from Begin on

@@ -96,12 +96,5 @@ TEST_CASE("The directory is made; a log that cannot be written is one clear erro
   CHECK_THAT(std::string(status.message()), Catch::Contains(path) && Catch::Contains("Not a directory"));
 }
 
-TEST_CASE("A log without a file takes what it is given") {
-  const auto log = MlperfLog::Open(std::nullopt).value();
-  CHECK(log->Write("init_start").ok());
-  CHECK(log->Begin(/*resumed=*/true).ok());
-  CHECK(log->Write("run_start").ok());
-}
-
 }  // namespace
 }  // namespace official::logs

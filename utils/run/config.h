@@ -1,4 +1,4 @@
-// What the shared flags of every training program say.
+// Config: the values of the flags that every training program has.
 #pragma once
 
 #include <string>

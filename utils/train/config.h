@@ -1,4 +1,4 @@
-// What a training is told beyond its model: the configuration of an Estimator, and requests from outside.
+// The configuration of an Estimator, and the requests that it takes from outside while it runs.
 #pragma once
 
 #include <atomic>

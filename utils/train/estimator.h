@@ -1,5 +1,5 @@
 // Estimator: trains, evaluates, predicts with and exports one model in one model_dir, as tf.estimator.Estimator does.
-// What it does stands in loop.h (training), evaluation.h and checkpointed_model.h.
+// The work is done in loop.h (training), evaluation.h and checkpointed_model.h (variables and state).
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class Estimator {
   // Logs which of config's flags differ from those of the last training in model_dir, if any do.
   void LogChangedFlags() const { model_->dir().LogChangedFlags(); }
 
-  // How far the run has come.
+  // Returns the position of the run in steps and data, and its seed.
   const RunState& state() const { return model_->state(); }
   int64_t global_step() const { return state().global_step; }
   // Sets the position at which the next Train begins.

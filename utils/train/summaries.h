@@ -1,4 +1,4 @@
-// What hooks and event files show of training steps.
+// StepSummaries: the values of training steps that hooks and event files show.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What TensorBoard's page of graphs shows: a graph, and what its nodes took in a step.
+// The contents of TensorBoard's page of graphs: a graph, and the time of each node in a step.
 #pragma once
 
 #include <string>
