@@ -53,6 +53,7 @@ def _cuda_library_impl(ctx):
         cc_toolchain = cc_toolchain,
         compilation_outputs = cc_common.create_compilation_outputs(pic_objects = objects),
         linking_contexts = [merged.linking_context],
+        alwayslink = True,  # registers kernels
         disallow_dynamic_library = True,
     )
     return [

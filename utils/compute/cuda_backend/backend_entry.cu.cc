@@ -6,7 +6,6 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_peer_streams.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/nccl_group.h"
 
 namespace official::compute {
@@ -34,7 +33,9 @@ CudaGpus VisibleGpus() {
 
 extern "C" __attribute__((visibility("default"))) void OfficialRegisterCudaBackend(
     official::compute::KernelRegistry& kernels, official::compute::CudaBackend& backend) {
-  official::compute::RegisterCudaKernels(kernels);
+  for (const official::compute::KernelDef* kernel : official::compute::KernelRegistry::Global().All()) {
+    kernels.Add(*kernel);
+  }
   backend = {official::compute::VisibleGpus, official::compute::CudaDevice::Make, official::compute::NcclGroup::Make,
              official::compute::MakeCudaPeerStreams};
 }

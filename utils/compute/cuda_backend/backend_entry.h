@@ -4,8 +4,9 @@
 // methods), linked statically like the program's. Exporting the program's copy instead would put its symbols into
 // every binary's dynamic table, and which of them exist would depend on what each binary happens to use. Two copies
 // are sound as long as they are code only: the library's own registries (KernelRegistry::Global(), RegisterOp,
-// RegisterDeviceKind) are other objects than the program's and stay unread, so its kernels may use what a KernelSpec
-// gives them and no registry. Abseil, which has global state, is one shared library for both (third_party/BUILD). Both
+// RegisterDeviceKind) are other objects than the program's. Its kernels register in its own KernelRegistry when it is
+// loaded, which the function copies into the program's; the other registries stay unread, so its kernels may use what
+// a KernelSpec gives them and no registry. Abseil, which has global state, is one shared library for both (third_party/BUILD). Both
 // must be built from the same source by the same compiler, as one Bazel build does.
 #pragma once
 

@@ -130,7 +130,7 @@ def op_family(
     *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
     NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are op_tests.
 
-    A new family is its folder and a line in families.bzl; CUDA kernels are also named in utils/compute/cuda/kernels.h.
+    A new family is its folder and a line in families.bzl.
 
     Args:
       name: the name of the family and of its folder.

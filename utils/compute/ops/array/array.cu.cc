@@ -10,7 +10,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/array/moves.h"
 
@@ -220,13 +219,13 @@ absl::StatusOr<Kernel> MakeTranspose(const KernelSpec& spec) {
   return Kernel{[copy](const KernelArgs& args) { return copy.Run(args.inputs[0], args.outputs[0]); }};
 }
 
+const bool registered = [] {
+  RegisterKernel({.op = op::Concat, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
+  RegisterKernel({.op = op::Pad, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakePad});
+  RegisterKernel({.op = op::Slice, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
+  RegisterKernel({.op = op::Transpose, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeTranspose});
+  return true;
+}();
+
 }  // namespace
-
-void RegisterArrayCuda(KernelRegistry& kernels) {
-  kernels.Add({.op = op::Concat, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
-  kernels.Add({.op = op::Pad, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakePad});
-  kernels.Add({.op = op::Slice, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeCopies});
-  kernels.Add({.op = op::Transpose, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeTranspose});
-}
-
 }  // namespace official::compute

@@ -5,7 +5,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
@@ -199,19 +198,21 @@ absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
   });
 }
 
-}  // namespace
-
-void RegisterGatherCuda(KernelRegistry& kernels) {
-  kernels.Add({.op = op::Gather, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeGather});
-  kernels.Add({.op = op::IndexedSlices, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
-  kernels.Add({
+const bool registered = [] {
+  RegisterKernel({.op = op::Gather, .device_kind = "cuda", .dtypes = AllTypes(), .make = MakeGather});
+  RegisterKernel(
+      {.op = op::IndexedSlices, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeIndexedSlices});
+  RegisterKernel({
       .op = op::AddRows,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeAddRows<T>(spec); }),
       .in_place = {{0, 0}},
   });
-  kernels.Add({.op = op::OneHot, .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
-}
+  RegisterKernel(
+      {.op = op::OneHot, .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

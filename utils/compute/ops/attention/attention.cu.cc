@@ -13,7 +13,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/attention/geometry.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -600,15 +599,15 @@ absl::StatusOr<Kernel> MakeDecodeAttention(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterAttentionCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, auto make) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, auto make) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
   };
   add(op::Attention, []<typename T>(const KernelSpec& spec, T) { return MakeAttention<T>(spec); });
   add(op::AttentionGrad, []<typename T>(const KernelSpec& spec, T) { return MakeAttentionGrad<T>(spec); });
   add(op::DecodeAttention, []<typename T>(const KernelSpec& spec, T) { return MakeDecodeAttention<T>(spec); });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

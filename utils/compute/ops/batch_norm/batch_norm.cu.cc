@@ -11,7 +11,6 @@
 #include "utils/compute/cuda/channel_pieces.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 
 namespace official::compute {
 namespace {
@@ -250,15 +249,13 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
   return kernel;
 }
 
-}  // namespace
-
-void RegisterBatchNormCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, auto make, std::vector<std::pair<int, int>> in_place) {
-    kernels.Add({.op = op,
-                 .device_kind = "cuda",
-                 .dtypes = StorageTypes(),
-                 .make = ForStorageType(make),
-                 .in_place = std::move(in_place)});
+const bool registered = [] {
+  const auto add = [](OpName op, auto make, std::vector<std::pair<int, int>> in_place) {
+    RegisterKernel({.op = op,
+                    .device_kind = "cuda",
+                    .dtypes = StorageTypes(),
+                    .make = ForStorageType(make),
+                    .in_place = std::move(in_place)});
   };
   add(op::FusedBatchNorm, []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
       {{0, 0}, {0, 3}});
@@ -266,6 +263,8 @@ void RegisterBatchNormCuda(KernelRegistry& kernels) {
       {{0, 0}, {0, 5}, {0, 6}, {0, 1}});
   add(op::FusedBatchNormInference, []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
       {{0, 0}, {0, 5}});
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -9,7 +9,6 @@
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 
 namespace official::compute {
@@ -61,16 +60,13 @@ absl::StatusOr<Kernel> MakeCheckNumericsOf(const KernelSpec& spec) {
   }};
 }
 
+const bool registered = RegisterKernel({
+    .op = op::CheckNumerics,
+    .device_kind = "cuda",
+    .dtypes = StorageTypes(),
+    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeCheckNumericsOf<T>(spec); }),
+    .in_place = {{0, 0}},
+});
+
 }  // namespace
-
-void RegisterCheckNumericsCuda(KernelRegistry& kernels) {
-  kernels.Add({
-      .op = op::CheckNumerics,
-      .device_kind = "cuda",
-      .dtypes = StorageTypes(),
-      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeCheckNumericsOf<T>(spec); }),
-      .in_place = {{0, 0}},
-  });
-}
-
 }  // namespace official::compute

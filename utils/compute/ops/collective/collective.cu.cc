@@ -10,7 +10,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
@@ -60,18 +59,18 @@ KernelFactory InGroup(KernelFactory make) {
   };
 }
 
-}  // namespace
-
-void RegisterCollectiveCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, KernelFactory make) {
-    kernels.Add({.op = op,
-                 .device_kind = "cuda",
-                 .dtypes = {DType::kFloat32},
-                 .make = InGroup(std::move(make)),
-                 .each_in_place = true});
+const bool registered = [] {
+  const auto add = [](OpName op, KernelFactory make) {
+    RegisterKernel({.op = op,
+                    .device_kind = "cuda",
+                    .dtypes = {DType::kFloat32},
+                    .make = InGroup(std::move(make)),
+                    .each_in_place = true});
   };
   add(op::AllReduceDone, MakeDone);
   add(op::AllReduceStart, MakeStart);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -10,7 +10,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/ops/conv/bias.h"
 #include "utils/compute/ops/conv/cudnn_conv.h"
 #include "utils/compute/ops/conv/geometry.h"
@@ -76,17 +75,17 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
       .scratch_bytes = std::max(conv->scratch_bytes(), has_bias ? BiasGradientScratchBytes(g.output) : 0)};
 }
 
-}  // namespace
-
-void RegisterConvCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, KernelFactory make) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = std::move(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, KernelFactory make) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = std::move(make)});
   };
   add(op::Conv2D, MakeForward);
   add(op::Conv2DBackpropFilter, MakeBackpropFilter);
   add(op::Conv2DBackpropInput, MakeBackpropInput);
   add(op::FusedConv2D, MakeForward);
   add(op::FusedConv2DBackpropFilter, MakeBackpropFilter);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

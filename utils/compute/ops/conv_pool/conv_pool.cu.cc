@@ -8,7 +8,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/conv/bias.h"
 #include "utils/compute/ops/conv/cudnn_conv.h"
@@ -118,15 +117,15 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
                 .scratch_bytes = OutputBytes(g) + conv->scratch_bytes()};
 }
 
-}  // namespace
-
-void RegisterConvPoolCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, KernelFactory make) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, KernelFactory make) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
   };
   add(op::FusedConv2DReluMaxPool, MakeForward);
   add(op::FusedConv2DReluMaxPoolBackpropFilter, MakeBackpropFilter);
   add(op::FusedConv2DReluMaxPoolBackpropInput, MakeBackpropInput);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -9,7 +9,6 @@
 #include "utils/compute/core/random.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/packed/row_dropout_cuda.h"
@@ -94,14 +93,14 @@ Kernel MakePackedDropout(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterDropoutCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, auto make) {
-    kernels.Add({op, "cuda", StorageTypes(), ForStorageType(make), {{0, 0}}});
+const bool registered = [] {
+  const auto add = [](OpName op, auto make) {
+    RegisterKernel({op, "cuda", StorageTypes(), ForStorageType(make), {{0, 0}}});
   };
   add(op::Dropout, []<typename T>(const KernelSpec& spec, T) { return MakeDropout<T>(spec); });
   add(op::PackedDropout, []<typename T>(const KernelSpec& spec, T) { return MakePackedDropout<T>(spec); });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -15,7 +15,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/ops/elementwise/broadcast.h"
 #include "utils/compute/ops/elementwise/fused_program.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -327,17 +326,17 @@ absl::StatusOr<Kernel> MakeElementwise(const KernelSpec& spec) {
   }
 }
 
-void Register(KernelRegistry& kernels, OpName op, std::vector<DType> dtypes, int num_inputs) {
+void Register(OpName op, std::vector<DType> dtypes, int num_inputs) {
   KernelDef def{.op = op, .device_kind = "cuda", .dtypes = std::move(dtypes), .make = MakeElementwise};
   for (int i = 0; i < num_inputs; ++i) def.in_place.push_back({0, i});
-  kernels.Add(std::move(def));
+  RegisterKernel(std::move(def));
 }
+
+const bool registered = [] {
+  for (const ElementwiseOp& op : ElementwiseOps()) Register(op.name, op.key_types, op.num_inputs);
+  Register(op::FusedElementwise, FindElementwiseOp(op::Cast)->key_types, FusedProgram::kMaxInputs);
+  return true;
+}();
 
 }  // namespace
-
-void RegisterElementwiseCuda(KernelRegistry& kernels) {
-  for (const ElementwiseOp& op : ElementwiseOps()) Register(kernels, op.name, op.key_types, op.num_inputs);
-  Register(kernels, op::FusedElementwise, FindElementwiseOp(op::Cast)->key_types, FusedProgram::kMaxInputs);
-}
-
 }  // namespace official::compute

@@ -6,7 +6,6 @@
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/embedding/geometry.h"
@@ -117,22 +116,22 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterEmbeddingCuda(KernelRegistry& kernels) {
-  kernels.Add({
+const bool registered = [] {
+  RegisterKernel({
       .op = op::Embedding,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbedding<T>(spec); }),
   });
-  kernels.Add({
+  RegisterKernel({
       .op = op::EmbeddingGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),
       .in_place = {{0, 0}},
   });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -9,7 +9,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 
 namespace official::compute {
 namespace {
@@ -93,10 +92,8 @@ absl::StatusOr<Kernel> Make(const KernelSpec& spec) {
   return kernel;
 }
 
+const bool registered =
+    RegisterKernel({.op = op::L2Loss, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = Make});
+
 }  // namespace
-
-void RegisterL2LossCuda(KernelRegistry& kernels) {
-  kernels.Add({.op = op::L2Loss, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = Make});
-}
-
 }  // namespace official::compute

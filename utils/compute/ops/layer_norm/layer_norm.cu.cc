@@ -10,7 +10,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -293,37 +292,37 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-}  // namespace
-
-void RegisterLayerNormCuda(KernelRegistry& kernels) {
-  kernels.Add({
+const bool registered = [] {
+  RegisterKernel({
       .op = op::LayerNorm,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
       .in_place = {{0, 0}},
   });
-  kernels.Add({
+  RegisterKernel({
       .op = op::LayerNormGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
       .in_place = {{0, 4}, {0, 0}},
   });
-  kernels.Add({
+  RegisterKernel({
       .op = op::ResidualLayerNorm,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
       .in_place = {{0, 0}, {0, 1}, {1, 1}},
   });
-  kernels.Add({
+  RegisterKernel({
       .op = op::ResidualLayerNormGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
       .in_place = {{0, 1}, {1, 0}},
   });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -11,7 +11,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/tensor_groups.h"
 
 namespace official::compute {
@@ -79,14 +78,14 @@ absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterLossScaleCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, KernelFactory make) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, KernelFactory make) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
   };
   add(op::AllFinite, MakeAllFinite);
   add(op::UpdateLossScale, MakeUpdateLossScale);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

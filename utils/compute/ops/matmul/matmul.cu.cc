@@ -9,7 +9,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/ops/matmul/cublas_matmul.h"
 #include "utils/compute/ops/matmul/geometry.h"
 
@@ -51,12 +50,12 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   return kernel;
 }
 
-}  // namespace
-
-void RegisterMatMulCuda(KernelRegistry& kernels) {
+const bool registered = [] {
   for (OpName op : {op::FusedMatMul, op::MatMul}) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = MakeMatMul});
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = MakeMatMul});
   }
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -18,7 +18,6 @@
 #include "utils/compute/cuda/channel_pieces.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/graph/op_def.h"
@@ -577,17 +576,17 @@ absl::StatusOr<Kernel> MakeLossOf(const KernelSpec& spec) {
   return kernel;
 }
 
-}  // namespace
-
-void RegisterNeuralFactorizationCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, auto make) {
+const bool registered = [] {
+  const auto add = [](OpName op, auto make) {
     const auto make_for_type = [make](const KernelSpec& spec) {
       return spec.attrs().Get<DType>("dtype") == DType::kBFloat16 ? make(spec, BFloat16()) : make(spec, 0.0f);
     };
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = make_for_type});
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = make_for_type});
   };
   add(op::NeuralFactorizationScores, []<typename T>(const KernelSpec& spec, T) { return MakeScoresOf<T>(spec); });
   add(op::NeuralFactorizationLoss, []<typename T>(const KernelSpec& spec, T) { return MakeLossOf<T>(spec); });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -11,7 +11,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
@@ -296,15 +295,15 @@ absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterDeferredAdamCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, KernelFactory make) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, KernelFactory make) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kFloat32}, .make = std::move(make)});
   };
   add(op::CatchUpRows, MakeCatchUp);
   add(op::ApplyDeferredAdam, MakeApply);
   add(op::SettleRows, MakeSettle);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -10,7 +10,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/cuda/tensor_groups.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
@@ -217,11 +216,9 @@ absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterOptimizerCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = std::move(dtypes), .make = std::move(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, KernelFactory make, std::vector<DType> dtypes = {DType::kFloat32}) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = std::move(dtypes), .make = std::move(make)});
   };
   add(op::ApplyGradientDescent, MakeUpdate<GradientDescentRule>);
   add(op::ApplyMomentum, MakeUpdate<MomentumRule>);
@@ -231,6 +228,8 @@ void RegisterOptimizerCuda(KernelRegistry& kernels) {
   add(op::Accumulate, MakeAccumulate, {DType::kBool});
   add(op::AssignAdd, MakeAssignAdd, {DType::kInt64, DType::kFloat32});
   add(op::AssignScale, MakeAssignScale);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -8,7 +8,6 @@
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/pooling/geometry.h"
 
@@ -171,16 +170,16 @@ struct Pool {
   }
 };
 
-}  // namespace
-
-void RegisterPoolingCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, auto make) {
-    kernels.Add({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
+const bool registered = [] {
+  const auto add = [](OpName op, auto make) {
+    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = ForStorageType(make)});
   };
   add(op::AvgPool, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Avg(spec); });
   add(op::AvgPoolGrad, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::AvgGrad(spec); });
   add(op::MaxPool, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::Max(spec); });
   add(op::MaxPoolGrad, []<typename T>(const KernelSpec& spec, T) { return Pool<T>::MaxGrad(spec); });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

@@ -13,7 +13,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/reduction/passes.h"
@@ -147,14 +146,14 @@ void Register(KernelRegistry& kernels, OpName op) {
   });
 }
 
-}  // namespace
-
-void RegisterReductionCuda(KernelRegistry& kernels) {
+const bool registered = [] {
   Register<SumOp>(kernels, op::BiasAddGrad);
   Register<MaxOp>(kernels, op::Max);
   Register<SumOp>(kernels, op::Mean);
   Register<MinOp>(kernels, op::Min);
   Register<SumOp>(kernels, op::Sum);
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

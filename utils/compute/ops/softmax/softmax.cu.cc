@@ -13,7 +13,6 @@
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -242,11 +241,9 @@ Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
                                               : MakeCrossEntropyGrad<T, int64_t>(spec);
 }
 
-}  // namespace
-
-void RegisterSoftmaxCuda(KernelRegistry& kernels) {
-  const auto add = [&](OpName op, auto make, std::vector<std::pair<int, int>> in_place) {
-    kernels.Add({op, "cuda", StorageTypes(), ForStorageType(make), std::move(in_place)});
+const bool registered = [] {
+  const auto add = [](OpName op, auto make, std::vector<std::pair<int, int>> in_place) {
+    RegisterKernel({op, "cuda", StorageTypes(), ForStorageType(make), std::move(in_place)});
   };
   add(op::LogSoftmax, []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<LogSoftmaxRow, T>(spec); },
       {{0, 0}});
@@ -261,6 +258,8 @@ void RegisterSoftmaxCuda(KernelRegistry& kernels) {
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {});
   add(op::SparseSoftmaxCrossEntropyGrad,
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); }, {{0, 0}});
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute

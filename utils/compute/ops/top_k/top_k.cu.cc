@@ -8,7 +8,6 @@
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/cuda/kernels.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/ops/rows/rows.h"
@@ -90,10 +89,8 @@ Kernel MakeTopK(const KernelSpec& spec) {
   }};
 }
 
-}  // namespace
-
-void RegisterTopKCuda(KernelRegistry& kernels) {
-  kernels.Add({
+const bool registered = [] {
+  RegisterKernel({
       .op = op::ArgMax,
       .device_kind = "cuda",
       .dtypes = StorageTypesAnd({DType::kInt32}),
@@ -102,12 +99,14 @@ void RegisterTopKCuda(KernelRegistry& kernels) {
         return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeArgMax<T>(spec); });
       },
   });
-  kernels.Add({
+  RegisterKernel({
       .op = op::TopK,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),
   });
-}
+  return true;
+}();
 
+}  // namespace
 }  // namespace official::compute
