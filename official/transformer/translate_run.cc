@@ -175,7 +175,7 @@ absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::
   ASSIGN_OR_RETURN(Subtokenizer vocabulary, Subtokenizer::Load(config.vocab_file));
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(config.num_gpus, run::UsableGpus));
   ASSIGN_OR_RETURN(const auto device,
-                   compute::MakeDevice(num_gpus > 0 ? "cuda" : "cpu", {.num_threads = config.num_threads}));
+                   compute::MakeDevice(run::DeviceKindFor(num_gpus), {.num_threads = config.num_threads}));
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, vocabulary, *device));
   Translator translator(std::move(vocabulary), std::move(decoder));
   if (config.text) {

@@ -10,42 +10,38 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
 
 namespace official::distribute {
 namespace {
 
-std::string AlgorithmOf(const StrategyOptions& options) {
-  return options.all_reduce_alg.value_or(options.device_kind == "cuda" ? "nccl" : "reduction_to_one_device");
-}
+constexpr absl::string_view kHierarchicalCopy = "hierarchical_copy", kReductionToOneDevice = "reduction_to_one_device";
 
-absl::Status CheckAlgorithm(const StrategyOptions& options) {
-  const std::string alg = AlgorithmOf(options);
-  const bool on_gpus = options.device_kind == "cuda";
-  if (alg == "hierarchical_copy" || alg == "reduction_to_one_device" || (alg == "nccl" && on_gpus)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for ", options.device_kind,
-                                                 " devices; use ", on_gpus ? "nccl, " : "",
-                                                 "hierarchical_copy or reduction_to_one_device"));
+// The algorithm of the options, or else that of the kind; InvalidArgument if such devices do not have it.
+absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const compute::DeviceKind& kind) {
+  const std::string own = kind.all_reduce ? kind.all_reduce->name : "";
+  const std::string alg = options.all_reduce_alg.value_or(own.empty() ? std::string(kReductionToOneDevice) : own);
+  if (alg == kHierarchicalCopy || alg == kReductionToOneDevice || (alg == own && !own.empty())) return alg;
+  return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for ", kind.name, " devices; use ",
+                                                 own, own.empty() ? "" : ", ", kHierarchicalCopy, " or ",
+                                                 kReductionToOneDevice));
 }
 
 absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
-    const StrategyOptions& options, absl::Span<const std::unique_ptr<compute::Device>> devices) {
-  const std::string alg = AlgorithmOf(options);
-  const int n = static_cast<int>(devices.size());
-  const SumOrder order = alg == "hierarchical_copy" ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
-  if (options.device_kind != "cuda") {
-    return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), options.all_reduce_timeout);
-  }
+    absl::string_view alg, const compute::DeviceKind& kind, absl::Span<const std::unique_ptr<compute::Device>> devices,
+    std::chrono::seconds timeout) {
   std::vector<compute::Device*> pointers;
   for (const auto& device : devices) pointers.push_back(device.get());
-  if (alg == "nccl") return compute::MakeNcclGroup(pointers, options.all_reduce_timeout);
-  ASSIGN_OR_RETURN(auto streams, compute::MakePeerStreams(pointers));
+  if (kind.all_reduce && alg == kind.all_reduce->name) return kind.all_reduce->make_group(pointers, timeout);
+  const int n = static_cast<int>(devices.size());
+  const SumOrder order = alg == kHierarchicalCopy ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
+  if (kind.make_peer_streams == nullptr) {
+    return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), timeout);
+  }
+  ASSIGN_OR_RETURN(auto streams, kind.make_peer_streams(pointers));
   ASSIGN_OR_RETURN(auto summer, MakeDeviceSummer(pointers, std::move(streams), order));
-  return std::make_unique<InProcessGroup>(n, std::move(summer), options.all_reduce_timeout);
+  return std::make_unique<InProcessGroup>(n, std::move(summer), timeout);
 }
 
 }  // namespace
@@ -95,7 +91,12 @@ class Strategy::Worker {
 absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions& options) {
   std::unique_ptr<Strategy> strategy(new Strategy);
   const int n = options.num_replicas;
-  if (n > 1) RETURN_IF_ERROR(CheckAlgorithm(options));
+  const compute::DeviceKind* const kind = compute::FindDeviceKind(options.device_kind);
+  if (kind == nullptr) return compute::MakeDevice(options.device_kind).status();
+  std::string alg;
+  if (n > 1) {
+    ASSIGN_OR_RETURN(alg, AlgorithmFor(options, *kind));
+  }
   const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
   for (int i = 0; i < n; ++i) {
     const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
     strategy->devices_.push_back(std::move(device));
   }
   if (n == 1) return strategy;
-  ASSIGN_OR_RETURN(strategy->group_, MakeGroup(options, strategy->devices_));
+  ASSIGN_OR_RETURN(strategy->group_, MakeGroup(alg, *kind, strategy->devices_, options.all_reduce_timeout));
   for (int i = 0; i < n; ++i) {
     strategy->devices_[i]->set_communicator(&strategy->group_->communicator(i));
     if (i > 0) strategy->workers_.push_back(std::make_unique<Worker>());

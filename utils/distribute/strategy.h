@@ -23,8 +23,8 @@ struct StrategyOptions {
   std::string device_kind = "cpu";
   int num_replicas = 1;
   int num_threads = 0;  // of all CPU devices together; 0: all cores
-  // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or, on GPUs, nccl; unset:
-  // chosen automatically.
+  // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or the one that the kind of
+  // device brings along, on GPUs nccl, which is the default where there is one.
   std::optional<std::string> all_reduce_alg = {};
   // A device that has waited this long for the others' gradients ends the step.
   std::chrono::seconds all_reduce_timeout = std::chrono::minutes(10);

@@ -199,10 +199,13 @@ void CheckSums(compute::CommunicatorGroup& group, const std::vector<compute::Dev
 TEST_CASE("NCCL sums over the GPUs that there are") {
   const auto devices = CudaDevices(0);
   if (devices.empty()) {
-    CHECK(compute::MakeNcclGroup({}, std::chrono::minutes(1)).status() == compute::LoadCudaBackend());
+    CHECK(compute::FindDeviceKind(compute::kCudaKind) == nullptr);
     return;
   }
-  const auto group = compute::MakeNcclGroup(Pointers(devices), std::chrono::minutes(1)).value();
+  const compute::DeviceKind& cuda = *compute::FindDeviceKind(compute::kCudaKind);
+  REQUIRE(cuda.all_reduce.has_value());
+  CHECK(cuda.all_reduce->name == "nccl");
+  const auto group = cuda.all_reduce->make_group(Pointers(devices), std::chrono::minutes(1)).value();
   CheckSums(*group, Pointers(devices));
   group->Abort();
   CHECK(absl::IsFailedPrecondition(group->Reset()));
@@ -211,12 +214,9 @@ TEST_CASE("NCCL sums over the GPUs that there are") {
 TEST_CASE("GPUs, or one several times, sum by copying to each other") {
   const SumOrder order = GENERATE(SumOrder::kReductionToOneDevice, SumOrder::kHierarchicalCopy);
   const auto devices = CudaDevices(3);
-  if (devices.empty()) {
-    CHECK(compute::MakePeerStreams({}).status() == compute::LoadCudaBackend());
-    return;
-  }
+  if (devices.empty()) return;
   const std::vector<compute::Device*> pointers = Pointers(devices);
-  auto streams = compute::MakePeerStreams(pointers).value();
+  auto streams = compute::FindDeviceKind(compute::kCudaKind)->make_peer_streams(pointers).value();
   const int n = static_cast<int>(devices.size());
   InProcessGroup group(n, MakeDeviceSummer(pointers, std::move(streams), order, /*chunk_elements=*/100000).value());
   CheckSums(group, pointers);
@@ -334,7 +334,8 @@ struct Trained {
     add("scalar", {});
     add("table", {5, 3});
     row = pairs[0].variable;
-    const Value finite = compute::AllFinite({pairs[0].gradient, pairs[1].gradient, pairs[2].gradient});
+    const Value finite =
+        compute::AllFinite({pairs[0].gradient, pairs[1].gradient, pairs[2].gradient}, {.barrier = true});
     if (adam) {
       // The table's rows 4, 0, 4, 2.
       pairs[2].gradient = compute::IndexedSlices(graph.Constant(Tensor::Of<int32_t>({4}, {4, 0, 4, 2})),
@@ -420,12 +421,35 @@ TEST_CASE("A device that never answers is named when the deadline has passed, an
   CHECK(answers == std::array<bool, 3>{true, true, true});
 }
 
+TEST_CASE("A kind of device that brings its own way to sum uses it unless told otherwise") {
+  static int num_groups = 0;
+  const auto make_group = [](absl::Span<compute::Device* const> devices, std::chrono::seconds deadline) {
+    ++num_groups;
+    const int n = static_cast<int>(devices.size());
+    return absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>>(
+        std::make_unique<InProcessGroup>(n, MakeHostSummer(n, SumOrder::kHierarchicalCopy), deadline));
+  };
+  compute::RegisterDeviceKind({.name = "own",
+                               .make_device = compute::FindDeviceKind("cpu")->make_device,
+                               .all_reduce = compute::AllReduceAlgorithm{"by_hand", make_group}});
+  REQUIRE(Strategy::Create({.device_kind = "own", .num_replicas = 2}).ok());
+  CHECK(num_groups == 1);
+  REQUIRE(Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "by_hand"}).ok());
+  CHECK(num_groups == 2);
+  REQUIRE(Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "hierarchical_copy"}).ok());
+  CHECK(num_groups == 2);
+  const absl::Status nccl =
+      Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "nccl"}).status();
+  CHECK(absl::IsInvalidArgument(nccl));
+  CHECK_THAT(std::string(nccl.message()), Contains("is not for own devices; use by_hand, hierarchical_copy or"));
+}
+
 TEST_CASE("Bad choices") {
   CHECK(absl::IsInvalidArgument(Strategy::Create({.num_replicas = 2, .all_reduce_alg = "nccl"}).status()));
-  const absl::Status on_gpus =
-      Strategy::Create({.device_kind = "cuda", .num_replicas = 2, .all_reduce_alg = "ring"}).status();
-  CHECK(absl::IsInvalidArgument(on_gpus));
-  CHECK_THAT(std::string(on_gpus.message()), Contains("--all_reduce_alg=ring") && Contains("use nccl, hierarchical"));
+  const absl::Status ring = Strategy::Create({.num_replicas = 2, .all_reduce_alg = "ring"}).status();
+  CHECK(absl::IsInvalidArgument(ring));
+  CHECK_THAT(std::string(ring.message()),
+             Contains("--all_reduce_alg=ring is not for cpu devices; use hierarchical_copy or"));
   CHECK(absl::IsNotFound(Strategy::Create({.device_kind = "abacus"}).status()));
   CHECK(Mirrored(2)->name() == "mirrored");
   CHECK(Mirrored(1)->name() == "one_device");

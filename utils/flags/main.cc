@@ -27,7 +27,7 @@
 namespace official::flags {
 namespace {
 
-absl::Status RunBody(const Body& body, const CommandLine& command_line) {
+absl::Status RunBody(Body body, const CommandLine& command_line) {
   RETURN_IF_ERROR(compute::CheckMaxIsa());
   RETURN_IF_ERROR(CheckDefaultDirs(command_line));
   try {
@@ -101,7 +101,7 @@ void InstallCrashHandler(const char* program) {
 
 }  // namespace
 
-int Run(const std::vector<std::string>& arguments, const Program& program, const Body& body, std::ostream& out,
+int Run(const std::vector<std::string>& arguments, const Program& program, Body body, std::ostream& out,
         std::ostream& err) {
   const absl::StatusOr<CommandLine> command_line = CommandLine::Parse(program, arguments);
   if (!command_line.ok()) {
@@ -129,7 +129,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
   return misc::ExitCode(status);
 }
 
-int RunMain(int argc, char** argv, const Program& program, const Body& body) {
+int RunMain(int argc, char** argv, const Program& program, Body body) {
   OccupyStandardStreams();
   InstallCrashHandler(argv[0]);
   // A reader that has gone is an error of the write, not the end of a training; so is a file at the limit (ulimit -f).

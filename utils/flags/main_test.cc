@@ -31,7 +31,7 @@ std::string DirectoryOfTests() {
   return directory == nullptr ? "." : directory;
 }
 
-Outcome RunWith(const std::vector<std::string>& arguments, const Body& body) {
+Outcome RunWith(const std::vector<std::string>& arguments, Body body) {
   const Program program = {
       .name = "test_main",
       .description = "Trains a model on data, in as many words as are needed to fill more than one line of the help.",

@@ -15,7 +15,7 @@ absl::StatusOr<Devices> DevicesFor(const Config& config) {
   const std::optional<int> wanted_gpus = config.performance.num_cpu_devices > 1 ? 0 : config.base.num_gpus;
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(wanted_gpus, UsableGpus));
   Devices devices;
-  devices.kind = num_gpus > 0 ? "cuda" : "cpu";
+  devices.kind = std::string(DeviceKindFor(num_gpus));
   devices.num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
   if (config.performance.tf32 && num_gpus == 0) {
     LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";

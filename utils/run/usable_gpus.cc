@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "utils/compute/cuda_backend/cuda_backend.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/logs/log.h"
 
 namespace official::run {
@@ -16,5 +17,7 @@ misc::VisibleGpus UsableGpus() {
   LOG(WARNING) << gpus.count << " GPUs are there but cannot be used: " << status.message();
   return {.count = 0, .why_none = std::string(status.message())};
 }
+
+absl::string_view DeviceKindFor(int num_gpus) { return num_gpus > 0 ? compute::kCudaKind : "cpu"; }
 
 }  // namespace official::run

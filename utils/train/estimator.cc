@@ -6,7 +6,6 @@
 #include "utils/compute/core/status.h"
 #include "utils/train/batch_memory.h"
 #include "utils/train/evaluation.h"
-#include "utils/train/loop.h"
 
 namespace official::train {
 
@@ -20,15 +19,6 @@ absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, Estima
 
 absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size) {
   return train::CheckBatchFits(*model_, spec, batch_size);
-}
-
-absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
-                              absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
-  return TrainLoop(*model_, input_fn, max_steps, hooks);
-}
-
-absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
-  return EvaluationLoop(*model_, input_fn, max_steps);
 }
 
 absl::Status Estimator::KeepEvaluatedStep() {

@@ -16,6 +16,8 @@
 #include "utils/logs/hook.h"
 #include "utils/train/checkpointed_model.h"
 #include "utils/train/config.h"
+#include "utils/train/evaluation.h"
+#include "utils/train/loop.h"
 #include "utils/train/model.h"
 
 namespace official::train {
@@ -54,12 +56,16 @@ class Estimator {
   // Cancelled, after saving, if it was interrupted; a step that had not begun to update variables is then abandoned,
   // and repeated by the run that resumes.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
-                     absl::Span<const std::unique_ptr<logs::Hook>> hooks);
+                     absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
+    return TrainLoop(*model_, input_fn, max_steps, hooks);
+  }
 
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
   // Cancelled if it was interrupted. If a loss is not finite, the error names the first tensor that is not: DataLoss
   // for a variable of the checkpoint that the run began with, else Internal.
-  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
+  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
+    return EvaluationLoop(*model_, input_fn, max_steps);
+  }
 
   // Returns the predictions for one batch of features, by name in the order of the model. NotFound if nothing was
   // trained; if one is not finite, errors as in Evaluate.

@@ -314,12 +314,14 @@ class LateDevice : public compute::Device {
 };
 
 TEST_CASE("A device that tells of a bad number only later has the right step and tensor named, and nothing saved") {
-  static const bool registered = compute::RegisterDeviceKind("late",
-                                                             [](const compute::DeviceOptions& options) {
-                                                               return absl::StatusOr<std::unique_ptr<compute::Device>>(
-                                                                   std::make_unique<LateDevice>(options));
-                                                             }) &&
-                                 (LateDevice::RegisterKernels(), true);
+  static const bool registered =
+      compute::RegisterDeviceKind({.name = "late",
+                                   .make_device =
+                                       [](const compute::DeviceOptions& options) {
+                                         return absl::StatusOr<std::unique_ptr<compute::Device>>(
+                                             std::make_unique<LateDevice>(options));
+                                       }}) &&
+      (LateDevice::RegisterKernels(), true);
   REQUIRE(registered);
   const int bad_step = GENERATE(2, 7, 10), num_replicas = GENERATE(1, 2);
   CAPTURE(bad_step, num_replicas);

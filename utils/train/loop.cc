@@ -39,15 +39,24 @@ class Loop {
   absl::Status WaitForData(data::BatchSource& source);
   // Begins before the first step, when its program is known.
   absl::Status Begin(const ReplicatedProgram& program);
-  absl::Status Step(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
-                    Clock::time_point wait_start);
+  // What is known of a step before it is computed.
+  struct StepStart {
+    logs::StepRequest request;
+    float learning_rate;
+    Clock::time_point time;
+    Clock::duration data_wait;
+  };
+  StepStart BeforeStep(Clock::time_point wait_start);
+  // Counts the step that was computed on the batch, shows it, and saves or stops as it is wanted.
+  absl::Status AfterStep(const absl::Status& computed, const StepStart& start, const data::Batch& batch,
+                         ReplicatedProgram& program);
   // Returns the union of what the hooks want to see of the next step.
   logs::StepRequest AskHooks(Clock::time_point now);
   // Returns false if the gradients of the last step were not finite, and a dynamic loss scale is lower now.
   absl::StatusOr<bool> Updated(const ReplicatedProgram& program);
   // Hands the finished step to the hooks and the event file.
-  absl::Status Show(const data::Batch& batch, const ReplicatedProgram& program, const logs::StepRequest& request,
-                    float learning_rate, logs::StepInfo& info);
+  absl::Status Show(const data::Batch& batch, const ReplicatedProgram& program, const StepStart& start,
+                    logs::StepInfo& info);
   // Stops or saves, as it is wanted outside or due, or does neither.
   absl::Status MeetInterruption(bool save_is_due);
   bool SaveIsDue() const;
@@ -83,7 +92,10 @@ absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_s
     if (!*batch) break;
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
     if (!begun()) RETURN_IF_ERROR(Begin(*program));
-    RETURN_IF_ERROR(Step(source.spec(), **batch, *program, wait_start));
+    const StepStart start = BeforeStep(wait_start);
+    const absl::Status computed =
+        runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
+    RETURN_IF_ERROR(AfterStep(computed, start, **batch, *program));
   }
   return End();
 }
@@ -112,15 +124,18 @@ absl::Status Loop::Begin(const ReplicatedProgram& program) {
   return model_.Save();
 }
 
-absl::Status Loop::Step(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
-                        Clock::time_point wait_start) {
-  const Clock::time_point start = Clock::now();
-  const logs::StepRequest request = AskHooks(start);
-  const auto learning_rate = static_cast<float>(model_.model().learning_rate(state_.global_step));
+Loop::StepStart Loop::BeforeStep(Clock::time_point wait_start) {
   timings_.clear();
   last_update_ = nullptr;
-  const int64_t start_us = request.trace ? absl::ToUnixMicros(absl::Now()) : 0;
-  const absl::Status computed = runner_.Run(spec, batch, program, learning_rate, request.trace ? &timings_ : nullptr);
+  const Clock::time_point now = Clock::now();
+  return {.request = AskHooks(now),
+          .learning_rate = static_cast<float>(model_.model().learning_rate(state_.global_step)),
+          .time = now,
+          .data_wait = now - wait_start};
+}
+
+absl::Status Loop::AfterStep(const absl::Status& computed, const StepStart& start, const data::Batch& batch,
+                             ReplicatedProgram& program) {
   // Neither the step nor its batch counts.
   stopped_ = left_step_ = absl::IsCancelled(computed) && model_.StopIsWanted();
   if (left_step_) return absl::OkStatus();
@@ -135,16 +150,17 @@ absl::Status Loop::Step(const data::ElementSpec& spec, const data::Batch& batch,
   last_ = {.global_step = state_.global_step,
            .epoch = batch.first.epoch + 1,
            .examples = batch.num_examples,
-           .data_wait = start - wait_start,
+           .data_wait = start.data_wait,
            .time = Clock::now()};
   logs::DeviceTrace trace;
-  if (request.trace) {
-    trace = TraceOf(timings_, start_us, model_.strategy().device(0).name());
+  if (start.request.trace) {
+    const int64_t ago_us = std::chrono::duration_cast<std::chrono::microseconds>(last_.time - start.time).count();
+    trace = TraceOf(timings_, absl::ToUnixMicros(absl::Now()) - ago_us, model_.strategy().device(0).name());
     last_.trace = absl::MakeConstSpan(&trace, 1);
     RETURN_IF_ERROR(model_.dir().train_events().AddRunMetadata(
         state_.global_step, absl::StrCat("step_", state_.global_step), RunMetadataOf(last_.trace)));
   }
-  RETURN_IF_ERROR(Show(batch, program, request, learning_rate, last_));
+  RETURN_IF_ERROR(Show(batch, program, start, last_));
   last_.trace = {};
   if (state_.global_step % config_.check_replicas_steps == 0) RETURN_IF_ERROR(model_.replicas().CheckEqual());
   return MeetInterruption(SaveIsDue());
@@ -175,16 +191,16 @@ absl::StatusOr<bool> Loop::Updated(const ReplicatedProgram& program) {
   return false;
 }
 
-absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& program, const logs::StepRequest& request,
-                        float learning_rate, logs::StepInfo& info) {
+absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& program, const StepStart& start,
+                        logs::StepInfo& info) {
   const bool summary = info.global_step % config_.save_summary_steps == 0 || info.global_step == 1;
   double loss = 0;
-  if (request.loss || summary) {
+  if (start.request.loss || summary) {
     ASSIGN_OR_RETURN(loss, program.MeanFetch(0));
   }
-  if (request.loss) info.loss = loss;
-  if (request.tensors || summary) {
-    ASSIGN_OR_RETURN(shown_, summaries_->Read(program, learning_rate));
+  if (start.request.loss) info.loss = loss;
+  if (start.request.tensors || summary) {
+    ASSIGN_OR_RETURN(shown_, summaries_->Read(program, start.learning_rate));
     info.tensors = shown_;
   }
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info));

@@ -174,11 +174,13 @@ void Show(Step& step) {
 }
 
 // A bool scalar: true if all numbers that the update takes are finite. Others end the step before it changes anything;
-// with a dynamic loss scale it is skipped.
+// with a dynamic loss scale it is skipped. Replicas that share variables wait for each other here: it is the barrier
+// between the last read of a variable and its update.
 Value CheckFinite(Step& step) {
   std::vector<Value> checked = step.results.gradients;
   checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
-  const Value finite = compute::AllFinite(checked, step.scale.dynamic ? step.loss_scale : Value());
+  const Value finite = compute::AllFinite(
+      checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(), .barrier = step.num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
   return finite;
 }

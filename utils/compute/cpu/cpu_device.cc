@@ -75,12 +75,13 @@ class CpuDevice : public Device {
   int num_threads_;
 };
 
-const bool registered =
-    RegisterDeviceKind("cpu", [](const DeviceOptions& options) -> absl::StatusOr<std::unique_ptr<Device>> {
-      auto device = std::make_unique<CpuDevice>(options);
-      StartThreads(device->num_threads());
-      return device;
-    });
+absl::StatusOr<std::unique_ptr<Device>> MakeCpuDevice(const DeviceOptions& options) {
+  auto device = std::make_unique<CpuDevice>(options);
+  StartThreads(device->num_threads());
+  return device;
+}
+
+const bool registered = RegisterDeviceKind({.name = "cpu", .make_device = MakeCpuDevice});
 
 }  // namespace
 }  // namespace official::compute

@@ -26,7 +26,7 @@ class CudaDevice : public Device {
   static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options);
   ~CudaDevice() override;
 
-  absl::string_view kind() const override { return "cuda"; }
+  absl::string_view kind() const override { return kCudaKind; }
   absl::string_view name() const override { return name_; }
   std::string Description() const override;
   std::string Hardware() const override;

@@ -10,7 +10,7 @@
 
 namespace official::compute {
 
-// See MakePeerStreams in cuda_backend.h.
+// See DeviceKind in device.h. The copies take the direct way where the links of the GPUs allow it.
 absl::StatusOr<std::unique_ptr<PeerStreams>> MakeCudaPeerStreams(absl::Span<Device* const> devices);
 
 }  // namespace official::compute

@@ -17,7 +17,8 @@ namespace official::compute {
 
 class NcclGroup : public CommunicatorGroup {
  public:
-  // See MakeNcclGroup in cuda_backend.h.
+  // See AllReduceAlgorithm in device.h. The order of the sums is NCCL's choice. After an Abort the group cannot be used
+  // again.
   static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices,
                                                                  std::chrono::seconds deadline);
   ~NcclGroup() override;

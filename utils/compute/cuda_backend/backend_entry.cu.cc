@@ -36,6 +36,11 @@ extern "C" __attribute__((visibility("default"))) void OfficialRegisterCudaBacke
   for (const official::compute::KernelDef* kernel : official::compute::KernelRegistry::Global().All()) {
     kernels.Add(*kernel);
   }
-  backend = {official::compute::VisibleGpus, official::compute::CudaDevice::Make, official::compute::NcclGroup::Make,
-             official::compute::MakeCudaPeerStreams};
+  backend.visible_gpus = official::compute::VisibleGpus;
+  backend.device_kind = {
+      .name = official::compute::kCudaKind,
+      .make_device = official::compute::CudaDevice::Make,
+      .all_reduce = official::compute::AllReduceAlgorithm{"nccl", official::compute::NcclGroup::Make},
+      .make_peer_streams = official::compute::MakeCudaPeerStreams,
+  };
 }

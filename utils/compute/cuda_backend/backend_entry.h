@@ -6,19 +6,14 @@
 // are sound as long as they are code only: the library's own registries (KernelRegistry::Global(), RegisterOp,
 // RegisterDeviceKind) are other objects than the program's. Its kernels register in its own KernelRegistry when it is
 // loaded, which the function copies into the program's; the other registries stay unread, so its kernels may use what
-// a KernelSpec gives them and no registry. Abseil, which has global state, is one shared library for both (third_party/BUILD). Both
-// must be built from the same source by the same compiler, as one Bazel build does.
+// a KernelSpec gives them and no registry. Abseil, which has global state, is one shared library for both
+// (third_party/BUILD). Both must be built from the same source by the same compiler, as one Bazel build does.
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/kernel/kernel.h"
-#include "utils/compute/kernel/peer_streams.h"
 
 namespace official::compute {
 
@@ -27,13 +22,10 @@ struct CudaGpus {
   std::string why_none;  // if count is 0: the reason in words
 };
 
-// Functions that the library gives the program in addition to kernels.
+// What the library gives the program in addition to kernels.
 struct CudaBackend {
   CudaGpus (*visible_gpus)() = nullptr;  // initializes the driver
-  DeviceFactory make_device;
-  absl::StatusOr<std::unique_ptr<CommunicatorGroup>> (*make_nccl_group)(absl::Span<Device* const> devices,
-                                                                        std::chrono::seconds deadline) = nullptr;
-  absl::StatusOr<std::unique_ptr<PeerStreams>> (*make_peer_streams)(absl::Span<Device* const> devices) = nullptr;
+  DeviceKind device_kind;
 };
 
 // Adds all kernels of kind "cuda" to `kernels`; needs no driver.

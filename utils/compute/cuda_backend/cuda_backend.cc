@@ -67,7 +67,7 @@ absl::Status RegisterDevices() {
   RETURN_IF_ERROR(Library().status());
   const CudaGpus gpus = Library()->visible_gpus();
   if (gpus.count == 0) return absl::FailedPreconditionError(absl::StrCat("no GPU: ", gpus.why_none));
-  RegisterDeviceKind("cuda", Library()->make_device);
+  RegisterDeviceKind(Library()->device_kind);
   return absl::OkStatus();
 }
 
@@ -79,16 +79,5 @@ absl::Status LoadCudaBackend() {
 }
 
 absl::Status LoadCudaKernels() { return Library().status(); }
-
-absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices,
-                                                                 std::chrono::seconds deadline) {
-  RETURN_IF_ERROR(LoadCudaBackend());
-  return Library()->make_nccl_group(devices, deadline);
-}
-
-absl::StatusOr<std::unique_ptr<PeerStreams>> MakePeerStreams(absl::Span<Device* const> devices) {
-  RETURN_IF_ERROR(LoadCudaBackend());
-  return Library()->make_peer_streams(devices);
-}
 
 }  // namespace official::compute

@@ -2,15 +2,7 @@
 // are wanted. A program that never calls these functions loads nothing of CUDA; no program links it.
 #pragma once
 
-#include <chrono>
-#include <memory>
-
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "utils/compute/kernel/communicator.h"
-#include "utils/compute/kernel/device.h"
-#include "utils/compute/kernel/peer_streams.h"
 
 namespace official::compute {
 
@@ -21,16 +13,5 @@ absl::Status LoadCudaBackend();
 
 // Adds the kernels only, which needs no driver: for the table of ops. Returns NotFound as above.
 absl::Status LoadCudaKernels();
-
-// Makes a group of devices of kind "cuda" in this process that sum through NCCL, on streams of their own, in the order
-// that NCCL chooses. `devices` must outlive it; the rank of each is its index there. The error is DeadlineExceeded if
-// they do not connect within the deadline, or when one of them has waited that long in a step. After an Abort the group
-// cannot be used again.
-absl::StatusOr<std::unique_ptr<CommunicatorGroup>> MakeNcclGroup(absl::Span<Device* const> devices,
-                                                                 std::chrono::seconds deadline);
-
-// Makes the streams on which such devices copy to each other, directly where their links allow it. `devices` must
-// outlive them.
-absl::StatusOr<std::unique_ptr<PeerStreams>> MakePeerStreams(absl::Span<Device* const> devices);
 
 }  // namespace official::compute

@@ -8,9 +8,9 @@
 namespace official::compute {
 namespace {
 
-std::map<std::string, DeviceFactory>& Factories() {
-  static auto* factories = new std::map<std::string, DeviceFactory>;
-  return *factories;
+std::map<std::string, DeviceKind>& Kinds() {
+  static auto* const kinds = new std::map<std::string, DeviceKind>;
+  return *kinds;
 }
 
 class CopiedFeeds : public FeedBuffers {
@@ -49,23 +49,29 @@ absl::StatusOr<std::unique_ptr<FeedBuffers>> Device::MakeFeedBuffers(absl::Span<
   return feeds;
 }
 
-bool RegisterDeviceKind(absl::string_view kind, DeviceFactory factory) {
-  Factories()[std::string(kind)] = std::move(factory);
+bool RegisterDeviceKind(DeviceKind kind) {
+  std::string name = kind.name;
+  Kinds()[std::move(name)] = std::move(kind);
   return true;
 }
 
+const DeviceKind* FindDeviceKind(absl::string_view name) {
+  const auto it = Kinds().find(std::string(name));
+  return it == Kinds().end() ? nullptr : &it->second;
+}
+
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(absl::string_view kind, const DeviceOptions& options) {
-  const auto it = Factories().find(std::string(kind));
-  if (it == Factories().end()) {
+  const DeviceKind* const found = FindDeviceKind(kind);
+  if (found == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("no device of kind ", kind, "; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
   }
-  return it->second(options);
+  return found->make_device(options);
 }
 
 std::vector<std::string> DeviceKinds() {
   std::vector<std::string> kinds;
-  for (const auto& [kind, factory] : Factories()) kinds.push_back(kind);
+  for (const auto& [name, kind] : Kinds()) kinds.push_back(name);
   return kinds;
 }
 

@@ -1,10 +1,12 @@
-// Device: where programs run and variables live. A backend registers a factory for its kind ("cpu"; "cuda" is loaded
-// at run time), so a new kind of device edits no existing file.
+// Device: where programs run and variables live. A backend registers its kind of device ("cpu"; "cuda" is loaded at run
+// time) with all that others must know of it, so a new kind of device edits no existing file.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/compute/kernel/communicator.h"
+#include "utils/compute/kernel/peer_streams.h"
 
 namespace official::compute {
 
@@ -85,7 +88,33 @@ struct DeviceOptions {
 };
 
 using DeviceFactory = std::function<absl::StatusOr<std::unique_ptr<Device>>(const DeviceOptions&)>;
-bool RegisterDeviceKind(absl::string_view kind, DeviceFactory factory);
+
+// A way to sum over several devices of a kind that its backend brings along. `devices` must outlive the group; the rank
+// of each is its index there. The error is DeadlineExceeded if they do not connect within the deadline, or when one of
+// them has waited that long in a step.
+struct AllReduceAlgorithm {
+  std::string name;  // value of --all_reduce_alg: "nccl"
+  std::function<absl::StatusOr<std::unique_ptr<CommunicatorGroup>>(absl::Span<Device* const> devices,
+                                                                   std::chrono::seconds deadline)>
+      make_group;
+};
+
+struct DeviceKind {
+  std::string name;  // "cpu"
+  DeviceFactory make_device;
+  // The backend's own way to sum, which is then the default.
+  std::optional<AllReduceAlgorithm> all_reduce = std::nullopt;
+  // Makes the streams on which devices with memory of their own copy to each other; null for devices that use the
+  // host's memory. `devices` must outlive them.
+  std::function<absl::StatusOr<std::unique_ptr<PeerStreams>>(absl::Span<Device* const> devices)> make_peer_streams =
+      nullptr;
+};
+// The name of the kind whose backend is libofficial_cuda.so (utils/compute/cuda_backend).
+inline constexpr char kCudaKind[] = "cuda";
+
+bool RegisterDeviceKind(DeviceKind kind);
+// Returns nullptr if there is no such kind.
+const DeviceKind* FindDeviceKind(absl::string_view name);
 
 // The device `index` of a kind. The error NotFound names the kinds there are.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(absl::string_view kind, const DeviceOptions& options = {});

@@ -88,7 +88,10 @@ struct Program::Plan {
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
   absl::Status CheckNumerics(Value v, OpName op);
   absl::Status CheckVariables();  // and the feeds
+  // Takes what a run is given.
+  absl::Status Feed(absl::Span<const Tensor> feeds);
   absl::Status RunSteps(const RunOptions& options);
+  absl::Status RecordSteps();
 };
 
 // Gives inputs, variables and constants their addresses.
@@ -330,28 +333,37 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
   return std::unique_ptr<Program>(new Program(std::move(plan)));
 }
 
-absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& options) {
-  Plan& plan = *plan_;
-  const std::vector<Value>& expected = plan.compiled.roots.feeds;
+absl::Status Program::Plan::Feed(absl::Span<const Tensor> feeds) {
+  const std::vector<Value>& expected = compiled.roots.feeds;
   OFFICIAL_CHECK(feeds.size() == expected.size()) << feeds.size() << " feeds, " << expected.size() << " expected";
-  plan.device->MakeCurrent();
-  plan.FollowArena();
-  plan.lent_feeds.resize(feeds.size());
+  device->MakeCurrent();
+  FollowArena();
+  lent_feeds.resize(feeds.size());
   for (size_t i = 0; i < feeds.size(); ++i) {
     OFFICIAL_CHECK(feeds[i].type() == expected[i].type())
         << "feed " << expected[i].node()->name() << " is " << feeds[i].type().ToString() << ", the program takes "
         << expected[i].type().ToString();
-    plan.lent_feeds[i] = feeds[i].raw_data();
+    lent_feeds[i] = feeds[i].raw_data();
   }
-  if (plan.feed_buffers != nullptr) RETURN_IF_ERROR(plan.feed_buffers->Fill(plan.lent_feeds));
-  for (const FeedSlot& slot : plan.feed_slots) plan.steps[slot.step].inputs[slot.input] = plan.lent_feeds[slot.feed];
+  if (feed_buffers != nullptr) RETURN_IF_ERROR(feed_buffers->Fill(lent_feeds));
+  for (const FeedSlot& slot : feed_slots) steps[slot.step].inputs[slot.input] = lent_feeds[slot.feed];
+  return absl::OkStatus();
+}
+
+absl::Status Program::Plan::RecordSteps() {
+  ASSIGN_OR_RETURN(recording, device->Record([this] { return RunSteps({}); }));
+  return absl::OkStatus();
+}
+
+absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& options) {
+  Plan& plan = *plan_;
+  RETURN_IF_ERROR(plan.Feed(feeds));
   // The first run is never recorded: libraries may set themselves up in it.
   const bool plain = options.timings == nullptr && !options.check_numerics;
-  if (!plain || !std::exchange(plan.has_run, true)) return plan.RunSteps(options);
-  if (!std::exchange(plan.has_recorded, true)) {
-    ASSIGN_OR_RETURN(plan.recording, plan.device->Record([&] { return plan.RunSteps(options); }));
+  if (plain && std::exchange(plan.has_run, true) && !std::exchange(plan.has_recorded, true)) {
+    RETURN_IF_ERROR(plan.RecordSteps());
   }
-  return plan.recording == nullptr ? plan.RunSteps(options) : plan.recording->Replay();
+  return plain && plan.recording != nullptr ? plan.recording->Replay() : plan.RunSteps(options);
 }
 
 absl::StatusOr<Tensor> Program::Fetch(int i) const {

@@ -40,15 +40,16 @@ const bool update_loss_scale = RegisterOp({
 
 }  // namespace
 
-Value AllFinite(absl::Span<const Value> tensors, Value loss_scale) {
+Value AllFinite(absl::Span<const Value> tensors, const FiniteCheck& check) {
   std::vector<Value> inputs;
-  if (loss_scale) inputs.push_back(loss_scale);
+  if (check.loss_scale) inputs.push_back(check.loss_scale);
   for (const Value& tensor : tensors) {
     // So that a gradient that stays sparse is not made dense for this.
     const bool sparse = tensor && tensor.node()->Is(op::IndexedSlices);
     inputs.push_back(sparse ? tensor.node()->input(1) : tensor);
   }
-  return Apply(op::AllFinite, inputs, Attrs{{"scaled", static_cast<bool>(loss_scale)}});
+  return Apply(op::AllFinite, inputs,
+               Attrs{{"scaled", static_cast<bool>(check.loss_scale)}, {"barrier", check.barrier}});
 }
 
 Node* UpdateLossScale(Value loss_scale, Value good_steps, Value all_finite, int64_t growth_steps) {

@@ -14,11 +14,19 @@ inline constexpr OpName UpdateLossScale("UpdateLossScale");
 
 namespace official::compute {
 
-// A bool scalar: true if all elements of the float32 tensors are finite. Of an IndexedSlices the rows are checked.
-//
-// If they are not, the run fails with OutOfRange before any node that was built later. If `loss_scale`, a float32
-// scalar, is given, it fails only if that is at most 1, so that it cannot be the reason and lowering it is no help.
-Value AllFinite(absl::Span<const Value> tensors, Value loss_scale = {});
+struct FiniteCheck {
+  // A float32 scalar: numbers that are not finite fail the run only if it is at most 1, so that it cannot be the reason
+  // and lowering it is no help.
+  Value loss_scale = {};
+  // True if the graph runs on several devices. Those that share variables then check a part of the tensors each and
+  // wait here for the answers of all: a barrier, before which none updates variables and behind which none of this
+  // step's reads of them is left. A program on such devices does not compile without it.
+  bool barrier = false;
+};
+
+// A bool scalar: true if all elements of the float32 tensors are finite. Of an IndexedSlices the rows are checked. If
+// they are not, the run fails with OutOfRange before any node that was built later.
+Value AllFinite(absl::Span<const Value> tensors, const FiniteCheck& check = {});
 
 // Sets a dynamic loss scale for the next step as TensorFlow's DynamicLossScale does: halved, but to no less than 1, if
 // the gradients of this step were not finite; doubled after `growth_steps` steps in a row with finite gradients, unless

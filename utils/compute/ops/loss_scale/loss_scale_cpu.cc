@@ -54,6 +54,9 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
   // Devices, and their threads, have a part of each tensor: of rows for a batch that they have computed, most often.
   constexpr int64_t kGrain = 1 << 13;
   const UpdatePart device = spec.update_part;
+  if (device.parts > 1 && !spec.attrs().GetBool("barrier")) {
+    return absl::FailedPreconditionError("devices that share variables need a barrier here: FiniteCheck::barrier");
+  }
   const int64_t threads = std::clamp<int64_t>(elements / device.parts / kGrain, 1, NumThreads());
   Communicator* const others = device.parts > 1 ? spec.device.communicator() : nullptr;
   return Kernel{[=](const KernelArgs& args) -> absl::Status {
@@ -67,7 +70,7 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
         }
       }
     });
-    if (others != nullptr) {
+    if (others != nullptr) {  // the barrier
       ASSIGN_OR_RETURN(finite, others->AllTrue(finite));
     }
     *args.output<bool>(0) = finite;

@@ -33,7 +33,7 @@ struct Finite {
       roots.feeds.push_back(scale);
     }
     const Value step = graph.Variable({"step", {DType::kInt64, {}}, Initializer::Zeros()});
-    roots.fetches = {AllFinite(inputs, scale)};
+    roots.fetches = {AllFinite(inputs, {.loss_scale = scale})};
     roots.targets = {AssignAdd(step, graph.Constant(Tensor::Scalar(int64_t{1})))};
     REQUIRE(variables.Create(graph, 1).ok());
     program = Program::Compile(graph, roots, *device, variables).value();
