@@ -132,8 +132,7 @@ void Strategy::Report(const absl::Status& status) {
   group_->Abort();
 }
 
-absl::Status Strategy::Run(absl::FunctionRef<absl::Status(int replica)> f) {
-  if (workers_.empty()) return f(0);
+absl::Status Strategy::RunOnThreads(absl::FunctionRef<absl::Status(int replica)> f) {
   RETURN_IF_ERROR(broken_);
   std::vector<std::function<void()>> work;
   for (int replica = 0; replica < num_replicas(); ++replica) {

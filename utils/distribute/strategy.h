@@ -49,7 +49,7 @@ class Strategy {
   // Returns when all have returned, with the error of the one that failed first, or Cancelled only if there is no
   // other. When one fails, the others stop waiting for its gradients. If that has broken the devices' connections
   // (nccl), all later calls fail.
-  absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f);
+  absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f) { return workers_.empty() ? f(0) : RunOnThreads(f); }
   // Calls f() on the thread of one replica, even when the connections are broken, and returns its status.
   absl::Status RunAlone(int replica, absl::FunctionRef<absl::Status()> f);
 
@@ -57,6 +57,7 @@ class Strategy {
   class Worker;
 
   Strategy() = default;
+  absl::Status RunOnThreads(absl::FunctionRef<absl::Status(int replica)> f);
   void Report(const absl::Status& status);
 
   std::vector<std::unique_ptr<compute::Device>> devices_;

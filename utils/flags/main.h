@@ -5,13 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "utils/flags/command_line.h"
 
 namespace official::flags {
 
-using Body = absl::FunctionRef<absl::Status(const CommandLine&)>;
+using Body = absl::Status (*)(const CommandLine&);
 
 // `return RunMain(argc, argv, program, body);` is all of a main function. Results and help go to stdout. An error is
 // one line on stderr: "FATAL Flags parsing error: ..." and a hint to --help for the command line, "<program>: ..." for

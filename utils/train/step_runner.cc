@@ -50,31 +50,29 @@ void StepRunner::SetFeeds(RunFeeds& run, size_t number, int r, float learning_ra
   feeds.tensors.push_back(feeds.learning_rate);
 }
 
-absl::Status StepRunner::RunNext(StepFeeds& step, ReplicatedProgram& program, float learning_rate,
-                                 std::vector<compute::KernelTiming>* timings) {
-  const size_t number = step.num_runs++;
-  RunFeeds& run = step.runs[number];
-  run.program = &program;
-  return model_.strategy().Run([&](int r) {
-    SetFeeds(run, number, r, learning_rate);
-    return program.replicas[r].program->Run(run.replicas[r].tensors,
-                                            {.timings = r == 0 ? timings : nullptr, .stop = model_.config().stop});
-  });
-}
-
 absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,
                              float learning_rate, std::vector<compute::KernelTiming>* timings) {
   const int64_t number = model_.state().global_step + 1;
   StepFeeds& step = FeedsOf(number);
   step.number = number;
   step.batch = batch;
-  step.num_runs = 0;
-  for (int i = 0; i < static_cast<int>(step.runs.size()) - 1; ++i) {
-    if (model_.StopIsWanted()) return absl::CancelledError("stopped between two micro-batches");
-    ASSIGN_OR_RETURN(ReplicatedProgram* const micro_batch, model_.ProgramFor(Mode::kTrain, spec, step.batch, i));
-    RETURN_IF_ERROR(RunNext(step, *micro_batch, learning_rate, timings));
+  const int update = static_cast<int>(step.runs.size()) - 1;  // after as many micro-batches
+  for (int i = 0; i <= update; ++i) {
+    ReplicatedProgram* next = &program;
+    if (i < update) {
+      if (model_.StopIsWanted()) return absl::CancelledError("stopped between two micro-batches");
+      ASSIGN_OR_RETURN(next, model_.ProgramFor(Mode::kTrain, spec, step.batch, i));
+    }
+    RunFeeds& run = step.runs[i];
+    run.program = next;
+    step.num_runs = i + 1;
+    RETURN_IF_ERROR(model_.strategy().Run([&](int r) {
+      SetFeeds(run, i, r, learning_rate);
+      return next->replicas[r].program->Run(run.replicas[r].tensors,
+                                            {.timings = r == 0 ? timings : nullptr, .stop = model_.config().stop});
+    }));
   }
-  return RunNext(step, program, learning_rate, timings);
+  return absl::OkStatus();
 }
 
 absl::Status StepRunner::RunAgain(const StepFeeds& step, const std::vector<int64_t>& good_steps) {
