@@ -28,7 +28,7 @@ Value Logits(const ModelConfig& config, const train::ModelInputs& in) {
   }
   if (config.channels_first) x = compute::Transpose(x, {0, 3, 1, 2});
   x = compute::Reshape(x, {batch, x.shape().num_elements() / batch});
-  x = layers.Dense(x, 1024, Activation::kRelu);
+  x = layers.Dense(x, 1024, {.activation = Activation::kRelu});
   if (in.mode == train::Mode::kTrain) x = compute::Dropout(x, config.dropout_rate, in.random_state, "dropout");
   x = layers.Dense(x, kNumClasses);
   return in.dtype == DType::kFloat32 ? x : compute::Cast(x, DType::kFloat32);

@@ -64,7 +64,7 @@ compute::Initializer KernelInitializer(const compute::Shape& shape) {
 class Network {
  public:
   Network(const ModelConfig& config, const train::ModelInputs& in)
-      : layers_(in.graph, in.dtype, "resnet_model/"),
+      : layers_(in.graph, in.dtype, {.scope = "resnet_model/"}),
         version_(config.version),
         training_(in.mode == train::Mode::kTrain),
         sync_weight_(config.sync_batch_norm ? in.replica_weight : Value()),

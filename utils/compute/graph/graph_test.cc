@@ -111,6 +111,13 @@ TEST_CASE("Initial values have the distribution, and depend on seed and name onl
         testing::ToDoubles(InitialValue(Initializer::GlorotUniform(type.shape), type, "conv2d/kernel", 1)));
 }
 
+// 12 inputs: sqrt(3 / 12).
+TEST_CASE("LeCun's uniform numbers depend on the inputs only") {
+  CHECK(Initializer::LecunUniform({12, 1}).value == Approx(0.5));
+  CHECK(Initializer::LecunUniform({12, 50}).kind == Initializer::Kind::kUniform);
+  CHECK(Initializer::LecunUniform({12, 50}).value == Approx(0.5));
+}
+
 TEST_CASE("Truncated normal numbers stay within two standard deviations") {
   const TensorType type{DType::kFloat32, {100, 50}};
   for (const double v : testing::ToDoubles(InitialValue(Initializer::VarianceScaling(type.shape), type, "w", 1))) {

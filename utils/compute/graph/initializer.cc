@@ -32,6 +32,10 @@ Initializer Initializer::GlorotUniform(const Shape& shape) {
   return {Kind::kUniform, std::sqrt(6.0 / (fans.in + fans.out))};
 }
 
+Initializer Initializer::LecunUniform(const Shape& shape) {
+  return {Kind::kUniform, std::sqrt(3.0 / FansOf(shape).in)};
+}
+
 Initializer Initializer::VarianceScaling(const Shape& shape, double scale) {
   return {Kind::kTruncatedNormal, std::sqrt(scale / FansOf(shape).in)};
 }

@@ -25,6 +25,8 @@ struct Initializer {
   // Uniform in +-sqrt(6 / (fan_in + fan_out)): TensorFlow's default for kernels (Glorot and Bengio, 2010, section 4.2).
   // The last two dimensions are input and output channels; the others multiply both fans. The rank is at least 1.
   static Initializer GlorotUniform(const Shape& shape);
+  // Uniform in +-sqrt(3 / fan_in): a variance of 1 / fan_in (LeCun et al., 1998, section 4.6).
+  static Initializer LecunUniform(const Shape& shape);
   // Truncated normal with standard deviation sqrt(scale / fan_in), without TensorFlow's later correction by 0.8796.
   static Initializer VarianceScaling(const Shape& shape, double scale = 1.0);
   static Initializer Normal(double stddev) { return {Kind::kNormal, stddev}; }

@@ -1,5 +1,7 @@
 #include "utils/compute/layers/layers.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/batch_norm/batch_norm.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -15,12 +17,18 @@ Value Activate(Value x, Activation activation) { return activation == Activation
 
 std::string Layers::LayerName(absl::string_view base) {
   const int count = counts_[std::string(base)]++;
-  return count == 0 ? absl::StrCat(scope_, base) : absl::StrCat(scope_, base, "_", count);
+  return count == 0 ? std::string(base) : absl::StrCat(base, "_", count);
 }
 
-Value Layers::Weight(absl::string_view layer, absl::string_view name, Shape shape, Initializer initializer) {
-  const Value variable =
-      graph_.Variable({absl::StrCat(layer, "/", name), {DType::kFloat32, std::move(shape)}, initializer});
+Value Layers::Variable(absl::string_view name, Shape shape, const Initializer& initializer) {
+  return graph_.Variable({absl::StrCat(scope_, name), {DType::kFloat32, std::move(shape)}, initializer});
+}
+
+Value Layers::Weight(absl::string_view name, Shape shape, const Initializer& initializer) {
+  if (weights_are_given_) {
+    return graph_.Variable({absl::StrCat(scope_, name), {dtype_, std::move(shape)}, Initializer::Zeros()});
+  }
+  const Value variable = Variable(name, std::move(shape), initializer);
   return dtype_ == DType::kFloat32 ? variable : Cast(variable, dtype_);
 }
 
@@ -28,19 +36,32 @@ Value Layers::Conv2D(Value images, int filters, Size2D kernel, const ConvLayer& 
   if (!images) return images;
   const std::string name = LayerName("conv2d");
   const Shape shape = {kernel.height, kernel.width, images.shape().dim(-1), filters};
-  const Value weights = Weight(name, "kernel", shape, layer.kernel_initializer(shape));
+  const Value weights = Weight(name + "/kernel", shape, layer.kernel_initializer(shape));
   Value y = compute::Conv2D(images, weights, layer.window);
-  if (layer.use_bias) y = BiasAdd(y, Weight(name, "bias", {filters}, Initializer::Zeros()));
+  if (layer.use_bias) y = BiasAdd(y, Weight(name + "/bias", {filters}, Initializer::Zeros()));
   return Activate(y, layer.activation);
 }
 
-Value Layers::Dense(Value x, int units, Activation activation) {
+DenseWeights Layers::BuildDense(int64_t channels, int64_t units, const DenseLayer& layer) {
+  const std::string name = layer.name.empty() ? LayerName("dense") : std::string(layer.name);
+  const Shape shape = {channels, units};
+  DenseWeights weights;
+  weights.kernel = Weight(name + "/kernel", shape, layer.kernel_initializer(shape));
+  if (layer.use_bias) weights.bias = Weight(name + "/bias", {units}, Initializer::Zeros());
+  return weights;
+}
+
+Value Layers::Dense(Value x, int64_t units, const DenseLayer& layer) {
   if (!x) return x;
-  const std::string name = LayerName("dense");
-  const Shape shape = {x.shape().dim(-1), units};
-  const Value weights = Weight(name, "kernel", shape, Initializer::GlorotUniform(shape));
-  const Value bias = Weight(name, "bias", {units}, Initializer::Zeros());
-  return Activate(BiasAdd(MatMul(x, weights), bias), activation);
+  const DenseWeights weights = BuildDense(x.shape().dim(-1), units, layer);
+  Value y = MatMul(x, weights.kernel);
+  if (layer.use_bias) y = BiasAdd(y, weights.bias);
+  return Activate(y, layer.activation);
+}
+
+Value Layers::EmbeddingTable(int64_t rows, int64_t size) {
+  const Shape shape = {rows, size};
+  return Variable(LayerName("embedding") + "/embeddings", shape, Initializer::GlorotUniform(shape));
 }
 
 Value Layers::BatchNormalization(Value x, const BatchNormLayer& layer) {
@@ -48,7 +69,7 @@ Value Layers::BatchNormalization(Value x, const BatchNormLayer& layer) {
   const std::string name = LayerName("batch_normalization");
   const TensorType type{DType::kFloat32, {x.shape().dim(-1)}};
   const auto variable = [&](const char* part, const Initializer& initializer, bool trainable) {
-    return graph_.Variable({absl::StrCat(name, "/", part), type, initializer, trainable});
+    return graph_.Variable({absl::StrCat(scope_, name, "/", part), type, initializer, trainable});
   };
   const Value gamma = variable("gamma", Initializer::Ones(), true);
   const Value beta = variable("beta", Initializer::Zeros(), true);
