@@ -1,7 +1,6 @@
 #include "official/transformer/network.h"
 
 #include <cmath>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/array/array.h"
@@ -26,22 +25,25 @@ constexpr char kScope[] = "model/Transformer/";
 
 std::string LayerName(absl::string_view stack, int64_t n) { return absl::StrCat(stack, "/layer_", n); }
 
-// Under the layer's name: the attention to what was encoded.
+// The name of the attention to the encoder's output, after that of its layer.
 constexpr char kEncDecAttention[] = "/encdec_attention/attention";
 
-// 0, 1, ..., n.
-Tensor Counted(int64_t n) {
-  Tensor numbers(DType::kInt32, {n + 1});
-  for (int64_t i = 0; i <= n; ++i) numbers.data<int32_t>()[i] = static_cast<int32_t>(i);
-  return numbers;
+// The offsets of n sentences of one token each.
+Tensor OneTokenOffsets(int64_t n) {
+  Tensor offsets(DType::kInt32, {n + 1});
+  for (int64_t i = 0; i <= n; ++i) offsets.data<int32_t>()[i] = static_cast<int32_t>(i);
+  return offsets;
 }
 
 }  // namespace
 
-Network::Network(const NetworkOptions& options, const ModelParams& params) : options_(options), params_(params) {
+Network::Network(const NetworkOptions& options, const ModelParams& params)
+    : options_(options),
+      params_(params),
+      layers_(options.graph, options.dtype, {.scope = kScope, .weights_are_given = options.weights_are_given}) {
   const double stddev = 1 / std::sqrt(static_cast<double>(params.hidden_size));
-  embedding_ = Weight("embedding_shared_weights/embedding_and_softmax/weights", {params.vocab_size, params.hidden_size},
-                      Initializer::Normal(stddev));
+  embedding_ = layers_.Weight("embedding_shared_weights/embedding_and_softmax/weights",
+                              {params.vocab_size, params.hidden_size}, Initializer::Normal(stddev));
   positions_ = options.graph.Constant(compute::PositionSignal(options.max_length, params.hidden_size));
 }
 
@@ -82,7 +84,7 @@ Value Network::Decode(const DecodeStep& step) {
   const int64_t rows = step.ids.shape().dim(0);
   const Value lengths = compute::BroadcastTo(step.position, {rows});
   // Each hypothesis is embedded as a sentence of one token, at the only position that is given.
-  const Sentences newest = {step.ids, options_.graph.Constant(Counted(rows))};
+  const Sentences newest = {step.ids, options_.graph.Constant(OneTokenOffsets(rows))};
   return DecodeStack(
       Embed(newest, compute::Gather(positions_, step.position), /*shift_right=*/false, "decoder_stack"),
       [&](int64_t n, absl::string_view name, Value x) {
@@ -113,8 +115,8 @@ Value Network::DecodeStack(const Sentences& targets, const AttentionLayer& self_
 Value Network::Stack::Normalize(absl::string_view scope) {
   const ModelParams& params = network_.params_;
   const std::string layer = absl::StrCat(scope, "/layer_normalization/");
-  const Value gamma = network_.Variable(layer + "layer_norm_scale", {params.hidden_size}, Initializer::Ones());
-  const Value beta = network_.Variable(layer + "layer_norm_bias", {params.hidden_size}, Initializer::Zeros());
+  const Value gamma = network_.layers_.Variable(layer + "layer_norm_scale", {params.hidden_size}, Initializer::Ones());
+  const Value beta = network_.layers_.Variable(layer + "layer_norm_bias", {params.hidden_size}, Initializer::Zeros());
   if (!added_) return compute::LayerNorm(stream_.tokens, gamma, beta);
   const std::string name = absl::StrCat(name_, "/", ++sublayers_);
   const compute::ResidualLayerNormOutputs out =
@@ -129,29 +131,19 @@ double Network::AttentionScale() const {
   return 1 / std::sqrt(static_cast<double>(params_.hidden_size) / static_cast<double>(params_.num_heads));
 }
 
-Value Network::Variable(absl::string_view name, Shape shape, const Initializer& initializer) {
-  return options_.graph.Variable({absl::StrCat(kScope, name), {DType::kFloat32, std::move(shape)}, initializer});
-}
-
-Value Network::Weight(absl::string_view name, Shape shape, const Initializer& initializer) {
-  if (options_.weights_are_given) {
-    return options_.graph.Variable(
-        {absl::StrCat(kScope, name), {options_.dtype, std::move(shape)}, Initializer::Zeros()});
-  }
-  const Value variable = Variable(name, std::move(shape), initializer);
-  return options_.dtype == DType::kFloat32 ? variable : compute::Cast(variable, options_.dtype);
-}
-
 Value Network::Project(absl::string_view name, Value x, int64_t units) {
-  const Shape shape = {x.shape().dim(1), units};
-  Initializer initializer = Initializer::GlorotUniform(shape);
-  initializer.value *= std::sqrt(params_.initializer_gain);
-  return compute::MatMul(x, Weight(absl::StrCat(name, "/kernel"), shape, initializer));
+  // Upstream's variance_scaling_initializer(initializer_gain, mode="fan_avg", distribution="uniform").
+  const auto initializer = [this](const Shape& shape) {
+    Initializer scaled = Initializer::GlorotUniform(shape);
+    scaled.value *= std::sqrt(params_.initializer_gain);
+    return scaled;
+  };
+  return layers_.Dense(x, units, {.name = name, .use_bias = false, .kernel_initializer = initializer});
 }
 
 Value Network::Dense(absl::string_view name, Value x, int64_t units) {
   const Value y = Project(name, x, units);
-  return compute::BiasAdd(y, Weight(absl::StrCat(name, "/bias"), {units}, Initializer::Zeros()));
+  return compute::BiasAdd(y, layers_.Weight(absl::StrCat(name, "/bias"), {units}, Initializer::Zeros()));
 }
 
 Sentences Network::Embed(const Sentences& ids, Value positions, bool shift_right, absl::string_view name) {
@@ -168,16 +160,15 @@ KeysAndValues Network::ProjectKeysAndValues(absl::string_view name, Value x) {
           Project(absl::StrCat(name, "/v"), x, params_.hidden_size)};
 }
 
-Value Network::Attend(absl::string_view name, const Sentences& queries, const KeysAndValues& keys, Value key_offsets,
+Value Network::Attend(absl::string_view name, const Sentences& x, const KeysAndValues& keys, Value key_offsets,
                       bool causal) {
-  const Value q = Project(absl::StrCat(name, "/q"), queries.tokens, params_.hidden_size);
-  const Value attended =
-      compute::Attention({q, keys.keys, keys.values, queries.offsets, key_offsets, options_.random_state},
-                         {.num_heads = static_cast<int>(params_.num_heads),
-                          .causal = causal,
-                          .scale = AttentionScale(),
-                          .dropout_rate = Rate(params_.attention_dropout),
-                          .name = name});
+  const Value q = Project(absl::StrCat(name, "/q"), x.tokens, params_.hidden_size);
+  const Value attended = compute::Attention({q, keys.keys, keys.values, x.offsets, key_offsets, options_.random_state},
+                                            {.num_heads = static_cast<int>(params_.num_heads),
+                                             .causal = causal,
+                                             .scale = AttentionScale(),
+                                             .dropout_rate = Rate(params_.attention_dropout),
+                                             .name = name});
   return Project(absl::StrCat(name, "/output_transform"), attended, params_.hidden_size);
 }
 

@@ -1,5 +1,7 @@
-// The layers of the official Transformer over packed sentences, for training and for decoding token by token. Source:
+// The network of the official Transformer over packed sentences, for training and for decoding token by token. Source:
 // tensorflow/models official/transformer/model/ at d64bcfe3.
+//
+// B is the number of sentences, T that of their tokens, U that of the targets' tokens, R that of hypotheses.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +12,11 @@
 #include "absl/strings/string_view.h"
 #include "official/transformer/model_params.h"
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/layers/layers.h"
 
 namespace official::transformer {
 
-// Packed sentences.
+// Sentences packed one after the other. Tokens from offsets[B] on are padding.
 struct Sentences {
   compute::Value tokens;   // ids int32 [T], or the layers' values for them, [T, hidden_size]
   compute::Value offsets;  // int32 [B + 1]: sentence b has tokens [offsets[b], offsets[b + 1])
@@ -25,11 +28,10 @@ struct NetworkOptions {
   int64_t max_length = 0;                           // most tokens of a sentence
   bool training = false;                            // true: with dropout, from random_state
   compute::Value random_state = {};
-  // True: weights of matrix products and biases are variables of type dtype instead of float32, and start as zeros.
-  bool weights_are_given = false;
+  bool weights_are_given = false;  // as in compute::LayersOptions
 };
 
-// The keys and values that attention reads: [T, hidden_size], or, in a cache, [C, S, hidden_size].
+// The keys and values that attention reads: [T, hidden_size], or, in a cache, [rows, positions, hidden_size].
 struct KeysAndValues {
   compute::Value keys, values;
 };
@@ -61,8 +63,9 @@ class Network {
   compute::Value Decode(const DecodeStep& step);
 
  private:
-  // The residual stream of a stack of sublayers, each of which adds its output for the normalized stream to it. The end
-  // of one sublayer and the start of the next are one op.
+  // The residual stream x of a stack of sublayers, each of which makes it x + dropout(sublayer(layer_norm(x))):
+  // Normalize returns the input of a sublayer, Add takes its output. What was added waits for the next Normalize, which
+  // computes the sum and normalizes it in one op.
   class Stack {
    public:
     Stack(Network& network, absl::string_view name, const Sentences& start)
@@ -76,8 +79,8 @@ class Network {
     Network& network_;
     const std::string name_;
     Sentences stream_;
-    compute::Value added_;
-    int sublayers_ = 0;
+    compute::Value added_;  // the output of the newest sublayer, until it is part of the stream
+    int sublayers_ = 0;     // in the stream: the number in the name of a dropout
   };
 
   // Returns the output of an attention sublayer of layer n for the input x [T, hidden_size]; its variables are under
@@ -87,23 +90,28 @@ class Network {
   compute::Value DecodeStack(const Sentences& targets, const AttentionLayer& self_attention,
                              const AttentionLayer& encdec_attention);
 
+  // Returns the dropout rate for this mode.
   double Rate(double dropout) const { return options_.training ? dropout : 0; }
   double AttentionScale() const;
-  compute::Value Variable(absl::string_view name, compute::Shape shape, const compute::Initializer& initializer);
-  // Returns a variable in the type of the computation.
-  compute::Value Weight(absl::string_view name, compute::Shape shape, const compute::Initializer& initializer);
-  // Multiplies x [T, C] by a kernel: [T, units], without bias.
+  // The dense layer `name` without bias: x [T, C] -> [T, units].
   compute::Value Project(absl::string_view name, compute::Value x, int64_t units);
+  // The same with bias.
   compute::Value Dense(absl::string_view name, compute::Value x, int64_t units);
+  // Returns the embedded tokens plus `positions` [length, hidden_size], with dropout. shift_right: each token gets the
+  // embedding of the one before it, so that a target is computed from those before it.
   Sentences Embed(const Sentences& ids, compute::Value positions, bool shift_right, absl::string_view name);
   KeysAndValues ProjectKeysAndValues(absl::string_view name, compute::Value x);
-  compute::Value Attend(absl::string_view name, const Sentences& queries, const KeysAndValues& keys,
+  // Returns the output of the attention `name`, [T, hidden_size], of the sentences `x` of normalized tokens over the
+  // keys and values of sentences with key_offsets.
+  compute::Value Attend(absl::string_view name, const Sentences& x, const KeysAndValues& keys,
                         compute::Value key_offsets, bool causal);
   compute::Value FeedForward(absl::string_view scope, compute::Value x, compute::Value offsets);
 
   const NetworkOptions options_;
   const ModelParams params_;
-  compute::Value embedding_, positions_;
+  compute::Layers layers_;
+  compute::Value embedding_;  // [vocab_size, hidden_size]: for the ids, and transposed for the logits
+  compute::Value positions_;  // [max_length, hidden_size]: added to the embedded ids
 };
 
 }  // namespace official::transformer
