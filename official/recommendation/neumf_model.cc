@@ -2,10 +2,9 @@
 
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/l2_loss/l2_loss.h"
@@ -20,7 +19,6 @@ namespace {
 
 using compute::DType;
 using compute::Initializer;
-using compute::Shape;
 using compute::Tensor;
 using compute::Value;
 
@@ -48,42 +46,32 @@ bool IsDeferred(const train::ModelInputs& in, const ModelConfig& config) {
   return (in.device_kind == "cpu" || reads_few) && !in.replica_weight && !in.in_micro_batches && !dense;
 }
 
-// What is taken off a score before it becomes a probability.
+// Returns what is subtracted from a score before its sigmoid is the probability.
 float ShiftOf(Loss loss) { return loss == Loss::kSoftmax ? 1 : 0; }
 
+// Makes the variables in upstream's order, which gives them upstream's names. Some ops take all of them at once.
 Variables MakeVariables(compute::Graph& graph, const ModelConfig& config) {
-  const auto variable = [&](absl::string_view name, const Shape& shape, Initializer initializer) {
-    return graph.Variable({std::string(name), {DType::kFloat32, shape}, initializer});
-  };
-  int embeddings = 0;
-  const auto embedding = [&](int64_t rows, int64_t size) {
-    const std::string name = embeddings == 0 ? "embedding" : absl::StrCat("embedding_", embeddings);
-    ++embeddings;
-    return variable(name + "/embeddings", {rows, size}, Initializer::GlorotUniform({rows, size}));
-  };
-  const auto dense = [&](absl::string_view name, const Shape& shape, Initializer initializer) {
-    return Layer{variable(absl::StrCat(name, "/kernel"), shape, initializer),
-                 variable(absl::StrCat(name, "/bias"), {shape.dim(1)}, Initializer::Zeros())};
+  compute::Layers layers(graph, DType::kFloat32);
+  const auto dense = [&](int64_t inputs, int64_t units, const compute::DenseLayer& layer) {
+    const compute::DenseWeights weights = layers.BuildDense(inputs, units, layer);
+    return Layer{weights.kernel, weights.bias};
   };
   Variables v;
-  int64_t inputs = config.num_factors;
+  int64_t rating_inputs = 0;
   if (config.num_factors > 0) {
-    v.gmf_user = embedding(config.num_users, config.num_factors);
-    v.gmf_item = embedding(config.num_items, config.num_factors);
+    v.gmf_user = layers.EmbeddingTable(config.num_users, config.num_factors);
+    v.gmf_item = layers.EmbeddingTable(config.num_items, config.num_factors);
+    rating_inputs += config.num_factors;
   }
   if (!config.layers.empty()) {
-    v.mlp_user = embedding(config.num_users, config.layers[0] / 2);
-    v.mlp_item = embedding(config.num_items, config.layers[0] / 2);
-    inputs += config.layers.back();
+    v.mlp_user = layers.EmbeddingTable(config.num_users, config.layers[0] / 2);
+    v.mlp_item = layers.EmbeddingTable(config.num_items, config.layers[0] / 2);
+    rating_inputs += config.layers.back();
   }
   for (size_t i = 1; i < config.layers.size(); ++i) {
-    const Shape shape = {config.layers[i - 1], config.layers[i]};
-    v.layers.push_back(
-        dense(i == 1 ? "dense" : absl::StrCat("dense_", i - 1), shape, Initializer::GlorotUniform(shape)));
+    v.layers.push_back(dense(config.layers[i - 1], config.layers[i], {}));
   }
-  // LeCun et al. 1998: a variance of 1 / inputs.
-  const double limit = std::sqrt(3.0 / static_cast<double>(inputs));
-  v.rating = dense("rating", {inputs, 1}, {Initializer::Kind::kUniform, limit});
+  v.rating = dense(rating_inputs, 1, {.name = "rating", .kernel_initializer = Initializer::LecunUniform});
   return v;
 }
 
@@ -93,7 +81,7 @@ Value Dense(Value x, const Layer& layer) {
   return compute::BiasAdd(compute::MatMul(x, CastTo(layer.kernel, x.dtype())), CastTo(layer.bias, x.dtype()));
 }
 
-// Of pairs of a user and an item, [N] each: float32 [N, 1].
+// Returns the scores of pairs of a user and an item, [N] each, computed layer by layer: float32 [N, 1].
 Value Scores(const Variables& v, Value users, Value items, DType dtype) {
   const auto rows = [&](Value table, Value ids) { return CastTo(compute::Gather(table, ids), dtype); };
   std::vector<Value> halves;
@@ -106,7 +94,8 @@ Value Scores(const Variables& v, Value users, Value items, DType dtype) {
   return CastTo(Dense(halves.size() == 1 ? halves[0] : compute::Concat(halves, 1), v.rating), DType::kFloat32);
 }
 
-// The mean cross entropy of scores [N, 1] and labels int32 [N].
+// Returns the mean cross entropy of scores [N, 1] and labels int32 [N]: the softmax of the pair [shift, score] is
+// [1 - p, p] with p = sigmoid(score - shift).
 Value MeanLoss(Value scores, Value labels, Loss loss) {
   const auto constant = [&](float value) {
     return compute::BroadcastTo(scores.graph()->Constant(Tensor::Scalar(value)), scores.shape());
@@ -118,6 +107,7 @@ Value MeanLoss(Value scores, Value labels, Loss loss) {
       compute::SparseSoftmaxCrossEntropy(compute::Concat({constant(ShiftOf(loss)), scores}, 1), labels));
 }
 
+// Returns the loss plus, for each kind of weights, their factor times the sum of their squares.
 Value Regularized(Value loss, const Variables& v, const ModelConfig& config) {
   std::vector<std::pair<double, Value>> terms;
   if (v.gmf_user) terms = {{config.mf_regularization, v.gmf_user}, {config.mf_regularization, v.gmf_item}};
@@ -131,6 +121,7 @@ Value Regularized(Value loss, const Variables& v, const ModelConfig& config) {
   }
   for (const auto& [factor, weights] : terms) {
     if (factor == 0) continue;
+    // L2Loss is half of the sum.
     const Value twice = loss.graph()->Constant(Tensor::Scalar(static_cast<float>(2 * factor)));
     loss = compute::Add(loss, compute::Mul(twice, compute::L2Loss({weights})));
   }
