@@ -21,12 +21,15 @@ STYLE = """<style>
   .dot { fill: #cf222e }
   .box { fill: #ddf4ff; stroke: #54aeff }
   .engine { fill: #fff8c5; stroke: #d4a72c }
+  .cell { fill: none; stroke: #8c959f; stroke-opacity: 0.25 }
+  .up { fill: #ffcecb; stroke: #cf222e }
   .outer { fill: none; stroke: #8c959f; stroke-dasharray: 4 3 }
   .terminal { fill: #24292f }
   .terminal-text { font: 13px monospace; fill: #f6f8fa }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .small { fill: #9198a1 }
     .box { fill: #0c2d6b; stroke: #388bfd } .engine { fill: #3b2300; stroke: #9e6a03 }
+    .up { fill: #67060c; stroke: #f85149 }
   }
 </style>"""
 

@@ -14,3 +14,9 @@ PROGRAMS = [
     "//official/transformer:transformer_main",
     "//official/transformer:translate_main",
 ]
+
+# Programs that only measure.
+BENCHMARKS = [
+    "//official/resnet/input_benchmark:input_benchmark_main",
+    "//official/transformer/decode_benchmark:decode_benchmark_main",
+]

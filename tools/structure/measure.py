@@ -1,9 +1,13 @@
 """Prints figures of the structure of the code. Usage: python3 -m tools.structure.measure
 
-What must stay at 0 is also held by //tools/structure:layers_test.
+What must stay at 0 is also held by //tools/structure:layers_test. The stack is that of bazel-bin's mnist_main, if it is
+built and gdb is installed.
 """
 
 import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,23 +44,47 @@ def fragments() -> tuple[int, int]:
     return sum(word in ("Of", "What", "Whether", "Which", "Those") for word in words), len(words)
 
 
+def frames_to_kernel() -> int | None:
+    """The functions on the stack from main to a kernel, both counted, in a training step of mnist_main."""
+    program = ROOT / "bazel-bin/official/mnist/mnist_main"
+    if not program.exists() or not shutil.which("gdb"):
+        return None
+    with tempfile.TemporaryDirectory() as model_dir:
+        flags = ["--use_synthetic_data", "--max_train_steps=1", f"--model_dir={model_dir}"]
+        # CheckNumerics, the kernel that looks at the loss, calls FindNonFinite; so do others, on other threads.
+        commands = [
+            "break official::train::StepRunner::Run",
+            "run",
+            "break official::compute::FindNonFinite thread 1",
+            "continue",
+            "backtrace",
+            "kill",
+        ]
+        gdb = ["gdb", "-q", "-batch", *(word for command in commands for word in ("-ex", command)), "--args"]
+        done = subprocess.run([*gdb, str(program), *flags], capture_output=True, text=True, timeout=300)
+    frames = re.findall(r"^#(\d+) .*? in (.*)", done.stdout, re.MULTILINE)
+    names = [name for _, name in frames]
+    return len(names) - 1 if names and names[-1].startswith("main") else None
+
+
 def main() -> None:
     families = sorted((ROOT / "utils/compute/ops").glob("*/BUILD"))
     odd, comments = fragments()
-    figures = {
+    l2_loss = ROOT / "utils/compute/ops/l2_loss"
+    figures: dict[str, int | None] = {
         "library dependencies that point up": len(layers_test.upward()),
         "packages in a cycle": sum(len(cycle) for cycle in layers_test.cycles(layers_test.package_edges())),
         "calls that name an op by a string": named_ops(),
+        "functions on the stack from main to a kernel": frames_to_kernel(),
         "files that mention the option grad_accum_steps": len(mentions(r"\bgrad_accum_steps\b")),
         "files that mention the flag keep_checkpoint_max": len(mentions(r"\bkeep_checkpoint_max\b")),
-        "files that mention the op L2Loss, outside its folder": len(
-            [name for name in mentions(r"\bL2Loss\b|\bl2_loss\b") if "/l2_loss/" not in name]
-        ),
+        "files of the op L2Loss, its test and BUILD file included": len(list(l2_loss.iterdir())),
+        "other files that list it": len(re.findall(r'"l2_loss"', (l2_loss.parent / "families.bzl").read_text())),
         "BUILD lines of the op families": sum(len(path.read_text().splitlines()) for path in families),
         "comments in headers that begin like half a sentence, of 1000": round(1000 * odd / comments),
     }
     for what, figure in figures.items():
-        print(f"{figure:6}  {what}")
+        print(f"{'?' if figure is None else figure:>6}  {what}")
 
 
 if __name__ == "__main__":
