@@ -9,6 +9,11 @@
 namespace official::compute {
 namespace {
 
+namespace training = fused_batch_norm;
+namespace inference = fused_batch_norm_inference;
+namespace again = fused_batch_norm_again;
+namespace backward = fused_batch_norm_grad;
+
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
 TensorType PerChannel(const InferContext& c) { return {DType::kFloat32, {c.shape(0).dim(-1)}}; }
@@ -27,25 +32,27 @@ absl::Status CheckTypes(const InferContext& c, int images, int begin, int end) {
   return absl::OkStatus();
 }
 
-// The fused form adds an input, the residual, which is added before the activation.
-absl::Status CheckResidual(const InferContext& c, int inputs) {
-  if (c.num_inputs() == inputs) return absl::OkStatus();
-  if (c.num_inputs() != inputs + 1) return c.Error(absl::StrCat("takes ", inputs, " inputs and perhaps a residual"));
-  if (c.type(inputs) != c.type(0)) return c.Error("the residual must have the type of x");
+// The fused form adds an input, the residual, which is added before the activation; it is the last one.
+absl::Status CheckResidual(const InferContext& c, int residual) {
+  if (c.num_inputs() == residual) return absl::OkStatus();
+  if (c.num_inputs() != residual + 1) {
+    return c.Error(absl::StrCat("takes ", residual, " inputs and perhaps a residual"));
+  }
+  if (c.type(residual) != c.type(0)) return c.Error("the residual must have the type of x");
   return absl::OkStatus();
 }
 
 // FusedBatchNorm(x, gamma, beta[, residual]; epsilon, activation) -> y, mean, variance, inverse standard deviation
 Types InferTraining(const InferContext& c) {
-  RETURN_IF_ERROR(CheckResidual(c, 3));
-  RETURN_IF_ERROR(CheckTypes(c, 1, 1, 3));
-  return std::vector<TensorType>{c.type(0), PerChannel(c), PerChannel(c), PerChannel(c)};
+  RETURN_IF_ERROR(CheckResidual(c, training::kResidual));
+  RETURN_IF_ERROR(CheckTypes(c, 1, training::kGamma, training::kResidual));
+  return std::vector<TensorType>{c.type(training::kX), PerChannel(c), PerChannel(c), PerChannel(c)};
 }
 
 // FusedBatchNormInference(x, gamma, beta, mean, variance[, residual]; epsilon, activation) -> y
 Types InferInference(const InferContext& c) {
-  RETURN_IF_ERROR(CheckResidual(c, 5));
-  RETURN_IF_ERROR(CheckTypes(c, 1, 1, 5));
+  RETURN_IF_ERROR(CheckResidual(c, inference::kResidual));
+  RETURN_IF_ERROR(CheckTypes(c, 1, inference::kGamma, inference::kResidual));
   return SameTypeAsInput(c);
 }
 
@@ -53,7 +60,7 @@ Types InferInference(const InferContext& c) {
 // FusedBatchNorm gave that the statistics are from.
 Types InferAgain(const InferContext& c) {
   if (c.num_inputs() != 5) return c.Error("takes 5 inputs");
-  RETURN_IF_ERROR(CheckTypes(c, 1, 1, 5));
+  RETURN_IF_ERROR(CheckTypes(c, 1, again::kGamma, c.num_inputs()));
   return SameTypeAsInput(c);
 }
 
@@ -62,18 +69,22 @@ Types InferAgain(const InferContext& c) {
 // the type of x, is added to the gradient of x: what others that read x have given.
 Types InferGradient(const InferContext& c) {
   const int last = c.num_inputs() - 1;
-  if (last < 4 || last > 6) return c.Error("takes 5 inputs and perhaps beta and an addend");
-  const int addends = c.type(last) == c.type(0) ? 1 : 0;
-  if (last == 6 && addends == 0) return c.Error("the addend must have the type of x");
-  RETURN_IF_ERROR(CheckTypes(c, 2, 2, c.num_inputs() - addends));
-  return std::vector<TensorType>{c.type(0), PerChannel(c), PerChannel(c)};
+  if (last < backward::kInverseDeviation || last > backward::kAddend) {
+    return c.Error("takes 5 inputs and perhaps beta and an addend");
+  }
+  const int addends = c.type(last) == c.type(backward::kDy) ? 1 : 0;
+  if (last == backward::kAddend && addends == 0) return c.Error("the addend must have the type of x");
+  RETURN_IF_ERROR(CheckTypes(c, 2, backward::kGamma, c.num_inputs() - addends));
+  return std::vector<TensorType>{c.type(backward::kDy), PerChannel(c), PerChannel(c)};
 }
 
 std::vector<Value> Gradient(const Node& node, absl::Span<const Value> dy) {
-  if (!dy[0]) return std::vector<Value>(node.num_inputs());
+  if (!dy[training::kY]) return std::vector<Value>(node.num_inputs());
   Node* const gradient =
-      ApplyNode(op::FusedBatchNormGrad, {dy[0], node.input(0), node.input(1), node.output(1), node.output(3)});
-  return {OutputOf(gradient, 0), OutputOf(gradient, 1), OutputOf(gradient, 2)};
+      ApplyNode(op::FusedBatchNormGrad, {dy[training::kY], node.input(training::kX), node.input(training::kGamma),
+                                         node.output(training::kMean), node.output(training::kInverseDeviation)});
+  return {OutputOf(gradient, backward::kDx), OutputOf(gradient, backward::kGammaGradient),
+          OutputOf(gradient, backward::kBetaGradient)};
 }
 
 Attrs NormAttrs(double epsilon) { return Attrs{{"epsilon", epsilon}, {"activation", std::string()}}; }
@@ -89,7 +100,7 @@ const bool registered[] = {
 
 BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon) {
   Node* const node = ApplyNode(op::FusedBatchNorm, {x, gamma, beta}, NormAttrs(epsilon));
-  return {OutputOf(node, 0), OutputOf(node, 1), OutputOf(node, 2)};
+  return {OutputOf(node, training::kY), OutputOf(node, training::kMean), OutputOf(node, training::kVariance)};
 }
 
 Value FusedBatchNormInference(Value x, Value gamma, Value beta, Value mean, Value variance, double epsilon) {

@@ -15,6 +15,10 @@
 namespace official::compute {
 namespace {
 
+namespace training = fused_batch_norm;
+namespace inference = fused_batch_norm_inference;
+namespace backward = fused_batch_norm_grad;
+
 constexpr int kThreads = ChannelPieces::kThreads;
 
 // What is computed from x alone, the same wherever it is computed: the gradient must find the sign that y had.
@@ -96,35 +100,38 @@ struct NormOptions {
   float epsilon;
   bool relu, residual;
 };
-NormOptions OptionsOf(const KernelSpec& spec, int inputs) {
+// `residual` is the place of the residual, the last input if there is one.
+NormOptions OptionsOf(const KernelSpec& spec, int residual) {
   return {static_cast<float>(spec.attrs().GetFloat("epsilon")), spec.attrs().Get<std::string>("activation") == "Relu",
-          spec.node.num_inputs() > inputs};
+          spec.node.num_inputs() > residual};
 }
 
 template <typename T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
-  const ChannelPieces v(spec.input(0));
+  const ChannelPieces v(spec.input(training::kX));
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 1) * v.channels * static_cast<int64_t>(sizeof(float));
-  kernel.run = [=, options = OptionsOf(spec, 3),
+  kernel.run = [=, options = OptionsOf(spec, training::kResidual),
                 stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     if (v.channels == 0) return absl::OkStatus();
     float* const scale = static_cast<float*>(args.scratch);
     float* const moments = scale + v.channels;
-    float *const mean = args.output<float>(1), *const inverse_std = args.output<float>(3);
+    float* const mean = args.output<float>(training::kMean);
+    float* const inverse_std = args.output<float>(training::kInverseDeviation);
     if (!v.empty()) {
-      PieceMoments<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, args.input<T>(0), moments);
+      PieceMoments<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, args.input<T>(training::kX), moments);
       RETURN_IF_ERROR(LaunchStatus("PieceMoments"));
     }
-    MergeMoments<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, moments, options.epsilon, mean, args.output<float>(2),
-                                                             inverse_std);
+    MergeMoments<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, moments, options.epsilon, mean,
+                                                             args.output<float>(training::kVariance), inverse_std);
     RETURN_IF_ERROR(LaunchStatus("MergeMoments"));
-    TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, args.input<float>(1), inverse_std, scale);
+    TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, args.input<float>(training::kGamma), inverse_std,
+                                                              scale);
     RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
     if (v.empty()) return absl::OkStatus();
-    Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(v, args.input<T>(0), mean, scale, args.input<float>(2),
-                                                      options.residual ? args.input<T>(3) : nullptr, options.relu,
-                                                      args.output<T>(0));
+    Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(
+        v, args.input<T>(training::kX), mean, scale, args.input<float>(training::kBeta),
+        options.residual ? args.input<T>(training::kResidual) : nullptr, options.relu, args.output<T>(training::kY));
     return LaunchStatus("Apply");
   };
   return kernel;
@@ -132,19 +139,20 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
-  const ChannelPieces v(spec.input(0));
+  const ChannelPieces v(spec.input(inference::kX));
   Kernel kernel;
   kernel.scratch_bytes = v.channels * static_cast<int64_t>(sizeof(float));
-  kernel.run = [=, options = OptionsOf(spec, 5),
+  kernel.run = [=, options = OptionsOf(spec, inference::kResidual),
                 stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     if (v.empty()) return absl::OkStatus();
     float* const scale = static_cast<float*>(args.scratch);
-    InferenceScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, args.input<float>(1), args.input<float>(4),
-                                                               options.epsilon, scale);
+    InferenceScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(
+        v, args.input<float>(inference::kGamma), args.input<float>(inference::kVariance), options.epsilon, scale);
     RETURN_IF_ERROR(LaunchStatus("InferenceScale"));
     Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(
-        v, args.input<T>(0), args.input<float>(3), scale, args.input<float>(2),
-        options.residual ? args.input<T>(5) : nullptr, options.relu, args.output<T>(0));
+        v, args.input<T>(inference::kX), args.input<float>(inference::kMean), scale,
+        args.input<float>(inference::kBeta), options.residual ? args.input<T>(inference::kResidual) : nullptr,
+        options.relu, args.output<T>(0));
     return LaunchStatus("Apply");
   };
   return kernel;
@@ -217,9 +225,9 @@ __global__ void WriteGradient(ChannelPieces v, Gradient<T> gradient, GradientFac
 
 template <typename T>
 absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
-  const ChannelPieces v(spec.input(0));
+  const ChannelPieces v(spec.input(backward::kDy));
   const int last = spec.node.num_inputs() - 1;
-  const bool adds = spec.input(last) == spec.input(0), relu = last - (adds ? 1 : 0) == 5;
+  const bool adds = spec.input(last) == spec.input(backward::kDy), relu = last - (adds ? 1 : 0) == backward::kBeta;
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 4) * v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
@@ -227,9 +235,11 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
     float* const scale = static_cast<float*>(args.scratch);
     const GradientFactors factors{scale + v.channels, scale + 2 * v.channels, scale + 3 * v.channels};
     float* const sums = scale + 4 * v.channels;
-    const float *const gamma = args.input<float>(2), *const inverse_std = args.input<float>(4);
-    const Gradient<T> gradient{args.input<T>(0), args.input<T>(1), args.input<float>(3), scale,
-                               relu ? args.input<float>(5) : nullptr};
+    const float* const gamma = args.input<float>(backward::kGamma);
+    const float* const inverse_std = args.input<float>(backward::kInverseDeviation);
+    const Gradient<T> gradient{args.input<T>(backward::kDy), args.input<T>(backward::kX),
+                               args.input<float>(backward::kMean), scale,
+                               relu ? args.input<float>(backward::kBeta) : nullptr};
     if (relu) {
       TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, gamma, inverse_std, scale);
       RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
@@ -239,11 +249,12 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
       RETURN_IF_ERROR(LaunchStatus("PieceGradientSums"));
     }
     MergeGradientSums<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, sums, gamma, inverse_std, factors,
-                                                                  args.output<float>(1), args.output<float>(2));
+                                                                  args.output<float>(backward::kGammaGradient),
+                                                                  args.output<float>(backward::kBetaGradient));
     RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
     if (v.empty()) return absl::OkStatus();
-    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(v, gradient, factors,
-                                                              adds ? args.input<T>(last) : nullptr, args.output<T>(0));
+    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(
+        v, gradient, factors, adds ? args.input<T>(last) : nullptr, args.output<T>(backward::kDx));
     return LaunchStatus("WriteGradient");
   };
   return kernel;
@@ -258,11 +269,14 @@ const bool registered = [] {
                     .in_place = std::move(in_place)});
   };
   add(op::FusedBatchNorm, []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
-      {{0, 0}, {0, 3}});
+      {{training::kY, training::kX}, {training::kY, training::kResidual}});
   add(op::FusedBatchNormGrad, []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
-      {{0, 0}, {0, 5}, {0, 6}, {0, 1}});
+      {{backward::kDx, backward::kDy},
+       {backward::kDx, backward::kAddendWithoutBeta},
+       {backward::kDx, backward::kAddend},
+       {backward::kDx, backward::kX}});
   add(op::FusedBatchNormInference, []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
-      {{0, 0}, {0, 5}});
+      {{0, inference::kX}, {0, inference::kResidual}});
   return true;
 }();
 

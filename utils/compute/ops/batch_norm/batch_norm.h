@@ -12,6 +12,29 @@ inline constexpr OpName FusedBatchNormInference("FusedBatchNormInference");
 
 }  // namespace official::compute::op
 
+// The inputs and outputs of FusedBatchNorm.
+namespace official::compute::fused_batch_norm {
+enum Input : int { kX, kGamma, kBeta, kResidual };  // the residual, of the type of x, may be absent
+enum Output : int { kY, kMean, kVariance, kInverseDeviation };
+}  // namespace official::compute::fused_batch_norm
+
+// The inputs of FusedBatchNormAgain.
+namespace official::compute::fused_batch_norm_again {
+enum Input : int { kX, kGamma, kBeta, kMean, kInverseDeviation };
+}  // namespace official::compute::fused_batch_norm_again
+
+// The inputs and outputs of FusedBatchNormGrad.
+namespace official::compute::fused_batch_norm_grad {
+// Beta and the addend, which is of the type of x, may be absent. Without beta the addend is in its place.
+enum Input : int { kDy, kX, kGamma, kMean, kInverseDeviation, kBeta, kAddend, kAddendWithoutBeta = kBeta };
+enum Output : int { kDx, kGammaGradient, kBetaGradient };
+}  // namespace official::compute::fused_batch_norm_grad
+
+// The inputs of FusedBatchNormInference.
+namespace official::compute::fused_batch_norm_inference {
+enum Input : int { kX, kGamma, kBeta, kMean, kVariance, kResidual };  // the residual may be absent
+}  // namespace official::compute::fused_batch_norm_inference
+
 namespace official::compute {
 
 struct BatchNormResult {

@@ -16,6 +16,11 @@
 namespace official::compute {
 namespace {
 
+namespace training = fused_batch_norm;
+namespace again = fused_batch_norm_again;
+namespace inference = fused_batch_norm_inference;
+namespace backward = fused_batch_norm_grad;
+
 // Values as [outer, groups, rows, width]: row-major images are one group of C channels and N * H * W rows,
 // channel-blocked ones N * C / 16 stretches of H * W rows of 16 channels.
 class View {
@@ -209,36 +214,39 @@ struct NormOptions {
   float epsilon;
   bool relu, residual;
 };
-NormOptions OptionsOf(const KernelSpec& spec, int inputs) {
+// `residual` is the place of the residual, the last input if there is one.
+NormOptions OptionsOf(const KernelSpec& spec, int residual) {
   return {static_cast<float>(spec.attrs().GetFloat("epsilon")), spec.attrs().Get<std::string>("activation") == "Relu",
-          spec.node.num_inputs() > inputs};
+          spec.node.num_inputs() > residual};
 }
 
 template <typename T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
-  const View v(spec.input(0), spec.input_layouts[0]);
+  const View v(spec.input(training::kX), spec.input_layouts[training::kX]);
   ScratchPlan scratch;
   const int64_t moments_at = scratch.Add(v.pieces() * 2 * v.channels() * sizeof(float));
   const int64_t scale_at = scratch.Add(v.channels() * sizeof(float));
   return Kernel{.run =
-                    [=, options = OptionsOf(spec, 3)](const KernelArgs& args) {
+                    [=, options = OptionsOf(spec, training::kResidual)](const KernelArgs& args) {
                       const int64_t channels = v.channels();
                       float* const moments = static_cast<float*>(ScratchAt(args, moments_at));
                       float* const scale = static_cast<float*>(ScratchAt(args, scale_at));
-                      float *const mean = args.output<float>(1), *const variance = args.output<float>(2);
-                      float* const inverse_std = args.output<float>(3);
-                      PieceMoments(v, args.input<T>(0), moments);
+                      float* const mean = args.output<float>(training::kMean);
+                      float* const variance = args.output<float>(training::kVariance);
+                      float* const inverse_std = args.output<float>(training::kInverseDeviation);
+                      PieceMoments(v, args.input<T>(training::kX), moments);
                       MergeMoments(v, moments, mean, variance);
                       const double n = static_cast<double>(v.count());
                       const float bessel = static_cast<float>(n / std::max(n - 1, 1.0));
-                      const float* const gamma = args.input<float>(1);
+                      const float* const gamma = args.input<float>(training::kGamma);
                       for (int64_t c = 0; c < channels; ++c) {
                         inverse_std[c] = 1.0f / std::sqrt(variance[c] + options.epsilon);
                         scale[c] = gamma[c] * inverse_std[c];
                         variance[c] *= bessel;
                       }
-                      Apply(v, args.input<T>(0), mean, scale, args.input<float>(2),
-                            options.residual ? args.input<T>(3) : nullptr, options.relu, args.output<T>(0));
+                      Apply(v, args.input<T>(training::kX), mean, scale, args.input<float>(training::kBeta),
+                            options.residual ? args.input<T>(training::kResidual) : nullptr, options.relu,
+                            args.output<T>(training::kY));
                       return absl::OkStatus();
                     },
                 .scratch_bytes = scratch.bytes()};
@@ -246,14 +254,15 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeAgain(const KernelSpec& spec) {
-  const View v(spec.input(0), spec.input_layouts[0]);
+  const View v(spec.input(again::kX), spec.input_layouts[again::kX]);
   return Kernel{.run =
                     [=, options = OptionsOf(spec, 5)](const KernelArgs& args) {
                       float* const scale = static_cast<float*>(args.scratch);
-                      const float *const gamma = args.input<float>(1), *const inverse_std = args.input<float>(4);
+                      const float* const gamma = args.input<float>(again::kGamma);
+                      const float* const inverse_std = args.input<float>(again::kInverseDeviation);
                       for (int64_t c = 0; c < v.channels(); ++c) scale[c] = gamma[c] * inverse_std[c];
-                      Apply<T>(v, args.input<T>(0), args.input<float>(3), scale, args.input<float>(2), nullptr,
-                               options.relu, args.output<T>(0));
+                      Apply<T>(v, args.input<T>(again::kX), args.input<float>(again::kMean), scale,
+                               args.input<float>(again::kBeta), nullptr, options.relu, args.output<T>(0));
                       return absl::OkStatus();
                     },
                 .scratch_bytes = static_cast<int64_t>(v.channels() * sizeof(float))};
@@ -261,16 +270,19 @@ absl::StatusOr<Kernel> MakeAgain(const KernelSpec& spec) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
-  const View v(spec.input(0), spec.input_layouts[0]);
+  const View v(spec.input(inference::kX), spec.input_layouts[inference::kX]);
   return Kernel{.run =
-                    [=, options = OptionsOf(spec, 5)](const KernelArgs& args) {
+                    [=, options = OptionsOf(spec, inference::kResidual)](const KernelArgs& args) {
                       float* const scale = static_cast<float*>(args.scratch);
-                      const float *const gamma = args.input<float>(1), *const variance = args.input<float>(4);
+                      const float* const gamma = args.input<float>(inference::kGamma);
+                      const float* const variance = args.input<float>(inference::kVariance);
                       for (int64_t c = 0; c < v.channels(); ++c) {
                         scale[c] = gamma[c] / std::sqrt(variance[c] + options.epsilon);
                       }
-                      Apply(v, args.input<T>(0), args.input<float>(3), scale, args.input<float>(2),
-                            options.residual ? args.input<T>(5) : nullptr, options.relu, args.output<T>(0));
+                      Apply(v, args.input<T>(inference::kX), args.input<float>(inference::kMean), scale,
+                            args.input<float>(inference::kBeta),
+                            options.residual ? args.input<T>(inference::kResidual) : nullptr, options.relu,
+                            args.output<T>(0));
                       return absl::OkStatus();
                     },
                 .scratch_bytes = static_cast<int64_t>(v.channels() * sizeof(float))};
@@ -371,32 +383,35 @@ void WriteGradient(const View& v, const T* x, const float* mean, const GradientF
 
 template <typename T>
 absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
-  const View v(spec.input(0), spec.input_layouts[0]);
+  const View v(spec.input(backward::kDy), spec.input_layouts[backward::kDy]);
   ScratchPlan scratch;
   const int64_t sums_at = scratch.Add(v.pieces() * 2 * v.channels() * sizeof(float));
   const int64_t factors_at = scratch.Add(3 * v.channels() * sizeof(float));
   const int last = spec.node.num_inputs() - 1;
-  const bool adds = spec.input(last) == spec.input(0), relu = last - (adds ? 1 : 0) == 5;
+  const bool adds = spec.input(last) == spec.input(backward::kDy), relu = last - (adds ? 1 : 0) == backward::kBeta;
   return Kernel{
       .run =
           [=](const KernelArgs& args) {
             const int64_t channels = v.channels();
-            const T *const dy = args.input<T>(0), *const x = args.input<T>(1);
-            const float *const gamma = args.input<float>(2), *const mean = args.input<float>(3);
-            const float* const inverse_std = args.input<float>(4);
+            const T *const dy = args.input<T>(backward::kDy), *const x = args.input<T>(backward::kX);
+            const float* const gamma = args.input<float>(backward::kGamma);
+            const float* const mean = args.input<float>(backward::kMean);
+            const float* const inverse_std = args.input<float>(backward::kInverseDeviation);
             float* const sums = static_cast<float*>(ScratchAt(args, sums_at));
             float* const per_channel = static_cast<float*>(ScratchAt(args, factors_at));
             const GradientFactors factors{per_channel, per_channel + channels, per_channel + 2 * channels};
             const auto run = [&](auto gradient) {
               PieceGradientSums(v, x, mean, gradient, sums);
-              MergeGradientSums(v, sums, gamma, inverse_std, factors, args.output<float>(1), args.output<float>(2));
-              WriteGradient(v, x, mean, factors, gradient, adds ? args.input<T>(last) : nullptr, args.output<T>(0));
+              MergeGradientSums(v, sums, gamma, inverse_std, factors, args.output<float>(backward::kGammaGradient),
+                                args.output<float>(backward::kBetaGradient));
+              WriteGradient(v, x, mean, factors, gradient, adds ? args.input<T>(last) : nullptr,
+                            args.output<T>(backward::kDx));
             };
             if (relu) {
               // The forward pass's scale: MergeGradientSums writes the same numbers there again.
               float* const scale = factors.a;
               for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * inverse_std[c];
-              run([=, &v, beta = args.input<float>(5)](int64_t channel, int64_t offset) {
+              run([=, &v, beta = args.input<float>(backward::kBeta)](int64_t channel, int64_t offset) {
                 return ReluGradient<T>(v, dy + offset, x + offset, mean + channel, scale + channel, beta + channel);
               });
             } else {
@@ -436,12 +451,16 @@ bool RegisterNorm(OpName op, Make make, std::vector<std::pair<int, int>> in_plac
 
 const bool registered[] = {
     RegisterNorm(op::FusedBatchNorm, []<typename T>(const KernelSpec& spec, T) { return MakeTraining<T>(spec); },
-                 {{0, 0}, {0, 3}}),
+                 {{training::kY, training::kX}, {training::kY, training::kResidual}}),
     RegisterNorm(op::FusedBatchNormInference,
-                 []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); }, {{0, 0}, {0, 5}}),
+                 []<typename T>(const KernelSpec& spec, T) { return MakeInference<T>(spec); },
+                 {{0, inference::kX}, {0, inference::kResidual}}),
     RegisterNorm(op::FusedBatchNormAgain, []<typename T>(const KernelSpec& spec, T) { return MakeAgain<T>(spec); }, {}),
     RegisterNorm(op::FusedBatchNormGrad, []<typename T>(const KernelSpec& spec, T) { return MakeGradient<T>(spec); },
-                 {{0, 0}, {0, 5}, {0, 6}, {0, 1}}),
+                 {{backward::kDx, backward::kDy},
+                  {backward::kDx, backward::kAddendWithoutBeta},
+                  {backward::kDx, backward::kAddend},
+                  {backward::kDx, backward::kX}}),
 };
 
 }  // namespace

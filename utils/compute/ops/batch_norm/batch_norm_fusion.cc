@@ -15,10 +15,18 @@
 namespace official::compute {
 namespace {
 
+namespace training = fused_batch_norm;
+namespace inference = fused_batch_norm_inference;
+namespace backward = fused_batch_norm_grad;
+
 using Outputs = std::optional<std::vector<Value>>;
 
+// Nodes whose first output is y.
 bool IsNorm(const Node& node) { return node.Is(op::FusedBatchNorm) || node.Is(op::FusedBatchNormInference); }
-bool HasResidual(const Node& node) { return node.num_inputs() == (node.Is(op::FusedBatchNorm) ? 4 : 6); }
+bool HasResidual(const Node& node) {
+  if (node.Is(op::FusedBatchNorm)) return node.num_inputs() > training::kResidual;
+  return node.num_inputs() > inference::kResidual;
+}
 bool HasRelu(const Node& node) { return node.attrs().Get<std::string>("activation") == "Relu"; }
 
 // The nodes that read `v`, in order, but for those that nothing reads: they are on their way out.
@@ -47,11 +55,12 @@ Outputs FuseNorm(const Node& node, RewriteContext& context) {
   std::vector<Value> inputs;
   for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
   Attrs attrs = node.attrs();
-  const Node* reader = SoleReader(node.output(0), context);
+  const Value y = node.output(training::kY);
+  const Node* reader = SoleReader(y, context);
   bool fused = false;
   if (reader != nullptr && reader->Is(op::Add) && !HasResidual(node)) {
-    const Value residual = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
-    if (residual.type() == node.output_types()[0] && residual.node()->id() < node.id()) {
+    const Value residual = reader->input(reader->input(0) == y ? 1 : 0);
+    if (residual.type() == y.type() && residual.node()->id() < node.id()) {
       inputs.push_back(context.Mapped(residual));
       reader = SoleReader(reader->output(0), context);
       fused = true;
@@ -73,7 +82,7 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
   if (!node.Is(op::Add) && !node.Is(op::Relu)) return std::nullopt;
   for (const Value& input : node.inputs()) {
     const Value mapped = context.Mapped(input);
-    if (mapped.index() != 0 || !IsNorm(*mapped.node()) || context.UseCount(input) != 1) continue;
+    if (mapped.index() != training::kY || !IsNorm(*mapped.node()) || context.UseCount(input) != 1) continue;
     // What the old input already had was not merged in this pass.
     const Node& old = *input.node();
     const bool merged = node.Is(op::Add) ? IsNorm(old) && !HasResidual(old) && HasResidual(*mapped.node())
@@ -83,43 +92,51 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
   return std::nullopt;
 }
 
+// All outputs of a FusedBatchNormGrad that was added.
+std::vector<Value> GradientsOf(Node* node) {
+  return {OutputOf(node, backward::kDx), OutputOf(node, backward::kGammaGradient),
+          OutputOf(node, backward::kBetaGradient)};
+}
+
 // FusedBatchNormGrad(ReluGrad(dy, y), ...) with y the output of a normalization with ReLU and no residual.
 Outputs FuseGradient(const Node& node, RewriteContext& context) {
-  if (!node.Is(op::FusedBatchNormGrad) || node.num_inputs() != 5) return std::nullopt;
-  const Value relu_grad = node.input(0);
+  if (!node.Is(op::FusedBatchNormGrad) || node.num_inputs() != backward::kBeta) return std::nullopt;
+  const Value relu_grad = node.input(backward::kDy);
   if (!relu_grad.node()->Is(op::ReluGrad) || context.UseCount(relu_grad) != 1) return std::nullopt;
   const Value y = relu_grad.node()->input(1);
   const Node& norm = *y.node();
-  if (!norm.Is(op::FusedBatchNorm) || !HasRelu(norm) || HasResidual(norm) || y != norm.output(0) ||
-      node.input(3) != norm.output(1)) {
+  if (!norm.Is(op::FusedBatchNorm) || !HasRelu(norm) || HasResidual(norm) || y != norm.output(training::kY) ||
+      node.input(backward::kMean) != norm.output(training::kMean)) {
     return std::nullopt;
   }
   std::vector<Value> inputs = {context.Mapped(relu_grad.node()->input(0))};
-  for (int i = 1; i < 5; ++i) inputs.push_back(context.Mapped(node.input(i)));
-  inputs.push_back(context.Mapped(norm.input(2)));
+  for (int i = backward::kX; i < backward::kBeta; ++i) inputs.push_back(context.Mapped(node.input(i)));
+  inputs.push_back(context.Mapped(norm.input(training::kBeta)));
   Node* const result = context.graph().AddNode(op::FusedBatchNormGrad, inputs, node.attrs(), node.name());
-  return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
+  return GradientsOf(result);
 }
 
-// Add(addend, output 0 of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x.
+// Add(addend, dx of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x.
 // The gradient looks ahead as the normalization does.
 Outputs FuseSum(const Node& node, RewriteContext& context) {
   if (node.Is(op::FusedBatchNormGrad)) {
-    const Node* const reader = SoleReader(node.output(0), context);
+    const Value dx = node.output(backward::kDx);
+    const Node* const reader = SoleReader(dx, context);
     if (reader == nullptr || !reader->Is(op::Add)) return std::nullopt;
-    const Value addend = reader->input(reader->input(0) == node.output(0) ? 1 : 0);
-    if (addend.type() != node.output_types()[0] || addend.node()->id() > node.id()) return std::nullopt;
+    const Value addend = reader->input(reader->input(0) == dx ? 1 : 0);
+    if (addend.type() != dx.type() || addend.node()->id() > node.id()) return std::nullopt;
     std::vector<Value> inputs;
     for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
     inputs.push_back(context.Mapped(addend));
     Node* const result = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
-    return std::vector<Value>{OutputOf(result, 0), OutputOf(result, 1), OutputOf(result, 2)};
+    return GradientsOf(result);
   }
   if (!node.Is(op::Add)) return std::nullopt;
   for (const Value& input : node.inputs()) {
     const Node& old = *input.node();
     const Value mapped = context.Mapped(input);
-    if (old.Is(op::FusedBatchNormGrad) && input.index() == 0 && mapped.node()->num_inputs() > old.num_inputs()) {
+    if (old.Is(op::FusedBatchNormGrad) && input.index() == backward::kDx &&
+        mapped.node()->num_inputs() > old.num_inputs()) {
       return std::vector<Value>{mapped};
     }
   }
@@ -135,7 +152,7 @@ Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
   }
   const Value y = node.input(0);
   const Node& norm = *y.node();
-  if (!norm.Is(op::FusedBatchNorm) || y.index() != 0 || HasResidual(norm)) return std::nullopt;
+  if (!norm.Is(op::FusedBatchNorm) || y.index() != training::kY || HasResidual(norm)) return std::nullopt;
   const std::vector<const Node*> readers = Readers(y, context);
   const auto is_gradient = [&](const Node* reader) { return reader->Is(node.op().name); };
   const auto first = std::find_if(readers.begin(), readers.end(), is_gradient);
@@ -144,7 +161,8 @@ Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
   if (kept || !std::all_of(first, readers.end(), is_gradient)) return std::nullopt;
   Value again;
   if (*first == &node) {
-    const Value inputs[] = {norm.input(0), norm.input(1), norm.input(2), norm.output(1), norm.output(3)};
+    const Value inputs[] = {norm.input(training::kX), norm.input(training::kGamma), norm.input(training::kBeta),
+                            norm.output(training::kMean), norm.output(training::kInverseDeviation)};
     std::vector<Value> mapped;
     for (const Value& v : inputs) mapped.push_back(context.Mapped(v));
     again = OutputOf(context.graph().AddNode(op::FusedBatchNormAgain, mapped, norm.attrs(), norm.name() + "_again"), 0);
