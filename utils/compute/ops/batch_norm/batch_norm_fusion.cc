@@ -147,10 +147,9 @@ Outputs FuseSum(const Node& node, RewriteContext& context) {
 // made again from its x, which its own gradient needs too, for the first gradient that reads them: so they need not be
 // kept from the forward pass on.
 Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
-  if (!node.Is(op::Conv2DBackpropFilter) || !context.DeviceHasKernel(op::FusedBatchNormAgain, node.input(0).dtype())) {
-    return std::nullopt;
-  }
-  const Value y = node.input(0);
+  if (!node.Is(op::Conv2DBackpropFilter)) return std::nullopt;
+  const Value y = node.input(conv2d_backprop_filter::kImages);
+  if (!context.DeviceHasKernel(op::FusedBatchNormAgain, y.dtype())) return std::nullopt;
   const Node& norm = *y.node();
   if (!norm.Is(op::FusedBatchNorm) || y.index() != training::kY || HasResidual(norm)) return std::nullopt;
   const std::vector<const Node*> readers = Readers(y, context);
@@ -167,9 +166,9 @@ Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
     for (const Value& v : inputs) mapped.push_back(context.Mapped(v));
     again = OutputOf(context.graph().AddNode(op::FusedBatchNormAgain, mapped, norm.attrs(), norm.name() + "_again"), 0);
   } else {
-    again = context.Mapped((*first)->output(0)).node()->input(0);
+    again = context.Mapped((*first)->output(0)).node()->input(conv2d_backprop_filter::kImages);
   }
-  const Value inputs[] = {again, context.Mapped(node.input(1))};
+  const Value inputs[] = {again, context.Mapped(node.input(conv2d_backprop_filter::kDy))};
   return std::vector<Value>{OutputOf(context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name()), 0)};
 }
 

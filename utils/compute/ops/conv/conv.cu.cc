@@ -17,6 +17,9 @@
 namespace official::compute {
 namespace {
 
+namespace backprop_input = conv2d_backprop_input;
+namespace backprop_filter = conv2d_backprop_filter;
+
 // Nothing to compute: a gradient of no images is zero.
 bool IsEmpty(const ConvGeometry& g) {
   return g.images.shape.num_elements() == 0 || g.filters.shape.num_elements() == 0 ||
@@ -38,12 +41,13 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
   if (IsEmpty(g)) return ZeroKernel(spec);
   ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, g, ConvResult::kOutput));
-  const bool has_bias = spec.node.num_inputs() == 3;
+  const bool has_bias = spec.node.num_inputs() > conv2d::kBias;
   const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
   return Kernel{
       .run = [=, type = g.output, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-        RETURN_IF_ERROR(conv->Run(args.inputs[0], args.inputs[1], args.outputs[0], args.scratch));
-        return has_bias ? AddBias(stream, type, args.inputs[2], relu, args.outputs[0]) : absl::OkStatus();
+        RETURN_IF_ERROR(
+            conv->Run(args.inputs[conv2d::kImages], args.inputs[conv2d::kFilters], args.outputs[0], args.scratch));
+        return has_bias ? AddBias(stream, type, args.inputs[conv2d::kBias], relu, args.outputs[0]) : absl::OkStatus();
       },
       .scratch_bytes = conv->scratch_bytes()};
 }
@@ -54,7 +58,8 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, g, ConvResult::kImages));
   return Kernel{.run =
                     [conv](const KernelArgs& args) {
-                      return conv->Run(args.outputs[0], args.inputs[0], args.inputs[1], args.scratch);
+                      return conv->Run(args.outputs[0], args.inputs[backprop_input::kFilters],
+                                       args.inputs[backprop_input::kDy], args.scratch);
                     },
                 .scratch_bytes = conv->scratch_bytes()};
 }
@@ -64,13 +69,15 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
   if (IsEmpty(g)) return ZeroKernel(spec);
   ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, g, ConvResult::kFilters));
-  const bool has_bias = spec.node.num_outputs() == 2;
+  const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   // The two need their scratch memory one after the other.
   return Kernel{
       .run = [=, type = g.output, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-        RETURN_IF_ERROR(conv->Run(args.inputs[0], args.outputs[0], args.inputs[1], args.scratch));
+        const void* const dy = args.inputs[backprop_filter::kDy];
+        RETURN_IF_ERROR(conv->Run(args.inputs[backprop_filter::kImages], args.outputs[backprop_filter::kFilterGradient],
+                                  dy, args.scratch));
         if (!has_bias) return absl::OkStatus();
-        return BiasGradient(stream, type, args.inputs[1], args.outputs[1], args.scratch);
+        return BiasGradient(stream, type, dy, args.outputs[backprop_filter::kBiasGradient], args.scratch);
       },
       .scratch_bytes = std::max(conv->scratch_bytes(), has_bias ? BiasGradientScratchBytes(g.output) : 0)};
 }

@@ -14,6 +14,22 @@ inline constexpr OpName FusedConv2DBackpropFilter("FusedConv2DBackpropFilter");
 
 }  // namespace official::compute::op
 
+// The inputs of Conv2D and FusedConv2D.
+namespace official::compute::conv2d {
+enum Input : int { kImages, kFilters, kBias };  // FusedConv2D alone has a bias, [O] of the type of the images
+}  // namespace official::compute::conv2d
+
+// The inputs of Conv2DBackpropInput.
+namespace official::compute::conv2d_backprop_input {
+enum Input : int { kFilters, kDy };
+}  // namespace official::compute::conv2d_backprop_input
+
+// The inputs and outputs of Conv2DBackpropFilter and FusedConv2DBackpropFilter.
+namespace official::compute::conv2d_backprop_filter {
+enum Input : int { kImages, kDy };
+enum Output : int { kFilterGradient, kBiasGradient };  // the latter of FusedConv2DBackpropFilter alone
+}  // namespace official::compute::conv2d_backprop_filter
+
 namespace official::compute {
 
 using Conv2DParams = WindowParams;

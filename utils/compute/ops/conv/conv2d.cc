@@ -8,6 +8,9 @@
 namespace official::compute {
 namespace {
 
+namespace backprop_input = conv2d_backprop_input;
+namespace backprop_filter = conv2d_backprop_filter;
+
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
 std::vector<int64_t> Dims(const Shape& shape) { return {shape.dims().begin(), shape.dims().end()}; }
@@ -29,15 +32,15 @@ Attrs Without(const Attrs& attrs, absl::string_view name) {
 // Conv2D(images, filters)
 Types InferForward(const InferContext& c) {
   if (c.num_inputs() != 2) return c.Error("takes images and filters");
-  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(0), c.type(1)));
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(conv2d::kImages), c.type(conv2d::kFilters)));
   return std::vector<TensorType>{conv.output};
 }
 
 // FusedConv2D(images, filters, bias; activation "" or "Relu")
 Types InferFused(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes images, filters and bias");
-  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(0), c.type(1)));
-  if (c.type(2) != TensorType{conv.output.dtype, {conv.output.shape.dim(3)}}) {
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(conv2d::kImages), c.type(conv2d::kFilters)));
+  if (c.type(conv2d::kBias) != TensorType{conv.output.dtype, {conv.output.shape.dim(3)}}) {
     return c.Error("the bias must have one number per filter");
   }
   return std::vector<TensorType>{conv.output};
@@ -46,17 +49,23 @@ Types InferFused(const InferContext& c) {
 // Conv2DBackpropInput(filters, output gradient; input_shape)
 Types InferBackpropInput(const InferContext& c) {
   if (c.num_inputs() != 2) return c.Error("takes filters and the output's gradient");
-  const TensorType images{c.dtype(0), Shape(c.attrs.GetInts("input_shape"))};
-  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, images, c.type(0)));
-  if (c.type(1) != conv.output) return c.Error(absl::StrCat("the gradient must be ", conv.output.ToString()));
+  const TensorType& filters = c.type(backprop_input::kFilters);
+  const TensorType images{filters.dtype, Shape(c.attrs.GetInts("input_shape"))};
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, images, filters));
+  if (c.type(backprop_input::kDy) != conv.output) {
+    return c.Error(absl::StrCat("the gradient must be ", conv.output.ToString()));
+  }
   return std::vector<TensorType>{images};
 }
 
 absl::StatusOr<TensorType> FilterGradient(const InferContext& c) {
   if (c.num_inputs() != 2) return c.Error("takes images and the output's gradient");
-  const TensorType filters{c.dtype(0), Shape(c.attrs.GetInts("filter_shape"))};
-  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, c.type(0), filters));
-  if (c.type(1) != conv.output) return c.Error(absl::StrCat("the gradient must be ", conv.output.ToString()));
+  const TensorType& images = c.type(backprop_filter::kImages);
+  const TensorType filters{images.dtype, Shape(c.attrs.GetInts("filter_shape"))};
+  ASSIGN_OR_RETURN(const ConvGeometry conv, ResolveConv(c, images, filters));
+  if (c.type(backprop_filter::kDy) != conv.output) {
+    return c.Error(absl::StrCat("the gradient must be ", conv.output.ToString()));
+  }
   return filters;
 }
 
@@ -81,21 +90,22 @@ Value BackpropFilter(Value images, Value dy, const Attrs& attrs, const Shape& fi
 }
 
 std::vector<Value> ForwardGradient(const Node& node, absl::Span<const Value> dy) {
-  const Value images = node.input(0), filters = node.input(1);
+  const Value images = node.input(conv2d::kImages), filters = node.input(conv2d::kFilters);
   return {BackpropInput(filters, dy[0], node.attrs(), images.shape()),
           BackpropFilter(images, dy[0], node.attrs(), filters.shape())};
 }
 
 std::vector<Value> BackpropInputGradient(const Node& node, absl::Span<const Value> d_result) {
-  const Value filters = node.input(0), dy = node.input(1);
+  const Value filters = node.input(backprop_input::kFilters), dy = node.input(backprop_input::kDy);
   const Attrs attrs = Without(node.attrs(), "input_shape");
   return {BackpropFilter(d_result[0], dy, attrs, filters.shape()), Apply(op::Conv2D, {d_result[0], filters}, attrs)};
 }
 
 std::vector<Value> BackpropFilterGradient(const Node& node, absl::Span<const Value> d_result) {
-  const Value images = node.input(0), dy = node.input(1);
+  const Value images = node.input(backprop_filter::kImages), dy = node.input(backprop_filter::kDy);
   const Attrs attrs = Without(node.attrs(), "filter_shape");
-  return {BackpropInput(d_result[0], dy, attrs, images.shape()), Apply(op::Conv2D, {images, d_result[0]}, attrs)};
+  const Value d_filters = d_result[backprop_filter::kFilterGradient];
+  return {BackpropInput(d_filters, dy, attrs, images.shape()), Apply(op::Conv2D, {images, d_filters}, attrs)};
 }
 
 const bool registered[] = {

@@ -22,6 +22,9 @@
 namespace official::compute {
 namespace {
 
+namespace backprop_input = conv2d_backprop_input;
+namespace backprop_filter = conv2d_backprop_filter;
+
 using dnnl::memory;
 
 constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
@@ -100,8 +103,8 @@ struct FilterReorder {
 // Conv2D and FusedConv2D.
 absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   if (IsEmpty(spec)) return ZeroKernel(spec);
-  const Problem p = MakeProblem(spec, spec.input_layouts[0], spec.output_layouts[0]);
-  const bool has_bias = spec.node.num_inputs() == 3;
+  const Problem p = MakeProblem(spec, spec.input_layouts[conv2d::kImages], spec.output_layouts[0]);
+  const bool has_bias = spec.node.num_inputs() > conv2d::kBias;
   dnnl::primitive_attr attr = OnednnAttr();
   if (has_bias && spec.attrs().Get<std::string>("activation") == "Relu") {
     dnnl::post_ops relu;
@@ -119,9 +122,10 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   if (has_bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc()});
   const OnednnPrimitive conv(dnnl::convolution_forward(pd), arguments);
   return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
-                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[1]));
-                  const void* const addresses[] = {args.inputs[0], weights, args.outputs[0],
-                                                   ScratchAt(args, scratchpad), has_bias ? args.inputs[2] : nullptr};
+                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[conv2d::kFilters]));
+                  const void* const addresses[] = {args.inputs[conv2d::kImages], weights, args.outputs[0],
+                                                   ScratchAt(args, scratchpad),
+                                                   has_bias ? args.inputs[conv2d::kBias] : nullptr};
                   return conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
                 },
                 .scratch_bytes = scratch.bytes()};
@@ -129,7 +133,7 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   if (IsEmpty(spec)) return ZeroKernel(spec);
-  const Problem p = MakeProblem(spec, spec.output_layouts[0], spec.input_layouts[1]);
+  const Problem p = MakeProblem(spec, spec.output_layouts[0], spec.input_layouts[backprop_input::kDy]);
   const dnnl::convolution_backward_data::primitive_desc pd(
       {kDirect, p.images, p.any_filters, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
       OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr()));
@@ -140,18 +144,20 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
                                                                    {DNNL_ARG_WEIGHTS, pd.weights_desc()},
                                                                    {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()},
                                                                    {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
-                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[0]));
-                  return conv.Run({args.inputs[1], weights, args.outputs[0], ScratchAt(args, scratchpad)});
-                },
-                .scratch_bytes = scratch.bytes()};
+  return Kernel{
+      .run = [=](const KernelArgs& args) -> absl::Status {
+        ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[backprop_input::kFilters]));
+        return conv.Run({args.inputs[backprop_input::kDy], weights, args.outputs[0], ScratchAt(args, scratchpad)});
+      },
+      .scratch_bytes = scratch.bytes()};
 }
 
 // Conv2DBackpropFilter and FusedConv2DBackpropFilter.
 absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   if (IsEmpty(spec)) return ZeroKernel(spec);
-  const Problem p = MakeProblem(spec, spec.input_layouts[0], spec.input_layouts[1]);
-  const bool has_bias = spec.node.num_outputs() == 2;
+  const Problem p =
+      MakeProblem(spec, spec.input_layouts[backprop_filter::kImages], spec.input_layouts[backprop_filter::kDy]);
+  const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   const memory::desc bias = has_bias ? p.bias : memory::desc();
   const dnnl::convolution_backward_weights::primitive_desc pd(
       {kDirect, p.images, p.any_filters, bias, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
@@ -172,11 +178,13 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   if (has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, pd.diff_bias_desc()});
   const OnednnPrimitive conv(dnnl::convolution_backward_weights(pd), arguments);
   return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
-                  void* const result = reorder ? ScratchAt(args, gradient_offset) : args.outputs[0];
-                  const void* const addresses[] = {args.inputs[0], args.inputs[1], result, ScratchAt(args, scratchpad),
-                                                   has_bias ? args.outputs[1] : nullptr};
+                  void* const d_filters = args.outputs[backprop_filter::kFilterGradient];
+                  void* const result = reorder ? ScratchAt(args, gradient_offset) : d_filters;
+                  const void* const addresses[] = {
+                      args.inputs[backprop_filter::kImages], args.inputs[backprop_filter::kDy], result,
+                      ScratchAt(args, scratchpad), has_bias ? args.outputs[backprop_filter::kBiasGradient] : nullptr};
                   RETURN_IF_ERROR(conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4)));
-                  return reorder ? reorder.Run({result, args.outputs[0]}) : absl::OkStatus();
+                  return reorder ? reorder.Run({result, d_filters}) : absl::OkStatus();
                 },
                 .scratch_bytes = scratch.bytes()};
 }
@@ -187,9 +195,9 @@ struct ImageValues {
   bool output;
 };
 ImageValues ImagesOf(const Node& node) {
-  if (node.Is(op::Conv2D) || node.Is(op::FusedConv2D)) return {{0}, true};
-  if (node.Is(op::Conv2DBackpropInput)) return {{1}, true};
-  return {{0, 1}, false};
+  if (node.Is(op::Conv2D) || node.Is(op::FusedConv2D)) return {{conv2d::kImages}, true};
+  if (node.Is(op::Conv2DBackpropInput)) return {{backprop_input::kDy}, true};
+  return {{backprop_filter::kImages, backprop_filter::kDy}, false};
 }
 
 LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
@@ -204,8 +212,8 @@ LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
 }
 
 bool UsesOwnFilterGradient(const KernelSpec& spec) {
-  return spec.node.Is(op::Conv2DBackpropFilter) && spec.input(0).dtype == DType::kBFloat16 && !IsEmpty(spec) &&
-         BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
+  return spec.node.Is(op::Conv2DBackpropFilter) && spec.input(backprop_filter::kImages).dtype == DType::kBFloat16 &&
+         !IsEmpty(spec) && BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
 }
 
 bool RegisterConv(OpName op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {

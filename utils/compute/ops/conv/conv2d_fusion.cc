@@ -14,6 +14,8 @@
 namespace official::compute {
 namespace {
 
+namespace backprop_filter = conv2d_backprop_filter;
+
 using Outputs = std::optional<std::vector<Value>>;
 
 // Relu(BiasAdd(Conv2D)) in two steps: the bias first, then the ReLU behind what that gave.
@@ -42,10 +44,13 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
 Outputs FuseFilterGradient(const Node& node, RewriteContext& context) {
   const bool is_filter = node.Is(op::Conv2DBackpropFilter);
   if (!is_filter && !node.Is(op::BiasAddGrad)) return std::nullopt;
-  const Value dy = node.input(is_filter ? 1 : 0);
+  const auto dy_of = [](const Node& gradient) {
+    return gradient.Is(op::Conv2DBackpropFilter) ? gradient.input(backprop_filter::kDy) : gradient.input(0);
+  };
+  const Value dy = dy_of(node);
   if (!context.DeviceHasKernel(op::FusedConv2DBackpropFilter, dy.dtype())) return std::nullopt;
   const auto is_partner = [&](const Node& other) {
-    return other.Is(is_filter ? op::BiasAddGrad : op::Conv2DBackpropFilter) && other.input(is_filter ? 0 : 1) == dy &&
+    return other.Is(is_filter ? op::BiasAddGrad : op::Conv2DBackpropFilter) && dy_of(other) == dy &&
            context.UseCount(other.output(0)) > 0;
   };
   const auto& nodes = node.graph().nodes();
@@ -53,15 +58,17 @@ Outputs FuseFilterGradient(const Node& node, RewriteContext& context) {
       std::find_if(nodes.begin() + dy.node()->id(), nodes.end(), [&](const auto& other) { return is_partner(*other); });
   if (partner == nodes.end()) return std::nullopt;
   const Node& filter = is_filter ? node : **partner;
+  const int output = is_filter ? backprop_filter::kFilterGradient : backprop_filter::kBiasGradient;
   if ((*partner)->id() < node.id()) {
     Node* const fused = context.Mapped((*partner)->output(0)).node();
     if (!fused->Is(op::FusedConv2DBackpropFilter)) return std::nullopt;
-    return std::vector<Value>{fused->output(is_filter ? 0 : 1)};
+    return std::vector<Value>{fused->output(output)};
   }
-  if (filter.input(0).node()->id() > node.id()) return std::nullopt;  // its images do not exist yet
+  const Value images = filter.input(backprop_filter::kImages);
+  if (images.node()->id() > node.id()) return std::nullopt;  // they do not exist yet
   Node* const fused = context.graph().AddNode(op::FusedConv2DBackpropFilter,
-                                              {context.Mapped(filter.input(0)), context.Mapped(dy)}, filter.attrs());
-  return std::vector<Value>{OutputOf(fused, is_filter ? 0 : 1)};
+                                              {context.Mapped(images), context.Mapped(dy)}, filter.attrs());
+  return std::vector<Value>{OutputOf(fused, output)};
 }
 
 const bool registered[] = {

@@ -37,10 +37,11 @@ Node* CopyNode(const Node& node, const char* algorithm, int64_t most_images, Gra
   if (node.Is(op::Conv2DBackpropInput)) {
     attrs.Set("input_shape", cut(attrs.Get<std::vector<int64_t>>("input_shape")));
   }
+  const int filters = node.Is(op::Conv2DBackpropInput) ? int{conv2d_backprop_input::kFilters} : int{conv2d::kFilters};
   std::vector<Value> inputs;
   for (int i = 0; i < node.num_inputs(); ++i) {
     TensorType type = node.input(i).type();
-    const bool is_filters = i == (node.Is(op::Conv2DBackpropInput) ? 0 : 1) && !node.Is(op::Conv2DBackpropFilter);
+    const bool is_filters = i == filters && !node.Is(op::Conv2DBackpropFilter);
     if (!is_filters) type.shape = Shape(cut({type.shape.dims().begin(), type.shape.dims().end()}));
     inputs.push_back(graph.Input(absl::StrCat("input", i), type));
   }

@@ -8,6 +8,7 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
+#include "utils/compute/ops/conv/conv.h"
 
 namespace official::compute {
 namespace {
@@ -225,21 +226,22 @@ Kernel MakeBFloat16FilterGradient(const KernelSpec& spec) {
   const int64_t sums_at = scratch.Add(p.row_blocks() * 16 * p.out_channels * sizeof(float));
   return {.run =
               [=](const KernelArgs& args) {
+                const BFloat16* const images = args.input<BFloat16>(conv2d_backprop_filter::kImages);
+                const BFloat16* const dy = args.input<BFloat16>(conv2d_backprop_filter::kDy);
+                BFloat16* const d_filters = args.output<BFloat16>(conv2d_backprop_filter::kFilterGradient);
                 auto* const packed = static_cast<uint32_t*>(ScratchAt(args, packed_at));
                 auto* const sums = static_cast<float*>(ScratchAt(args, sums_at));
                 for (int64_t first = 0; first < p.parts(); first += p.group()) {
                   const int64_t parts = std::min(p.group(), p.parts() - first);
-                  ParallelFor(parts * p.blocks(), 1, [&](int64_t begin, int64_t end) {
-                    Pack(p, args.input<BFloat16>(0), args.input<BFloat16>(1), first, begin, end, packed);
-                  });
+                  ParallelFor(parts * p.blocks(), 1,
+                              [&](int64_t begin, int64_t end) { Pack(p, images, dy, first, begin, end, packed); });
                   ParallelFor(p.panels() * p.row_blocks(), 1, [&](int64_t begin, int64_t end) {
-                    Multiply(p, args.input<BFloat16>(0), args.input<BFloat16>(1), packed, first, parts, begin, end,
-                             sums);
+                    Multiply(p, images, dy, packed, first, parts, begin, end, sums);
                   });
                 }
                 ParallelFor(p.row_blocks(), 1, [&](int64_t begin, int64_t end) {
                   for (int64_t row_block = begin; row_block < end; ++row_block) {
-                    BFloat16* const rows = args.output<BFloat16>(0) + row_block * 16 * p.out_channels;
+                    BFloat16* const rows = d_filters + row_block * 16 * p.out_channels;
                     for (int64_t panel = 0; panel < p.panels(); ++panel) {
                       avx512::StoreRounded(sums + p.TileOffset(panel, row_block), 16, p.PanelWidth(panel),
                                            p.out_channels, rows + 32 * panel);

@@ -24,12 +24,16 @@ absl::StatusOr<ConvGeometry> ResolveConv(const InferContext& c, const TensorType
 }
 
 ConvGeometry ConvGeometryOf(const Node& node) {
-  TensorType images = node.input(0).type(), filters = node.input(1).type();
+  TensorType images, filters;
   if (node.Is(op::Conv2DBackpropInput)) {
-    filters = images;
     images = node.output_types()[0];
-  } else if (!node.Is(op::Conv2D) && !node.Is(op::FusedConv2D)) {
-    filters = node.output_types()[0];
+    filters = node.input(conv2d_backprop_input::kFilters).type();
+  } else if (node.Is(op::Conv2D) || node.Is(op::FusedConv2D)) {
+    images = node.input(conv2d::kImages).type();
+    filters = node.input(conv2d::kFilters).type();
+  } else {
+    images = node.input(conv2d_backprop_filter::kImages).type();
+    filters = node.output_types()[conv2d_backprop_filter::kFilterGradient];
   }
   // The node's own shape rule has accepted these.
   return ResolveConv({node.op().name, node.inputs(), node.attrs()}, images, filters).value();

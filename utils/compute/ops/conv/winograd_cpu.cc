@@ -71,7 +71,9 @@ Kernel MakeForward(const WinogradShape& s, bool turned) {
   const int64_t buffers_at = scratch.Add(threads * s.ForwardFloats() * sizeof(float));
   return {.run =
               [=](const KernelArgs& args) {
-                const T *const filters = args.input<T>(turned ? 0 : 1), *const images = args.input<T>(turned ? 1 : 0);
+                const T* const filters =
+                    args.input<T>(turned ? int{conv2d_backprop_input::kFilters} : int{conv2d::kFilters});
+                const T* const images = args.input<T>(turned ? int{conv2d_backprop_input::kDy} : int{conv2d::kImages});
                 float* const u = static_cast<float*>(ScratchAt(args, u_at));
                 float* const buffers = static_cast<float*>(ScratchAt(args, buffers_at));
                 const int64_t c = turned ? s.out_channels : s.in_channels, o = turned ? s.in_channels : s.out_channels;
@@ -96,27 +98,29 @@ Kernel MakeFilterGradient(const WinogradShape& s) {
   const int64_t sums_at = scratch.Add(s.filters() * sizeof(float));
   const int64_t v_at = scratch.Add(36 * s.PositionFloats(s.in_channels, group) * sizeof(float));
   const int64_t d_at = scratch.Add(36 * s.PositionFloats(s.out_channels, group) * sizeof(float));
-  return {
-      .run =
-          [=](const KernelArgs& args) {
-            float* const sums = static_cast<float*>(ScratchAt(args, sums_at));
-            float *const v = static_cast<float*>(ScratchAt(args, v_at)), *const d =
-                                                                             static_cast<float*>(ScratchAt(args, d_at));
-            for (int64_t first = 0; first < s.tiles(); first += group) {
-              const int64_t n = std::min(group, s.tiles() - first);
-              ParallelFor(n, 4, [&](int64_t begin, int64_t end) {
-                avx512::TransformBoth(s, args.input<T>(0), args.input<T>(1), first, first + begin, first + end, v, d);
-              });
-              ParallelFor(36 * s.out_panels(), 1, [&](int64_t begin, int64_t end) {
-                avx512::SumFilterGradient(s, v, d, n, begin, end, first > 0, sums);
-              });
-            }
-            ParallelFor(s.in_channels, 8, [&](int64_t begin, int64_t end) {
-              avx512::FinishFilterGradient(s, sums, begin, end, args.output<T>(0));
-            });
-            return absl::OkStatus();
-          },
-      .scratch_bytes = scratch.bytes()};
+  return {.run =
+              [=](const KernelArgs& args) {
+                const T* const images = args.input<T>(conv2d_backprop_filter::kImages);
+                const T* const dy = args.input<T>(conv2d_backprop_filter::kDy);
+                float* const sums = static_cast<float*>(ScratchAt(args, sums_at));
+                float* const v = static_cast<float*>(ScratchAt(args, v_at));
+                float* const d = static_cast<float*>(ScratchAt(args, d_at));
+                for (int64_t first = 0; first < s.tiles(); first += group) {
+                  const int64_t n = std::min(group, s.tiles() - first);
+                  ParallelFor(n, 4, [&](int64_t begin, int64_t end) {
+                    avx512::TransformBoth(s, images, dy, first, first + begin, first + end, v, d);
+                  });
+                  ParallelFor(36 * s.out_panels(), 1, [&](int64_t begin, int64_t end) {
+                    avx512::SumFilterGradient(s, v, d, n, begin, end, first > 0, sums);
+                  });
+                }
+                ParallelFor(s.in_channels, 8, [&](int64_t begin, int64_t end) {
+                  avx512::FinishFilterGradient(s, sums, begin, end,
+                                               args.output<T>(conv2d_backprop_filter::kFilterGradient));
+                });
+                return absl::OkStatus();
+              },
+          .scratch_bytes = scratch.bytes()};
 }
 
 }  // namespace
