@@ -6,6 +6,9 @@
 namespace official::compute {
 namespace {
 
+namespace forward = conv_pool;
+namespace backprop = conv_pool_backprop;
+
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
 absl::StatusOr<ConvPoolGeometry> Resolve(const InferContext& c, const Shape& images, const Shape& filters) {
@@ -23,16 +26,18 @@ Shape PooledShape(const ConvPoolGeometry& g) { return {g.batch, g.pooled_height(
 
 Types InferForward(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes images, filters and bias");
-  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(0), c.shape(1)));
-  if (c.type(1).dtype != DType::kFloat32 || c.type(2) != TensorType{DType::kFloat32, {g.out_channels}}) {
+  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(forward::kImages), c.shape(forward::kFilters)));
+  if (c.dtype(forward::kFilters) != DType::kFloat32 ||
+      c.type(forward::kBias) != TensorType{DType::kFloat32, {g.out_channels}}) {
     return c.Error("the bias must have one number per filter");
   }
   return std::vector<TensorType>{{DType::kFloat32, PooledShape(g)}, {DType::kUInt8, PooledShape(g)}};
 }
 
-// Inputs 1 and 2 of the backward ops.
+// The inputs that the backward ops have in common.
 absl::Status CheckPooled(const InferContext& c, const Shape& pooled) {
-  if (c.type(1) == TensorType{DType::kUInt8, pooled} && c.type(2) == TensorType{DType::kFloat32, pooled}) {
+  if (c.type(backprop::kCodes) == TensorType{DType::kUInt8, pooled} &&
+      c.type(backprop::kPooledGradient) == TensorType{DType::kFloat32, pooled}) {
     return absl::OkStatus();
   }
   return c.Error(absl::StrCat("codes and gradient must have the shape ", pooled.ToString()));
@@ -41,7 +46,7 @@ absl::Status CheckPooled(const InferContext& c, const Shape& pooled) {
 Types InferBackpropFilter(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes images, codes and the output's gradient");
   const Shape filters(c.attrs.GetInts("filter_shape"));
-  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(0), filters));
+  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(backprop::kImages), filters));
   RETURN_IF_ERROR(CheckPooled(c, PooledShape(g)));
   return std::vector<TensorType>{{DType::kFloat32, filters}, {DType::kFloat32, {g.out_channels}}};
 }
@@ -53,9 +58,10 @@ Shape ImagesBefore(const Shape& filters, const Shape& pooled) {
 
 Types InferBackpropInput(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes filters, codes and the output's gradient");
-  if (c.shape(0).rank() != 4 || c.shape(1).rank() != 4) return c.Error("filters and codes must have rank 4");
-  const Shape images = ImagesBefore(c.shape(0), c.shape(1));
-  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, images, c.shape(0)));
+  const Shape &filters = c.shape(backprop::kFilters), &pooled = c.shape(backprop::kCodes);
+  if (filters.rank() != 4 || pooled.rank() != 4) return c.Error("filters and codes must have rank 4");
+  const Shape images = ImagesBefore(filters, pooled);
+  ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, images, filters));
   // A vector of one channel would be mostly empty.
   if (g.in_channels == 1) return c.Error("needs images of more than one channel");
   RETURN_IF_ERROR(CheckPooled(c, PooledShape(g)));

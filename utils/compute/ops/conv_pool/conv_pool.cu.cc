@@ -16,6 +16,9 @@
 namespace official::compute {
 namespace {
 
+namespace forward = conv_pool;
+namespace backprop = conv_pool_backprop;
+
 constexpr int kThreads = 256;
 
 int64_t OutputElements(const ConvPoolGeometry& g) { return g.batch * g.height * g.width * g.out_channels; }
@@ -74,22 +77,23 @@ int64_t OutputBytes(const ConvPoolGeometry& g) {
 absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   const ConvPoolGeometry g = ConvPoolGeometryOf(spec.node);
   ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, ConvOf(g), ConvResult::kOutput));
-  return Kernel{
-      .run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-        auto* const output = static_cast<float*>(args.scratch);
-        RETURN_IF_ERROR(
-            conv->Run(args.inputs[0], args.inputs[1], output, static_cast<char*>(args.scratch) + OutputBytes(g)));
-        BiasReluMaxPool<<<NumBlocks(PooledElements(g), kThreads), kThreads, 0, stream>>>(
-            g, PooledElements(g), output, args.input<float>(2), args.output<float>(0), args.output<uint8_t>(1));
-        return LaunchStatus("BiasReluMaxPool");
-      },
-      .scratch_bytes = OutputBytes(g) + conv->scratch_bytes()};
+  return Kernel{.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+                  auto* const output = static_cast<float*>(args.scratch);
+                  RETURN_IF_ERROR(conv->Run(args.inputs[forward::kImages], args.inputs[forward::kFilters], output,
+                                            static_cast<char*>(args.scratch) + OutputBytes(g)));
+                  BiasReluMaxPool<<<NumBlocks(PooledElements(g), kThreads), kThreads, 0, stream>>>(
+                      g, PooledElements(g), output, args.input<float>(forward::kBias),
+                      args.output<float>(forward::kPooled), args.output<uint8_t>(forward::kCodes));
+                  return LaunchStatus("BiasReluMaxPool");
+                },
+                .scratch_bytes = OutputBytes(g) + conv->scratch_bytes()};
 }
 
-// The gradient of the convolution's output in args.scratch, from inputs 1 and 2.
+// The gradient of the convolution's output in args.scratch, from codes and gradient of the pooled images.
 absl::Status PutOutputGradient(const ConvPoolGeometry& g, cudaStream_t stream, const KernelArgs& args) {
   MaxPoolReluGrad<<<NumBlocks(OutputElements(g), kThreads), kThreads, 0, stream>>>(
-      g, OutputElements(g), args.input<uint8_t>(1), args.input<float>(2), static_cast<float*>(args.scratch));
+      g, OutputElements(g), args.input<uint8_t>(backprop::kCodes), args.input<float>(backprop::kPooledGradient),
+      static_cast<float*>(args.scratch));
   return LaunchStatus("MaxPoolReluGrad");
 }
 
@@ -100,8 +104,9 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   return Kernel{.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
                   RETURN_IF_ERROR(PutOutputGradient(g, stream, args));
                   void* const rest = static_cast<char*>(args.scratch) + OutputBytes(g);
-                  RETURN_IF_ERROR(conv->Run(args.inputs[0], args.outputs[0], args.scratch, rest));
-                  return BiasGradient(stream, output, args.scratch, args.outputs[1], rest);
+                  RETURN_IF_ERROR(conv->Run(args.inputs[backprop::kImages], args.outputs[backprop::kFilterGradient],
+                                            args.scratch, rest));
+                  return BiasGradient(stream, output, args.scratch, args.outputs[backprop::kBiasGradient], rest);
                 },
                 .scratch_bytes = OutputBytes(g) + std::max(conv->scratch_bytes(), BiasGradientScratchBytes(output))};
 }
@@ -111,7 +116,7 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const auto conv, CudnnConv::Make(spec, ConvOf(g), ConvResult::kImages));
   return Kernel{.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
                   RETURN_IF_ERROR(PutOutputGradient(g, stream, args));
-                  return conv->Run(args.outputs[0], args.inputs[0], args.scratch,
+                  return conv->Run(args.outputs[0], args.inputs[backprop::kFilters], args.scratch,
                                    static_cast<char*>(args.scratch) + OutputBytes(g));
                 },
                 .scratch_bytes = OutputBytes(g) + conv->scratch_bytes()};

@@ -21,6 +21,9 @@
 namespace official::compute {
 namespace {
 
+namespace forward = conv_pool;
+namespace backprop = conv_pool_backprop;
+
 // One gradient that is not zero: where its receptive field begins in the padded image (floats), and its value.
 struct SparseGrad {
   int32_t offset;
@@ -182,17 +185,18 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   parts.Place(part_scratch, scratch);
   const auto run = [=](const KernelArgs& args) {
     float* const packed = static_cast<float*>(ScratchAt(args, packed_at));
-    PackForwardFilters(g, columns, args.input<float>(1), packed);
+    PackForwardFilters(g, columns, args.input<float>(forward::kFilters), packed);
     const int64_t image_size = g.height * g.width * g.in_channels;
     const int64_t output_size = g.pooled_height() * g.pooled_width() * g.out_channels;
     parts.Run([&](int64_t part, int64_t begin, int64_t end) {
       float* const padded = parts.At<float>(args, part, padded_at);
       std::fill_n(padded, PaddedFloats(g), 0.0f);
       for (int64_t n = begin; n < end; ++n) {
-        PadImage(g, args.input<float>(0) + n * image_size, padded);
-        Kernels().forward_image(g, padded, packed, args.input<float>(2), static_cast<int>(columns),
-                                parts.At<float>(args, part, rows_at), args.output<float>(0) + n * output_size,
-                                args.output<uint8_t>(1) + n * output_size);
+        PadImage(g, args.input<float>(forward::kImages) + n * image_size, padded);
+        Kernels().forward_image(g, padded, packed, args.input<float>(forward::kBias), static_cast<int>(columns),
+                                parts.At<float>(args, part, rows_at),
+                                args.output<float>(forward::kPooled) + n * output_size,
+                                args.output<uint8_t>(forward::kCodes) + n * output_size);
       }
     });
     return absl::OkStatus();
@@ -226,10 +230,10 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
       std::fill_n(d_bias, g.out_channels, 0.0f);
       std::fill_n(at(zero_or_nan_at), g.in_channels, 0.0f);
       for (int64_t n = begin; n < end; ++n) {
-        PadImage(g, args.input<float>(0) + n * g.height * g.width * g.in_channels, padded);
+        PadImage(g, args.input<float>(backprop::kImages) + n * g.height * g.width * g.in_channels, padded);
         CheckChannels(g, padded, at(zero_or_nan_at));
-        const uint8_t* const codes = args.input<uint8_t>(1) + n * windows * g.out_channels;
-        const float* const d_output = args.input<float>(2) + n * windows * g.out_channels;
+        const uint8_t* const codes = args.input<uint8_t>(backprop::kCodes) + n * windows * g.out_channels;
+        const float* const d_output = args.input<float>(backprop::kPooledGradient) + n * windows * g.out_channels;
         if (single) {
           Kernels().backward_filter_single_channel(g, padded, codes, d_output, d_filter, d_bias);
         } else {
@@ -241,7 +245,9 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
     const auto sum_parts = [&](int64_t offset, int64_t i) {
       return TreeSum(0, parts.parts, [&](int64_t part) { return parts.At<float>(args, part, offset)[i]; });
     };
-    for (int64_t oc = 0; oc < g.out_channels; ++oc) args.output<float>(1)[oc] = sum_parts(d_bias_at, oc);
+    float* const d_filters = args.output<float>(backprop::kFilterGradient);
+    float* const d_bias = args.output<float>(backprop::kBiasGradient);
+    for (int64_t oc = 0; oc < g.out_channels; ++oc) d_bias[oc] = sum_parts(d_bias_at, oc);
     ParallelFor(g.taps() * g.in_channels, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t tap = i / g.in_channels, ic = i % g.in_channels;
@@ -250,7 +256,7 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
           // A part has [tap][channels out] for one channel in, else [channel block][channels out][tap][16].
           const int64_t at =
               single ? i * g.out_channels + oc : ((ic / 16 * g.out_channels + oc) * g.taps() + tap) * 16 + ic % 16;
-          args.output<float>(0)[i * g.out_channels + oc] = sum_parts(d_filter_at, at) + zero_or_nan;
+          d_filters[i * g.out_channels + oc] = sum_parts(d_filter_at, at) + zero_or_nan;
         }
       }
     });
@@ -300,7 +306,7 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
     float* const packed = static_cast<float*>(ScratchAt(args, packed_at));
     float* const zero_or_nan = static_cast<float*>(ScratchAt(args, zero_or_nan_at));
     float* const channel_offset = static_cast<float*>(ScratchAt(args, channel_offset_at));
-    PackBackwardFilters(g, args.input<float>(0), packed, zero_or_nan);
+    PackBackwardFilters(g, args.input<float>(backprop::kFilters), packed, zero_or_nan);
     for (int64_t ic = 0; ic < g.in_channels; ++ic) {
       channel_offset[ic] = 0;
       for (int64_t y = 0; y < g.kernel; ++y) {
@@ -316,7 +322,8 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
       for (int64_t n = begin; n < end; ++n) {
         const int64_t at = n * g.pooled_height() * g.pooled_width() * g.out_channels;
         std::fill_n(d_padded, g.padded_size(), 0.0f);
-        Kernels().gather_pixels(g, args.input<uint8_t>(1) + at, args.input<float>(2) + at, pixels);
+        Kernels().gather_pixels(g, args.input<uint8_t>(backprop::kCodes) + at,
+                                args.input<float>(backprop::kPooledGradient) + at, pixels);
         Kernels().backward_input(g, pixels, packed, d_padded);
         CropImage(g, d_padded, channel_offset, args.output<float>(0) + n * g.height * g.width * g.in_channels);
       }

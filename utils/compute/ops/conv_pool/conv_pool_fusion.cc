@@ -35,9 +35,10 @@ bool SlidesBy(int64_t stride, const Attrs& attrs, const Shape& images, Size2D wi
 // `pool` is a MaxPool; true if `conv` is a FusedConv2D that one kernel can compute with it.
 bool Fits(const Node& conv, const Node& pool) {
   if (!conv.Is(op::FusedConv2D)) return false;
-  const Shape &images = conv.input(0).shape(), &filters = conv.input(1).shape();
+  const Shape &images = conv.input(conv2d::kImages).shape(), &filters = conv.input(conv2d::kFilters).shape();
   const std::vector<int64_t>& window = pool.attrs().GetInts("ksize");
-  return conv.attrs().Get<std::string>("activation") == "Relu" && conv.input(0).dtype() == DType::kFloat32 &&
+  return conv.attrs().Get<std::string>("activation") == "Relu" &&
+         conv.input(conv2d::kImages).dtype() == DType::kFloat32 &&
          ConvPoolSupports(ConvPoolGeometryOf(images, filters)) &&
          SlidesBy(1, conv.attrs(), images, {filters.dim(0), filters.dim(1)}) && window == std::vector<int64_t>{2, 2} &&
          SlidesBy(2, pool.attrs(), pool.input(0).shape(), {2, 2});
@@ -45,9 +46,10 @@ bool Fits(const Node& conv, const Node& pool) {
 
 // `gradient` is MaxPoolGrad(ReluGrad(dy, values of the pool), codes of the pool).
 bool IsMaskedGradient(const Node& gradient, const Node& pool) {
-  if (!gradient.Is(op::MaxPoolGrad) || gradient.input(1) != pool.output(1)) return false;
-  const Node& masked = *gradient.input(0).node();
-  return masked.Is(op::ReluGrad) && masked.input(1) == pool.output(0);
+  if (!gradient.Is(op::MaxPoolGrad)) return false;
+  if (gradient.input(max_pool_grad::kCodes) != pool.output(max_pool::kCodes)) return false;
+  const Node& masked = *gradient.input(max_pool_grad::kDy).node();
+  return masked.Is(op::ReluGrad) && masked.input(1) == pool.output(max_pool::kY);
 }
 
 // Nothing reads the codes but masked gradients, to which it is the same whether a cut value has kDeadWindow as its
@@ -58,7 +60,7 @@ bool OnlyMaskedGradientsReadCodes(const Node& pool, const RewriteContext& contex
   for (auto node = nodes.begin() + pool.id(); node != nodes.end(); ++node) {
     if (IsMaskedGradient(**node, pool) && context.UseCount((*node)->output(0)) > 0) ++readers;
   }
-  return readers == context.UseCount(pool.output(1));
+  return readers == context.UseCount(pool.output(max_pool::kCodes));
 }
 
 Outputs FuseForward(const Node& pool, RewriteContext& context) {
@@ -68,31 +70,35 @@ Outputs FuseForward(const Node& pool, RewriteContext& context) {
     return std::nullopt;
   }
   if (!Fits(conv, pool) || !OnlyMaskedGradientsReadCodes(pool, context)) return std::nullopt;
-  const Node* const fused = context.graph().AddNode(
-      op::FusedConv2DReluMaxPool,
-      {context.Mapped(conv.input(0)), context.Mapped(conv.input(1)), context.Mapped(conv.input(2))});
-  return std::vector<Value>{fused->output(0), fused->output(1)};
+  const Node* const fused =
+      context.graph().AddNode(op::FusedConv2DReluMaxPool, {context.Mapped(conv.input(conv2d::kImages)),
+                                                           context.Mapped(conv.input(conv2d::kFilters)),
+                                                           context.Mapped(conv.input(conv2d::kBias))});
+  return std::vector<Value>{fused->output(conv_pool::kPooled), fused->output(conv_pool::kCodes)};
 }
 
 // A gradient op of the convolution whose output gradient came through a pool that FuseForward has fused.
 Outputs FuseBackward(const Node& node, bool is_filter, RewriteContext& context) {
   const OpName fused_op =
       is_filter ? op::FusedConv2DReluMaxPoolBackpropFilter : op::FusedConv2DReluMaxPoolBackpropInput;
-  const Node& gradient = *node.input(1).node();
-  if (!gradient.Is(op::MaxPoolGrad) || !context.DeviceHasKernel(fused_op, node.input(0).dtype())) return std::nullopt;
-  const Value codes = context.Mapped(gradient.input(1));
+  const Value d_output = node.input(is_filter ? int{conv2d_backprop_filter::kDy} : int{conv2d_backprop_input::kDy});
+  const Value other =
+      node.input(is_filter ? int{conv2d_backprop_filter::kImages} : int{conv2d_backprop_input::kFilters});
+  const Node& gradient = *d_output.node();
+  if (!gradient.Is(op::MaxPoolGrad) || !context.DeviceHasKernel(fused_op, other.dtype())) return std::nullopt;
+  const Value codes = context.Mapped(gradient.input(max_pool_grad::kCodes));
   if (!codes.node()->Is(op::FusedConv2DReluMaxPool)) return std::nullopt;
-  const Shape images = is_filter ? node.input(0).shape() : node.output_types()[0].shape;
-  const Shape filters = is_filter ? node.output_types()[0].shape : node.input(0).shape();
+  const Shape result = node.output_types()[0].shape;
+  const Shape images = is_filter ? other.shape() : result, filters = is_filter ? result : other.shape();
   if (!ConvPoolSupports(ConvPoolGeometryOf(images, filters)) || (!is_filter && images.dim(3) == 1) ||
       !SlidesBy(1, node.attrs(), images, {filters.dim(0), filters.dim(1)})) {
     return std::nullopt;
   }
-  const Value dy = gradient.input(0).node()->input(0);
+  const Value dy = gradient.input(max_pool_grad::kDy).node()->input(0);
   Attrs attrs;
   if (is_filter) attrs.Set("filter_shape", node.attrs().GetInts("filter_shape"));
   const Node* const fused =
-      context.graph().AddNode(fused_op, {context.Mapped(node.input(0)), codes, context.Mapped(dy)}, attrs);
+      context.graph().AddNode(fused_op, {context.Mapped(other), codes, context.Mapped(dy)}, attrs);
   std::vector<Value> outputs;  // of both or, where nobody wanted the bias's gradient, of the filters alone
   for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(fused->output(i));
   return outputs;

@@ -300,7 +300,7 @@ TEST_CASE("Values that others read stay") {
   // MaxPool's codes are 0 .. 3 also where the ReLU has cut.
   CHECK(Fused(inputs, [](auto in) {
           const Value y = Layer(in[0], in[1], in[2]);
-          return std::vector<Value>{Cast(y.node()->output(1), DType::kFloat32)};
+          return std::vector<Value>{Cast(y.node()->output(max_pool::kCodes), DType::kFloat32)};
         }).front() == op::FusedConv2D);
   // The gradient with respect to the activation is not zero where the ReLU has cut.
   CHECK(Contains(Fused(inputs,

@@ -20,10 +20,14 @@ ConvPoolGeometry ConvPoolGeometryOf(const Shape& images, const Shape& filters) {
 }
 
 ConvPoolGeometry ConvPoolGeometryOf(const Node& node) {
-  const Shape& first = node.input(0).shape();
-  if (node.Is(op::FusedConv2DReluMaxPool)) return ConvPoolGeometryOf(first, node.input(1).shape());
-  if (node.Is(op::FusedConv2DReluMaxPoolBackpropInput)) return ConvPoolGeometryOf(node.output_types()[0].shape, first);
-  return ConvPoolGeometryOf(first, node.output_types()[0].shape);
+  if (node.Is(op::FusedConv2DReluMaxPool)) {
+    return ConvPoolGeometryOf(node.input(conv_pool::kImages).shape(), node.input(conv_pool::kFilters).shape());
+  }
+  if (node.Is(op::FusedConv2DReluMaxPoolBackpropInput)) {
+    return ConvPoolGeometryOf(node.output_types()[0].shape, node.input(conv_pool_backprop::kFilters).shape());
+  }
+  return ConvPoolGeometryOf(node.input(conv_pool_backprop::kImages).shape(),
+                            node.output_types()[conv_pool_backprop::kFilterGradient].shape);
 }
 
 }  // namespace official::compute

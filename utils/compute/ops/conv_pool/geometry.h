@@ -24,6 +24,19 @@ inline constexpr OpName FusedConv2DReluMaxPoolBackpropInput("FusedConv2DReluMaxP
 
 }  // namespace official::compute::op
 
+// The inputs and outputs of FusedConv2DReluMaxPool.
+namespace official::compute::conv_pool {
+enum Input : int { kImages, kFilters, kBias };
+enum Output : int { kPooled, kCodes };
+}  // namespace official::compute::conv_pool
+
+// The inputs and outputs of FusedConv2DReluMaxPoolBackpropFilter and FusedConv2DReluMaxPoolBackpropInput.
+namespace official::compute::conv_pool_backprop {
+// The first input of the former is the images, that of the latter the filters.
+enum Input : int { kImages, kFilters = kImages, kCodes, kPooledGradient };
+enum Output : int { kFilterGradient, kBiasGradient };  // of the former
+}  // namespace official::compute::conv_pool_backprop
+
 namespace official::compute {
 
 // The geometry of a convolution with stride 1 and SAME padding and of pooling with window and stride 2.

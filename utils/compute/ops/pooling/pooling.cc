@@ -33,7 +33,7 @@ Types InferGradient(const InferContext& c) {
   return std::vector<TensorType>{images};
 }
 Types InferMaxPoolGrad(const InferContext& c) {
-  if (c.num_inputs() != 2 || c.type(1) != TensorType{DType::kUInt8, c.shape(0)}) {
+  if (c.num_inputs() != 2 || c.type(max_pool_grad::kCodes) != TensorType{DType::kUInt8, c.shape(max_pool_grad::kDy)}) {
     return c.Error("takes the output's gradient and codes of its shape");
   }
   return InferGradient(c);
@@ -47,8 +47,8 @@ Attrs WithInputShape(const Node& node) {
 }
 
 std::vector<Value> MaxPoolGradient(const Node& node, absl::Span<const Value> dy) {
-  if (!dy[0]) return {Value()};
-  return {Apply(op::MaxPoolGrad, {dy[0], node.output(1)}, WithInputShape(node))};
+  if (!dy[max_pool::kY]) return {Value()};
+  return {Apply(op::MaxPoolGrad, {dy[max_pool::kY], node.output(max_pool::kCodes)}, WithInputShape(node))};
 }
 
 std::vector<Value> AvgPoolGradient(const Node& node, absl::Span<const Value> dy) {

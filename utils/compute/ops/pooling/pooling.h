@@ -13,6 +13,16 @@ inline constexpr OpName AvgPoolGrad("AvgPoolGrad");
 
 }  // namespace official::compute::op
 
+// The outputs of MaxPool.
+namespace official::compute::max_pool {
+enum Output : int { kY, kCodes };
+}  // namespace official::compute::max_pool
+
+// The inputs of MaxPoolGrad.
+namespace official::compute::max_pool_grad {
+enum Input : int { kDy, kCodes };
+}  // namespace official::compute::max_pool_grad
+
 namespace official::compute {
 
 struct PoolParams {

@@ -183,15 +183,16 @@ void AvgPoolGradRows(const View& v, const T* dy, T* dx) {
 template <typename T>
 absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
   return Kernel{[v = ViewOf(spec, spec.input_layouts[0])](const KernelArgs& args) {
-    MaxPoolRows(v, args.input<T>(0), args.output<T>(0), args.output<uint8_t>(1));
+    MaxPoolRows(v, args.input<T>(0), args.output<T>(max_pool::kY), args.output<uint8_t>(max_pool::kCodes));
     return absl::OkStatus();
   }};
 }
 
 template <typename T>
 absl::StatusOr<Kernel> MakeMaxPoolGrad(const KernelSpec& spec) {
-  return Kernel{[v = ViewOf(spec, spec.input_layouts[0])](const KernelArgs& args) {
-    MaxPoolGradRows(v, args.input<T>(0), args.input<uint8_t>(1), args.output<T>(0));
+  return Kernel{[v = ViewOf(spec, spec.input_layouts[max_pool_grad::kDy])](const KernelArgs& args) {
+    MaxPoolGradRows(v, args.input<T>(max_pool_grad::kDy), args.input<uint8_t>(max_pool_grad::kCodes),
+                    args.output<T>(0));
     return absl::OkStatus();
   }};
 }

@@ -16,12 +16,12 @@ std::optional<std::vector<Value>> MoveReluGrad(const Node& node, RewriteContext&
   if (!node.Is(op::ReluGrad)) return std::nullopt;
   const Value dx = node.input(0), y = node.input(1);
   if (!dx.node()->Is(op::MaxPoolGrad) || context.UseCount(dx) != 1) return std::nullopt;
-  const Value dy = dx.node()->input(0), codes = dx.node()->input(1);
+  const Value dy = dx.node()->input(max_pool_grad::kDy), codes = dx.node()->input(max_pool_grad::kCodes);
   const Node& pool = *codes.node();
   if (!pool.Is(op::MaxPool) || pool.input(0) != y) return std::nullopt;
   Graph& graph = context.graph();
-  const Value masked =
-      OutputOf(graph.AddNode(op::ReluGrad, {context.Mapped(dy), context.Mapped(pool.output(0))}, node.attrs()), 0);
+  const Value pooled = context.Mapped(pool.output(max_pool::kY));
+  const Value masked = OutputOf(graph.AddNode(op::ReluGrad, {context.Mapped(dy), pooled}, node.attrs()), 0);
   return std::vector<Value>{
       OutputOf(graph.AddNode(op::MaxPoolGrad, {masked, context.Mapped(codes)}, dx.node()->attrs()), 0)};
 }

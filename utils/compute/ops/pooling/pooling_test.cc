@@ -85,7 +85,7 @@ testing::OpCase MaxCase(const Case& test, bool blocked = false) {
       .build =
           [=](absl::Span<const Value> in) {
             const Value y = MaxPool(blocked ? Blocked(in[0]) : in[0], test.params);
-            return std::vector<Value>{y, y.node()->output(1)};
+            return std::vector<Value>{y, y.node()->output(max_pool::kCodes)};
           },
       .reference =
           [=](const std::vector<Doubles>& in) {
