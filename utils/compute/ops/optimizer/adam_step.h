@@ -6,6 +6,7 @@
 
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
 
 namespace official::compute {
 
@@ -39,9 +40,10 @@ OFFICIAL_HOST_DEVICE inline float AdamAlpha(float lr, float beta1_power, float b
   return lr * std::sqrt(1 - beta2_power) / (1 - beta1_power);
 }
 
-// The alpha of a run whose inputs 0 to 2 are the learning rate and the powers of beta1 and beta2.
+// The alpha of a run whose scalars are those of apply_adam.
 inline float AdamAlpha(const KernelArgs& args) {
-  return AdamAlpha(*args.input<float>(0), *args.input<float>(1), *args.input<float>(2));
+  return AdamAlpha(*args.input<float>(apply_adam::kLearningRate), *args.input<float>(apply_adam::kBeta1Power),
+                   *args.input<float>(apply_adam::kBeta2Power));
 }
 
 }  // namespace official::compute

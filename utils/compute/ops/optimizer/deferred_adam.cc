@@ -37,34 +37,42 @@ std::vector<Value> State(const Value& table, const AdamParams& params) {
                                    /*trainable=*/false})};
 }
 
-constexpr int kState = 4;
+// Where the deferred steps of an ApplyDeferredAdam with these attributes begin.
+int BeginOfSteps(const Attrs& attrs) {
+  return apply_adam::kNumScalars + (attrs.GetBool("guarded") ? update_guard::kNumScalars : 0);
+}
 
+// The deferred steps begin at input `first`.
 absl::Status CheckSteps(const InferContext& c, int first) {
-  if (c.num_inputs() >= first + 2 && c.dtype(first) == DType::kFloat32 && c.shape(first).rank() == 1 &&
-      c.type(first + 1) == TensorType{DType::kInt32, {}}) {
+  const int alphas = first + deferred_adam::kAlphas, number = first + deferred_adam::kNumber;
+  if (c.num_inputs() >= first + deferred_adam::kNumSteps && c.dtype(alphas) == DType::kFloat32 &&
+      c.shape(alphas).rank() == 1 && c.type(number) == TensorType{DType::kInt32, {}}) {
     return absl::OkStatus();
   }
   return c.Error("needs the deferred steps' float32 alphas and int32 number");
 }
 
-// Groups of a table's state and `more` others, from input `first` on.
-absl::Status CheckTables(const InferContext& c, int first, int more) {
-  const int group = kState + more;
+// Groups of `group` tensors of a table, from input `first` on.
+absl::Status CheckTables(const InferContext& c, int first, int group) {
   if (c.num_inputs() < first + group || (c.num_inputs() - first) % group != 0) {
     return c.Error(absl::StrCat("needs groups of ", group, " tensors"));
   }
   for (int i = first; i < c.num_inputs(); i += group) {
-    const TensorType& table = c.type(i);
-    if (table.dtype != DType::kFloat32 || table.shape.rank() < 1 || c.type(i + 1) != table || c.type(i + 2) != table ||
-        c.type(i + 3) != TensorType{DType::kInt32, {table.shape.dim(0)}}) {
+    const auto type = [&](deferred_adam::Group place) -> const TensorType& { return c.type(i + place); };
+    const TensorType& table = type(deferred_adam::kTable);
+    if (table.dtype != DType::kFloat32 || table.shape.rank() < 1 || type(deferred_adam::kM) != table ||
+        type(deferred_adam::kV) != table ||
+        type(deferred_adam::kMade) != TensorType{DType::kInt32, {table.shape.dim(0)}}) {
       return c.Error("needs float32 tables, two moments of each and an int32 for each row");
     }
-    if (more > 0 && (c.dtype(i + 4) != DType::kInt32 || c.shape(i + 4).rank() != 1))
-      return c.Error("needs int32 ids [n]");
-    if (more > 1) {
-      Shape rows = table.shape;
-      rows.set_dim(0, c.shape(i + 4).dim(0));
-      if (c.type(i + 5) != TensorType{DType::kFloat32, rows}) return c.Error("needs a float32 row for each id");
+    if (group <= deferred_adam::kIds) continue;
+    const TensorType& ids = type(deferred_adam::kIds);
+    if (ids.dtype != DType::kInt32 || ids.shape.rank() != 1) return c.Error("needs int32 ids [n]");
+    if (group <= deferred_adam::kRows) continue;
+    Shape rows = table.shape;
+    rows.set_dim(0, ids.shape.dim(0));
+    if (type(deferred_adam::kRows) != TensorType{DType::kFloat32, rows}) {
+      return c.Error("needs a float32 row for each id");
     }
   }
   return absl::OkStatus();
@@ -75,9 +83,11 @@ const bool registered[] = {
         .name = op::CatchUpRows,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
           RETURN_IF_ERROR(CheckSteps(c, 0));
-          RETURN_IF_ERROR(CheckTables(c, 2, 1));
+          RETURN_IF_ERROR(CheckTables(c, deferred_adam::kNumSteps, deferred_adam::kCatchUpGroupSize));
           std::vector<TensorType> types;
-          for (int i = 2; i < c.num_inputs(); i += kState + 1) types.push_back(c.type(i + kState));
+          for (int i = deferred_adam::kNumSteps; i < c.num_inputs(); i += deferred_adam::kCatchUpGroupSize) {
+            types.push_back(c.type(i + deferred_adam::kIds));
+          }
           return types;
         },
         .has_side_effect = true,
@@ -85,9 +95,9 @@ const bool registered[] = {
     RegisterOp({
         .name = op::ApplyDeferredAdam,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-          const int first = c.attrs.GetBool("guarded") ? 5 : 3;
+          const int first = BeginOfSteps(c.attrs);
           RETURN_IF_ERROR(CheckSteps(c, first));
-          RETURN_IF_ERROR(CheckTables(c, first + 2, 2));
+          RETURN_IF_ERROR(CheckTables(c, first + deferred_adam::kNumSteps, deferred_adam::kApplyGroupSize));
           return std::vector<TensorType>{};
         },
         .has_side_effect = true,
@@ -97,7 +107,7 @@ const bool registered[] = {
         .name = op::SettleRows,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
           RETURN_IF_ERROR(CheckSteps(c, 0));
-          RETURN_IF_ERROR(CheckTables(c, 2, 0));
+          RETURN_IF_ERROR(CheckTables(c, deferred_adam::kNumSteps, deferred_adam::kSettleGroupSize));
           return std::vector<TensorType>{};
         },
         .has_side_effect = true,
@@ -148,10 +158,11 @@ Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
 Node* SettleRows(Graph& graph) {
   for (const auto& node : graph.nodes()) {
     if (!node->Is(op::ApplyDeferredAdam)) continue;
-    const int first = node->attrs().GetBool("guarded") ? 5 : 3;
-    std::vector<Value> inputs = {node->input(first), node->input(first + 1)};
-    for (int i = first + 2; i < node->num_inputs(); i += kState + 2) {
-      for (int k = 0; k < kState; ++k) inputs.push_back(node->input(i + k));
+    const int first = BeginOfSteps(node->attrs());
+    std::vector<Value> inputs = {node->input(first + deferred_adam::kAlphas),
+                                 node->input(first + deferred_adam::kNumber)};
+    for (int i = first + deferred_adam::kNumSteps; i < node->num_inputs(); i += deferred_adam::kApplyGroupSize) {
+      for (int k = 0; k < deferred_adam::kSettleGroupSize; ++k) inputs.push_back(node->input(i + k));
     }
     return ApplyNode(op::SettleRows, inputs,
                      Attrs{{"beta1", node->attrs().GetFloat("beta1")},

@@ -26,7 +26,7 @@ constexpr int kThreads = Warp::kBlock, kWarps = Warp::kRowsOfBlock, kLanes = War
 constexpr unsigned kAllLanes = 0xffffffff;
 constexpr int kMaxTables = 16;  // of a node; they are arguments of the kernels
 
-// A table and its state: inputs `first`, ....
+// A table: its group is the inputs from `first` on.
 struct Table {
   int first;
   int32_t rows;
@@ -36,7 +36,7 @@ struct Table {
 absl::StatusOr<std::vector<Table>> TablesOf(const KernelSpec& spec, int first, int group) {
   std::vector<Table> tables;
   for (int i = first; i < spec.node.num_inputs(); i += group) {
-    const Shape& shape = spec.input(i).shape;
+    const Shape& shape = spec.input(i + deferred_adam::kTable).shape;
     tables.push_back({i, static_cast<int32_t>(shape.dim(0)), shape.Product(1, shape.rank())});
   }
   if (tables.size() <= kMaxTables) return tables;
@@ -57,10 +57,10 @@ struct TableState {
 };
 
 TableState StateOf(const KernelArgs& args, const Table& table) {
-  return {args.variable<float>(table.first),
-          args.variable<float>(table.first + 1),
-          args.variable<float>(table.first + 2),
-          args.variable<int32_t>(table.first + 3),
+  return {args.variable<float>(table.first + deferred_adam::kTable),
+          args.variable<float>(table.first + deferred_adam::kM),
+          args.variable<float>(table.first + deferred_adam::kV),
+          args.variable<int32_t>(table.first + deferred_adam::kMade),
           table.rows,
           table.width};
 }
@@ -69,6 +69,11 @@ struct DeferredSteps {
   float* alphas;
   int32_t* number;
 };
+
+// The deferred steps, which begin at input `first`.
+DeferredSteps StepsAt(const KernelArgs& args, int first) {
+  return {args.variable<float>(first + deferred_adam::kAlphas), args.variable<int32_t>(first + deferred_adam::kNumber)};
+}
 
 // A thread's part of the steps from `made` to `end` of a row without gradients.
 __device__ void MakeUp(const TableState& table, int64_t row, AdamStep step, const float* alphas, int32_t made,
@@ -118,11 +123,12 @@ __global__ void __launch_bounds__(kThreads)
 
 absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
   CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(spec, 2, 5));
+  ASSIGN_OR_RETURN(const std::vector<Table> tables,
+                   TablesOf(spec, deferred_adam::kNumSteps, deferred_adam::kCatchUpGroupSize));
   std::vector<int32_t> counts;
   std::vector<DataError> errors;
   for (const Table& table : tables) {
-    counts.push_back(static_cast<int32_t>(spec.input(table.first + 4).shape.num_elements()));
+    counts.push_back(static_cast<int32_t>(spec.input(table.first + deferred_adam::kIds).shape.num_elements()));
     errors.push_back(device.AddDataError(spec.node, [rows = table.rows](int32_t value) {
       return absl::StrCat("id ", value, " is outside [0, ", rows, ")");
     }));
@@ -135,12 +141,11 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
                  data_error = device.data_error_word()](const KernelArgs& args) {
     PerTable<CaughtUpTable> caught_up = {};
     for (size_t k = 0; k < tables.size(); ++k) {
-      caught_up.at[k] = {StateOf(args, tables[k]), args.input<int32_t>(tables[k].first + 4),
+      caught_up.at[k] = {StateOf(args, tables[k]), args.input<int32_t>(tables[k].first + deferred_adam::kIds),
                          args.output<int32_t>(static_cast<int>(k)), counts[k], errors[k]};
     }
     const dim3 blocks(NumBlocks(most, kWarps), static_cast<unsigned>(tables.size()));
-    CatchUp<<<blocks, kThreads, 0, stream>>>(
-        caught_up, step, DeferredSteps{args.variable<float>(0), args.variable<int32_t>(1)}, data_error);
+    CatchUp<<<blocks, kThreads, 0, stream>>>(caught_up, step, StepsAt(args, 0), data_error);
     return LaunchStatus("CatchUp");
   }};
 }
@@ -211,10 +216,12 @@ struct UpdatedTable {
 // A warp for each place in the sorted order; the first place of each row sums the gradients of all, in the order of
 // their positions, and updates the row.
 __global__ void __launch_bounds__(kThreads)
-    UpdateRows(const __grid_constant__ PerTable<UpdatedTable> tables, Scalars<3> scalars, Guard guard, AdamStep step,
-               DeferredSteps steps, DataError not_caught_up, const unsigned long long* data_error) {
+    UpdateRows(const __grid_constant__ PerTable<UpdatedTable> tables, Scalars<apply_adam::kNumScalars> scalars,
+               Guard guard, AdamStep step, DeferredSteps steps, DataError not_caught_up,
+               const unsigned long long* data_error) {
   if (HasDataError(data_error) || !guard.Applies()) return;
-  step.alpha = AdamAlpha(*scalars.values[0], *scalars.values[1], *scalars.values[2]);
+  step.alpha = AdamAlpha(*scalars.values[apply_adam::kLearningRate], *scalars.values[apply_adam::kBeta1Power],
+                         *scalars.values[apply_adam::kBeta2Power]);
   const int32_t number = *steps.number;
   const int64_t i = Warp::Row();
   // Nothing in this launch reads it.
@@ -239,10 +246,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
-  const Places places(spec, 3);
+  const Places places(spec, apply_adam::kNumScalars);
   const int first = places.first();
   CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(spec, first + 2, 6));
+  ASSIGN_OR_RETURN(const std::vector<Table> tables,
+                   TablesOf(spec, first + deferred_adam::kNumSteps, deferred_adam::kApplyGroupSize));
   // Tables with the same ids share their order.
   std::vector<SortedIndices> sorts;
   std::vector<int64_t> sorts_at;
@@ -250,10 +258,10 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
   std::vector<int32_t> counts;
   Kernel kernel;
   for (size_t k = 0; k < tables.size(); ++k) {
-    const Value ids = spec.node.input(tables[k].first + 4);
+    const Value ids = spec.node.input(tables[k].first + deferred_adam::kIds);
     counts.push_back(static_cast<int32_t>(ids.shape().num_elements()));
     size_t same = 0;
-    while (spec.node.input(tables[same].first + 4) != ids) ++same;
+    while (spec.node.input(tables[same].first + deferred_adam::kIds) != ids) ++same;
     same_as.push_back(same);
     sorts.emplace_back();
     sorts_at.push_back(kernel.scratch_bytes);
@@ -265,23 +273,25 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
   const DataError not_caught_up = device.AddDataError(
       spec.node, [](int32_t value) { return absl::StrCat("row ", value, " is updated that was not caught up"); },
       absl::StatusCode::kInternal);
-  const Settler settler(spec, tables, {.ahead = 1, .capacity = static_cast<int32_t>(spec.input(first).shape.dim(0))});
+  const Settler settler(
+      spec, tables,
+      {.ahead = 1, .capacity = static_cast<int32_t>(spec.input(first + deferred_adam::kAlphas).shape.dim(0))});
   const int32_t most = std::max(1, *std::max_element(counts.begin(), counts.end()));
   kernel.run = [=](const KernelArgs& args) -> absl::Status {
     PerTable<UpdatedTable> updated = {};
     for (size_t k = 0; k < tables.size(); ++k) {
       UpdatedTable& table = updated.at[k];
       table = {StateOf(args, tables[k]), updated.at[same_as[k]].sorted, counts[k],
-               args.input<float>(tables[k].first + 5)};
+               args.input<float>(tables[k].first + deferred_adam::kRows)};
       if (same_as[k] < k) continue;
-      ASSIGN_OR_RETURN(table.sorted, sorts[k].Sort(args.input<int32_t>(tables[k].first + 4),
+      ASSIGN_OR_RETURN(table.sorted, sorts[k].Sort(args.input<int32_t>(tables[k].first + deferred_adam::kIds),
                                                    static_cast<char*>(args.scratch) + sorts_at[k]));
     }
     const Guard guard = places.GuardOf(args);
-    const DeferredSteps steps = {args.variable<float>(first), args.variable<int32_t>(first + 1)};
+    const DeferredSteps steps = StepsAt(args, first);
     const dim3 blocks(NumBlocks(most, kWarps), static_cast<unsigned>(tables.size()));
-    UpdateRows<<<blocks, kThreads, 0, settler.stream>>>(updated, Scalars<3>(args), guard, settler.step, steps,
-                                                        not_caught_up, settler.data_error);
+    UpdateRows<<<blocks, kThreads, 0, settler.stream>>>(updated, Scalars<apply_adam::kNumScalars>(args), guard,
+                                                        settler.step, steps, not_caught_up, settler.data_error);
     RETURN_IF_ERROR(LaunchStatus("UpdateRows"));
     return settler.Run(args, guard, steps);
   };
@@ -289,9 +299,10 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const std::vector<Table> tables, TablesOf(spec, 2, 4));
+  ASSIGN_OR_RETURN(const std::vector<Table> tables,
+                   TablesOf(spec, deferred_adam::kNumSteps, deferred_adam::kSettleGroupSize));
   return Kernel{[settler = Settler(spec, tables, {.ahead = 0, .capacity = 0})](const KernelArgs& args) {
-    return settler.Run(args, {}, {args.variable<float>(0), args.variable<int32_t>(1)});
+    return settler.Run(args, {}, StepsAt(args, 0));
   }};
 }
 

@@ -16,6 +16,17 @@ inline constexpr OpName SettleRows("SettleRows");
 
 }  // namespace official::compute::op
 
+// The inputs of these ops. CatchUpRows and SettleRows begin with the deferred steps; in ApplyDeferredAdam the scalars
+// of apply_adam and, if the attribute "guarded" is true, those of update_guard are before them. Groups follow, one for
+// each table: SettleRows has of each the first kSettleGroupSize tensors, CatchUpRows kCatchUpGroupSize and
+// ApplyDeferredAdam all. CatchUpRows gives back the ids of each group.
+namespace official::compute::deferred_adam {
+enum Steps : int { kAlphas, kNumber };
+inline constexpr int kNumSteps = 2;
+enum Group : int { kTable, kM, kV, kMade, kIds, kRows };
+inline constexpr int kSettleGroupSize = 4, kCatchUpGroupSize = 5, kApplyGroupSize = 6;
+}  // namespace official::compute::deferred_adam
+
 namespace official::compute {
 
 // The prefix of the variables that hold the state of deferred steps. They are not part of a checkpoint: they are zero

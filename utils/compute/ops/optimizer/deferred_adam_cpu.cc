@@ -66,7 +66,7 @@ struct DeferredKernels {
 
 const DeferredKernels& Kernels() { return HasAvx512() ? avx512::kDeferredKernels : avx2::kDeferredKernels; }
 
-// A table: its state is the inputs from `first` on.
+// A table: its group is the inputs from `first` on.
 struct Table {
   int first;
   int64_t rows, width;
@@ -103,10 +103,14 @@ struct Group {
   int64_t count = 0;
   int64_t scratch_at = 0;  // int32s: lists for each thread, then the first position of each row and the next of each id
 
-  const int32_t* Ids(const KernelArgs& args) const { return args.input<int32_t>(tables[0].first + 4); }
+  const int32_t* Ids(const KernelArgs& args) const {
+    return args.input<int32_t>(tables[0].first + deferred_adam::kIds);
+  }
 
   // Of the deferred steps, the table's rows.
-  static int32_t* Made(const KernelArgs& args, const Table& table) { return args.variable<int32_t>(table.first + 3); }
+  static int32_t* Made(const KernelArgs& args, const Table& table) {
+    return args.variable<int32_t>(table.first + deferred_adam::kMade);
+  }
   // Sets it for a row of all tables; whether each was `before`.
   bool SetMade(const KernelArgs& args, int32_t row, int32_t before, int32_t now) const {
     bool same = true;
@@ -114,7 +118,7 @@ struct Group {
     return same;
   }
 
-  // Calls f(whole, small, parts) for all vectors of the rows. Gradients, if any, are the inputs behind the ids.
+  // Calls f(whole, small, parts) for all vectors of the rows.
   template <typename F>
   void ForVectors(const KernelArgs& args, bool with_gradients, F f) const {
     for (const Vectors& v : vectors) {
@@ -123,8 +127,11 @@ struct Group {
       for (const auto* places : {&v.whole, &v.small}) {
         for (const auto& [table, column, n] : *places) {
           const int i = table.first;
-          const AdamState state = {args.variable<float>(i), args.variable<float>(i + 1), args.variable<float>(i + 2)};
-          const float* const gradients = with_gradients ? args.input<float>(i + 5) + column : nullptr;
+          const AdamState state = {args.variable<float>(i + deferred_adam::kTable),
+                                   args.variable<float>(i + deferred_adam::kM),
+                                   args.variable<float>(i + deferred_adam::kV)};
+          const float* const gradients =
+              with_gradients ? args.input<float>(i + deferred_adam::kRows) + column : nullptr;
           *part++ = {state.At(column), table.width, gradients, n};
         }
       }
@@ -157,16 +164,17 @@ struct Division {
   int64_t scratch_bytes() const { return scratch * static_cast<int64_t>(sizeof(int32_t)); }
 };
 
-Table TableAt(const KernelSpec& spec, int input) {
-  const Shape& shape = spec.input(input).shape;
-  return {input, shape.dim(0), shape.Product(1, shape.rank())};
+Table TableAt(const KernelSpec& spec, int first) {
+  const Shape& shape = spec.input(first + deferred_adam::kTable).shape;
+  return {first, shape.dim(0), shape.Product(1, shape.rank())};
 }
 
-Division DivisionOf(const KernelSpec& spec, int first, int inputs_of_table) {
+// The groups are the inputs from `first` on, of `group_size` each.
+Division DivisionOf(const KernelSpec& spec, int first, int group_size) {
   Division d;
-  const auto ids = [&](int table) { return spec.node.input(table + 4); };
+  const auto ids = [&](int table) { return spec.node.input(table + deferred_adam::kIds); };
   int64_t most = 0;
-  for (int i = first; i < spec.node.num_inputs(); i += inputs_of_table) {
+  for (int i = first; i < spec.node.num_inputs(); i += group_size) {
     const auto same = std::find_if(d.groups.begin(), d.groups.end(),
                                    [&](const Group& g) { return ids(g.tables[0].first) == ids(i); });
     Group& group = same != d.groups.end() ? *same : d.groups.emplace_back();
@@ -300,11 +308,11 @@ void Settle(const KernelArgs& args, const std::vector<Group>& groups, const Adam
 }
 
 absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
-  constexpr int kFirst = 2, kInputs = 5;
+  constexpr int kFirst = deferred_adam::kNumSteps, kInputs = deferred_adam::kCatchUpGroupSize;
   const Division division = DivisionOf(spec, kFirst, kInputs);
   const auto run = [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
-    const float* const alphas = args.input<float>(0);
-    const int32_t steps = *args.input<int32_t>(1);
+    const float* const alphas = args.input<float>(deferred_adam::kAlphas);
+    const int32_t steps = *args.input<int32_t>(deferred_adam::kNumber);
     for (const Group& group : division.groups) {
       for (const Table& table : group.tables) {
         RETURN_IF_ERROR(CheckIds("id", group.Ids(args), group.count, table.rows));
@@ -326,17 +334,18 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
   const bool guarded = spec.attrs().GetBool("guarded");
-  const int scalars = guarded ? 5 : 3;
-  const Division division = DivisionOf(spec, scalars + 2, 6);
-  const auto capacity = static_cast<int32_t>(spec.input(scalars).shape.dim(0));
+  constexpr int kGuard = apply_adam::kNumScalars;
+  const int first = kGuard + (guarded ? update_guard::kNumScalars : 0);
+  const Division division = DivisionOf(spec, first + deferred_adam::kNumSteps, deferred_adam::kApplyGroupSize);
+  const auto capacity = static_cast<int32_t>(spec.input(first + deferred_adam::kAlphas).shape.dim(0));
   const int parts = std::min(spec.node.graph().batch_parts(), kMaxParts);
   const auto run = [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
-    if (guarded && !*args.input<bool>(4)) return absl::OkStatus();
-    float* const alphas = args.variable<float>(scalars);
-    int32_t& steps = *args.variable<int32_t>(scalars + 1);
+    if (guarded && !*args.input<bool>(kGuard + update_guard::kApply)) return absl::OkStatus();
+    float* const alphas = args.variable<float>(first + deferred_adam::kAlphas);
+    int32_t& steps = *args.variable<int32_t>(first + deferred_adam::kNumber);
     AdamStep step = rule;
     step.alpha = alphas[steps] = AdamAlpha(args);
-    const float scale = guarded ? *args.input<float>(3) : 1;
+    const float scale = guarded ? *args.input<float>(kGuard + update_guard::kLossScale) : 1;
     std::atomic<bool> caught_up = true;
     ForThreads(division, [&](int thread) {
       for (const Group& group : division.groups) {
@@ -354,9 +363,12 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeSettle(const KernelSpec& spec) {
   std::vector<Group> groups;
-  for (int i = 2; i < spec.node.num_inputs(); i += 4) groups.push_back(GroupOf({TableAt(spec, i)}));
+  for (int i = deferred_adam::kNumSteps; i < spec.node.num_inputs(); i += deferred_adam::kSettleGroupSize) {
+    groups.push_back(GroupOf({TableAt(spec, i)}));
+  }
   return Kernel{[groups, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) {
-    Settle(args, groups, rule, args.input<float>(0), *args.variable<int32_t>(1));
+    Settle(args, groups, rule, args.input<float>(deferred_adam::kAlphas),
+           *args.variable<int32_t>(deferred_adam::kNumber));
     return absl::OkStatus();
   }};
 }

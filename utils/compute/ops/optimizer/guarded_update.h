@@ -2,6 +2,7 @@
 #pragma once
 
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
 
 namespace official::compute {
 
@@ -18,9 +19,10 @@ struct Guard {
 struct Places {
   Places(const KernelSpec& spec, int scalars) : guarded(spec.attrs().GetBool("guarded")), scalars(scalars) {}
 
-  int first() const { return scalars + (guarded ? 2 : 0); }  // after all scalars
+  int first() const { return scalars + (guarded ? update_guard::kNumScalars : 0); }  // after all scalars
   Guard GuardOf(const KernelArgs& args) const {
-    return guarded ? Guard{args.input<float>(scalars), args.input<bool>(scalars + 1)} : Guard{};
+    if (!guarded) return {};
+    return {args.input<float>(scalars + update_guard::kLossScale), args.input<bool>(scalars + update_guard::kApply)};
   }
 
   bool guarded;

@@ -15,14 +15,17 @@ const TensorType kBoolScalar{DType::kBool, {}};
 // Of an update: `scalars` float32 scalars; if the attribute "guarded" is true the loss scale and whether to apply.
 absl::Status CheckScalars(const InferContext& c, int scalars) {
   const bool guarded = c.attrs.GetBool("guarded");
-  const int checked = scalars + (guarded ? 1 : 0);
-  bool fit = c.num_inputs() > checked;
-  for (int i = 0; fit && i < checked; ++i) fit = c.type(i) == kFloatScalar;
-  if (fit && (!guarded || c.type(checked) == kBoolScalar)) return absl::OkStatus();
+  const int apply = scalars + update_guard::kApply;
+  const int floats = guarded ? apply : scalars;
+  bool fit = c.num_inputs() > floats;
+  for (int i = 0; fit && i < floats; ++i) fit = c.type(i) == kFloatScalar;
+  if (fit && (!guarded || c.type(apply) == kBoolScalar)) return absl::OkStatus();
   return c.Error("needs float32 scalars first, and a bool scalar after a loss scale");
 }
 
-int NumScalars(const Attrs& attrs, int scalars) { return scalars + (attrs.GetBool("guarded") ? 2 : 0); }
+int NumScalars(const Attrs& attrs, int scalars) {
+  return scalars + (attrs.GetBool("guarded") ? update_guard::kNumScalars : 0);
+}
 
 // Inputs: `scalars` as above, then groups of `group` tensors of one float32 type, the first of each a variable.
 auto UpdateTypes(int scalars, int group) {
@@ -42,23 +45,32 @@ auto UpdateTypes(int scalars, int group) {
   };
 }
 
-const bool gradient_descent = RegisterOp(
-    {.name = op::ApplyGradientDescent, .infer = UpdateTypes(1, 2), .has_side_effect = true, .is_update = true});
-const bool momentum =
-    RegisterOp({.name = op::ApplyMomentum, .infer = UpdateTypes(1, 3), .has_side_effect = true, .is_update = true});
-const bool adam =
-    RegisterOp({.name = op::ApplyAdam, .infer = UpdateTypes(3, 4), .has_side_effect = true, .is_update = true});
+const bool gradient_descent =
+    RegisterOp({.name = op::ApplyGradientDescent,
+                .infer = UpdateTypes(apply_gradient_descent::kNumScalars, apply_gradient_descent::kGroupSize),
+                .has_side_effect = true,
+                .is_update = true});
+const bool momentum = RegisterOp({.name = op::ApplyMomentum,
+                                  .infer = UpdateTypes(apply_momentum::kNumScalars, apply_momentum::kGroupSize),
+                                  .has_side_effect = true,
+                                  .is_update = true});
+const bool adam = RegisterOp({.name = op::ApplyAdam,
+                              .infer = UpdateTypes(apply_adam::kNumScalars, apply_adam::kGroupSize),
+                              .has_side_effect = true,
+                              .is_update = true});
 const bool lazy_adam = RegisterOp({
     .name = op::ApplyLazyAdam,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      // lr, beta1_power, beta2_power; then variable, m, v, indices, rows
-      RETURN_IF_ERROR(CheckScalars(c, 3));
-      const int first = NumScalars(c.attrs, 3);
-      if (c.num_inputs() != first + 5) return c.Error("needs 5 tensors after its scalars");
-      const TensorType &variable = c.type(first), &indices = c.type(first + 3), &rows = c.type(first + 4);
-      if (c.type(first + 1) != variable || c.type(first + 2) != variable || variable.dtype != DType::kFloat32 ||
-          indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 || indices.shape.rank() != 1 ||
-          rows.shape.rank() != variable.shape.rank() || rows.shape.dim(0) != indices.shape.dim(0)) {
+      RETURN_IF_ERROR(CheckScalars(c, apply_adam::kNumScalars));
+      const int first = NumScalars(c.attrs, apply_adam::kNumScalars);
+      if (c.num_inputs() != first + apply_lazy_adam::kGroupSize) return c.Error("needs 5 tensors after its scalars");
+      const auto type = [&](apply_lazy_adam::Group place) -> const TensorType& { return c.type(first + place); };
+      const TensorType &variable = type(apply_lazy_adam::kVariable), &indices = type(apply_lazy_adam::kIndices);
+      const TensorType& rows = type(apply_lazy_adam::kRows);
+      if (type(apply_lazy_adam::kM) != variable || type(apply_lazy_adam::kV) != variable ||
+          variable.dtype != DType::kFloat32 || indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 ||
+          indices.shape.rank() != 1 || rows.shape.rank() != variable.shape.rank() ||
+          rows.shape.dim(0) != indices.shape.dim(0)) {
         return c.Error("needs a float32 variable, two slots, int32 indices and as many rows");
       }
       return std::vector<TensorType>{};
@@ -66,14 +78,20 @@ const bool lazy_adam = RegisterOp({
     .has_side_effect = true,
     .is_update = true,
 });
-const bool moving_average = RegisterOp(
-    {.name = op::UpdateMovingAverages, .infer = UpdateTypes(0, 2), .has_side_effect = true, .is_update = true});
+const bool moving_average =
+    RegisterOp({.name = op::UpdateMovingAverages,
+                .infer = UpdateTypes(update_moving_averages::kNumScalars, update_moving_averages::kGroupSize),
+                .has_side_effect = true,
+                .is_update = true});
 const bool accumulate = RegisterOp({
     .name = op::Accumulate,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      bool fits = c.num_inputs() >= 3 && c.num_inputs() % 2 == 1 && c.type(0) == kBoolScalar;
-      for (int i = 1; fits && i < c.num_inputs(); i += 2) {
-        fits = c.type(i).dtype == DType::kFloat32 && c.type(i + 1) == c.type(i);
+      constexpr int kFirst = accumulate::kNumScalars, kGroup = accumulate::kGroupSize;
+      bool fits = c.num_inputs() >= kFirst + kGroup && (c.num_inputs() - kFirst) % kGroup == 0 &&
+                  c.type(accumulate::kAdd) == kBoolScalar;
+      for (int i = kFirst; fits && i < c.num_inputs(); i += kGroup) {
+        const TensorType& variable = c.type(i + accumulate::kVariable);
+        fits = variable.dtype == DType::kFloat32 && c.type(i + accumulate::kValue) == variable;
       }
       if (!fits) return c.Error("needs a bool scalar, then pairs of a float32 variable and a value of its shape");
       return std::vector<TensorType>{};
@@ -83,7 +101,8 @@ const bool accumulate = RegisterOp({
 const bool assign_add = RegisterOp({
     .name = op::AssignAdd,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      if (c.num_inputs() != 2 || c.type(0) != c.type(1) || c.shape(0).rank() != 0) {
+      if (c.num_inputs() != 2 || c.type(assign_add::kVariable) != c.type(assign_add::kDelta) ||
+          c.shape(assign_add::kVariable).rank() != 0) {
         return c.Error("needs a scalar variable and a scalar of its type");
       }
       return std::vector<TensorType>{};
@@ -93,8 +112,8 @@ const bool assign_add = RegisterOp({
 const bool assign_scale = RegisterOp({
     .name = op::AssignScale,
     .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      const bool fits = c.num_inputs() >= 1 && c.type(0) == kFloatScalar &&
-                        (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(1) == kBoolScalar));
+      const bool fits = c.num_inputs() >= 1 && c.type(assign_scale::kVariable) == kFloatScalar &&
+                        (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(assign_scale::kApply) == kBoolScalar));
       if (!fits) return c.Error("needs a float32 scalar, and a bool scalar where it is not always scaled");
       return std::vector<TensorType>{};
     },

@@ -22,20 +22,24 @@ namespace {
 constexpr int kThreads = 256;
 
 // An update rule is a value of the first kScalars inputs, which are read in the kernel, and is applied to each element
-// of groups of kGroup tensors, of which the last is the gradient `g`.
+// of groups of kGroup tensors, of which the last is the gradient `g`. The header of the family names the places of
+// both.
 struct GradientDescentRule {
-  static constexpr int kScalars = 1, kGroup = 2;
+  static constexpr int kScalars = apply_gradient_descent::kNumScalars, kGroup = apply_gradient_descent::kGroupSize;
   struct Params {
     explicit Params(const Attrs&) {}
   };
   float lr;
 
-  __device__ GradientDescentRule(const Params&, const float* const* scalars) : lr(*scalars[0]) {}
-  __device__ void operator()(float* const* tensors, int64_t i, float g) const { tensors[0][i] -= lr * g; }
+  __device__ GradientDescentRule(const Params&, const float* const* scalars)
+      : lr(*scalars[apply_gradient_descent::kLearningRate]) {}
+  __device__ void operator()(float* const* tensors, int64_t i, float g) const {
+    tensors[apply_gradient_descent::kVariable][i] -= lr * g;
+  }
 };
 
 struct MomentumRule {
-  static constexpr int kScalars = 1, kGroup = 3;
+  static constexpr int kScalars = apply_momentum::kNumScalars, kGroup = apply_momentum::kGroupSize;
   struct Params {
     float momentum;
     bool nesterov;
@@ -45,16 +49,17 @@ struct MomentumRule {
   Params params;
   float lr;
 
-  __device__ MomentumRule(const Params& params, const float* const* scalars) : params(params), lr(*scalars[0]) {}
+  __device__ MomentumRule(const Params& params, const float* const* scalars)
+      : params(params), lr(*scalars[apply_momentum::kLearningRate]) {}
   __device__ void operator()(float* const* tensors, int64_t i, float g) const {
-    const float a = tensors[1][i] * params.momentum + g;
-    tensors[1][i] = a;
-    tensors[0][i] -= params.nesterov ? g * lr + a * params.momentum * lr : a * lr;
+    const float a = tensors[apply_momentum::kMomentum][i] * params.momentum + g;
+    tensors[apply_momentum::kMomentum][i] = a;
+    tensors[apply_momentum::kVariable][i] -= params.nesterov ? g * lr + a * params.momentum * lr : a * lr;
   }
 };
 
 struct AdamRule {
-  static constexpr int kScalars = 3, kGroup = 4;
+  static constexpr int kScalars = apply_adam::kNumScalars, kGroup = apply_adam::kGroupSize;
   struct Params {
     AdamStep step;
     explicit Params(const Attrs& attrs) : step(AdamStepOf(attrs)) {}
@@ -62,15 +67,16 @@ struct AdamRule {
   AdamStep step;
 
   __device__ AdamRule(const Params& params, const float* const* scalars) : step(params.step) {
-    step.alpha = AdamAlpha(*scalars[0], *scalars[1], *scalars[2]);
+    step.alpha = AdamAlpha(*scalars[apply_adam::kLearningRate], *scalars[apply_adam::kBeta1Power],
+                           *scalars[apply_adam::kBeta2Power]);
   }
   __device__ void operator()(float* const* tensors, int64_t i, float g) const {
-    step(tensors[0][i], tensors[1][i], tensors[2][i], g);
+    step(tensors[apply_adam::kVariable][i], tensors[apply_adam::kM][i], tensors[apply_adam::kV][i], g);
   }
 };
 
 struct MovingAverageRule {
-  static constexpr int kScalars = 0, kGroup = 2;
+  static constexpr int kScalars = update_moving_averages::kNumScalars, kGroup = update_moving_averages::kGroupSize;
   struct Params {
     float rate;
     explicit Params(const Attrs& attrs) : rate(MovingAverageRate(attrs)) {}
@@ -80,7 +86,8 @@ struct MovingAverageRule {
   __device__ MovingAverageRule(const Params& params, const float* const*) : params(params) {}
   __device__ void operator()(float* const* tensors, int64_t i, float value) const {
     // Rounded after each operation: TensorFlow runs a kernel for each.
-    tensors[0][i] -= __fmul_rn(tensors[0][i] - value, params.rate);
+    float& average = tensors[update_moving_averages::kVariable][i];
+    average -= __fmul_rn(average - value, params.rate);
   }
 };
 
@@ -137,8 +144,8 @@ __global__ void UpdateRows(LazyAdamTensors tensors, Scalars<AdamRule::kScalars> 
 absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   const Places places(spec, AdamRule::kScalars);
   const int first = places.first();
-  const Shape& shape = spec.input(first).shape;
-  const auto count = static_cast<int32_t>(spec.input(first + 3).shape.num_elements());
+  const Shape& shape = spec.input(first + apply_lazy_adam::kVariable).shape;
+  const auto count = static_cast<int32_t>(spec.input(first + apply_lazy_adam::kIndices).shape.num_elements());
   const auto num_rows = static_cast<int32_t>(shape.dim(0));
   const int64_t row = shape.num_elements() / std::max<int32_t>(1, num_rows);
   CudaDevice& device = CudaDeviceOf(spec);
@@ -148,9 +155,11 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   kernel.run = [=, params = AdamRule::Params(spec.attrs()), stream = device.stream(),
                 error = device.data_error_word()](const KernelArgs& args) -> absl::Status {
     if (count == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(first + 3), args.scratch));
-    const LazyAdamTensors tensors{args.variable<float>(first), args.variable<float>(first + 1),
-                                  args.variable<float>(first + 2), args.input<float>(first + 4)};
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
+                     sort.Sort(args.input<int32_t>(first + apply_lazy_adam::kIndices), args.scratch));
+    const LazyAdamTensors tensors{
+        args.variable<float>(first + apply_lazy_adam::kVariable), args.variable<float>(first + apply_lazy_adam::kM),
+        args.variable<float>(first + apply_lazy_adam::kV), args.input<float>(first + apply_lazy_adam::kRows)};
     constexpr int kWarps = kThreads / 32;
     UpdateRows<<<(count + kWarps - 1) / kWarps, kThreads, 0, stream>>>(tensors, Scalars<AdamRule::kScalars>(args),
                                                                        places.GuardOf(args), params, sorted.indices,
@@ -160,12 +169,14 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   return kernel;
 }
 
+using AccumulateGroups = TensorGroups<accumulate::kGroupSize>;
+
 __global__ void __launch_bounds__(kThreads)
-    AccumulateAll(const __grid_constant__ TensorGroups<2> groups, const bool* add, const unsigned long long* error) {
+    AccumulateAll(const __grid_constant__ AccumulateGroups groups, const bool* add, const unsigned long long* error) {
   if (HasDataError(error)) return;
   const auto piece = groups.PieceOf(static_cast<int>(blockIdx.x));
-  float* const sum = groups.tensors[piece.group][0];
-  const float* const value = groups.tensors[piece.group][1];
+  float* const sum = groups.tensors[piece.group][accumulate::kVariable];
+  const float* const value = groups.tensors[piece.group][accumulate::kValue];
   const bool adds = *add;
   for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += kThreads) {
     sum[i] = adds ? sum[i] + value[i] : value[i];
@@ -174,10 +185,10 @@ __global__ void __launch_bounds__(kThreads)
 
 absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
-  return Kernel{[launches = TensorLaunches<2>(spec, /*first=*/1), stream = device.stream(),
-                 error = device.data_error_word()](const KernelArgs& args) {
-    return launches.ForEach(args, [&](const TensorGroups<2>& groups) {
-      AccumulateAll<<<groups.num_blocks(), kThreads, 0, stream>>>(groups, args.input<bool>(0), error);
+  return Kernel{[launches = TensorLaunches<accumulate::kGroupSize>(spec, accumulate::kNumScalars),
+                 stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
+    return launches.ForEach(args, [&](const AccumulateGroups& groups) {
+      AccumulateAll<<<groups.num_blocks(), kThreads, 0, stream>>>(groups, args.input<bool>(accumulate::kAdd), error);
       return LaunchStatus("AccumulateAll");
     });
   }};
@@ -192,13 +203,15 @@ template <typename T>
 Kernel MakeAssignAddOf(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
   return Kernel{[stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
-    AddScalar<T><<<1, 1, 0, stream>>>(args.variable<T>(0), args.input<T>(1), error);
+    AddScalar<T>
+        <<<1, 1, 0, stream>>>(args.variable<T>(assign_add::kVariable), args.input<T>(assign_add::kDelta), error);
     return LaunchStatus("AddScalar");
   }};
 }
 
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
-  return spec.input(0).dtype == DType::kInt64 ? MakeAssignAddOf<int64_t>(spec) : MakeAssignAddOf<float>(spec);
+  return spec.input(assign_add::kVariable).dtype == DType::kInt64 ? MakeAssignAddOf<int64_t>(spec)
+                                                                  : MakeAssignAddOf<float>(spec);
 }
 
 __global__ void ScaleScalar(float* variable, float factor, Guard guard, const unsigned long long* error) {
@@ -208,10 +221,10 @@ __global__ void ScaleScalar(float* variable, float factor, Guard guard, const un
 absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
   const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
-  const bool guarded = spec.node.num_inputs() == 2;
+  const bool guarded = spec.node.num_inputs() > assign_scale::kApply;
   return Kernel{[factor, guarded, stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
-    const Guard guard{.apply = guarded ? args.input<bool>(1) : nullptr};
-    ScaleScalar<<<1, 1, 0, stream>>>(args.variable<float>(0), factor, guard, error);
+    const Guard guard{.apply = guarded ? args.input<bool>(assign_scale::kApply) : nullptr};
+    ScaleScalar<<<1, 1, 0, stream>>>(args.variable<float>(assign_scale::kVariable), factor, guard, error);
     return LaunchStatus("ScaleScalar");
   }};
 }

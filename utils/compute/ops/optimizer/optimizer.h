@@ -20,6 +20,61 @@ inline constexpr OpName AssignScale("AssignScale");
 
 }  // namespace official::compute::op
 
+// The inputs of updates: kNumScalars scalars, which Input names; if the attribute "guarded" is true, those of
+// update_guard; then groups of kGroupSize tensors, one for each variable. Group names the places in a group. The last
+// place is that of the gradient or, where there is none, of the value that the variable approaches or is added to.
+namespace official::compute::update_guard {
+enum Input : int { kLossScale, kApply };  // counted from the first input behind the scalars
+inline constexpr int kNumScalars = 2;
+}  // namespace official::compute::update_guard
+
+namespace official::compute::apply_gradient_descent {
+enum Input : int { kLearningRate };
+enum Group : int { kVariable, kGradient };
+inline constexpr int kNumScalars = 1, kGroupSize = 2;
+}  // namespace official::compute::apply_gradient_descent
+
+namespace official::compute::apply_momentum {
+enum Input : int { kLearningRate };
+enum Group : int { kVariable, kMomentum, kGradient };
+inline constexpr int kNumScalars = 1, kGroupSize = 3;
+}  // namespace official::compute::apply_momentum
+
+// The scalars are those of all forms of Adam.
+namespace official::compute::apply_adam {
+enum Input : int { kLearningRate, kBeta1Power, kBeta2Power };
+enum Group : int { kVariable, kM, kV, kGradient };
+inline constexpr int kNumScalars = 3, kGroupSize = 4;
+}  // namespace official::compute::apply_adam
+
+// It has one group, behind the scalars of apply_adam.
+namespace official::compute::apply_lazy_adam {
+enum Group : int { kVariable, kM, kV, kIndices, kRows };
+inline constexpr int kGroupSize = 5;
+}  // namespace official::compute::apply_lazy_adam
+
+namespace official::compute::update_moving_averages {
+enum Group : int { kVariable, kValue };
+inline constexpr int kNumScalars = 0, kGroupSize = 2;
+}  // namespace official::compute::update_moving_averages
+
+// It is never guarded.
+namespace official::compute::accumulate {
+enum Input : int { kAdd };
+enum Group : int { kVariable, kValue };
+inline constexpr int kNumScalars = 1, kGroupSize = 2;
+}  // namespace official::compute::accumulate
+
+// The inputs of AssignAdd.
+namespace official::compute::assign_add {
+enum Input : int { kVariable, kDelta };
+}  // namespace official::compute::assign_add
+
+// The inputs of AssignScale: variable *= the attribute "factor", unless the bool scalar kApply is there and false.
+namespace official::compute::assign_scale {
+enum Input : int { kVariable, kApply };
+}  // namespace official::compute::assign_scale
+
 namespace official::compute {
 
 // A float32 variable and its gradient, of the same shape.

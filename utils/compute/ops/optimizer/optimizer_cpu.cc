@@ -39,13 +39,13 @@ class Guard {
   Guard(const KernelSpec& spec, int scalars) : guarded_(spec.attrs().GetBool("guarded")), scalars_(scalars) {}
 
   // The input that follows all scalars.
-  int first() const { return scalars_ + (guarded_ ? 2 : 0); }
-  bool Applies(const KernelArgs& args) const { return !guarded_ || *args.input<bool>(scalars_ + 1); }
+  int first() const { return scalars_ + (guarded_ ? update_guard::kNumScalars : 0); }
+  bool Applies(const KernelArgs& args) const { return !guarded_ || *args.input<bool>(scalars_ + update_guard::kApply); }
   // Calls f with one of the above.
   template <typename F>
   void WithUnscale(const KernelArgs& args, F f) const {
     if (!guarded_) return f(NoScale());
-    f(Unscale{*args.input<float>(scalars_)});
+    f(Unscale{*args.input<float>(scalars_ + update_guard::kLossScale)});
   }
 
  private:
@@ -103,23 +103,27 @@ Kernel MakeUpdate(const KernelSpec& spec, int scalars, int group, F prepare) {
 }
 
 absl::StatusOr<Kernel> MakeGradientDescent(const KernelSpec& spec) {
-  return MakeUpdate(spec, 1, 2, [](const KernelArgs& args) {
-    return [&args, lr = *args.input<float>(0)](auto unscale, int first, int64_t begin, int64_t end) {
-      float* __restrict v = args.variable<float>(first);
-      const float* __restrict g = args.input<float>(first + 1);
+  namespace places = apply_gradient_descent;
+  return MakeUpdate(spec, places::kNumScalars, places::kGroupSize, [](const KernelArgs& args) {
+    const float lr = *args.input<float>(places::kLearningRate);
+    return [&args, lr](auto unscale, int first, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(first + places::kVariable);
+      const float* __restrict g = args.input<float>(first + places::kGradient);
       for (int64_t i = begin; i < end; ++i) v[i] -= lr * unscale(g[i]);
     };
   });
 }
 
 absl::StatusOr<Kernel> MakeMomentum(const KernelSpec& spec) {
+  namespace places = apply_momentum;
   const auto momentum = static_cast<float>(spec.attrs().GetFloat("momentum"));
   const bool nesterov = spec.attrs().GetBool("nesterov");
-  return MakeUpdate(spec, 1, 3, [=](const KernelArgs& args) {
-    return [=, &args, lr = *args.input<float>(0)](auto unscale, int first, int64_t begin, int64_t end) {
-      float* __restrict v = args.variable<float>(first);
-      float* __restrict a = args.variable<float>(first + 1);
-      const float* __restrict gradient = args.input<float>(first + 2);
+  return MakeUpdate(spec, places::kNumScalars, places::kGroupSize, [=](const KernelArgs& args) {
+    const float lr = *args.input<float>(places::kLearningRate);
+    return [=, &args](auto unscale, int first, int64_t begin, int64_t end) {
+      float* __restrict v = args.variable<float>(first + places::kVariable);
+      float* __restrict a = args.variable<float>(first + places::kMomentum);
+      const float* __restrict gradient = args.input<float>(first + places::kGradient);
       if (nesterov) {
         for (int64_t i = begin; i < end; ++i) {
           const float g = unscale(gradient[i]);
@@ -146,30 +150,33 @@ auto AdamStepOfRun(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
+  namespace places = apply_adam;
   const auto adam = HasAvx512() ? &avx512::AdamOfElements : &avx2::AdamOfElements;
-  return MakeUpdate(spec, 3, 4, [=, step_of = AdamStepOfRun(spec)](const KernelArgs& args) {
-    return [=, &args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
-      const AdamState state = {args.variable<float>(first), args.variable<float>(first + 1),
-                               args.variable<float>(first + 2)};
-      adam(state.At(begin), args.input<float>(first + 3) + begin, end - begin, step, unscale.scale);
-    };
-  });
+  return MakeUpdate(
+      spec, places::kNumScalars, places::kGroupSize, [=, step_of = AdamStepOfRun(spec)](const KernelArgs& args) {
+        return [=, &args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
+          const AdamState state = {args.variable<float>(first + places::kVariable),
+                                   args.variable<float>(first + places::kM), args.variable<float>(first + places::kV)};
+          adam(state.At(begin), args.input<float>(first + places::kGradient) + begin, end - begin, step, unscale.scale);
+        };
+      });
 }
 
 // Rows named more than once are summed first, in the order of their positions, whatever the number of threads.
 absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
-  const Guard guard(spec, 3);
+  namespace places = apply_lazy_adam;
+  const Guard guard(spec, apply_adam::kNumScalars);
   const int first = guard.first();
-  const Shape& shape = spec.input(first).shape;
-  const int64_t count = spec.input(first + 3).shape.num_elements();
+  const Shape& shape = spec.input(first + places::kVariable).shape;
+  const int64_t count = spec.input(first + places::kIndices).shape.num_elements();
   const int64_t num_rows = shape.dim(0), row = shape.num_elements() / std::max<int64_t>(1, num_rows);
   Kernel kernel;
   kernel.scratch_bytes = count * sizeof(int32_t);
   kernel.run = [=, part = spec.update_part, step_of = AdamStepOfRun(spec)](const KernelArgs& args) -> absl::Status {
     if (!guard.Applies(args)) return absl::OkStatus();
     const AdamStep step = step_of(args);
-    const int32_t* indices = args.input<int32_t>(first + 3);
-    const float* rows = args.input<float>(first + 4);
+    const int32_t* indices = args.input<int32_t>(first + places::kIndices);
+    const float* rows = args.input<float>(first + places::kRows);
     for (int64_t i = 0; i < count; ++i) {
       if (indices[i] < 0 || indices[i] >= num_rows) {
         return absl::InvalidArgumentError("row " + std::to_string(indices[i]) + " is outside [0, " +
@@ -188,9 +195,9 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
                     for (int64_t i = share.begin + begin; i < share.begin + end; ++i) {
                       const int32_t index = indices[order[i]];
                       if (i > 0 && indices[order[i - 1]] == index) continue;
-                      float* variable = args.variable<float>(first) + index * row;
-                      float* m = args.variable<float>(first + 1) + index * row;
-                      float* v = args.variable<float>(first + 2) + index * row;
+                      float* variable = args.variable<float>(first + places::kVariable) + index * row;
+                      float* m = args.variable<float>(first + places::kM) + index * row;
+                      float* v = args.variable<float>(first + places::kV) + index * row;
                       for (int64_t c = 0; c < row; ++c) {
                         float g = 0;
                         for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
@@ -205,23 +212,28 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeMovingAverages(const KernelSpec& spec) {
-  return MakeUpdate(spec, 0, 2, [rate = MovingAverageRate(spec.attrs())](const KernelArgs& args) {
-    return [&args, rate](auto unscale, int first, int64_t begin, int64_t end) {
-      float* __restrict v = args.variable<float>(first);
-      const float* __restrict value = args.input<float>(first + 1);
-      for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - unscale(value[i])) * rate;
-    };
-  });
+  namespace places = update_moving_averages;
+  return MakeUpdate(spec, places::kNumScalars, places::kGroupSize,
+                    [rate = MovingAverageRate(spec.attrs())](const KernelArgs& args) {
+                      return [&args, rate](auto unscale, int first, int64_t begin, int64_t end) {
+                        float* __restrict v = args.variable<float>(first + places::kVariable);
+                        const float* __restrict value = args.input<float>(first + places::kValue);
+                        for (int64_t i = begin; i < end; ++i) v[i] -= (v[i] - unscale(value[i])) * rate;
+                      };
+                    });
 }
 
 absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
+  namespace places = accumulate;
   Row row;
-  for (int i = 1; i < spec.node.num_inputs(); i += 2) row.Add(i, spec.input(i).shape.num_elements());
+  for (int i = places::kNumScalars; i < spec.node.num_inputs(); i += places::kGroupSize) {
+    row.Add(i, spec.input(i).shape.num_elements());
+  }
   return Kernel{[row](const KernelArgs& args) {
-    const bool add = *args.input<bool>(0);
-    ForAllElements(row, {}, [&](int variable, int64_t begin, int64_t end) {
-      float* __restrict sum = args.variable<float>(variable);
-      const float* __restrict value = args.input<float>(variable + 1);
+    const bool add = *args.input<bool>(places::kAdd);
+    ForAllElements(row, {}, [&](int first, int64_t begin, int64_t end) {
+      float* __restrict sum = args.variable<float>(first + places::kVariable);
+      const float* __restrict value = args.input<float>(first + places::kValue);
       if (add) {
         for (int64_t i = begin; i < end; ++i) sum[i] += value[i];
       } else {
@@ -233,12 +245,12 @@ absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
-  const bool is_int64 = spec.input(0).dtype == DType::kInt64;
+  const bool is_int64 = spec.input(assign_add::kVariable).dtype == DType::kInt64;
   return Kernel{[is_int64](const KernelArgs& args) {
     if (is_int64) {
-      *args.variable<int64_t>(0) += *args.input<int64_t>(1);
+      *args.variable<int64_t>(assign_add::kVariable) += *args.input<int64_t>(assign_add::kDelta);
     } else {
-      *args.variable<float>(0) += *args.input<float>(1);
+      *args.variable<float>(assign_add::kVariable) += *args.input<float>(assign_add::kDelta);
     }
     return absl::OkStatus();
   }};
@@ -246,9 +258,9 @@ absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
 
 absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
-  const bool guarded = spec.node.num_inputs() == 2;
+  const bool guarded = spec.node.num_inputs() > assign_scale::kApply;
   return Kernel{[factor, guarded](const KernelArgs& args) {
-    if (!guarded || *args.input<bool>(1)) *args.variable<float>(0) *= factor;
+    if (!guarded || *args.input<bool>(assign_scale::kApply)) *args.variable<float>(assign_scale::kVariable) *= factor;
     return absl::OkStatus();
   }};
 }
