@@ -106,6 +106,7 @@ tensorflow::AttrValue PerImageAxis(const std::vector<int64_t>& height_width) {
 }
 
 Converter::Result Converter::Conv2D(const Node& node) {
+  namespace conv2d = compute::conv2d;
   std::vector<std::string> inputs = InputNames(node);
   std::string padding = node.attrs().Get<std::string>("padding");
   if (padding == "EXPLICIT") {
@@ -113,8 +114,10 @@ Converter::Result Converter::Conv2D(const Node& node) {
     const std::vector<int64_t>& border = node.attrs().GetInts("explicit_paddings");
     const std::string paddings =
         IntsConst(node, "Pad/paddings", {4, 2}, {0, 0, border[0], border[1], border[2], border[3], 0, 0});
-    inputs[0] = out_.AddNode("Pad", absl::StrCat(node.name(), "/Pad"), {inputs[0], paddings},
-                             {{"T", TypeAttr(node.input(0).dtype())}, {"Tpaddings", TypeAttr(DType::kInt32)}});
+    std::string& images = inputs[conv2d::kImages];
+    images =
+        out_.AddNode("Pad", absl::StrCat(node.name(), "/Pad"), {images, paddings},
+                     {{"T", TypeAttr(node.input(conv2d::kImages).dtype())}, {"Tpaddings", TypeAttr(DType::kInt32)}});
     padding = "VALID";
   }
   return AddWith(node, "Conv2D", inputs,
@@ -133,8 +136,9 @@ Converter::Result Converter::MaxPool(const Node& node) {
 }
 
 Converter::Result Converter::FusedBatchNorm(const Node& node) {
-  if (node.input(0).shape().rank() != 4) return NotConverted(node, ": TensorFlow's is for images only");
-  if (node.num_inputs() != 5 || !node.attrs().Get<std::string>("activation").empty()) {
+  namespace norm = compute::fused_batch_norm_inference;
+  if (node.input(norm::kX).shape().rank() != 4) return NotConverted(node, ": TensorFlow's is for images only");
+  if (node.num_inputs() > norm::kResidual || !node.attrs().Get<std::string>("activation").empty()) {
     return NotConverted(node, " fused with what follows it");
   }
   return Add(

@@ -11,32 +11,36 @@ namespace {
 const TensorType kFloatScalar{DType::kFloat32, {}};
 const TensorType kBoolScalar{DType::kBool, {}};
 
-// Inputs: the loss scale if the attribute "scaled" is true, then the tensors.
-const bool all_finite = RegisterOp({
-    .name = op::AllFinite,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      const int first = c.attrs.GetBool("scaled") ? 1 : 0;
-      if (c.num_inputs() <= first) return c.Error("needs at least one tensor");
-      if (first == 1 && c.type(0) != kFloatScalar) return c.Error("needs a float32 scalar as loss scale");
-      for (int i = first; i < c.num_inputs(); ++i) {
-        if (c.dtype(i) != DType::kFloat32) return c.Error("needs float32 tensors");
-      }
-      return std::vector<TensorType>{kBoolScalar};
-    },
-    .has_side_effect = true,
-    .precedes_updates = true,
-});
-const bool update_loss_scale = RegisterOp({
-    .name = op::UpdateLossScale,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      if (c.num_inputs() != 3 || c.type(0) != kFloatScalar || c.type(1) != TensorType{DType::kInt64, {}} ||
-          c.type(2) != kBoolScalar) {
-        return c.Error("needs a float32 and an int64 scalar variable and a bool scalar");
-      }
-      return std::vector<TensorType>{};
-    },
-    .has_side_effect = true,
-});
+const bool registered[] = {
+    RegisterOp({
+        .name = op::AllFinite,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          const int first = c.attrs.GetBool("scaled") ? all_finite::kNumScalars : 0;
+          if (c.num_inputs() <= first) return c.Error("needs at least one tensor");
+          if (first > 0 && c.type(all_finite::kLossScale) != kFloatScalar) {
+            return c.Error("needs a float32 scalar as loss scale");
+          }
+          for (int i = first; i < c.num_inputs(); ++i) {
+            if (c.dtype(i) != DType::kFloat32) return c.Error("needs float32 tensors");
+          }
+          return std::vector<TensorType>{kBoolScalar};
+        },
+        .has_side_effect = true,
+        .precedes_updates = true,
+    }),
+    RegisterOp({
+        .name = op::UpdateLossScale,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          if (c.num_inputs() != 3 || c.type(update_loss_scale::kLossScale) != kFloatScalar ||
+              c.type(update_loss_scale::kGoodSteps) != TensorType{DType::kInt64, {}} ||
+              c.type(update_loss_scale::kAllFinite) != kBoolScalar) {
+            return c.Error("needs a float32 and an int64 scalar variable and a bool scalar");
+          }
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+    }),
+};
 
 }  // namespace
 

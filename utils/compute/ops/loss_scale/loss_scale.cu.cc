@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
 
 absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
   const bool scaled = spec.attrs().GetBool("scaled");
-  const int first = scaled ? 1 : 0;
+  const int first = scaled ? all_finite::kNumScalars : 0;
   std::vector<std::string> types;
   for (int i = 0; i < spec.node.num_inputs(); ++i) types.push_back(spec.input(i).ToString());
   CudaDevice& device = CudaDeviceOf(spec);
@@ -46,7 +46,7 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
       absl::StatusCode::kOutOfRange);
   return Kernel{
       [=, launches = TensorLaunches<1>(spec, first), stream = device.stream()](const KernelArgs& args) -> absl::Status {
-        const float* const loss_scale = scaled ? args.input<float>(0) : nullptr;
+        const float* const loss_scale = scaled ? args.input<float>(all_finite::kLossScale) : nullptr;
         bool* const all_finite = args.output<bool>(0);
         RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(all_finite, 1, sizeof(bool), stream), "cudaMemsetAsync"));
         return launches.ForEach(args, [&](const TensorGroups<1>& groups) {
@@ -72,8 +72,9 @@ absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
   return Kernel{[growth_steps = spec.attrs().GetInt("growth_steps"), stream = device.stream(),
                  error = device.data_error_word()](const KernelArgs& args) {
-    UpdateScale<<<1, 1, 0, stream>>>(args.variable<float>(0), args.variable<int64_t>(1), args.input<bool>(2),
-                                     growth_steps, error);
+    UpdateScale<<<1, 1, 0, stream>>>(args.variable<float>(update_loss_scale::kLossScale),
+                                     args.variable<int64_t>(update_loss_scale::kGoodSteps),
+                                     args.input<bool>(update_loss_scale::kAllFinite), growth_steps, error);
     return LaunchStatus("UpdateScale");
   }};
 }

@@ -12,6 +12,17 @@ inline constexpr OpName UpdateLossScale("UpdateLossScale");
 
 }  // namespace official::compute::op
 
+// The inputs of AllFinite before the tensors, if the attribute "scaled" is true; otherwise the tensors are the first.
+namespace official::compute::all_finite {
+enum Input : int { kLossScale };
+inline constexpr int kNumScalars = 1;
+}  // namespace official::compute::all_finite
+
+// The inputs of UpdateLossScale.
+namespace official::compute::update_loss_scale {
+enum Input : int { kLossScale, kGoodSteps, kAllFinite };
+}  // namespace official::compute::update_loss_scale
+
 namespace official::compute {
 
 struct FiniteCheck {

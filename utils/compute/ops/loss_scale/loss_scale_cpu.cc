@@ -44,7 +44,7 @@ absl::Status FirstNonFinite(const KernelArgs& args, const std::vector<TensorType
 
 absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
   const bool scaled = spec.attrs().GetBool("scaled");
-  const int first = scaled ? 1 : 0;
+  const int first = scaled ? all_finite::kNumScalars : 0;
   std::vector<TensorType> types;
   int64_t elements = 0;
   for (int i = 0; i < spec.node.num_inputs(); ++i) {
@@ -74,7 +74,7 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
       ASSIGN_OR_RETURN(finite, others->AllTrue(finite));
     }
     *args.output<bool>(0) = finite;
-    if (finite || (scaled && *args.input<float>(0) > 1)) return absl::OkStatus();
+    if (finite || (scaled && *args.input<float>(all_finite::kLossScale) > 1)) return absl::OkStatus();
     RETURN_IF_ERROR(FirstNonFinite(args, types));
     return absl::OutOfRangeError("another device has an element that is not finite");
   }};
@@ -83,9 +83,9 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
 absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
   const int64_t growth_steps = spec.attrs().GetInt("growth_steps");
   return Kernel{[growth_steps](const KernelArgs& args) {
-    float& scale = *args.variable<float>(0);
-    int64_t& good_steps = *args.variable<int64_t>(1);
-    if (!*args.input<bool>(2)) {
+    float& scale = *args.variable<float>(update_loss_scale::kLossScale);
+    int64_t& good_steps = *args.variable<int64_t>(update_loss_scale::kGoodSteps);
+    if (!*args.input<bool>(update_loss_scale::kAllFinite)) {
       scale = std::max(scale / 2, 1.0f);
       good_steps = 0;
     } else if (++good_steps >= growth_steps) {

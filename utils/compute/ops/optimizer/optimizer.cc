@@ -45,80 +45,83 @@ auto UpdateTypes(int scalars, int group) {
   };
 }
 
-const bool gradient_descent =
+const bool registered[] = {
     RegisterOp({.name = op::ApplyGradientDescent,
                 .infer = UpdateTypes(apply_gradient_descent::kNumScalars, apply_gradient_descent::kGroupSize),
                 .has_side_effect = true,
-                .is_update = true});
-const bool momentum = RegisterOp({.name = op::ApplyMomentum,
-                                  .infer = UpdateTypes(apply_momentum::kNumScalars, apply_momentum::kGroupSize),
-                                  .has_side_effect = true,
-                                  .is_update = true});
-const bool adam = RegisterOp({.name = op::ApplyAdam,
-                              .infer = UpdateTypes(apply_adam::kNumScalars, apply_adam::kGroupSize),
-                              .has_side_effect = true,
-                              .is_update = true});
-const bool lazy_adam = RegisterOp({
-    .name = op::ApplyLazyAdam,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      RETURN_IF_ERROR(CheckScalars(c, apply_adam::kNumScalars));
-      const int first = NumScalars(c.attrs, apply_adam::kNumScalars);
-      if (c.num_inputs() != first + apply_lazy_adam::kGroupSize) return c.Error("needs 5 tensors after its scalars");
-      const auto type = [&](apply_lazy_adam::Group place) -> const TensorType& { return c.type(first + place); };
-      const TensorType &variable = type(apply_lazy_adam::kVariable), &indices = type(apply_lazy_adam::kIndices);
-      const TensorType& rows = type(apply_lazy_adam::kRows);
-      if (type(apply_lazy_adam::kM) != variable || type(apply_lazy_adam::kV) != variable ||
-          variable.dtype != DType::kFloat32 || indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 ||
-          indices.shape.rank() != 1 || rows.shape.rank() != variable.shape.rank() ||
-          rows.shape.dim(0) != indices.shape.dim(0)) {
-        return c.Error("needs a float32 variable, two slots, int32 indices and as many rows");
-      }
-      return std::vector<TensorType>{};
-    },
-    .has_side_effect = true,
-    .is_update = true,
-});
-const bool moving_average =
+                .is_update = true}),
+    RegisterOp({.name = op::ApplyMomentum,
+                .infer = UpdateTypes(apply_momentum::kNumScalars, apply_momentum::kGroupSize),
+                .has_side_effect = true,
+                .is_update = true}),
+    RegisterOp({.name = op::ApplyAdam,
+                .infer = UpdateTypes(apply_adam::kNumScalars, apply_adam::kGroupSize),
+                .has_side_effect = true,
+                .is_update = true}),
+    RegisterOp({
+        .name = op::ApplyLazyAdam,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          RETURN_IF_ERROR(CheckScalars(c, apply_adam::kNumScalars));
+          const int first = NumScalars(c.attrs, apply_adam::kNumScalars);
+          if (c.num_inputs() != first + apply_lazy_adam::kGroupSize) {
+            return c.Error("needs 5 tensors after its scalars");
+          }
+          const auto type = [&](apply_lazy_adam::Group place) -> const TensorType& { return c.type(first + place); };
+          const TensorType &variable = type(apply_lazy_adam::kVariable), &indices = type(apply_lazy_adam::kIndices);
+          const TensorType& rows = type(apply_lazy_adam::kRows);
+          if (type(apply_lazy_adam::kM) != variable || type(apply_lazy_adam::kV) != variable ||
+              variable.dtype != DType::kFloat32 || indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 ||
+              indices.shape.rank() != 1 || rows.shape.rank() != variable.shape.rank() ||
+              rows.shape.dim(0) != indices.shape.dim(0)) {
+            return c.Error("needs a float32 variable, two slots, int32 indices and as many rows");
+          }
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+        .is_update = true,
+    }),
     RegisterOp({.name = op::UpdateMovingAverages,
                 .infer = UpdateTypes(update_moving_averages::kNumScalars, update_moving_averages::kGroupSize),
                 .has_side_effect = true,
-                .is_update = true});
-const bool accumulate = RegisterOp({
-    .name = op::Accumulate,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      constexpr int kFirst = accumulate::kNumScalars, kGroup = accumulate::kGroupSize;
-      bool fits = c.num_inputs() >= kFirst + kGroup && (c.num_inputs() - kFirst) % kGroup == 0 &&
-                  c.type(accumulate::kAdd) == kBoolScalar;
-      for (int i = kFirst; fits && i < c.num_inputs(); i += kGroup) {
-        const TensorType& variable = c.type(i + accumulate::kVariable);
-        fits = variable.dtype == DType::kFloat32 && c.type(i + accumulate::kValue) == variable;
-      }
-      if (!fits) return c.Error("needs a bool scalar, then pairs of a float32 variable and a value of its shape");
-      return std::vector<TensorType>{};
-    },
-    .has_side_effect = true,
-});
-const bool assign_add = RegisterOp({
-    .name = op::AssignAdd,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      if (c.num_inputs() != 2 || c.type(assign_add::kVariable) != c.type(assign_add::kDelta) ||
-          c.shape(assign_add::kVariable).rank() != 0) {
-        return c.Error("needs a scalar variable and a scalar of its type");
-      }
-      return std::vector<TensorType>{};
-    },
-    .has_side_effect = true,
-});
-const bool assign_scale = RegisterOp({
-    .name = op::AssignScale,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      const bool fits = c.num_inputs() >= 1 && c.type(assign_scale::kVariable) == kFloatScalar &&
-                        (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(assign_scale::kApply) == kBoolScalar));
-      if (!fits) return c.Error("needs a float32 scalar, and a bool scalar where it is not always scaled");
-      return std::vector<TensorType>{};
-    },
-    .has_side_effect = true,
-});
+                .is_update = true}),
+    RegisterOp({
+        .name = op::Accumulate,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          constexpr int kFirst = accumulate::kNumScalars, kGroup = accumulate::kGroupSize;
+          bool fits = c.num_inputs() >= kFirst + kGroup && (c.num_inputs() - kFirst) % kGroup == 0 &&
+                      c.type(accumulate::kAdd) == kBoolScalar;
+          for (int i = kFirst; fits && i < c.num_inputs(); i += kGroup) {
+            const TensorType& variable = c.type(i + accumulate::kVariable);
+            fits = variable.dtype == DType::kFloat32 && c.type(i + accumulate::kValue) == variable;
+          }
+          if (!fits) return c.Error("needs a bool scalar, then pairs of a float32 variable and a value of its shape");
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+    }),
+    RegisterOp({
+        .name = op::AssignAdd,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          if (c.num_inputs() != 2 || c.type(assign_add::kVariable) != c.type(assign_add::kDelta) ||
+              c.shape(assign_add::kVariable).rank() != 0) {
+            return c.Error("needs a scalar variable and a scalar of its type");
+          }
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+    }),
+    RegisterOp({
+        .name = op::AssignScale,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          const bool fits =
+              c.num_inputs() >= 1 && c.type(assign_scale::kVariable) == kFloatScalar &&
+              (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(assign_scale::kApply) == kBoolScalar));
+          if (!fits) return c.Error("needs a float32 scalar, and a bool scalar where it is not always scaled");
+          return std::vector<TensorType>{};
+        },
+        .has_side_effect = true,
+    }),
+};
 
 Value Slot(const Value& variable, absl::string_view suffix, absl::string_view scope = "") {
   return variable.graph()->Variable({absl::StrCat(scope, variable.node()->name(), "/", suffix), variable.type(),
