@@ -4,12 +4,12 @@
 #include <limits>
 #include <utility>
 
+#include "official/recommendation/op/neural_factorization.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/matmul/matmul.h"
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
@@ -25,13 +25,13 @@ using compute::Value;
 constexpr int kTopK = 10;                 // of HR and NDCG
 constexpr float kMaxLogit = 16.1180949f;  // of a probability of 1 - 1e-7
 
-using Variables = compute::NeuralFactorization;
+using Variables = NeuralFactorization;
 using Layer = Variables::Layer;
 
 // One op computes the whole network where there is a kernel of it.
 bool IsFused(const train::ModelInputs& in, const ModelConfig& config) {
   return (in.device_kind == "cpu" || in.device_kind == "cuda") && in.dtype != DType::kFloat16 &&
-         static_cast<int>(config.layers.size()) <= compute::kMaxFactorizationLayers + 1;
+         static_cast<int>(config.layers.size()) <= kMaxFactorizationLayers + 1;
 }
 
 // Whether the rows that a batch does not read are left behind, and made up for later. With several replicas or turns,
@@ -133,7 +133,7 @@ train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig
   const int64_t users = items.shape().dim(0), candidates = items.shape().dim(1);
   Value scores;
   if (IsFused(in, config)) {
-    scores = compute::NeuralFactorizationScores(v, in.features[0], items, /*enough=*/kTopK);
+    scores = NeuralFactorizationScores(v, in.features[0], items, /*enough=*/kTopK);
   } else {
     const Value each = compute::BroadcastTo(compute::ExpandDims(in.features[0], 1), items.shape());
     scores = Scores(v, compute::Reshape(each, {-1}), compute::Reshape(items, {-1}), in.dtype);
@@ -163,9 +163,9 @@ Value TrainingLoss(const train::ModelInputs& in, const ModelConfig& config, cons
     items = ids[1];
   }
   if (IsFused(in, config)) {
-    return compute::NeuralFactorizationLoss(
+    return NeuralFactorizationLoss(
         v, users, items, in.labels[0],
-        {.shift = ShiftOf(config.loss), .limit = config.loss == Loss::kSigmoid ? kMaxLogit : compute::kNoLimit});
+        {.shift = ShiftOf(config.loss), .limit = config.loss == Loss::kSigmoid ? kMaxLogit : kNoLimit});
   }
   const Value scores = Scores(v, users, items, in.dtype);
   return MeanLoss(scores, compute::Cast(in.labels[0], DType::kInt32), config.loss);

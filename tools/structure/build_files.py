@@ -19,6 +19,7 @@ class Target:
     dependencies: tuple[str, ...]  # labels, deps and data
     visibility: tuple[str, ...]
     testonly: bool
+    packages: tuple[str, ...] = ()  # of a package_group: "//utils/...", and without some: "-//utils/files/..."
 
     @property
     def package(self) -> str:
@@ -58,6 +59,7 @@ class _Package:
                 dependencies=tuple(self.label(need) for need in needs),
                 visibility=tuple(attributes.get("visibility", self.visibility)),
                 testonly=bool(attributes.get("testonly")),
+                packages=tuple(attributes.get("packages", ())),
             )
         )
 

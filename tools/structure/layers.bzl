@@ -15,6 +15,7 @@ LAYERS = [
     ("utils/compute/layers", "ops with their variables, named as TensorFlow names them"),
     ("utils/compute/program", "Program: a compiled graph with its kernels, layouts and one arena"),
     ("utils/compute/cuda_backend", "the shared object of all CUDA kernels, loaded when GPUs are used"),
+    ("official/recommendation/op", "the op that computes NeuMF: an op family that one model has"),
     ("utils/compute/ops", "a folder for each op family: shape rule, gradient, CPU and CUDA kernels, test"),
     ("utils/compute/cuda", "what CUDA kernels share: streams, launches, errors of the data"),
     ("utils/compute/cpu", "what CPU kernels share: threads, vector dispatch, oneDNN"),
@@ -38,7 +39,26 @@ def layer_of(package):
         fail("%s is in no layer of //tools/structure:layers.bzl" % package)
     return found
 
+def _layers_within(name):
+    return [other for other, _ in LAYERS if other.startswith(name + "/")]
+
+def layer_groups():
+    """A package group for each layer whose folder has other layers within, of the packages that are its own.
+
+    "//tools/structure:official" in a visibility stands for the packages of the layer "official".
+    """
+    for name, _ in LAYERS:
+        within = _layers_within(name)
+        if within:
+            native.package_group(
+                name = name,
+                packages = ["//%s/..." % name] + ["-//%s/..." % other for other in within],
+            )
+
+def _packages_of(name):
+    return "//tools/structure:" + name if _layers_within(name) else "//%s:__subpackages__" % name
+
 def layers_above():
     """The visibility of a target that its own layer and all layers above may use."""
     last = layer_of(native.package_name())
-    return ["//%s:__subpackages__" % name for name, _ in LAYERS[:last + 1]]
+    return [_packages_of(name) for name, _ in LAYERS[:last + 1]]

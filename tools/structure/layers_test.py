@@ -29,10 +29,21 @@ def libraries() -> Iterator[build_files.Target]:
     return (target for target in TARGETS.values() if target.rule in LIBRARIES and not target.testonly)
 
 
+def in_group(listed: tuple[str, ...], package: str) -> bool:
+    """Whether a package is among those of a package_group."""
+
+    def fits(pattern: str) -> bool:
+        return f"{package}/".startswith(pattern.removeprefix("//").removesuffix("..."))
+
+    return any(fits(item) for item in listed if item[0] != "-") and not any(fits(item[1:]) for item in listed if item[0] == "-")
+
+
 def admits(visibility: str, package: str) -> bool:
     """Whether a target with this entry in its visibility can be used in the package."""
     if visibility == "//visibility:public":
         return True
+    if visibility in TARGETS:
+        return in_group(TARGETS[visibility].packages, package)
     users, _, kind = visibility[2:].partition(":")
     return package == users or (kind == "__subpackages__" and package.startswith(f"{users}/"))
 

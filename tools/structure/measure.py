@@ -68,7 +68,7 @@ def frames_to_kernel() -> int | None:
 
 
 def main() -> None:
-    families = sorted((ROOT / "utils/compute/ops").glob("*/BUILD"))
+    families = [*ROOT.glob("utils/compute/ops/*/BUILD"), *ROOT.glob("official/*/op/BUILD")]
     odd, comments = fragments()
     l2_loss = ROOT / "utils/compute/ops/l2_loss"
     figures: dict[str, int | None] = {

@@ -1,6 +1,6 @@
 """All families of ops."""
 
-# The folder of each family, and those of its tests that run its kernels for docs/ops.md. A family whose tests are
+# The folder of each family here, and those of its tests that run its kernels for docs/ops.md. A family whose tests are
 # missing here shows as untested there.
 _TESTS_OF_FAMILIES = {
     "array": ["array_test", "gather_test"],
@@ -17,7 +17,6 @@ _TESTS_OF_FAMILIES = {
     "layer_norm": ["layer_norm_test"],
     "loss_scale": ["loss_scale_test"],
     "matmul": ["matmul_test"],
-    "neural_factorization": ["neural_factorization_test"],
     "optimizer": ["deferred_adam_test", "optimizer_test"],
     "pooling": ["pooling_test"],
     "reduction": ["reduction_test"],
@@ -26,8 +25,26 @@ _TESTS_OF_FAMILIES = {
     "top_k": ["top_k_test"],
 }
 
+# The same of the families that one model alone has, by their labels.
+_TESTS_OF_MODELS = {
+    "//official/recommendation/op:neural_factorization": ["neural_factorization_test"],
+}
+
 OP_FAMILIES = ["//utils/compute/ops/" + name for name in _TESTS_OF_FAMILIES]
 
-CUDA_KERNELS = ["//utils/compute/ops/%s:%s_cuda" % (name, name) for name in _TESTS_OF_FAMILIES]
+OP_FAMILIES_OF_MODELS = list(_TESTS_OF_MODELS)
 
-OP_TESTS = ["//utils/compute/ops/%s:%s" % (name, test) for name, tests in _TESTS_OF_FAMILIES.items() for test in tests]
+CUDA_KERNELS = ["//utils/compute/ops/%s:%s_cuda" % (name, name) for name in _TESTS_OF_FAMILIES] + [
+    label + "_cuda"
+    for label in _TESTS_OF_MODELS
+]
+
+OP_TESTS = [
+    "//utils/compute/ops/%s:%s" % (name, test)
+    for name, tests in _TESTS_OF_FAMILIES.items()
+    for test in tests
+] + [
+    label.split(":")[0] + ":" + test
+    for label, tests in _TESTS_OF_MODELS.items()
+    for test in tests
+]

@@ -64,7 +64,7 @@ def op_part(name, files = None, deps = [], **kwargs):
         **kwargs
     )
 
-def op_test(name, srcs = None, deps = [], size = "small", max_isas = []):
+def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None):
     """A test of the folder's ops, on every device.
 
     Args:
@@ -74,9 +74,10 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = []):
       size: how long it may take, as in cc_test.
       max_isas: instruction sets that the test runs with once more, using nothing newer: "avx2" adds matmul_avx2_test to
         matmul_test.
+      family: the name of the folder's family; that of the folder by default.
     """
     srcs = srcs or [name + ".cc"]
-    deps = [":" + _folder()] + deps + _TEST_DEPS
+    deps = [":" + (family or _folder())] + deps + _TEST_DEPS
     visibility = ["//tools/op_table:__pkg__"]
     if not max_isas:
         native.cc_test(
@@ -133,7 +134,8 @@ def op_family(
     A new family is its folder and a line in families.bzl.
 
     Args:
-      name: the name of the family and of its folder.
+      name: the name of the family; its folder, one of utils/compute/ops, has the same name. The family that one model
+        has is in the folder "op" of that model.
       hdrs: the headers for those who use the family, in which the names of its ops are; by default NAME.h, if there is
         one. The CUDA kernels include them too.
       exclude: names of files, without .h and .cc, that are not NAME's either.
@@ -178,5 +180,6 @@ def op_family(
             name = name + "_test",
             size = test_size,
             max_isas = test_max_isas,
+            family = name,
             deps = shared_deps + deps + test_deps,
         )

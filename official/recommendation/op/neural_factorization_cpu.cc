@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "official/recommendation/op/geometry.h"
+#include "official/recommendation/op/neural_factorization.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
@@ -20,11 +22,25 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/math.h"
-#include "utils/compute/ops/neural_factorization/geometry.h"
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
-namespace official::compute {
+namespace official::recommendation {
 namespace {
+
+namespace math = compute::math;
+using compute::CheckIds;
+using compute::DType;
+using compute::HasAvx512;
+using compute::HasAvx512Bf16;
+using compute::Kernel;
+using compute::KernelArgs;
+using compute::KernelSpec;
+using compute::ParallelFor;
+using compute::ScratchAt;
+using compute::ScratchPlan;
+using compute::Share;
+using compute::ShareOf;
+using compute::TreeSum;
+using compute::WithSimd;
 
 constexpr int64_t kBlock = 16;              // columns that are kept together
 constexpr int64_t kTile = 64;               // samples that are computed together, a multiple of the block
@@ -105,7 +121,7 @@ struct Kernels {
 };
 
 #define OFFICIAL_ISA_WITH_BF16
-#define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/neural_factorization-inl.h"
+#define OFFICIAL_ISA_FILE "official/recommendation/op/neural_factorization-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
 
 Product ProductOf(DType dtype) {
@@ -394,8 +410,8 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
   return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
 }
 
-const bool registered = RegisterKernel(
+const bool registered = compute::RegisterKernel(
     {.op = op::NeuralFactorizationLoss, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeLoss});
 
 }  // namespace
-}  // namespace official::compute
+}  // namespace official::recommendation

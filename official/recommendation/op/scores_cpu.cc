@@ -11,6 +11,8 @@
 #include <numeric>
 #include <utility>
 
+#include "official/recommendation/op/geometry.h"
+#include "official/recommendation/op/neural_factorization.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
@@ -19,11 +21,24 @@
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
-#include "utils/compute/ops/neural_factorization/geometry.h"
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
-namespace official::compute {
+namespace official::recommendation {
 namespace {
+
+using compute::Attrs;
+using compute::BFloat16;
+using compute::CheckIds;
+using compute::DType;
+using compute::HasAvx512;
+using compute::Kernel;
+using compute::KernelArgs;
+using compute::KernelSpec;
+using compute::NumThreads;
+using compute::ParallelFor;
+using compute::ScratchAt;
+using compute::ScratchPlan;
+using compute::Share;
+using compute::ShareOf;
 
 constexpr int64_t kBlock = 16;  // columns that are kept together
 constexpr int64_t kTile = 112;  // most candidates that are computed together
@@ -67,7 +82,7 @@ struct Kernels {
                      float* scores);
 };
 
-#define OFFICIAL_ISA_FILE "utils/compute/ops/neural_factorization/scores-inl.h"
+#define OFFICIAL_ISA_FILE "official/recommendation/op/scores-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
 
 const Kernels& IsaKernels() { return HasAvx512() ? avx512::kKernels : avx2::kKernels; }
@@ -233,8 +248,8 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
 }
 
-const bool registered = RegisterKernel(
+const bool registered = compute::RegisterKernel(
     {.op = op::NeuralFactorizationScores, .device_kind = "cpu", .dtypes = {DType::kInt32}, .make = MakeScores});
 
 }  // namespace
-}  // namespace official::compute
+}  // namespace official::recommendation

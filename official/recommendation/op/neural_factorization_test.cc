@@ -1,4 +1,4 @@
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
+#include "official/recommendation/op/neural_factorization.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -12,10 +12,20 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/testing/op_test.h"
 
-namespace official::compute {
+namespace official::recommendation {
 namespace {
 
+namespace testing = compute::testing;
 using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Graph;
+using compute::Node;
+using compute::NumThreads;
+using compute::SetNumThreads;
+using compute::Shape;
+using compute::Tensor;
+using compute::TensorType;
+using compute::Value;
 using testing::Doubles;
 using testing::RandomInts;
 using testing::RandomTensor;
@@ -76,7 +86,7 @@ NeuralFactorization NetworkOf(const Sizes& sizes, absl::Span<const Value> values
   return network;
 }
 
-double Rounded(double x) { return static_cast<float>(BFloat16(static_cast<float>(x))); }
+double Rounded(double x) { return static_cast<float>(compute::BFloat16(static_cast<float>(x))); }
 
 // `values` are of the tensors above. With kBFloat16 factors of the layers' products are rounded.
 double ScoreOf(const Sizes& sizes, absl::Span<const Doubles> values, int64_t user, int64_t item,
@@ -367,8 +377,8 @@ TEST_CASE("Users and items outside the tables, and layers that do not fit, are e
   std::vector<Value> feeds;
   for (const Tensor& tensor : inputs) feeds.push_back(graph.Input(absl::StrCat(feeds.size()), tensor.type()));
   for (const std::string& kind : testing::KindsUnderTest()) {
-    const auto device = MakeDevice(kind).value();
-    const absl::Status status = Evaluate(graph, {feeds, build(feeds), {}}, inputs, *device).status();
+    const auto device = compute::MakeDevice(kind).value();
+    const absl::Status status = compute::Evaluate(graph, {feeds, build(feeds), {}}, inputs, *device).status();
     CHECK(absl::IsInvalidArgument(status));
     const std::string where = kind == "cpu" ? " at position 2" : "";
     CHECK_THAT(std::string(status.message()), Contains("item 11" + where + " is outside [0, 11)"));
@@ -378,4 +388,4 @@ TEST_CASE("Users and items outside the tables, and layers that do not fit, are e
 }
 
 }  // namespace
-}  // namespace official::compute
+}  // namespace official::recommendation

@@ -2,7 +2,7 @@
 // kernels do everything around them, so that of a sample no more than the inputs of the layers and their gradients goes
 // through memory. All else is computed in float. The gradients are those of the sum of the losses until they leave.
 
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
+#include "official/recommendation/op/neural_factorization.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "official/recommendation/op/geometry.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/scratch.h"
@@ -23,10 +24,34 @@
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/matmul/cublas_matmul.h"
-#include "utils/compute/ops/neural_factorization/geometry.h"
 
-namespace official::compute {
+namespace official::recommendation {
 namespace {
+
+namespace math = compute::math;
+using compute::BFloat16;
+using compute::ChannelPieces;
+using compute::CublasMatMul;
+using compute::CublasMatMulSpec;
+using compute::CudaDevice;
+using compute::CudaDeviceOf;
+using compute::CudaStatus;
+using compute::DataError;
+using compute::DType;
+using compute::DTypeOf;
+using compute::Kernel;
+using compute::KernelArgs;
+using compute::KernelSpec;
+using compute::kWidestLoad;
+using compute::LaunchStatus;
+using compute::NumBlocks;
+using compute::Pack;
+using compute::RowThreads;
+using compute::ScratchAt;
+using compute::ScratchPlan;
+using compute::TensorType;
+using compute::ThreadIndex;
+using compute::WithIndexType;
 
 using Warp = RowThreads<32, 1>;
 constexpr int kThreads = Warp::kBlock, kWarps = Warp::kRowsOfBlock, kLanes = Warp::kRowThreads;
@@ -577,11 +602,11 @@ absl::StatusOr<Kernel> MakeLossOf(const KernelSpec& spec) {
 }
 
 const bool registered = [] {
-  const auto add = [](OpName op, auto make) {
+  const auto add = [](compute::OpName op, auto make) {
     const auto make_for_type = [make](const KernelSpec& spec) {
       return spec.attrs().Get<DType>("dtype") == DType::kBFloat16 ? make(spec, BFloat16()) : make(spec, 0.0f);
     };
-    RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = make_for_type});
+    compute::RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = make_for_type});
   };
   add(op::NeuralFactorizationScores, []<typename T>(const KernelSpec& spec, T) { return MakeScoresOf<T>(spec); });
   add(op::NeuralFactorizationLoss, []<typename T>(const KernelSpec& spec, T) { return MakeLossOf<T>(spec); });
@@ -589,4 +614,4 @@ const bool registered = [] {
 }();
 
 }  // namespace
-}  // namespace official::compute
+}  // namespace official::recommendation

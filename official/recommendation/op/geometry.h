@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "official/recommendation/op/neural_factorization.h"
 #include "utils/compute/graph/graph.h"
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
 
-namespace official::compute {
+namespace official::recommendation {
 
 // The sizes and the places of the inputs, which are numbered as the node's.
 struct FactorizationGeometry {
@@ -27,7 +27,8 @@ struct FactorizationGeometry {
 };
 
 // Returns the geometry for tables and layers that are the inputs from `first` on; their shapes need not fit.
-inline FactorizationGeometry GeometryOf(const Attrs& attrs, absl::Span<const Value> inputs, int first) {
+inline FactorizationGeometry GeometryOf(const compute::Attrs& attrs, absl::Span<const compute::Value> inputs,
+                                        int first) {
   FactorizationGeometry g;
   const int end = static_cast<int>(inputs.size());
   const auto dim = [&](int input, int d) {
@@ -51,4 +52,4 @@ inline FactorizationGeometry GeometryOf(const Attrs& attrs, absl::Span<const Val
   return g;
 }
 
-}  // namespace official::compute
+}  // namespace official::recommendation

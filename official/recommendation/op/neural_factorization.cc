@@ -1,26 +1,33 @@
-#include "utils/compute/ops/neural_factorization/neural_factorization.h"
+#include "official/recommendation/op/neural_factorization.h"
 
 #include "absl/strings/str_cat.h"
+#include "official/recommendation/op/geometry.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
-#include "utils/compute/ops/neural_factorization/geometry.h"
 
-namespace official::compute {
+namespace official::recommendation {
 namespace {
+
+using compute::Attrs;
+using compute::DType;
+using compute::InferContext;
+using compute::Node;
+using compute::Shape;
+using compute::Tensor;
+using compute::TensorType;
+using compute::Value;
 
 // Inputs from `first` on: tables and layers, as the attributes say.
 absl::Status CheckNetwork(const InferContext& c, int first) {
   const FactorizationGeometry g = GeometryOf(c.attrs, c.inputs, first);
-  const auto dtype = c.attrs.Get<DType>("dtype");
-  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return c.Error("computes in float32 or bfloat16");
   for (int i = first; i < c.num_inputs(); ++i) {
     if (c.dtype(i) != DType::kFloat32) return c.Error("needs float32 tables and layers");
   }
   if (g.factors == 0 && g.layers.empty()) return c.Error("needs tables");
-  if (static_cast<int>(g.layers.size()) > kMaxFactorizationLayers + 1) {
-    return c.Error(absl::StrCat("takes at most ", kMaxFactorizationLayers, " layers"));
+  if (!ComputesFactorization(c.attrs.Get<DType>("dtype"), static_cast<int>(g.layers.size()) - 1)) {
+    return c.Error(absl::StrCat("computes at most ", kMaxFactorizationLayers, " layers, in float32 or bfloat16"));
   }
   const auto fits = [&](int input, Shape shape) { return c.shape(input) == shape; };
   bool fit = true;
@@ -67,7 +74,7 @@ absl::StatusOr<std::vector<TensorType>> InferLoss(const InferContext& c) {
 
 // True for the gradient that a loss has by itself.
 bool IsOne(Value v) {
-  return v.node()->Is(op::Constant) && v.shape().rank() == 0 && v.dtype() == DType::kFloat32 &&
+  return v.node()->Is(compute::op::Constant) && v.shape().rank() == 0 && v.dtype() == DType::kFloat32 &&
          v.node()->attrs().Get<Tensor>("value").scalar<float>() == 1;
 }
 
@@ -77,16 +84,20 @@ std::vector<Value> LossGradient(const Node& node, absl::Span<const Value> dy) {
   const FactorizationGeometry g = GeometryOf(node.attrs(), node.inputs(), 3);
   for (int i = 3; i < node.num_inputs(); ++i) {
     Value gradient = node.output(i - 2);
-    if (!IsOne(dy[0])) gradient = Mul(gradient, dy[0]);
-    if (g.IsTable(i)) gradient = IndexedSlices(node.input(g.IsOfUsers(i) ? 0 : 1), gradient, node.input(i).shape());
+    if (!IsOne(dy[0])) gradient = compute::Mul(gradient, dy[0]);
+    if (g.IsTable(i)) {
+      const Value ids = node.input(g.IsOfUsers(i) ? 0 : 1);
+      gradient = compute::IndexedSlices(ids, gradient, node.input(i).shape());
+    }
     gradients[i] = gradient;
   }
   return gradients;
 }
 
 const bool registered = [] {
-  RegisterOp({.name = op::NeuralFactorizationScores, .infer = InferScores, .tolerance = {1e-5}});
-  RegisterOp({.name = op::NeuralFactorizationLoss, .infer = InferLoss, .gradient = LossGradient, .tolerance = {1e-5}});
+  compute::RegisterOp({.name = op::NeuralFactorizationScores, .infer = InferScores, .tolerance = {1e-5}});
+  compute::RegisterOp(
+      {.name = op::NeuralFactorizationLoss, .infer = InferLoss, .gradient = LossGradient, .tolerance = {1e-5}});
   return true;
 }();
 
@@ -107,12 +118,16 @@ Attrs AttrsOf(const NeuralFactorization& network) {
 
 }  // namespace
 
+bool ComputesFactorization(DType dtype, int num_layers) {
+  return (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && num_layers <= kMaxFactorizationLayers;
+}
+
 Value NeuralFactorizationScores(const NeuralFactorization& network, Value users, Value items, int enough) {
   std::vector<Value> inputs = {users, items};
   AppendNetwork(network, inputs);
   Attrs attrs = AttrsOf(network);
   attrs.Set("enough", int64_t{enough});
-  return Apply(op::NeuralFactorizationScores, inputs, attrs);
+  return compute::Apply(op::NeuralFactorizationScores, inputs, attrs);
 }
 
 Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, Value items, Value labels,
@@ -122,7 +137,7 @@ Value NeuralFactorizationLoss(const NeuralFactorization& network, Value users, V
   Attrs attrs = AttrsOf(network);
   attrs.Set("shift", double{loss.shift});
   attrs.Set("limit", double{loss.limit});
-  return Apply(op::NeuralFactorizationLoss, inputs, attrs);
+  return compute::Apply(op::NeuralFactorizationLoss, inputs, attrs);
 }
 
-}  // namespace official::compute
+}  // namespace official::recommendation
