@@ -28,22 +28,14 @@ constexpr float kMaxLogit = 16.1180949f;  // of a probability of 1 - 1e-7
 using Variables = NeuralFactorization;
 using Layer = Variables::Layer;
 
-// One op computes the whole network where there is a kernel of it.
-bool IsFused(const train::ModelInputs& in, const ModelConfig& config) {
-  return (in.device_kind == "cpu" || in.device_kind == "cuda") && in.dtype != DType::kFloat16 &&
-         static_cast<int>(config.layers.size()) <= kMaxFactorizationLayers + 1;
+// True if one op computes the whole network.
+bool IsFused(const train::ModelInputs& in, const Variables& v) {
+  return ComputesFactorization(in.dtype, static_cast<int>(v.layers.size()));
 }
 
-// Whether the rows that a batch does not read are left behind, and made up for later. With several replicas or turns,
-// or a gradient for every row, it would be no gain. A row that is read is moved twice, when it is caught up and when it
-// is updated, and rows are sorted for it: a GPU, whose memory keeps up with dense Adam, gains as long as a batch reads
-// few of them.
-bool IsDeferred(const train::ModelInputs& in, const ModelConfig& config) {
-  const bool dense =
-      config.mf_regularization > 0 || (!config.mlp_regularization.empty() && config.mlp_regularization[0] > 0);
-  const int64_t examples = in.features[0].shape().dim(0);
-  const bool reads_few = 4 * examples <= config.num_users + config.num_items;
-  return (in.device_kind == "cpu" || reads_few) && !in.replica_weight && !in.in_micro_batches && !dense;
+// True if only the rows that a batch reads have gradients; else Adam has nothing to defer.
+bool HasSparseGradients(const ModelConfig& config) {
+  return config.mf_regularization == 0 && (config.mlp_regularization.empty() || config.mlp_regularization[0] == 0);
 }
 
 // Returns what is subtracted from a score before its sigmoid is the probability.
@@ -132,7 +124,7 @@ train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig
   const Value items = in.features[1];
   const int64_t users = items.shape().dim(0), candidates = items.shape().dim(1);
   Value scores;
-  if (IsFused(in, config)) {
+  if (IsFused(in, v)) {
     scores = NeuralFactorizationScores(v, in.features[0], items, /*enough=*/kTopK);
   } else {
     const Value each = compute::BroadcastTo(compute::ExpandDims(in.features[0], 1), items.shape());
@@ -154,7 +146,7 @@ train::ModelSpec BuildEvaluation(const train::ModelInputs& in, const ModelConfig
 // The mean cross entropy of a batch.
 Value TrainingLoss(const train::ModelInputs& in, const ModelConfig& config, const Variables& v) {
   Value users = in.features[0], items = in.features[1];
-  if (IsDeferred(in, config)) {
+  if (HasSparseGradients(config)) {
     std::vector<compute::TableRows> tables;
     if (v.gmf_user) tables = {{v.gmf_user, users}, {v.gmf_item, items}};
     if (v.mlp_user) tables.insert(tables.end(), {{v.mlp_user, users}, {v.mlp_item, items}});
@@ -162,7 +154,7 @@ Value TrainingLoss(const train::ModelInputs& in, const ModelConfig& config, cons
     users = ids[0];
     items = ids[1];
   }
-  if (IsFused(in, config)) {
+  if (IsFused(in, v)) {
     return NeuralFactorizationLoss(
         v, users, items, in.labels[0],
         {.shift = ShiftOf(config.loss), .limit = config.loss == Loss::kSigmoid ? kMaxLogit : kNoLimit});
@@ -173,7 +165,7 @@ Value TrainingLoss(const train::ModelInputs& in, const ModelConfig& config, cons
 
 absl::StatusOr<train::ModelSpec> Build(const train::ModelInputs& in, const ModelConfig& config) {
   Variables v = MakeVariables(in.graph, config);
-  if (IsFused(in, config)) v.dtype = in.dtype;
+  if (IsFused(in, v)) v.dtype = in.dtype;
   if (in.mode == train::Mode::kEval) return BuildEvaluation(in, config, v);
   train::ModelSpec spec;
   if (in.mode == train::Mode::kPredict) {

@@ -67,7 +67,7 @@ class Network {
       : layers_(in.graph, in.dtype, {.scope = "resnet_model/"}),
         version_(config.version),
         training_(in.mode == train::Mode::kTrain),
-        sync_weight_(config.sync_batch_norm ? in.replica_weight : Value()),
+        synchronized_(config.sync_batch_norm),
         architecture_(ArchitectureOf(config.dataset, config.size)) {}
 
   // images [N, H, W, 3] -> float32 logits [N, num_classes]
@@ -105,7 +105,7 @@ class Network {
 
   Value Norm(Value x) {
     return layers_.BatchNormalization(
-        x, {.epsilon = kBatchNormEpsilon, .training = training_, .sync_weight = sync_weight_});
+        x, {.epsilon = kBatchNormEpsilon, .training = training_, .synchronized = synchronized_});
   }
   Value NormRelu(Value x) { return compute::Relu(Norm(x)); }
 
@@ -138,7 +138,7 @@ class Network {
   Layers layers_;
   const int version_;
   const bool training_;
-  const Value sync_weight_;
+  const bool synchronized_;
   const Architecture architecture_;
 };
 

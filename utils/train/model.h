@@ -23,9 +23,6 @@ struct ModelInputs {
   std::vector<compute::Value> features;  // features of a share, see BatchShare
   std::vector<compute::Value> labels;    // empty in kPredict
   compute::Value random_state;           // for Dropout; kTrain only
-  compute::Value replica_weight = {};    // float32: this replica's share of the examples; kTrain with several replicas
-  std::string device_kind = "cpu";       // kind of device on which the graph will run
-  bool in_micro_batches = false;  // kTrain: true if gradients are summed over several micro-batches before an update
 };
 
 struct NamedValue {

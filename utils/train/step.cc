@@ -85,7 +85,6 @@ struct Step {
   const Model& model;
   const ModelSpec& spec;
   const compute::LossScale& scale;
-  const int num_replicas;
   BuiltModel& built;
   Value weight;      // of the micro-batch and the replica in the whole batch; invalid: 1
   Value loss_scale;  // invalid: 1
@@ -156,8 +155,9 @@ void Accumulate(Step& step) {
 
 // Sums the results over the replicas.
 void Reduce(Step& step) {
-  if (step.num_replicas == 1) return;
-  const std::vector<Value> sums = compute::AllReduce(step.results.All(), step.num_replicas);
+  const int num_replicas = step.graph().replica_context().num_replicas;
+  if (num_replicas == 1) return;
+  const std::vector<Value> sums = compute::AllReduce(step.results.All(), num_replicas);
   if (step.ok()) step.results.Replace(sums);
 }
 
@@ -246,7 +246,7 @@ data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
 
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
                                       const data::ElementSpec& types, bool has_examples, int num_replicas,
-                                      StepPart part, absl::string_view device_kind) {
+                                      StepPart part) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.part = part;
@@ -257,20 +257,21 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   std::vector<Value>& feeds = built.roots.feeds;
   // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
   ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
-  inputs.device_kind = std::string(device_kind);
-  inputs.in_micro_batches = part != StepPart::kWhole;
   if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
+  compute::ReplicaContext context{.in_micro_batches = part != StepPart::kWhole};
   if (mode == Mode::kTrain && num_replicas > 1) {
-    inputs.replica_weight = graph.Input("replica_weight", {DType::kFloat32, {}});
+    context.num_replicas = num_replicas;
+    context.weight = graph.Input("replica_weight", {DType::kFloat32, {}});
   }
+  graph.set_replica_context(context);
   Value micro_batch_weight;
   if (part != StepPart::kWhole) micro_batch_weight = graph.Input("micro_batch_weight", {DType::kFloat32, {}});
   if (built.has_examples || built.stands_in) {
     feeds = inputs.features;
     feeds.insert(feeds.end(), inputs.labels.begin(), inputs.labels.end());
     if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
-    for (const Value& weight : {inputs.replica_weight, micro_batch_weight}) {
+    for (const Value& weight : {context.weight, micro_batch_weight}) {
       if (weight) feeds.push_back(weight);
     }
   }
@@ -298,9 +299,9 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   }
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v);
-    Value weight = inputs.replica_weight;
+    Value weight = context.weight;
     if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
-    Step step{model, model_spec, loss_scale, num_replicas, built, weight, Value()};
+    Step step{model, model_spec, loss_scale, built, weight, Value()};
     AddTraining(shown, step);
   }
   for (const MeanMetric& metric : model_spec.metrics) {

@@ -67,8 +67,7 @@ struct BuiltModel {
 // replicas only, they are those of one example; a program for an evaluation then has nothing to compute.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
                                       const compute::LossScale& loss_scale, const data::ElementSpec& types,
-                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole,
-                                      absl::string_view device_kind = "cpu");
+                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole);
 
 // Returns `spec` with a dimension for `batch_size` examples in front of each type.
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);

@@ -97,6 +97,13 @@ struct VariableSpec {
   bool per_device = false;  // each device has its own, even if they share memory
 };
 
+// The part of a training step that a graph computes, as in tf.distribute.ReplicaContext.
+struct ReplicaContext {
+  int num_replicas = 1;
+  Value weight = {};              // float32 scalar, this replica's share of the examples; invalid with one replica
+  bool in_micro_batches = false;  // true if gradients are summed over several micro-batches before an update
+};
+
 class Graph {
  public:
   Graph() = default;
@@ -107,6 +114,11 @@ class Graph {
   // parts by halves (core/batch_parts.h). It must be set before nodes are added.
   int batch_parts() const { return batch_parts_; }
   void set_batch_parts(int parts) { batch_parts_ = parts; }
+
+  // For the functions that add the nodes of training, such as a model's: it must be set before they are called.
+  // Rewriting (rewrite.h) does not keep it.
+  const ReplicaContext& replica_context() const { return replica_context_; }
+  void set_replica_context(const ReplicaContext& context) { replica_context_ = context; }
 
   // A value that the caller hands to every run.
   Value Input(absl::string_view name, TensorType type);
@@ -138,6 +150,7 @@ class Graph {
   absl::flat_hash_map<std::string, int> variable_index_;
   absl::flat_hash_map<std::string, int> name_counts_;
   absl::Status status_;
+  ReplicaContext replica_context_;
 };
 
 // Adds a node to the graph of the inputs, for the functions that are an op's C++ API (Value Relu(Value x)). Invalid

@@ -76,8 +76,10 @@ Value Layers::BatchNormalization(Value x, const BatchNormLayer& layer) {
   const Value mean = variable("moving_mean", Initializer::Zeros(), false);
   const Value variance = variable("moving_variance", Initializer::Ones(), false);
   if (!layer.training) return FusedBatchNormInference(x, gamma, beta, mean, variance, layer.epsilon);
-  const BatchNormResult result = layer.sync_weight ? SyncBatchNorm(x, gamma, beta, layer.sync_weight, layer.epsilon)
-                                                   : FusedBatchNorm(x, gamma, beta, layer.epsilon);
+  const ReplicaContext& replica = graph_.replica_context();
+  const BatchNormResult result = layer.synchronized && replica.num_replicas > 1
+                                     ? SyncBatchNorm(x, gamma, beta, replica.weight, layer.epsilon)
+                                     : FusedBatchNorm(x, gamma, beta, layer.epsilon);
   moving_averages_.push_back({mean, result.mean});
   moving_averages_.push_back({variance, result.variance});
   return result.y;

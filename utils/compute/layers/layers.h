@@ -42,10 +42,8 @@ struct DenseWeights {
 
 struct BatchNormLayer {
   double epsilon = 1e-3;
-  bool training = false;  // normalize with the batch's statistics, and gather them in moving_averages()
-  // With several devices in training: this device's share of the examples, which makes the statistics those of all of
-  // them.
-  Value sync_weight = {};
+  bool training = false;      // normalize with the batch's statistics, and gather them in moving_averages()
+  bool synchronized = false;  // in training on several replicas: the statistics are those of all of them
 };
 
 struct LayersOptions {

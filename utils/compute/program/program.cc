@@ -313,8 +313,8 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     if (!NeedsKernel(*node)) continue;
     const KernelDef* def = KernelRegistry::Global().Find(node->op().name, device.kind(), KeyType(*node));
     if (def == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("op ", node->op().name.text(), " has no kernel for ", device.kind(),
-                                                   " and ", DTypeName(KeyType(*node))));
+      return absl::UnimplementedError(absl::StrCat("op ", node->op().name.text(), " has no kernel for ",
+                                                   DTypeName(KeyType(*node)), " on ", device.kind(), " devices"));
     }
     std::vector<Layout> input_layouts, output_layouts;
     for (const Value& v : node->inputs()) input_layouts.push_back(plan->layouts.LayoutOf(v));

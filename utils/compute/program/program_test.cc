@@ -259,6 +259,16 @@ TEST_CASE("A failed graph does not compile and says why") {
   CHECK_THAT(std::string(status.message()), Catch::Contains("NoSuchOp"));
 }
 
+TEST_CASE("An op that the device has no kernel for is refused by its name") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kInt32, {2}});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const absl::Status status = Program::Compile(graph, {{x}, {Square(x)}, {}}, *device, variables).status();
+  CHECK(absl::IsUnimplemented(status));
+  CHECK(status.message() == "op TestSquare has no kernel for int32 on cpu devices");
+}
+
 TEST_CASE("Constants are folded") {
   Graph graph;
   const Value x = graph.Constant(Tensor::Of<float>({2}, {3, 4}));

@@ -127,7 +127,12 @@ Attrs AttrsOf(const AdamParams& params) {
 std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamParams& params) {
   std::vector<Value> ids(tables.size());
   if (tables.empty() || !tables[0].table) return ids;
-  std::vector<Value> inputs = DeferredSteps(*tables[0].table.graph());
+  Graph& graph = *tables[0].table.graph();
+  if (graph.replica_context().num_replicas > 1 || graph.replica_context().in_micro_batches) {
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = tables[i].ids;
+    return ids;
+  }
+  std::vector<Value> inputs = DeferredSteps(graph);
   for (const TableRows& rows : tables) {
     if (!rows.table) return ids;
     Append(inputs, State(rows.table, params));

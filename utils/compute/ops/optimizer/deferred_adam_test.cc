@@ -148,6 +148,15 @@ TEST_CASE("A loss scale is taken off, and a skipped step changes nothing") {
   CheckSameBits(guarded.Values(), plain.Values());
 }
 
+TEST_CASE("Steps of several replicas or micro-batches are not deferred") {
+  Graph graph;
+  graph.set_replica_context(GENERATE(ReplicaContext{.num_replicas = 2}, ReplicaContext{.in_micro_batches = true}));
+  const Value table = graph.Variable({"table", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
+  const Value ids = graph.Input("ids", {DType::kInt32, {kIds}});
+  CHECK(CatchUpRows({{table, ids}}, {}) == std::vector<Value>{ids});
+  CHECK(graph.nodes().size() == 2);
+}
+
 TEST_CASE("An id outside its table is an error") {
   const std::string kind = EachKind();
   Training deferred(kind, true);
