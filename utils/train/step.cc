@@ -179,8 +179,8 @@ void Show(Step& step) {
 Value CheckFinite(Step& step) {
   std::vector<Value> checked = step.results.gradients;
   checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
-  const Value finite = compute::AllFinite(
-      checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(), .barrier = step.num_replicas > 1});
+  const Value finite = compute::AllFinite(checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(),
+                                                    .barrier = step.graph().replica_context().num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
   return finite;
 }
