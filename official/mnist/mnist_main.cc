@@ -7,6 +7,7 @@
 #include "official/mnist/mnist_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/config_flag.h"
 #include "utils/flags/image.h"
 #include "utils/flags/main.h"
 #include "utils/flags/predict.h"
@@ -63,7 +64,7 @@ MnistConfig ConfigFromFlags(const flags::CommandLine& command_line) {
   return {run::ConfigFromFlags(command_line),
           {.learning_rate = absl::GetFlag(FLAGS_learning_rate),
            .dropout_rate = absl::GetFlag(FLAGS_dropout_rate),
-           .channels_first = flags::ImageFromFlags().data_format == "channels_first"},
+           .channels_first = flags::FromFlags<flags::ImageConfig>().data_format == "channels_first"},
           flags::FilesToPredict(command_line)};
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("Training learns, evaluates and leaves TensorFlow's files") {
   CHECK(checkpoint->Find("conv2d_1/kernel")->shape == compute::Shape({5, 5, 32, 64}));
   CHECK(checkpoint->Find("dense/kernel")->shape == compute::Shape({3136, 1024}));
   for (const char* file : {"metric.log", "benchmark_run.log", "checkpoint", "eval"}) {
-    CHECK(files::Exists(config.base.model_dir + "/" + file));
+    CHECK(files::Exists(config.train.model_dir + "/" + file));
   }
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("A run in two parts ends with the bits of one run, and a finished one 
   whole.base.train_epochs = 3;
   Run(whole);
   MnistConfig parts = whole;
-  parts.base.model_dir = NewDirectory("model");
+  parts.train.model_dir = NewDirectory("model");
   parts.performance.max_train_steps = 4;  // in the middle of the second epoch
   Run(parts);
   parts.performance.max_train_steps.reset();
@@ -111,8 +111,8 @@ TEST_CASE("bfloat16 and half train too, half with a static and with a dynamic lo
   const auto [dtype, scale] = GENERATE(std::pair{DType::kBFloat16, compute::LossScale{}},
                                        std::pair{DType::kFloat16, compute::LossScale{.value = 128}},
                                        std::pair{DType::kFloat16, compute::DynamicLossScale()});
-  config.performance.dtype = dtype;
-  config.performance.loss_scale = scale;
+  config.train.dtype = dtype;
+  config.train.loss_scale = scale;
   CHECK_THAT(Run(config), Contains("\"accuracy\": 1.0"));
   CHECK(Checkpoint(config)->Find("dense/kernel")->dtype == DType::kFloat32);
 }
@@ -147,7 +147,7 @@ TEST_CASE("Prediction and export need a trained model, and give classes and prob
 TEST_CASE("A number that is not finite stops the run before it is saved, and is named") {
   MnistConfig config = SmallConfig();
   config.base.train_epochs = 20;
-  config.base.save_checkpoints_steps = 1;
+  config.train.save_checkpoints_steps = 1;
   SECTION("in the loss") {
     config.model.learning_rate = 1e18;
     const absl::Status status = RunStatus(config);
@@ -179,7 +179,7 @@ TEST_CASE("Evaluations are due at the same epochs however a run was stopped") {
   CHECK_THAT(out, Contains("\"global_step\": 6") && Contains("\"global_step\": 12"));
   CHECK(Run(config) == NothingToDo(12));
   // As if it had been killed in the evaluation.
-  std::filesystem::remove(config.base.model_dir + "/eval/evaluated_step");
+  std::filesystem::remove(config.train.model_dir + "/eval/evaluated_step");
   CHECK_THAT(Run(config), Contains("\"global_step\": 12"));
   CHECK(Run(config) == NothingToDo(12));
 }
@@ -226,7 +226,7 @@ TEST_CASE("--eval_only evaluates once, changes nothing and may export") {
   config.base.eval_only = true;
   const absl::Status nothing = RunStatus(config);
   CHECK(absl::IsNotFound(nothing));
-  CHECK_FALSE(files::Exists(config.base.model_dir));
+  CHECK_FALSE(files::Exists(config.train.model_dir));
 
   config.base.eval_only = false;
   const std::string trained = Run(config);
@@ -239,21 +239,21 @@ TEST_CASE("--eval_only evaluates once, changes nothing and may export") {
   CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == 3);
 
   // An evaluation that the training still owes is not made up for by one on other data.
-  std::filesystem::remove(config.base.model_dir + "/eval/evaluated_step");
+  std::filesystem::remove(config.train.model_dir + "/eval/evaluated_step");
   Run(evaluate);
   CHECK_THAT(Run(config), Contains("\"global_step\": 3"));
 }
 
 TEST_CASE("--resume") {
   MnistConfig config = SmallConfig();
-  config.base.resume = "must";
+  config.train.resume = train::Resume::kMust;
   CHECK(absl::IsNotFound(RunStatus(config)));
-  config.base.resume = "never";
+  config.train.resume = train::Resume::kNever;
   Run(config);
   const absl::Status again = RunStatus(config);
   CHECK(absl::IsFailedPrecondition(again));
   CHECK_THAT(std::string(again.message()), Contains("--resume=never") && Contains("model.ckpt-3"));
-  config.base.resume = "must";
+  config.train.resume = train::Resume::kMust;
   config.base.train_epochs = 2;
   Run(config);
   CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == 6);
@@ -262,7 +262,7 @@ TEST_CASE("--resume") {
 TEST_CASE("One run per model_dir, --clean included") {
   MnistConfig config = SmallConfig();
   Run(config);
-  auto other = train::RunLock::Acquire(config.base.model_dir).value();
+  auto other = train::RunLock::Acquire(config.train.model_dir).value();
   config.base.clean = true;
   const absl::Status status = RunStatus(config);
   CHECK(absl::IsAlreadyExists(status));
@@ -281,14 +281,14 @@ TEST_CASE("Bad input is one clear error") {
     const absl::Status status = RunStatus(config);
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()), Contains("--batch_size=1000000000 needs") && Contains("would fit"));
-    CHECK(!files::Exists(config.base.model_dir + "/metric.log"));
+    CHECK(!files::Exists(config.train.model_dir + "/metric.log"));
   }
   SECTION("more GPUs than there are") {
     config.base.num_gpus = 1000;
     const absl::Status status = RunStatus(config);
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()), Contains("--num_gpus=1000: this machine"));
-    CHECK(!files::Exists(config.base.model_dir));
+    CHECK(!files::Exists(config.train.model_dir));
   }
   SECTION("a model_dir of another data set") {
     Run(config);
@@ -298,8 +298,8 @@ TEST_CASE("Bad input is one clear error") {
     CHECK_THAT(std::string(status.message()), Contains("holds a run on MNIST"));
   }
   SECTION("a checkpoint of another model") {
-    std::filesystem::create_directories(config.base.model_dir);
-    auto saver = train::CheckpointSaver::Open(config.base.model_dir, 5).value();
+    std::filesystem::create_directories(config.train.model_dir);
+    auto saver = train::CheckpointSaver::Open(config.train.model_dir, 5).value();
     REQUIRE(saver
                 ->Save(3, {{"resnet_model/conv2d/kernel", Tensor(DType::kFloat32, {3, 3, 3, 16})},
                            {"dense/bias", Tensor(DType::kFloat32, {7})},
@@ -312,13 +312,13 @@ TEST_CASE("Bad input is one clear error") {
   }
   SECTION("a damaged checkpoint, and no other") {
     Run(config);
-    for (const auto& entry : std::filesystem::directory_iterator(config.base.model_dir)) {
+    for (const auto& entry : std::filesystem::directory_iterator(config.train.model_dir)) {
       if (entry.path().extension() == ".index") std::filesystem::resize_file(entry.path(), 20);
     }
     CHECK(absl::IsDataLoss(RunStatus(config)));
   }
   SECTION("a model_dir that is a file") {
-    std::ofstream(config.base.model_dir) << "x";
+    std::ofstream(config.train.model_dir) << "x";
     CHECK(!RunStatus(config).ok());
   }
   SECTION("images and labels that differ in number") {

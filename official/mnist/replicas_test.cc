@@ -17,9 +17,9 @@ MnistConfig FiftySteps(int num_cpu_devices) {
   config.base.batch_size = 40;
   config.base.train_epochs = 13;
   config.base.epochs_between_evals = 13;
-  config.base.log_every_n_steps = 1;
+  config.train.log_every_n_steps = 1;
   config.performance.num_cpu_devices = num_cpu_devices;
-  config.performance.check_replicas_steps = 5;
+  config.train.check_replicas_steps = 5;
   return config;
 }
 
@@ -46,9 +46,9 @@ TEST_CASE("2 and 4 replicas end with the bits of one device, for every way to re
 TEST_CASE("So do 3, within rounding, and any number of threads, to the bit") {
   MnistConfig one = SmallConfig();
   one.base.batch_size = 99;
-  one.base.log_every_n_steps = 1;
+  one.train.log_every_n_steps = 1;
   MnistConfig other = one;
-  other.base.model_dir = NewDirectory("model");
+  other.train.model_dir = NewDirectory("model");
   Run(one);
   SECTION("3 replicas") {
     other.performance.num_cpu_devices = 3;
@@ -68,9 +68,9 @@ TEST_CASE("A replica without a share in the last batch adds nothing") {
   MnistConfig one = SmallConfig(/*train_examples=*/42, /*test_examples=*/9);  // 40, and 2 for 4 replicas
   one.base.batch_size = 40;
   one.base.train_epochs = 5;
-  one.base.log_every_n_steps = 1;
+  one.train.log_every_n_steps = 1;
   MnistConfig four = one;
-  four.base.model_dir = NewDirectory("model");
+  four.train.model_dir = NewDirectory("model");
   four.performance.num_cpu_devices = 4;
   Run(one);
   Run(four);
@@ -82,13 +82,13 @@ TEST_CASE("A replica without a share in the last batch adds nothing") {
 TEST_CASE("Two replicas in two parts end with the bits of one run, in every type") {
   MnistConfig whole = SmallConfig();
   whole.performance.num_cpu_devices = 2;
-  whole.performance.dtype = GENERATE(from_range(compute::StorageTypes()));
-  whole.performance.loss_scale.dynamic = whole.performance.dtype == compute::DType::kFloat16;
+  whole.train.dtype = GENERATE(from_range(compute::StorageTypes()));
+  whole.train.loss_scale.dynamic = whole.train.dtype == compute::DType::kFloat16;
   // So large that the first steps are skipped.
-  if (whole.performance.loss_scale.dynamic) whole.performance.loss_scale.value = 0x1p22f;
+  if (whole.train.loss_scale.dynamic) whole.train.loss_scale.value = 0x1p22f;
   whole.base.train_epochs = 3;
   MnistConfig parts = whole;
-  parts.base.model_dir = NewDirectory("model");
+  parts.train.model_dir = NewDirectory("model");
   Run(whole);
   for (const int steps : {1, 5, 8}) {
     parts.performance.max_train_steps = steps;

@@ -10,6 +10,7 @@
 #include "official/recommendation/ncf_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/config_flag.h"
 #include "utils/flags/main.h"
 
 ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set to train on: 1 or 20 million ratings.");
@@ -114,7 +115,7 @@ absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
 
 absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
   const flags::BaseConfig base = flags::BaseFromFlags(command_line);
-  if (flags::PerformanceFromFlags().use_synthetic_data) {
+  if (flags::FromFlags<flags::PerformanceConfig>().use_synthetic_data) {
     for (const absl::string_view flag : {"ratings_file", "item_names", "predict"}) {
       if (command_line.given(flag)) return flags::FlagError(flag, "cannot be combined with --use_synthetic_data");
     }

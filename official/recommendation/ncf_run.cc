@@ -88,7 +88,7 @@ absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
   ASSIGN_OR_RETURN(EvalData eval, MakeEvalData(loaded.ratings, {.num_negatives = config.num_eval_negatives,
                                                                 .with_replacement = config.ml_perf,
-                                                                .seed = config.base.seed}));
+                                                                .seed = config.train.seed}));
   if (!eval.note.empty()) {
     LOG(WARNING) << eval.note << "; --num_eval_negatives chooses another number";
   }
@@ -124,7 +124,7 @@ train::RunFact UsersAndItems(const NcfConfig& config, const Ratings& ratings) {
           [now, config](absl::string_view before) {
             const RatingsOptions& options = config.ratings;
             return absl::StrCat(
-                "the network in --model_dir=", config.base.model_dir, " was trained on ratings of ", before, ", and ",
+                "the network in --model_dir=", config.train.model_dir, " was trained on ratings of ", before, ", and ",
                 options.ratings_file.empty() ? absl::StrCat("--dataset=", options.dataset)
                                              : absl::StrCat("--ratings_file=", options.ratings_file),
                 " has ", now, " (in the order of the file); give the ratings of that training, or another --model_dir");
@@ -140,7 +140,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
   const Ratings& ratings = data->loaded.ratings;
   // Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with.
   auto sampler = std::make_shared<std::shared_ptr<const TrainSampler>>();
-  ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(ratings, config.num_neg, config.base.seed));
+  ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(ratings, config.num_neg, config.train.seed));
   const int64_t num_examples = (*sampler)->num_examples(), batch_size = config.base.batch_size;
   if (batch_size > num_examples) {
     return absl::InvalidArgumentError(

@@ -27,7 +27,7 @@ constexpr int kUsers = 150, kItems = 1200, kRatings = 6000;
 NcfConfig SmallConfig() {
   NcfConfig config;
   static_cast<run::Config&>(config) = run::SmallRun(/*batch_size=*/1000);
-  config.base.log_every_n_steps = 1;
+  config.train.log_every_n_steps = 1;
   REQUIRE(files::MakeDirectories(config.base.data_dir).ok());
   config.ratings.ratings_file = config.base.data_dir + "/ratings.csv";
   const auto ratings = GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = kRatings});
@@ -36,7 +36,7 @@ NcfConfig SmallConfig() {
 }
 
 NcfConfig InNewModelDir(NcfConfig config) {
-  config.base.model_dir = run::NewDirectory("model");
+  config.train.model_dir = run::NewDirectory("model");
   return config;
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("Synthetic data: nothing is read, the same batch comes again, and a ki
   Run(resumed);
   run::CheckSameBits(config, resumed);
   const nlohmann::json record =
-      nlohmann::json::parse(files::ReadFile(config.base.model_dir + "/benchmark_run.log", 1 << 20).value());
+      nlohmann::json::parse(files::ReadFile(config.train.model_dir + "/benchmark_run.log", 1 << 20).value());
   CHECK(record.at("dataset").at("name") == "ml-100k-synthetic");
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("Checkpoints on the way, threads and devices change no bit") {
   Run(one);
   NcfConfig other = InNewModelDir(one);
   SECTION("checkpoints") {
-    other.base.save_checkpoints_steps = 3;
+    other.train.save_checkpoints_steps = 3;
     Run(other);
     run::CheckSameBits(one, other);
   }
@@ -159,7 +159,7 @@ TEST_CASE("Batches computed in parts have the curve of whole ones") {
   Run(whole);
   const std::vector<double> want = run::Losses(whole);
   NcfConfig parts = InNewModelDir(whole);
-  parts.performance.grad_accum_steps = 3;
+  parts.train.grad_accum_steps = 3;
   parts.performance.num_cpu_devices = GENERATE(1, 2);
   Run(parts);
   const std::vector<double> losses = run::Losses(parts);
@@ -183,7 +183,7 @@ TEST_CASE("Dense gradients and bfloat16 are trained too") {
   SECTION("bfloat16") {
     Run(config);
     NcfConfig narrow = InNewModelDir(config);
-    narrow.performance.dtype = compute::DType::kBFloat16;
+    narrow.train.dtype = compute::DType::kBFloat16;
     Run(narrow);
     const std::vector<double> want = run::Losses(config), losses = run::Losses(narrow);
     REQUIRE(losses.size() == want.size());
@@ -227,7 +227,7 @@ TEST_CASE("Evaluating what was trained gives the same again, however many candid
   const nlohmann::json again = Evaluations(Run(config)).at(0);
   CHECK(again["HR"] == trained["HR"]);
   CHECK(again["NDCG"].get<double>() == Approx(trained["NDCG"].get<double>()).epsilon(1e-6));
-  config.base.model_dir = run::NewDirectory("model");
+  config.train.model_dir = run::NewDirectory("model");
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
 

@@ -9,9 +9,12 @@
 #include "official/resnet/resnet_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/config_flag.h"
+#include "utils/flags/image.h"
 #include "utils/flags/main.h"
 #include "utils/flags/predict.h"
 #include "utils/flags/skip_bad_records.h"
+#include "utils/train/options.h"
 
 ABSL_FLAG(std::string, dataset_name, "imagenet",
           "Data set. The defaults of the network, the learning rate, epochs, batch size and directories depend on it.");
@@ -84,7 +87,8 @@ absl::Status CheckNetwork(const flags::CommandLine&) {
 
 // As upstream from May to August 2018.
 absl::Status NoHalfPrecisionOfVersion1(const flags::CommandLine&) {
-  if (absl::GetFlag(FLAGS_resnet_version) != "1" || flags::PerformanceFromFlags().dtype != compute::DType::kFloat16) {
+  if (absl::GetFlag(FLAGS_resnet_version) != "1" ||
+      flags::FromFlags<train::TrainOptions>().dtype != compute::DType::kFloat16) {
     return absl::OkStatus();
   }
   return flags::FlagError("dtype",

@@ -73,7 +73,7 @@ absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
 }
 
 absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, int num_classes, const BadRecordsPtr& bad) {
-  const std::string &data_dir = config.base.data_dir, &model_dir = config.base.model_dir;
+  const std::string &data_dir = config.base.data_dir, &model_dir = config.train.model_dir;
   ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir, bad));
   ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
   const ImagenetOptions options = {.fast_jpeg = config.fast_jpeg, .num_classes = num_classes, .bad = bad};
@@ -107,7 +107,7 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config) {
   if (config.model.dataset == DatasetName::kCifar10 || config.performance.use_synthetic_data) {
     return FindClasses(config.model.dataset, config.label_file, {});
   }
-  const std::string& model_dir = config.base.model_dir;
+  const std::string& model_dir = config.train.model_dir;
   ASSIGN_OR_RETURN(NamedClasses classes,
                    FindClasses(config.model.dataset, config.label_file, {config.base.data_dir, model_dir}));
   ASSIGN_OR_RETURN(const ClassNames trained, FindClassNames(model_dir));
@@ -124,8 +124,8 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config) {
 // Leaves the names in --model_dir for --predict, which needs no data.
 absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names) {
   if (config.base.eval_only || names.empty() || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const ClassNames kept, FindClassNames(config.base.model_dir));
-  return kept.empty() ? WriteClassNames(config.base.model_dir, names) : absl::OkStatus();
+  ASSIGN_OR_RETURN(const ClassNames kept, FindClassNames(config.train.model_dir));
+  return kept.empty() ? WriteClassNames(config.train.model_dir, names) : absl::OkStatus();
 }
 
 absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConfig& model, const BadRecordsPtr& bad) {
@@ -169,7 +169,7 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConf
 // The classes are those of the training; --label_file only names them.
 absl::Status Predict(const ResnetConfig& config, std::ostream& results) {
   const DatasetName dataset = config.model.dataset;
-  ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(dataset, /*label_file=*/"", {config.base.model_dir}));
+  ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(dataset, /*label_file=*/"", {config.train.model_dir}));
   ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
   model.num_classes = NumClasses(model);
   if (!config.label_file.empty()) {

@@ -52,8 +52,8 @@ ResnetConfig SmallConfig(int images_of_each_file, int test_images = 30) {
                       /*fine_tune=*/std::nullopt,
                       /*predict=*/{},
                       /*top_k=*/std::nullopt};
-  config.base.log_every_n_steps = 1;
-  config.performance.winograd = false;  // two runs may choose differently
+  config.train.log_every_n_steps = 1;
+  config.train.winograd = false;  // two runs may choose differently
   config.base.augment = true;
   const std::string directory = absl::StrCat(config.base.data_dir, "/", kCifar10Folder);
   for (int i = 1; i <= 5; ++i) WriteImages(directory, absl::StrCat("data_batch_", i, ".bin"), images_of_each_file);
@@ -75,7 +75,7 @@ std::string Run(const ResnetConfig& config) {
 }
 
 ResnetConfig InNewModelDir(ResnetConfig config) {
-  config.base.model_dir = NewDirectory("model");
+  config.train.model_dir = NewDirectory("model");
   return config;
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("Training on CIFAR-10 learns, evaluates and leaves TensorFlow's files"
   evaluate.base.eval_only = true;
   const std::string again = Run(evaluate);
   CHECK(run::EvaluationsIn(again) == std::vector<std::string>{evaluations[1]});
-  evaluate.base.model_dir = NewDirectory("model");
+  evaluate.train.model_dir = NewDirectory("model");
   CHECK(absl::IsNotFound(RunStatus(evaluate)));
 }
 
@@ -139,13 +139,13 @@ TEST_CASE("A run in parts, stopped in the middle of an epoch, ends with the bits
   whole.base.train_epochs = 3;
   whole.base.epochs_between_evals = 2;
   whole.performance.num_parallel_calls = 2;
-  whole.performance.winograd = true;
+  whole.train.winograd = true;
   const ResnetConfig parts = InNewModelDir(whole);
   Run(whole);
   // What one run chose by timing another may not; a run that goes on keeps to it.
-  const std::string choices = files::ReadFile(whole.base.model_dir + "/algorithms.txt", 1 << 20).value_or("");
-  REQUIRE(files::MakeDirectories(parts.base.model_dir).ok());
-  REQUIRE(files::WriteFileAtomically(parts.base.model_dir + "/algorithms.txt", choices).ok());
+  const std::string choices = files::ReadFile(whole.train.model_dir + "/algorithms.txt", 1 << 20).value_or("");
+  REQUIRE(files::MakeDirectories(parts.train.model_dir).ok());
+  REQUIRE(files::WriteFileAtomically(parts.train.model_dir + "/algorithms.txt", choices).ok());
   for (const int steps : {1, 4, 7}) {
     ResnetConfig part = parts;
     part.performance.max_train_steps = steps;
@@ -178,7 +178,7 @@ TEST_CASE("Two replicas with synchronized batch normalization equal one device")
 TEST_CASE("Two replicas keep the same weights and average their moving averages") {
   ResnetConfig config = SmallConfig(9);
   config.performance.num_cpu_devices = 2;
-  config.performance.check_replicas_steps = 1;
+  config.train.check_replicas_steps = 1;
   Run(config);  // fails if they come apart
   const ResnetConfig alone = InNewModelDir(config);
   ResnetConfig one = alone;
@@ -198,7 +198,7 @@ TEST_CASE("Fine-tuning begins with the variables that fit, and only a new run do
   ResnetConfig first = SmallConfig(9);
   Run(first);
   ResnetConfig second = InNewModelDir(first);
-  second.fine_tune = first.base.model_dir;
+  second.fine_tune = first.train.model_dir;
   second.model.schedule.base_learning_rate = 1e-30;  // variables stay as they begin
   SECTION("all of them") {
     Run(second);
@@ -206,7 +206,7 @@ TEST_CASE("Fine-tuning begins with the variables that fit, and only a new run do
     // Named by its files, or by the one that lists the checkpoints, it is the same.
     for (const char* file : {"checkpoint", "model.ckpt-3", "model.ckpt-3.index", "model.ckpt-3.data-00000-of-00001"}) {
       ResnetConfig third = InNewModelDir(second);
-      third.fine_tune = absl::StrCat(first.base.model_dir, "/", file);
+      third.fine_tune = absl::StrCat(first.train.model_dir, "/", file);
       third.performance.max_train_steps = 1;
       CAPTURE(file);
       CHECK(RunStatus(third).ToString() == "OK");
@@ -224,7 +224,7 @@ TEST_CASE("Fine-tuning begins with the variables that fit, and only a new run do
     Run(second);
     CHECK(run::Checkpoint(second)->Find("resnet_model/conv2d_15/kernel").has_value());
     // But it is no continuation of the first.
-    second.base.model_dir = first.base.model_dir;
+    second.train.model_dir = first.train.model_dir;
     second.base.train_epochs = 2;
     CHECK_THAT(std::string(RunStatus(second).message()), Contains("--fine_tune"));
   }
@@ -238,7 +238,7 @@ TEST_CASE("Synthetic images, in every type") {
   ResnetConfig config = SmallConfig(1);
   config.performance.use_synthetic_data = true;
   config.performance.max_train_steps = 2;
-  config.performance.dtype = GENERATE(from_range(compute::StorageTypes()));
+  config.train.dtype = GENERATE(from_range(compute::StorageTypes()));
   CHECK_THAT(Run(config), Contains("\"global_step\": 2") && Contains("\"accuracy\": 1.0"));
 }
 
@@ -322,8 +322,8 @@ TEST_CASE("What is missing for a prediction is named in one line") {
     CHECK_THAT(std::string(status.message()), !Contains("\n"));
   };
   SECTION("a checkpoint") {
-    config.base.model_dir = NewDirectory("model");
-    check(absl::StatusCode::kNotFound, {"no checkpoint", config.base.model_dir});
+    config.train.model_dir = NewDirectory("model");
+    check(absl::StatusCode::kNotFound, {"no checkpoint", config.train.model_dir});
   }
   SECTION("a file") {
     config.predict = {"/nowhere/cat.jpg"};

@@ -147,6 +147,7 @@ Trained Train(const train::Model& model, int num_replicas) {
   static int counter = 0;
   train::EstimatorConfig config;
   config.model_dir = absl::StrCat(std::getenv("TEST_TMPDIR"), "/sub_batches-", getpid(), "-", ++counter);
+  config.winograd = false;  // two trainings may choose differently
   auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = num_replicas}).value();
   Trained trained;
   trained.estimator = train::Estimator::Create(model, std::move(config), std::move(strategy)).value();

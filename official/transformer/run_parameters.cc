@@ -27,7 +27,7 @@ std::vector<std::pair<std::string, logs::RunParameter>> RunParametersOf(const Tr
       {"data_dir", config.base.data_dir},
       {"default_batch_size_tpu", DefaultBatchSizeTpu(config.param_set)},
       {"learning_rate_decay_rate", 1.0},
-      {"model_dir", config.base.model_dir},
+      {"model_dir", config.train.model_dir},
       {"num_parallel_calls", int64_t{config.performance.num_parallel_calls}},
       {"param_set", config.param_set},
       {"repeat_dataset", RepeatDataset(config)},

@@ -30,7 +30,7 @@ TransformerConfig Base() {
   config.param_set = "base";
   config.params = ParamsOf("base", /*multi_gpu=*/false).value();
   config.base.data_dir = "/data";
-  config.base.model_dir = "/model";
+  config.train.model_dir = "/model";
   config.base.epochs_between_evals = 2;
   config.performance.num_parallel_calls = 3;
   return config;

@@ -161,8 +161,8 @@ absl::StatusOr<std::unique_ptr<BleuEvaluation>> OpenBleu(const TransformerConfig
     return BleuEvaluation::Open({.source = *config.bleu_source,
                                  .reference = *config.bleu_ref,
                                  .vocab_file = *config.vocab_file,
-                                 .model_dir = config.base.model_dir,
-                                 .dtype = config.performance.dtype},
+                                 .model_dir = config.train.model_dir,
+                                 .dtype = config.train.dtype},
                                 config.params);
   }
   if (config.vocab_file) RETURN_IF_ERROR(ReadVocabularyFor(config.params, *config.vocab_file).status());
@@ -184,7 +184,7 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
   const bool has_data = !config.performance.use_synthetic_data;
   ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
-  input.facts.push_back(VocabularyFact(vocabulary, config.base.model_dir));
+  input.facts.push_back(VocabularyFact(vocabulary, config.train.model_dir));
   ASSIGN_OR_RETURN(
       train::Estimator* const estimator,
       session->Begin(TransformerModel(config.params), std::move(input),

@@ -61,7 +61,7 @@ TransformerConfig SmallConfig(int train_pairs = 200) {
   config.params.filter_size = 32;
   config.params.num_hidden_layers = 1;
   config.params.learning_rate_warmup_steps = 50;
-  config.base.log_every_n_steps = 1;
+  config.train.log_every_n_steps = 1;
   REQUIRE(files::MakeDirectories(config.base.data_dir).ok());
   WritePairs(config.base.data_dir + "/wmt32k-train-00001-of-00001", train_pairs, 1);
   WritePairs(config.base.data_dir + "/wmt32k-dev-00001-of-00001", 30, 2);
@@ -93,7 +93,7 @@ std::vector<nlohmann::json> Evaluations(const std::string& text) {
 }
 
 TransformerConfig InNewModelDir(TransformerConfig config) {
-  config.base.model_dir = run::NewDirectory("model");
+  config.train.model_dir = run::NewDirectory("model");
   return config;
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("A translation is learned") {
     CHECK(value > evaluations[0][absl::StrCat("metrics/", name)].get<double>());
     CHECK(value <= 1);
   }
-  const auto of_run = [&](const char* tag) { return Events(config.base.model_dir, tag); };
+  const auto of_run = [&](const char* tag) { return Events(config.train.model_dir, tag); };
   CHECK(of_run("learning_rate").size() == 400);
   CHECK(of_run("minibatch_loss") == of_run("loss"));
   REQUIRE(of_run("global_norm/gradient_norm").size() == 400);
@@ -181,7 +181,7 @@ TEST_CASE("After each evaluation a text is translated, with the BLEU that the pr
   const ModelParams& params = config.params;
   std::istringstream no_input;
   std::ostringstream no_output;
-  REQUIRE(RunTranslate({.model_dir = config.base.model_dir,
+  REQUIRE(RunTranslate({.model_dir = config.train.model_dir,
                         .param_set = "tiny",
                         .params_override = absl::StrCat(
                             "vocab_size=", params.vocab_size, ",hidden_size=", params.hidden_size,
@@ -197,11 +197,11 @@ TEST_CASE("After each evaluation a text is translated, with the BLEU that the pr
   CHECK(cased == FileBleu(*config.bleu_ref, translation, {.case_sensitive = true}).value());
   CHECK(uncased == FileBleu(*config.bleu_ref, translation, {.case_sensitive = false}).value());
 
-  const auto events = Events(config.base.model_dir + "/bleu", "bleu/uncased");
+  const auto events = Events(config.train.model_dir + "/bleu", "bleu/uncased");
   REQUIRE(events.size() == 2);
   CHECK(events[1] == std::pair<int64_t, float>(400, static_cast<float>(uncased)));
-  CHECK(Events(config.base.model_dir + "/bleu", "bleu/cased").back().second == static_cast<float>(cased));
-  const std::string log = files::ReadFile(config.base.model_dir + "/metric.log", 1 << 24).value();
+  CHECK(Events(config.train.model_dir + "/bleu", "bleu/cased").back().second == static_cast<float>(cased));
+  const std::string log = files::ReadFile(config.train.model_dir + "/metric.log", 1 << 24).value();
   CHECK_THAT(log, Contains("{\"name\": \"bleu_cased\", \"value\": ") && Contains("{\"name\": \"bleu_uncased\", "));
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("Texts for BLEU that do not fit end a run before it begins") {
   const absl::Status status = RunStatus(config);
   CHECK(status.code() == code);
   for (const std::string& words : told) CHECK_THAT(std::string(status.message()), Contains(words));
-  CHECK_FALSE(files::Exists(config.base.model_dir + "/checkpoint"));
+  CHECK_FALSE(files::Exists(config.train.model_dir + "/checkpoint"));
 }
 
 // Dropout is on; shares have unlike numbers of tokens.
@@ -293,7 +293,7 @@ TEST_CASE("Batches computed in parts have the curve of whole ones") {
   Run(whole);
   const std::vector<double> want = run::Losses(whole);
   TransformerConfig parts = InNewModelDir(whole);
-  parts.performance.grad_accum_steps = 3;
+  parts.train.grad_accum_steps = 3;
   parts.performance.num_cpu_devices = GENERATE(1, 2);
   Run(parts);
   const std::vector<double> losses = run::Losses(parts);
@@ -307,8 +307,8 @@ TEST_CASE("A run that was stopped ends with the same bits") {
       GENERATE(std::pair{compute::DType::kFloat32, 1}, std::pair{compute::DType::kBFloat16, 1},
                std::pair{compute::DType::kFloat32, 2});
   TransformerConfig whole = SmallConfig();
-  whole.performance.dtype = dtype;
-  whole.performance.grad_accum_steps = grad_accum_steps;
+  whole.train.dtype = dtype;
+  whole.train.grad_accum_steps = grad_accum_steps;
   whole.base.train_epochs = 2;
   TransformerConfig stopped = InNewModelDir(whole);
   Run(whole);

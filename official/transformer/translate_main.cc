@@ -9,13 +9,15 @@
 #include "official/transformer/translate_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/config_flag.h"
 #include "utils/flags/console.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/flags/main.h"
 #include "utils/flags/performance.h"
+#include "utils/flags/shared_groups.h"
 #include "utils/logs/log.h"
+#include "utils/train/options.h"
 
-ABSL_DECLARE_FLAG(std::string, model_dir);
 ABSL_DECLARE_FLAG(int, batch_size);
 ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 ABSL_FLAG(std::optional<std::string>, param_set, std::nullopt, "Size of the network.");
@@ -85,7 +87,7 @@ flags::Program TranslateProgram() {
                            .key = true,
                            .choices = {"fp16", "bf16", "fp32"},
                            .help = "Precision of the computation."},
-                          {.name = "intra_op_parallelism_threads", .short_name = "intra", .range = flags::AtLeast(0)},
+                          flags::SharedFlag("intra_op_parallelism_threads"),
                           flags::OutputFlag(),
                           flags::LogFormatFlag()},
                 .validators = {CheckFileOutHasFile, OneGpuAtMost}},
@@ -100,12 +102,11 @@ absl::Status Main(const flags::CommandLine& command_line) {
   for (const std::string& note : flags::NotesOnFormerDefaults(command_line)) {
     LOG(INFO) << note;
   }
-  const flags::PerformanceConfig performance = flags::PerformanceFromFlags();
-  const std::string model_dir = absl::GetFlag(FLAGS_model_dir);
+  const auto options = flags::FromFlags<train::TrainOptions>();
   if (!command_line.taken_from_training().empty()) {
-    LOG(INFO) << "as " << model_dir << " was trained: " << command_line.taken_from_training();
+    LOG(INFO) << "as " << options.model_dir << " was trained: " << command_line.taken_from_training();
   }
-  return RunTranslate({.model_dir = model_dir,
+  return RunTranslate({.model_dir = options.model_dir,
                        .param_set = absl::GetFlag(FLAGS_param_set).value_or("big"),
                        .params_override = absl::GetFlag(FLAGS_params_override),
                        .vocab_file = absl::GetFlag(FLAGS_vocab_file),
@@ -113,9 +114,9 @@ absl::Status Main(const flags::CommandLine& command_line) {
                        .file = absl::GetFlag(FLAGS_file),
                        .file_out = absl::GetFlag(FLAGS_file_out),
                        .batch_size = absl::GetFlag(FLAGS_batch_size),
-                       .dtype = performance.dtype,
+                       .dtype = options.dtype,
                        .num_gpus = absl::GetFlag(FLAGS_num_gpus),
-                       .num_threads = performance.intra_op_parallelism_threads,
+                       .num_threads = flags::FromFlags<flags::PerformanceConfig>().intra_op_parallelism_threads,
                        .json = flags::WantsJson()},
                       std::cin, std::cout);
 }

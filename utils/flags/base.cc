@@ -1,54 +1,133 @@
 #include "utils/flags/base.h"
 
-#include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "utils/flags/config_flag.h"
+#include "utils/train/options.h"
 
-ABSL_FLAG(std::string, data_dir, "/tmp", "Directory of the input data.");
-ABSL_FLAG(std::string, model_dir, "/tmp",
-          "Directory for checkpoints, event files and logs. Training resumes from the latest checkpoint in it.");
-ABSL_FLAG(bool, clean, false, "Delete the contents of --model_dir before training starts.");
-ABSL_FLAG(std::string, resume, "auto",
-          "auto: resume from the latest checkpoint in --model_dir, or start from step 0 if there is none. never: exit "
-          "with an error if there is a checkpoint. must: exit with an error if there is none.");
-ABSL_FLAG(int, train_epochs, 1, "Epochs to train in total, including those of earlier runs in --model_dir.");
-ABSL_FLAG(int, epochs_between_evals, 1, "Epochs of training between two evaluations.");
-ABSL_FLAG(std::optional<double>, stop_threshold, std::nullopt,
-          "Stop training when an evaluation's metric is at least this value.");
-ABSL_FLAG(int, batch_size, 32,
-          "Examples per step, in training and evaluation. The batch is divided among all GPUs: with 4 GPUs, 32 is 8 on "
-          "each.");
-ABSL_FLAG(std::optional<int>, num_gpus, std::nullopt,
-          "Number of GPUs to train on: 0 trains on the CPU, -1 on all GPUs of this machine.");
-ABSL_FLAG(std::vector<std::string>, hooks, {"LoggingTensorHook"},
-          "Training hooks. LoggingTensorHook adds learning rate, cross entropy and accuracy to the lines of the log; "
-          "ProfilerHook writes a Chrome trace of a step (timeline-N.json) every 1000 steps; ExamplesPerSecondHook "
-          "writes the throughput to metric.log every 100 steps, LoggingMetricHook the loss every 10 minutes. Case is "
-          "ignored; --hooks= runs none.");
-ABSL_FLAG(std::optional<std::string>, export_dir, std::nullopt,
-          "After training, or after the evaluation of --eval_only, write a SavedModel to a new subdirectory of this "
-          "directory.");
+OFFICIAL_FLAG_GROUP(base);
 
-ABSL_FLAG(bool, eval_only, false, "Evaluate the latest checkpoint in --model_dir once, instead of training.");
+namespace official::flags {
+namespace {
 
-ABSL_FLAG(uint64_t, seed, 1,
-          "Seed of the initial weights, shuffling, augmentation and dropout. A resumed run keeps its first seed.");
-ABSL_FLAG(bool, shuffle, true, "Shuffle the training examples, in a different order in each epoch.");
-ABSL_FLAG(bool, augment, true, "Augment training images at random, for example by crops and flips.");
-ABSL_FLAG(std::optional<int64_t>, save_checkpoints_steps, std::nullopt,
-          "Save a checkpoint every so many steps, instead of every --save_checkpoints_secs seconds.");
-ABSL_FLAG(int, save_checkpoints_secs, 600, "Save a checkpoint every so many seconds.");
-ABSL_FLAG(int, keep_checkpoint_max, 5,
-          "Number of checkpoints to keep in --model_dir: older ones are deleted. 0 keeps all.");
-ABSL_FLAG(int, log_every_n_steps, 100,
-          "Steps between two lines of progress in the log, and between two entries of metric.log and of the event "
-          "file.");
-ABSL_FLAG(std::string, log_format, "auto",
-          "Format of the log on standard error. bar: lines, and a live progress bar below them; simple: lines; json: "
-          "one JSON object per line; none: warnings and errors only; auto: bar on a terminal, otherwise simple.");
-ABSL_FLAG(std::string, output, "text",
-          "Format of the results on standard output: text, or one JSON object per line for programs.");
+constexpr Choice<train::Resume> kResumes[] = {
+    {"auto", train::Resume::kAuto}, {"never", train::Resume::kNever}, {"must", train::Resume::kMust}};
+
+}  // namespace
+}  // namespace official::flags
+
+OFFICIAL_FLAG(BaseConfig, data_dir, "Directory of the input data.", .short_name = "dd", .key = true, .required = true,
+              .other_names = {{"data dataset_dir data_path dataset_path data_root train_data train_dir_data "
+                               "input_dir root"}});
+
+OFFICIAL_FLAG(train::TrainOptions, model_dir,
+              "Directory for checkpoints, event files and logs. Training resumes from the latest checkpoint in it.",
+              .short_name = "md", .key = true, .required = true,
+              .other_names = {{"checkpoint_dir checkpoint_path ckpt ckpt_dir ckpt_path checkpoints_dir save_dir "
+                               "save_path output_dir out_dir log_dir logdir job_dir train_dir work_dir workdir "
+                               "model_path run_dir checkpoint"}});
+
+OFFICIAL_FLAG(BaseConfig, clean, "Delete the contents of --model_dir before training starts.", .key = true,
+              .other_names = {{"overwrite force restart fresh delete reset"}});
+
+OFFICIAL_CHOICE_FLAG(
+    train::TrainOptions, resume, kResumes,
+    "auto: resume from the latest checkpoint in --model_dir, or start from step 0 if there is none. never: exit "
+    "with an error if there is a checkpoint. must: exit with an error if there is none.",
+    .other_names = {
+        {"resume_from restore resume_training continue", " (a run resumes the checkpoint in --model_dir)"}});
+
+OFFICIAL_FLAG(BaseConfig, train_epochs, "Epochs to train in total, including those of earlier runs in --model_dir.",
+              .short_name = "te", .key = true, .range = AtLeast(0),
+              .other_names = {{"epochs epoch num_epochs n_epochs max_epochs nb_epochs num_train_epochs "
+                               "training_epochs"}});
+
+OFFICIAL_FLAG(BaseConfig, epochs_between_evals, "Epochs of training between two evaluations.", .short_name = "ebe",
+              .key = true, .range = AtLeast(1),
+              .other_names = {{"eval_every eval_interval eval_freq epochs_per_eval epochs_between_eval "
+                               "eval_frequency"}});
+
+OFFICIAL_FLAG(BaseConfig, stop_threshold, "Stop training when an evaluation's metric is at least this value.",
+              .short_name = "st", .other_names = {{"target target_accuracy target_metric early_stopping"}});
+
+OFFICIAL_FLAG(
+    BaseConfig, batch_size,
+    "Examples per step, in training and evaluation. The batch is divided among all GPUs: with 4 GPUs, 32 is 8 on "
+    "each.",
+    .short_name = "bs", .key = true, .range = AtLeast(1),
+    .other_names = {{"train_batch_size per_gpu_batch_size per_device_train_batch_size batch_size_per_gpu "
+                     "minibatch minibatch_size micro_batch_size tokens_per_batch max_tokens",
+                     " (of all GPUs together)"}});
+
+OFFICIAL_FLAG(BaseConfig, num_gpus, "Number of GPUs to train on: 0 trains on the CPU, -1 on all GPUs of this machine.",
+              .short_name = "ng", .key = true, .range = AtLeast(-1), .unset_means = "1 if there is a GPU, else 0",
+              .other_names = {{"multi_gpu multi_gpus", "=-1 (all GPUs)"},
+                              {"gpu gpus ngpu ngpus n_gpu n_gpus gpu_count num_devices devices nproc_per_node "
+                               "num_replicas world_size"},
+                              {"distribution_strategy strategy", " (several GPUs need nothing else)"},
+                              {"no_cuda no_gpu cpu use_cpu cpu_only", "=0"},
+                              {"device accelerator use_gpu use_cuda cuda", " (0 is the CPU)"}});
+
+OFFICIAL_FLAG(
+    BaseConfig, hooks,
+    "Training hooks. LoggingTensorHook adds learning rate, cross entropy and accuracy to the lines of the log; "
+    "ProfilerHook writes a Chrome trace of a step (timeline-N.json) every 1000 steps; ExamplesPerSecondHook "
+    "writes the throughput to metric.log every 100 steps, LoggingMetricHook the loss every 10 minutes. Case is "
+    "ignored; --hooks= runs none.",
+    .short_name = "hk", .key = true,
+    .choices = {"LoggingTensorHook", "ProfilerHook", "ExamplesPerSecondHook", "LoggingMetricHook"}, .any_case = true,
+    .other_names = {{"profile profiler trace", "=ProfilerHook"}});
+
+OFFICIAL_FLAG(
+    BaseConfig, export_dir,
+    "After training, or after the evaluation of --eval_only, write a SavedModel to a new subdirectory of this "
+    "directory.",
+    .short_name = "ed", .key = true,
+    .other_names = {{"export saved_model saved_model_dir savedmodel_dir export_path export_model_dir"}});
+
+OFFICIAL_FLAG(BaseConfig, eval_only, "Evaluate the latest checkpoint in --model_dir once, instead of training.",
+              .key = true,
+              .other_names = {{"eval evaluate evaluate_only eval_mode test_only validate validate_only evaluation"}});
+
+OFFICIAL_FLAG(train::TrainOptions, seed,
+              "Seed of the initial weights, shuffling, augmentation and dropout. A resumed run keeps its first seed.",
+              .range = AtLeast(0), .other_names = {{"random_seed manual_seed rng_seed tf_random_seed"}});
+
+OFFICIAL_FLAG(BaseConfig, shuffle, "Shuffle the training examples, in a different order in each epoch.");
+
+OFFICIAL_FLAG(BaseConfig, augment, "Augment training images at random, for example by crops and flips.");
+
+OFFICIAL_FLAG(train::TrainOptions, save_checkpoints_steps,
+              "Save a checkpoint every so many steps, instead of every --save_checkpoints_secs seconds.",
+              .range = AtLeast(1),
+              .other_names = {{"save_steps save_every checkpoint_steps save_interval save_freq "
+                               "save_interval_updates checkpoint_every"}});
+
+OFFICIAL_FLAG(train::TrainOptions, save_checkpoints_secs, "Save a checkpoint every so many seconds.",
+              .range = AtLeast(1), .other_names = {{"save_secs save_interval_secs checkpoint_secs"}});
+
+OFFICIAL_FLAG(train::TrainOptions, keep_checkpoint_max,
+              "Number of checkpoints to keep in --model_dir: older ones are deleted. 0 keeps all.", .range = AtLeast(0),
+              .other_names = {{"keep_checkpoints keep_last save_total_limit max_to_keep keep_last_epochs"}});
+
+OFFICIAL_FLAG(train::TrainOptions, log_every_n_steps,
+              "Steps between two lines of progress in the log, and between two entries of metric.log and of the event "
+              "file.",
+              .range = AtLeast(1),
+              .other_names = {{"log_steps log_interval log_freq log_every print_freq log_step_count_steps "
+                               "logging_steps"}});
+
+OFFICIAL_FLAG(
+    BaseConfig, log_format,
+    "Format of the log on standard error. bar: lines, and a live progress bar below them; simple: lines; json: "
+    "one JSON object per line; none: warnings and errors only; auto: bar on a terminal, otherwise simple.",
+    .choices = {"auto", "bar", "simple", "json", "none"},
+    .other_names = {{"verbose verbosity v quiet silent log_level progress"}});
+
+OFFICIAL_FLAG(BaseConfig, output,
+              "Format of the results on standard output: text, or one JSON object per line for programs.",
+              .choices = {"text", "json"}, .other_names = {{"json", "=json"}});
 
 namespace official::flags {
 namespace {
@@ -79,42 +158,9 @@ Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double m
 }
 
 FlagGroup BaseFlags() {
-  return {
-      .name = "base",
-      .flags =
-          {
-              {.name = "data_dir", .short_name = "dd", .key = true, .required = true},
-              {.name = "model_dir", .short_name = "md", .key = true, .required = true},
-              {.name = "clean", .key = true},
-              {.name = "resume", .choices = {"auto", "never", "must"}},
-              {.name = "train_epochs", .short_name = "te", .key = true, .range = AtLeast(0)},
-              {.name = "epochs_between_evals", .short_name = "ebe", .key = true, .range = AtLeast(1)},
-              {.name = "stop_threshold", .short_name = "st"},
-              {.name = "batch_size", .short_name = "bs", .key = true, .range = AtLeast(1)},
-              {.name = "num_gpus",
-               .short_name = "ng",
-               .key = true,
-               .range = AtLeast(-1),
-               .unset_means = "1 if there is a GPU, else 0"},
-              {.name = "hooks",
-               .short_name = "hk",
-               .key = true,
-               .choices = {"LoggingTensorHook", "ProfilerHook", "ExamplesPerSecondHook", "LoggingMetricHook"},
-               .any_case = true},
-              {.name = "export_dir", .short_name = "ed", .key = true},
-              {.name = "eval_only", .key = true},
-              {.name = "seed", .range = AtLeast(0)},
-              {.name = "shuffle"},
-              {.name = "augment"},
-              {.name = "save_checkpoints_steps", .range = AtLeast(1)},
-              {.name = "save_checkpoints_secs", .range = AtLeast(1)},
-              {.name = "keep_checkpoint_max", .range = AtLeast(0)},
-              {.name = "log_every_n_steps", .range = AtLeast(1)},
-              {.name = "log_format", .choices = {"auto", "bar", "simple", "json", "none"}},
-              {.name = "output", .choices = {"text", "json"}},
-          },
-      .validators = {OneSaveInterval, NothingToEvaluate},
-  };
+  FlagGroup group = ThisGroup();
+  group.validators = {OneSaveInterval, NothingToEvaluate};
+  return group;
 }
 
 absl::Status PredictAlone(const CommandLine& command_line) {
@@ -126,31 +172,10 @@ absl::Status PredictAlone(const CommandLine& command_line) {
 }
 
 BaseConfig BaseFromFlags(const CommandLine& command_line) {
-  return {
-      .data_dir = absl::GetFlag(FLAGS_data_dir),
-      .data_dir_given = command_line.given("data_dir"),
-      .model_dir = absl::GetFlag(FLAGS_model_dir),
-      .model_dir_given = command_line.given("model_dir"),
-      .clean = absl::GetFlag(FLAGS_clean),
-      .resume = absl::GetFlag(FLAGS_resume),
-      .train_epochs = absl::GetFlag(FLAGS_train_epochs),
-      .epochs_between_evals = absl::GetFlag(FLAGS_epochs_between_evals),
-      .stop_threshold = absl::GetFlag(FLAGS_stop_threshold),
-      .batch_size = absl::GetFlag(FLAGS_batch_size),
-      .num_gpus = absl::GetFlag(FLAGS_num_gpus),
-      .hooks = absl::GetFlag(FLAGS_hooks),
-      .export_dir = absl::GetFlag(FLAGS_export_dir),
-      .eval_only = absl::GetFlag(FLAGS_eval_only),
-      .seed = absl::GetFlag(FLAGS_seed),
-      .shuffle = absl::GetFlag(FLAGS_shuffle),
-      .augment = absl::GetFlag(FLAGS_augment),
-      .save_checkpoints_steps = absl::GetFlag(FLAGS_save_checkpoints_steps),
-      .save_checkpoints_secs = absl::GetFlag(FLAGS_save_checkpoints_secs),
-      .keep_checkpoint_max = absl::GetFlag(FLAGS_keep_checkpoint_max),
-      .log_every_n_steps = absl::GetFlag(FLAGS_log_every_n_steps),
-      .log_format = absl::GetFlag(FLAGS_log_format),
-      .output = absl::GetFlag(FLAGS_output),
-  };
+  BaseConfig config = FromFlags<BaseConfig>();
+  config.data_dir_given = command_line.given("data_dir");
+  config.model_dir_given = command_line.given("model_dir");
+  return config;
 }
 
 }  // namespace official::flags

@@ -15,6 +15,5 @@ struct BenchmarkConfig {
 };
 
 FlagGroup BenchmarkFlags();
-BenchmarkConfig BenchmarkFromFlags();
 
 }  // namespace official::flags

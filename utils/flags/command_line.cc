@@ -18,14 +18,10 @@
 #include "absl/strings/strip.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
-#include "utils/flags/base.h"
-#include "utils/flags/benchmark.h"
-#include "utils/flags/device.h"
 #include "utils/flags/flag_file.h"
-#include "utils/flags/image.h"
 #include "utils/flags/network.h"
 #include "utils/flags/other_names.h"
-#include "utils/flags/performance.h"
+#include "utils/flags/shared_groups.h"
 #include "utils/flags/text.h"
 
 namespace official::flags {
@@ -182,9 +178,7 @@ class CommandLineParser {
     result_.commit_ = program.commit;
     AddGroup(program.flags);
     if (program.shared_flags) {
-      for (const FlagGroup& group : {BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()}) {
-        AddGroup(group);
-      }
+      for (const FlagGroup& group : SharedGroups()) AddGroup(group);
     }
     for (const auto& [name, help] : program.help) {
       Flag* flag = Find(name);

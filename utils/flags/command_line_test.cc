@@ -116,7 +116,6 @@ TEST_CASE("Choices without regard to case get the program's spelling") {
 TEST_CASE("The program's defaults hold until a flag is given, and in the next parse again") {
   CHECK(Base({}).data_dir == "/tmp/test_data");
   CHECK(Base({}).train_epochs == 40);
-  CHECK(Base({}).model_dir == "/tmp");
   CHECK(Base({"-dd", "/d", "-te", "2"}).data_dir == "/d");
   CHECK(Base({}).data_dir == "/tmp/test_data");
   CHECK(Base({}).train_epochs == 40);

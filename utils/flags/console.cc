@@ -5,6 +5,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "utils/flags/shared_groups.h"
 #include "utils/logs/console.h"
 
 ABSL_DECLARE_FLAG(std::string, output);
@@ -12,9 +13,9 @@ ABSL_DECLARE_FLAG(std::string, log_format);
 
 namespace official::flags {
 
-FlagSpec OutputFlag() { return {.name = "output", .key = true, .choices = {"text", "json"}}; }
+FlagSpec OutputFlag() { return SharedFlag("output"); }
 
-FlagSpec LogFormatFlag() { return {.name = "log_format", .choices = {"auto", "bar", "simple", "json", "none"}}; }
+FlagSpec LogFormatFlag() { return SharedFlag("log_format"); }
 
 absl::Status StartLog() { return logs::LogToConsole(absl::GetFlag(FLAGS_log_format)); }
 

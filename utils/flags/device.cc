@@ -3,17 +3,31 @@
 #include <optional>
 #include <string>
 
-#include "absl/flags/flag.h"
+#include "utils/flags/config_flag.h"
 
-ABSL_FLAG(std::optional<std::string>, tpu, std::nullopt, "TPUs are not supported: this flag must stay unset.");
-ABSL_FLAG(std::optional<std::string>, tpu_zone, std::nullopt, "Zone of the TPU.");
-ABSL_FLAG(std::optional<std::string>, tpu_gcp_project, std::nullopt, "Cloud project of the TPU.");
-ABSL_FLAG(int, num_tpu_shards, 8, "Shards of the TPU.");
+OFFICIAL_FLAG_GROUP(device);
 
 namespace official::flags {
 namespace {
 
 constexpr char kNoTpus[] = "TPUs are not supported";
+
+}  // namespace
+}  // namespace official::flags
+
+OFFICIAL_FLAG_WITHOUT_FIELD(std::optional<std::string>, tpu, std::nullopt,
+                            "TPUs are not supported: this flag must stay unset.");
+
+OFFICIAL_FLAG_WITHOUT_FIELD(std::optional<std::string>, tpu_zone, std::nullopt, "Zone of the TPU.",
+                            .not_used = kNoTpus);
+
+OFFICIAL_FLAG_WITHOUT_FIELD(std::optional<std::string>, tpu_gcp_project, std::nullopt, "Cloud project of the TPU.",
+                            .not_used = kNoTpus);
+
+OFFICIAL_FLAG_WITHOUT_FIELD(int, num_tpu_shards, 8, "Shards of the TPU.", .not_used = kNoTpus);
+
+namespace official::flags {
+namespace {
 
 absl::Status NoTpu(const CommandLine&) {
   if (!absl::GetFlag(FLAGS_tpu).has_value()) return absl::OkStatus();
@@ -23,14 +37,9 @@ absl::Status NoTpu(const CommandLine&) {
 }  // namespace
 
 FlagGroup DeviceFlags() {
-  return {
-      .name = "device",
-      .flags = {{.name = "tpu"},
-                {.name = "tpu_zone", .not_used = kNoTpus},
-                {.name = "tpu_gcp_project", .not_used = kNoTpus},
-                {.name = "num_tpu_shards", .not_used = kNoTpus}},
-      .validators = {NoTpu},
-  };
+  FlagGroup group = ThisGroup();
+  group.validators = {NoTpu};
+  return group;
 }
 
 }  // namespace official::flags

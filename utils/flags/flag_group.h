@@ -30,6 +30,12 @@ constexpr Range MoreThan(double min) { return {.min = min, .without_min = true};
 // The half-open interval [0, 1) of dropout rates and momenta.
 constexpr Range Fraction() { return {.min = 0, .max = 1, .without_max = true}; }
 
+// Names that other training programs have for a flag, for users who try one of them.
+struct OtherNames {
+  absl::string_view names;        // separated by blanks
+  absl::string_view advice = "";  // what follows "--" and the flag's name in the hint, e.g. "=0"
+};
+
 struct FlagSpec {
   absl::string_view name;                       // name of an ABSL_FLAG
   absl::string_view short_name = "";            // a full alias, e.g. "bs"
@@ -42,6 +48,7 @@ struct FlagSpec {
   std::string help = "";               // replaces the ABSL_FLAG's text, which is for another program
   // Why the program accepts the flag, for TensorFlow's command lines, but does not use it; empty: it does.
   std::string not_used = "";
+  std::vector<OtherNames> other_names = {};
 };
 
 // Checks several flags together, after the whole command line is parsed; returns FlagError or OK.

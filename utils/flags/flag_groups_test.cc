@@ -4,8 +4,10 @@
 #include "utils/flags/base.h"
 #include "utils/flags/benchmark.h"
 #include "utils/flags/command_line.h"
+#include "utils/flags/config_flag.h"
 #include "utils/flags/image.h"
 #include "utils/flags/performance.h"
+#include "utils/train/options.h"
 
 namespace official::flags {
 namespace {
@@ -27,7 +29,6 @@ TEST_CASE("Defaults of the base group") {
   const BaseConfig base = BaseFromFlags(Parse({}).value());
   CHECK(base.data_dir == "/tmp");
   CHECK_FALSE(base.data_dir_given);
-  CHECK(base.model_dir == "/tmp");
   CHECK_FALSE(base.clean);
   CHECK(base.train_epochs == 1);
   CHECK(base.epochs_between_evals == 1);
@@ -36,33 +37,51 @@ TEST_CASE("Defaults of the base group") {
   CHECK_FALSE(base.num_gpus.has_value());
   CHECK(base.hooks == Words{"LoggingTensorHook"});
   CHECK_FALSE(base.export_dir.has_value());
-  CHECK(base.seed == 1);
   CHECK(base.shuffle);
   CHECK(base.augment);
-  CHECK_FALSE(base.save_checkpoints_steps.has_value());
-  CHECK(base.save_checkpoints_secs == 600);
-  CHECK(base.keep_checkpoint_max == 5);
-  CHECK(base.log_every_n_steps == 100);
   CHECK(base.log_format == "auto");
   CHECK(base.output == "text");
 }
 
+TEST_CASE("Defaults of the flags of the training itself, from the base and the performance group") {
+  REQUIRE(Parse({}).ok());
+  const auto train = FromFlags<train::TrainOptions>();
+  CHECK(train.model_dir == "/tmp");
+  CHECK(train.resume == train::Resume::kAuto);
+  CHECK(train.seed == 1);
+  CHECK_FALSE(train.save_checkpoints_steps.has_value());
+  CHECK(train.save_checkpoints_secs == 600);
+  CHECK(train.keep_checkpoint_max == 5);
+  CHECK(train.log_every_n_steps == 100);
+  CHECK(train.dtype == compute::DType::kFloat32);
+  CHECK(train.loss_scale.value == 1);
+  CHECK_FALSE(train.loss_scale.dynamic);
+  CHECK(train.grad_accum_steps == 1);
+  CHECK(train.check_replicas_steps == 100);
+  CHECK(train.winograd);
+}
+
+TEST_CASE("Flags whose fields are of another type") {
+  REQUIRE(Parse({"--resume=must", "--winograd=off", "--dtype=bf16", "--num_parallel_calls=3"}).ok());
+  const auto train = FromFlags<train::TrainOptions>();
+  CHECK(train.resume == train::Resume::kMust);
+  CHECK_FALSE(train.winograd);
+  CHECK(train.dtype == compute::DType::kBFloat16);
+  CHECK(FromFlags<PerformanceConfig>().num_parallel_calls == 3);
+}
+
 TEST_CASE("Defaults of the other groups") {
   REQUIRE(Parse({}).ok());
-  const PerformanceConfig performance = PerformanceFromFlags();
+  const auto performance = FromFlags<PerformanceConfig>();
   CHECK(performance.num_parallel_calls == static_cast<int>(std::thread::hardware_concurrency()));
   CHECK(performance.intra_op_parallelism_threads == 0);
   CHECK_FALSE(performance.use_synthetic_data);
   CHECK_FALSE(performance.max_train_steps.has_value());
-  CHECK(performance.dtype == compute::DType::kFloat32);
-  CHECK(performance.loss_scale.value == 1);
-  CHECK_FALSE(performance.loss_scale.dynamic);
-  CHECK(performance.winograd);
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK(performance.all_reduce_timeout_secs == 600);
   CHECK_FALSE(performance.tf32);
-  CHECK_FALSE(ImageFromFlags().data_format.has_value());
-  const BenchmarkConfig benchmark = BenchmarkFromFlags();
+  CHECK_FALSE(FromFlags<ImageConfig>().data_format.has_value());
+  const auto benchmark = FromFlags<BenchmarkConfig>();
   CHECK_FALSE(benchmark.benchmark_logger_type.has_value());
   CHECK_FALSE(benchmark.benchmark_test_id.has_value());
   CHECK_FALSE(benchmark.benchmark_log_dir.has_value());
@@ -158,15 +177,16 @@ TEST_CASE("The loss scale follows the type unless it is given") {
                                          {{"--dtype=fp16", "-ls", "1.5"}, compute::DType::kFloat16, 1.5},
                                          {{"--loss_scale=dynamic"}, compute::DType::kFloat32, 32768, true}}) {
     REQUIRE(Parse(c.words).ok());
-    CHECK(PerformanceFromFlags().dtype == c.dtype);
-    CHECK(PerformanceFromFlags().loss_scale.value == c.loss_scale);
-    CHECK(PerformanceFromFlags().loss_scale.dynamic == c.dynamic);
+    const auto train = FromFlags<train::TrainOptions>();
+    CHECK(train.dtype == c.dtype);
+    CHECK(train.loss_scale.value == c.loss_scale);
+    CHECK(train.loss_scale.dynamic == c.dynamic);
   }
 }
 
 TEST_CASE("A bare boolean is true") {
   REQUIRE(Parse({"--use_synthetic_data"}).ok());
-  CHECK(PerformanceFromFlags().use_synthetic_data);
+  CHECK(FromFlags<PerformanceConfig>().use_synthetic_data);
 }
 
 TEST_CASE("Ranges and choices of the groups") {
@@ -199,10 +219,10 @@ TEST_CASE("The file logger needs its directory, BigQuery is refused") {
 
 TEST_CASE("One of the two checkpoint intervals") {
   CHECK_THAT(Error({"--save_checkpoints_steps=10", "--save_checkpoints_secs=60"}), Contains("use one of them"));
-  CHECK(BaseFromFlags(Parse({"--save_checkpoints_steps=10"}).value()).save_checkpoints_steps == 10);
-  CHECK(
-      BaseFromFlags(Parse({"--save_checkpoints_steps=", "--save_checkpoints_secs=60"}).value()).save_checkpoints_secs ==
-      60);
+  REQUIRE(Parse({"--save_checkpoints_steps=10"}).ok());
+  CHECK(FromFlags<train::TrainOptions>().save_checkpoints_steps == 10);
+  REQUIRE(Parse({"--save_checkpoints_steps=", "--save_checkpoints_secs=60"}).ok());
+  CHECK(FromFlags<train::TrainOptions>().save_checkpoints_secs == 60);
 }
 
 TEST_CASE("TPUs are refused by name") {

@@ -1,23 +1,15 @@
 #include "utils/flags/image.h"
 
-#include "absl/flags/flag.h"
+#include "utils/flags/config_flag.h"
 
-ABSL_FLAG(std::optional<std::string>, data_format, std::nullopt, "Memory layout of images.");
+OFFICIAL_FLAG_GROUP(image);
+
+OFFICIAL_FLAG(ImageConfig, data_format, "Memory layout of images.", .short_name = "df", .key = true,
+              .choices = {"channels_first", "channels_last"}, .unset_means = "channels_last",
+              .not_used = "the program chooses the memory layout");
 
 namespace official::flags {
 
-FlagGroup ImageFlags() {
-  return {
-      .name = "image",
-      .flags = {{.name = "data_format",
-                 .short_name = "df",
-                 .key = true,
-                 .choices = {"channels_first", "channels_last"},
-                 .unset_means = "channels_last",
-                 .not_used = "the program chooses the memory layout"}},
-  };
-}
-
-ImageConfig ImageFromFlags() { return {.data_format = absl::GetFlag(FLAGS_data_format)}; }
+FlagGroup ImageFlags() { return ThisGroup(); }
 
 }  // namespace official::flags

@@ -13,6 +13,5 @@ struct ImageConfig {
 };
 
 FlagGroup ImageFlags();
-ImageConfig ImageFromFlags();
 
 }  // namespace official::flags

@@ -1,6 +1,9 @@
 #include "utils/run/config.h"
 
+#include <utility>
+
 #include "utils/compute/core/status.h"
+#include "utils/flags/config_flag.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/logs/console.h"
 #include "utils/logs/log.h"
@@ -8,10 +11,12 @@
 namespace official::run {
 
 Config ConfigFromFlags(const flags::CommandLine& command_line) {
+  train::TrainOptions train = flags::FromFlags<train::TrainOptions>();
+  train.flags_text = command_line.AllFlagsText();
   return {.base = flags::BaseFromFlags(command_line),
-          .performance = flags::PerformanceFromFlags(),
-          .benchmark = flags::BenchmarkFromFlags(),
-          .flags_text = command_line.AllFlagsText(),
+          .train = std::move(train),
+          .performance = flags::FromFlags<flags::PerformanceConfig>(),
+          .benchmark = flags::FromFlags<flags::BenchmarkConfig>(),
           .taken_from_training = command_line.taken_from_training(),
           .notes = flags::NotesOnFormerDefaults(command_line),
           .warnings = flags::NotesOnUnusedFlags(command_line),
@@ -27,7 +32,7 @@ absl::Status InitLogging(const Config& config) {
     LOG(INFO) << note;
   }
   if (!config.taken_from_training.empty()) {
-    LOG(INFO) << "as " << config.base.model_dir << " was trained: " << config.taken_from_training;
+    LOG(INFO) << "as " << config.train.model_dir << " was trained: " << config.taken_from_training;
   }
   return absl::OkStatus();
 }

@@ -9,14 +9,15 @@
 #include "utils/flags/benchmark.h"
 #include "utils/flags/command_line.h"
 #include "utils/flags/performance.h"
+#include "utils/train/options.h"
 
 namespace official::run {
 
 struct Config {
   flags::BaseConfig base;
+  train::TrainOptions train;
   flags::PerformanceConfig performance;
   flags::BenchmarkConfig benchmark;
-  std::string flags_text;             // all flags, for the event file
   std::string taken_from_training;    // flags that have their value from the training in model_dir
   std::vector<std::string> notes;     // logged for the user when the run begins
   std::vector<std::string> warnings;  // the same for flags that have no effect

@@ -10,20 +10,19 @@ namespace official::run {
 
 logs::RunInfo RunRecord(const Config& config, const SessionOptions& options, const std::string& dataset,
                         int replica_batch, const misc::VisibleGpus& gpus) {
-  logs::RunInfo info{
-      .model_name = options.name,
-      .dataset_name = options.official_dataset.empty() ? dataset : options.official_dataset,
-      .test_id = config.benchmark.benchmark_test_id,
-      .run_parameters = {{"batch_size",
-                          int64_t{options.records_replica_batch ? replica_batch : config.base.batch_size}},
-                         {"dtype", absl::StrCat("<dtype: '", compute::DTypeName(config.performance.dtype),
-                                                "'>")},  // as Python prints
-                         {"synthetic_data", config.performance.use_synthetic_data},
-                         {"train_epochs", int64_t{config.base.train_epochs}}},
-      .gpu_count = gpus.count,
-      .gpu_model = gpus.model,
-      .version = misc::kVersion,
-      .version_git_hash = config.commit};
+  logs::RunInfo info{.model_name = options.name,
+                     .dataset_name = options.official_dataset.empty() ? dataset : options.official_dataset,
+                     .test_id = config.benchmark.benchmark_test_id,
+                     .run_parameters = {{"batch_size", int64_t{options.records_replica_batch ? replica_batch
+                                                                                             : config.base.batch_size}},
+                                        {"dtype", absl::StrCat("<dtype: '", compute::DTypeName(config.train.dtype),
+                                                               "'>")},  // as Python prints
+                                        {"synthetic_data", config.performance.use_synthetic_data},
+                                        {"train_epochs", int64_t{config.base.train_epochs}}},
+                     .gpu_count = gpus.count,
+                     .gpu_model = gpus.model,
+                     .version = misc::kVersion,
+                     .version_git_hash = config.commit};
   info.run_parameters.insert(info.run_parameters.end(), options.run_parameters.begin(), options.run_parameters.end());
   return info;
 }

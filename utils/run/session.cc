@@ -26,33 +26,17 @@ train::Interruption AskSignals() {
   return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
 }
 
-train::Resume ResumeFromFlag(const std::string& flag) {
-  if (flag == "never") return train::Resume::kNever;
-  return flag == "must" ? train::Resume::kMust : train::Resume::kAuto;
-}
-
 train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, bool write_model_dir,
                                           const SessionOptions& options = {}) {
-  return {.model_dir = config.base.model_dir,
-          .dataset = input.dataset,
-          .facts = input.facts,
-          .seed = config.base.seed,
-          .dtype = config.performance.dtype,
-          .loss_scale = config.performance.loss_scale,
-          .grad_accum_steps = config.performance.grad_accum_steps,
-          .save_checkpoints_steps = config.base.save_checkpoints_steps,
-          .save_checkpoints_secs = config.base.save_checkpoints_secs,
-          .keep_checkpoint_max = config.base.keep_checkpoint_max,
-          .save_summary_steps = config.base.log_every_n_steps,
-          .check_replicas_steps = config.performance.check_replicas_steps,
-          .time_algorithms = config.performance.winograd,
-          .flags_text = config.flags_text,
-          .write_model_dir = write_model_dir,
-          .resume = ResumeFromFlag(config.base.resume),
-          .warm_start = options.fine_tune,
-          .mismatch_hint = options.mismatch_hint,
-          .interruption = AskSignals,
-          .stop = &misc::StopSignalFlag()};
+  train::EstimatorConfig estimator{config.train};
+  estimator.dataset = input.dataset;
+  estimator.facts = input.facts;
+  estimator.write_model_dir = write_model_dir;
+  estimator.warm_start = options.fine_tune;
+  estimator.mismatch_hint = options.mismatch_hint;
+  estimator.interruption = AskSignals;
+  estimator.stop = &misc::StopSignalFlag();
+  return estimator;
 }
 
 // The training data as a fact: they must not change from one run to the next, if the bits matter.
@@ -92,7 +76,7 @@ absl::Status CheckExportDir(const std::string& export_dir) {
 
 absl::Status NothingTrained(const Config& config) {
   return absl::NotFoundError(
-      absl::StrCat("there is no checkpoint in ", config.base.model_dir, "; train first, or name another --model_dir"));
+      absl::StrCat("there is no checkpoint in ", config.train.model_dir, "; train first, or name another --model_dir"));
 }
 
 // How a run ended, as PrintEnd says it, or "failed".
@@ -116,14 +100,14 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
 absl::Status Session::Lock() {
   const flags::BaseConfig& base = config_.base;
   // A mistyped directory is not made.
-  if (base.eval_only && !files::Exists(base.model_dir)) return NothingTrained(config_);
-  ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(base.model_dir));
+  if (base.eval_only && !files::Exists(config_.train.model_dir)) return NothingTrained(config_);
+  ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(config_.train.model_dir));
   // If the default was missing when the program began, somebody else may have made it meanwhile.
-  if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(base.model_dir));
+  if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(config_.train.model_dir));
   if (!base.clean) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(base.model_dir, {base.data_dir}));
+  ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(config_.train.model_dir, {base.data_dir}));
   if (cleaned) {
-    LOG(INFO) << "--clean flag set. Removed existing model dir: " << base.model_dir;
+    LOG(INFO) << "--clean flag set. Removed existing model dir: " << config_.train.model_dir;
   }
   return absl::OkStatus();
 }
@@ -151,8 +135,8 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   }
   RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
   LogStart();
-  if (const uint64_t seed = estimator_->state().seed; seed != base.seed) {
-    LOG(WARNING) << "--seed=" << base.seed << " is not used: this run started with seed " << seed;
+  if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
+    LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
   }
   ContinueInsideEpoch(input_, *estimator_);
   if (HasNextRound()) {
@@ -166,14 +150,14 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
 void Session::LogStart() const {
   const train::Estimator& estimator = *estimator_;
   const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
-  const std::string precision(flags::DTypeFlagValue(config_.performance.dtype));
+  const std::string precision(flags::DTypeFlagValue(config_.train.dtype));
   const bool resumes = estimator.origin() != "fresh" && !config_.base.eval_only;
   logs::LogEvent(resumes ? "resume" : "start",
                  absl::StrCat("device ", device, ", strategy ", strategy, ", precision ", precision, ", batch ",
                               config_.base.batch_size, " (", devices_.replica_batch, " per replica), data ",
                               input_.dataset, ", ", estimator.origin()),
                  {{"model", options_.name},
-                  {"model_dir", config_.base.model_dir},
+                  {"model_dir", config_.train.model_dir},
                   {"dataset", input_.dataset},
                   {"device", device},
                   {"strategy", strategy},
@@ -187,7 +171,7 @@ void Session::LogStart() const {
 void Session::LogNothingToDo() const {
   const train::RunState& state = estimator_->state();
   const flags::BaseConfig& base = config_.base;
-  LOG(INFO) << "nothing to do: " << base.model_dir << " is trained to step " << state.global_step
+  LOG(INFO) << "nothing to do: " << config_.train.model_dir << " is trained to step " << state.global_step
             << (schedule_.steps
                     ? absl::StrCat(" of --train_steps=", schedule_.steps->total, "; to continue, raise --train_steps")
                     : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", base.train_epochs,
@@ -204,12 +188,12 @@ absl::Status Session::BeginTraining() {
   const train::RunState& state = estimator_->state();
   ASSIGN_OR_RETURN(logger_,
                    logs::CreateBenchmarkLogger(config_.benchmark.benchmark_logger_type.value_or("BenchmarkFileLogger"),
-                                               config_.benchmark.benchmark_log_dir.value_or(base.model_dir)));
+                                               config_.benchmark.benchmark_log_dir.value_or(config_.train.model_dir)));
   for (const auto& hook : hooks_) {
     RETURN_IF_ERROR(hook->BeginRun({.resumed = estimator_->origin() != "fresh",
                                     .seed = state.seed,
                                     .batch_size = base.batch_size,
-                                    .grad_accum_steps = config_.performance.grad_accum_steps,
+                                    .grad_accum_steps = config_.train.grad_accum_steps,
                                     .num_train_examples = input_.num_train_examples}));
   }
   // Until here there was nothing to save, and a signal has ended the process.
@@ -217,7 +201,7 @@ absl::Status Session::BeginTraining() {
   running_ = true;
   RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config_, options_, input_.dataset, devices_.replica_batch)));
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> named,
-                   logs::GetTrainHooks(base.hooks, {.model_dir = base.model_dir,
+                   logs::GetTrainHooks(base.hooks, {.model_dir = config_.train.model_dir,
                                                     .batch_size = base.batch_size,
                                                     .logger = logger_.get(),
                                                     .tensors_to_log = options_.tensors_to_log}));
@@ -230,11 +214,11 @@ absl::Status Session::BeginTraining() {
       logs::ProgressOptions{.format = logs::CurrentLogFormat(),
                             .total_steps = train::TotalSteps(schedule_, state, epoch),
                             .total_epochs = schedule_.steps ? 0 : base.train_epochs,
-                            .log_every_n_steps = base.log_every_n_steps,
+                            .log_every_n_steps = config_.train.log_every_n_steps,
                             .tensors = logs::TensorsInLog(base.hooks, options_.tensors_to_log)});
   progress_ = progress.get();
   hooks_.push_back(std::move(progress));
-  hooks_.push_back(train::MakeLossMetricHook(logger_.get(), base.log_every_n_steps));
+  hooks_.push_back(train::MakeLossMetricHook(logger_.get(), config_.train.log_every_n_steps));
   hooks_.push_back(train::MakeFirstStepHook());
   return absl::OkStatus();
 }

@@ -26,21 +26,12 @@ Config SmallRun(int batch_size) {
   Config config;
   config.base.data_dir = NewDirectory("data");
   config.base.data_dir_given = true;
-  config.base.model_dir = NewDirectory("model");
-  config.base.train_epochs = 1;
-  config.base.epochs_between_evals = 1;
+  config.train.model_dir = NewDirectory("model");
   config.base.batch_size = batch_size;
   config.base.num_gpus = 0;
-  config.base.hooks = {"LoggingTensorHook"};
-  config.base.seed = 1;
-  config.base.resume = "auto";
-  config.base.shuffle = true;
-  config.base.save_checkpoints_secs = 600;
-  config.base.keep_checkpoint_max = 5;
-  config.base.log_every_n_steps = 100;
+  config.base.augment = false;
   config.base.log_format = "simple";
   config.base.output = "json";
-  config.performance.num_parallel_calls = 1;
   return config;
 }
 
@@ -52,7 +43,7 @@ std::vector<std::string> EvaluationsIn(const std::string& results) {
 }
 
 std::unique_ptr<train::BundleReader> Checkpoint(const Config& config) {
-  return train::FindLatestCheckpoint(config.base.model_dir).value().reader;
+  return train::FindLatestCheckpoint(config.train.model_dir).value().reader;
 }
 
 void CheckSameBits(const Config& first, const Config& second) {
@@ -69,7 +60,7 @@ void CheckSameBits(const Config& first, const Config& second) {
 
 std::vector<double> Losses(const Config& config) {
   std::vector<double> losses;
-  const std::string log = files::ReadFile(config.base.model_dir + "/metric.log", 1 << 24).value();
+  const std::string log = files::ReadFile(config.train.model_dir + "/metric.log", 1 << 24).value();
   for (const absl::string_view line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
     const nlohmann::json entry = nlohmann::json::parse(line.begin(), line.end());
     if (entry["name"] == "loss") losses.push_back(entry["value"]);

@@ -56,7 +56,7 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::Element
   }
   // The input pipeline holds a few batches: one in use, the others read ahead.
   const double computed = static_cast<double>(bytes[1] - bytes[0]) / (sizes[1] - sizes[0]);
-  const double per_example = computed / config.grad_accum_steps + 4 * input_bytes;
+  const double per_example = computed / checkpointed.replicas().micro_batches() + 4 * input_bytes;
   const double fixed = static_cast<double>(bytes[0]) - sizes[0] * computed;
   const double needed = fixed + per_example * static_cast<double>(batch_size);
   if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();

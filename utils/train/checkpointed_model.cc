@@ -41,7 +41,7 @@ CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
       config_(std::move(config)),
       strategy_(std::move(strategy)),
       replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
-                config_.time_algorithms ? &algorithm_choices_ : nullptr) {
+                config_.winograd ? &algorithm_choices_ : nullptr) {
   config_.facts.insert(config_.facts.begin(), DatasetFact(config_));
   state_.seed = config_.seed;
 }
@@ -51,12 +51,9 @@ absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
   std::unique_ptr<CheckpointedModel> opened(
       new CheckpointedModel(std::move(model), std::move(config), std::move(strategy)));
   const EstimatorConfig& c = opened->config_;
-  ASSIGN_OR_RETURN(opened->dir_, ModelDir::Open({.path = c.model_dir,
-                                                 .write = c.write_model_dir,
-                                                 .keep_checkpoint_max = c.keep_checkpoint_max,
-                                                 .flags_text = c.flags_text}));
+  ASSIGN_OR_RETURN(opened->dir_, ModelDir::Open(c, c.write_model_dir));
   RETURN_IF_ERROR(opened->Restore());
-  if (c.time_algorithms) opened->dir_->ReadAlgorithms(opened->algorithm_choices_);
+  if (c.winograd) opened->dir_->ReadAlgorithms(opened->algorithm_choices_);
   return opened;
 }
 

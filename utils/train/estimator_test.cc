@@ -327,7 +327,7 @@ TEST_CASE("A device that tells of a bad number only later has the right step and
   CAPTURE(bad_step, num_replicas);
   EstimatorConfig config = Config();
   config.save_checkpoints_steps = GENERATE(1, 5, 100);  // told by the next save, one some steps later, or never
-  config.save_summary_steps = GENERATE(100, 3);
+  config.log_every_n_steps = GENERATE(100, 3);
   auto strategy =
       distribute::Strategy::Create({.device_kind = "late", .num_replicas = num_replicas, .num_threads = 2}).value();
   const auto estimator = Estimator::Create(Line(), config, std::move(strategy)).value();
@@ -476,7 +476,7 @@ TEST_CASE("What was chosen by timing is chosen again by the next run") {
     return line(chosen);
   };
   EstimatorConfig config = Config();
-  config.time_algorithms = true;
+  config.winograd = true;
   const std::string file = config.model_dir + "/algorithms.txt";
   const auto train = [&](int64_t steps) {
     choices_made = 0;
@@ -499,7 +499,7 @@ TEST_CASE("What was chosen by timing is chosen again by the next run") {
   CHECK(files::ReadFile(file, 1000).value() == text);
 
   REQUIRE(files::RemoveFile(file).ok());
-  config.time_algorithms = false;
+  config.winograd = false;
   REQUIRE(train(8).ok());
   CHECK(choices_made == 0);
   CHECK_FALSE(files::Exists(file));

@@ -193,7 +193,7 @@ absl::StatusOr<bool> Loop::Updated(const ReplicatedProgram& program) {
 
 absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& program, const StepStart& start,
                         logs::StepInfo& info) {
-  const bool summary = info.global_step % config_.save_summary_steps == 0 || info.global_step == 1;
+  const bool summary = info.global_step % config_.log_every_n_steps == 0 || info.global_step == 1;
   double loss = 0;
   if (start.request.loss || summary) {
     ASSIGN_OR_RETURN(loss, program.MeanFetch(0));

@@ -25,11 +25,11 @@ constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxS
 
 }  // namespace
 
-std::string ModelDir::File(const char* name) const { return files::JoinPath(options_.path, name); }
+std::string ModelDir::File(const char* name) const { return files::JoinPath(path(), name); }
 
-absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(Options options) {
-  std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options)));
-  if (!dir->options_.write) return dir;
+absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, bool write) {
+  std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options), write));
+  if (!write) return dir;
   ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
                    CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max));
   dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
@@ -99,7 +99,7 @@ void ModelDir::ReadAlgorithms(compute::AlgorithmChoices& choices) const {
 }
 
 absl::Status ModelDir::KeepAlgorithms(const compute::AlgorithmChoices& choices) const {
-  if (!options_.write) return absl::OkStatus();
+  if (!write_) return absl::OkStatus();
   return files::WriteFileAtomically(File(kAlgorithmsFile), choices.ToText());
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,28 +17,23 @@
 #include "utils/compute/kernel/algorithm_choices.h"
 #include "utils/train/background_saver.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/options.h"
 #include "utils/train/summary/event_writer.h"
 
 namespace official::train {
 
 class ModelDir {
  public:
-  struct Options {
-    std::string path;
-    bool write = true;            // false: nothing is written, nor made
-    int keep_checkpoint_max = 5;  // 0 keeps all
-    std::string flags_text = "";  // all flags, a line each; empty: not known
-  };
-
   // Makes the directory if necessary and checks that what a training leaves can be written: errors of the file system
-  // (PermissionDenied, FailedPrecondition, ...). The caller holds the directory's RunLock.
-  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(Options options);
+  // (PermissionDenied, FailedPrecondition, ...). The caller holds the directory's RunLock. If not `write`, nothing is
+  // written, nor made.
+  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, bool write);
 
-  const std::string& path() const { return options_.path; }
+  const std::string& path() const { return options_.model_dir; }
 
   // Returns the latest checkpoint that is intact, and logs which damaged ones were passed over.
   absl::StatusOr<LatestCheckpoint> FindCheckpoint() const;
-  // Writes checkpoints; only if Options::write.
+  // Writes checkpoints; only if Open was told to write.
   BackgroundSaver& saver() { return *saver_; }
 
   // Marks the beginning of a training at `step`, once, in the events, with the graph, and in flags.txt.
@@ -58,10 +54,11 @@ class ModelDir {
   absl::Status KeepEvaluatedStep(int64_t step) const;
 
  private:
-  explicit ModelDir(Options options) : options_(std::move(options)) {}
+  ModelDir(TrainOptions options, bool write) : options_(std::move(options)), write_(write) {}
   std::string File(const char* name) const;
 
-  const Options options_;
+  const TrainOptions options_;
+  const bool write_;
   std::unique_ptr<BackgroundSaver> saver_;
   std::unique_ptr<EventWriter> train_events_, eval_events_;
 };

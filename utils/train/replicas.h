@@ -61,6 +61,7 @@ class Replicas {
            distribute::Strategy& strategy, compute::AlgorithmChoices* choices);
 
   distribute::Strategy& strategy() const { return strategy_; }
+  int micro_batches() const { return micro_batches_; }
 
   // Returns the programs of a mode for batches like `batch`, with its shares; builds and compiles them if there are
   // none yet, replacing the least recently used ones if there are very many. `spec` names the tensors. If training

@@ -13,7 +13,7 @@ using compute::Tensor;
 
 StepRunner::StepRunner(CheckpointedModel& model)
     : model_(model), recent_(model.strategy().device(0).uses_host_memory() ? 1 : compute::kMaxRunsBehind + 1) {
-  const int micro_batches = model.config().grad_accum_steps;
+  const int micro_batches = model.replicas().micro_batches();
   for (StepFeeds& feeds : recent_) {
     feeds.runs.resize(micro_batches > 1 ? micro_batches + 1 : 1);
     for (RunFeeds& run : feeds.runs) run.replicas.resize(model.strategy().num_replicas());

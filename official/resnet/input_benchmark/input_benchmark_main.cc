@@ -12,6 +12,7 @@
 #include "utils/data/batch.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/main.h"
+#include "utils/flags/shared_groups.h"
 
 ABSL_DECLARE_FLAG(std::string, data_dir);
 ABSL_DECLARE_FLAG(int, batch_size);
@@ -36,10 +37,10 @@ flags::Program BenchmarkProgram() {
                    {"input_benchmark_main --dataset=cifar10 --data_dir=cifar10_data", "measure CIFAR-10"}},
       .defaults = {{"data_dir", files::DefaultDataDir("imagenet_data")}},
       .flags = {.name = "input_benchmark",
-                .flags = {{.name = "data_dir", .short_name = "dd", .key = true, .required = true},
+                .flags = {flags::SharedFlag("data_dir"),
                           {.name = "dataset", .key = true, .choices = {"cifar10", "imagenet"}},
                           {.name = "split", .key = true, .choices = {"train", "validation"}},
-                          {.name = "batch_size", .short_name = "bs", .key = true, .range = flags::AtLeast(1)},
+                          flags::SharedFlag("batch_size"),
                           {.name = "num_threads", .key = true, .range = flags::AtLeast(1)},
                           {.name = "seconds", .key = true, .range = flags::AtLeast(1)},
                           {.name = "fast_jpeg", .key = true}}},

@@ -5,7 +5,6 @@
 #include <iostream>
 #include <vector>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -17,8 +16,10 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/initializer.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/flags/config_flag.h"
 #include "utils/flags/main.h"
-#include "utils/flags/performance.h"
+#include "utils/flags/shared_groups.h"
+#include "utils/train/options.h"
 
 ABSL_FLAG(std::string, param_set, "base", "Size of the network.");
 ABSL_FLAG(std::vector<std::string>, lengths, {}, "Ids of each sentence, separated by commas.");
@@ -44,7 +45,7 @@ flags::Program BenchmarkProgram() {
                 .flags = {{.name = "param_set", .short_name = "mp", .key = true, .choices = {"tiny", "base", "big"}},
                           {.name = "lengths", .key = true, .required = true},
                           {.name = "steps", .key = true, .range = flags::AtLeast(1)},
-                          {.name = "dtype", .short_name = "dt", .key = true, .choices = {"fp16", "bf16", "fp32"}},
+                          flags::SharedFlag("dtype"),
                           {.name = "threads", .key = true, .range = flags::AtLeast(1)},
                           {.name = "seconds", .key = true, .range = flags::AtLeast(1)}}},
       .shared_flags = false,
@@ -97,7 +98,7 @@ absl::Status Main(const flags::CommandLine&) {
                                             : compute::Initializer::Zeros());
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<Decoder> decoder,
-                   Decoder::Create(params, flags::PerformanceFromFlags().dtype, *device, untrained));
+                   Decoder::Create(params, flags::FromFlags<train::TrainOptions>().dtype, *device, untrained));
   RETURN_IF_ERROR(decoder->Translate(sentences).status());  // compiles
   const Clock::time_point begin = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };

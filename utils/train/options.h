@@ -1,0 +1,41 @@
+// TrainOptions: what the command line says about a training. Each field but the last has a flag of its name, which
+// utils/flags defines with the field's default.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "utils/compute/core/dtype.h"
+#include "utils/compute/core/loss_scale.h"
+
+namespace official::train {
+
+// The choice whether a run continues from a checkpoint in model_dir.
+enum class Resume { kAuto, kNever, kMust };
+
+struct TrainOptions {
+  std::string model_dir = "/tmp";
+  Resume resume = Resume::kAuto;
+  uint64_t seed = 1;
+  std::optional<int64_t> save_checkpoints_steps;  // if set, save_checkpoints_secs does not count
+  int save_checkpoints_secs = 600;
+  int keep_checkpoint_max = 5;  // 0 keeps all
+  // The steps between two lines of progress in the log, between events, and between losses in metric.log.
+  int log_every_n_steps = 100;
+
+  compute::DType dtype = compute::DType::kFloat32;  // type of the computation; variables stay float32
+  compute::LossScale loss_scale;                    // without the flag 128 for float16, and 1 for the others
+  // The number of micro-batches of a training step, computed one after another before one update of the variables. The
+  // step takes the memory of a micro-batch and has the results of the whole batch, except for rounding and what the
+  // model itself computes over its batch.
+  int grad_accum_steps = 1;
+  int check_replicas_steps = 100;  // steps between two comparisons of the replicas' variables
+  // True: times the algorithms of kernels that have several in the first run in model_dir and keeps the choice in
+  // algorithms.txt there. False: the choice does not depend on times.
+  bool winograd = true;
+
+  std::string flags_text;  // all flags, a line each: shown by TensorBoard and kept in flags.txt; empty: not known
+};
+
+}  // namespace official::train
