@@ -15,7 +15,7 @@ from tools.structure import build_files
 
 THIS = Path(__file__).resolve().parents[2]
 LIBRARIES = ("cc_library", "cuda_library", "cuda_shared_object")
-CELL, LEFT, TOP = 26, 210, 40
+CELL, LEFT, TOP = 26, 262, 40
 
 
 def listed_layers(manual: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Holds the BUILD files to the layers of layers.bzl, and the manual to what they are.
+"""Holds the BUILD files to the layers of layers.bzl, and the manual and its picture to what they are.
 
 Usage: MODULE. Reads the BUILD files of the source tree, which are too many to be listed as data.
 """
@@ -8,13 +8,13 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.structure import build_files
+from tools.structure import build_files, draw
 
 ROOT = Path(__file__).resolve().parents[2]
 MANUAL = "docs/manual/development.md"
+PICTURE = "docs/pictures/dependencies.svg"
 LAYERS: list[tuple[str, str]] = build_files.evaluate(ROOT, "tools/structure/layers.bzl")["LAYERS"]
 TARGETS = build_files.read_targets(ROOT)
-LIBRARIES = ("cc_library", "cuda_library", "cuda_shared_object")
 
 
 def layer_of(package: str) -> int:
@@ -26,7 +26,7 @@ def layer_of(package: str) -> int:
 
 def libraries() -> Iterator[build_files.Target]:
     """What programs are made of: tests, and what only they use, may depend on any layer."""
-    return (target for target in TARGETS.values() if target.rule in LIBRARIES and not target.testonly)
+    return (target for target in TARGETS.values() if target.rule in draw.LIBRARIES and not target.testonly)
 
 
 def in_group(listed: tuple[str, ...], package: str) -> bool:
@@ -126,6 +126,10 @@ class LayersTest(unittest.TestCase):
         text = (ROOT / MANUAL).read_text()
         listed = re.findall(r"^    (\S+) {2,}(.+)$", text[text.index("## The layers") : text.index("## Tests")], re.MULTILINE)
         self.assertEqual(listed, LAYERS, f"{MANUAL} and tools/structure/layers.bzl differ")
+
+    def test_the_picture_shows_the_dependencies(self) -> None:
+        drawn = (ROOT / PICTURE).read_text()
+        self.assertTrue(drawn == draw.draw(ROOT), f"{PICTURE} is old; run: python3 -m tools.structure.draw {PICTURE}")
 
 
 if __name__ == "__main__":
