@@ -12,6 +12,27 @@ inline constexpr OpName DecodeAttention("DecodeAttention");
 
 }  // namespace official::compute::op
 
+// The inputs and outputs of Attention. AttentionGrad has the first five inputs in the same places.
+namespace official::compute::attention {
+enum Input : int { kQ, kK, kV, kQOffsets, kKOffsets, kRandomState };
+enum Output : int {
+  kY,
+  kLogSums,  // float32 [Tq, num_heads]: the logarithm of the sum of each row's exponentials
+};
+}  // namespace official::compute::attention
+
+// The inputs and outputs of AttentionGrad: those of the forward pass and the gradient dy of its result.
+namespace official::compute::attention_grad {
+enum Input : int { kQ, kK, kV, kQOffsets, kKOffsets, kY, kLogSums, kDy, kRandomState };
+enum Output : int { kDq, kDk, kDv };
+}  // namespace official::compute::attention_grad
+
+// The inputs and the output of DecodeAttention.
+namespace official::compute::decode_attention {
+enum Input : int { kQ, kK, kV, kKCache, kVCache, kCacheRows, kLengths };
+enum Output : int { kY };
+}  // namespace official::compute::decode_attention
+
 namespace official::compute {
 
 struct AttentionInputs {

@@ -175,24 +175,27 @@ absl::StatusOr<Kernel> MakeAttentionGrad(const KernelSpec& spec) {
     Kernel kernel;
     kernel.scratch_bytes = count * static_cast<int64_t>(sizeof(float));
     kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-      const Offsets offsets = {args.input<int32_t>(3), args.input<int32_t>(4), query_error, key_error};
+      const Offsets offsets = {args.input<int32_t>(attention_grad::kQOffsets),
+                               args.input<int32_t>(attention_grad::kKOffsets), query_error, key_error};
+      const T *const y = args.input<T>(attention_grad::kY), *const dy = args.input<T>(attention_grad::kDy);
       auto* const deltas = static_cast<float*>(args.scratch);
       if (count > 0) {
-        SumDeltas<<<NumBlocks(count, kThreads / 32), kThreads, 0, stream>>>(count, static_cast<int>(g.value_size),
-                                                                            args.input<T>(5), args.input<T>(7), deltas);
+        SumDeltas<<<NumBlocks(count, kThreads / 32), kThreads, 0, stream>>>(count, static_cast<int>(g.value_size), y,
+                                                                            dy, deltas);
         RETURN_IF_ERROR(LaunchStatus("SumDeltas"));
       }
-      const Backward<T> in = {args.input<T>(0),
-                              args.input<T>(1),
-                              args.input<T>(2),
-                              args.input<T>(7),
-                              args.input<float>(6),
+      const Backward<T> in = {args.input<T>(attention_grad::kQ),
+                              args.input<T>(attention_grad::kK),
+                              args.input<T>(attention_grad::kV),
+                              dy,
+                              args.input<float>(attention_grad::kLogSums),
                               deltas,
-                              g.drop ? args.input<int64_t>(8) : nullptr};
-      KeyGradients<T, kChunks>
-          <<<GridOf(g, g.keys), kThreads, kBytes, stream>>>(g, offsets, in, args.output<T>(1), args.output<T>(2));
+                              g.drop ? args.input<int64_t>(attention_grad::kRandomState) : nullptr};
+      KeyGradients<T, kChunks><<<GridOf(g, g.keys), kThreads, kBytes, stream>>>(
+          g, offsets, in, args.output<T>(attention_grad::kDk), args.output<T>(attention_grad::kDv));
       RETURN_IF_ERROR(LaunchStatus("KeyGradients"));
-      QueryGradients<T, kChunks><<<GridOf(g, g.queries), kThreads, kBytes, stream>>>(g, offsets, in, args.output<T>(0));
+      QueryGradients<T, kChunks>
+          <<<GridOf(g, g.queries), kThreads, kBytes, stream>>>(g, offsets, in, args.output<T>(attention_grad::kDq));
       return LaunchStatus("QueryGradients");
     };
     return kernel;

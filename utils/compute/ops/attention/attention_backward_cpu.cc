@@ -222,31 +222,33 @@ Kernel MakeAttentionGrad(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
   Parts parts(g);
   const BackwardScratch at(g, parts);
-  const Shape shapes[] = {spec.output(0).shape, spec.output(1).shape, spec.output(2).shape};
+  const Shape shapes[] = {spec.output(attention_grad::kDq).shape, spec.output(attention_grad::kDk).shape,
+                          spec.output(attention_grad::kDv).shape};
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(CheckBothOffsets(g, args));
-    const int32_t *const q_offsets = args.input<int32_t>(3), *const k_offsets = args.input<int32_t>(4);
+    const int32_t* const q_offsets = args.input<int32_t>(attention_grad::kQOffsets);
+    const int32_t* const k_offsets = args.input<int32_t>(attention_grad::kKOffsets);
     parts.Run(q_offsets, k_offsets, args, [&](int64_t b, int64_t h, char* scratch) {
       const int64_t q = q_offsets[b], q_end = q_offsets[b + 1], k = k_offsets[b], k_end = k_offsets[b + 1];
       const BackwardHead<T> head = {
-          .q = RowsOfHead(args.input<T>(0), g.heads, h, g.key_size, q, q_end),
-          .k = RowsOfHead(args.input<T>(1), g.heads, h, g.key_size, k, k_end),
-          .v = RowsOfHead(args.input<T>(2), g.heads, h, g.value_size, k, k_end),
-          .out = RowsOfHead(args.input<T>(5), g.heads, h, g.value_size, q, q_end),
-          .dout = RowsOfHead(args.input<T>(7), g.heads, h, g.value_size, q, q_end),
-          .dq = RowsOfHead(args.output<T>(0), g.heads, h, g.key_size, q, q_end),
-          .dk = RowsOfHead(args.output<T>(1), g.heads, h, g.key_size, k, k_end),
-          .dv = RowsOfHead(args.output<T>(2), g.heads, h, g.value_size, k, k_end),
-          .log_sums = args.input<float>(6) + q * g.heads + h,
+          .q = RowsOfHead(args.input<T>(attention_grad::kQ), g.heads, h, g.key_size, q, q_end),
+          .k = RowsOfHead(args.input<T>(attention_grad::kK), g.heads, h, g.key_size, k, k_end),
+          .v = RowsOfHead(args.input<T>(attention_grad::kV), g.heads, h, g.value_size, k, k_end),
+          .out = RowsOfHead(args.input<T>(attention_grad::kY), g.heads, h, g.value_size, q, q_end),
+          .dout = RowsOfHead(args.input<T>(attention_grad::kDy), g.heads, h, g.value_size, q, q_end),
+          .dq = RowsOfHead(args.output<T>(attention_grad::kDq), g.heads, h, g.key_size, q, q_end),
+          .dk = RowsOfHead(args.output<T>(attention_grad::kDk), g.heads, h, g.key_size, k, k_end),
+          .dv = RowsOfHead(args.output<T>(attention_grad::kDv), g.heads, h, g.value_size, k, k_end),
+          .log_sums = args.input<float>(attention_grad::kLogSums) + q * g.heads + h,
           .heads = g.heads,
           .head = h,
-          .key = g.drop ? KeyOfSequence(args.input<int64_t>(8), g.stream, b) : SequenceKey{},
+          .key = g.drop ? KeyOfSequence(args.input<int64_t>(attention_grad::kRandomState), g.stream, b) : SequenceKey{},
       };
       AttendBackward(g, head, at, scratch);
     });
-    ClearPadding(q_offsets, g.batch, args.output<T>(0), shapes[0]);
-    ClearPadding(k_offsets, g.batch, args.output<T>(1), shapes[1]);
-    ClearPadding(k_offsets, g.batch, args.output<T>(2), shapes[2]);
+    ClearPadding(q_offsets, g.batch, args.output<T>(attention_grad::kDq), shapes[0]);
+    ClearPadding(k_offsets, g.batch, args.output<T>(attention_grad::kDk), shapes[1]);
+    ClearPadding(k_offsets, g.batch, args.output<T>(attention_grad::kDv), shapes[2]);
     return absl::OkStatus();
   };
   return {.run = run, .scratch_bytes = parts.scratch_bytes()};

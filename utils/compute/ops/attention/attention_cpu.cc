@@ -19,8 +19,8 @@ namespace {
 const AttentionKernels& Kernels() { return HasAvx512() ? avx512::kAttentionKernels : avx2::kAttentionKernels; }
 
 absl::Status CheckBothOffsets(const AttentionGeometry& g, const KernelArgs& args) {
-  RETURN_IF_ERROR(CheckOffsets("query", args.input<int32_t>(3), g.batch, g.queries));
-  return CheckOffsets("key", args.input<int32_t>(4), g.batch, g.keys);
+  RETURN_IF_ERROR(CheckOffsets("query", args.input<int32_t>(attention::kQOffsets), g.batch, g.queries));
+  return CheckOffsets("key", args.input<int32_t>(attention::kKOffsets), g.batch, g.keys);
 }
 
 }  // namespace official::compute::attention_cpu

@@ -108,14 +108,14 @@ absl::StatusOr<Kernel> MakeDecodeAttention(const KernelSpec& spec) {
   });
   return Kernel{[=, stream = device.stream()](const KernelArgs& args) {
     if (g.batch == 0) return absl::OkStatus();
-    const Decoding<T> d = {.q = args.input<T>(0),
-                           .k = args.input<T>(1),
-                           .v = args.input<T>(2),
-                           .k_cache = args.variable<T>(3),
-                           .v_cache = args.variable<T>(4),
-                           .out = args.output<T>(0),
-                           .rows = args.input<int32_t>(5),
-                           .lengths = args.input<int32_t>(6),
+    const Decoding<T> d = {.q = args.input<T>(decode_attention::kQ),
+                           .k = args.input<T>(decode_attention::kK),
+                           .v = args.input<T>(decode_attention::kV),
+                           .k_cache = args.variable<T>(decode_attention::kKCache),
+                           .v_cache = args.variable<T>(decode_attention::kVCache),
+                           .out = args.output<T>(decode_attention::kY),
+                           .rows = args.input<int32_t>(decode_attention::kCacheRows),
+                           .lengths = args.input<int32_t>(decode_attention::kLengths),
                            .row_error = row_error,
                            .length_error = length_error};
     AttendCache<<<static_cast<unsigned>(g.batch * g.heads), 32 * kDecodeWarps, 0, stream>>>(g, d);

@@ -101,7 +101,8 @@ Kernel MakeDecodeAttention(const KernelSpec& spec) {
   const int64_t scores_at = scratch.Add(g.batch * g.heads * g.known * sizeof(float));
   const int64_t values_at = scratch.Add(g.batch * g.heads * g.value_size * sizeof(float));
   const auto run = [=](const KernelArgs& args) -> absl::Status {
-    const int32_t *const rows = args.input<int32_t>(5), *const lengths = args.input<int32_t>(6);
+    const int32_t* const rows = args.input<int32_t>(decode_attention::kCacheRows);
+    const int32_t* const lengths = args.input<int32_t>(decode_attention::kLengths);
     RETURN_IF_ERROR(CheckCacheRows(g, rows, lengths));
     float* const scores = static_cast<float*>(ScratchAt(args, scores_at));
     float* const values = static_cast<float*>(ScratchAt(args, values_at));
@@ -110,12 +111,15 @@ Kernel MakeDecodeAttention(const KernelSpec& spec) {
         for (int64_t i = begin, heads = 0; i < end; i += heads) {
           const int64_t b = i / g.heads, first_head = i % g.heads, length = lengths[b];
           heads = std::min(end - i, g.heads - first_head);
-          const CachedHeads<T> k = heads_of(args.variable<T>(3), g.key_size, b, first_head, rows);
-          const CachedHeads<T> v = heads_of(args.variable<T>(4), g.value_size, b, first_head, rows);
-          std::copy_n(args.input<T>(1) + i * g.key_size, heads * g.key_size, k.Newest(length));
-          std::copy_n(args.input<T>(2) + i * g.value_size, heads * g.value_size, v.Newest(length));
-          AttendCache(args.input<T>(0) + i * g.key_size, k, v, heads, length, g.scale, scores + i * g.known, g.known,
-                      values + i * g.value_size, args.output<T>(0) + i * g.value_size);
+          const CachedHeads<T> k =
+              heads_of(args.variable<T>(decode_attention::kKCache), g.key_size, b, first_head, rows);
+          const CachedHeads<T> v =
+              heads_of(args.variable<T>(decode_attention::kVCache), g.value_size, b, first_head, rows);
+          std::copy_n(args.input<T>(decode_attention::kK) + i * g.key_size, heads * g.key_size, k.Newest(length));
+          std::copy_n(args.input<T>(decode_attention::kV) + i * g.value_size, heads * g.value_size, v.Newest(length));
+          AttendCache(args.input<T>(decode_attention::kQ) + i * g.key_size, k, v, heads, length, g.scale,
+                      scores + i * g.known, g.known, values + i * g.value_size,
+                      args.output<T>(decode_attention::kY) + i * g.value_size);
         }
       });
     });

@@ -116,10 +116,12 @@ absl::StatusOr<Kernel> MakeAttention(const KernelSpec& spec) {
     RETURN_IF_ERROR(AskForShared(&Attend<T, kChunks>, kBytes));
     const DataError query_error = OffsetError(spec, "query", g.queries), key_error = OffsetError(spec, "key", g.keys);
     return Kernel{[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
-      const Offsets offsets = {args.input<int32_t>(3), args.input<int32_t>(4), query_error, key_error};
+      const Offsets offsets = {args.input<int32_t>(attention::kQOffsets), args.input<int32_t>(attention::kKOffsets),
+                               query_error, key_error};
       Attend<T, kChunks><<<GridOf(g, g.queries), kThreads, kBytes, stream>>>(
-          g, offsets, args.input<T>(0), args.input<T>(1), args.input<T>(2), g.drop ? args.input<int64_t>(5) : nullptr,
-          args.output<T>(0), args.output<float>(1));
+          g, offsets, args.input<T>(attention::kQ), args.input<T>(attention::kK), args.input<T>(attention::kV),
+          g.drop ? args.input<int64_t>(attention::kRandomState) : nullptr, args.output<T>(attention::kY),
+          args.output<float>(attention::kLogSums));
       return LaunchStatus("Attend");
     }};
   });

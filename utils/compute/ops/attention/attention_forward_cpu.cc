@@ -145,26 +145,27 @@ Kernel MakeAttention(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
   Parts parts(g);
   const ForwardScratch at(g, parts);
-  const Shape out_shape = spec.output(0).shape, sums_shape = spec.output(1).shape;
+  const Shape out_shape = spec.output(attention::kY).shape, sums_shape = spec.output(attention::kLogSums).shape;
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(CheckBothOffsets(g, args));
-    const int32_t *const q_offsets = args.input<int32_t>(3), *const k_offsets = args.input<int32_t>(4);
+    const int32_t* const q_offsets = args.input<int32_t>(attention::kQOffsets);
+    const int32_t* const k_offsets = args.input<int32_t>(attention::kKOffsets);
     parts.Run(q_offsets, k_offsets, args, [&](int64_t b, int64_t h, char* scratch) {
       const int64_t q = q_offsets[b], q_end = q_offsets[b + 1], k = k_offsets[b], k_end = k_offsets[b + 1];
       const Head<T> head = {
-          .q = RowsOfHead(args.input<T>(0), g.heads, h, g.key_size, q, q_end),
-          .k = RowsOfHead(args.input<T>(1), g.heads, h, g.key_size, k, k_end),
-          .v = RowsOfHead(args.input<T>(2), g.heads, h, g.value_size, k, k_end),
-          .out = RowsOfHead(args.output<T>(0), g.heads, h, g.value_size, q, q_end),
-          .log_sums = args.output<float>(1) + q * g.heads + h,
+          .q = RowsOfHead(args.input<T>(attention::kQ), g.heads, h, g.key_size, q, q_end),
+          .k = RowsOfHead(args.input<T>(attention::kK), g.heads, h, g.key_size, k, k_end),
+          .v = RowsOfHead(args.input<T>(attention::kV), g.heads, h, g.value_size, k, k_end),
+          .out = RowsOfHead(args.output<T>(attention::kY), g.heads, h, g.value_size, q, q_end),
+          .log_sums = args.output<float>(attention::kLogSums) + q * g.heads + h,
           .heads = g.heads,
           .head = h,
-          .key = g.drop ? KeyOfSequence(args.input<int64_t>(5), g.stream, b) : SequenceKey{},
+          .key = g.drop ? KeyOfSequence(args.input<int64_t>(attention::kRandomState), g.stream, b) : SequenceKey{},
       };
       Attend(g, head, at, scratch);
     });
-    ClearPadding(q_offsets, g.batch, args.output<T>(0), out_shape);
-    ClearPadding(q_offsets, g.batch, args.output<float>(1), sums_shape);
+    ClearPadding(q_offsets, g.batch, args.output<T>(attention::kY), out_shape);
+    ClearPadding(q_offsets, g.batch, args.output<float>(attention::kLogSums), sums_shape);
     return absl::OkStatus();
   };
   return {.run = run, .scratch_bytes = parts.scratch_bytes()};

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/ops/attention/attention.h"
 #include "utils/compute/ops/packed/packed_draws.h"
 
 namespace official::compute {
@@ -11,12 +12,12 @@ namespace official::compute {
 // The geometry of an Attention or AttentionGrad node.
 struct AttentionGeometry {
   explicit AttentionGeometry(const Node& node)
-      : batch(node.input(3).shape().dim(0) - 1),
+      : batch(node.input(attention::kQOffsets).shape().dim(0) - 1),
         heads(node.attrs().GetInt("num_heads")),
-        queries(node.input(0).shape().dim(0)),
-        keys(node.input(1).shape().dim(0)),
-        key_size(node.input(0).shape().dim(1) / heads),
-        value_size(node.input(2).shape().dim(1) / heads),
+        queries(node.input(attention::kQ).shape().dim(0)),
+        keys(node.input(attention::kK).shape().dim(0)),
+        key_size(node.input(attention::kQ).shape().dim(1) / heads),
+        value_size(node.input(attention::kV).shape().dim(1) / heads),
         causal(node.attrs().GetBool("causal")),
         scale(static_cast<float>(node.attrs().GetFloat("scale"))),
         drop(node.attrs().GetFloat("dropout_rate") > 0),
@@ -36,13 +37,13 @@ struct AttentionGeometry {
 // The geometry of a DecodeAttention node.
 struct DecodeGeometry {
   explicit DecodeGeometry(const Node& node)
-      : batch(node.input(0).shape().dim(0)),
+      : batch(node.input(decode_attention::kQ).shape().dim(0)),
         heads(node.attrs().GetInt("num_heads")),
-        rows(node.input(3).shape().dim(0)),
-        positions(node.input(3).shape().dim(1)),
-        known(node.input(5).shape().dim(1)),
-        key_size(node.input(0).shape().dim(1) / heads),
-        value_size(node.input(2).shape().dim(1) / heads),
+        rows(node.input(decode_attention::kKCache).shape().dim(0)),
+        positions(node.input(decode_attention::kKCache).shape().dim(1)),
+        known(node.input(decode_attention::kCacheRows).shape().dim(1)),
+        key_size(node.input(decode_attention::kQ).shape().dim(1) / heads),
+        value_size(node.input(decode_attention::kV).shape().dim(1) / heads),
         scale(static_cast<float>(node.attrs().GetFloat("scale"))) {}
 
   int64_t batch, heads;
