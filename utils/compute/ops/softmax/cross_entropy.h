@@ -5,13 +5,14 @@
 
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/rows/rows.h"
+#include "utils/compute/ops/softmax/softmax.h"
 
 namespace official::compute {
 
 // The parameters of a SparseSoftmaxCrossEntropy or SparseSoftmaxCrossEntropyGrad node.
 struct CrossEntropy {
   explicit CrossEntropy(const Node& node)
-      : rows(RowsOf(node.input(0).shape())),
+      : rows(RowsOf(node.input(sparse_softmax_cross_entropy::kLogits).shape())),
         target(static_cast<float>(node.attrs().GetFloat("target"))),
         other_target(static_cast<float>(node.attrs().GetFloat("other_target"))),
         padding_label(node.attrs().Has("padding_label") ? node.attrs().GetInt("padding_label") : -1),

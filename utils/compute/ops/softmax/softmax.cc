@@ -25,67 +25,76 @@ absl::StatusOr<std::vector<TensorType>> LogSumExpType(const InferContext& c) {
   return std::vector<TensorType>{{DType::kFloat32, RowShape(c.shape(0))}};
 }
 
+// For the forward pass and its gradient, which have these inputs in the same places.
 absl::Status CheckLabels(const InferContext& c) {
-  if (c.num_inputs() < 2 || c.shape(0).rank() < 1 || !IsFloating(c.dtype(0))) {
+  namespace in = sparse_softmax_cross_entropy;
+  if (c.num_inputs() < 2 || c.shape(in::kLogits).rank() < 1 || !IsFloating(c.dtype(in::kLogits))) {
     return c.Error("needs floating logits [..., classes] and labels");
   }
-  if (c.dtype(1) != DType::kInt32 && c.dtype(1) != DType::kInt64) return c.Error("needs int32 or int64 labels");
-  if (c.shape(1) != RowShape(c.shape(0))) return c.Error("needs one label for each row of logits");
+  if (c.dtype(in::kLabels) != DType::kInt32 && c.dtype(in::kLabels) != DType::kInt64) {
+    return c.Error("needs int32 or int64 labels");
+  }
+  if (c.shape(in::kLabels) != RowShape(c.shape(in::kLogits))) return c.Error("needs one label for each row of logits");
   return absl::OkStatus();
 }
 
-// Outputs: the losses, and the logarithm of the sum of each row's exponentials.
 absl::StatusOr<std::vector<TensorType>> CrossEntropyType(const InferContext& c) {
   RETURN_IF_ERROR(CheckLabels(c));
   if (c.num_inputs() != 2) return c.Error("needs logits and labels");
-  const TensorType of_rows{DType::kFloat32, c.shape(1)};
+  const TensorType of_rows{DType::kFloat32, c.shape(sparse_softmax_cross_entropy::kLabels)};
   return std::vector<TensorType>{of_rows, of_rows};
 }
 
-// Inputs logits, labels, the forward pass's second output, the gradient of the losses.
 absl::StatusOr<std::vector<TensorType>> CrossEntropyGradType(const InferContext& c) {
+  namespace in = sparse_softmax_cross_entropy_grad;
   RETURN_IF_ERROR(CheckLabels(c));
-  const TensorType of_rows{DType::kFloat32, c.shape(1)};
-  if (c.num_inputs() != 4 || c.type(2) != of_rows || c.type(3) != of_rows) {
+  const TensorType of_rows{DType::kFloat32, c.shape(in::kLabels)};
+  if (c.num_inputs() != 4 || c.type(in::kLogSums) != of_rows || c.type(in::kDLosses) != of_rows) {
     return c.Error("needs logits, labels and two float32 numbers for each row");
   }
-  return std::vector<TensorType>{c.type(0)};
+  return std::vector<TensorType>{c.type(in::kLogits)};
 }
 
 std::vector<Value> CrossEntropyGradient(const Node& node, absl::Span<const Value> dy) {
-  if (!dy[0]) return {Value(), Value()};
-  return {Apply(op::SparseSoftmaxCrossEntropyGrad, {node.input(0), node.input(1), node.output(1), dy[0]}, node.attrs()),
+  namespace forward = sparse_softmax_cross_entropy;
+  if (!dy[forward::kLosses]) return {Value(), Value()};
+  return {Apply(op::SparseSoftmaxCrossEntropyGrad,
+                {node.input(forward::kLogits), node.input(forward::kLabels), node.output(forward::kLogSums),
+                 dy[forward::kLosses]},
+                node.attrs()),
           Value()};
 }
 
-const bool softmax = RegisterOp({
-    .name = op::Softmax,
-    .infer = SoftmaxType,
-    .gradient =
-        [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply(op::SoftmaxGrad, {node.output(0), dy[0]})};
-        },
-    .tolerance = {1e-5, 1e-2},
-});
-const bool softmax_grad = RegisterOp({.name = op::SoftmaxGrad, .infer = SoftmaxType});
-const bool log_softmax = RegisterOp({
-    .name = op::LogSoftmax,
-    .infer = SoftmaxType,
-    .gradient =
-        [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply(op::LogSoftmaxGrad, {node.output(0), dy[0]})};
-        },
-    .tolerance = {1e-5, 2e-2},
-});
-const bool log_softmax_grad = RegisterOp({.name = op::LogSoftmaxGrad, .infer = SoftmaxType});
-const bool log_sum_exp = RegisterOp({.name = op::LogSumExp, .infer = LogSumExpType, .tolerance = {1e-5, 1e-5}});
-const bool cross_entropy = RegisterOp({
-    .name = op::SparseSoftmaxCrossEntropy,
-    .infer = CrossEntropyType,
-    .gradient = CrossEntropyGradient,
-    .tolerance = {1e-5, 1e-2},
-});
-const bool cross_entropy_grad = RegisterOp({.name = op::SparseSoftmaxCrossEntropyGrad, .infer = CrossEntropyGradType});
+const bool registered[] = {
+    RegisterOp({
+        .name = op::Softmax,
+        .infer = SoftmaxType,
+        .gradient =
+            [](const Node& node, absl::Span<const Value> dy) {
+              return std::vector<Value>{Apply(op::SoftmaxGrad, {node.output(0), dy[0]})};
+            },
+        .tolerance = {1e-5, 1e-2},
+    }),
+    RegisterOp({.name = op::SoftmaxGrad, .infer = SoftmaxType}),
+    RegisterOp({
+        .name = op::LogSoftmax,
+        .infer = SoftmaxType,
+        .gradient =
+            [](const Node& node, absl::Span<const Value> dy) {
+              return std::vector<Value>{Apply(op::LogSoftmaxGrad, {node.output(0), dy[0]})};
+            },
+        .tolerance = {1e-5, 2e-2},
+    }),
+    RegisterOp({.name = op::LogSoftmaxGrad, .infer = SoftmaxType}),
+    RegisterOp({.name = op::LogSumExp, .infer = LogSumExpType, .tolerance = {1e-5, 1e-5}}),
+    RegisterOp({
+        .name = op::SparseSoftmaxCrossEntropy,
+        .infer = CrossEntropyType,
+        .gradient = CrossEntropyGradient,
+        .tolerance = {1e-5, 1e-2},
+    }),
+    RegisterOp({.name = op::SparseSoftmaxCrossEntropyGrad, .infer = CrossEntropyGradType}),
+};
 
 float NumClasses(Value logits) { return logits.shape().rank() == 0 ? 0 : static_cast<float>(logits.shape().dim(-1)); }
 

@@ -120,11 +120,12 @@ Kernel MakeOneInput(const KernelSpec& spec) {
 
 template <typename Row, typename T>
 Kernel MakeTwoInputs(const KernelSpec& spec) {
-  return {[rows = RowsOf(spec.input(0).shape), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
+  return {[rows = RowsOf(spec.input(softmax_grad::kY).shape),
+           stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
       TwoInputs<Row, Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), args.input<T>(1), args.output<T>(0));
+          rows, args.input<T>(softmax_grad::kY), args.input<T>(softmax_grad::kDy), args.output<T>(softmax_grad::kDx));
     });
     return LaunchStatus("softmax gradient");
   }};
@@ -203,6 +204,7 @@ __global__ void __launch_bounds__(Threads::kBlock)
 
 template <typename T, typename Label>
 Kernel MakeCrossEntropy(const KernelSpec& spec) {
+  namespace places = sparse_softmax_cross_entropy;
   const CrossEntropy c(spec.node);
   CudaDevice& device = CudaDeviceOf(spec);
   const DataError error = device.AddDataError(spec.node, [size = c.rows.size](int32_t label) {
@@ -212,7 +214,8 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
     if (c.rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
       Losses<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          c, args.input<T>(0), args.input<Label>(1), args.output<float>(0), args.output<float>(1), error);
+          c, args.input<T>(places::kLogits), args.input<Label>(places::kLabels), args.output<float>(places::kLosses),
+          args.output<float>(places::kLogSums), error);
     });
     return LaunchStatus("Losses");
   }};
@@ -220,11 +223,13 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
 
 template <typename T, typename Label>
 Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
+  namespace places = sparse_softmax_cross_entropy_grad;
   return {[c = CrossEntropy(spec.node), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (c.rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
       LossGradients<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          c, args.input<T>(0), args.input<Label>(1), args.input<float>(2), args.input<float>(3), args.output<T>(0));
+          c, args.input<T>(places::kLogits), args.input<Label>(places::kLabels), args.input<float>(places::kLogSums),
+          args.input<float>(places::kDLosses), args.output<T>(places::kDLogits));
     });
     return LaunchStatus("LossGradients");
   }};
@@ -232,13 +237,16 @@ Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
-  return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec) : MakeCrossEntropy<T, int64_t>(spec);
+  namespace in = sparse_softmax_cross_entropy;
+  return spec.input(in::kLabels).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec)
+                                                        : MakeCrossEntropy<T, int64_t>(spec);
 }
 
 template <typename T>
 Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
-  return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
-                                              : MakeCrossEntropyGrad<T, int64_t>(spec);
+  namespace in = sparse_softmax_cross_entropy_grad;
+  return spec.input(in::kLabels).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
+                                                        : MakeCrossEntropyGrad<T, int64_t>(spec);
 }
 
 const bool registered = [] {
@@ -249,15 +257,16 @@ const bool registered = [] {
       {{0, 0}});
   add(op::LogSoftmaxGrad,
       []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<LogSoftmaxGradRow, T>(spec); },
-      {{0, 1}, {0, 0}});
+      {{softmax_grad::kDx, softmax_grad::kDy}, {softmax_grad::kDx, softmax_grad::kY}});
   add(op::LogSumExp, []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {});
   add(op::Softmax, []<typename T>(const KernelSpec& spec, T) { return MakeOneInput<SoftmaxRow, T>(spec); }, {{0, 0}});
   add(op::SoftmaxGrad, []<typename T>(const KernelSpec& spec, T) { return MakeTwoInputs<SoftmaxGradRow, T>(spec); },
-      {{0, 1}, {0, 0}});
+      {{softmax_grad::kDx, softmax_grad::kDy}, {softmax_grad::kDx, softmax_grad::kY}});
   add(op::SparseSoftmaxCrossEntropy,
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {});
   add(op::SparseSoftmaxCrossEntropyGrad,
-      []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); }, {{0, 0}});
+      []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); },
+      {{sparse_softmax_cross_entropy_grad::kDLogits, sparse_softmax_cross_entropy_grad::kLogits}});
   return true;
 }();
 

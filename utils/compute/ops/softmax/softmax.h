@@ -15,6 +15,27 @@ inline constexpr OpName SparseSoftmaxCrossEntropyGrad("SparseSoftmaxCrossEntropy
 
 }  // namespace official::compute::op
 
+// The inputs and the output of SoftmaxGrad and LogSoftmaxGrad. y is the result of the forward pass.
+namespace official::compute::softmax_grad {
+enum Input : int { kY, kDy };
+enum Output : int { kDx };
+}  // namespace official::compute::softmax_grad
+
+// The inputs and outputs of SparseSoftmaxCrossEntropy.
+namespace official::compute::sparse_softmax_cross_entropy {
+enum Input : int { kLogits, kLabels };
+enum Output : int {
+  kLosses,
+  kLogSums,  // float32 [...]: the logarithm of the sum of each row's exponentials
+};
+}  // namespace official::compute::sparse_softmax_cross_entropy
+
+// The inputs and the output of SparseSoftmaxCrossEntropyGrad. The first two inputs are those of the forward pass.
+namespace official::compute::sparse_softmax_cross_entropy_grad {
+enum Input : int { kLogits, kLabels, kLogSums, kDLosses };
+enum Output : int { kDLogits };
+}  // namespace official::compute::sparse_softmax_cross_entropy_grad
+
 namespace official::compute {
 
 // Softmax of x [..., C] float; the result has the same type. Each row sums to 1.

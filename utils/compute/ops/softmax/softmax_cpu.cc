@@ -86,9 +86,9 @@ Kernel MakeLogSumExp(const KernelSpec& spec) {
 template <typename T>
 Kernel MakeSoftmaxGrad(const KernelSpec& spec) {
   return RowKernel(spec, [](const KernelArgs& args, int64_t offset, int64_t n) {
-    const T* y = args.input<T>(0) + offset;
-    const T* dy = args.input<T>(1) + offset;
-    T* dx = args.output<T>(0) + offset;
+    const T* y = args.input<T>(softmax_grad::kY) + offset;
+    const T* dy = args.input<T>(softmax_grad::kDy) + offset;
+    T* dx = args.output<T>(softmax_grad::kDx) + offset;
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
     for (int64_t i = 0; i < n; ++i) dot += static_cast<float>(y[i]) * static_cast<float>(dy[i]);
@@ -101,9 +101,9 @@ Kernel MakeSoftmaxGrad(const KernelSpec& spec) {
 template <typename T>
 Kernel MakeLogSoftmaxGrad(const KernelSpec& spec) {
   return RowKernel(spec, [](const KernelArgs& args, int64_t offset, int64_t n) {
-    const T* y = args.input<T>(0) + offset;
-    const T* dy = args.input<T>(1) + offset;
-    T* dx = args.output<T>(0) + offset;
+    const T* y = args.input<T>(softmax_grad::kY) + offset;
+    const T* dy = args.input<T>(softmax_grad::kDy) + offset;
+    T* dx = args.output<T>(softmax_grad::kDx) + offset;
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; ++i) sum += static_cast<float>(dy[i]);
@@ -158,14 +158,15 @@ absl::Status CheckLabels(const CrossEntropy& c, const Label* labels) {
 
 template <typename T, typename Label>
 Kernel MakeCrossEntropy(const KernelSpec& spec) {
+  namespace places = sparse_softmax_cross_entropy;
   return {[c = CrossEntropy(spec.node)](const KernelArgs& args) -> absl::Status {
-    const Label* labels = args.input<Label>(1);
+    const Label* labels = args.input<Label>(places::kLabels);
     RETURN_IF_ERROR(CheckLabels(c, labels));
     ForEachRow(c.rows, [&](int64_t row) {
-      float &loss = args.output<float>(0)[row], &log_sum = args.output<float>(1)[row];
+      float &loss = args.output<float>(places::kLosses)[row], &log_sum = args.output<float>(places::kLogSums)[row];
       loss = log_sum = 0;
       if (c.IsPadding(labels[row])) return;
-      loss = CrossEntropyRow(c, args.input<T>(0) + row * c.rows.size, labels[row], log_sum);
+      loss = CrossEntropyRow(c, args.input<T>(places::kLogits) + row * c.rows.size, labels[row], log_sum);
     });
     return absl::OkStatus();
   }};
@@ -173,16 +174,17 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
 
 template <typename T, typename Label>
 Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
+  namespace places = sparse_softmax_cross_entropy_grad;
   return {[c = CrossEntropy(spec.node)](const KernelArgs& args) {
-    const Label* labels = args.input<Label>(1);
+    const Label* labels = args.input<Label>(places::kLabels);
     ForEachRow(c.rows, [&](int64_t row) {
-      T* const dx = args.output<T>(0) + row * c.rows.size;
+      T* const dx = args.output<T>(places::kDLogits) + row * c.rows.size;
       if (c.IsPadding(labels[row])) {
         std::fill_n(dx, c.rows.size, T(0.0f));
         return;
       }
-      CrossEntropyGradRow(c, args.input<T>(0) + row * c.rows.size, labels[row], args.input<float>(2)[row],
-                          args.input<float>(3)[row], dx);
+      CrossEntropyGradRow(c, args.input<T>(places::kLogits) + row * c.rows.size, labels[row],
+                          args.input<float>(places::kLogSums)[row], args.input<float>(places::kDLosses)[row], dx);
     });
     return absl::OkStatus();
   }};
@@ -190,13 +192,16 @@ Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
-  return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec) : MakeCrossEntropy<T, int64_t>(spec);
+  namespace in = sparse_softmax_cross_entropy;
+  return spec.input(in::kLabels).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec)
+                                                        : MakeCrossEntropy<T, int64_t>(spec);
 }
 
 template <typename T>
 Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
-  return spec.input(1).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
-                                              : MakeCrossEntropyGrad<T, int64_t>(spec);
+  namespace in = sparse_softmax_cross_entropy_grad;
+  return spec.input(in::kLabels).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
+                                                        : MakeCrossEntropyGrad<T, int64_t>(spec);
 }
 
 // `make` is called as make(spec, T()), T being the type of input 0.
@@ -212,16 +217,16 @@ bool Register(OpName op, Make make, std::vector<std::pair<int, int>> in_place) {
 const bool registered[] = {
     Register(op::Softmax, []<typename T>(const KernelSpec& spec, T) { return MakeSoftmax<T>(spec); }, {{0, 0}}),
     Register(op::SoftmaxGrad, []<typename T>(const KernelSpec& spec, T) { return MakeSoftmaxGrad<T>(spec); },
-             {{0, 1}, {0, 0}}),
+             {{softmax_grad::kDx, softmax_grad::kDy}, {softmax_grad::kDx, softmax_grad::kY}}),
     Register(op::LogSoftmax, []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmax<T>(spec); }, {{0, 0}}),
     Register(op::LogSoftmaxGrad, []<typename T>(const KernelSpec& spec, T) { return MakeLogSoftmaxGrad<T>(spec); },
-             {{0, 1}, {0, 0}}),
+             {{softmax_grad::kDx, softmax_grad::kDy}, {softmax_grad::kDx, softmax_grad::kY}}),
     Register(op::LogSumExp, []<typename T>(const KernelSpec& spec, T) { return MakeLogSumExp<T>(spec); }, {}),
     Register(op::SparseSoftmaxCrossEntropy,
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {}),
     Register(op::SparseSoftmaxCrossEntropyGrad,
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); },
-             {{0, 0}}),
+             {{sparse_softmax_cross_entropy_grad::kDLogits, sparse_softmax_cross_entropy_grad::kLogits}}),
 };
 
 }  // namespace
