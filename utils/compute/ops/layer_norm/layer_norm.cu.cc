@@ -123,14 +123,15 @@ __global__ void AddChunks(const float* partials, int64_t chunks, int64_t size, f
 
 template <typename T>
 Kernel MakeLayerNorm(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
+  namespace places = layer_norm;
+  const Rows rows = RowsOf(spec.input(places::kX).shape);
   const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
   return {[rows, epsilon, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
       NormalizeRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), args.input<float>(1), args.input<float>(2), epsilon, args.output<T>(0),
-          args.output<float>(1), args.output<float>(2));
+          rows, args.input<T>(places::kX), args.input<float>(places::kGamma), args.input<float>(places::kBeta), epsilon,
+          args.output<T>(places::kY), args.output<float>(places::kMean), args.output<float>(places::kInverseDeviation));
     });
     return LaunchStatus("NormalizeRows");
   }};
@@ -230,19 +231,21 @@ absl::Status ParameterGradients(cudaStream_t stream, const Rows& rows, const int
 
 template <typename T>
 Kernel MakeLayerNormGrad(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
+  namespace places = layer_norm_grad;
+  const Rows rows = RowsOf(spec.input(places::kX).shape);
   Kernel kernel;
   kernel.scratch_bytes = ParameterChunks(rows) * 2 * rows.size * static_cast<int64_t>(sizeof(float));
   kernel.run = [rows, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-    const Forward<T> forward{args.input<T>(0), args.input<float>(1), args.input<float>(2), args.input<float>(3)};
-    const T* const dy = args.input<T>(4);
+    const Forward<T> forward{args.input<T>(places::kX), args.input<float>(places::kGamma),
+                             args.input<float>(places::kMean), args.input<float>(places::kInverseDeviation)};
+    const T* const dy = args.input<T>(places::kDy);
     RETURN_IF_ERROR(ParameterGradients(stream, rows, nullptr, forward, dy, static_cast<float*>(args.scratch),
-                                       args.output<float>(1), args.output<float>(2)));
+                                       args.output<float>(places::kDGamma), args.output<float>(places::kDBeta)));
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over x or dy.
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
       GradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, forward, dy, args.output<T>(0));
+          rows, forward, dy, args.output<T>(places::kDx));
     });
     return LaunchStatus("GradRows");
   };
@@ -251,16 +254,19 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
+  namespace places = residual_layer_norm;
+  const Rows rows = RowsOf(spec.input(places::kX).shape);
   const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
-  const CudaRowDropout dropout(spec, 4);
+  const CudaRowDropout dropout(spec, places::kOffsets);
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       AddAndNormalizeRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, args.input<int32_t>(4), dropout.drop ? args.input<int64_t>(5) : nullptr, args.input<T>(0),
-          args.input<T>(1), args.input<float>(2), args.input<float>(3), epsilon, args.output<T>(0), args.output<T>(1),
-          args.output<float>(2), args.output<float>(3));
+          rows, dropout, args.input<int32_t>(places::kOffsets),
+          dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, args.input<T>(places::kX),
+          args.input<T>(places::kSublayer), args.input<float>(places::kGamma), args.input<float>(places::kBeta),
+          epsilon, args.output<T>(places::kSum), args.output<T>(places::kNormalized), args.output<float>(places::kMean),
+          args.output<float>(places::kInverseDeviation));
     });
     return LaunchStatus("AddAndNormalizeRows");
   }};
@@ -268,24 +274,26 @@ Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const CudaRowDropout dropout(spec, 5);
+  namespace places = residual_layer_norm_grad;
+  const Rows rows = RowsOf(spec.input(places::kDNormalized).shape);
+  const CudaRowDropout dropout(spec, places::kOffsets);
   const int added = spec.attrs().GetBool("adds") ? spec.node.num_inputs() - 1 : -1;
   Kernel kernel;
   kernel.scratch_bytes = ParameterChunks(rows) * 2 * rows.size * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-    const Forward<T> forward{args.input<T>(1), args.input<float>(2), args.input<float>(3), args.input<float>(4)};
-    const T* const dy = args.input<T>(0);
-    const int32_t* const offsets = args.input<int32_t>(5);
+    const Forward<T> forward{args.input<T>(places::kSum), args.input<float>(places::kGamma),
+                             args.input<float>(places::kMean), args.input<float>(places::kInverseDeviation)};
+    const T* const dy = args.input<T>(places::kDNormalized);
+    const int32_t* const offsets = args.input<int32_t>(places::kOffsets);
     RETURN_IF_ERROR(ParameterGradients(stream, rows, offsets + dropout.batch, forward, dy,
-                                       static_cast<float*>(args.scratch), args.output<float>(2),
-                                       args.output<float>(3)));
+                                       static_cast<float*>(args.scratch), args.output<float>(places::kDGamma),
+                                       args.output<float>(places::kDBeta)));
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over its inputs.
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       ResidualGradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, offsets, dropout.drop ? args.input<int64_t>(6) : nullptr, forward, dy,
-          added < 0 ? nullptr : args.input<T>(added), args.output<T>(0), args.output<T>(1));
+          rows, dropout, offsets, dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, forward, dy,
+          added < 0 ? nullptr : args.input<T>(added), args.output<T>(places::kDx), args.output<T>(places::kDSublayer));
     });
     return LaunchStatus("ResidualGradRows");
   };
@@ -298,28 +306,31 @@ const bool registered = [] {
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
-      .in_place = {{0, 0}},
+      .in_place = {{layer_norm::kY, layer_norm::kX}},
   });
   RegisterKernel({
       .op = op::LayerNormGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
-      .in_place = {{0, 4}, {0, 0}},
+      .in_place = {{layer_norm_grad::kDx, layer_norm_grad::kDy}, {layer_norm_grad::kDx, layer_norm_grad::kX}},
   });
   RegisterKernel({
       .op = op::ResidualLayerNorm,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
-      .in_place = {{0, 0}, {0, 1}, {1, 1}},
+      .in_place = {{residual_layer_norm::kSum, residual_layer_norm::kX},
+                   {residual_layer_norm::kSum, residual_layer_norm::kSublayer},
+                   {residual_layer_norm::kNormalized, residual_layer_norm::kSublayer}},
   });
   RegisterKernel({
       .op = op::ResidualLayerNormGrad,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
-      .in_place = {{0, 1}, {1, 0}},
+      .in_place = {{residual_layer_norm_grad::kDx, residual_layer_norm_grad::kSum},
+                   {residual_layer_norm_grad::kDSublayer, residual_layer_norm_grad::kDNormalized}},
   });
   return true;
 }();

@@ -13,6 +13,35 @@ inline constexpr OpName ResidualLayerNormGrad("ResidualLayerNormGrad");
 
 }  // namespace official::compute::op
 
+// The inputs and outputs of LayerNorm.
+namespace official::compute::layer_norm {
+enum Input : int { kX, kGamma, kBeta };
+enum Output : int {
+  kY,
+  kMean,              // float32 [...]: of each row
+  kInverseDeviation,  // float32 [...]: 1 / sqrt(variance + epsilon) of each row
+};
+}  // namespace official::compute::layer_norm
+
+// The inputs and outputs of LayerNormGrad.
+namespace official::compute::layer_norm_grad {
+enum Input : int { kX, kGamma, kMean, kInverseDeviation, kDy };
+enum Output : int { kDx, kDGamma, kDBeta };
+}  // namespace official::compute::layer_norm_grad
+
+// The inputs and outputs of ResidualLayerNorm. The statistics are those of the sum's rows.
+namespace official::compute::residual_layer_norm {
+enum Input : int { kX, kSublayer, kGamma, kBeta, kOffsets, kRandomState };
+enum Output : int { kSum, kNormalized, kMean, kInverseDeviation };
+}  // namespace official::compute::residual_layer_norm
+
+// The inputs and outputs of ResidualLayerNormGrad. If its attribute "adds" is true, the gradient of the sum is one more
+// input, the last one.
+namespace official::compute::residual_layer_norm_grad {
+enum Input : int { kDNormalized, kSum, kGamma, kMean, kInverseDeviation, kOffsets, kRandomState };
+enum Output : int { kDx, kDSublayer, kDGamma, kDBeta };
+}  // namespace official::compute::residual_layer_norm_grad
+
 namespace official::compute {
 
 // Normalizes each row of x, then scales and shifts it:

@@ -66,12 +66,14 @@ inline void GradRow(const T* x, const float* gamma, float mean, float inverse, c
 
 template <typename T>
 Kernel MakeLayerNorm(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
+  namespace places = layer_norm;
+  const Rows rows = RowsOf(spec.input(places::kX).shape);
   const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
   return {[rows, epsilon](const KernelArgs& args) {
     ForEachRow(rows, [&](int64_t row) {
-      NormalizeRow(args.input<T>(0) + row * rows.size, args.input<float>(1), args.input<float>(2), rows.size, epsilon,
-                   args.output<T>(0) + row * rows.size, args.output<float>(1)[row], args.output<float>(2)[row]);
+      NormalizeRow(args.input<T>(places::kX) + row * rows.size, args.input<float>(places::kGamma),
+                   args.input<float>(places::kBeta), rows.size, epsilon, args.output<T>(places::kY) + row * rows.size,
+                   args.output<float>(places::kMean)[row], args.output<float>(places::kInverseDeviation)[row]);
     });
     return absl::OkStatus();
   }};
@@ -127,15 +129,19 @@ class GradRows {
 
 template <typename T>
 Kernel MakeLayerNormGrad(const KernelSpec& spec) {
-  const int64_t n = RowsOf(spec.input(0).shape).size;
-  const GradRows rows(RowsOf(spec.input(0).shape));
+  namespace places = layer_norm_grad;
+  const int64_t n = RowsOf(spec.input(places::kX).shape).size;
+  const GradRows rows(RowsOf(spec.input(places::kX).shape));
   Kernel kernel;
   kernel.scratch_bytes = rows.scratch_bytes();
   kernel.run = [rows, n](const KernelArgs& args) {
-    rows.Run(args.scratch, args.output<float>(1), args.output<float>(2), [&](int64_t r, float* dgamma, float* dbeta) {
-      T* const dx = args.output<T>(0) + r * n;
-      GradRow(args.input<T>(0) + r * n, args.input<float>(1), args.input<float>(2)[r], args.input<float>(3)[r],
-              args.input<T>(4) + r * n, n, dgamma, dbeta, [=](int64_t i, float v) { dx[i] = T(v); });
+    float* const dgamma_sum = args.output<float>(places::kDGamma);
+    float* const dbeta_sum = args.output<float>(places::kDBeta);
+    rows.Run(args.scratch, dgamma_sum, dbeta_sum, [&](int64_t r, float* dgamma, float* dbeta) {
+      T* const dx = args.output<T>(places::kDx) + r * n;
+      GradRow(args.input<T>(places::kX) + r * n, args.input<float>(places::kGamma), args.input<float>(places::kMean)[r],
+              args.input<float>(places::kInverseDeviation)[r], args.input<T>(places::kDy) + r * n, n, dgamma, dbeta,
+              [=](int64_t i, float v) { dx[i] = T(v); });
     });
     return absl::OkStatus();
   };
@@ -145,16 +151,17 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
 // Results may be written over inputs, element by element.
 template <typename T>
 Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
+  namespace places = residual_layer_norm;
+  const Rows rows = RowsOf(spec.input(places::kX).shape);
   const int64_t n = rows.size;
   const auto epsilon = static_cast<float>(spec.attrs().GetFloat("epsilon"));
-  const RowDropout dropout(spec, 4, 5);
+  const RowDropout dropout(spec, places::kOffsets, places::kRandomState);
   return {[=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
     ForEachRow(rows, [&](int64_t r) {
-      T *const sum = args.output<T>(0) + r * n, *const y = args.output<T>(1) + r * n;
-      float &mean = args.output<float>(2)[r], &inverse = args.output<float>(3)[r];
-      const T *const x = args.input<T>(0) + r * n, *const sublayer = args.input<T>(1) + r * n;
+      T *const sum = args.output<T>(places::kSum) + r * n, *const y = args.output<T>(places::kNormalized) + r * n;
+      float &mean = args.output<float>(places::kMean)[r], &inverse = args.output<float>(places::kInverseDeviation)[r];
+      const T *const x = args.input<T>(places::kX) + r * n, *const sublayer = args.input<T>(places::kSublayer) + r * n;
       const PackedPosition at = dropout.PositionOf(args, r);
       if (dropout.IsPadding(at)) {
         std::fill_n(sum, n, T(0.0f));
@@ -165,7 +172,8 @@ Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
       dropout.ForEach(args, at, n, [=](int64_t i, float factor) {
         sum[i] = T(static_cast<float>(x[i]) + static_cast<float>(sublayer[i]) * factor);
       });
-      NormalizeRow(sum, args.input<float>(2), args.input<float>(3), n, epsilon, y, mean, inverse);
+      NormalizeRow(sum, args.input<float>(places::kGamma), args.input<float>(places::kBeta), n, epsilon, y, mean,
+                   inverse);
     });
     return absl::OkStatus();
   }};
@@ -173,16 +181,20 @@ Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
-  const int64_t n = RowsOf(spec.input(0).shape).size;
-  const GradRows rows(RowsOf(spec.input(0).shape));
-  const RowDropout dropout(spec, 5, 6);
+  namespace places = residual_layer_norm_grad;
+  const int64_t n = RowsOf(spec.input(places::kDNormalized).shape).size;
+  const GradRows rows(RowsOf(spec.input(places::kDNormalized).shape));
+  const RowDropout dropout(spec, places::kOffsets, places::kRandomState);
   const int added = spec.attrs().GetBool("adds") ? spec.node.num_inputs() - 1 : -1;
   Kernel kernel;
   kernel.scratch_bytes = rows.scratch_bytes();
   kernel.run = [=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
-    rows.Run(args.scratch, args.output<float>(2), args.output<float>(3), [&](int64_t r, float* dgamma, float* dbeta) {
-      T *const dx = args.output<T>(0) + r * n, *const dsublayer = args.output<T>(1) + r * n;
+    float* const dgamma_sum = args.output<float>(places::kDGamma);
+    float* const dbeta_sum = args.output<float>(places::kDBeta);
+    rows.Run(args.scratch, dgamma_sum, dbeta_sum, [&](int64_t r, float* dgamma, float* dbeta) {
+      T* const dx = args.output<T>(places::kDx) + r * n;
+      T* const dsublayer = args.output<T>(places::kDSublayer) + r * n;
       const PackedPosition at = dropout.PositionOf(args, r);
       if (dropout.IsPadding(at)) {
         std::fill_n(dx, n, T(0.0f));
@@ -191,8 +203,9 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
       }
       const T* const dsum = added < 0 ? nullptr : args.input<T>(added) + r * n;
       const auto grad_row = [&](auto store) {
-        GradRow(args.input<T>(1) + r * n, args.input<float>(2), args.input<float>(3)[r], args.input<float>(4)[r],
-                args.input<T>(0) + r * n, n, dgamma, dbeta, store);
+        GradRow(args.input<T>(places::kSum) + r * n, args.input<float>(places::kGamma),
+                args.input<float>(places::kMean)[r], args.input<float>(places::kInverseDeviation)[r],
+                args.input<T>(places::kDNormalized) + r * n, n, dgamma, dbeta, store);
       };
       if (dsum == nullptr) {
         grad_row([=](int64_t i, float v) { dx[i] = T(v); });
@@ -207,37 +220,40 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-const bool layer_norm = RegisterKernel({
-    .op = op::LayerNorm,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
-    .in_place = {{0, 0}},
-});
-
-const bool layer_norm_grad = RegisterKernel({
-    .op = op::LayerNormGrad,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
-    .in_place = {{0, 4}, {0, 0}},
-});
-
-const bool residual_layer_norm = RegisterKernel({
-    .op = op::ResidualLayerNorm,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
-    .in_place = {{0, 0}, {0, 1}, {1, 1}},
-});
-
-const bool residual_layer_norm_grad = RegisterKernel({
-    .op = op::ResidualLayerNormGrad,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
-    .in_place = {{0, 1}, {1, 0}},
-});
+const bool registered[] = {
+    RegisterKernel({
+        .op = op::LayerNorm,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNorm<T>(spec); }),
+        .in_place = {{layer_norm::kY, layer_norm::kX}},
+    }),
+    RegisterKernel({
+        .op = op::LayerNormGrad,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeLayerNormGrad<T>(spec); }),
+        .in_place = {{layer_norm_grad::kDx, layer_norm_grad::kDy}, {layer_norm_grad::kDx, layer_norm_grad::kX}},
+    }),
+    RegisterKernel({
+        .op = op::ResidualLayerNorm,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNorm<T>(spec); }),
+        .in_place = {{residual_layer_norm::kSum, residual_layer_norm::kX},
+                     {residual_layer_norm::kSum, residual_layer_norm::kSublayer},
+                     {residual_layer_norm::kNormalized, residual_layer_norm::kSublayer}},
+    }),
+    RegisterKernel({
+        .op = op::ResidualLayerNormGrad,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make =
+            ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
+        .in_place = {{residual_layer_norm_grad::kDx, residual_layer_norm_grad::kSum},
+                     {residual_layer_norm_grad::kDSublayer, residual_layer_norm_grad::kDNormalized}},
+    }),
+};
 
 }  // namespace
 }  // namespace official::compute
