@@ -11,51 +11,55 @@
 namespace official::compute {
 namespace {
 
-// Inputs from `first` on: offsets[, random state].
-absl::Status CheckPacked(const InferContext& c, int first) {
+// Checks the last inputs: the offsets, in the given place, and the random state, which follows if there is dropout.
+absl::Status CheckPacked(const InferContext& c, int offsets) {
   const double rate = c.attrs.GetFloat("dropout_rate");
   if (!(rate >= 0 && rate < 1)) return c.Error(absl::StrCat("needs a dropout rate in [0, 1), got ", rate));
-  if (c.num_inputs() != first + (rate > 0 ? 2 : 1)) return c.Error("needs offsets, and a random state for dropout");
-  if (c.dtype(first) != DType::kInt32 || c.shape(first).rank() != 1 || c.shape(first).dim(0) < 1) {
+  if (c.num_inputs() != offsets + (rate > 0 ? 2 : 1)) return c.Error("needs offsets, and a random state for dropout");
+  if (c.dtype(offsets) != DType::kInt32 || c.shape(offsets).rank() != 1 || c.shape(offsets).dim(0) < 1) {
     return c.Error("needs int32 offsets [B + 1]");
   }
-  if (rate > 0 && c.type(first + 1) != TensorType{DType::kInt64, {3}}) {
+  if (rate > 0 && c.type(offsets + 1) != TensorType{DType::kInt64, {3}}) {
     return c.Error("needs a random state int64[3]");
   }
   return absl::OkStatus();
 }
 
-// Inputs table, ids, positions, offsets[, random state].
 absl::StatusOr<std::vector<TensorType>> EmbeddingType(const InferContext& c) {
-  if (c.num_inputs() < 4 || c.shape(0).rank() != 2 || !IsStorageType(c.dtype(0)) || c.shape(1).rank() != 1 ||
-      c.dtype(1) != DType::kInt32) {
+  namespace in = embedding;
+  if (c.num_inputs() <= in::kOffsets || c.shape(in::kTable).rank() != 2 || !IsStorageType(c.dtype(in::kTable)) ||
+      c.shape(in::kIds).rank() != 1 || c.dtype(in::kIds) != DType::kInt32) {
     return c.Error("needs a table [V, H] of float32, bfloat16 or half and int32 ids [T]");
   }
-  const int64_t size = c.shape(0).dim(1);
-  if (c.dtype(2) != DType::kFloat32 || c.shape(2).rank() != 2 || c.shape(2).dim(1) != size) {
+  const int64_t size = c.shape(in::kTable).dim(1);
+  if (c.dtype(in::kPositions) != DType::kFloat32 || c.shape(in::kPositions).rank() != 2 ||
+      c.shape(in::kPositions).dim(1) != size) {
     return c.Error("needs float32 positions [L, H]");
   }
-  RETURN_IF_ERROR(CheckPacked(c, 3));
-  return std::vector<TensorType>{{c.dtype(0), {c.shape(1).dim(0), size}}};
+  RETURN_IF_ERROR(CheckPacked(c, in::kOffsets));
+  return std::vector<TensorType>{{c.dtype(in::kTable), {c.shape(in::kIds).dim(0), size}}};
 }
 
-// Inputs dy, ids, offsets[, random state]; outputs: the gradients of the rows of the table and their indices, row by
-// row. Where none flows, zeros for index 0.
 absl::StatusOr<std::vector<TensorType>> EmbeddingGradType(const InferContext& c) {
-  if (c.num_inputs() < 3 || c.shape(0).rank() != 2 || c.type(1) != TensorType{DType::kInt32, {c.shape(0).dim(0)}}) {
+  namespace in = embedding_grad;
+  if (c.num_inputs() <= in::kOffsets || c.shape(in::kDy).rank() != 2 ||
+      c.type(in::kIds) != TensorType{DType::kInt32, {c.shape(in::kDy).dim(0)}}) {
     return c.Error("needs the gradient [T, H] and int32 ids [T]");
   }
-  RETURN_IF_ERROR(CheckPacked(c, 2));
-  return std::vector<TensorType>{c.type(0), c.type(1)};
+  RETURN_IF_ERROR(CheckPacked(c, in::kOffsets));
+  return std::vector<TensorType>{c.type(in::kDy), c.type(in::kIds)};
 }
 
 std::vector<Value> EmbeddingGradient(const Node& node, absl::Span<const Value> dy) {
+  namespace forward = embedding;
+  namespace backward = embedding_grad;
   std::vector<Value> gradients(node.num_inputs());
-  if (!dy[0]) return gradients;
-  std::vector<Value> inputs = {dy[0], node.input(1), node.input(3)};
-  if (node.num_inputs() == 5) inputs.push_back(node.input(4));
+  if (!dy[forward::kY]) return gradients;
+  std::vector<Value> inputs = {dy[forward::kY], node.input(forward::kIds), node.input(forward::kOffsets)};
+  if (node.num_inputs() > forward::kRandomState) inputs.push_back(node.input(forward::kRandomState));
   Node* const rows = ApplyNode(op::EmbeddingGrad, inputs, node.attrs());
-  gradients[0] = IndexedSlices(OutputOf(rows, 1), OutputOf(rows, 0), node.input(0).shape());
+  gradients[forward::kTable] = IndexedSlices(OutputOf(rows, backward::kIndices), OutputOf(rows, backward::kValues),
+                                             node.input(forward::kTable).shape());
   return gradients;
 }
 

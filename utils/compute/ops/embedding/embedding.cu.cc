@@ -74,10 +74,11 @@ __global__ void __launch_bounds__(Threads::kBlock)
 
 template <typename T>
 Kernel MakeEmbedding(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.output(0).shape);
-  const CudaRowDropout dropout(spec, 3);
+  namespace places = embedding;
+  const Rows rows = RowsOf(spec.output(places::kY).shape);
+  const CudaRowDropout dropout(spec, places::kOffsets);
   CudaDevice& device = CudaDeviceOf(spec);
-  const int64_t num_ids = spec.input(0).shape.dim(0), length = spec.input(2).shape.dim(0);
+  const int64_t num_ids = spec.input(places::kTable).shape.dim(0), length = spec.input(places::kPositions).shape.dim(0);
   const EmbeddingLimits limits = {
       .num_ids = num_ids,
       .length = length,
@@ -92,8 +93,9 @@ Kernel MakeEmbedding(const KernelSpec& spec) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       LookUp<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, limits, args.input<T>(0), args.input<int32_t>(1), args.input<float>(2), args.input<int32_t>(3),
-          dropout.drop ? args.input<int64_t>(4) : nullptr, args.output<T>(0));
+          rows, dropout, limits, args.input<T>(places::kTable), args.input<int32_t>(places::kIds),
+          args.input<float>(places::kPositions), args.input<int32_t>(places::kOffsets),
+          dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, args.output<T>(places::kY));
     });
     return LaunchStatus("LookUp");
   }};
@@ -101,16 +103,18 @@ Kernel MakeEmbedding(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const CudaRowDropout dropout(spec, 2);
+  namespace places = embedding_grad;
+  const Rows rows = RowsOf(spec.input(places::kDy).shape);
+  const CudaRowDropout dropout(spec, places::kOffsets);
   const auto scale = static_cast<float>(spec.attrs().GetFloat("scale"));
   const bool shift_right = spec.attrs().GetBool("shift_right");
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       LookUpGradient<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, scale, shift_right, args.input<T>(0), args.input<int32_t>(1), args.input<int32_t>(2),
-          dropout.drop ? args.input<int64_t>(3) : nullptr, args.output<T>(0), args.output<int32_t>(1));
+          rows, dropout, scale, shift_right, args.input<T>(places::kDy), args.input<int32_t>(places::kIds),
+          args.input<int32_t>(places::kOffsets), dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr,
+          args.output<T>(places::kValues), args.output<int32_t>(places::kIndices));
     });
     return LaunchStatus("LookUpGradient");
   }};
@@ -128,7 +132,7 @@ const bool registered = [] {
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),
-      .in_place = {{0, 0}},
+      .in_place = {{embedding_grad::kValues, embedding_grad::kDy}},
   });
   return true;
 }();

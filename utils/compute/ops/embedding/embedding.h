@@ -11,6 +11,22 @@ inline constexpr OpName EmbeddingGrad("EmbeddingGrad");
 
 }  // namespace official::compute::op
 
+// The inputs and the output of Embedding.
+namespace official::compute::embedding {
+enum Input : int { kTable, kIds, kPositions, kOffsets, kRandomState };
+enum Output : int { kY };
+}  // namespace official::compute::embedding
+
+// The inputs and outputs of EmbeddingGrad. The outputs are an IndexedSlices, a row for each token; where no gradient
+// flows, it has zeros for index 0.
+namespace official::compute::embedding_grad {
+enum Input : int { kDy, kIds, kOffsets, kRandomState };
+enum Output : int {
+  kValues,   // [T, H] of the type of dy
+  kIndices,  // int32 [T]
+};
+}  // namespace official::compute::embedding_grad
+
 namespace official::compute {
 
 // float32 [length, size]: sin(p * f[i]) and, after all of those, cos(p * f[i]) at position p, with size / 2 frequencies

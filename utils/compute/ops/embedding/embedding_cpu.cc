@@ -32,19 +32,21 @@ absl::Status CheckLengths(const int32_t* offsets, int64_t batch, int64_t limit) 
 
 template <typename T>
 Kernel MakeEmbedding(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.output(0).shape);
-  const int64_t num_ids = spec.input(0).shape.dim(0), length = spec.input(2).shape.dim(0);
-  const int64_t batch = spec.input(3).shape.dim(0) - 1;
+  namespace places = embedding;
+  const Rows rows = RowsOf(spec.output(places::kY).shape);
+  const int64_t num_ids = spec.input(places::kTable).shape.dim(0), length = spec.input(places::kPositions).shape.dim(0);
+  const int64_t batch = spec.input(places::kOffsets).shape.dim(0) - 1;
   const auto scale = static_cast<float>(spec.attrs().GetFloat("scale"));
   const bool shift_right = spec.attrs().GetBool("shift_right");
-  const RowDropout dropout(spec, 3, 4);
+  const RowDropout dropout(spec, places::kOffsets, places::kRandomState);
   return {[=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
-    const int32_t *const ids = args.input<int32_t>(1), *const offsets = args.input<int32_t>(3);
+    const int32_t* const ids = args.input<int32_t>(places::kIds);
+    const int32_t* const offsets = args.input<int32_t>(places::kOffsets);
     RETURN_IF_ERROR(CheckIds(ids, offsets[batch], num_ids));
     RETURN_IF_ERROR(CheckLengths(offsets, batch, length));
     ForEachRow(rows, [&](int64_t r) {
-      T* const y = args.output<T>(0) + r * rows.size;
+      T* const y = args.output<T>(places::kY) + r * rows.size;
       const PackedPosition at = dropout.PositionOf(args, r);
       if (dropout.IsPadding(at)) {
         std::fill_n(y, rows.size, T(0.0f));
@@ -52,8 +54,8 @@ Kernel MakeEmbedding(const KernelSpec& spec) {
       }
       const int64_t id_row = IdRow(shift_right, r, at);
       const int32_t id = id_row < 0 ? 0 : ids[id_row];
-      const T* const entry = args.input<T>(0) + id * rows.size;
-      const float* const position = args.input<float>(2) + at.position * rows.size;
+      const T* const entry = args.input<T>(places::kTable) + id * rows.size;
+      const float* const position = args.input<float>(places::kPositions) + at.position * rows.size;
       if (id == 0) {
         dropout.ForEach(args, at, rows.size, [=](int64_t i, float factor) { y[i] = T(position[i] * factor); });
         return;
@@ -68,19 +70,20 @@ Kernel MakeEmbedding(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
+  namespace places = embedding_grad;
+  const Rows rows = RowsOf(spec.input(places::kDy).shape);
   const auto scale = static_cast<float>(spec.attrs().GetFloat("scale"));
   const bool shift_right = spec.attrs().GetBool("shift_right");
-  const RowDropout dropout(spec, 2, 3);
+  const RowDropout dropout(spec, places::kOffsets, places::kRandomState);
   return {[=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
     ForEachRow(rows, [&](int64_t r) {
-      const T* const dy = args.input<T>(0) + r * rows.size;
-      T* const d_entry = args.output<T>(0) + r * rows.size;
+      const T* const dy = args.input<T>(places::kDy) + r * rows.size;
+      T* const d_entry = args.output<T>(places::kValues) + r * rows.size;
       const PackedPosition at = dropout.PositionOf(args, r);
       const int64_t id_row = dropout.IsPadding(at) ? -1 : IdRow(shift_right, r, at);
-      const int32_t id = id_row < 0 ? 0 : args.input<int32_t>(1)[id_row];
-      args.output<int32_t>(1)[r] = id;
+      const int32_t id = id_row < 0 ? 0 : args.input<int32_t>(places::kIds)[id_row];
+      args.output<int32_t>(places::kIndices)[r] = id;
       if (id == 0) {
         std::fill_n(d_entry, rows.size, T(0.0f));
         return;
@@ -92,20 +95,21 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
   }};
 }
 
-const bool embedding = RegisterKernel({
-    .op = op::Embedding,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbedding<T>(spec); }),
-});
-
-const bool embedding_grad = RegisterKernel({
-    .op = op::EmbeddingGrad,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),
-    .in_place = {{0, 0}},
-});
+const bool registered[] = {
+    RegisterKernel({
+        .op = op::Embedding,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbedding<T>(spec); }),
+    }),
+    RegisterKernel({
+        .op = op::EmbeddingGrad,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),
+        .in_place = {{embedding_grad::kValues, embedding_grad::kDy}},
+    }),
+};
 
 }  // namespace
 }  // namespace official::compute
