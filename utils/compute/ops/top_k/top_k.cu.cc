@@ -78,12 +78,12 @@ Kernel MakeArgMax(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakeTopK(const KernelSpec& spec) {
-  return {[rows = RowsOf(spec.input(0).shape), k = spec.attrs().GetInt("k"),
+  return {[rows = RowsOf(spec.input(top_k::kX).shape), k = spec.attrs().GetInt("k"),
            stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       TopKRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), k, args.output<T>(0), args.output<int32_t>(1));
+          rows, args.input<T>(top_k::kX), k, args.output<T>(top_k::kValues), args.output<int32_t>(top_k::kIndices));
     });
     return LaunchStatus("TopKRows");
   }};

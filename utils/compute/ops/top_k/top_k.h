@@ -12,6 +12,12 @@ inline constexpr OpName TopK("TopK");
 
 }  // namespace official::compute::op
 
+// The input and the outputs of TopK.
+namespace official::compute::top_k {
+enum Input : int { kX };
+enum Output : int { kValues, kIndices };
+}  // namespace official::compute::top_k
+
 namespace official::compute {
 
 // The position of the largest element along the last dimension, the first one among equals: x [..., C] gives int64

@@ -52,11 +52,11 @@ inline float LargestOf(const T* x, int64_t n) {
 template <typename T>
 Kernel MakeTopK(const KernelSpec& spec) {
   constexpr int64_t kBlock = 64;
-  const Rows rows = RowsOf(spec.input(0).shape);
+  const Rows rows = RowsOf(spec.input(top_k::kX).shape);
   return {[rows, k = spec.attrs().GetInt("k")](const KernelArgs& args) {
     ForEachRow(rows, [&](int64_t r) {
-      const T* x = args.input<T>(0) + r * rows.size;
-      int32_t* best = args.output<int32_t>(1) + r * k;
+      const T* x = args.input<T>(top_k::kX) + r * rows.size;
+      int32_t* best = args.output<int32_t>(top_k::kIndices) + r * k;
       const auto before = [x](int32_t a, int32_t b) {
         return Key(x[b]) < Key(x[a]) || (!(Key(x[a]) < Key(x[b])) && a < b);
       };
@@ -73,28 +73,29 @@ Kernel MakeTopK(const KernelSpec& spec) {
         }
       }
       std::sort_heap(best, best + k, before);
-      for (int64_t i = 0; i < k; ++i) args.output<T>(0)[r * k + i] = x[best[i]];
+      for (int64_t i = 0; i < k; ++i) args.output<T>(top_k::kValues)[r * k + i] = x[best[i]];
     });
     return absl::OkStatus();
   }};
 }
 
-const bool arg_max = RegisterKernel({
-    .op = op::ArgMax,
-    .device_kind = "cpu",
-    .dtypes = StorageTypesAnd({DType::kInt32}),
-    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-      if (spec.input(0).dtype == DType::kInt32) return MakeArgMax<int32_t>(spec);
-      return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeArgMax<T>(spec); });
-    },
-});
-
-const bool top_k = RegisterKernel({
-    .op = op::TopK,
-    .device_kind = "cpu",
-    .dtypes = StorageTypes(),
-    .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),
-});
+const bool registered[] = {
+    RegisterKernel({
+        .op = op::ArgMax,
+        .device_kind = "cpu",
+        .dtypes = StorageTypesAnd({DType::kInt32}),
+        .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+          if (spec.input(0).dtype == DType::kInt32) return MakeArgMax<int32_t>(spec);
+          return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeArgMax<T>(spec); });
+        },
+    }),
+    RegisterKernel({
+        .op = op::TopK,
+        .device_kind = "cpu",
+        .dtypes = StorageTypes(),
+        .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeTopK<T>(spec); }),
+    }),
+};
 
 }  // namespace
 }  // namespace official::compute
