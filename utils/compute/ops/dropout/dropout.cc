@@ -7,45 +7,56 @@
 namespace official::compute {
 namespace {
 
-const bool dropout = RegisterOp({
-    .name = op::Dropout,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      if (c.num_inputs() != 2 || !IsFloating(c.dtype(0)) || c.shape(0).rank() < 1) {
-        return c.Error("needs a floating batch and a random state");
-      }
-      if (c.type(1) != TensorType{DType::kInt64, {3}}) return c.Error("needs a random state int64[3]");
-      const double rate = c.attrs.GetFloat("rate");
-      if (!(rate >= 0 && rate < 1)) return c.Error(absl::StrCat("needs a rate in [0, 1), got ", rate));
-      return std::vector<TensorType>{c.type(0)};
-    },
-    .gradient =
-        [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply(op::Dropout, {dy[0], node.input(1)}, node.attrs()), Value()};
+const bool registered[] = {
+    RegisterOp({
+        .name = op::Dropout,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          if (c.num_inputs() != 2 || !IsFloating(c.dtype(dropout::kX)) || c.shape(dropout::kX).rank() < 1) {
+            return c.Error("needs a floating batch and a random state");
+          }
+          if (c.type(dropout::kRandomState) != TensorType{DType::kInt64, {3}}) {
+            return c.Error("needs a random state int64[3]");
+          }
+          const double rate = c.attrs.GetFloat("rate");
+          if (!(rate >= 0 && rate < 1)) return c.Error(absl::StrCat("needs a rate in [0, 1), got ", rate));
+          return std::vector<TensorType>{c.type(dropout::kX)};
         },
-    .tolerance = {1e-6, 1e-2},
-});
-
-const bool packed_dropout = RegisterOp({
-    .name = op::PackedDropout,
-    .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-      if (c.num_inputs() != 3 || !IsStorageType(c.dtype(0)) || c.shape(0).rank() != 2) {
-        return c.Error("needs rows [T, C] (float32, bfloat16 or half), offsets and a random state");
-      }
-      if (c.dtype(1) != DType::kInt32 || c.shape(1).rank() != 1 || c.shape(1).dim(0) < 1) {
-        return c.Error("needs int32 offsets [B + 1]");
-      }
-      if (c.type(2) != TensorType{DType::kInt64, {3}}) return c.Error("needs a random state int64[3]");
-      const double rate = c.attrs.GetFloat("dropout_rate");
-      if (!(rate >= 0 && rate < 1)) return c.Error(absl::StrCat("needs a rate in [0, 1), got ", rate));
-      return std::vector<TensorType>{c.type(0)};
-    },
-    .gradient =
-        [](const Node& node, absl::Span<const Value> dy) {
-          return std::vector<Value>{Apply(op::PackedDropout, {dy[0], node.input(1), node.input(2)}, node.attrs()),
-                                    Value(), Value()};
+        .gradient =
+            [](const Node& node, absl::Span<const Value> dy) {
+              return std::vector<Value>{
+                  Apply(op::Dropout, {dy[dropout::kY], node.input(dropout::kRandomState)}, node.attrs()), Value()};
+            },
+        .tolerance = {1e-6, 1e-2},
+    }),
+    RegisterOp({
+        .name = op::PackedDropout,
+        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
+          if (c.num_inputs() != 3 || !IsStorageType(c.dtype(packed_dropout::kX)) ||
+              c.shape(packed_dropout::kX).rank() != 2) {
+            return c.Error("needs rows [T, C] (float32, bfloat16 or half), offsets and a random state");
+          }
+          if (c.dtype(packed_dropout::kOffsets) != DType::kInt32 || c.shape(packed_dropout::kOffsets).rank() != 1 ||
+              c.shape(packed_dropout::kOffsets).dim(0) < 1) {
+            return c.Error("needs int32 offsets [B + 1]");
+          }
+          if (c.type(packed_dropout::kRandomState) != TensorType{DType::kInt64, {3}}) {
+            return c.Error("needs a random state int64[3]");
+          }
+          const double rate = c.attrs.GetFloat("dropout_rate");
+          if (!(rate >= 0 && rate < 1)) return c.Error(absl::StrCat("needs a rate in [0, 1), got ", rate));
+          return std::vector<TensorType>{c.type(packed_dropout::kX)};
         },
-    .tolerance = {1e-6, 1e-2},
-});
+        .gradient =
+            [](const Node& node, absl::Span<const Value> dy) {
+              return std::vector<Value>{Apply(op::PackedDropout,
+                                              {dy[packed_dropout::kY], node.input(packed_dropout::kOffsets),
+                                               node.input(packed_dropout::kRandomState)},
+                                              node.attrs()),
+                                        Value(), Value()};
+            },
+        .tolerance = {1e-6, 1e-2},
+    }),
+};
 
 }  // namespace
 

@@ -48,18 +48,18 @@ __global__ void __launch_bounds__(kThreads) Drop(Dropout dropout, const int64_t*
 
 template <typename T>
 Kernel MakeDropout(const KernelSpec& spec) {
-  const int64_t count = spec.input(0).shape.num_elements();
+  const int64_t count = spec.input(dropout::kX).shape.num_elements();
   const double rate = spec.attrs().GetFloat("rate");
   const Dropout dropout{.count = count,
-                        .of_example = count / std::max<int64_t>(1, spec.input(0).shape.dim(0)),
+                        .of_example = count / std::max<int64_t>(1, spec.input(dropout::kX).shape.dim(0)),
                         .stream = static_cast<uint32_t>(spec.attrs().GetInt("stream")),
                         .threshold = static_cast<uint32_t>(rate * 0x1p32),
                         .scale = static_cast<float>(1 / (1 - rate))};
   return {[dropout, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (dropout.count == 0) return absl::OkStatus();
     const int64_t most_draws = (dropout.count + kWords - 1) / kWords + 1;  // the first and last may be shared
-    Drop<<<NumBlocks(most_draws, kThreads), kThreads, 0, stream>>>(dropout, args.input<int64_t>(1), args.input<T>(0),
-                                                                   args.output<T>(0));
+    Drop<<<NumBlocks(most_draws, kThreads), kThreads, 0, stream>>>(
+        dropout, args.input<int64_t>(dropout::kRandomState), args.input<T>(dropout::kX), args.output<T>(dropout::kY));
     return LaunchStatus("Drop");
   }};
 }
@@ -81,13 +81,15 @@ __global__ void __launch_bounds__(Threads::kBlock)
 
 template <typename T>
 Kernel MakePackedDropout(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const CudaRowDropout dropout(spec, 1);
+  const Rows rows = RowsOf(spec.input(packed_dropout::kX).shape);
+  const CudaRowDropout dropout(spec, packed_dropout::kOffsets);
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       DropRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, args.input<int32_t>(1), args.input<int64_t>(2), args.input<T>(0), args.output<T>(0));
+          rows, dropout, args.input<int32_t>(packed_dropout::kOffsets),
+          args.input<int64_t>(packed_dropout::kRandomState), args.input<T>(packed_dropout::kX),
+          args.output<T>(packed_dropout::kY));
     });
     return LaunchStatus("DropRows");
   }};

@@ -11,6 +11,18 @@ inline constexpr OpName PackedDropout("PackedDropout");
 
 }  // namespace official::compute::op
 
+// The inputs and the output of Dropout.
+namespace official::compute::dropout {
+enum Input : int { kX, kRandomState };
+enum Output : int { kY };
+}  // namespace official::compute::dropout
+
+// The inputs and the output of PackedDropout.
+namespace official::compute::packed_dropout {
+enum Input : int { kX, kOffsets, kRandomState };
+enum Output : int { kY };
+}  // namespace official::compute::packed_dropout
+
 namespace official::compute {
 
 // The state that random ops read, fed at every step: int64 [3] = {seed, step, index in the global batch of the first

@@ -55,17 +55,17 @@ inline void DropRange(const T* x, T* y, int64_t begin, int64_t end, int64_t offs
 
 template <typename T>
 Kernel MakeDropout(const KernelSpec& spec) {
-  const int64_t count = spec.input(0).shape.num_elements();
-  const int64_t per_example = count / std::max<int64_t>(1, spec.input(0).shape.dim(0));
+  const int64_t count = spec.input(dropout::kX).shape.num_elements();
+  const int64_t per_example = count / std::max<int64_t>(1, spec.input(dropout::kX).shape.dim(0));
   const double rate = spec.attrs().GetFloat("rate");
   const auto stream = static_cast<uint32_t>(spec.attrs().GetInt("stream"));
   const auto threshold = static_cast<uint32_t>(rate * 0x1p32);
   const auto scale = static_cast<float>(1 / (1 - rate));
   return {[=](const KernelArgs& args) {
-    const int64_t* state = args.input<int64_t>(1);
+    const int64_t* state = args.input<int64_t>(dropout::kRandomState);
     ParallelFor(count, 16384, [&](int64_t begin, int64_t end) {
       WithSimd([&] {
-        DropRange(args.input<T>(0), args.output<T>(0), begin, end, state[2] * per_example,
+        DropRange(args.input<T>(dropout::kX), args.output<T>(dropout::kY), begin, end, state[2] * per_example,
                   static_cast<uint64_t>(state[0]), static_cast<uint32_t>(state[1]), stream, threshold, scale);
       });
     });
@@ -75,13 +75,13 @@ Kernel MakeDropout(const KernelSpec& spec) {
 
 template <typename T>
 Kernel MakePackedDropout(const KernelSpec& spec) {
-  const Rows rows = RowsOf(spec.input(0).shape);
-  const RowDropout dropout(spec, 1, 2);
+  const Rows rows = RowsOf(spec.input(packed_dropout::kX).shape);
+  const RowDropout dropout(spec, packed_dropout::kOffsets, packed_dropout::kRandomState);
   return {[=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
     ForEachRow(rows, [&](int64_t r) {
-      const T* const x = args.input<T>(0) + r * rows.size;
-      T* const y = args.output<T>(0) + r * rows.size;
+      const T* const x = args.input<T>(packed_dropout::kX) + r * rows.size;
+      T* const y = args.output<T>(packed_dropout::kY) + r * rows.size;
       const PackedPosition at = dropout.PositionOf(args, r);
       if (dropout.IsPadding(at)) {
         std::fill_n(y, rows.size, T(0.0f));
@@ -94,10 +94,14 @@ Kernel MakePackedDropout(const KernelSpec& spec) {
   }};
 }
 
+// The result may take the place of x, which is where both ops have it.
 template <typename Make>
 bool Register(OpName op, Make make) {
-  return RegisterKernel(
-      {.op = op, .device_kind = "cpu", .dtypes = StorageTypes(), .make = ForStorageType(make), .in_place = {{0, 0}}});
+  return RegisterKernel({.op = op,
+                         .device_kind = "cpu",
+                         .dtypes = StorageTypes(),
+                         .make = ForStorageType(make),
+                         .in_place = {{dropout::kY, dropout::kX}}});
 }
 
 const bool registered[] = {
