@@ -41,7 +41,8 @@ std::vector<Value> LayerNormGradient(const Node& node, absl::Span<const Value> d
       ApplyNode(op::LayerNormGrad, {node.input(forward::kX), node.input(forward::kGamma), node.output(forward::kMean),
                                     node.output(forward::kInverseDeviation), dy[forward::kY]});
   if (gradient == nullptr) return {Value(), Value(), Value()};
-  return {gradient->output(backward::kDx), gradient->output(backward::kDGamma), gradient->output(backward::kDBeta)};
+  return {gradient->output(backward::kDx), gradient->output(backward::kGammaGradient),
+          gradient->output(backward::kBetaGradient)};
 }
 
 bool Drops(const Attrs& attrs) { return attrs.GetFloat("dropout_rate") > 0; }
@@ -71,10 +72,10 @@ absl::StatusOr<std::vector<TensorType>> ResidualLayerNormType(const InferContext
 absl::StatusOr<std::vector<TensorType>> ResidualLayerNormGradType(const InferContext& c) {
   namespace in = residual_layer_norm_grad;
   if (c.num_inputs() != in::kRandomState + Drops(c.attrs) + c.attrs.GetBool("adds") ||
-      c.type(in::kSum) != c.type(in::kDNormalized)) {
+      c.type(in::kSum) != c.type(in::kNormalizedGradient)) {
     return c.Error("needs the forward pass's values and the gradients of its results");
   }
-  return std::vector<TensorType>{c.type(in::kDNormalized), c.type(in::kDNormalized), c.type(in::kGamma),
+  return std::vector<TensorType>{c.type(in::kNormalizedGradient), c.type(in::kNormalizedGradient), c.type(in::kGamma),
                                  c.type(in::kGamma)};
 }
 
@@ -101,9 +102,9 @@ std::vector<Value> ResidualLayerNormGradient(const Node& node, absl::Span<const 
   attrs.Set("adds", static_cast<bool>(d_sum));
   Node* const gradient = ApplyNode(op::ResidualLayerNormGrad, inputs, attrs);
   gradients[forward::kX] = OutputOf(gradient, backward::kDx);
-  gradients[forward::kSublayer] = OutputOf(gradient, backward::kDSublayer);
-  gradients[forward::kGamma] = OutputOf(gradient, backward::kDGamma);
-  gradients[forward::kBeta] = OutputOf(gradient, backward::kDBeta);
+  gradients[forward::kSublayer] = OutputOf(gradient, backward::kSublayerGradient);
+  gradients[forward::kGamma] = OutputOf(gradient, backward::kGammaGradient);
+  gradients[forward::kBeta] = OutputOf(gradient, backward::kBetaGradient);
   return gradients;
 }
 

@@ -240,7 +240,8 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
                              args.input<float>(places::kMean), args.input<float>(places::kInverseDeviation)};
     const T* const dy = args.input<T>(places::kDy);
     RETURN_IF_ERROR(ParameterGradients(stream, rows, nullptr, forward, dy, static_cast<float*>(args.scratch),
-                                       args.output<float>(places::kDGamma), args.output<float>(places::kDBeta)));
+                                       args.output<float>(places::kGammaGradient),
+                                       args.output<float>(places::kBetaGradient)));
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over x or dy.
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
@@ -275,7 +276,7 @@ Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
 template <typename T>
 Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
   namespace places = residual_layer_norm_grad;
-  const Rows rows = RowsOf(spec.input(places::kDNormalized).shape);
+  const Rows rows = RowsOf(spec.input(places::kNormalizedGradient).shape);
   const CudaRowDropout dropout(spec, places::kOffsets);
   const int added = spec.attrs().GetBool("adds") ? spec.node.num_inputs() - 1 : -1;
   Kernel kernel;
@@ -283,17 +284,18 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
   kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     const Forward<T> forward{args.input<T>(places::kSum), args.input<float>(places::kGamma),
                              args.input<float>(places::kMean), args.input<float>(places::kInverseDeviation)};
-    const T* const dy = args.input<T>(places::kDNormalized);
+    const T* const dy = args.input<T>(places::kNormalizedGradient);
     const int32_t* const offsets = args.input<int32_t>(places::kOffsets);
     RETURN_IF_ERROR(ParameterGradients(stream, rows, offsets + dropout.batch, forward, dy,
-                                       static_cast<float*>(args.scratch), args.output<float>(places::kDGamma),
-                                       args.output<float>(places::kDBeta)));
+                                       static_cast<float*>(args.scratch), args.output<float>(places::kGammaGradient),
+                                       args.output<float>(places::kBetaGradient)));
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over its inputs.
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
       ResidualGradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
           rows, dropout, offsets, dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, forward, dy,
-          added < 0 ? nullptr : args.input<T>(added), args.output<T>(places::kDx), args.output<T>(places::kDSublayer));
+          added < 0 ? nullptr : args.input<T>(added), args.output<T>(places::kDx),
+          args.output<T>(places::kSublayerGradient));
     });
     return LaunchStatus("ResidualGradRows");
   };
@@ -330,7 +332,7 @@ const bool registered = [] {
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
       .in_place = {{residual_layer_norm_grad::kDx, residual_layer_norm_grad::kSum},
-                   {residual_layer_norm_grad::kDSublayer, residual_layer_norm_grad::kDNormalized}},
+                   {residual_layer_norm_grad::kSublayerGradient, residual_layer_norm_grad::kNormalizedGradient}},
   });
   return true;
 }();

@@ -26,7 +26,7 @@ enum Output : int {
 // The inputs and outputs of LayerNormGrad.
 namespace official::compute::layer_norm_grad {
 enum Input : int { kX, kGamma, kMean, kInverseDeviation, kDy };
-enum Output : int { kDx, kDGamma, kDBeta };
+enum Output : int { kDx, kGammaGradient, kBetaGradient };
 }  // namespace official::compute::layer_norm_grad
 
 // The inputs and outputs of ResidualLayerNorm. The statistics are those of the sum's rows.
@@ -38,8 +38,8 @@ enum Output : int { kSum, kNormalized, kMean, kInverseDeviation };
 // The inputs and outputs of ResidualLayerNormGrad. If its attribute "adds" is true, the gradient of the sum is one more
 // input, the last one.
 namespace official::compute::residual_layer_norm_grad {
-enum Input : int { kDNormalized, kSum, kGamma, kMean, kInverseDeviation, kOffsets, kRandomState };
-enum Output : int { kDx, kDSublayer, kDGamma, kDBeta };
+enum Input : int { kNormalizedGradient, kSum, kGamma, kMean, kInverseDeviation, kOffsets, kRandomState };
+enum Output : int { kDx, kSublayerGradient, kGammaGradient, kBetaGradient };
 }  // namespace official::compute::residual_layer_norm_grad
 
 namespace official::compute {

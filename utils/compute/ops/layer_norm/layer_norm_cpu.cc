@@ -135,8 +135,8 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
   Kernel kernel;
   kernel.scratch_bytes = rows.scratch_bytes();
   kernel.run = [rows, n](const KernelArgs& args) {
-    float* const dgamma_sum = args.output<float>(places::kDGamma);
-    float* const dbeta_sum = args.output<float>(places::kDBeta);
+    float* const dgamma_sum = args.output<float>(places::kGammaGradient);
+    float* const dbeta_sum = args.output<float>(places::kBetaGradient);
     rows.Run(args.scratch, dgamma_sum, dbeta_sum, [&](int64_t r, float* dgamma, float* dbeta) {
       T* const dx = args.output<T>(places::kDx) + r * n;
       GradRow(args.input<T>(places::kX) + r * n, args.input<float>(places::kGamma), args.input<float>(places::kMean)[r],
@@ -182,19 +182,19 @@ Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
 template <typename T>
 Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
   namespace places = residual_layer_norm_grad;
-  const int64_t n = RowsOf(spec.input(places::kDNormalized).shape).size;
-  const GradRows rows(RowsOf(spec.input(places::kDNormalized).shape));
+  const int64_t n = RowsOf(spec.input(places::kNormalizedGradient).shape).size;
+  const GradRows rows(RowsOf(spec.input(places::kNormalizedGradient).shape));
   const RowDropout dropout(spec, places::kOffsets, places::kRandomState);
   const int added = spec.attrs().GetBool("adds") ? spec.node.num_inputs() - 1 : -1;
   Kernel kernel;
   kernel.scratch_bytes = rows.scratch_bytes();
   kernel.run = [=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
-    float* const dgamma_sum = args.output<float>(places::kDGamma);
-    float* const dbeta_sum = args.output<float>(places::kDBeta);
+    float* const dgamma_sum = args.output<float>(places::kGammaGradient);
+    float* const dbeta_sum = args.output<float>(places::kBetaGradient);
     rows.Run(args.scratch, dgamma_sum, dbeta_sum, [&](int64_t r, float* dgamma, float* dbeta) {
       T* const dx = args.output<T>(places::kDx) + r * n;
-      T* const dsublayer = args.output<T>(places::kDSublayer) + r * n;
+      T* const dsublayer = args.output<T>(places::kSublayerGradient) + r * n;
       const PackedPosition at = dropout.PositionOf(args, r);
       if (dropout.IsPadding(at)) {
         std::fill_n(dx, n, T(0.0f));
@@ -205,7 +205,7 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
       const auto grad_row = [&](auto store) {
         GradRow(args.input<T>(places::kSum) + r * n, args.input<float>(places::kGamma),
                 args.input<float>(places::kMean)[r], args.input<float>(places::kInverseDeviation)[r],
-                args.input<T>(places::kDNormalized) + r * n, n, dgamma, dbeta, store);
+                args.input<T>(places::kNormalizedGradient) + r * n, n, dgamma, dbeta, store);
       };
       if (dsum == nullptr) {
         grad_row([=](int64_t i, float v) { dx[i] = T(v); });
@@ -251,7 +251,7 @@ const bool registered[] = {
         .make =
             ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeResidualLayerNormGrad<T>(spec); }),
         .in_place = {{residual_layer_norm_grad::kDx, residual_layer_norm_grad::kSum},
-                     {residual_layer_norm_grad::kDSublayer, residual_layer_norm_grad::kDNormalized}},
+                     {residual_layer_norm_grad::kSublayerGradient, residual_layer_norm_grad::kNormalizedGradient}},
     }),
 };
 

@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<TensorType>> CrossEntropyGradType(const InferContext&
   namespace in = sparse_softmax_cross_entropy_grad;
   RETURN_IF_ERROR(CheckLabels(c));
   const TensorType of_rows{DType::kFloat32, c.shape(in::kLabels)};
-  if (c.num_inputs() != 4 || c.type(in::kLogSums) != of_rows || c.type(in::kDLosses) != of_rows) {
+  if (c.num_inputs() != 4 || c.type(in::kLogSums) != of_rows || c.type(in::kLossGradients) != of_rows) {
     return c.Error("needs logits, labels and two float32 numbers for each row");
   }
   return std::vector<TensorType>{c.type(in::kLogits)};

@@ -229,7 +229,7 @@ Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
     WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
       LossGradients<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
           c, args.input<T>(places::kLogits), args.input<Label>(places::kLabels), args.input<float>(places::kLogSums),
-          args.input<float>(places::kDLosses), args.output<T>(places::kDLogits));
+          args.input<float>(places::kLossGradients), args.output<T>(places::kLogitsGradient));
     });
     return LaunchStatus("LossGradients");
   }};
@@ -266,7 +266,7 @@ const bool registered = [] {
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {});
   add(op::SparseSoftmaxCrossEntropyGrad,
       []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); },
-      {{sparse_softmax_cross_entropy_grad::kDLogits, sparse_softmax_cross_entropy_grad::kLogits}});
+      {{sparse_softmax_cross_entropy_grad::kLogitsGradient, sparse_softmax_cross_entropy_grad::kLogits}});
   return true;
 }();
 

@@ -32,8 +32,8 @@ enum Output : int {
 
 // The inputs and the output of SparseSoftmaxCrossEntropyGrad. The first two inputs are those of the forward pass.
 namespace official::compute::sparse_softmax_cross_entropy_grad {
-enum Input : int { kLogits, kLabels, kLogSums, kDLosses };
-enum Output : int { kDLogits };
+enum Input : int { kLogits, kLabels, kLogSums, kLossGradients };
+enum Output : int { kLogitsGradient };
 }  // namespace official::compute::sparse_softmax_cross_entropy_grad
 
 namespace official::compute {

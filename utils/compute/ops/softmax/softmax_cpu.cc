@@ -178,13 +178,13 @@ Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
   return {[c = CrossEntropy(spec.node)](const KernelArgs& args) {
     const Label* labels = args.input<Label>(places::kLabels);
     ForEachRow(c.rows, [&](int64_t row) {
-      T* const dx = args.output<T>(places::kDLogits) + row * c.rows.size;
+      T* const dx = args.output<T>(places::kLogitsGradient) + row * c.rows.size;
       if (c.IsPadding(labels[row])) {
         std::fill_n(dx, c.rows.size, T(0.0f));
         return;
       }
       CrossEntropyGradRow(c, args.input<T>(places::kLogits) + row * c.rows.size, labels[row],
-                          args.input<float>(places::kLogSums)[row], args.input<float>(places::kDLosses)[row], dx);
+                          args.input<float>(places::kLogSums)[row], args.input<float>(places::kLossGradients)[row], dx);
     });
     return absl::OkStatus();
   }};
@@ -226,7 +226,7 @@ const bool registered[] = {
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropy<T>(spec); }, {}),
     Register(op::SparseSoftmaxCrossEntropyGrad,
              []<typename T>(const KernelSpec& spec, T) { return MakeSparseSoftmaxCrossEntropyGrad<T>(spec); },
-             {{sparse_softmax_cross_entropy_grad::kDLogits, sparse_softmax_cross_entropy_grad::kLogits}}),
+             {{sparse_softmax_cross_entropy_grad::kLogitsGradient, sparse_softmax_cross_entropy_grad::kLogits}}),
 };
 
 }  // namespace
