@@ -155,9 +155,12 @@ Converter::Result Converter::Mean(const Node& node) {
 }
 
 Converter::Result Converter::MatMul(const Node& node) {
+  namespace matmul = compute::matmul;
   const bool transpose_a = node.attrs().GetBool("transpose_a");
-  if (node.input(0).shape().rank() != 2) return NotConverted(node, " for products of more than two dimensions");
-  if (IsBatched(node.input(1)) || (IsBatched(node.input(0)) && transpose_a)) return MovesBatch(node);
+  if (node.input(matmul::kA).shape().rank() != 2) {
+    return NotConverted(node, " for products of more than two dimensions");
+  }
+  if (IsBatched(node.input(matmul::kB)) || (IsBatched(node.input(matmul::kA)) && transpose_a)) return MovesBatch(node);
   return Add(node, "MatMul",
              {{"transpose_a", BoolAttr(transpose_a)}, {"transpose_b", BoolAttr(node.attrs().GetBool("transpose_b"))}});
 }
@@ -193,12 +196,13 @@ Converter::Result Converter::Concat(const Node& node) {
 }
 
 Converter::Result Converter::Gather(const Node& node) {
-  if (IsBatched(node.input(0))) return MovesBatch(node);
+  namespace gather = compute::gather;
+  if (IsBatched(node.input(gather::kParams))) return MovesBatch(node);
   std::vector<std::string> inputs = InputNames(node);
   inputs.push_back(IntsConst(node, "axis", {}, {0}));
   return out_.AddNode("GatherV2", node.name(), inputs,
-                      {{"Tparams", TypeAttr(node.input(0).dtype())},
-                       {"Tindices", TypeAttr(node.input(1).dtype())},
+                      {{"Tparams", TypeAttr(node.input(gather::kParams).dtype())},
+                       {"Tindices", TypeAttr(node.input(gather::kIndices).dtype())},
                        {"Taxis", TypeAttr(DType::kInt32)}});
 }
 

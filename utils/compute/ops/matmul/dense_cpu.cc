@@ -8,6 +8,7 @@
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/matmul/dense.h"
+#include "utils/compute/ops/matmul/matmul.h"
 
 namespace official::compute {
 namespace {
@@ -58,15 +59,16 @@ bool IsBatchOfAtMost(int64_t most, const KernelSpec& spec, int64_t batch) {
 // Where this is faster than oneDNN, measured with batches of 1 to 4096, 256 to 16384 inputs and 128 to 4096 outputs.
 // 32 is a panel's width; the inputs are packed by 16.
 bool IsDenseForward(const KernelSpec& spec, const MatMulGeometry& g) {
-  return spec.input(0).dtype == DType::kFloat32 && g.batch == 1 && !g.transpose_a && !g.transpose_b &&
+  return spec.input(matmul::kA).dtype == DType::kFloat32 && g.batch == 1 && !g.transpose_a && !g.transpose_b &&
          IsBatchOfAtMost(512, spec, g.m) && g.n >= 512 && g.k * g.n >= kLeastWeights && g.n % 32 == 0 && g.k % 16 == 0;
 }
 
 // Where this is faster than oneDNN's products of the parts of the batch and their sum: on one core of a Zen 5 1.5 times
 // for a batch of 576 and weights of [512, 512] to [33708, 512], even at 2048, slower at 4096.
 bool IsDenseWeightGradient(const KernelSpec& spec, const MatMulGeometry& g) {
-  return spec.input(0).dtype == DType::kFloat32 && spec.node.num_inputs() == 2 && g.batch == 1 && g.transpose_a &&
-         !g.transpose_b && IsBatchOfAtMost(1024, spec, g.k) && g.n % 32 == 0 && spec.node.graph().batch_parts() <= 4;
+  return spec.input(matmul::kA).dtype == DType::kFloat32 && spec.node.num_inputs() <= matmul::kBias && g.batch == 1 &&
+         g.transpose_a && !g.transpose_b && IsBatchOfAtMost(1024, spec, g.k) && g.n % 32 == 0 &&
+         spec.node.graph().batch_parts() <= 4;
 }
 
 }  // namespace
@@ -74,7 +76,7 @@ bool IsDenseWeightGradient(const KernelSpec& spec, const MatMulGeometry& g) {
 std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeometry& g) {
   if (!IsDenseForward(spec, g)) return std::nullopt;
   const int64_t batch = g.m, depth = g.k, columns = g.n;
-  const bool has_bias = spec.node.num_inputs() == 3;
+  const bool has_bias = spec.node.num_inputs() > matmul::kBias;
   const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
   // Each part computes its own columns; a thread takes at least 64.
   const int64_t parts = std::min<int64_t>(NumThreads(), columns / 64);
@@ -86,7 +88,7 @@ std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeome
   const int64_t panels_at = scratch.Add(parts * panel_bytes);
 
   const auto run = [=](const KernelArgs& args) {
-    const float* const x = args.input<float>(0);
+    const float* const x = args.input<float>(matmul::kA);
     float* const packed = static_cast<float*>(ScratchAt(args, packed_at));  // [depth / 16][batch][16]
     ParallelFor(depth / 16, 8, [&](int64_t begin, int64_t end) {
       for (int64_t n = 0; n < batch; ++n) {
@@ -100,10 +102,10 @@ std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeome
         const int64_t begin = panels * part / parts * Kernels().columns;
         const int64_t end = panels * (part + 1) / parts * Kernels().columns;
         float* const sums = static_cast<float*>(ScratchAt(args, sums_at)) + begin * batch;
-        Kernels().multiply(packed, batch, depth, {args.input<float>(1), columns, begin, end},
+        Kernels().multiply(packed, batch, depth, {args.input<float>(matmul::kB), columns, begin, end},
                            static_cast<float*>(ScratchAt(args, panels_at + part * panel_bytes)), sums);
-        Kernels().store(sums, batch, end - begin, has_bias ? args.input<float>(2) + begin : nullptr, relu,
-                        args.output<float>(0) + begin, columns);
+        Kernels().store(sums, batch, end - begin, has_bias ? args.input<float>(matmul::kBias) + begin : nullptr, relu,
+                        args.output<float>(matmul::kY) + begin, columns);
       }
     });
     return absl::OkStatus();
@@ -128,8 +130,14 @@ std::optional<Kernel> MakeDenseWeightGradient(const KernelSpec& spec, const MatM
   const int64_t thread_bytes = thread_scratch.bytes();
 
   const auto run = [=](const KernelArgs& args) {
-    const DenseGradient gradient = {
-        batch, in, out, block, num_parts, args.input<float>(0), args.input<float>(1), args.output<float>(0)};
+    const DenseGradient gradient = {batch,
+                                    in,
+                                    out,
+                                    block,
+                                    num_parts,
+                                    args.input<float>(matmul::kA),
+                                    args.input<float>(matmul::kB),
+                                    args.output<float>(matmul::kY)};
     ParallelFor(threads, 1, [&](int64_t first, int64_t last) {
       for (int64_t t = first; t < last; ++t) {
         const int64_t at = t * thread_bytes;

@@ -1,13 +1,16 @@
 #include "utils/compute/ops/matmul/geometry.h"
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/ops/matmul/matmul.h"
 
 namespace official::compute {
 
 absl::StatusOr<MatMulGeometry> ResolveMatMul(const InferContext& c) {
-  const Shape &a = c.shape(0), &b = c.shape(1);
+  const Shape &a = c.shape(matmul::kA), &b = c.shape(matmul::kB);
   const int rank = a.rank();
-  if (c.dtype(0) != c.dtype(1) || !IsFloating(c.dtype(0))) return c.Error("both matrices must have one floating type");
+  if (c.dtype(matmul::kA) != c.dtype(matmul::kB) || !IsFloating(c.dtype(matmul::kA))) {
+    return c.Error("both matrices must have one floating type");
+  }
   if (rank < 2 || rank > 4 || b.rank() != rank)
     return c.Error("takes two matrices, or batches of them, of rank 2 to 4");
   for (int i = 0; i < rank - 2; ++i) {

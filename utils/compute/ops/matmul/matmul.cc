@@ -17,7 +17,7 @@ namespace {
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
 TensorType OutputType(const InferContext& c, const MatMulGeometry& g) {
-  TensorType type = c.type(0);
+  TensorType type = c.type(matmul::kA);
   type.shape.set_dim(-2, g.m);
   type.shape.set_dim(-1, g.n);
   return type;
@@ -33,7 +33,7 @@ Types InferMatMul(const InferContext& c) {
 Types InferFused(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes two matrices and a bias");
   ASSIGN_OR_RETURN(const MatMulGeometry g, ResolveMatMul(c));
-  if (c.shape(0).rank() != 2 || c.type(2) != TensorType{c.dtype(0), {g.n}}) {
+  if (c.shape(matmul::kA).rank() != 2 || c.type(matmul::kBias) != TensorType{c.dtype(matmul::kA), {g.n}}) {
     return c.Error("the bias must have one number per column");
   }
   return std::vector<TensorType>{OutputType(c, g)};
@@ -44,7 +44,7 @@ Value Apply(Value a, Value b, bool transpose_a, bool transpose_b) {
 }
 
 std::vector<Value> Gradient(const Node& node, absl::Span<const Value> output_gradients) {
-  const Value a = node.input(0), b = node.input(1), dy = output_gradients[0];
+  const Value a = node.input(matmul::kA), b = node.input(matmul::kB), dy = output_gradients[matmul::kY];
   const bool ta = node.attrs().GetBool("transpose_a"), tb = node.attrs().GetBool("transpose_b");
   // y = op(a) op(b): d op(a) = dy op(b)^T and d op(b) = op(a)^T dy, transposed once more where op transposes.
   return {ta ? Apply(b, dy, tb, true) : Apply(dy, b, false, !tb),
@@ -65,7 +65,7 @@ std::optional<std::vector<Value>> FuseBiasRelu(const Node& node, RewriteContext&
   std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
   Attrs attrs = producer.attrs();
   if (is_bias && producer.Is(op::MatMul)) {
-    inputs.push_back(context.Mapped(node.input(1)));
+    inputs.push_back(context.Mapped(node.input(bias_add::kBias)));
     attrs.Set("activation", std::string());
   } else if (is_relu && producer.Is(op::FusedMatMul) && attrs.Get<std::string>("activation").empty()) {
     attrs.Set("activation", std::string("Relu"));

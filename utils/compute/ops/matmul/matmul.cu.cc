@@ -16,20 +16,21 @@ namespace official::compute {
 namespace {
 
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
+  namespace places = matmul;
   const MatMulGeometry g = MatMulGeometryOf(spec.node);
   CudaDevice& device = CudaDeviceOf(spec);
-  const bool has_bias = spec.node.num_inputs() == 3;
-  const int64_t output_bytes = spec.output(0).num_bytes();
+  const bool has_bias = spec.node.num_inputs() > places::kBias;
+  const int64_t output_bytes = spec.output(places::kY).num_bytes();
   if (output_bytes == 0) {
     return Kernel{[](const KernelArgs&) { return absl::OkStatus(); }};
   }
   if (g.k == 0) {
     if (has_bias) return absl::UnimplementedError("FusedMatMul of no columns has no kernel for cuda; use MatMul");
     return Kernel{[output_bytes, stream = device.stream()](const KernelArgs& args) {
-      return CudaStatus(cudaMemsetAsync(args.outputs[0], 0, output_bytes, stream), "cudaMemsetAsync");
+      return CudaStatus(cudaMemsetAsync(args.outputs[places::kY], 0, output_bytes, stream), "cudaMemsetAsync");
     }};
   }
-  const DType dtype = spec.input(0).dtype;
+  const DType dtype = spec.input(places::kA).dtype;
   const absl::StatusOr<std::shared_ptr<CublasMatMul>> matmul =
       CublasMatMul::Make(device, {.geometry = g,
                                   .dtype = dtype,
@@ -38,14 +39,14 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                                   .relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu"});
   if (!matmul.ok()) {
     return absl::Status(matmul.status().code(),
-                        absl::StrCat(spec.node.op().name.text(), " of ", spec.input(0).ToString(), " and ",
-                                     spec.input(1).ToString(), ": ", matmul.status().message()));
+                        absl::StrCat(spec.node.op().name.text(), " of ", spec.input(places::kA).ToString(), " and ",
+                                     spec.input(places::kB).ToString(), ": ", matmul.status().message()));
   }
   Kernel kernel;
   kernel.scratch_bytes = (*matmul)->scratch_bytes();
   kernel.run = [has_bias, matmul = *matmul](const KernelArgs& args) {
-    return matmul->Run(args.inputs[0], args.inputs[1], has_bias ? args.inputs[2] : nullptr, args.outputs[0],
-                       args.scratch);
+    return matmul->Run(args.inputs[places::kA], args.inputs[places::kB],
+                       has_bias ? args.inputs[places::kBias] : nullptr, args.outputs[places::kY], args.scratch);
   };
   return kernel;
 }

@@ -10,6 +10,12 @@ inline constexpr OpName FusedMatMul("FusedMatMul");
 
 }  // namespace official::compute::op
 
+// The inputs and the output of MatMul and FusedMatMul. Only FusedMatMul has the bias [N], of the type of a.
+namespace official::compute::matmul {
+enum Input : int { kA, kB, kBias };
+enum Output : int { kY };
+}  // namespace official::compute::matmul
+
 namespace official::compute {
 
 struct MatMulParams {

@@ -108,7 +108,7 @@ class WeightGradientInParts {
 
   absl::Status RunRows(const KernelArgs& args, int64_t row, int64_t rows) const {
     const int64_t elements = rows * g_.n;
-    float* const output = args.output<float>(0) + row * g_.n;
+    float* const output = args.output<float>(matmul::kY) + row * g_.n;
     float* const sums = num_parts_ > 1 ? static_cast<float*>(ScratchAt(args, sums_at_)) : output;
     for (int p = 0; p < num_parts_; ++p) {
       const Product& product = rows == rows_ ? parts_[p].some_rows : parts_[p].last_rows;
@@ -118,8 +118,8 @@ class WeightGradientInParts {
         continue;
       }
       const int64_t begin = ShareOf(g_.k, p, num_parts_).begin;
-      RETURN_IF_ERROR(product(args.input<float>(0) + begin * g_.m + row, args.input<float>(1) + begin * g_.n, sum,
-                              ScratchAt(args, library_at_)));
+      RETURN_IF_ERROR(product(args.input<float>(matmul::kA) + begin * g_.m + row,
+                              args.input<float>(matmul::kB) + begin * g_.n, sum, ScratchAt(args, library_at_)));
     }
     if (num_parts_ == 1) return absl::OkStatus();
     ParallelFor(elements, 4096, [&](int64_t begin, int64_t end) {
@@ -139,18 +139,19 @@ class WeightGradientInParts {
 };
 
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
+  namespace places = matmul;
   const MatMulGeometry g = MatMulGeometryOf(spec.node);
-  const int64_t output_bytes = spec.output(0).num_bytes();
-  const bool has_bias = spec.node.num_inputs() == 3;
+  const int64_t output_bytes = spec.output(places::kY).num_bytes();
+  const bool has_bias = spec.node.num_inputs() > places::kBias;
   if (output_bytes == 0 || (g.k == 0 && !has_bias)) {
     return Kernel{[output_bytes](const KernelArgs& args) {
-      std::memset(args.outputs[0], 0, output_bytes);
+      std::memset(args.outputs[places::kY], 0, output_bytes);
       return absl::OkStatus();
     }};
   }
   if (std::optional<Kernel> dense = MakeDenseForward(spec, g)) return *std::move(dense);
   if (std::optional<Kernel> dense = MakeDenseWeightGradient(spec, g)) return *std::move(dense);
-  const DType dtype = spec.input(0).dtype;
+  const DType dtype = spec.input(places::kA).dtype;
   const int num_parts = spec.node.graph().batch_parts();
   if (dtype == DType::kFloat32 && g.batch == 1 && g.transpose_a && !g.transpose_b && !has_bias &&
       WeightGradientInParts::IsWanted(g, num_parts)) {
@@ -163,9 +164,9 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
     const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
     return Kernel{.run =
                       [=](const KernelArgs& args) {
-                        product.Run(args.input<float>(0), args.input<float>(1),
-                                    has_bias ? args.input<float>(2) : nullptr, relu, args.output<float>(0),
-                                    args.scratch);
+                        product.Run(args.input<float>(places::kA), args.input<float>(places::kB),
+                                    has_bias ? args.input<float>(places::kBias) : nullptr, relu,
+                                    args.output<float>(places::kY), args.scratch);
                         return absl::OkStatus();
                       },
                   .scratch_bytes = product.scratch_bytes()};
@@ -187,8 +188,9 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   if (has_bias) arguments.push_back({DNNL_ARG_BIAS, bias});
   const OnednnPrimitive matmul(dnnl::matmul(pd), arguments);
   return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
-                  const void* const addresses[] = {args.inputs[0], args.inputs[1], args.outputs[0], args.scratch,
-                                                   has_bias ? args.inputs[2] : nullptr};
+                  const void* const addresses[] = {args.inputs[places::kA], args.inputs[places::kB],
+                                                   args.outputs[places::kY], args.scratch,
+                                                   has_bias ? args.inputs[places::kBias] : nullptr};
                   return matmul.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
                 },
                 .scratch_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size())};
@@ -203,7 +205,7 @@ bool RegisterMatMul(OpName op) {
       .device_kind = "cpu",
       .dtypes = StorageTypes(),
       .make = [factory](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return OnednnComputesIn(spec.input(0).dtype) ? factory(spec) : ComputeInFloat(spec, factory);
+        return OnednnComputesIn(spec.input(matmul::kA).dtype) ? factory(spec) : ComputeInFloat(spec, factory);
       },
   });
 }
