@@ -17,15 +17,19 @@ namespace {
 
 std::optional<std::vector<Value>> TakeMaskFromResult(const Node& node, RewriteContext& context) {
   if (!node.Is(op::ReluGrad)) return std::nullopt;
-  const Value dropped_dy = node.input(0), y = node.input(1);
+  const Value dropped_dy = node.input(relu_grad::kDy), y = node.input(relu_grad::kY);
   const Node& backward = *dropped_dy.node();
   if (!backward.Is(op::PackedDropout) || context.UseCount(dropped_dy) != 1) return std::nullopt;
   const auto& nodes = node.graph().nodes();
   const auto forward = std::find_if(nodes.begin(), nodes.begin() + node.id(), [&](const auto& other) {
-    return other->Is(op::PackedDropout) && other->input(0) == y && other->input(1) == backward.input(1) &&
-           other->input(2) == backward.input(2) && other->attrs().ToString() == backward.attrs().ToString();
+    return other->Is(op::PackedDropout) && other->input(packed_dropout::kX) == y &&
+           other->input(packed_dropout::kOffsets) == backward.input(packed_dropout::kOffsets) &&
+           other->input(packed_dropout::kRandomState) == backward.input(packed_dropout::kRandomState) &&
+           other->attrs().ToString() == backward.attrs().ToString();
   });
-  if (forward == nodes.begin() + node.id() || context.UseCount((*forward)->output(0)) == 0) return std::nullopt;
+  if (forward == nodes.begin() + node.id() || context.UseCount((*forward)->output(packed_dropout::kY)) == 0) {
+    return std::nullopt;
+  }
   Graph& graph = context.graph();
   const auto apply = [&](OpName op, const std::vector<Value>& inputs, Attrs attrs = {}) {
     return OutputOf(graph.AddNode(op, inputs, std::move(attrs)), 0);
@@ -33,7 +37,8 @@ std::optional<std::vector<Value>> TakeMaskFromResult(const Node& node, RewriteCo
   const DType dtype = y.dtype();
   const Value scale = graph.Constant(Tensor::Scalar(DropoutRate(backward.attrs().GetFloat("dropout_rate")).scale));
   // In float, as dropout computes; it all becomes one pass.
-  Value dx = apply(op::ReluGrad, {context.Mapped(backward.input(0)), context.Mapped((*forward)->output(0))});
+  Value dx = apply(op::ReluGrad, {context.Mapped(backward.input(packed_dropout::kX)),
+                                  context.Mapped((*forward)->output(packed_dropout::kY))});
   if (dtype != DType::kFloat32) dx = apply(op::Cast, {dx}, Attrs{{"dtype", DType::kFloat32}});
   dx = apply(op::Mul, {dx, scale});
   if (dtype != DType::kFloat32) dx = apply(op::Cast, {dx}, Attrs{{"dtype", dtype}});

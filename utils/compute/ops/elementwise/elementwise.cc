@@ -32,11 +32,11 @@ absl::StatusOr<DType> OutputType(const InferContext& c, const ElementwiseOp& op)
     return dtype;
   }
   if (c.op == op::Select) {
-    if (c.dtype(1) != c.dtype(2)) return c.Error("needs two alternatives of one type");
-    if (!Contains(FindElementwiseOp(op::Cast)->key_types, c.dtype(1))) {
-      return c.Error(absl::StrCat("takes no ", DTypeName(c.dtype(1))));
+    if (c.dtype(select::kIfTrue) != c.dtype(select::kIfFalse)) return c.Error("needs two alternatives of one type");
+    if (!Contains(FindElementwiseOp(op::Cast)->key_types, c.dtype(select::kIfTrue))) {
+      return c.Error(absl::StrCat("takes no ", DTypeName(c.dtype(select::kIfTrue))));
     }
-    return c.dtype(1);
+    return c.dtype(select::kIfTrue);
   }
   for (int i = 1; i < c.num_inputs(); ++i) {
     if (c.dtype(i) != c.dtype(0)) return c.Error("needs inputs of one type");
@@ -53,7 +53,8 @@ absl::StatusOr<std::vector<TensorType>> InferElementwise(const InferContext& c) 
   }
   if (!Contains(op.key_types, c.dtype(0))) return c.Error(absl::StrCat("takes no ", DTypeName(c.dtype(0))));
   ASSIGN_OR_RETURN(const DType dtype, OutputType(c, op));
-  if (c.op == op::BiasAdd && (c.shape(0).rank() < 1 || c.shape(1) != Shape{c.shape(0).dim(-1)})) {
+  if (c.op == op::BiasAdd &&
+      (c.shape(bias_add::kX).rank() < 1 || c.shape(bias_add::kBias) != Shape{c.shape(bias_add::kX).dim(-1)})) {
     return c.Error("needs one bias for each element of the last dimension");
   }
   ASSIGN_OR_RETURN(Shape shape, BroadcastInputs(c));

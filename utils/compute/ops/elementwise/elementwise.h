@@ -51,6 +51,21 @@ inline constexpr OpName FusedElementwise("FusedElementwise");
 
 }  // namespace official::compute::op
 
+// The inputs of Select.
+namespace official::compute::select {
+enum Input : int { kCondition, kIfTrue, kIfFalse };
+}  // namespace official::compute::select
+
+// The inputs of BiasAdd.
+namespace official::compute::bias_add {
+enum Input : int { kX, kBias };
+}  // namespace official::compute::bias_add
+
+// The inputs of ReluGrad. y is the result of Relu.
+namespace official::compute::relu_grad {
+enum Input : int { kDy, kY };
+}  // namespace official::compute::relu_grad
+
 namespace official::compute {
 
 Value Neg(Value x);     // integers
