@@ -19,3 +19,9 @@ inline constexpr OpName BiasAddGrad("BiasAddGrad");
 inline constexpr OpName Sum("Sum");
 
 }  // namespace official::compute::op
+
+// The inputs and the output of IndexedSlices.
+namespace official::compute::indexed_slices {
+enum Input : int { kIndices, kRows };
+enum Output : int { kY };
+}  // namespace official::compute::indexed_slices

@@ -47,8 +47,8 @@ Value Sum(absl::Span<const Value> parts) {
   Value dense;
   for (const Value& part : parts) {
     if (part.node()->Is(op::IndexedSlices)) {
-      indices.push_back(part.node()->input(0));
-      rows.push_back(part.node()->input(1));
+      indices.push_back(part.node()->input(indexed_slices::kIndices));
+      rows.push_back(part.node()->input(indexed_slices::kRows));
     } else {
       dense = dense ? Apply(op::Add, {dense, part}) : part;
     }

@@ -10,7 +10,7 @@
 
 namespace official::compute::op {
 
-// Concat, AddRows, IndexedSlices and Reshape are in graph/gradient_ops.h.
+// Concat, AddRows, IndexedSlices with its inputs, and Reshape are in graph/gradient_ops.h.
 inline constexpr OpName Gather("Gather");
 inline constexpr OpName OneHot("OneHot");
 inline constexpr OpName Pad("Pad");
@@ -18,6 +18,18 @@ inline constexpr OpName Slice("Slice");
 inline constexpr OpName Transpose("Transpose");
 
 }  // namespace official::compute::op
+
+// The inputs and the output of Gather.
+namespace official::compute::gather {
+enum Input : int { kParams, kIndices };
+enum Output : int { kY };
+}  // namespace official::compute::gather
+
+// The inputs and the output of AddRows.
+namespace official::compute::add_rows {
+enum Input : int { kX, kIndices, kRows };
+enum Output : int { kY };
+}  // namespace official::compute::add_rows
 
 namespace official::compute {
 

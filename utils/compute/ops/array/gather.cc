@@ -9,45 +9,50 @@ namespace official::compute {
 namespace {
 
 absl::StatusOr<std::vector<TensorType>> InferGather(const InferContext& c) {
-  if (c.num_inputs() != 2 || c.shape(0).rank() < 1) return c.Error("needs params of rank 1 or more and indices");
-  if (c.dtype(1) != DType::kInt32) return c.Error("needs int32 indices");
-  std::vector<int64_t> dims(c.shape(1).dims().begin(), c.shape(1).dims().end());
-  const absl::Span<const int64_t> row = c.shape(0).dims().subspan(1);
+  if (c.num_inputs() != 2 || c.shape(gather::kParams).rank() < 1) {
+    return c.Error("needs params of rank 1 or more and indices");
+  }
+  if (c.dtype(gather::kIndices) != DType::kInt32) return c.Error("needs int32 indices");
+  std::vector<int64_t> dims(c.shape(gather::kIndices).dims().begin(), c.shape(gather::kIndices).dims().end());
+  const absl::Span<const int64_t> row = c.shape(gather::kParams).dims().subspan(1);
   dims.insert(dims.end(), row.begin(), row.end());
-  return std::vector<TensorType>{{c.dtype(0), Shape(dims)}};
+  return std::vector<TensorType>{{c.dtype(gather::kParams), Shape(dims)}};
 }
 
 std::vector<Value> GatherGradient(const Node& node, absl::Span<const Value> dy) {
-  const Value params = node.input(0), indices = node.input(1);
+  const Value params = node.input(gather::kParams), indices = node.input(gather::kIndices);
   if (!IsFloating(params.dtype())) return {Value(), Value()};
   const int64_t n = indices.shape().num_elements();
   std::vector<int64_t> rows(params.shape().dims().begin(), params.shape().dims().end());
   rows[0] = n;
-  return {IndexedSlices(Reshape(indices, {n}), Reshape(dy[0], std::move(rows)), params.shape()), Value()};
+  return {IndexedSlices(Reshape(indices, {n}), Reshape(dy[gather::kY], std::move(rows)), params.shape()), Value()};
 }
 
 absl::StatusOr<std::vector<TensorType>> InferIndexedSlices(const InferContext& c) {
   const Shape dense(c.attrs.GetInts("shape"));
-  if (c.num_inputs() != 2 || c.dtype(0) != DType::kInt32 || c.shape(0).rank() != 1) {
+  if (c.num_inputs() != 2 || c.dtype(indexed_slices::kIndices) != DType::kInt32 ||
+      c.shape(indexed_slices::kIndices).rank() != 1) {
     return c.Error("needs int32 indices [n] and rows");
   }
   Shape rows = dense;
-  if (dense.rank() >= 1) rows.set_dim(0, c.shape(0).dim(0));
-  if (dense.rank() < 1 || c.shape(1) != rows || !IsStorageType(c.dtype(1))) {
+  if (dense.rank() >= 1) rows.set_dim(0, c.shape(indexed_slices::kIndices).dim(0));
+  if (dense.rank() < 1 || c.shape(indexed_slices::kRows) != rows || !IsStorageType(c.dtype(indexed_slices::kRows))) {
     return c.Error(absl::StrCat("needs one float32, bfloat16 or half row of ", dense.ToString(), " for each index"));
   }
-  return std::vector<TensorType>{{c.dtype(1), dense}};
+  return std::vector<TensorType>{{c.dtype(indexed_slices::kRows), dense}};
 }
 
 absl::StatusOr<std::vector<TensorType>> InferAddRows(const InferContext& c) {
-  if (c.num_inputs() != 3 || c.shape(0).rank() < 1 || !IsStorageType(c.dtype(0)) || c.dtype(1) != DType::kInt32 ||
-      c.shape(1).rank() != 1) {
+  if (c.num_inputs() != 3 || c.shape(add_rows::kX).rank() < 1 || !IsStorageType(c.dtype(add_rows::kX)) ||
+      c.dtype(add_rows::kIndices) != DType::kInt32 || c.shape(add_rows::kIndices).rank() != 1) {
     return c.Error("needs x [V, ...] of float32, bfloat16 or half, int32 indices [n] and rows");
   }
-  Shape rows = c.shape(0);
-  rows.set_dim(0, c.shape(1).dim(0));
-  if (c.type(2) != TensorType{c.dtype(0), rows}) return c.Error("needs one row of x for each index");
-  return std::vector<TensorType>{c.type(0)};
+  Shape rows = c.shape(add_rows::kX);
+  rows.set_dim(0, c.shape(add_rows::kIndices).dim(0));
+  if (c.type(add_rows::kRows) != TensorType{c.dtype(add_rows::kX), rows}) {
+    return c.Error("needs one row of x for each index");
+  }
+  return std::vector<TensorType>{c.type(add_rows::kX)};
 }
 
 absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
@@ -65,13 +70,14 @@ absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
 
 const bool registered = [] {
   RegisterOp({.name = op::Gather, .infer = InferGather, .gradient = GatherGradient});
-  RegisterOp({.name = op::IndexedSlices,
-              .infer = InferIndexedSlices,
-              .gradient =
-                  [](const Node& node, absl::Span<const Value> dy) {
-                    return std::vector<Value>{Value(), Gather(dy[0], node.input(0))};
-                  },
-              .tolerance = {1e-6, 1e-2}});
+  RegisterOp(
+      {.name = op::IndexedSlices,
+       .infer = InferIndexedSlices,
+       .gradient =
+           [](const Node& node, absl::Span<const Value> dy) {
+             return std::vector<Value>{Value(), Gather(dy[indexed_slices::kY], node.input(indexed_slices::kIndices))};
+           },
+       .tolerance = {1e-6, 1e-2}});
   RegisterOp({.name = op::AddRows, .infer = InferAddRows, .tolerance = {1e-6, 1e-2}});
   RegisterOp({.name = op::OneHot, .infer = InferOneHot});
   return true;

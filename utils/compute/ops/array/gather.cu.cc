@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(kThreads) GatherWords(const Word* params, cons
 
 template <typename Word>
 Kernel MakeGatherOf(const KernelSpec& spec) {
-  const TensorType& params = spec.input(0);
-  const int64_t num_rows = params.shape.dim(0), num_bytes = spec.output(0).num_bytes();
+  const TensorType& params = spec.input(gather::kParams);
+  const int64_t num_rows = params.shape.dim(0), num_bytes = spec.output(gather::kY).num_bytes();
   const int64_t row_bytes = params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
   const int64_t words = num_bytes / static_cast<int64_t>(sizeof(Word));
   const int64_t row_words = row_bytes / static_cast<int64_t>(sizeof(Word));
@@ -44,15 +44,15 @@ Kernel MakeGatherOf(const KernelSpec& spec) {
     if (words == 0) return absl::OkStatus();
     WithIndexType(words, [&]<typename Index>(Index) {
       GatherWords<Word, Index><<<NumBlocks(words, kThreads), kThreads, 0, stream>>>(
-          args.input<Word>(0), args.input<int32_t>(1), static_cast<Index>(words), static_cast<Index>(row_words),
-          num_rows, args.output<Word>(0), error);
+          args.input<Word>(gather::kParams), args.input<int32_t>(gather::kIndices), static_cast<Index>(words),
+          static_cast<Index>(row_words), num_rows, args.output<Word>(gather::kY), error);
     });
     return LaunchStatus("GatherWords");
   }};
 }
 
 absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
-  const TensorType& params = spec.input(0);
+  const TensorType& params = spec.input(gather::kParams);
   const int64_t bits = 16 | params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
   switch (bits & -bits) {  // the largest power of two up to 16 that divides the bytes of a row
     case 1:
@@ -100,20 +100,21 @@ __global__ void __launch_bounds__(Threads::kBlock)
 
 template <typename T>
 absl::StatusOr<Kernel> MakeIndexedSlicesOf(const KernelSpec& spec) {
-  const Shape& dense = spec.output(0).shape;
+  const Shape& dense = spec.output(indexed_slices::kY).shape;
   const int64_t num_rows = dense.dim(0), width = dense.Product(1, dense.rank());
-  const auto count = static_cast<int32_t>(spec.input(0).shape.num_elements());
+  const auto count = static_cast<int32_t>(spec.input(indexed_slices::kIndices).shape.num_elements());
   CudaDevice& device = CudaDeviceOf(spec);
   ASSIGN_OR_RETURN(const SortedIndices sort,
                    SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(num_rows)));
   Kernel kernel;
   kernel.scratch_bytes = sort.scratch_bytes();
   kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
-    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(0), args.scratch));
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
+                     sort.Sort(args.input<int32_t>(indexed_slices::kIndices), args.scratch));
     if (num_rows == 0 || width == 0) return absl::OkStatus();
     WithRowThreads<1>(width, [&]<typename Threads>(Threads) {
       SumRows<Threads, T><<<NumBlocks(num_rows, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          sorted, count, args.input<T>(1), num_rows, width, args.output<T>(0));
+          sorted, count, args.input<T>(indexed_slices::kRows), num_rows, width, args.output<T>(indexed_slices::kY));
     });
     return LaunchStatus("SumRows");
   };
@@ -121,7 +122,8 @@ absl::StatusOr<Kernel> MakeIndexedSlicesOf(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
-  return WithStorageType(spec.input(1).dtype, [&]<typename T>(T) { return MakeIndexedSlicesOf<T>(spec); });
+  return WithStorageType(spec.input(indexed_slices::kRows).dtype,
+                         [&]<typename T>(T) { return MakeIndexedSlicesOf<T>(spec); });
 }
 
 // y[v, c] += the sum of rows[position, c] over the positions of index v, in their order and in float; a thread for each
@@ -145,9 +147,10 @@ __global__ void __launch_bounds__(kThreads) AddSums(SortedIndices::Result sorted
 
 template <typename T>
 absl::StatusOr<Kernel> MakeAddRows(const KernelSpec& spec) {
-  const Shape& dense = spec.output(0).shape;
-  const int64_t width = dense.Product(1, dense.rank()), num_rows = dense.dim(0), bytes = spec.output(0).num_bytes();
-  const auto count = static_cast<int32_t>(spec.input(1).shape.num_elements());
+  const Shape& dense = spec.output(add_rows::kY).shape;
+  const int64_t width = dense.Product(1, dense.rank()), num_rows = dense.dim(0);
+  const int64_t bytes = spec.output(add_rows::kY).num_bytes();
+  const auto count = static_cast<int32_t>(spec.input(add_rows::kIndices).shape.num_elements());
   const int64_t elements = count * width;
   CudaDevice& device = CudaDeviceOf(spec);
   ASSIGN_OR_RETURN(const SortedIndices sort,
@@ -155,17 +158,18 @@ absl::StatusOr<Kernel> MakeAddRows(const KernelSpec& spec) {
   Kernel kernel;
   kernel.scratch_bytes = sort.scratch_bytes();
   kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
-    if (args.outputs[0] != args.inputs[0] && bytes > 0) {
-      RETURN_IF_ERROR(
-          CudaStatus(cudaMemcpyAsync(args.outputs[0], args.inputs[0], bytes, cudaMemcpyDeviceToDevice, stream),
-                     "cudaMemcpyAsync"));
+    if (args.outputs[add_rows::kY] != args.inputs[add_rows::kX] && bytes > 0) {
+      RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(args.outputs[add_rows::kY], args.inputs[add_rows::kX], bytes,
+                                                 cudaMemcpyDeviceToDevice, stream),
+                                 "cudaMemcpyAsync"));
     }
-    ASSIGN_OR_RETURN(const SortedIndices::Result sorted, sort.Sort(args.input<int32_t>(1), args.scratch));
+    ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
+                     sort.Sort(args.input<int32_t>(add_rows::kIndices), args.scratch));
     if (elements == 0) return absl::OkStatus();
     WithIndexType(elements, [&]<typename Index>(Index) {
       AddSums<T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
-          sorted, count, args.input<T>(2), static_cast<Index>(elements), static_cast<Index>(width), num_rows,
-          args.output<T>(0));
+          sorted, count, args.input<T>(add_rows::kRows), static_cast<Index>(elements), static_cast<Index>(width),
+          num_rows, args.output<T>(add_rows::kY));
     });
     return LaunchStatus("AddSums");
   };
@@ -207,7 +211,7 @@ const bool registered = [] {
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeAddRows<T>(spec); }),
-      .in_place = {{0, 0}},
+      .in_place = {{add_rows::kY, add_rows::kX}},
   });
   RegisterKernel(
       {.op = op::OneHot, .device_kind = "cuda", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});

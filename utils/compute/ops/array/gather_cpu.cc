@@ -20,15 +20,16 @@ constexpr int64_t kGrainBytes = 65536;
 int64_t Grain(int64_t row_bytes) { return std::max<int64_t>(1, kGrainBytes / std::max<int64_t>(1, row_bytes)); }
 
 absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
-  const TensorType& params = spec.input(0);
-  const int64_t limit = params.shape.dim(0), n = spec.input(1).shape.num_elements();
+  const TensorType& params = spec.input(gather::kParams);
+  const int64_t limit = params.shape.dim(0), n = spec.input(gather::kIndices).shape.num_elements();
   const int64_t row_bytes = params.shape.Product(1, params.shape.rank()) * SizeOf(params.dtype);
   return Kernel{[=](const KernelArgs& args) {
-    const int32_t* indices = args.input<int32_t>(1);
+    const int32_t* indices = args.input<int32_t>(gather::kIndices);
     RETURN_IF_ERROR(CheckIds("index", indices, n, limit));
     ParallelFor(n, Grain(row_bytes), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        std::memcpy(args.output<char>(0) + i * row_bytes, args.input<char>(0) + indices[i] * row_bytes, row_bytes);
+        std::memcpy(args.output<char>(gather::kY) + i * row_bytes,
+                    args.input<char>(gather::kParams) + indices[i] * row_bytes, row_bytes);
       }
     });
     return absl::OkStatus();
@@ -88,28 +89,33 @@ void SumRows(const T* x, const T* rows, int64_t width, const int32_t* next, int3
   }
 }
 
-// IndexedSlices of inputs `indices_input` and the next one, added to `x_input` if that is not -1. Every row of the
-// result is written once, by one thread, and summed part by part in the order of positions: the same bits on any number
-// of threads, and on several devices with a share of the positions each.
+// The inputs of a node whose result is IndexedSlices of `indices` and `rows`, plus `x` if that is not -1.
+struct SumInputs {
+  int indices, rows;
+  int x = -1;
+};
+
+// Every row of the result is written once, by one thread, and summed part by part in the order of positions: the same
+// bits on any number of threads, and on several devices with a share of the positions each.
 template <typename T>
-Kernel MakeSumOfRows(const KernelSpec& spec, int x_input, int indices_input) {
+Kernel MakeSumOfRows(const KernelSpec& spec, SumInputs in) {
   const Shape& dense = spec.output(0).shape;
   const int64_t limit = dense.dim(0), width = dense.Product(1, dense.rank());
-  const auto n = static_cast<int32_t>(spec.input(indices_input).shape.num_elements());
+  const auto n = static_cast<int32_t>(spec.input(in.indices).shape.num_elements());
   const Parts parts(n, spec.node.graph().batch_parts());
   const auto run = [=](const KernelArgs& args) {
-    const int32_t* indices = args.input<int32_t>(indices_input);
+    const int32_t* indices = args.input<int32_t>(in.indices);
     RETURN_IF_ERROR(CheckIds("index", indices, n, limit));
     int32_t* const first = static_cast<int32_t*>(args.scratch);
     int32_t* const next = first + limit;
     LinkPositions(indices, n, first, limit, next);
-    const T* const x = x_input < 0 ? nullptr : args.input<T>(x_input);
+    const T* const x = in.x < 0 ? nullptr : args.input<T>(in.x);
     ParallelFor(limit, Grain(width * static_cast<int64_t>(sizeof(T))), [&](int64_t begin, int64_t end) {
       for (int64_t v = begin; v < end; ++v) {
         T* const row = args.output<T>(0) + v * width;
         const T* const x_row = x == nullptr ? nullptr : x + v * width;
         if (first[v] >= 0) {
-          SumRows(x_row, args.input<T>(indices_input + 1), width, next, first[v], parts, row);
+          SumRows(x_row, args.input<T>(in.rows), width, next, first[v], parts, row);
         } else if (x == nullptr) {
           std::memset(static_cast<void*>(row), 0, width * sizeof(T));
         } else if (x_row != row) {
@@ -123,7 +129,14 @@ Kernel MakeSumOfRows(const KernelSpec& spec, int x_input, int indices_input) {
 }
 
 absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
-  return WithStorageType(spec.input(1).dtype, [&]<typename T>(T) { return MakeSumOfRows<T>(spec, -1, 0); });
+  constexpr SumInputs kInputs = {.indices = indexed_slices::kIndices, .rows = indexed_slices::kRows};
+  return WithStorageType(spec.input(kInputs.rows).dtype,
+                         [&]<typename T>(T) { return MakeSumOfRows<T>(spec, kInputs); });
+}
+
+template <typename T>
+Kernel MakeAddRows(const KernelSpec& spec) {
+  return MakeSumOfRows<T>(spec, {.indices = add_rows::kIndices, .rows = add_rows::kRows, .x = add_rows::kX});
 }
 
 template <typename Index, typename T>
@@ -155,8 +168,8 @@ const bool registered = [] {
       .op = op::AddRows,
       .device_kind = "cpu",
       .dtypes = StorageTypes(),
-      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeSumOfRows<T>(spec, 0, 1); }),
-      .in_place = {{0, 0}},
+      .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeAddRows<T>(spec); }),
+      .in_place = {{add_rows::kY, add_rows::kX}},
   });
   RegisterKernel(
       {.op = op::OneHot, .device_kind = "cpu", .dtypes = {DType::kInt32, DType::kInt64}, .make = MakeOneHot});

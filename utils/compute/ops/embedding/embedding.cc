@@ -58,7 +58,7 @@ std::vector<Value> EmbeddingGradient(const Node& node, absl::Span<const Value> d
   std::vector<Value> inputs = {dy[forward::kY], node.input(forward::kIds), node.input(forward::kOffsets)};
   if (node.num_inputs() > forward::kRandomState) inputs.push_back(node.input(forward::kRandomState));
   Node* const rows = ApplyNode(op::EmbeddingGrad, inputs, node.attrs());
-  gradients[forward::kTable] = IndexedSlices(OutputOf(rows, backward::kIndices), OutputOf(rows, backward::kValues),
+  gradients[forward::kTable] = IndexedSlices(OutputOf(rows, backward::kIndices), OutputOf(rows, backward::kRows),
                                              node.input(forward::kTable).shape());
   return gradients;
 }

@@ -114,7 +114,7 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
       LookUpGradient<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
           rows, dropout, scale, shift_right, args.input<T>(places::kDy), args.input<int32_t>(places::kIds),
           args.input<int32_t>(places::kOffsets), dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr,
-          args.output<T>(places::kValues), args.output<int32_t>(places::kIndices));
+          args.output<T>(places::kRows), args.output<int32_t>(places::kIndices));
     });
     return LaunchStatus("LookUpGradient");
   }};
@@ -132,7 +132,7 @@ const bool registered = [] {
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
       .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),
-      .in_place = {{embedding_grad::kValues, embedding_grad::kDy}},
+      .in_place = {{embedding_grad::kRows, embedding_grad::kDy}},
   });
   return true;
 }();

@@ -22,7 +22,7 @@ enum Output : int { kY };
 namespace official::compute::embedding_grad {
 enum Input : int { kDy, kIds, kOffsets, kRandomState };
 enum Output : int {
-  kValues,   // [T, H] of the type of dy
+  kRows,     // [T, H] of the type of dy
   kIndices,  // int32 [T]
 };
 }  // namespace official::compute::embedding_grad

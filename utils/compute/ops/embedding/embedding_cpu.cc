@@ -79,7 +79,7 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
     RETURN_IF_ERROR(dropout.CheckOffsets(args));
     ForEachRow(rows, [&](int64_t r) {
       const T* const dy = args.input<T>(places::kDy) + r * rows.size;
-      T* const d_entry = args.output<T>(places::kValues) + r * rows.size;
+      T* const d_entry = args.output<T>(places::kRows) + r * rows.size;
       const PackedPosition at = dropout.PositionOf(args, r);
       const int64_t id_row = dropout.IsPadding(at) ? -1 : IdRow(shift_right, r, at);
       const int32_t id = id_row < 0 ? 0 : args.input<int32_t>(places::kIds)[id_row];
@@ -107,7 +107,7 @@ const bool registered[] = {
         .device_kind = "cpu",
         .dtypes = StorageTypes(),
         .make = ForStorageType([]<typename T>(const KernelSpec& spec, T) { return MakeEmbeddingGrad<T>(spec); }),
-        .in_place = {{embedding_grad::kValues, embedding_grad::kDy}},
+        .in_place = {{embedding_grad::kRows, embedding_grad::kDy}},
     }),
 };
 
