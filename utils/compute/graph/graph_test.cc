@@ -76,8 +76,8 @@ TEST_CASE("The gradient of a table that is read twice stays sparse") {
       Gradients({a, b}, {graph.Input("da", a.type()), graph.Input("db", b.type())}, {table});
   REQUIRE(gradients[0].node()->Is(op::IndexedSlices));
   CHECK(gradients[0].type() == table.type());
-  CHECK(gradients[0].node()->input(0).shape() == Shape({7}));
-  CHECK(gradients[0].node()->input(1).shape() == Shape({7, 2}));
+  CHECK(gradients[0].node()->input(indexed_slices::kIndices).shape() == Shape({7}));
+  CHECK(gradients[0].node()->input(indexed_slices::kRows).shape() == Shape({7, 2}));
 }
 
 TEST_CASE("Broadcasting follows NumPy") {
