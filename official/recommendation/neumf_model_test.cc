@@ -58,14 +58,14 @@ void Fill(const compute::Graph& graph, compute::VariableStore& variables) {
   }
 }
 
-void CheckClose(const Tensor& got, const std::vector<double>& want, double margin) {
+void CheckClose(const Tensor& got, const std::vector<double>& want, double margin = 2e-6) {
   for (size_t i = 0; i < want.size(); ++i) CHECK(got.data<float>()[i] == Approx(want[i]).margin(margin));
 }
 
 // What tensorflow/models at d64bcfe3 computes under TensorFlow 1.10.1.
 TEST_CASE("Scores, loss and one step of Adam are the official ones") {
   const DType dtype = GENERATE(DType::kFloat32, DType::kFloat16);
-  const double margin = dtype == DType::kFloat32 ? 2e-6 : 5e-4;
+  const double margin = dtype == DType::kFloat32 ? 2e-6 : 1e-3;  // of scores and losses
   const auto device = compute::MakeDevice("cpu").value();
   compute::VariableStore variables(*device);
   const data::ElementSpec pairs{.features = {{"user_id", kUsers.type()}, {"item_id", kItems.type()}}, .labels = {}};
@@ -80,9 +80,9 @@ TEST_CASE("Scores, loss and one step of Adam are the official ones") {
                                      Tensor::Scalar(0.001f)};
   CHECK(training.Run(feeds).scalar<float>() == Approx(.7684329).epsilon(5e-6).margin(margin));
   training.Settle();
-  CheckClose(variables.Read("rating/bias").value(), {-.298997}, margin);
-  CheckClose(variables.Read("dense/kernel").value(), {-.160972, .03997, .222113}, margin);
-  CheckClose(variables.Read("embedding/embeddings").value(), {.272884, .289346, .168194}, margin);
+  CheckClose(variables.Read("rating/bias").value(), {-.298997});
+  CheckClose(variables.Read("dense/kernel").value(), {-.160972, .03997, .222113});
+  CheckClose(variables.Read("embedding/embeddings").value(), {.272884, .289346, .168194});
   CheckClose(predict.Run({kUsers, kItems}), {.317019, .39507, .398535, .3268}, margin);
   CHECK(training.Run(feeds).scalar<float>() == Approx(.7445456).epsilon(5e-6).margin(margin));
 }
