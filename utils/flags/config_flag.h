@@ -50,7 +50,7 @@ T ValueOf(const Choice<T> (&choices)[n], absl::string_view name) {
   return found->value;
 }
 
-// What follows is used by the macros only.
+// Only the macros use the following.
 
 // A function that sets the field of a flag to the flag's value.
 template <typename Config>
@@ -128,7 +128,7 @@ bool AddChoices(FlagSpec& spec, const Choice<T> (&choices)[n]) {
   ABSL_FLAG(Type, flag, default_value, help);                             \
   OFFICIAL_BEFORE_MAIN(flag##_is_in_group, AddFlag(ThisGroup(), {.name = #flag __VA_OPT__(, ) __VA_ARGS__}))
 
-// What the macros above consist of.
+// The macros above consist of these.
 #define OFFICIAL_FLAG_CONFIG(Config, field) \
   namespace official::flags {               \
   using ConfigOf_##field = Config;          \

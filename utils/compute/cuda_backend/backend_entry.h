@@ -22,7 +22,7 @@ struct CudaGpus {
   std::string why_none;  // if count is 0: the reason in words
 };
 
-// What the library gives the program in addition to kernels.
+// The library gives the program these in addition to kernels.
 struct CudaBackend {
   CudaGpus (*visible_gpus)() = nullptr;  // initializes the driver
   DeviceKind device_kind;

@@ -27,7 +27,7 @@ struct Span {
   int64_t begin, end;
 };
 
-// Which elements (r, c) of a matrix count: those with c <= r + offset, with c >= r + offset, or all.
+// The choice of the elements (r, c) of a matrix that count: those with c <= r + offset, with c >= r + offset, or all.
 struct Band {
   enum Keep { kAll, kUpToDiagonal, kFromDiagonal } keep = kAll;
   int64_t offset = 0;
@@ -87,7 +87,7 @@ struct Product {
   NextLines* prefetch = nullptr;  // what to fetch on the way
 };
 
-// What depends on the instruction set.
+// The functions that depend on the instruction set.
 struct AttentionKernels {
   void (*multiply)(const Product&);
   void (*transpose_block)(const float* in, int64_t in_stride, float* out, int64_t out_stride);

@@ -29,7 +29,7 @@ static_assert(kTile == kDrawColumns && kSide == kDrawLanes);
 template <int kChunks>
 inline constexpr int kStride = kSide* kChunks + 1;
 
-// What the kernels are given besides the geometry.
+// The arguments of the kernels besides the geometry.
 struct Offsets {
   const int32_t *queries, *keys;
   DataError query_error, key_error;
