@@ -32,6 +32,11 @@ _TESTS_OF_MODELS = {
 
 OP_FAMILIES = ["//utils/compute/ops/" + name for name in _TESTS_OF_FAMILIES]
 
+# What networks for images do without: a program that leaves it out is built sooner.
+_TEXT = ["attention", "embedding", "layer_norm"]
+
+IMAGE_OP_FAMILIES = ["//utils/compute/ops/" + name for name in _TESTS_OF_FAMILIES if name not in _TEXT]
+
 OP_FAMILIES_OF_MODELS = list(_TESTS_OF_MODELS)
 
 CUDA_KERNELS = ["//utils/compute/ops/%s:%s_cuda" % (name, name) for name in _TESTS_OF_FAMILIES] + [
