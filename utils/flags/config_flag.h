@@ -1,6 +1,10 @@
 // OFFICIAL_FLAG: a flag, written in one place and bound to the field of a configuration. The field decides its name,
-// its type and its default; the entry adds the help text and what else FlagSpec has. In the source file of a group,
-// outside of all namespaces, where Abseil wants flags; names are looked up in official::flags nevertheless:
+// its type and its default; the entry adds the help text and what else FlagSpec has. It is for the flags that training
+// programs share: the flag of one program is an ABSL_FLAG and a FlagSpec in the program's main file.
+//
+// Entries are in the source file of a group (base.cc, performance.cc, ...), outside of all namespaces, where Abseil
+// wants flags. Configurations, choices, conversions and what FlagSpec has are looked up in official::flags
+// nevertheless; a type or a default that a macro takes is not:
 //
 //   OFFICIAL_FLAG_GROUP(base);
 //   OFFICIAL_FLAG(BaseConfig, batch_size, "Examples per step.", .short_name = "bs", .range = AtLeast(1));

@@ -18,8 +18,8 @@ namespace official::run {
 // The input of a run. Its functions may be called as long as it lives.
 struct Input {
   std::string dataset;  // its name, kept in the checkpoint
-  std::string fingerprint =
-      "";  // that of the training data (utils/data/fingerprint.h), kept too; empty: they never change
+  // The fingerprint of the training data (utils/data/fingerprint.h), kept too; empty: they never change.
+  std::string fingerprint = "";
   // Further facts that are kept in the checkpoint and compared when a run resumes or evaluates.
   std::vector<train::RunFact> facts = {};
   data::ElementSpec spec;

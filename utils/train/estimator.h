@@ -1,5 +1,6 @@
 // Estimator: trains, evaluates, predicts with and exports one model in one model_dir, as tf.estimator.Estimator does.
-// The work is done in loop.h (training), evaluation.h and checkpointed_model.h (variables and state).
+// official/examples/linear is a program that uses it. The work is done in loop.h (training), evaluation.h and
+// checkpointed_model.h (variables and state).
 #pragma once
 
 #include <memory>
@@ -24,10 +25,10 @@ namespace official::train {
 
 class Estimator {
  public:
-  // Opens model_dir and finds its latest checkpoint. A caller that writes there holds its RunLock. Errors: the
-  // directory cannot be made or written (FailedPrecondition, PermissionDenied), it holds a run on another data set
-  // (InvalidArgument), the checkpoint is damaged (DataLoss), there is one with Resume::kNever (FailedPrecondition), or
-  // none with Resume::kMust (NotFound).
+  // Opens model_dir and finds its latest checkpoint. A caller that writes there, as Train and Evaluate do, holds its
+  // RunLock (run_lock.h). Errors: the directory cannot be made or written (FailedPrecondition, PermissionDenied), it
+  // holds a run on another data set (InvalidArgument), the checkpoint is damaged (DataLoss), there is one with
+  // Resume::kNever (FailedPrecondition), or none with Resume::kMust (NotFound).
   static absl::StatusOr<std::unique_ptr<Estimator>> Create(Model model, EstimatorConfig config,
                                                            std::unique_ptr<distribute::Strategy> strategy);
 

@@ -1,5 +1,6 @@
 // TrainOptions: what the command line says about a training. Each field but the last has a flag of its name, which
-// utils/flags defines with the field's default.
+// utils/flags binds to it (config_flag.h). The defaults here are those of the flags, except for loss_scale; a program
+// may have its own, such as a model_dir.
 #pragma once
 
 #include <cstdint>

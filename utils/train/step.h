@@ -24,8 +24,8 @@ inline constexpr char kLocalPrefix[] = "_local/";
 inline constexpr char kLossScale[] = "_run/loss_scale";
 inline constexpr char kGoodSteps[] = "_run/good_steps";
 
-// The part of a step that a training program computes. With gradient accumulation a step has several micro-batches
-// : their programs sum their results, and one program for the update uses the sums.
+// The part of a step that a training program computes. With gradient accumulation a step has several
+// micro-batches: their programs sum their results, and one program for the update uses the sums.
 enum class StepPart { kWhole, kMicroBatch, kUpdate };
 
 // A mode of a model for the examples of one replica, built but not compiled.

@@ -22,7 +22,7 @@ inline constexpr compute::OpName NeuralFactorizationLoss("NeuralFactorizationLos
 
 namespace official::recommendation {
 
-// Float32 tensors. The score of user u and item i is
+// The tables and layers are float32. The score of user u and item i is
 //   concat(gmf_user[u] * gmf_item[i], x_n) * rating.kernel + rating.bias
 // with x_0 = concat(mlp_user[u], mlp_item[i]) and x_k = relu(x_{k-1} * layers[k-1].kernel + layers[k-1].bias).
 struct NeuralFactorization {

@@ -115,7 +115,7 @@ class Graph {
   int batch_parts() const { return batch_parts_; }
   void set_batch_parts(int parts) { batch_parts_ = parts; }
 
-  // For the functions that add the nodes of training, such as a model's: it must be set before they are called.
+  // The functions that add the nodes of training, such as a model's, read it, so it must be set before they are called.
   // Rewriting (rewrite.h) does not keep it.
   const ReplicaContext& replica_context() const { return replica_context_; }
   void set_replica_context(const ReplicaContext& context) { replica_context_ = context; }

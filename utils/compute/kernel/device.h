@@ -1,5 +1,6 @@
 // Device: where programs run and variables live. A backend registers its kind of device ("cpu"; "cuda" is loaded at run
-// time) with all that others must know of it, so a new kind of device edits no existing file.
+// time) with all that programs and Strategy must know of it. Which kind a run uses is the choice of
+// utils/run/usable_gpus.h; the kernels of a kind are in the folders of the ops.
 #pragma once
 
 #include <chrono>
@@ -63,7 +64,8 @@ class Device {
   // The copies are ordered after all work given to the device before.
   virtual absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status CopyToHost(void* host, const void* device, int64_t bytes) = 0;
-  // Makes buffers for feeds of these sizes. Devices that use the host's memory do not support it.
+  // Makes buffers for feeds of these sizes, by default with Allocate, filled by CopyToDevice. Programs ask only devices
+  // with memory of their own.
   virtual absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes);
   // Makes the device current on the calling thread, which is about to run kernels here.
   virtual void MakeCurrent() = 0;
@@ -93,7 +95,7 @@ using DeviceFactory = std::function<absl::StatusOr<std::unique_ptr<Device>>(cons
 // of each is its index there. The error is DeadlineExceeded if they do not connect within the deadline, or when one of
 // them has waited that long in a step.
 struct AllReduceAlgorithm {
-  std::string name;  // value of --all_reduce_alg: "nccl"
+  std::string name;  // value of --all_reduce_alg, one of the flag's choices (utils/flags/performance.cc): "nccl"
   std::function<absl::StatusOr<std::unique_ptr<CommunicatorGroup>>(absl::Span<Device* const> devices,
                                                                    std::chrono::seconds deadline)>
       make_group;

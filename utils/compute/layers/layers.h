@@ -1,5 +1,6 @@
 // Layers: ops with their variables, named as tf.layers names them: "conv2d", "conv2d_1", "dense", ... in the order of
-// construction, or by the model. Variables are float32; the computation runs in the type given.
+// construction, or by the model. Variables are float32, unless weights_are_given; the computation runs in the type
+// given.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,8 @@ struct LayersOptions {
 
 class Layers {
  public:
-  // `dtype` is the type of the computation.
+  // `dtype` is the type of the computation. A second Layers of the same graph and scope counts from the start again, so
+  // its layers share the variables of the first one's.
   Layers(Graph& graph, DType dtype, const LayersOptions& options = {})
       : graph_(graph), dtype_(dtype), scope_(options.scope), weights_are_given_(options.weights_are_given) {}
 
@@ -78,7 +80,8 @@ class Layers {
   // Returns such a variable, cast to the type of the computation.
   Value Weight(absl::string_view name, Shape shape, const Initializer& initializer);
 
-  // The moving averages of all BatchNormalization layers so far, which training must update in each step.
+  // The moving averages of all BatchNormalization layers so far, which training must update in each step: a model hands
+  // them to it as ModelSpec::moving_averages.
   const std::vector<MovingAverage>& moving_averages() const { return moving_averages_; }
 
  private:

@@ -131,7 +131,8 @@ def op_family(
     *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
     NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are op_tests.
 
-    A new family is its folder and a line in families.bzl.
+    A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
+    in //tools/structure:layers.bzl.
 
     Args:
       name: the name of the family; its folder, one of utils/compute/ops, has the same name. The family that one model
