@@ -5,7 +5,7 @@ LAYERS = [
     ("official", "one model in each folder: flags, input, graph, run loop; nothing depends on it"),
     ("utils/run", "the run of a training program: devices, lock, data, training and evaluation"),
     ("utils/export", "SavedModel"),
-    ("utils/flags", "the five flag groups of every program, help, validators"),
+    ("utils/flags", "the flag groups of every training program, help, validators"),
     ("utils/train", "Estimator: training, evaluation, checkpoints, events"),
     ("utils/distribute", "Strategy: the devices of a run, their threads, the sums over them"),
     ("utils/data", "records, images, downloads; the input pipeline, ordered by (seed, epoch, index)"),
