@@ -137,8 +137,8 @@ Kernel MakeReduction(const KernelSpec& spec) {
 }
 
 template <typename Op>
-void Register(KernelRegistry& kernels, OpName op) {
-  kernels.Add({
+void Register(OpName op) {
+  RegisterKernel({
       .op = op,
       .device_kind = "cuda",
       .dtypes = StorageTypes(),
@@ -147,11 +147,11 @@ void Register(KernelRegistry& kernels, OpName op) {
 }
 
 const bool registered = [] {
-  Register<SumOp>(kernels, op::BiasAddGrad);
-  Register<MaxOp>(kernels, op::Max);
-  Register<SumOp>(kernels, op::Mean);
-  Register<MinOp>(kernels, op::Min);
-  Register<SumOp>(kernels, op::Sum);
+  Register<SumOp>(op::BiasAddGrad);
+  Register<MaxOp>(op::Max);
+  Register<SumOp>(op::Mean);
+  Register<MinOp>(op::Min);
+  Register<SumOp>(op::Sum);
   return true;
 }();
 
