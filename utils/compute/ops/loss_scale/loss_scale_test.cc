@@ -56,6 +56,22 @@ struct Finite {
   std::unique_ptr<Program> program;
 };
 
+TEST_CASE("Devices that share variables do not check gradients without a barrier") {
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const auto compile = [&](bool barrier, const UpdatePart& part) {
+    Graph graph;
+    const Value x = graph.Input("x", {DType::kFloat32, {4}});
+    const GraphRoots roots{.feeds = {x}, .fetches = {AllFinite({x}, {.barrier = barrier})}, .targets = {}};
+    VariableStore variables(*device, nullptr, part);
+    return Program::Compile(graph, roots, *device, variables).status();
+  };
+  const absl::Status refused = compile(false, {.part = 0, .parts = 2});
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK_THAT(std::string(refused.message()), Contains("barrier"));
+  CHECK(compile(true, {.part = 0, .parts = 2}).ok());
+  CHECK(compile(false, {}).ok());
+}
+
 // Sizes around the ranges that threads and blocks take.
 TEST_CASE("AllFinite finds any element that is not, wherever it is, before anything later runs") {
   Finite finite({1, 70001, 33});
