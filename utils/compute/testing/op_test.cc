@@ -29,7 +29,8 @@ std::vector<Target> TargetsOf(const OpCase& test) {
   for (const std::string& kind : KindsUnderTest()) {
     for (const DType dtype : StorageTypes()) {
       const DType key = floating_key ? dtype : test.inputs[0].dtype();
-      if (KernelRegistry::Global().Find(test.op, kind, key) == nullptr) continue;
+      const auto has_kernel = [&](OpName op) { return KernelRegistry::Global().Find(op, kind, key) != nullptr; };
+      if (!has_kernel(test.op) || !std::all_of(test.needs.begin(), test.needs.end(), has_kernel)) continue;
       targets.push_back({kind, dtype});
       if (!floating_key) break;
     }

@@ -35,6 +35,8 @@ struct OpCase {
   std::function<std::vector<Value>(absl::Span<const Value> inputs)> build;
   // The same values computed plainly in float64.
   std::function<std::vector<Doubles>(const std::vector<Doubles>& inputs)> reference;
+  // Other ops that `build` adds and that not every device has: the case runs where all of them have kernels.
+  std::vector<OpName> needs = {};
 };
 
 // Compares all outputs with the reference, in float32 and, if there are kernels, bfloat16 and half; with fusion on and

@@ -44,6 +44,7 @@ Normalized Normalize(const Doubles& x, const Doubles& gamma, const Doubles& beta
 
 Value Float(Value x) { return x.dtype() == DType::kFloat32 ? x : Cast(x, DType::kFloat32); }
 Value Blocked(Value x) { return Reorder(x, Layout::kRowMajor, Layout::kChannelBlocked); }
+std::vector<OpName> NeededFor(bool blocked) { return std::vector<OpName>(blocked ? 1 : 0, op::Reorder); }
 
 // What follows the normalization.
 enum class After { kNothing, kRelu, kAdd, kAddRelu };
@@ -86,6 +87,7 @@ testing::OpCase TrainingCase(const Shape& shape, After after, bool statistics, b
             norm.y = Finish(norm.y, in, after);
             return statistics ? std::vector<Doubles>{norm.y, norm.mean, norm.variance} : std::vector<Doubles>{norm.y};
           },
+      .needs = NeededFor(blocked),
   };
 }
 
@@ -113,6 +115,7 @@ testing::OpCase InferenceCase(const Shape& shape, After after, bool blocked = fa
             }
             return std::vector<Doubles>{Finish(y, in, after)};
           },
+      .needs = NeededFor(blocked),
   };
 }
 

@@ -79,6 +79,7 @@ Doubles Convolve(const Case& s, const Doubles& images, const Doubles& filters) {
 }
 
 Value Blocked(Value x) { return Reorder(x, Layout::kRowMajor, Layout::kChannelBlocked); }
+std::vector<OpName> NeededFor(bool blocked) { return std::vector<OpName>(blocked ? 1 : 0, op::Reorder); }
 
 testing::OpCase ForwardCase(const Case& s, bool blocked = false) {
   return {
@@ -89,6 +90,7 @@ testing::OpCase ForwardCase(const Case& s, bool blocked = false) {
             return std::vector<Value>{Conv2D(blocked ? Blocked(in[0]) : in[0], in[1], s.params)};
           },
       .reference = [=](const std::vector<Doubles>& in) { return std::vector<Doubles>{Convolve(s, in[0], in[1])}; },
+      .needs = NeededFor(blocked),
   };
 }
 
@@ -114,6 +116,7 @@ testing::OpCase InputGradientCase(const Case& s, bool blocked = false) {
             ForProducts(s, [&](int64_t i, int64_t f, int64_t o) { dx[i] += in[0][f] * in[1][o]; });
             return std::vector<Doubles>{dx};
           },
+      .needs = NeededFor(blocked),
   };
 }
 
@@ -137,12 +140,14 @@ testing::OpCase FilterGradientCase(const Case& s, bool with_bias, bool blocked =
             for (size_t o = 0; o < in[1].size(); ++o) db[o % s.o] += in[1][o];
             return with_bias ? std::vector<Doubles>{df, db} : std::vector<Doubles>{df};
           },
+      .needs = NeededFor(blocked),
   };
 }
 
 testing::OpCase FusedCase(const Case& s, const std::string& activation, bool blocked = false) {
   testing::OpCase test = ForwardCase(s);
   test.op = op::FusedConv2D;
+  test.needs = NeededFor(blocked);
   test.inputs.push_back(testing::RandomTensor({s.o}, 7));
   test.build = [=](absl::Span<const Value> in) {
     Attrs attrs = WindowAttrs(s.params);

@@ -70,6 +70,7 @@ Pooled Pool(const Case& test, const Doubles& x) {
 }
 
 Value Blocked(Value x) { return Reorder(x, Layout::kRowMajor, Layout::kChannelBlocked); }
+std::vector<OpName> NeededFor(bool blocked) { return std::vector<OpName>(blocked ? 1 : 0, op::Reorder); }
 
 // `distinct` inputs differ by more than a finite difference's step, so that no maximum moves.
 Tensor Distinct(const Shape& shape) {
@@ -92,6 +93,7 @@ testing::OpCase MaxCase(const Case& test, bool blocked = false) {
             const Pooled pooled = Pool(test, in[0]);
             return std::vector<Doubles>{pooled.max, pooled.code};
           },
+      .needs = NeededFor(blocked),
   };
 }
 
@@ -104,6 +106,7 @@ testing::OpCase AvgCase(const Case& test, bool blocked = false) {
             return std::vector<Value>{AvgPool(blocked ? Blocked(in[0]) : in[0], test.params)};
           },
       .reference = [=](const std::vector<Doubles>& in) { return std::vector<Doubles>{Pool(test, in[0]).mean}; },
+      .needs = NeededFor(blocked),
   };
 }
 
