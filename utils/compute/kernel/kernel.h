@@ -97,7 +97,8 @@ struct KernelDef {
   // The key types (see KeyType) that this kernel supports.
   std::vector<DType> dtypes;
   KernelFactory make;
-  // Pairs {output, input}: the output may take the input's buffer if nothing reads the input afterwards.
+  // Pairs {output, input}: the output may take the input's buffer if nothing reads the input afterwards, and if both
+  // have one element type and as many bytes.
   std::vector<std::pair<int, int>> in_place = {};
   // True for the same with {0, 0}, {1, 1}, ... of a node with as many outputs as inputs.
   bool each_in_place = false;

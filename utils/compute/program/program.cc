@@ -167,7 +167,10 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
       for (const auto& [out, in] : pairs) {
         if (out != i || in >= node.num_inputs()) continue;
         const auto it = request_of.find(Base(node.input(in)));
-        if (it == request_of.end() || last_use[it->first] != s || it->first.type().num_bytes() != bytes) continue;
+        if (it == request_of.end() || last_use[it->first] != s || it->first.type().num_bytes() != bytes ||
+            node.input(in).dtype() != output.dtype()) {
+          continue;
+        }
         const int uses = std::count_if(node.inputs().begin(), node.inputs().end(),
                                        [&](const Value& v) { return Base(v) == it->first; });
         if (uses != 1 || requests[it->second].last_step > s) continue;

@@ -1,5 +1,6 @@
 #include "utils/compute/program/program.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -103,6 +104,48 @@ TEST_CASE("Buffers are shared in place and dead nodes removed") {
   const std::string text = program->DebugString();
   CHECK(std::count(text.begin(), text.end(), '\n') == 10);
   CHECK(unused.node()->name() == "TestSquare");
+}
+
+// TestRead(x, number) = x, and TestNumbers(x), as many int32 as x has elements. TestRead's output may take the buffer
+// of either input.
+constexpr OpName kTestNumbers("TestNumbers"), kTestRead("TestRead");
+const bool numbers_ops = RegisterOp({.name = kTestNumbers,
+                                     .infer =
+                                         [](const InferContext& c) {
+                                           return std::vector<TensorType>{{DType::kInt32, c.shape(0)}};
+                                         }}) &&
+                         RegisterOp({.name = kTestRead, .infer = SameTypeAsInput});
+const bool numbers_kernel = RegisterKernel({
+    .op = kTestNumbers,
+    .device_kind = "cpu",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return FloatKernel(spec, [](const KernelArgs& args, int64_t n) { std::fill_n(args.output<int32_t>(0), n, 1); });
+    },
+});
+const bool read_kernel = RegisterKernel({
+    .op = kTestRead,
+    .device_kind = "cpu",
+    .dtypes = {DType::kFloat32},
+    .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return FloatKernel(
+          spec, [](const KernelArgs& args, int64_t n) { std::copy_n(args.input<float>(0), n, args.output<float>(0)); });
+    },
+    .in_place = {{0, 1}, {0, 0}},
+});
+
+TEST_CASE("A result takes the buffer of an input of its own element type only") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {1024}});
+  const Value numbers = Apply(kTestNumbers, {x});
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const auto arena_bytes = [&](Value a, Value b) {
+    return Program::Compile(graph, {{x}, {Apply(kTestRead, {a, b})}, {}}, *device, variables).value()->arena_bytes();
+  };
+  CHECK(arena_bytes(x, numbers) == 2 * 4096);
+  CHECK(arena_bytes(x, Square(x)) == 4096);
+  CHECK(arena_bytes(Square(x), numbers) == 2 * 4096);
 }
 
 TEST_CASE("Variables keep their values between runs and targets run for their effect") {

@@ -211,7 +211,7 @@ __global__ void MergeGradientSums(ChannelPieces v, const float* sums, const floa
   factors.c[c] = static_cast<float>(-a * plain / n);
 }
 
-// dx, plus the addend if there is one. dx may lie over dy, x or the addend.
+// dx, plus the addend if there is one. dx may lie over dy, x or the addend, and over beta where there is one row.
 template <typename T>
 __global__ void WriteGradient(ChannelPieces v, Gradient<T> gradient, GradientFactors factors, const T* addend, T* dx) {
   const int64_t i = ThreadIndex<int64_t>();

@@ -357,7 +357,7 @@ void MergeGradientSums(const View& v, const float* sums, const float* gamma, con
   });
 }
 
-// dx, plus the addend if there is one.
+// dx, plus the addend if there is one. dx may lie over dy, x or the addend, and over beta where there is one row.
 template <typename T, typename Gradient>
 void WriteGradient(const View& v, const T* x, const float* mean, const GradientFactors& factors, Gradient gradient,
                    const T* addend, T* dx) {
