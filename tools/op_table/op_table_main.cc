@@ -33,6 +33,11 @@ fails where one is not. "+" is a kernel for CUDA: where there is a GPU the same 
 Reorder has none, since it goes between memory layouts and CUDA kernels have one only, nor has FusedBatchNormAgain, which
 costs GPUs more time than its memory is worth there.
 
+What CPUs compute and GPUs refuse, with an error that says so: Attention with heads of more than 128 columns and
+DecodeAttention with more than 256; CatchUpRows, ApplyDeferredAdam and SettleRows of more than 16 tables; CheckNumerics
+of more than 2^30 elements; the ops of NeuMF for 2^31 samples, or with more columns before the rating than a GPU's
+shared memory holds; broadcasts and moves of elements in more than 8 dimensions after adjacent ones are merged.
+
 Made from the registered ops and kernels and from what the op tests ran, by `bazel run
 //tools/op_table:update_op_table`.
 

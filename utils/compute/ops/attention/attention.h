@@ -59,7 +59,7 @@ struct AttentionParams {
 // q's type; 0 for a sequence without keys. The weights are never stored: the backward pass computes them again from the
 // logarithm of each row's sum. Whether a weight is kept is a function of (seed, step, name, sequence in the global
 // batch, head, query, key) only. The bits are the same for any number of threads. Running fails with InvalidArgument if
-// offsets do not ascend from 0 or go beyond the rows.
+// offsets do not ascend from 0 or go beyond the rows. GPUs take heads of up to 128 columns.
 // Source: "Attention Is All You Need" 3.2.1; FlashAttention (Dao et al. 2022) for the backward pass.
 Value Attention(const AttentionInputs& inputs, const AttentionParams& params);
 
@@ -80,7 +80,8 @@ struct DecodeAttentionInputs {
 // One step of decoding: Attention of each sequence's newest token over itself and its earlier tokens, at positions p <
 // lengths[b] of the rows cache_rows[b, p] -> [B, num_heads * value_size]. Writes k and v to row b, position lengths[b]
 // of the caches, which no other sequence may name; the rest of the caches is neither changed nor read. No gradient.
-// Running fails with InvalidArgument if a length is outside [0, P), or a row outside [0, C).
+// Running fails with InvalidArgument if a length is outside [0, P), or a row outside [0, C). GPUs take heads of up to
+// 256 columns.
 Value DecodeAttention(const DecodeAttentionInputs& inputs, int num_heads, double scale);
 
 }  // namespace official::compute

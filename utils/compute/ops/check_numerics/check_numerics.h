@@ -12,6 +12,7 @@ inline constexpr OpName CheckNumerics("CheckNumerics");
 namespace official::compute {
 
 // x itself. Running it fails with OutOfRange, before any node that was built later, if an element is NaN or infinite.
+// GPUs check up to 2^30 elements.
 Value CheckNumerics(Value x);
 
 }  // namespace official::compute

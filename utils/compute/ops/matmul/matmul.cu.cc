@@ -9,6 +9,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/ops/conv/bias.h"
 #include "utils/compute/ops/matmul/cublas_matmul.h"
 #include "utils/compute/ops/matmul/geometry.h"
 
@@ -24,19 +25,18 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   if (output_bytes == 0) {
     return Kernel{[](const KernelArgs&) { return absl::OkStatus(); }};
   }
+  const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
   if (g.k == 0) {
-    if (has_bias) return absl::UnimplementedError("FusedMatMul of no columns has no kernel for cuda; use MatMul");
-    return Kernel{[output_bytes, stream = device.stream()](const KernelArgs& args) {
-      return CudaStatus(cudaMemsetAsync(args.outputs[places::kY], 0, output_bytes, stream), "cudaMemsetAsync");
-    }};
+    return Kernel{
+        [=, type = spec.output(places::kY), stream = device.stream()](const KernelArgs& args) -> absl::Status {
+          void* const y = args.outputs[places::kY];
+          RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(y, 0, output_bytes, stream), "cudaMemsetAsync"));
+          return has_bias ? AddBias(stream, type, args.inputs[places::kBias], relu, y) : absl::OkStatus();
+        }};
   }
   const DType dtype = spec.input(places::kA).dtype;
   const absl::StatusOr<std::shared_ptr<CublasMatMul>> matmul =
-      CublasMatMul::Make(device, {.geometry = g,
-                                  .dtype = dtype,
-                                  .result = dtype,
-                                  .has_bias = has_bias,
-                                  .relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu"});
+      CublasMatMul::Make(device, {.geometry = g, .dtype = dtype, .result = dtype, .has_bias = has_bias, .relu = relu});
   if (!matmul.ok()) {
     return absl::Status(matmul.status().code(),
                         absl::StrCat(spec.node.op().name.text(), " of ", spec.input(places::kA).ToString(), " and ",

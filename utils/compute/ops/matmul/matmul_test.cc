@@ -84,26 +84,28 @@ TEST_CASE("Batches may have two dimensions") {
   testing::CheckGradients(test);
 }
 
+testing::OpCase FusedCase(const Case& s, const std::string& activation) {
+  testing::OpCase test = MakeCase(s, {});
+  test.op = op::FusedMatMul;
+  test.inputs.push_back(testing::RandomTensor({s.n}, 3));
+  test.build = [=](absl::Span<const Value> in) {
+    return std::vector<Value>{
+        Apply(op::FusedMatMul, in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
+  };
+  test.reference = [=](const std::vector<Doubles>& in) {
+    Doubles y = Product(s, {}, in[0], in[1]);
+    for (size_t i = 0; i < y.size(); ++i) {
+      y[i] += in[2][i % s.n];
+      if (!activation.empty()) y[i] = std::max(y[i], 0.0);
+    }
+    return std::vector<Doubles>{y};
+  };
+  return test;
+}
+
 TEST_CASE("FusedMatMul adds the bias and cuts at zero") {
-  const Case s{1, 7, 20, 19};
-  for (const std::string activation : {"", "Relu"}) {
-    testing::OpCase test = MakeCase(s, {});
-    test.op = op::FusedMatMul;
-    test.inputs.push_back(testing::RandomTensor({s.n}, 3));
-    test.build = [=](absl::Span<const Value> in) {
-      return std::vector<Value>{Apply(
-          op::FusedMatMul, in, Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", activation}})};
-    };
-    test.reference = [=](const std::vector<Doubles>& in) {
-      Doubles y = Product(s, {}, in[0], in[1]);
-      for (size_t i = 0; i < y.size(); ++i) {
-        y[i] += in[2][i % s.n];
-        if (!activation.empty()) y[i] = std::max(y[i], 0.0);
-      }
-      return std::vector<Doubles>{y};
-    };
-    testing::CheckForward(test);
-  }
+  testing::CheckForward(FusedCase({1, 7, 20, 19}, ""));
+  testing::CheckForward(FusedCase({1, 7, 20, 19}, "Relu"));
 }
 
 TEST_CASE("One matrix multiplies a whole batch") {
@@ -177,6 +179,11 @@ TEST_CASE("A product over nothing is zero") {
       testing::RunOn(kind, {Tensor(DType::kFloat32, {2, 0}), Tensor(DType::kFloat32, {0, 3})},
                      [](absl::Span<const Value> in) { return std::vector<Value>{MatMul(in[0], in[1])}; });
   CHECK(testing::ToDoubles(y[0]) == Doubles(6, 0.0));
+}
+
+TEST_CASE("A product over nothing with a bias is the bias") {
+  testing::CheckForward(FusedCase({1, 2, 0, 3}, ""));
+  testing::CheckForward(FusedCase({1, 2, 0, 3}, "Relu"));
 }
 
 TEST_CASE("Matrices that do not fit say so") {

@@ -41,7 +41,7 @@ struct TableRows {
 // Brings these rows up to date and returns the ids, by which the tables are then to be read: one Value for each entry
 // of `tables`. Adam (optimizer.h) defers the steps of tables whose gradient is an IndexedSlices with such ids. `params`
 // must be those of Adam, which must occur once in a graph. It has no gradient. Running fails with InvalidArgument if an
-// id is outside its table.
+// id is outside its table. GPUs take up to 16 tables.
 //
 // With several replicas, or several micro-batches in a step (Graph::replica_context), gradients are dense sums and no
 // step can be deferred: the ids are then returned as they are. Otherwise steps are deferred on every device and for any
