@@ -176,6 +176,8 @@ absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(config.num_gpus, run::UsableGpus));
   ASSIGN_OR_RETURN(const auto device,
                    compute::MakeDevice(run::DeviceKindFor(num_gpus), {.num_threads = config.num_threads}));
+  device->set_recordings(compute::Recordings::kAuto);
+  device->set_warn([](const std::string& text) { LOG(WARNING) << text; });
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, vocabulary, *device));
   Translator translator(std::move(vocabulary), std::move(decoder));
   if (config.text) {

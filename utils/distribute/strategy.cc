@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
+#include "utils/logs/log.h"
 
 namespace official::distribute {
 namespace {
@@ -42,6 +44,21 @@ absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
   ASSIGN_OR_RETURN(auto streams, kind.make_peer_streams(pointers));
   ASSIGN_OR_RETURN(auto summer, MakeDeviceSummer(pointers, std::move(streams), order));
   return std::make_unique<InProcessGroup>(n, std::move(summer), timeout);
+}
+
+// Returns a function that logs a warning, each text once. It may be called on any thread.
+std::function<void(const std::string& text)> LogOnce() {
+  struct Logged {
+    std::mutex mutex;
+    std::set<std::string> texts;
+  };
+  return [logged = std::make_shared<Logged>()](const std::string& text) {
+    const std::lock_guard<std::mutex> lock(logged->mutex);
+    const bool is_new = logged->texts.insert(text).second;
+    if (is_new) {
+      LOG(WARNING) << text;
+    }
+  };
 }
 
 }  // namespace
@@ -98,11 +115,14 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
     ASSIGN_OR_RETURN(alg, AlgorithmFor(options, *kind));
   }
   const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
+  const auto warn = LogOnce();
   for (int i = 0; i < n; ++i) {
     const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
     ASSIGN_OR_RETURN(
         auto device,
         compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share, .allow_tf32 = options.allow_tf32}));
+    device->set_recordings(options.recordings);
+    device->set_warn(warn);
     strategy->devices_.push_back(std::move(device));
   }
   if (n == 1) return strategy;

@@ -29,6 +29,7 @@ struct StrategyOptions {
   // A device that has waited this long for the others' gradients ends the step.
   std::chrono::seconds all_reduce_timeout = std::chrono::minutes(10);
   bool allow_tf32 = false;  // on GPUs: float32 matrix products and convolutions may be computed in TF32
+  compute::Recordings recordings = compute::Recordings::kMust;  // on GPUs: CUDA graphs
 };
 
 class Strategy {

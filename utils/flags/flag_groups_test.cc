@@ -68,6 +68,8 @@ TEST_CASE("Flags whose fields are of another type") {
   CHECK_FALSE(train.winograd);
   CHECK(train.dtype == compute::DType::kBFloat16);
   CHECK(FromFlags<PerformanceConfig>().num_parallel_calls == 3);
+  REQUIRE(Parse({"--cuda_graphs=must"}).ok());
+  CHECK(FromFlags<PerformanceConfig>().cuda_graphs == compute::Recordings::kMust);
 }
 
 TEST_CASE("Defaults of the other groups") {
@@ -80,6 +82,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK(performance.all_reduce_timeout_secs == 600);
   CHECK_FALSE(performance.tf32);
+  CHECK(performance.cuda_graphs == compute::Recordings::kAuto);
   CHECK_FALSE(FromFlags<ImageConfig>().data_format.has_value());
   const auto benchmark = FromFlags<BenchmarkConfig>();
   CHECK_FALSE(benchmark.benchmark_logger_type.has_value());

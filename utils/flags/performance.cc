@@ -22,6 +22,9 @@ namespace {
 constexpr Choice<compute::DType> kTypes[] = {
     {"fp16", compute::DType::kFloat16}, {"bf16", compute::DType::kBFloat16}, {"fp32", compute::DType::kFloat32}};
 
+constexpr Choice<compute::Recordings> kCudaGraphs[] = {
+    {"auto", compute::Recordings::kAuto}, {"must", compute::Recordings::kMust}, {"off", compute::Recordings::kOff}};
+
 constexpr Choice<bool> kWinograd[] = {{"auto", true}, {"off", false}};
 
 int InputThreads(std::optional<int> num_parallel_calls) {
@@ -124,6 +127,13 @@ OFFICIAL_FLAG(
     "On GPUs with --dtype=fp32: compute matrix products and convolutions in TF32, which rounds their inputs to "
     "10 bits of mantissa and is several times faster. No effect on CPUs.",
     .other_names = {{"allow_tf32 enable_tf32 use_tf32"}});
+
+OFFICIAL_CHOICE_FLAG(
+    PerformanceConfig, cuda_graphs, kCudaGraphs,
+    "On GPUs: record the kernels of a step into a CUDA graph, which launches them all at once. auto: if that fails, "
+    "say why and launch each kernel on its own, which computes the same. must: if it fails, exit with an error. off: "
+    "launch each kernel on its own. No effect on CPUs.",
+    .other_names = {{"use_cuda_graph use_cuda_graphs enable_cuda_graph"}});
 
 OFFICIAL_FLAG(
     PerformanceConfig, num_cpu_devices,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "utils/compute/core/dtype.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/flags/flag_group.h"
 
 namespace official::flags {
@@ -18,7 +19,8 @@ struct PerformanceConfig {
   std::optional<int64_t> max_train_steps;     // the total of all runs in model_dir; also limits an evaluation
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
   int all_reduce_timeout_secs = 600;
-  bool tf32 = false;        // on GPUs, float32 matrix products and convolutions may be computed in TF32
+  bool tf32 = false;  // on GPUs, float32 matrix products and convolutions may be computed in TF32
+  compute::Recordings cuda_graphs = compute::Recordings::kAuto;  // on GPUs
   int num_cpu_devices = 1;  // logical devices that share the cores, if no GPU is used
 };
 

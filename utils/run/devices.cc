@@ -32,7 +32,8 @@ absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config&
        .num_threads = config.performance.intra_op_parallelism_threads,
        .all_reduce_alg = config.performance.all_reduce_alg,
        .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
-       .allow_tf32 = config.performance.tf32});
+       .allow_tf32 = config.performance.tf32,
+       .recordings = config.performance.cuda_graphs});
 }
 
 }  // namespace official::run

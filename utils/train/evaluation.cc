@@ -37,12 +37,13 @@ absl::Status WaitForData(CheckpointedModel& model, data::BatchSource& source) {
 
 // Computes the forward pass of the batch that `program` was asked for.
 absl::Status Forward(CheckpointedModel& model, ReplicatedProgram& program) {
+  ASSIGN_OR_RETURN(const bool replay, model.replicas().Record(program));
   const absl::Status computed = model.strategy().Run([&](int r) -> absl::Status {
     const ReplicatedProgram::Replica& replica = program.replicas[r];
     if (replica.program == nullptr) return absl::OkStatus();
     std::vector<Tensor> feeds;
     AppendTensors(replica.share, feeds);
-    return replica.program->Run(feeds, {.stop = model.config().stop});
+    return replica.program->Run(feeds, {.replay = replay, .stop = model.config().stop});
   });
   if (absl::IsCancelled(computed) && model.StopIsWanted()) return Stopped(model.state().global_step);
   return computed;

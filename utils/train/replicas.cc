@@ -195,6 +195,32 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   return &program;
 }
 
+absl::StatusOr<bool> Replicas::Record(ReplicatedProgram& program) {
+  std::vector<compute::Program*> programs(strategy_.num_replicas(), nullptr);
+  bool is_due = false;
+  for (size_t r = 0; r < program.replicas.size(); ++r) {
+    programs[r] = program.replicas[r].program.get();
+    is_due = is_due || (programs[r] != nullptr && programs[r]->RecordingIsDue());
+  }
+  std::vector<absl::Status> made(programs.size());
+  if (is_due) {
+    RETURN_IF_ERROR(strategy_.Run([&](int r) {
+      if (programs[r] != nullptr && programs[r]->RecordingIsDue()) made[r] = programs[r]->Record();
+      return absl::OkStatus();
+    }));
+  }
+  if (const auto failed = std::find_if_not(made.begin(), made.end(), [](const absl::Status& s) { return s.ok(); });
+      failed != made.end()) {
+    const int r = static_cast<int>(failed - made.begin());
+    RETURN_IF_ERROR(compute::Program::HandleNoRecording(*failed, strategy_.device(r)));
+    for (int d = 0; d < strategy_.num_replicas(); ++d) {
+      strategy_.device(d).set_recordings(compute::Recordings::kOff);
+    }
+  }
+  return std::all_of(programs.begin(), programs.end(),
+                     [](const compute::Program* p) { return p == nullptr || p->has_recording(); });
+}
+
 absl::Status Replicas::CreateVariables(const compute::Graph& graph, uint64_t seed) {
   RETURN_IF_ERROR(stores_[0]->Create(graph, seed));
   return strategy_.Run([&](int r) { return r > 0 ? stores_[r]->Create(graph, seed) : absl::OkStatus(); });

@@ -70,6 +70,11 @@ class Replicas {
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 const PrepareFn& prepare, std::optional<int> micro_batch = {});
 
+  // Lets the devices record what they are about to run, where that is due, and returns true if all of them have a
+  // recording: either all replay theirs or none does. Where a device cannot make one, none of them makes one any more,
+  // or the error is returned, as the strategy's options say.
+  absl::StatusOr<bool> Record(ReplicatedProgram& program);
+
   // Makes the variables of `graph` that are new, with the same initial values everywhere.
   absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
   // Applies the updates of variables that training has deferred; to be called before anything else reads them.

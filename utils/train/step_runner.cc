@@ -66,10 +66,15 @@ absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& b
     RunFeeds& run = step.runs[i];
     run.program = next;
     step.num_runs = i + 1;
+    bool replay = false;  // none of the replicas replays while one of them is timed
+    if (timings == nullptr) {
+      ASSIGN_OR_RETURN(replay, model_.replicas().Record(*next));
+    }
     RETURN_IF_ERROR(model_.strategy().Run([&](int r) {
       SetFeeds(run, i, r, learning_rate);
-      return next->replicas[r].program->Run(run.replicas[r].tensors,
-                                            {.timings = r == 0 ? timings : nullptr, .stop = model_.config().stop});
+      return next->replicas[r].program->Run(
+          run.replicas[r].tensors,
+          {.replay = replay, .timings = r == 0 ? timings : nullptr, .stop = model_.config().stop});
     }));
   }
   return absl::OkStatus();

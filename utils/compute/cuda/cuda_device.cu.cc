@@ -17,6 +17,12 @@ namespace {
 // Names the call in the error: CALL(cudaStreamSynchronize(stream)).
 #define CALL(expression) RETURN_IF_ERROR(CudaStatus((expression), #expression))
 
+// The status of a call that failed while a graph was made. The error is forgotten, or it would be the next launch's.
+absl::Status GraphStatus(cudaError_t error, absl::string_view call) {
+  cudaGetLastError();
+  return CudaStatus(error, call);
+}
+
 class CudaGraph : public Recording {
  public:
   CudaGraph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
@@ -234,16 +240,25 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::Record(absl::FunctionRef<
   if (communicator() != nullptr && !communicator()->can_be_recorded()) return nullptr;
   MakeCurrent();
   // Other threads (the saver's) may go on calling CUDA meanwhile.
-  CALL(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+  RETURN_IF_ERROR(
+      GraphStatus(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture"));
   const absl::Status status = run();
   cudaGraph_t graph = nullptr;
   const cudaError_t error = cudaStreamEndCapture(stream(), &graph);
   const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype(&cudaGraphDestroy)> owner(graph, cudaGraphDestroy);
+  const absl::Status ended = GraphStatus(error, "cudaStreamEndCapture");
   RETURN_IF_ERROR(status);
-  RETURN_IF_ERROR(CudaStatus(error, "cudaStreamEndCapture"));
+  RETURN_IF_ERROR(ended);
   cudaGraphExec_t executable = nullptr;
-  CALL(cudaGraphInstantiate(&executable, graph, 0));
+  RETURN_IF_ERROR(GraphStatus(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate"));
   return std::make_unique<CudaGraph>(executable, stream());
+}
+
+absl::Status CudaDevice::CheckRecording() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  CALL(cudaStreamIsCapturing(stream(), &status));
+  if (status != cudaStreamCaptureStatusInvalidated) return absl::OkStatus();
+  return absl::FailedPreconditionError("it makes a call that a CUDA graph cannot hold");
 }
 
 absl::StatusOr<cudnnHandle_t> CudaDevice::cudnn() {

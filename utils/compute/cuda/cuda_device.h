@@ -42,6 +42,7 @@ class CudaDevice : public Device {
   absl::Status Synchronize() override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override;
 
+  absl::Status CheckRecording() override;
   int index() const { return index_; }
   // True if float32 matrix products and convolutions may be computed in TF32.
   bool allow_tf32() const { return allow_tf32_; }

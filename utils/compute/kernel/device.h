@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -27,6 +28,13 @@ class Recording {
   virtual ~Recording() = default;
   // Gives the device the same work again, on the same addresses.
   virtual absl::Status Replay() = 0;
+};
+
+// What becomes of the recordings of a device that makes them.
+enum class Recordings {
+  kMust,  // a program that cannot be recorded ends the run
+  kAuto,  // such a program says why, and from then on the device's programs run without
+  kOff,
 };
 
 // Device memory that the feeds of a program are copied to.
@@ -72,8 +80,20 @@ class Device {
   // Waits for the work given so far and returns its first error, if any.
   virtual absl::Status Synchronize() = 0;
   // Records the kernels that `run` gives the device, without running them. Returns nullptr without calling `run` if the
-  // device gains nothing by it.
+  // device gains nothing by it. After an error the device goes on as if it had not been called.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) { return nullptr; }
+  // To be called within `run`, after each kernel: the error if that kernel cannot be recorded.
+  virtual absl::Status CheckRecording() { return absl::OkStatus(); }
+
+  Recordings recordings() const { return recordings_; }
+  void set_recordings(Recordings recordings) { recordings_ = recordings; }
+
+  // Tells people what they should know about the device, or not, if no one has asked for it.
+  void Warn(const std::string& text) const {
+    if (warn_) warn_(text);
+  }
+  // `warn` is called on any thread.
+  void set_warn(std::function<void(const std::string& text)> warn) { warn_ = std::move(warn); }
 
   // The group that this device trains in; nullptr if it trains alone. It must outlive the programs that use it.
   Communicator* communicator() const { return communicator_; }
@@ -81,6 +101,8 @@ class Device {
 
  private:
   Communicator* communicator_ = nullptr;
+  Recordings recordings_ = Recordings::kMust;
+  std::function<void(const std::string& text)> warn_;
 };
 
 struct DeviceOptions {

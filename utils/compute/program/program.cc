@@ -75,7 +75,7 @@ struct Program::Plan {
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
   std::vector<const void*> lent_feeds;          // addresses of the last run
   absl::flat_hash_map<const Node*, int> feed_index;
-  bool has_run = false, has_recorded = false;
+  bool has_run = false, has_recorded = false, is_recording = false;
   std::unique_ptr<Recording> recording;  // of all steps, if the device makes recordings
 
   // Internal if another device could update a variable that devices share while a step of this one still reads it.
@@ -266,8 +266,9 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
     }
     Step& step = steps[s];
     const int64_t start = timings == nullptr ? 0 : NowNs();
-    const absl::Status status =
+    absl::Status status =
         step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
+    if (status.ok() && is_recording) status = device->CheckRecording();
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
     // What runs early may still be under way.
     if (options.check_numerics && !step.node->op().runs_early) {
@@ -354,19 +355,52 @@ absl::Status Program::Plan::Feed(absl::Span<const Tensor> feeds) {
 }
 
 absl::Status Program::Plan::RecordSteps() {
-  ASSIGN_OR_RETURN(recording, device->Record([this] { return RunSteps({}); }));
+  FollowArena();
+  has_recorded = true;
+  is_recording = true;
+  absl::StatusOr<std::unique_ptr<Recording>> made = device->Record([this] { return RunSteps({}); });
+  is_recording = false;
+  RETURN_IF_ERROR(made.status());
+  recording = *std::move(made);
+  return absl::OkStatus();
+}
+
+bool Program::RecordingIsDue() const {
+  const Plan& plan = *plan_;
+  return plan.has_run && (!plan.has_recorded || plan.arena->data() != plan.arena_address) &&
+         plan.device->recordings() != Recordings::kOff && !plan.device->uses_host_memory();
+}
+
+absl::Status Program::Record() {
+  plan_->device->MakeCurrent();
+  return plan_->RecordSteps();
+}
+
+bool Program::has_recording() const {
+  return plan_->recording != nullptr && plan_->arena->data() == plan_->arena_address;
+}
+
+absl::Status Program::HandleNoRecording(const absl::Status& error, Device& device) {
+  if (device.recordings() == Recordings::kMust) return error;
+  device.Warn(
+      absl::StrCat("a step cannot be recorded as a CUDA graph, so each kernel is launched on its own, which is ",
+                   "slower: ", error.message()));
+  device.set_recordings(Recordings::kOff);
   return absl::OkStatus();
 }
 
 absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& options) {
   Plan& plan = *plan_;
   RETURN_IF_ERROR(plan.Feed(feeds));
-  // The first run is never recorded: libraries may set themselves up in it.
-  const bool plain = options.timings == nullptr && !options.check_numerics;
-  if (plain && std::exchange(plan.has_run, true) && !std::exchange(plan.has_recorded, true)) {
-    RETURN_IF_ERROR(plan.RecordSteps());
+  const bool replay = options.replay && options.timings == nullptr && !options.check_numerics;
+  if (replay && RecordingIsDue()) {
+    if (const absl::Status status = plan.RecordSteps(); !status.ok()) {
+      RETURN_IF_ERROR(HandleNoRecording(status, *plan.device));
+    }
   }
-  return plain && plan.recording != nullptr ? plan.recording->Replay() : plan.RunSteps(options);
+  if (replay && plan.recording != nullptr) return plan.recording->Replay();
+  plan.has_run = true;
+  return plan.RunSteps(options);
 }
 
 absl::StatusOr<Tensor> Program::Fetch(int i) const {

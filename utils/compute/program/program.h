@@ -35,6 +35,8 @@ struct KernelTiming {
 };
 
 struct RunOptions {
+  // False: gives the device each kernel, even if there is a recording of all.
+  bool replay = true;
   std::vector<KernelTiming>* timings = nullptr;  // one entry per kernel is appended
   // Checks every feed, variable and result, at the cost of time: OutOfRange names the first that is not finite.
   bool check_numerics = false;
@@ -56,6 +58,15 @@ class Program {
   // may still be working on return; an error that depends on the data is then returned by the next Fetch or
   // VariableStore::Read, or by one of the next kMaxRunsBehind runs, which then has not begun.
   absl::Status Run(absl::Span<const Tensor> feeds, const RunOptions& options = {});
+  // True if the next run would be recorded before it, or Record() now: the device makes recordings, the program has run
+  // once, which is when libraries set themselves up, and there is no recording for the place where the arena is.
+  bool RecordingIsDue() const;
+  // Records the kernels. Errors name the node.
+  absl::Status Record();
+  bool has_recording() const;
+  // Does with an error of Record() what device.recordings() says: returns it, or tells it to people and sets them to
+  // kOff.
+  static absl::Status HandleNoRecording(const absl::Status& error, Device& device);
   // The value of roots.fetches[i] after the last run. On the CPU it is a view that the next run of a program with the
   // same arena overwrites.
   absl::StatusOr<Tensor> Fetch(int i) const;

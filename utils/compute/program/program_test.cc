@@ -194,11 +194,16 @@ class Recorder : public Device {
     return recording;
   }
 
+  absl::Status CheckRecording() override {
+    return static_cast<int>(recording_->size()) == refused ? absl::UnavailableError("not here") : absl::OkStatus();
+  }
+
   void Do(std::function<void()> work) {
     ++calls;
     recording_ == nullptr ? work() : recording_->push_back(std::move(work));
   }
   int calls = 0;
+  int refused = 0;  // the number of the kernel, from 1, that cannot be recorded
 
  private:
   struct Kept : Recording {
@@ -254,6 +259,66 @@ TEST_CASE("The second run is recorded, and replayed from then on with new feeds"
   REQUIRE(program->Run({Tensor::Scalar(16.0f)}, {.timings = &timings}).ok());
   CHECK(timings.size() == 1);
   CHECK(variables.Read("v")->scalar<float>() == 31);
+}
+
+// v += x * x on a recorder.
+struct Sum {
+  explicit Sum(Recordings recordings) : variables(device) {
+    device.set_recordings(recordings);
+    device.set_warn([this](const std::string& text) { warnings.push_back(text); });
+    const Value x = graph.Input("x", {DType::kFloat32, {}});
+    const Value v = graph.Variable({"v", {DType::kFloat32, {}}, Initializer::Zeros()});
+    Node* const update = ApplyNode(kTestAccumulate, {v, Square(x)});
+    REQUIRE(variables.Create(graph, 1).ok());
+    program = Program::Compile(graph, {{x}, {}, {update}}, device, variables).value();
+  }
+  absl::Status Add(float x, bool replay = true) { return program->Run({Tensor::Scalar(x)}, {.replay = replay}); }
+
+  Graph graph;
+  Recorder device;
+  VariableStore variables;
+  std::unique_ptr<Program> program;
+  std::vector<std::string> warnings;
+};
+
+TEST_CASE("Where a kernel cannot be recorded, the program says which and runs without a recording") {
+  Sum sum(Recordings::kAuto);
+  sum.device.refused = 2;
+  for (const float x : {1.0f, 2.0f, 3.0f, 4.0f}) REQUIRE(sum.Add(x).ok());
+  CHECK(sum.variables.Read("v")->scalar<float>() == 30);
+  CHECK(sum.device.recordings() == Recordings::kOff);
+  REQUIRE(sum.warnings.size() == 1);
+  CHECK_THAT(sum.warnings[0], Catch::Contains("CUDA graph") && Catch::Contains(": TestAccumulate: not here"));
+  CHECK_FALSE(sum.program->RecordingIsDue());
+}
+
+TEST_CASE("Where a recording must be made, that it cannot is an error") {
+  Sum sum(Recordings::kMust);
+  sum.device.refused = 1;
+  REQUIRE(sum.Add(1).ok());
+  const absl::Status status = sum.Add(2);
+  CHECK(absl::IsUnavailable(status));
+  CHECK(status.message() == "TestSquare: not here");
+  CHECK(sum.warnings.empty());
+  CHECK(sum.variables.Read("v")->scalar<float>() == 1);
+}
+
+TEST_CASE("Nothing is recorded where recordings are off, and nothing replayed where that is not wanted") {
+  Sum off(Recordings::kOff);
+  for (const float x : {1.0f, 2.0f, 3.0f}) REQUIRE(off.Add(x).ok());
+  CHECK(off.device.calls == 6);
+  Sum sum(Recordings::kMust);
+  REQUIRE(sum.Add(1).ok());
+  CHECK(sum.program->RecordingIsDue());
+  REQUIRE(sum.Add(2, /*replay=*/false).ok());
+  CHECK(sum.device.calls == 4);
+  REQUIRE(sum.program->Record().ok());
+  CHECK(sum.device.calls == 6);
+  REQUIRE(sum.Add(3).ok());
+  CHECK(sum.device.calls == 6);
+  REQUIRE(sum.Add(4, /*replay=*/false).ok());
+  CHECK(sum.device.calls == 8);
+  CHECK(sum.variables.Read("v")->scalar<float>() == 30);
 }
 
 TEST_CASE("Programs of one arena run in turn, and follow it where it moves") {
