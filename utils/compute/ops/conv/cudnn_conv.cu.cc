@@ -16,6 +16,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/nvrtc.h"
 
 namespace official::compute {
 namespace {
@@ -156,13 +157,29 @@ absl::StatusOr<Descriptor> MakeConvolution(const Window2D& window, const Margins
   return conv;
 }
 
-// Whether an engine computes as Make promises. With tensor cores, float32 is computed in TF32.
-absl::StatusOr<bool> IsAllowed(const Descriptor& config, bool tensor_cores) {
-  ASSIGN_OR_RETURN(const Descriptor engine, Descriptor::Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
+absl::StatusOr<Descriptor> EngineOf(const Descriptor& config) {
+  ASSIGN_OR_RETURN(Descriptor engine, Descriptor::Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
   cudnnBackendDescriptor_t to = engine.get();
   int64_t count = 0;
   CALL(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
                                 &to));
+  return engine;
+}
+
+// What cuDNN has refused to do, and why.
+struct Refused {
+  int count = 0;
+  std::string first;
+
+  void Add(const absl::Status& status) {
+    if (++count == 1) first = std::string(status.message());
+  }
+};
+
+// Whether an engine computes as Make promises. With tensor cores, float32 is computed in TF32.
+absl::StatusOr<bool> IsAllowed(const Descriptor& config, bool tensor_cores) {
+  ASSIGN_OR_RETURN(const Descriptor engine, EngineOf(config));
+  int64_t count = 0;
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
@@ -174,14 +191,28 @@ absl::StatusOr<bool> IsAllowed(const Descriptor& config, bool tensor_cores) {
   });
 }
 
+// Whether cuDNN compiles an engine's kernels when a plan is made, for which it needs NVRTC.
+absl::StatusOr<bool> IsCompiledAtRunTime(const Descriptor& config) {
+  ASSIGN_OR_RETURN(const Descriptor engine, EngineOf(config));
+  int64_t count = 0;
+  cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+  CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes));
+  return std::find(notes, notes + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes + count;
+}
+
 // The engines that cuDNN recommends, best first.
-absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode,
+                                                    Refused& refused) {
   ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
   RETURN_IF_ERROR(heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
   RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
   std::vector<Descriptor> configs;
   // Some operations are unknown to some modes.
-  if (!heuristics.Finalize().ok()) return configs;
+  if (const absl::Status status = heuristics.Finalize(); !status.ok()) {
+    refused.Add(status);
+    return configs;
+  }
   int64_t count = 0;
   CALL(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
                                 &count, nullptr));
@@ -284,8 +315,11 @@ struct CudnnConv::Plan {
   std::optional<Engine> engine;
 
   absl::Status Init(const KernelSpec& spec, const ConvGeometry& g);
-  absl::StatusOr<std::vector<Engine>> Engines(const Descriptor& graph, size_t most, const std::string& name = "") const;
+  absl::StatusOr<std::vector<Engine>> Engines(const CudaDevice& device, const Descriptor& graph, size_t most,
+                                              const std::string& name = "") const;
   absl::StatusOr<std::string> FastestEngine(CudaDevice& device, const ConvGeometry& g, const Descriptor& graph) const;
+  absl::StatusOr<std::string> TimeEngines(CudaDevice& device, const ConvGeometry& g,
+                                          const std::vector<Engine>& engines) const;
   absl::Status ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph);
   int64_t AddScratch(int64_t bytes) {
     const int64_t at = scratch_bytes;
@@ -348,20 +382,26 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
 
 // Up to `most` engines that compute as Make promises, those first that cuDNN recommends; only the one of that name if
 // one is given.
-absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const Descriptor& graph, size_t most,
-                                                             const std::string& name) const {
+absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const CudaDevice& device, const Descriptor& graph,
+                                                             size_t most, const std::string& name) const {
   std::vector<Engine> engines;
+  Refused refused, not_compiled;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode));
+    ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode, refused));
     for (size_t i = 0; i < configs.size() && engines.size() < most; ++i) {
       std::string own_name = absl::StrCat(mode == CUDNN_HEUR_MODE_A ? "recommended " : "fallback ", i);
       if (!name.empty() && name != own_name) continue;
       const absl::StatusOr<bool> allowed = IsAllowed(configs[i], tensor_cores);
+      if (!allowed.ok()) refused.Add(allowed.status());
       if (!allowed.ok() || !*allowed) continue;
       ASSIGN_OR_RETURN(Descriptor plan, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
       RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
       RETURN_IF_ERROR(plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]));
-      if (!plan.Finalize().ok()) continue;  // not for this device or these shapes
+      if (const absl::Status status = plan.Finalize(); !status.ok()) {  // not for this device or these shapes
+        refused.Add(status);
+        if (IsCompiledAtRunTime(configs[i]).value_or(false)) not_compiled.Add(status);
+        continue;
+      }
       int64_t workspace_bytes = 0, count = 0;
       CALL(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                     &workspace_bytes));
@@ -369,16 +409,32 @@ absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const Descriptor& g
       engines.push_back({std::move(own_name), std::move(configs[i]), std::move(plan), workspace_bytes});
     }
   }
+  if (not_compiled.count > 0 && !FindNvrtc()) {
+    device.Warn(absl::StrCat("cuDNN goes without algorithms that it compiles when they are needed, since ", NvrtcName(),
+                             " is not found; name its folder in LD_LIBRARY_PATH. cuDNN says: ", not_compiled.first));
+  }
   if (!engines.empty() || !name.empty()) return engines;
-  return absl::UnimplementedError(absl::StrCat("cuDNN ", cudnnGetVersion(), " has no algorithm for this convolution"));
+  return absl::UnimplementedError(absl::StrCat(
+      "cuDNN ", cudnnGetVersion(), " has no algorithm for this convolution",
+      refused.count > 0 ? absl::StrCat("; of ", refused.count, " refusals the first is: ", refused.first) : ""));
 }
 
-// The name of the engine that takes the least time for numbers that are all zero.
+// The name of the engine that takes the least time for numbers that are all zero; of the first if there is no memory to
+// time them in.
 absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, const ConvGeometry& g,
                                                            const Descriptor& graph) const {
-  constexpr int kRuns = 3;
-  ASSIGN_OR_RETURN(const std::vector<Engine> engines, Engines(graph, kMaxTimed));
+  ASSIGN_OR_RETURN(const std::vector<Engine> engines, Engines(device, graph, kMaxTimed));
   if (engines.size() == 1) return engines[0].name;
+  const absl::StatusOr<std::string> fastest = TimeEngines(device, g, engines);
+  if (!absl::IsResourceExhausted(fastest.status())) return fastest;
+  device.Warn(absl::StrCat("there is not enough memory to time the algorithms of convolutions on ", device.name(),
+                           ": cuDNN's first choice is taken, which may be slower; try a smaller batch"));
+  return engines[0].name;
+}
+
+absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, const ConvGeometry& g,
+                                                         const std::vector<Engine>& engines) const {
+  constexpr int kRuns = 3;
   int64_t workspace_bytes = 0;
   for (const Engine& e : engines) workspace_bytes = std::max(workspace_bytes, e.workspace_bytes);
   ASSIGN_OR_RETURN(const auto images, device.Allocate(frame.large_elements() * SizeOf(dtype)));
@@ -387,6 +443,7 @@ absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, c
   ASSIGN_OR_RETURN(const auto workspace, device.Allocate(workspace_bytes));
   ASSIGN_OR_RETURN(const CudaEvent start, MakeEvent(cudaEventDefault));
   ASSIGN_OR_RETURN(const CudaEvent end, MakeEvent(cudaEventDefault));
+  Refused refused;
   const Engine* best = nullptr;
   float best_time = std::numeric_limits<float>::infinity();
   for (const Engine& e : engines) {
@@ -399,28 +456,32 @@ absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, c
     CALL(cudaEventSynchronize(end.get()));
     float time = 0;
     CALL(cudaEventElapsedTime(&time, start.get(), end.get()));
+    if (!status.ok()) refused.Add(status);
     if (!status.ok() || time >= best_time) continue;
     best = &e;
     best_time = time;
   }
-  if (best == nullptr) return absl::InternalError(absl::StrCat("none of cuDNN's ", engines.size(), " algorithms ran"));
+  if (best == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("none of cuDNN's ", engines.size(), " algorithms ran; the first says: ", refused.first));
+  }
   return best->name;
 }
 
 absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph) {
   std::vector<Engine> chosen;
+  CudaDevice& device = CudaDeviceOf(spec);
   if (spec.choices == nullptr) {
-    ASSIGN_OR_RETURN(chosen, Engines(graph, 1));
+    ASSIGN_OR_RETURN(chosen, Engines(device, graph, 1));
   } else {
-    CudaDevice& device = CudaDeviceOf(spec);
     const std::string key = KeyOf(device, g, result, tensor_cores);
     const auto choose = [&] { return FastestEngine(device, g, graph); };
     ASSIGN_OR_RETURN(const std::string kept, spec.choices->FindOrChoose(key, choose));
-    ASSIGN_OR_RETURN(chosen, Engines(graph, 1, kept));
+    ASSIGN_OR_RETURN(chosen, Engines(device, graph, 1, kept));
     if (chosen.empty()) {
       spec.choices->Forget(key);
       ASSIGN_OR_RETURN(const std::string name, spec.choices->FindOrChoose(key, choose));
-      ASSIGN_OR_RETURN(chosen, Engines(graph, 1, name));
+      ASSIGN_OR_RETURN(chosen, Engines(device, graph, 1, name));
       if (chosen.empty())
         return absl::InternalError(absl::StrCat("cuDNN's algorithm ", name, " is no longer available"));
     }
