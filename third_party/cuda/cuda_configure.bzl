@@ -6,7 +6,8 @@ CUDA_HOME = "{home}"
 """
 
 # Linked into the backend's shared object only. The runtime is static: its calls are few, and the driver library behind
-# it is opened when the first one is made. cuDNN, cuBLAS and NCCL stay shared: they are hundreds of megabytes.
+# it is opened when the first one is made. cuDNN and cuBLAS stay shared: they are hundreds of megabytes. NCCL is opened
+# when several GPUs are used; only its header is needed here.
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
 exports_files(["toolkit.txt"])
@@ -24,11 +25,6 @@ cc_library(
 cc_library(
     name = "cudnn",
     linkopts = ["-L{home}/lib64", "-lcudnn"],
-)
-
-cc_library(
-    name = "nccl",
-    linkopts = ["-L{home}/lib64", "-lnccl"],
 )
 """
 

@@ -11,6 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/nccl_functions.h"
 #include "utils/compute/cuda/stream.h"
 
 namespace official::compute {
@@ -21,10 +22,34 @@ using Clock = std::chrono::steady_clock;
 // Names the call in the error.
 #define CALL(expression) RETURN_IF_ERROR(CudaStatus((expression), #expression))
 
+// NCCL's functions, as members of their names.
+struct NcclApi {
+#define OFFICIAL_MEMBER(function) decltype(&::function) function;
+  OFFICIAL_NCCL_FUNCTIONS(OFFICIAL_MEMBER)
+#undef OFFICIAL_MEMBER
+};
+
+absl::StatusOr<NcclApi> LoadNccl() {
+  ASSIGN_OR_RETURN(const std::vector<void*> addresses, LoadNcclFunctions());
+  auto address = addresses.begin();
+#define OFFICIAL_ADDRESS(function) reinterpret_cast<decltype(&::function)>(*address++),
+  return NcclApi{OFFICIAL_NCCL_FUNCTIONS(OFFICIAL_ADDRESS)};
+#undef OFFICIAL_ADDRESS
+}
+
+const absl::StatusOr<NcclApi>& LoadedNccl() {
+  static const auto* const api = new absl::StatusOr<NcclApi>(LoadNccl());
+  return *api;
+}
+
+// To be called only where LoadedNccl() has none of its errors: where there is a group.
+const NcclApi& Nccl() { return *LoadedNccl(); }
+
 // A call of a communicator that does not block may go on behind it: ncclInProgress is no error.
 absl::Status NcclStatus(ncclResult_t error, ncclComm_t comm, absl::string_view call) {
   if (error == ncclSuccess || error == ncclInProgress) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat(call, ": ", ncclGetErrorString(error), " (", ncclGetLastError(comm),
+  return absl::InternalError(absl::StrCat(call, ": ", Nccl().ncclGetErrorString(error), " (",
+                                          Nccl().ncclGetLastError(comm),
                                           "); NCCL_DEBUG=INFO in the environment shows more"));
 }
 
@@ -47,7 +72,7 @@ class NcclGroup::Member : public Communicator {
   ~Member() override {
     device_.MakeCurrent();
     if (stream_ != nullptr) cudaStreamSynchronize(stream_.get());
-    if (comm_ != nullptr) ncclCommDestroy(comm_);
+    if (comm_ != nullptr) Nccl().ncclCommDestroy(comm_);
     given_.reset();
     summed_.reset();
     stream_.reset();
@@ -87,13 +112,13 @@ absl::Status NcclGroup::Member::Connect(const ncclUniqueId& id, int size) {
   ASSIGN_OR_RETURN(summed_, MakeEvent());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  return NcclStatus(ncclCommInitRankConfig(&comm_, size, id, rank_, &config), nullptr, "ncclCommInitRankConfig");
+  return NcclStatus(Nccl().ncclCommInitRankConfig(&comm_, size, id, rank_, &config), nullptr, "ncclCommInitRankConfig");
 }
 
 absl::Status NcclGroup::Member::WaitForCall(Clock::time_point give_up, absl::string_view call) {
   for (;;) {
     ncclResult_t state = ncclSuccess;
-    RETURN_IF_ERROR(NcclStatus(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
+    RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
     if (state != ncclInProgress) return NcclStatus(state, comm_, call);
     if (group_.aborted_) return DeviceHasFailed();
     if (Clock::now() > give_up) {
@@ -112,21 +137,22 @@ void NcclGroup::Member::Abort() {
     const std::lock_guard<std::mutex> lock(mutex_);
     comm = std::exchange(comm_, nullptr);
   }
-  if (comm != nullptr) ncclCommAbort(comm);
+  if (comm != nullptr) Nccl().ncclCommAbort(comm);
 }
 
 absl::Status NcclGroup::Member::Start(absl::Span<const Buffer> pack) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (group_.aborted_ || comm_ == nullptr) return DeviceHasFailed();
   RETURN_IF_ERROR(WaitFor(stream_.get(), device_.stream(), given_));
-  RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), comm_, "ncclGroupStart"));
+  RETURN_IF_ERROR(NcclStatus(Nccl().ncclGroupStart(), comm_, "ncclGroupStart"));
   absl::Status status;
   for (const Buffer& b : pack) {
     if (b.elements == 0 || !status.ok()) continue;
-    status.Update(NcclStatus(ncclAllReduce(b.data, b.data, b.elements, ncclFloat32, ncclSum, comm_, stream_.get()),
-                             comm_, "ncclAllReduce"));
+    status.Update(
+        NcclStatus(Nccl().ncclAllReduce(b.data, b.data, b.elements, ncclFloat32, ncclSum, comm_, stream_.get()), comm_,
+                   "ncclAllReduce"));
   }
-  const ncclResult_t launched = ncclGroupEnd();
+  const ncclResult_t launched = Nccl().ncclGroupEnd();
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(NcclStatus(launched, comm_, "ncclGroupEnd"));
   return WaitForCall(Clock::now() + group_.deadline_, "ncclAllReduce");
@@ -148,7 +174,7 @@ absl::Status NcclGroup::Member::CheckWait() {
     ncclResult_t state = ncclSuccess;
     // What still runs after an Abort ends by itself.
     if (group_.aborted_ || comm_ == nullptr) return absl::OkStatus();
-    RETURN_IF_ERROR(NcclStatus(ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
+    RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
     RETURN_IF_ERROR(NcclStatus(state, comm_, "ncclAllReduce"));
   }
   const Progress* const all = group_.progress_;
@@ -182,6 +208,7 @@ NcclGroup::~NcclGroup() {
 
 absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<Device* const> devices,
                                                                    std::chrono::seconds deadline) {
+  RETURN_IF_ERROR(LoadedNccl().status());
   std::unique_ptr<NcclGroup> group(new NcclGroup(deadline));
   const absl::Status status = group->Init(devices);
   devices[0]->MakeCurrent();
@@ -199,11 +226,11 @@ absl::Status NcclGroup::Init(absl::Span<Device* const> devices) {
     members_.push_back(std::make_unique<Member>(*this, static_cast<CudaDevice&>(*devices[rank]), rank));
   }
   ncclUniqueId id;
-  RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId"));
-  RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), nullptr, "ncclGroupStart"));
+  RETURN_IF_ERROR(NcclStatus(Nccl().ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId"));
+  RETURN_IF_ERROR(NcclStatus(Nccl().ncclGroupStart(), nullptr, "ncclGroupStart"));
   absl::Status status;
   for (int rank = 0; rank < size && status.ok(); ++rank) status.Update(members_[rank]->Connect(id, size));
-  const ncclResult_t begun = ncclGroupEnd();
+  const ncclResult_t begun = Nccl().ncclGroupEnd();
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(NcclStatus(begun, nullptr, "ncclGroupEnd"));
   const Clock::time_point give_up = Clock::now() + deadline_;

@@ -1,0 +1,28 @@
+#include "utils/compute/cuda/nccl_functions.h"
+
+#include <dlfcn.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace official::compute {
+
+absl::StatusOr<std::vector<void*>> LoadNcclFunctions(const std::string& library) {
+  void* const nccl = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (nccl == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("NCCL, with which several GPUs sum gradients, cannot be loaded: ", dlerror(),
+                     "; name its folder in LD_LIBRARY_PATH, or give --all_reduce_alg=hierarchical_copy"));
+  }
+  std::vector<void*> addresses;
+#define OFFICIAL_NAME(function) #function,
+  for (const char* const name : {OFFICIAL_NCCL_FUNCTIONS(OFFICIAL_NAME)}) {
+    addresses.push_back(dlsym(nccl, name));
+    if (addresses.back() == nullptr) {
+      return absl::NotFoundError(absl::StrCat(library, " is too old or is not NCCL: it has no ", name));
+    }
+  }
+#undef OFFICIAL_NAME
+  return addresses;
+}
+
+}  // namespace official::compute
