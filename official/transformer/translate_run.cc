@@ -103,8 +103,8 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
     }
   }
   RETURN_IF_ERROR(CheckVocabulary(config, vocabulary, checkpoint, params.vocab_size));
-  LOG(INFO) << "device " << device.Description() << ", precision " << flags::DTypeFlagValue(config.dtype) << ", "
-            << latest.prefix;
+  LOG(INFO) << "device " << device.Description() << run::WithLibraries(device.kind()) << ", precision "
+            << flags::DTypeFlagValue(config.dtype) << ", " << latest.prefix;
   return decoder;
 }
 

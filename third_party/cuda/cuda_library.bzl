@@ -12,15 +12,33 @@ _NVCC_FLAGS = [
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
     "--objdir-as-tempdir",  # names in /tmp hold the process id, which is the same in every sandbox
-    "-gencode=arch=compute_90,code=sm_90",
-    "-gencode=arch=compute_90,code=compute_90",
     "-Xcompiler=-fPIC,-march=x86-64-v3,-fvisibility=hidden,-Wall,-Wno-sign-compare,-Wno-unused-parameter",
 ]
+
+# The compute capabilities to compile for: 90 is 9.0. --define=cuda_archs=all: for all GPUs that CUDA 13 knows, which
+# takes several times as long.
+_ARCHITECTURES = {
+    "": [90],
+    "all": [75, 80, 86, 89, 90, 100, 120],
+}
+
+def _architectures(ctx):
+    archs = ctx.var.get("cuda_archs", "")
+    if archs not in _ARCHITECTURES:
+        fail("--define=cuda_archs=%s: only 'all' can be given" % archs)
+    return _ARCHITECTURES[archs]
+
+def _gencode(architectures):
+    """Machine code for each, and intermediate code of the last for later ones."""
+    flags = ["-gencode=arch=compute_%d,code=sm_%d" % (a, a) for a in architectures]
+    flags.append("-gencode=arch=compute_%d,code=compute_%d" % (architectures[-1], architectures[-1]))
+    return flags if len(architectures) == 1 else flags + ["--compress-mode=size"]
 
 def _compile(ctx, cc_toolchain, context, src):
     object = ctx.actions.declare_file("_objs/%s/%s.pic.o" % (ctx.label.name, src.basename[:-len(".cc")]))
     args = ctx.actions.args()
     args.add_all(_NVCC_FLAGS)
+    args.add_all(_gencode(_architectures(ctx)))
     args.add("-ccbin", cc_toolchain.compiler_executable)
     includes = depset(transitive = [context.quote_includes, context.includes, context.system_includes])
     args.add_all(includes, before_each = "-I")
@@ -89,11 +107,11 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], **kwargs):
     )
 
 def cuda_libraries(names):
-    """The labels of toolkit libraries ("cudart", "cublas", "cudnn", "nccl"); none without a toolkit."""
+    """The labels of toolkit libraries ("cudart", "cublas", "cudnn"); none without a toolkit."""
     return ["@cuda//:" + name for name in names] if HAS_CUDA else []
 
-def cuda_shared_object(name, export, version_script, deps, **kwargs):
-    """lib<...>.so of the cuda_library targets that the function `export` needs; an empty filegroup without a toolkit.
+def cuda_shared_object(name, exports, version_script, deps, **kwargs):
+    """lib<...>.so of the cuda_library targets that the functions `exports` need; an empty filegroup without a toolkit.
 
     The toolkit's libraries are looked for in LD_LIBRARY_PATH, beside the shared object and where they were at build time.
     """
@@ -105,11 +123,47 @@ def cuda_shared_object(name, export, version_script, deps, **kwargs):
         linkshared = True,
         linkopts = [
             "-Wl,--version-script=$(location %s)" % version_script,
-            "-Wl,--undefined=%s" % export,
             "-Wl,-z,defs",
             "-Wl,-rpath,$$ORIGIN",
             "-Wl,-rpath,%s/lib64" % CUDA_HOME,
-        ],
+        ] + ["-Wl,--undefined=%s" % export for export in exports],
         deps = deps + [version_script],
         **kwargs
     )
+
+def _cuda_build_info_impl(ctx):
+    headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
+
+    # What CUDA kernels share among themselves is the library's own affair.
+    shared = sorted([h.path for h in headers.to_list() if not h.path.startswith("utils/compute/cuda/")])
+    ctx.actions.run_shell(
+        inputs = headers,
+        outputs = [ctx.outputs.out],
+        command = """
+digest=$(cat "$@" | sha256sum | cut -c1-16)
+cat >'%s' <<END
+// Made by cuda_build_info (//third_party/cuda:cuda_library.bzl).
+#pragma once
+
+namespace official::compute {
+
+// A digest of the headers that the program and libofficial_cuda.so share, and the compiler.
+inline constexpr char kBackendSources[] = "$digest, " __VERSION__;
+// The compute capabilities that the library is compiled for; 90 is 9.0.
+inline constexpr int kCudaArchitectures[] = {%s};
+
+}  // namespace official::compute
+END
+""" % (ctx.outputs.out.path, ", ".join([str(a) for a in _architectures(ctx)])),
+        arguments = [ctx.actions.args().add_all(shared)],
+        mnemonic = "CudaBuildInfo",
+    )
+
+cuda_build_info = rule(
+    doc = "A header that says what a shared object of these targets is built from and for.",
+    implementation = _cuda_build_info_impl,
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "out": attr.output(mandatory = True),
+    },
+)

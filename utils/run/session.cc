@@ -14,6 +14,7 @@
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/tf_config.h"
 #include "utils/run/run_record.h"
+#include "utils/run/usable_gpus.h"
 #include "utils/train/train_hooks.h"
 
 namespace official::run {
@@ -153,9 +154,9 @@ void Session::LogStart() const {
   const std::string precision(flags::DTypeFlagValue(config_.train.dtype));
   const bool resumes = estimator.origin() != "fresh" && !config_.base.eval_only;
   logs::LogEvent(resumes ? "resume" : "start",
-                 absl::StrCat("device ", device, ", strategy ", strategy, ", precision ", precision, ", batch ",
-                              config_.base.batch_size, " (", devices_.replica_batch, " per replica), data ",
-                              input_.dataset, ", ", estimator.origin()),
+                 absl::StrCat("device ", device, WithLibraries(devices_.kind), ", strategy ", strategy, ", precision ",
+                              precision, ", batch ", config_.base.batch_size, " (", devices_.replica_batch,
+                              " per replica), data ", input_.dataset, ", ", estimator.origin()),
                  {{"model", options_.name},
                   {"model_dir", config_.train.model_dir},
                   {"dataset", input_.dataset},

@@ -36,11 +36,11 @@ class CudaGraph : public Recording {
 
 }  // namespace
 
-CudaDevice::CudaDevice(const DeviceOptions& options)
-    : index_(options.index), name_(absl::StrCat("gpu:", options.index)), allow_tf32_(options.allow_tf32) {}
+CudaDevice::CudaDevice(const DeviceOptions& options, int ordinal)
+    : ordinal_(ordinal), name_(absl::StrCat("gpu:", options.index)), allow_tf32_(options.allow_tf32) {}
 
-absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Make(const DeviceOptions& options) {
-  std::unique_ptr<CudaDevice> device(new CudaDevice(options));
+absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Make(const DeviceOptions& options, int ordinal) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options, ordinal));
   if (const absl::Status status = device->Init(); !status.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(device->name_, " cannot be used: ", status.message()));
   }
@@ -48,12 +48,8 @@ absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Make(const DeviceOptions& op
 }
 
 absl::Status CudaDevice::Init() {
-  CALL(cudaSetDevice(index_));
-  CALL(cudaGetDeviceProperties(&properties_, index_));
-  if (properties_.major < 9) {
-    return absl::FailedPreconditionError(absl::StrFormat("%s has compute capability %d.%d, this program needs 9.0",
-                                                         properties_.name, properties_.major, properties_.minor));
-  }
+  CALL(cudaSetDevice(ordinal_));
+  CALL(cudaGetDeviceProperties(&properties_, ordinal_));
   ASSIGN_OR_RETURN(stream_, MakeStream());
   ASSIGN_OR_RETURN(copy_stream_, MakeStream());
   for (Staging& staging : staging_) {
@@ -152,7 +148,7 @@ absl::Status CudaDevice::CopyToHost(void* host, const void* device, int64_t byte
   return ReadDataError();
 }
 
-void CudaDevice::MakeCurrent() { cudaSetDevice(index_); }
+void CudaDevice::MakeCurrent() { cudaSetDevice(ordinal_); }
 
 absl::Status CudaDevice::Synchronize() {
   MakeCurrent();

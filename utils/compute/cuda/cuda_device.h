@@ -22,8 +22,9 @@ namespace official::compute {
 
 class CudaDevice : public Device {
  public:
-  // Returns the GPU `options.index`; FailedPrecondition if it cannot be used.
-  static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options);
+  // Returns the GPU that has the number `ordinal` among those of the driver, as the device `options.index`;
+  // FailedPrecondition if it cannot be used.
+  static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options, int ordinal);
   ~CudaDevice() override;
 
   absl::string_view kind() const override { return kCudaKind; }
@@ -41,9 +42,10 @@ class CudaDevice : public Device {
   void MakeCurrent() override;
   absl::Status Synchronize() override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override;
-
   absl::Status CheckRecording() override;
-  int index() const { return index_; }
+
+  // The driver's number of the GPU.
+  int ordinal() const { return ordinal_; }
   // True if float32 matrix products and convolutions may be computed in TF32.
   bool allow_tf32() const { return allow_tf32_; }
   cudaStream_t stream() const { return stream_.get(); }
@@ -69,7 +71,7 @@ class CudaDevice : public Device {
   static constexpr int kNumStaging = 8;
   static constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
-  explicit CudaDevice(const DeviceOptions& options);
+  CudaDevice(const DeviceOptions& options, int ordinal);
   absl::Status Init();
   absl::Status ReadDataError();
   // Gives `stream` the copy and returns when `host` has been read.
@@ -77,7 +79,7 @@ class CudaDevice : public Device {
   // Returns when query() no longer says cudaErrorNotReady, or with the communicator's error if it gives up first.
   absl::Status Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
 
-  const int index_;
+  const int ordinal_;
   const std::string name_;
   const bool allow_tf32_;
   cudaDeviceProp properties_ = {};

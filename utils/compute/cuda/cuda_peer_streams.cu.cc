@@ -49,7 +49,7 @@ class CudaPeerStreams : public PeerStreams {
   absl::Status WaitForPeer(int rank, int other) override { return WaitForStream(peers_[rank].stream.get(), other); }
   absl::Status Copy(int rank, float* to, int from_rank, const float* from, int64_t elements) override {
     const Peer& peer = peers_[rank];
-    const int to_device = peer.device->index(), from_device = peers_[from_rank].device->index();
+    const int to_device = peer.device->ordinal(), from_device = peers_[from_rank].device->ordinal();
     const size_t bytes = elements * sizeof(float);
     peer.device->MakeCurrent();
     return to_device == from_device
@@ -102,11 +102,11 @@ absl::Status CudaPeerStreams::Init(absl::Span<Device* const> devices) {
     to.device->MakeCurrent();
     for (const Peer& from : peers_) {
       int can = 0;
-      if (to.device->index() == from.device->index()) continue;
-      RETURN_IF_ERROR(CudaStatus(cudaDeviceCanAccessPeer(&can, to.device->index(), from.device->index()),
+      if (to.device->ordinal() == from.device->ordinal()) continue;
+      RETURN_IF_ERROR(CudaStatus(cudaDeviceCanAccessPeer(&can, to.device->ordinal(), from.device->ordinal()),
                                  "cudaDeviceCanAccessPeer"));
       if (!can) continue;
-      const cudaError_t error = cudaDeviceEnablePeerAccess(from.device->index(), 0);
+      const cudaError_t error = cudaDeviceEnablePeerAccess(from.device->ordinal(), 0);
       if (error == cudaErrorPeerAccessAlreadyEnabled) {
         cudaGetLastError();  // or it would be the next launch's
       } else {

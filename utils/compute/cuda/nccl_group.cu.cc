@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
@@ -29,12 +30,20 @@ struct NcclApi {
 #undef OFFICIAL_MEMBER
 };
 
+std::atomic<int> loaded_version = 0;  // NCCL's number: 22809 is 2.28.9; 0: it is not loaded
+
 absl::StatusOr<NcclApi> LoadNccl() {
   ASSIGN_OR_RETURN(const std::vector<void*> addresses, LoadNcclFunctions());
   auto address = addresses.begin();
 #define OFFICIAL_ADDRESS(function) reinterpret_cast<decltype(&::function)>(*address++),
-  return NcclApi{OFFICIAL_NCCL_FUNCTIONS(OFFICIAL_ADDRESS)};
+  const NcclApi api = {OFFICIAL_NCCL_FUNCTIONS(OFFICIAL_ADDRESS)};
 #undef OFFICIAL_ADDRESS
+  int version = 0;
+  api.ncclGetVersion(&version);
+  loaded_version = version;
+  if (version >= NCCL_VERSION(2, 14, 0) && version / 10000 == NCCL_MAJOR) return api;
+  return absl::FailedPreconditionError(absl::StrFormat("%s cannot be used: it needs to be %d.14 or later, below %d.0",
+                                                       NcclGroup::LoadedVersion(), NCCL_MAJOR, NCCL_MAJOR + 1));
 }
 
 const absl::StatusOr<NcclApi>& LoadedNccl() {
@@ -42,7 +51,7 @@ const absl::StatusOr<NcclApi>& LoadedNccl() {
   return *api;
 }
 
-// To be called only where LoadedNccl() has none of its errors: where there is a group.
+// To be called only where LoadedNccl() is OK: where there is a group.
 const NcclApi& Nccl() { return *LoadedNccl(); }
 
 // A call of a communicator that does not block may go on behind it: ncclInProgress is no error.
@@ -236,6 +245,12 @@ absl::Status NcclGroup::Init(absl::Span<Device* const> devices) {
   const Clock::time_point give_up = Clock::now() + deadline_;
   for (const auto& member : members_) RETURN_IF_ERROR(member->WaitForCall(give_up, "ncclCommInitRankConfig"));
   return absl::OkStatus();
+}
+
+std::string NcclGroup::LoadedVersion() {
+  const int version = loaded_version;
+  if (version == 0) return "";
+  return absl::StrFormat("NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
 Communicator& NcclGroup::communicator(int rank) { return *members_[rank]; }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +22,8 @@ class NcclGroup : public CommunicatorGroup {
   // again.
   static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices,
                                                                  std::chrono::seconds deadline);
+  // Returns "NCCL 2.28.9", or nothing if no group has been made.
+  static std::string LoadedVersion();
   ~NcclGroup() override;
 
   Communicator& communicator(int rank) override;

@@ -1,20 +1,17 @@
 #include "utils/compute/cuda_backend/cuda_backend.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <mutex>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda_backend/backend_entry.h"
+#include "utils/compute/cuda_backend/open_library.h"
 #include "utils/compute/kernel/device.h"
-#include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 namespace {
@@ -39,23 +36,18 @@ absl::StatusOr<std::string> FindLibrary() {
 
 absl::StatusOr<CudaBackend> LoadLibrary() {
   ASSIGN_OR_RETURN(const std::string path, FindLibrary());
-  void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (library == nullptr) {
-    return absl::NotFoundError(absl::StrCat("cannot load ", path, ": ", dlerror(),
-                                            "; name the folders of cuDNN, cuBLAS and NCCL in LD_LIBRARY_PATH"));
-  }
-  auto* const register_backend = reinterpret_cast<RegisterCudaBackendFunction*>(dlsym(library, kRegisterCudaBackend));
-  if (register_backend == nullptr) {
-    return absl::NotFoundError(absl::StrCat(path, " is not a CUDA backend: it has no ", kRegisterCudaBackend));
-  }
-  CudaBackend backend;
-  register_backend(KernelRegistry::Global(), backend);
-  return backend;
+  return OpenCudaLibrary(path);
 }
 
 const absl::StatusOr<CudaBackend>& Library() {
   static const auto* const backend = new absl::StatusOr<CudaBackend>(LoadLibrary());
   return *backend;
+}
+
+// What RegisterDevices has found.
+CudaGpus& Gpus() {
+  static auto* const gpus = new CudaGpus;
+  return *gpus;
 }
 
 absl::Status RegisterDevices() {
@@ -65,8 +57,9 @@ absl::Status RegisterDevices() {
     return absl::FailedPreconditionError("no GPU: no NVIDIA driver is loaded");
   }
   RETURN_IF_ERROR(Library().status());
-  const CudaGpus gpus = Library()->visible_gpus();
-  if (gpus.count == 0) return absl::FailedPreconditionError(absl::StrCat("no GPU: ", gpus.why_none));
+  Gpus() = Library()->find_gpus();
+  if (Gpus().usable.empty()) return absl::FailedPreconditionError(absl::StrCat("no GPU: ", Gpus().why_none));
+  RETURN_IF_ERROR(Library()->check_libraries());
   RegisterDeviceKind(Library()->device_kind);
   return absl::OkStatus();
 }
@@ -77,6 +70,8 @@ absl::Status LoadCudaBackend() {
   static const auto* const status = new absl::Status(RegisterDevices());
   return *status;
 }
+
+const CudaGpus& FoundCudaGpus() { return Gpus(); }
 
 absl::Status LoadCudaKernels() { return Library().status(); }
 

@@ -3,13 +3,18 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "utils/compute/cuda_backend/compatibility.h"
 
 namespace official::compute {
 
 // Makes devices of kind "cuda" available to MakeDevice and their kernels to programs; the first call does the work. If
 // no NVIDIA driver is loaded, it stops there. Returns FailedPrecondition, with the reason, for no driver, a driver that
-// is too old (both versions) or no GPU; NotFound for no libofficial_cuda.so, or no cuDNN, cuBLAS or NCCL for it.
+// is too old (both versions), no GPU that can be used, a libofficial_cuda.so of another build, or libraries of another
+// CUDA; NotFound for no libofficial_cuda.so, or no cuDNN or cuBLAS for it.
 absl::Status LoadCudaBackend();
+
+// The GPUs that LoadCudaBackend has found.
+const CudaGpus& FoundCudaGpus();
 
 // Adds the kernels only, which needs no driver: for the table of ops. Returns NotFound as above.
 absl::Status LoadCudaKernels();
