@@ -12,6 +12,8 @@ _NVCC_FLAGS = [
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
     "--objdir-as-tempdir",  # names in /tmp hold the process id, which is the same in every sandbox
+    "-DNDEBUG",
+    "-lineinfo",  # for profilers
     "-Xcompiler=-fPIC,-march=x86-64-v3,-fvisibility=hidden,-Wall,-Wno-sign-compare,-Wno-unused-parameter",
 ]
 
