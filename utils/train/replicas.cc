@@ -15,7 +15,8 @@ using compute::Tensor;
 
 namespace {
 
-// Beyond the programs that a data set has in turn: buckets of lengths, last batches of epochs.
+// Of each replica, and of all of them together, beyond those that a data set has in turn: buckets of lengths, last
+// batches of epochs.
 constexpr size_t kMaxPrograms = 256;
 
 // What of a share decides the graph that is built for it.
@@ -90,7 +91,8 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
       loss_scale_(loss_scale),
       micro_batches_(micro_batches),
       strategy_(strategy),
-      choices_(choices) {
+      choices_(choices),
+      compiled_(strategy.num_replicas()) {
   const int n = strategy.num_replicas();
   for (int r = 0; r < n; ++r) {
     compute::Device& device = strategy.device(r);
@@ -119,29 +121,55 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   return made;
 }
 
-absl::StatusOr<ReplicatedProgram> Replicas::Compile(Mode mode, StepPart part, const data::ElementSpec& spec,
-                                                    const PrepareFn& prepare) {
-  ReplicatedProgram program;
-  for (const BatchShare& share : shares_) {
-    ASSIGN_OR_RETURN(auto model, BuiltFor(mode, part, spec, share, prepare));
-    program.replicas.push_back({std::move(model), nullptr, {}});
+absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(Mode mode, StepPart part, const data::ElementSpec& spec,
+                                                              const PrepareFn& prepare) {
+  // An entry for each replica; without a model where its program is there.
+  std::vector<Key> keys;
+  std::vector<Compiled> missing(shares_.size());
+  bool compiles = false;
+  for (size_t r = 0; r < shares_.size(); ++r) {
+    Key& key = keys.emplace_back(Key{static_cast<int64_t>(mode), static_cast<int64_t>(part)});
+    if (part != StepPart::kUpdate) AppendKey(shares_[r], key);
+    if (compiled_[r].count(key) > 0) continue;
+    ASSIGN_OR_RETURN(missing[r].model, BuiltFor(mode, part, spec, shares_[r], prepare));
+    compiles = true;
   }
-  RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
-    if (r >= static_cast<int>(program.replicas.size())) return absl::OkStatus();
-    ReplicatedProgram::Replica& replica = program.replicas[r];
-    if (mode == Mode::kEval && !replica.model->has_examples) return absl::OkStatus();
-    ASSIGN_OR_RETURN(replica.program,
-                     compute::Program::Compile(*replica.model->graph, replica.model->roots, strategy_.device(r),
-                                               *stores_[r], {.choices = choices_, .arena = arenas_[r].get()}));
-    return absl::OkStatus();
-  }));
-  const BuiltModel& model = program.model();
-  if (model.settle != nullptr && settle_ == nullptr) {
-    ASSIGN_OR_RETURN(settle_,
-                     compute::Program::Compile(*model.graph, {.feeds = {}, .fetches = {}, .targets = {model.settle}},
-                                               strategy_.device(0), *stores_[0]));
+  if (compiles) RETURN_IF_ERROR(Compile(mode, missing));
+  ReplicatedProgram program;
+  for (size_t r = 0; r < shares_.size(); ++r) {
+    std::map<Key, Compiled>& compiled = compiled_[r];
+    if (missing[r].model != nullptr) {
+      if (compiled.size() >= kMaxPrograms) {
+        std::erase_if(compiled, [](const auto& entry) { return entry.second.program.use_count() <= 1; });
+      }
+      compiled[keys[r]] = std::move(missing[r]);
+    }
+    const Compiled& own = compiled.at(keys[r]);
+    program.replicas.push_back({own.model, own.program, {}});
   }
   return program;
+}
+
+absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
+  const logs::TaskProgress progress({.title = mode == Mode::kTrain  ? "preparing the training"
+                                              : mode == Mode::kEval ? "preparing the evaluation"
+                                                                    : "preparing the prediction"});
+  RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
+    if (r >= static_cast<int>(programs.size()) || programs[r].model == nullptr) return absl::OkStatus();
+    const BuiltModel& model = *programs[r].model;
+    if (mode == Mode::kEval && !model.has_examples) return absl::OkStatus();
+    ASSIGN_OR_RETURN(programs[r].program,
+                     compute::Program::Compile(*model.graph, model.roots, strategy_.device(r), *stores_[r],
+                                               {.choices = choices_, .arena = arenas_[r].get()}));
+    return absl::OkStatus();
+  }));
+  if (const BuiltModel* const model = programs[0].model.get();
+      model != nullptr && model->settle != nullptr && settle_ == nullptr) {
+    ASSIGN_OR_RETURN(settle_,
+                     compute::Program::Compile(*model->graph, {.feeds = {}, .fetches = {}, .targets = {model->settle}},
+                                               strategy_.device(0), *stores_[0]));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Replicas::Settle() {
@@ -171,10 +199,7 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   }
   auto found = programs_.find(key_);
   if (found == programs_.end()) {
-    const logs::TaskProgress progress({.title = mode == Mode::kTrain  ? "preparing the training"
-                                                : mode == Mode::kEval ? "preparing the evaluation"
-                                                                      : "preparing the prediction"});
-    ASSIGN_OR_RETURN(ReplicatedProgram program, Compile(mode, part, spec, prepare));
+    ASSIGN_OR_RETURN(ReplicatedProgram program, ProgramsForShares(mode, part, spec, prepare));
     if (programs_.size() >= kMaxPrograms) {
       programs_.erase(std::min_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
         return a.second.last_asked < b.second.last_asked;

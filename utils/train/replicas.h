@@ -25,8 +25,10 @@ namespace official::train {
 struct ReplicatedProgram {
   struct Replica {
     std::shared_ptr<const BuiltModel> model;
-    std::unique_ptr<compute::Program> program;  // null: no share in the batch, and nothing to do without one
-    BatchShare share;                           // its share of the batch that the program was last asked for
+    // The replica's program for shares of this kind, whatever the others have; null: no share in the batch, and nothing
+    // to do without one.
+    std::shared_ptr<compute::Program> program;
+    BatchShare share;  // its share of the batch that the program was last asked for
   };
   std::vector<Replica> replicas;
   float micro_batch_weight = 1;  // for a micro-batch: its part of the whole batch's weight
@@ -100,11 +102,19 @@ class Replicas {
  private:
   // The key of a program: numbers for its mode, its part of a step and the types of its shares.
   using Key = std::vector<int64_t>;
+  // What one replica computes for a share.
+  struct Compiled {
+    std::shared_ptr<const BuiltModel> model;
+    std::shared_ptr<compute::Program> program;
+  };
 
   absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                              const BatchShare& share, const PrepareFn& prepare);
-  absl::StatusOr<ReplicatedProgram> Compile(Mode mode, StepPart part, const data::ElementSpec& spec,
-                                            const PrepareFn& prepare);
+  // Returns the programs for shares_. Compiles those that there are not yet.
+  absl::StatusOr<ReplicatedProgram> ProgramsForShares(Mode mode, StepPart part, const data::ElementSpec& spec,
+                                                      const PrepareFn& prepare);
+  // Compiles the programs of the replicas that have a model, but no program yet, all at the same time.
+  absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
 
   const Model& model_;
   const ShareFn share_;
@@ -116,9 +126,10 @@ class Replicas {
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica
   std::vector<std::unique_ptr<compute::Arena>> arenas_;          // by replica
   std::map<Key, std::weak_ptr<const BuiltModel>> models_;        // for one replica, by mode and share
-  std::map<Key, ReplicatedProgram> programs_;                    // by mode and all shares
-  std::unique_ptr<compute::Program> settle_;                     // of one replica; several never defer updates
-  int64_t asked_ = 0;                                            // number of calls of ProgramFor
+  std::vector<std::map<Key, Compiled>> compiled_;                // by replica; by mode and its share
+  std::map<Key, ReplicatedProgram> programs_;                    // of those, by mode and all shares
+  std::unique_ptr<compute::Program> settle_;  // of one replica; several never defer updates
+  int64_t asked_ = 0;                         // number of calls of ProgramFor
   // The shares and key of the batch that ProgramFor is called for, kept so that a step allocates nothing.
   std::vector<BatchShare> shares_;
   Key key_;
