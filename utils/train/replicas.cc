@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/files/crc32c.h"
+#include "utils/compute/ops/checksum/checksum.h"
 #include "utils/logs/task_progress.h"
 
 namespace official::train {
@@ -274,27 +274,40 @@ absl::Status Replicas::ResetSums() {
   return absl::OkStatus();
 }
 
+absl::Status Replicas::CompileChecksums() {
+  std::vector<compute::VariableSpec> specs = variables();
+  std::erase_if(specs, [&](const compute::VariableSpec& spec) {
+    return IsLocal(spec) || stores_[1]->data(spec.name) == stores_[0]->data(spec.name);
+  });
+  if (specs.size() == checked_.size()) return absl::OkStatus();  // variables are only added
+  checked_ = std::move(specs);
+  compute::Graph graph;
+  std::vector<compute::Value> values;
+  for (const compute::VariableSpec& spec : checked_) values.push_back(graph.Variable(spec));
+  const compute::GraphRoots roots = {.feeds = {}, .fetches = {compute::Checksum(values)}, .targets = {}};
+  checksums_.clear();
+  checksums_.resize(stores_.size());
+  return strategy_.Run([&](int r) -> absl::Status {
+    ASSIGN_OR_RETURN(checksums_[r], compute::Program::Compile(graph, roots, strategy_.device(r), *stores_[r]));
+    return absl::OkStatus();
+  });
+}
+
 absl::Status Replicas::CheckEqual() {
   if (stores_.size() == 1) return absl::OkStatus();
-  std::vector<compute::VariableSpec> specs = variables();
-  specs.erase(std::remove_if(specs.begin(), specs.end(),
-                             [&](const compute::VariableSpec& spec) {
-                               return IsLocal(spec) || stores_[1]->data(spec.name) == stores_[0]->data(spec.name);
-                             }),
-              specs.end());
-  std::vector<std::vector<uint32_t>> crcs(stores_.size(), std::vector<uint32_t>(specs.size()));
+  RETURN_IF_ERROR(CompileChecksums());
+  if (checked_.empty()) return absl::OkStatus();
+  std::vector<Tensor> sums(stores_.size());
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
-    for (size_t i = 0; i < specs.size(); ++i) {
-      ASSIGN_OR_RETURN(const Tensor value, stores_[r]->Read(specs[i].name));
-      crcs[r][i] = files::Crc32c({static_cast<const char*>(value.raw_data()), static_cast<size_t>(value.num_bytes())});
-    }
+    RETURN_IF_ERROR(checksums_[r]->Run({}, {.replay = false}));
+    ASSIGN_OR_RETURN(sums[r], checksums_[r]->Fetch(0));
     return absl::OkStatus();
   }));
-  for (size_t r = 1; r < crcs.size(); ++r) {
-    for (size_t i = 0; i < specs.size(); ++i) {
-      if (crcs[r][i] == crcs[0][i]) continue;
+  for (size_t r = 1; r < sums.size(); ++r) {
+    for (size_t i = 0; i < checked_.size(); ++i) {
+      if (sums[r].data<int64_t>()[i] == sums[0].data<int64_t>()[i]) continue;
       return absl::InternalError(
-          absl::StrCat("variable ", specs[i].name, " is no longer the same on replica 0 and replica ", r,
+          absl::StrCat("variable ", checked_[i].name, " is no longer the same on replica 0 and replica ", r,
                        "; the last checkpoint is from before. Memory or a device may be faulty"));
     }
   }

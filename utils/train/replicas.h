@@ -113,6 +113,8 @@ class Replicas {
   // Returns the programs for shares_. Compiles those that there are not yet.
   absl::StatusOr<ReplicatedProgram> ProgramsForShares(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                       const PrepareFn& prepare);
+  // Compiles, for each replica, the checksums of all variables that must be the same everywhere, unless they are there.
+  absl::Status CompileChecksums();
   // Compiles the programs of the replicas that have a model, but no program yet, all at the same time.
   absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
 
@@ -128,6 +130,9 @@ class Replicas {
   std::map<Key, std::weak_ptr<const BuiltModel>> models_;        // for one replica, by mode and share
   std::vector<std::map<Key, Compiled>> compiled_;                // by replica; by mode and its share
   std::map<Key, ReplicatedProgram> programs_;                    // of those, by mode and all shares
+  // Of each replica: the checksums of the variables checked_.
+  std::vector<std::unique_ptr<compute::Program>> checksums_;
+  std::vector<compute::VariableSpec> checked_;
   std::unique_ptr<compute::Program> settle_;  // of one replica; several never defer updates
   int64_t asked_ = 0;                         // number of calls of ProgramFor
   // The shares and key of the batch that ProgramFor is called for, kept so that a step allocates nothing.
