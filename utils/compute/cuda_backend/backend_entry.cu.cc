@@ -22,8 +22,19 @@ namespace official::compute {
 namespace {
 
 // What the driver lists. Asking for these properties initializes no GPU.
-absl::StatusOr<std::vector<FoundGpu>> ListGpus(int count) {
+absl::StatusOr<std::vector<FoundGpu>> ListGpus() {
   std::vector<FoundGpu> found;
+  int count = 0, driver = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorNoDevice) return found;
+  if (error == cudaErrorInsufficientDriver) {
+    cudaDriverGetVersion(&driver);  // 0: there is none
+    if (driver == 0) return absl::NotFoundError("no NVIDIA driver is loaded");
+    return absl::FailedPreconditionError(
+        absl::StrFormat("the NVIDIA driver is too old: it is for CUDA %s, this program for CUDA %s",
+                        CudaVersionText(driver), CudaVersionText(CUDART_VERSION)));
+  }
+  RETURN_IF_ERROR(CudaStatus(error, "cudaGetDeviceCount"));
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties;
     RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties"));
@@ -33,21 +44,8 @@ absl::StatusOr<std::vector<FoundGpu>> ListGpus(int count) {
 }
 
 CudaGpus FindGpus() {
-  int count = 0, driver = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorInsufficientDriver) {
-    cudaDriverGetVersion(&driver);  // 0: there is none
-    if (driver == 0) return {{}, {}, "no NVIDIA driver is loaded"};
-    return {{},
-            {},
-            absl::StrFormat("the NVIDIA driver is too old: it is for CUDA %s, this program for CUDA %s",
-                            CudaVersionText(driver), CudaVersionText(CUDART_VERSION))};
-  }
-  absl::Status status;
-  if (error != cudaErrorNoDevice) status = CudaStatus(error, "cudaGetDeviceCount");
-  const absl::StatusOr<std::vector<FoundGpu>> found = ListGpus(error == cudaSuccess ? count : 0);
-  status.Update(found.status());
-  if (!status.ok()) return {{}, {}, std::string(status.message())};
+  const absl::StatusOr<std::vector<FoundGpu>> found = ListGpus();
+  if (!found.ok()) return {{}, {}, std::string(found.status().message())};
   return ChooseGpus(*found, kCudaArchitectures);
 }
 
