@@ -128,9 +128,9 @@ bool AddChoices(FlagSpec& spec, const Choice<T> (&choices)[n]) {
   OFFICIAL_FLAG_BINDING(Config, field, convert(absl::GetFlag(FLAGS_##field)))
 
 // A flag that no configuration has.
-#define OFFICIAL_FLAG_WITHOUT_FIELD(Type, flag, default_value, help, ...) \
-  ABSL_FLAG(Type, flag, default_value, help);                             \
-  OFFICIAL_BEFORE_MAIN(flag##_is_in_group, AddFlag(ThisGroup(), {.name = #flag __VA_OPT__(, ) __VA_ARGS__}))
+#define OFFICIAL_FLAG_WITHOUT_FIELD(Type, flag_name, default_value, help, ...) \
+  ABSL_FLAG(Type, flag_name, default_value, help);                             \
+  OFFICIAL_BEFORE_MAIN(flag_name##_is_in_group, AddFlag(ThisGroup(), {.name = #flag_name __VA_OPT__(, ) __VA_ARGS__}))
 
 // The macros above consist of these.
 #define OFFICIAL_FLAG_CONFIG(Config, field) \

@@ -78,7 +78,7 @@ OFFICIAL_CHOICE_FLAG(
 namespace official::flags {
 namespace {
 
-// What the flag says; nothing if it is no number of at least 1 and not 'dynamic'.
+// Returns what the flag says; nothing if it is no number of at least 1 and not 'dynamic'.
 std::optional<compute::LossScale> ParseLossScale(const std::string& text) {
   if (text == "dynamic") return compute::DynamicLossScale();
   compute::LossScale scale;

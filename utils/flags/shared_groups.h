@@ -8,7 +8,7 @@
 
 namespace official::flags {
 
-// Returns the five groups, in the order of the help.
+// Returns the groups of flags, in the order of the help.
 std::vector<FlagGroup> SharedGroups();
 
 // Returns one of their flags by name, for a tool that has only some of them.

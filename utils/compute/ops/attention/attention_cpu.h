@@ -152,7 +152,7 @@ inline void Clear(const HeadRows<T>& y) {
   for (int64_t r = 0; r < y.rows; ++r) std::fill_n(y.data + r * y.stride, y.columns, T(0.0f));
 }
 
-// How the heads of all sequences are divided among threads, each with scratch memory of its own.
+// Divides the heads of all sequences among threads, each with scratch memory of its own.
 class Parts {
  public:
   explicit Parts(const AttentionGeometry& g)

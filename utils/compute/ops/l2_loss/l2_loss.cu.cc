@@ -24,7 +24,7 @@ struct Launch {
   const float* tensors[kMaxTensors];
 };
 
-// The sum of `value` over the threads of the block, in thread 0.
+// Returns, in thread 0, the sum of `value` over the threads of the block.
 __device__ double BlockSum(double value) {
   __shared__ double sums[kThreads];
   const int thread = static_cast<int>(threadIdx.x);
@@ -33,7 +33,7 @@ __device__ double BlockSum(double value) {
     __syncthreads();
     if (thread < half) sums[thread] += sums[thread + half];
   }
-  return sums[0];
+  return sums[thread];
 }
 
 __global__ void __launch_bounds__(kThreads) SumSquares(const __grid_constant__ Launch launch, double* partial) {
