@@ -39,10 +39,12 @@ using compute::CudaStatus;
 using compute::DataError;
 using compute::DType;
 using compute::DTypeOf;
+using compute::DynamicShared;
 using compute::Kernel;
 using compute::KernelArgs;
 using compute::KernelSpec;
 using compute::kWidestLoad;
+using compute::Launch;
 using compute::LaunchStatus;
 using compute::NumBlocks;
 using compute::Pack;
@@ -94,7 +96,7 @@ struct CopyJobs {
 
 // Blocks y copies job y.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) PackLayers(const __grid_constant__ CopyJobs jobs) {
+__global__ void __launch_bounds__(kThreads) PackLayers(const CopyJobs __grid_constant__ jobs) {
   const CopyJob& job = jobs.at[blockIdx.y];
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = ThreadIndex<int64_t>(); i < job.count; i += step) static_cast<T*>(job.to)[i] = T(job.from[i]);
@@ -192,7 +194,7 @@ struct SampleGradients {
 template <typename T>
 __global__ void __launch_bounds__(kThreads) Train(Pairs pairs, LastLayer<T> last, const float* labels, Loss loss,
                                                   uint32_t samples, SampleGradients<T> gradients, LossSums sums) {
-  extern __shared__ float of_warps[];  // [kWarps][columns]
+  float* const of_warps = DynamicShared<float>();  // [kWarps][columns]
   const int64_t columns = sums.columns(), factors = last.factors, width = last.width;
   for (int64_t i = threadIdx.x; i < kWarps * columns; i += kThreads) of_warps[i] = 0;
   __syncthreads();
@@ -266,7 +268,7 @@ struct SumJobs {
 };
 
 // Blocks y make job y, a warp for each column.
-__global__ void __launch_bounds__(kThreads) AddPieces(const __grid_constant__ SumJobs jobs) {
+__global__ void __launch_bounds__(kThreads) AddPieces(const SumJobs __grid_constant__ jobs) {
   const SumJob& job = jobs.at[blockIdx.y];
   const int64_t c = Warp::Row();
   if (c >= job.columns) return;
@@ -393,7 +395,7 @@ class Forward {
     }
     for (const CopyJob& job : more) jobs.at[count++] = job;
     constexpr unsigned kBlocks = 32;
-    PackLayers<T><<<dim3(kBlocks, count), kThreads, 0, stream_>>>(jobs);
+    Launch(PackLayers<T>, dim3(kBlocks, count), kThreads, 0, stream_, jobs);
     return LaunchStatus("PackLayers");
   }
 
@@ -402,9 +404,9 @@ class Forward {
     const auto gather = [&]<int kWidth>(std::integral_constant<int, kWidth>) {
       const int64_t packs_of_sample = g_.layers[0] / kWidth, packs = samples_ * packs_of_sample;
       WithIndexType(packs, [&]<typename Index>(Index) {
-        GatherInputs<T, kWidth, Index><<<NumBlocks(packs, kThreads), kThreads, 0, stream_>>>(
-            PairsOf(args), static_cast<Index>(packs), static_cast<Index>(packs_of_sample), half,
-            args.input<float>(g_.mlp), args.input<float>(g_.mlp + 1), Input(args, 0));
+        Launch(GatherInputs<T, kWidth, Index>, NumBlocks(packs, kThreads), kThreads, 0, stream_, PairsOf(args),
+               static_cast<Index>(packs), static_cast<Index>(packs_of_sample), half, args.input<float>(g_.mlp),
+               args.input<float>(g_.mlp + 1), Input(args, 0));
       });
     };
     constexpr int kWide = kWidestLoad<float>;
@@ -437,8 +439,8 @@ absl::StatusOr<Kernel> MakeScoresOf(const KernelSpec& spec) {
   kernel.scratch_bytes = forward.FinishScratch();
   kernel.run = [forward](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(forward.Run(args));
-    Score<T><<<NumBlocks(forward.samples(), kWarps), kThreads, 0, forward.stream()>>>(
-        forward.PairsOf(args), forward.Last(args), forward.samples(), args.output<float>(0));
+    Launch(Score<T>, NumBlocks(forward.samples(), kWarps), kThreads, 0, forward.stream(), forward.PairsOf(args),
+           forward.Last(args), forward.samples(), args.output<float>(0));
     return LaunchStatus("Score");
   };
   return kernel;
@@ -535,8 +537,8 @@ class Backward {
       RETURN_IF_ERROR(of_inputs_[k]->Run(dy, forward_.Weights(args, k), nullptr, dx, workspace));
       const ChannelPieces& pieces = pieces_[k - 1];
       float* const sums = Sums(args, bias_sums_at_[k - 1]);
-      MaskAndSum<T><<<pieces.PieceBlocks(), ChannelPieces::kThreads, 0, forward_.stream()>>>(
-          pieces, forward_.Input(args, k), dx, sums);
+      Launch(MaskAndSum<T>, pieces.PieceBlocks(), ChannelPieces::kThreads, 0, forward_.stream(), pieces,
+             forward_.Input(args, k), dx, sums);
       RETURN_IF_ERROR(LaunchStatus("MaskAndSum"));
       jobs.at[count++] = {
           sums, pieces.pieces, pieces.channels, pieces.channels, scale_, Gradient(args, g.kernel(k - 1) + 1)};
@@ -544,7 +546,7 @@ class Backward {
     }
     int64_t most = 0;
     for (unsigned i = 0; i < count; ++i) most = std::max(most, jobs.at[i].columns);
-    AddPieces<<<dim3(NumBlocks(most, kWarps), count), kThreads, 0, forward_.stream()>>>(jobs);
+    Launch(AddPieces, dim3(NumBlocks(most, kWarps), count), kThreads, 0, forward_.stream(), jobs);
     return LaunchStatus("AddPieces");
   }
 
@@ -574,8 +576,9 @@ class Backward {
     }
     LossSums sums = sums_;
     sums.sums = Sums(args, sums_at_);
-    Train<T><<<static_cast<unsigned>(sums.pieces), kThreads, shared_bytes_, forward_.stream()>>>(
-        forward_.PairsOf(args), forward_.Last(args), args.input<float>(2), loss_, forward_.samples(), gradients, sums);
+    Launch(Train<T>, static_cast<unsigned>(sums.pieces), kThreads, shared_bytes_, forward_.stream(),
+           forward_.PairsOf(args), forward_.Last(args), args.input<float>(2), loss_, forward_.samples(), gradients,
+           sums);
     return LaunchStatus("Train");
   }
 

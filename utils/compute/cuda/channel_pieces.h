@@ -36,7 +36,6 @@ struct ChannelPieces {
   unsigned ElementBlocks() const { return NumBlocks(rows * channels, kThreads); }
   dim3 PieceBlocks() const { return dim3(NumBlocks(channels, kTileChannels), static_cast<unsigned>(pieces)); }
 
-#ifdef __CUDACC__
   // The channel of this thread, in block x's tile. It may be past the last one.
   __device__ static int64_t Channel() {
     return static_cast<int64_t>(blockIdx.x) * kTileChannels + threadIdx.x % kTileChannels;
@@ -47,7 +46,7 @@ struct ChannelPieces {
   // is true. All threads of the block must call it, once. T{} is zero.
   template <typename T, typename F>
   __device__ T Sum(F f) const {
-    __shared__ T of_rows[kTileRows][kTileChannels];
+    __shared__ Shared<T[kTileRows][kTileChannels]> of_rows;
     const int lane = threadIdx.x % kTileChannels, first = threadIdx.x / kTileChannels;
     const int64_t channel = Channel(), last_row = LastRow(blockIdx.y);
     T sum{};
@@ -59,7 +58,6 @@ struct ChannelPieces {
     for (int i = 1; first == 0 && i < kTileRows; ++i) sum += of_rows[i][lane];
     return sum;
   }
-#endif
 };
 
 }  // namespace official::compute

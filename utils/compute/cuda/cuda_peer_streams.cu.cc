@@ -61,7 +61,7 @@ class CudaPeerStreams : public PeerStreams {
   absl::Status Add(int rank, float* to, const float* from, int64_t elements) override {
     const Peer& peer = peers_[rank];
     peer.device->MakeCurrent();
-    AddTo<<<NumBlocks(elements, kThreads), kThreads, 0, peer.stream.get()>>>(to, from, elements);
+    Launch(AddTo, NumBlocks(elements, kThreads), kThreads, 0, peer.stream.get(), to, from, elements);
     return LaunchStatus("AddTo");
   }
   absl::Status Join(int rank) override {

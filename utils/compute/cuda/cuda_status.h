@@ -15,7 +15,7 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view call);
 absl::Status CudaStatus(cudnnStatus_t error, absl::string_view call);
 absl::Status CudaStatus(cublasStatus_t error, absl::string_view call);
 
-// Call this after kernel<<<...>>>(...): returns the error if it could not be launched. The message names `kernel`.
+// Call this after Launch: returns the error if it could not be launched. The message names `kernel`.
 inline absl::Status LaunchStatus(absl::string_view kernel) { return CudaStatus(cudaGetLastError(), kernel); }
 
 }  // namespace official::compute

@@ -15,17 +15,13 @@ struct DataError {
   unsigned long long* word = nullptr;  // the device's word, in device memory
   uint32_t id = 0;
 
-#ifdef __CUDACC__
   // Reports an error; the message will show `value`.
   __device__ void Report(int32_t value) const {
     atomicMin(word, static_cast<unsigned long long>(id) << 32 | static_cast<uint32_t>(value));
   }
-#endif
 };
 
-#ifdef __CUDACC__
 // True once an earlier kernel of the stream has reported: kernels that write variables then leave them alone.
 __device__ inline bool HasDataError(const unsigned long long* word) { return *word != kNoDataError; }
-#endif
 
 }  // namespace official::compute

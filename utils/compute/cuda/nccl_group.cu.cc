@@ -12,6 +12,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/nccl_functions.h"
 #include "utils/compute/cuda/stream.h"
 
@@ -170,10 +171,10 @@ absl::Status NcclGroup::Member::Start(absl::Span<const Buffer> pack) {
 absl::Status NcclGroup::Member::Finish() {
   if (group_.aborted_) return DeviceHasFailed();
   Progress& progress = group_.progress_[rank_];
-  CountUp<<<1, 1, 0, device_.stream()>>>(&progress.given);
+  Launch(CountUp, 1, 1, 0, device_.stream(), &progress.given);
   RETURN_IF_ERROR(LaunchStatus("CountUp"));
   RETURN_IF_ERROR(WaitFor(device_.stream(), stream_.get(), summed_));
-  CountUp<<<1, 1, 0, device_.stream()>>>(&progress.summed);
+  Launch(CountUp, 1, 1, 0, device_.stream(), &progress.summed);
   return LaunchStatus("CountUp");
 }
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "utils/compute/cuda/launch.h"
+
 namespace official::compute {
 
 // kWidth elements that are loaded or stored at once.
@@ -36,7 +38,7 @@ struct RowThreads {
     value = ReduceLanes<32>(value, op);
     if constexpr (kThreads > 32) {
       constexpr int kWarps = kThreads / 32;
-      __shared__ T of_warps[kWarps];
+      __shared__ Shared<T[kWarps]> of_warps;
       __syncthreads();  // the previous reduction has been read
       if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
       __syncthreads();

@@ -51,7 +51,7 @@ absl::StatusOr<SortedIndices::Result> SortedIndices::Sort(const int32_t* indices
   auto* const sorted = reinterpret_cast<int32_t*>(begin + list_bytes_);
   auto* const order = reinterpret_cast<int32_t*>(begin + 2 * list_bytes_);
   if (count_ == 0) return Result{sorted, order};
-  CheckAndNumber<<<NumBlocks(count_, kThreads), kThreads, 0, stream_>>>(indices, count_, limit_, positions, error_);
+  Launch(CheckAndNumber, NumBlocks(count_, kThreads), kThreads, 0, stream_, indices, count_, limit_, positions, error_);
   RETURN_IF_ERROR(LaunchStatus("CheckAndNumber"));
   size_t bytes = sort_bytes_;
   RETURN_IF_ERROR(CudaStatus(cub::DeviceRadixSort::SortPairs(begin + 3 * list_bytes_, bytes, indices, sorted, positions,

@@ -24,7 +24,6 @@ struct TensorGroups {
 
   int num_blocks() const { return first_block[num_groups]; }
 
-#ifdef __CUDACC__
   struct Piece {
     int group;
     int64_t begin, end;  // elements
@@ -39,7 +38,6 @@ struct TensorGroups {
     const int64_t begin = static_cast<int64_t>(block - first_block[low]) * kPiece;
     return {low, begin, begin + kPiece < sizes[low] ? begin + kPiece : sizes[low]};
   }
-#endif
 };
 
 // The inputs of a node from `first` on, in as many launches as they need.

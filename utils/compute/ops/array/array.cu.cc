@@ -52,7 +52,7 @@ struct Dims {
 // Word `i % run` of run `i / run`.
 template <typename Word, typename Index>
 __global__ void __launch_bounds__(kThreads)
-    CopyWords(const Word* source, Word* target, Index words, Index run, const __grid_constant__ Dims dims) {
+    CopyWords(const Word* source, Word* target, Index words, Index run, const Dims __grid_constant__ dims) {
   const Index i = ThreadIndex<Index>();
   if (i >= words) return;
   int64_t from = i % run, to = from;
@@ -84,11 +84,11 @@ struct WordCopy {
   }
 
   template <typename Word>
-  void Launch(const void* from, void* to) const {
+  void Run(const void* from, void* to) const {
     WithIndexType(words, [&]<typename Index>(Index) {
-      CopyWords<Word, Index><<<NumBlocks(words, kThreads), kThreads, 0, stream>>>(
-          static_cast<const Word*>(from) + from_begin, static_cast<Word*>(to) + to_begin, static_cast<Index>(words),
-          static_cast<Index>(run), dims);
+      Launch(CopyWords<Word, Index>, NumBlocks(words, kThreads), kThreads, 0, stream,
+             static_cast<const Word*>(from) + from_begin, static_cast<Word*>(to) + to_begin, static_cast<Index>(words),
+             static_cast<Index>(run), dims);
     });
   }
 
@@ -96,19 +96,19 @@ struct WordCopy {
     if (words == 0) return absl::OkStatus();
     switch (word_bytes) {
       case 1:
-        Launch<uint8_t>(from, to);
+        Run<uint8_t>(from, to);
         break;
       case 2:
-        Launch<uint16_t>(from, to);
+        Run<uint16_t>(from, to);
         break;
       case 4:
-        Launch<uint32_t>(from, to);
+        Run<uint32_t>(from, to);
         break;
       case 8:
-        Launch<uint2>(from, to);
+        Run<uint2>(from, to);
         break;
       default:
-        Launch<uint4>(from, to);
+        Run<uint4>(from, to);
     }
     return LaunchStatus("CopyWords");
   }
@@ -144,8 +144,8 @@ struct Tiles {
 
 template <typename T>
 __global__ void __launch_bounds__(kTile* kTileRows)
-    TransposeTiles(const T* source, T* target, const __grid_constant__ Tiles tiles) {
-  __shared__ T tile[kTile][kTile + 1];  // one more, or a column would lie in a single bank
+    TransposeTiles(const T* source, T* target, const Tiles __grid_constant__ tiles) {
+  __shared__ Shared<T[kTile][kTile + 1]> tile;  // one more, or a column would lie in a single bank
   const int64_t block = blockIdx.x;
   int64_t from = 0, to = 0;
   tiles.outer.Offsets<int64_t>(block / tiles.column_tiles / tiles.row_tiles, from, to);
@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(kTile* kTileRows)
 template <typename T>
 Kernel MakeTiles(const Tiles& tiles, cudaStream_t stream) {
   return {[tiles, stream](const KernelArgs& args) {
-    TransposeTiles<T><<<static_cast<unsigned>(tiles.count), kTile * kTileRows, 0, stream>>>(args.input<T>(0),
-                                                                                            args.output<T>(0), tiles);
+    Launch(TransposeTiles<T>, static_cast<unsigned>(tiles.count), kTile * kTileRows, 0, stream, args.input<T>(0),
+           args.output<T>(0), tiles);
     return LaunchStatus("TransposeTiles");
   }};
 }

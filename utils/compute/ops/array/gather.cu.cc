@@ -43,9 +43,9 @@ Kernel MakeGatherOf(const KernelSpec& spec) {
   return {[=, stream = device.stream()](const KernelArgs& args) {
     if (words == 0) return absl::OkStatus();
     WithIndexType(words, [&]<typename Index>(Index) {
-      GatherWords<Word, Index><<<NumBlocks(words, kThreads), kThreads, 0, stream>>>(
-          args.input<Word>(gather::kParams), args.input<int32_t>(gather::kIndices), static_cast<Index>(words),
-          static_cast<Index>(row_words), num_rows, args.output<Word>(gather::kY), error);
+      Launch(GatherWords<Word, Index>, NumBlocks(words, kThreads), kThreads, 0, stream,
+             args.input<Word>(gather::kParams), args.input<int32_t>(gather::kIndices), static_cast<Index>(words),
+             static_cast<Index>(row_words), num_rows, args.output<Word>(gather::kY), error);
     });
     return LaunchStatus("GatherWords");
   }};
@@ -113,8 +113,8 @@ absl::StatusOr<Kernel> MakeIndexedSlicesOf(const KernelSpec& spec) {
                      sort.Sort(args.input<int32_t>(indexed_slices::kIndices), args.scratch));
     if (num_rows == 0 || width == 0) return absl::OkStatus();
     WithRowThreads<1>(width, [&]<typename Threads>(Threads) {
-      SumRows<Threads, T><<<NumBlocks(num_rows, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          sorted, count, args.input<T>(indexed_slices::kRows), num_rows, width, args.output<T>(indexed_slices::kY));
+      Launch(SumRows<Threads, T>, NumBlocks(num_rows, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, sorted, count,
+             args.input<T>(indexed_slices::kRows), num_rows, width, args.output<T>(indexed_slices::kY));
     });
     return LaunchStatus("SumRows");
   };
@@ -167,9 +167,9 @@ absl::StatusOr<Kernel> MakeAddRows(const KernelSpec& spec) {
                      sort.Sort(args.input<int32_t>(add_rows::kIndices), args.scratch));
     if (elements == 0) return absl::OkStatus();
     WithIndexType(elements, [&]<typename Index>(Index) {
-      AddSums<T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
-          sorted, count, args.input<T>(add_rows::kRows), static_cast<Index>(elements), static_cast<Index>(width),
-          num_rows, args.output<T>(add_rows::kY));
+      Launch(AddSums<T, Index>, NumBlocks(elements, kThreads), kThreads, 0, stream, sorted, count,
+             args.input<T>(add_rows::kRows), static_cast<Index>(elements), static_cast<Index>(width), num_rows,
+             args.output<T>(add_rows::kY));
     });
     return LaunchStatus("AddSums");
   };
@@ -189,8 +189,8 @@ Kernel MakeOneHotOf(const KernelSpec& spec) {
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (elements == 0) return absl::OkStatus();
     WithIndexType(elements, [&]<typename Index>(Index) {
-      WriteOneHot<Label, T, Index><<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
-          args.input<Label>(0), static_cast<Index>(elements), static_cast<Index>(depth), args.output<T>(0));
+      Launch(WriteOneHot<Label, T, Index>, NumBlocks(elements, kThreads), kThreads, 0, stream, args.input<Label>(0),
+             static_cast<Index>(elements), static_cast<Index>(depth), args.output<T>(0));
     });
     return LaunchStatus("WriteOneHot");
   }};

@@ -86,7 +86,7 @@ __device__ void ScoreGradients(const AttentionGeometry& g, const Backward<T>& in
 template <typename T, int kChunks>
 __global__ void __launch_bounds__(kThreads)
     KeyGradients(AttentionGeometry g, Offsets offsets, Backward<T> in, T* dk_data, T* dv_data) {
-  extern __shared__ float shared[];
+  float* const shared = DynamicShared<float>();
   const BackwardTiles<kChunks> tiles(shared);
   const auto q = ColumnsOf(in.q, g, g.key_size), k = ColumnsOf(in.k, g, g.key_size);
   const auto v = ColumnsOf(in.v, g, g.value_size), dout = ColumnsOf(in.dout, g, g.value_size);
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T, int kChunks>
 __global__ void __launch_bounds__(kThreads)
     QueryGradients(AttentionGeometry g, Offsets offsets, Backward<T> in, T* dq_data) {
-  extern __shared__ float shared[];
+  float* const shared = DynamicShared<float>();
   const BackwardTiles<kChunks> tiles(shared);
   const auto q = ColumnsOf(in.q, g, g.key_size), k = ColumnsOf(in.k, g, g.key_size);
   const auto v = ColumnsOf(in.v, g, g.value_size), dout = ColumnsOf(in.dout, g, g.value_size);
@@ -180,8 +180,8 @@ absl::StatusOr<Kernel> MakeAttentionGrad(const KernelSpec& spec) {
       const T *const y = args.input<T>(attention_grad::kY), *const dy = args.input<T>(attention_grad::kDy);
       auto* const deltas = static_cast<float*>(args.scratch);
       if (count > 0) {
-        SumDeltas<<<NumBlocks(count, kThreads / 32), kThreads, 0, stream>>>(count, static_cast<int>(g.value_size), y,
-                                                                            dy, deltas);
+        Launch(SumDeltas<T>, NumBlocks(count, kThreads / 32), kThreads, 0, stream, count,
+               static_cast<int>(g.value_size), y, dy, deltas);
         RETURN_IF_ERROR(LaunchStatus("SumDeltas"));
       }
       const Backward<T> in = {args.input<T>(attention_grad::kQ),
@@ -191,11 +191,11 @@ absl::StatusOr<Kernel> MakeAttentionGrad(const KernelSpec& spec) {
                               args.input<float>(attention_grad::kLogSums),
                               deltas,
                               g.drop ? args.input<int64_t>(attention_grad::kRandomState) : nullptr};
-      KeyGradients<T, kChunks><<<GridOf(g, g.keys), kThreads, kBytes, stream>>>(
-          g, offsets, in, args.output<T>(attention_grad::kDk), args.output<T>(attention_grad::kDv));
+      Launch(KeyGradients<T, kChunks>, GridOf(g, g.keys), kThreads, kBytes, stream, g, offsets, in,
+             args.output<T>(attention_grad::kDk), args.output<T>(attention_grad::kDv));
       RETURN_IF_ERROR(LaunchStatus("KeyGradients"));
-      QueryGradients<T, kChunks>
-          <<<GridOf(g, g.queries), kThreads, kBytes, stream>>>(g, offsets, in, args.output<T>(attention_grad::kDq));
+      Launch(QueryGradients<T, kChunks>, GridOf(g, g.queries), kThreads, kBytes, stream, g, offsets, in,
+             args.output<T>(attention_grad::kDq));
       return LaunchStatus("QueryGradients");
     };
     return kernel;

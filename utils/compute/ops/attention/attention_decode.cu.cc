@@ -7,6 +7,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/attention/attention.h"
 #include "utils/compute/ops/attention/attention_cuda.h"
 #include "utils/compute/ops/attention/geometry.h"
@@ -71,7 +72,8 @@ __global__ void __launch_bounds__(32 * kDecodeWarps) AttendCache(DecodeGeometry 
       if (c < value_size) values[j] = values[j] * shrink + weight * static_cast<float>(value[c]);
     }
   }
-  __shared__ float maxes[kDecodeWarps], sums[kDecodeWarps], all_values[kDecodeWarps][32 * kDecodeChunks];
+  __shared__ Shared<float[kDecodeWarps]> maxes, sums;
+  __shared__ Shared<float[kDecodeWarps][32 * kDecodeChunks]> all_values;
   if (lane == 0) {
     maxes[warp] = max;
     sums[warp] = sum;
@@ -118,7 +120,7 @@ absl::StatusOr<Kernel> MakeDecodeAttention(const KernelSpec& spec) {
                            .lengths = args.input<int32_t>(decode_attention::kLengths),
                            .row_error = row_error,
                            .length_error = length_error};
-    AttendCache<<<static_cast<unsigned>(g.batch * g.heads), 32 * kDecodeWarps, 0, stream>>>(g, d);
+    Launch(AttendCache<T>, static_cast<unsigned>(g.batch * g.heads), 32 * kDecodeWarps, 0, stream, g, d);
     return LaunchStatus("AttendCache");
   }};
 }

@@ -7,6 +7,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/attention/attention.h"
 #include "utils/compute/ops/attention/attention_cuda.h"
 #include "utils/compute/ops/attention/geometry.h"
@@ -29,7 +30,7 @@ template <typename T, int kChunks>
 __global__ void __launch_bounds__(kThreads)
     Attend(AttentionGeometry g, Offsets offsets, const T* q_data, const T* k_data, const T* v_data,
            const int64_t* random_state, T* out_data, float* log_sums_data) {
-  extern __shared__ float shared[];
+  float* const shared = DynamicShared<float>();
   float *const q_tile = shared, *const k_tile = q_tile + kTile * kStride<kChunks>;
   float *const v_tile = k_tile + kTile * kStride<kChunks>, *const weights = v_tile + kTile * kStride<kChunks>;
   const int tx = threadIdx.x % kSide, ty = threadIdx.x / kSide;
@@ -118,10 +119,10 @@ absl::StatusOr<Kernel> MakeAttention(const KernelSpec& spec) {
     return Kernel{[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
       const Offsets offsets = {args.input<int32_t>(attention::kQOffsets), args.input<int32_t>(attention::kKOffsets),
                                query_error, key_error};
-      Attend<T, kChunks><<<GridOf(g, g.queries), kThreads, kBytes, stream>>>(
-          g, offsets, args.input<T>(attention::kQ), args.input<T>(attention::kK), args.input<T>(attention::kV),
-          g.drop ? args.input<int64_t>(attention::kRandomState) : nullptr, args.output<T>(attention::kY),
-          args.output<float>(attention::kLogSums));
+      Launch(Attend<T, kChunks>, GridOf(g, g.queries), kThreads, kBytes, stream, g, offsets,
+             args.input<T>(attention::kQ), args.input<T>(attention::kK), args.input<T>(attention::kV),
+             g.drop ? args.input<int64_t>(attention::kRandomState) : nullptr, args.output<T>(attention::kY),
+             args.output<float>(attention::kLogSums));
       return LaunchStatus("Attend");
     }};
   });

@@ -11,6 +11,7 @@
 #include "utils/compute/cuda/channel_pieces.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 
 namespace official::compute {
 namespace {
@@ -119,19 +120,19 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
     float* const mean = args.output<float>(training::kMean);
     float* const inverse_std = args.output<float>(training::kInverseDeviation);
     if (!v.empty()) {
-      PieceMoments<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, args.input<T>(training::kX), moments);
+      Launch(PieceMoments<T>, v.PieceBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), moments);
       RETURN_IF_ERROR(LaunchStatus("PieceMoments"));
     }
-    MergeMoments<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, moments, options.epsilon, mean,
-                                                             args.output<float>(training::kVariance), inverse_std);
+    Launch(MergeMoments, v.ChannelBlocks(), kThreads, 0, stream, v, moments, options.epsilon, mean,
+           args.output<float>(training::kVariance), inverse_std);
     RETURN_IF_ERROR(LaunchStatus("MergeMoments"));
-    TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, args.input<float>(training::kGamma), inverse_std,
-                                                              scale);
+    Launch(TrainingScale, v.ChannelBlocks(), kThreads, 0, stream, v, args.input<float>(training::kGamma), inverse_std,
+           scale);
     RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
     if (v.empty()) return absl::OkStatus();
-    Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(
-        v, args.input<T>(training::kX), mean, scale, args.input<float>(training::kBeta),
-        options.residual ? args.input<T>(training::kResidual) : nullptr, options.relu, args.output<T>(training::kY));
+    Launch(Apply<T>, v.ElementBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), mean, scale,
+           args.input<float>(training::kBeta), options.residual ? args.input<T>(training::kResidual) : nullptr,
+           options.relu, args.output<T>(training::kY));
     return LaunchStatus("Apply");
   };
   return kernel;
@@ -146,13 +147,12 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
                 stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     if (v.empty()) return absl::OkStatus();
     float* const scale = static_cast<float*>(args.scratch);
-    InferenceScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(
-        v, args.input<float>(inference::kGamma), args.input<float>(inference::kVariance), options.epsilon, scale);
+    Launch(InferenceScale, v.ChannelBlocks(), kThreads, 0, stream, v, args.input<float>(inference::kGamma),
+           args.input<float>(inference::kVariance), options.epsilon, scale);
     RETURN_IF_ERROR(LaunchStatus("InferenceScale"));
-    Apply<<<v.ElementBlocks(), kThreads, 0, stream>>>(
-        v, args.input<T>(inference::kX), args.input<float>(inference::kMean), scale,
-        args.input<float>(inference::kBeta), options.residual ? args.input<T>(inference::kResidual) : nullptr,
-        options.relu, args.output<T>(0));
+    Launch(Apply<T>, v.ElementBlocks(), kThreads, 0, stream, v, args.input<T>(inference::kX),
+           args.input<float>(inference::kMean), scale, args.input<float>(inference::kBeta),
+           options.residual ? args.input<T>(inference::kResidual) : nullptr, options.relu, args.output<T>(0));
     return LaunchStatus("Apply");
   };
   return kernel;
@@ -241,20 +241,19 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
                                args.input<float>(backward::kMean), scale,
                                relu ? args.input<float>(backward::kBeta) : nullptr};
     if (relu) {
-      TrainingScale<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, gamma, inverse_std, scale);
+      Launch(TrainingScale, v.ChannelBlocks(), kThreads, 0, stream, v, gamma, inverse_std, scale);
       RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
     }
     if (!v.empty()) {
-      PieceGradientSums<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, gradient, sums);
+      Launch(PieceGradientSums<T>, v.PieceBlocks(), kThreads, 0, stream, v, gradient, sums);
       RETURN_IF_ERROR(LaunchStatus("PieceGradientSums"));
     }
-    MergeGradientSums<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, sums, gamma, inverse_std, factors,
-                                                                  args.output<float>(backward::kGammaGradient),
-                                                                  args.output<float>(backward::kBetaGradient));
+    Launch(MergeGradientSums, v.ChannelBlocks(), kThreads, 0, stream, v, sums, gamma, inverse_std, factors,
+           args.output<float>(backward::kGammaGradient), args.output<float>(backward::kBetaGradient));
     RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
     if (v.empty()) return absl::OkStatus();
-    WriteGradient<<<v.ElementBlocks(), kThreads, 0, stream>>>(
-        v, gradient, factors, adds ? args.input<T>(last) : nullptr, args.output<T>(backward::kDx));
+    Launch(WriteGradient<T>, v.ElementBlocks(), kThreads, 0, stream, v, gradient, factors,
+           adds ? args.input<T>(last) : nullptr, args.output<T>(backward::kDx));
     return LaunchStatus("WriteGradient");
   };
   return kernel;

@@ -54,8 +54,8 @@ absl::StatusOr<Kernel> MakeCheckNumericsOf(const KernelSpec& spec) {
       spec.node, [type](int32_t value) { return Message(type, value); }, absl::StatusCode::kOutOfRange);
   return Kernel{[count, error, stream = device.stream()](const KernelArgs& args) {
     if (count == 0) return absl::OkStatus();
-    CheckElements<<<NumBlocks(count, kThreads), kThreads, 0, stream>>>(args.input<T>(0), args.output<T>(0), count,
-                                                                       error);
+    Launch(CheckElements<T>, NumBlocks(count, kThreads), kThreads, 0, stream, args.input<T>(0), args.output<T>(0),
+           count, error);
     return LaunchStatus("CheckElements");
   }};
 }

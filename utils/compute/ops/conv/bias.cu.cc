@@ -41,8 +41,8 @@ absl::Status AddBias(cudaStream_t stream, const TensorType& y_type, const void* 
   const int64_t elements = y_type.shape.num_elements();
   if (elements == 0) return absl::OkStatus();
   WithStorageType(y_type.dtype, [&]<typename T>(T) {
-    AddBiasKernel<<<NumBlocks(elements, kThreads), kThreads, 0, stream>>>(
-        elements, y_type.shape.dim(-1), static_cast<const T*>(bias), relu, static_cast<T*>(y));
+    Launch(AddBiasKernel<T>, NumBlocks(elements, kThreads), kThreads, 0, stream, elements, y_type.shape.dim(-1),
+           static_cast<const T*>(bias), relu, static_cast<T*>(y));
   });
   return LaunchStatus("AddBias");
 }
@@ -58,12 +58,12 @@ absl::Status BiasGradient(cudaStream_t stream, const TensorType& dy_type, const 
   if (v.channels == 0) return absl::OkStatus();
   if (v.rows > 0) {
     WithStorageType(dy_type.dtype, [&]<typename T>(T) {
-      SumPieces<<<v.PieceBlocks(), kThreads, 0, stream>>>(v, static_cast<const T*>(dy), sums);
+      Launch(SumPieces<T>, v.PieceBlocks(), kThreads, 0, stream, v, static_cast<const T*>(dy), sums);
     });
     RETURN_IF_ERROR(LaunchStatus("SumPieces"));
   }
   WithStorageType(dy_type.dtype, [&]<typename T>(T) {
-    AddPieces<<<v.ChannelBlocks(), kThreads, 0, stream>>>(v, sums, static_cast<T*>(d_bias));
+    Launch(AddPieces<T>, v.ChannelBlocks(), kThreads, 0, stream, v, sums, static_cast<T*>(d_bias));
   });
   return LaunchStatus("AddPieces");
 }

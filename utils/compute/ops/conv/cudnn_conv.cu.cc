@@ -261,7 +261,7 @@ __global__ void CropImages(Frame f, int64_t elements, const T* large, T* small) 
 // [rows, columns] -> [columns, rows], a tile per block.
 template <typename T>
 __global__ void Transpose(int64_t rows, int64_t columns, const T* from, T* to) {
-  __shared__ T tile[kTile][kTile + 1];
+  __shared__ Shared<T[kTile][kTile + 1]> tile;
   const int lane = threadIdx.x % kTile, first = threadIdx.x / kTile;
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) * kTile, column0 = static_cast<int64_t>(blockIdx.y) * kTile;
   for (int i = first; i < kTile; i += kTileRows) {
@@ -493,7 +493,7 @@ absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeo
 absl::Status CudnnConv::Plan::TransposeFilters(int64_t rows, int64_t columns, const void* from, void* to) const {
   const dim3 blocks(NumBlocks(rows, kTile), NumBlocks(columns, kTile));
   WithBits(dtype, [&]<typename T>(T) {
-    Transpose<<<blocks, kThreads, 0, stream>>>(rows, columns, static_cast<const T*>(from), static_cast<T*>(to));
+    Launch(Transpose<T>, blocks, kThreads, 0, stream, rows, columns, static_cast<const T*>(from), static_cast<T*>(to));
   });
   return LaunchStatus("Transpose");
 }
@@ -539,8 +539,8 @@ absl::Status CudnnConv::Run(const void* images, const void* filters, const void*
   if (p.has_frame && p.result != ConvResult::kImages) {
     const int64_t elements = p.frame.large_elements();
     WithBits(p.dtype, [&]<typename T>(T) {
-      PadImages<<<NumBlocks(elements, kThreads), kThreads, 0, p.stream>>>(
-          p.frame, elements, static_cast<const T*>(images), static_cast<T*>(own_images));
+      Launch(PadImages<T>, NumBlocks(elements, kThreads), kThreads, 0, p.stream, p.frame, elements,
+             static_cast<const T*>(images), static_cast<T*>(own_images));
     });
     RETURN_IF_ERROR(LaunchStatus("PadImages"));
   }
@@ -548,8 +548,8 @@ absl::Status CudnnConv::Run(const void* images, const void* filters, const void*
   if (p.has_frame && p.result == ConvResult::kImages) {
     const int64_t elements = p.frame.small_elements();
     WithBits(p.dtype, [&]<typename T>(T) {
-      CropImages<<<NumBlocks(elements, kThreads), kThreads, 0, p.stream>>>(
-          p.frame, elements, static_cast<const T*>(own_images), static_cast<T*>(const_cast<void*>(images)));
+      Launch(CropImages<T>, NumBlocks(elements, kThreads), kThreads, 0, p.stream, p.frame, elements,
+             static_cast<const T*>(own_images), static_cast<T*>(const_cast<void*>(images)));
     });
     RETURN_IF_ERROR(LaunchStatus("CropImages"));
   }

@@ -81,9 +81,9 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
                   auto* const output = static_cast<float*>(args.scratch);
                   RETURN_IF_ERROR(conv->Run(args.inputs[forward::kImages], args.inputs[forward::kFilters], output,
                                             static_cast<char*>(args.scratch) + OutputBytes(g)));
-                  BiasReluMaxPool<<<NumBlocks(PooledElements(g), kThreads), kThreads, 0, stream>>>(
-                      g, PooledElements(g), output, args.input<float>(forward::kBias),
-                      args.output<float>(forward::kPooled), args.output<uint8_t>(forward::kCodes));
+                  Launch(BiasReluMaxPool, NumBlocks(PooledElements(g), kThreads), kThreads, 0, stream, g,
+                         PooledElements(g), output, args.input<float>(forward::kBias),
+                         args.output<float>(forward::kPooled), args.output<uint8_t>(forward::kCodes));
                   return LaunchStatus("BiasReluMaxPool");
                 },
                 .scratch_bytes = OutputBytes(g) + conv->scratch_bytes()};
@@ -91,9 +91,9 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
 
 // The gradient of the convolution's output in args.scratch, from codes and gradient of the pooled images.
 absl::Status PutOutputGradient(const ConvPoolGeometry& g, cudaStream_t stream, const KernelArgs& args) {
-  MaxPoolReluGrad<<<NumBlocks(OutputElements(g), kThreads), kThreads, 0, stream>>>(
-      g, OutputElements(g), args.input<uint8_t>(backprop::kCodes), args.input<float>(backprop::kPooledGradient),
-      static_cast<float*>(args.scratch));
+  Launch(MaxPoolReluGrad, NumBlocks(OutputElements(g), kThreads), kThreads, 0, stream, g, OutputElements(g),
+         args.input<uint8_t>(backprop::kCodes), args.input<float>(backprop::kPooledGradient),
+         static_cast<float*>(args.scratch));
   return LaunchStatus("MaxPoolReluGrad");
 }
 

@@ -58,8 +58,8 @@ Kernel MakeDropout(const KernelSpec& spec) {
   return {[dropout, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (dropout.count == 0) return absl::OkStatus();
     const int64_t most_draws = (dropout.count + kWords - 1) / kWords + 1;  // the first and last may be shared
-    Drop<<<NumBlocks(most_draws, kThreads), kThreads, 0, stream>>>(
-        dropout, args.input<int64_t>(dropout::kRandomState), args.input<T>(dropout::kX), args.output<T>(dropout::kY));
+    Launch(Drop<T>, NumBlocks(most_draws, kThreads), kThreads, 0, stream, dropout,
+           args.input<int64_t>(dropout::kRandomState), args.input<T>(dropout::kX), args.output<T>(dropout::kY));
     return LaunchStatus("Drop");
   }};
 }
@@ -86,10 +86,9 @@ Kernel MakePackedDropout(const KernelSpec& spec) {
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      DropRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, args.input<int32_t>(packed_dropout::kOffsets),
-          args.input<int64_t>(packed_dropout::kRandomState), args.input<T>(packed_dropout::kX),
-          args.output<T>(packed_dropout::kY));
+      Launch(DropRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             dropout, args.input<int32_t>(packed_dropout::kOffsets), args.input<int64_t>(packed_dropout::kRandomState),
+             args.input<T>(packed_dropout::kX), args.output<T>(packed_dropout::kY));
     });
     return LaunchStatus("DropRows");
   }};

@@ -15,6 +15,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/elementwise/broadcast.h"
 #include "utils/compute/ops/elementwise/fused_program.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -172,10 +173,9 @@ __device__ Elements<T> Apply(int functor, const Elements<T>& a, const Elements<T
 
 // Index: uint32_t where all offsets fit, since its divisions are fast.
 template <typename T, typename Index>
-__global__ void __launch_bounds__(kThreads) RunProgram(const __grid_constant__ Interpreted program) {
-  extern __shared__ __align__(32) unsigned char shared[];
+__global__ void __launch_bounds__(kThreads) RunProgram(const Interpreted __grid_constant__ program) {
   // Each thread reads and writes its own elements only.
-  auto* const slots = reinterpret_cast<Elements<T>*>(shared) + threadIdx.x;
+  auto* const slots = DynamicShared<Elements<T>>() + threadIdx.x;
   const Index count = static_cast<Index>(program.count);
   const Index begin = (static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x) * kElements;
   if (begin >= count) return;
@@ -309,7 +309,7 @@ absl::StatusOr<Kernel> MakeInterpreter(const KernelSpec& spec) {
                      "cudaMemcpyAsync"));
       program->inputs[copy.input].data = saved;
     }
-    kernel<<<num_blocks, kThreads, shared_bytes, stream>>>(*program);
+    Launch(kernel, num_blocks, kThreads, shared_bytes, stream, *program);
     return LaunchStatus("elementwise kernel");
   };
   return result;

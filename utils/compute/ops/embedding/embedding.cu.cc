@@ -92,10 +92,10 @@ Kernel MakeEmbedding(const KernelSpec& spec) {
   return {[=, stream = device.stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      LookUp<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, limits, args.input<T>(places::kTable), args.input<int32_t>(places::kIds),
-          args.input<float>(places::kPositions), args.input<int32_t>(places::kOffsets),
-          dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, args.output<T>(places::kY));
+      Launch(LookUp<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             dropout, limits, args.input<T>(places::kTable), args.input<int32_t>(places::kIds),
+             args.input<float>(places::kPositions), args.input<int32_t>(places::kOffsets),
+             dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, args.output<T>(places::kY));
     });
     return LaunchStatus("LookUp");
   }};
@@ -111,10 +111,10 @@ Kernel MakeEmbeddingGrad(const KernelSpec& spec) {
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      LookUpGradient<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, scale, shift_right, args.input<T>(places::kDy), args.input<int32_t>(places::kIds),
-          args.input<int32_t>(places::kOffsets), dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr,
-          args.output<T>(places::kRows), args.output<int32_t>(places::kIndices));
+      Launch(LookUpGradient<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             dropout, scale, shift_right, args.input<T>(places::kDy), args.input<int32_t>(places::kIds),
+             args.input<int32_t>(places::kOffsets), dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr,
+             args.output<T>(places::kRows), args.output<int32_t>(places::kIndices));
     });
     return LaunchStatus("LookUpGradient");
   }};

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kColumns* kLanes)
       dbeta += d;
     }
   }
-  __shared__ float dgammas[kLanes][kColumns], dbetas[kLanes][kColumns];
+  __shared__ Shared<float[kLanes][kColumns]> dgammas, dbetas;
   dgammas[lane][x] = dgamma;
   dbetas[lane][x] = dbeta;
   __syncthreads();
@@ -129,9 +129,10 @@ Kernel MakeLayerNorm(const KernelSpec& spec) {
   return {[rows, epsilon, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
-      NormalizeRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(places::kX), args.input<float>(places::kGamma), args.input<float>(places::kBeta), epsilon,
-          args.output<T>(places::kY), args.output<float>(places::kMean), args.output<float>(places::kInverseDeviation));
+      Launch(NormalizeRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             args.input<T>(places::kX), args.input<float>(places::kGamma), args.input<float>(places::kBeta), epsilon,
+             args.output<T>(places::kY), args.output<float>(places::kMean),
+             args.output<float>(places::kInverseDeviation));
     });
     return LaunchStatus("NormalizeRows");
   }};
@@ -223,9 +224,10 @@ absl::Status ParameterGradients(cudaStream_t stream, const Rows& rows, const int
   constexpr int kThreads = 256;
   const int64_t chunks = ParameterChunks(rows);
   const dim3 grid(NumBlocks(rows.size, kColumns), static_cast<unsigned>(chunks));
-  SumChunks<<<grid, kColumns * kLanes, 0, stream>>>(rows, num_rows, forward, dy, partials);
+  Launch(SumChunks<T>, grid, kColumns * kLanes, 0, stream, rows, num_rows, forward, dy, partials);
   RETURN_IF_ERROR(LaunchStatus("SumChunks"));
-  AddChunks<<<NumBlocks(2 * rows.size, kThreads), kThreads, 0, stream>>>(partials, chunks, rows.size, dgamma, dbeta);
+  Launch(AddChunks, NumBlocks(2 * rows.size, kThreads), kThreads, 0, stream, partials, chunks, rows.size, dgamma,
+         dbeta);
   return LaunchStatus("AddChunks");
 }
 
@@ -245,8 +247,8 @@ Kernel MakeLayerNormGrad(const KernelSpec& spec) {
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over x or dy.
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
-      GradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, forward, dy, args.output<T>(places::kDx));
+      Launch(GradRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             forward, dy, args.output<T>(places::kDx));
     });
     return LaunchStatus("GradRows");
   };
@@ -262,12 +264,12 @@ Kernel MakeResidualLayerNorm(const KernelSpec& spec) {
   return {[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      AddAndNormalizeRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, args.input<int32_t>(places::kOffsets),
-          dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, args.input<T>(places::kX),
-          args.input<T>(places::kSublayer), args.input<float>(places::kGamma), args.input<float>(places::kBeta),
-          epsilon, args.output<T>(places::kSum), args.output<T>(places::kNormalized), args.output<float>(places::kMean),
-          args.output<float>(places::kInverseDeviation));
+      Launch(AddAndNormalizeRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream,
+             rows, dropout, args.input<int32_t>(places::kOffsets),
+             dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, args.input<T>(places::kX),
+             args.input<T>(places::kSublayer), args.input<float>(places::kGamma), args.input<float>(places::kBeta),
+             epsilon, args.output<T>(places::kSum), args.output<T>(places::kNormalized),
+             args.output<float>(places::kMean), args.output<float>(places::kInverseDeviation));
     });
     return LaunchStatus("AddAndNormalizeRows");
   }};
@@ -292,10 +294,10 @@ Kernel MakeResidualLayerNormGrad(const KernelSpec& spec) {
     if (rows.count == 0) return absl::OkStatus();
     // Last, since it may write over its inputs.
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      ResidualGradRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, dropout, offsets, dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, forward, dy,
-          added < 0 ? nullptr : args.input<T>(added), args.output<T>(places::kDx),
-          args.output<T>(places::kSublayerGradient));
+      Launch(ResidualGradRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream,
+             rows, dropout, offsets, dropout.drop ? args.input<int64_t>(places::kRandomState) : nullptr, forward, dy,
+             added < 0 ? nullptr : args.input<T>(added), args.output<T>(places::kDx),
+             args.output<T>(places::kSublayerGradient));
     });
     return LaunchStatus("ResidualGradRows");
   };

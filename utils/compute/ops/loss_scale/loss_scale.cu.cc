@@ -11,6 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/tensor_groups.h"
 
 namespace official::compute {
@@ -21,7 +22,7 @@ constexpr int kThreads = 256;
 // Stores false in `all_finite`, which is true before, if an element is not; reports the tensor's number among the
 // inputs, the first of which has `first_input`, where no loss scale above 1 may be the reason.
 __global__ void __launch_bounds__(kThreads)
-    FindNonFiniteIn(const __grid_constant__ TensorGroups<1> groups, const float* loss_scale, int first_input,
+    FindNonFiniteIn(const TensorGroups<1> __grid_constant__ groups, const float* loss_scale, int first_input,
                     bool* all_finite, DataError error) {
   const auto piece = groups.PieceOf(static_cast<int>(blockIdx.x));
   const float* const x = groups.tensors[piece.group][0];
@@ -44,16 +45,16 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
         return absl::StrCat("an element of input ", input, ", ", types[input], ", is not finite");
       },
       absl::StatusCode::kOutOfRange);
-  return Kernel{
-      [=, launches = TensorLaunches<1>(spec, first), stream = device.stream()](const KernelArgs& args) -> absl::Status {
-        const float* const loss_scale = scaled ? args.input<float>(all_finite::kLossScale) : nullptr;
-        bool* const all_finite = args.output<bool>(0);
-        RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(all_finite, 1, sizeof(bool), stream), "cudaMemsetAsync"));
-        return launches.ForEach(args, [&](const TensorGroups<1>& groups) {
-          FindNonFiniteIn<<<groups.num_blocks(), kThreads, 0, stream>>>(groups, loss_scale, first, all_finite, error);
-          return LaunchStatus("FindNonFiniteIn");
-        });
-      }};
+  return Kernel{[=, launches = TensorLaunches<1>(spec, first),
+                 stream = device.stream()](const KernelArgs& args) -> absl::Status {
+    const float* const loss_scale = scaled ? args.input<float>(all_finite::kLossScale) : nullptr;
+    bool* const all_finite = args.output<bool>(0);
+    RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(all_finite, 1, sizeof(bool), stream), "cudaMemsetAsync"));
+    return launches.ForEach(args, [&](const TensorGroups<1>& groups) {
+      Launch(FindNonFiniteIn, groups.num_blocks(), kThreads, 0, stream, groups, loss_scale, first, all_finite, error);
+      return LaunchStatus("FindNonFiniteIn");
+    });
+  }};
 }
 
 __global__ void UpdateScale(float* scale, int64_t* good_steps, const bool* all_finite, int64_t growth_steps,
@@ -72,9 +73,9 @@ absl::StatusOr<Kernel> MakeUpdateLossScale(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
   return Kernel{[growth_steps = spec.attrs().GetInt("growth_steps"), stream = device.stream(),
                  error = device.data_error_word()](const KernelArgs& args) {
-    UpdateScale<<<1, 1, 0, stream>>>(args.variable<float>(update_loss_scale::kLossScale),
-                                     args.variable<int64_t>(update_loss_scale::kGoodSteps),
-                                     args.input<bool>(update_loss_scale::kAllFinite), growth_steps, error);
+    Launch(UpdateScale, 1, 1, 0, stream, args.variable<float>(update_loss_scale::kLossScale),
+           args.variable<int64_t>(update_loss_scale::kGoodSteps), args.input<bool>(update_loss_scale::kAllFinite),
+           growth_steps, error);
     return LaunchStatus("UpdateScale");
   }};
 }

@@ -102,7 +102,7 @@ struct CaughtUpTable {
 
 // A warp for each id. The first to come of those with the same row makes its steps; which one that is changes no bit.
 __global__ void __launch_bounds__(kThreads)
-    CatchUp(const __grid_constant__ PerTable<CaughtUpTable> tables, AdamStep step, DeferredSteps steps,
+    CatchUp(const PerTable<CaughtUpTable> __grid_constant__ tables, AdamStep step, DeferredSteps steps,
             const unsigned long long* data_error) {
   const CaughtUpTable& table = tables.at[blockIdx.y];
   const int64_t i = Warp::Row();
@@ -145,7 +145,7 @@ absl::StatusOr<Kernel> MakeCatchUp(const KernelSpec& spec) {
                          args.output<int32_t>(static_cast<int>(k)), counts[k], errors[k]};
     }
     const dim3 blocks(NumBlocks(most, kWarps), static_cast<unsigned>(tables.size()));
-    CatchUp<<<blocks, kThreads, 0, stream>>>(caught_up, step, StepsAt(args, 0), data_error);
+    Launch(CatchUp, blocks, kThreads, 0, stream, caught_up, step, StepsAt(args, 0), data_error);
     return LaunchStatus("CatchUp");
   }};
 }
@@ -158,7 +158,7 @@ struct Settlement {
 
 // The warps of a table take turns at its rows.
 __global__ void __launch_bounds__(kThreads)
-    Settle(const __grid_constant__ PerTable<TableState> tables, Settlement settlement, Guard guard, AdamStep step,
+    Settle(const PerTable<TableState> __grid_constant__ tables, Settlement settlement, Guard guard, AdamStep step,
            DeferredSteps steps, const unsigned long long* data_error) {
   const int32_t end = *steps.number + settlement.ahead;
   if (end < settlement.capacity || HasDataError(data_error) || !guard.Applies()) return;
@@ -192,9 +192,9 @@ struct Settler {
   absl::Status Run(const KernelArgs& args, const Guard& guard, const DeferredSteps& steps) const {
     PerTable<TableState> states = {};
     for (size_t k = 0; k < tables.size(); ++k) states.at[k] = StateOf(args, tables[k]);
-    Settle<<<blocks, kThreads, 0, stream>>>(states, settlement, guard, step, steps, data_error);
+    Launch(Settle, blocks, kThreads, 0, stream, states, settlement, guard, step, steps, data_error);
     RETURN_IF_ERROR(LaunchStatus("Settle"));
-    CountStep<<<1, 1, 0, stream>>>(settlement, guard, steps, data_error);
+    Launch(CountStep, 1, 1, 0, stream, settlement, guard, steps, data_error);
     return LaunchStatus("CountStep");
   }
 
@@ -216,7 +216,7 @@ struct UpdatedTable {
 // A warp for each place in the sorted order; the first place of each row sums the gradients of all, in the order of
 // their positions, and updates the row.
 __global__ void __launch_bounds__(kThreads)
-    UpdateRows(const __grid_constant__ PerTable<UpdatedTable> tables, Scalars<apply_adam::kNumScalars> scalars,
+    UpdateRows(const PerTable<UpdatedTable> __grid_constant__ tables, Scalars<apply_adam::kNumScalars> scalars,
                Guard guard, AdamStep step, DeferredSteps steps, DataError not_caught_up,
                const unsigned long long* data_error) {
   if (HasDataError(data_error) || !guard.Applies()) return;
@@ -290,8 +290,8 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
     const Guard guard = places.GuardOf(args);
     const DeferredSteps steps = StepsAt(args, first);
     const dim3 blocks(NumBlocks(most, kWarps), static_cast<unsigned>(tables.size()));
-    UpdateRows<<<blocks, kThreads, 0, settler.stream>>>(updated, Scalars<apply_adam::kNumScalars>(args), guard,
-                                                        settler.step, steps, not_caught_up, settler.data_error);
+    Launch(UpdateRows, blocks, kThreads, 0, settler.stream, updated, Scalars<apply_adam::kNumScalars>(args), guard,
+           settler.step, steps, not_caught_up, settler.data_error);
     RETURN_IF_ERROR(LaunchStatus("UpdateRows"));
     return settler.Run(args, guard, steps);
   };

@@ -10,6 +10,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/cuda/tensor_groups.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
@@ -93,7 +94,7 @@ struct MovingAverageRule {
 
 template <typename Rule>
 __global__ void __launch_bounds__(kThreads)
-    UpdateAll(const __grid_constant__ TensorGroups<Rule::kGroup> groups, Scalars<Rule::kScalars> scalars, Guard guard,
+    UpdateAll(const TensorGroups<Rule::kGroup> __grid_constant__ groups, Scalars<Rule::kScalars> scalars, Guard guard,
               typename Rule::Params params, const unsigned long long* error) {
   if (HasDataError(error) || !guard.Applies()) return;
   const auto piece = groups.PieceOf(static_cast<int>(blockIdx.x));
@@ -112,8 +113,8 @@ absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
                  params = typename Rule::Params(spec.attrs()), stream = device.stream(),
                  error = device.data_error_word()](const KernelArgs& args) {
     return launches.ForEach(args, [&](const TensorGroups<Rule::kGroup>& groups) {
-      UpdateAll<Rule><<<groups.num_blocks(), kThreads, 0, stream>>>(groups, Scalars<Rule::kScalars>(args),
-                                                                    places.GuardOf(args), params, error);
+      Launch(UpdateAll<Rule>, groups.num_blocks(), kThreads, 0, stream, groups, Scalars<Rule::kScalars>(args),
+             places.GuardOf(args), params, error);
       return LaunchStatus("optimizer update");
     });
   }};
@@ -161,9 +162,8 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
         args.variable<float>(first + apply_lazy_adam::kVariable), args.variable<float>(first + apply_lazy_adam::kM),
         args.variable<float>(first + apply_lazy_adam::kV), args.input<float>(first + apply_lazy_adam::kRows)};
     constexpr int kWarps = kThreads / 32;
-    UpdateRows<<<(count + kWarps - 1) / kWarps, kThreads, 0, stream>>>(tensors, Scalars<AdamRule::kScalars>(args),
-                                                                       places.GuardOf(args), params, sorted.indices,
-                                                                       sorted.positions, count, row, error);
+    Launch(UpdateRows, (count + kWarps - 1) / kWarps, kThreads, 0, stream, tensors, Scalars<AdamRule::kScalars>(args),
+           places.GuardOf(args), params, sorted.indices, sorted.positions, count, row, error);
     return LaunchStatus("UpdateRows");
   };
   return kernel;
@@ -172,7 +172,7 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
 using AccumulateGroups = TensorGroups<accumulate::kGroupSize>;
 
 __global__ void __launch_bounds__(kThreads)
-    AccumulateAll(const __grid_constant__ AccumulateGroups groups, const bool* add, const unsigned long long* error) {
+    AccumulateAll(const AccumulateGroups __grid_constant__ groups, const bool* add, const unsigned long long* error) {
   if (HasDataError(error)) return;
   const auto piece = groups.PieceOf(static_cast<int>(blockIdx.x));
   float* const sum = groups.tensors[piece.group][accumulate::kVariable];
@@ -188,7 +188,8 @@ absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
   return Kernel{[launches = TensorLaunches<accumulate::kGroupSize>(spec, accumulate::kNumScalars),
                  stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
     return launches.ForEach(args, [&](const AccumulateGroups& groups) {
-      AccumulateAll<<<groups.num_blocks(), kThreads, 0, stream>>>(groups, args.input<bool>(accumulate::kAdd), error);
+      Launch(AccumulateAll, groups.num_blocks(), kThreads, 0, stream, groups, args.input<bool>(accumulate::kAdd),
+             error);
       return LaunchStatus("AccumulateAll");
     });
   }};
@@ -203,8 +204,8 @@ template <typename T>
 Kernel MakeAssignAddOf(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
   return Kernel{[stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
-    AddScalar<T>
-        <<<1, 1, 0, stream>>>(args.variable<T>(assign_add::kVariable), args.input<T>(assign_add::kDelta), error);
+    Launch(AddScalar<T>, 1, 1, 0, stream, args.variable<T>(assign_add::kVariable), args.input<T>(assign_add::kDelta),
+           error);
     return LaunchStatus("AddScalar");
   }};
 }
@@ -224,7 +225,7 @@ absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   const bool guarded = spec.node.num_inputs() > assign_scale::kApply;
   return Kernel{[factor, guarded, stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
     const Guard guard{.apply = guarded ? args.input<bool>(assign_scale::kApply) : nullptr};
-    ScaleScalar<<<1, 1, 0, stream>>>(args.variable<float>(assign_scale::kVariable), factor, guard, error);
+    Launch(ScaleScalar, 1, 1, 0, stream, args.variable<float>(assign_scale::kVariable), factor, guard, error);
     return LaunchStatus("ScaleScalar");
   }};
 }

@@ -29,7 +29,6 @@ struct CudaRowDropout {
   DropoutRate rate;
   DataError error;
 
-#ifdef __CUDACC__
   // Reports offsets that are not in order. It is called by threads [0, threads), by a few of them more than once.
   __device__ void CheckOffsets(const int32_t* offsets, int64_t thread, int64_t threads) const {
     if (thread == 0 && offsets[0] != 0) error.Report(offsets[0]);
@@ -55,7 +54,6 @@ struct CudaRowDropout {
       }
     }
   }
-#endif
 };
 
 }  // namespace official::compute

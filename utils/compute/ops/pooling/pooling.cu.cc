@@ -150,24 +150,24 @@ template <typename T>
 struct Pool {
   static absl::StatusOr<Kernel> Max(const KernelSpec& spec) {
     return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      MaxPool<<<blocks, kThreads, 0, stream>>>(v, args.input<T>(0), args.output<T>(max_pool::kY),
-                                               args.output<uint8_t>(max_pool::kCodes));
+      Launch(MaxPool<T>, blocks, kThreads, 0, stream, v, args.input<T>(0), args.output<T>(max_pool::kY),
+             args.output<uint8_t>(max_pool::kCodes));
     });
   }
   static absl::StatusOr<Kernel> MaxGrad(const KernelSpec& spec) {
     return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      MaxPoolGrad<<<blocks, kThreads, 0, stream>>>(v, args.input<T>(max_pool_grad::kDy),
-                                                   args.input<uint8_t>(max_pool_grad::kCodes), args.output<T>(0));
+      Launch(MaxPoolGrad<T>, blocks, kThreads, 0, stream, v, args.input<T>(max_pool_grad::kDy),
+             args.input<uint8_t>(max_pool_grad::kCodes), args.output<T>(0));
     });
   }
   static absl::StatusOr<Kernel> Avg(const KernelSpec& spec) {
     return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      AvgPool<<<blocks, kThreads, 0, stream>>>(v, args.input<T>(0), args.output<T>(0));
+      Launch(AvgPool<T>, blocks, kThreads, 0, stream, v, args.input<T>(0), args.output<T>(0));
     });
   }
   static absl::StatusOr<Kernel> AvgGrad(const KernelSpec& spec) {
     return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      AvgPoolGrad<<<blocks, kThreads, 0, stream>>>(v, args.input<T>(0), args.output<T>(0));
+      Launch(AvgPoolGrad<T>, blocks, kThreads, 0, stream, v, args.input<T>(0), args.output<T>(0));
     });
   }
 };

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads) ReduceRows(const Pass pass, int64_t 
       total = op(total, ConvertElement<double>(from[r * pass.inner]));
     }
   }
-  __shared__ double totals[kThreads];
+  __shared__ Shared<double[kThreads]> totals;
   totals[thread] = total;
   for (int half = lanes / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -120,8 +120,8 @@ Kernel MakeReduction(const KernelSpec& spec) {
   kernel.run = [passes, offsets, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     const auto launch = [&]<typename In, typename Out>(const Pass& pass, const In* x, Out* y) {
       if (pass.results() == 0) return absl::OkStatus();
-      ReduceRows<Op, In, Out>
-          <<<static_cast<unsigned>(pass.blocks()), kThreads, 0, stream>>>(pass, pass.column_blocks(), x, y);
+      Launch(ReduceRows<Op, In, Out>, static_cast<unsigned>(pass.blocks()), kThreads, 0, stream, pass,
+             pass.column_blocks(), x, y);
       return LaunchStatus("ReduceRows");
     };
     const auto between = [&](size_t i) { return static_cast<double*>(args.scratch) + offsets[i]; };

@@ -111,8 +111,8 @@ Kernel MakeOneInput(const KernelSpec& spec) {
   return {[rows = RowsOf(spec.input(0).shape), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
-      OneInput<Row, Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), args.output<T>(0));
+      Launch(OneInput<Row, Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             args.input<T>(0), args.output<T>(0));
     });
     return LaunchStatus("softmax");
   }};
@@ -124,8 +124,8 @@ Kernel MakeTwoInputs(const KernelSpec& spec) {
            stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
-      TwoInputs<Row, Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(softmax_grad::kY), args.input<T>(softmax_grad::kDy), args.output<T>(softmax_grad::kDx));
+      Launch(TwoInputs<Row, Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             args.input<T>(softmax_grad::kY), args.input<T>(softmax_grad::kDy), args.output<T>(softmax_grad::kDx));
     });
     return LaunchStatus("softmax gradient");
   }};
@@ -145,8 +145,8 @@ Kernel MakeLogSumExp(const KernelSpec& spec) {
   return {[rows = RowsOf(spec.input(0).shape), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(rows.size, [&]<typename Threads>(Threads) {
-      LogSums<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), args.output<float>(0));
+      Launch(LogSums<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             args.input<T>(0), args.output<float>(0));
     });
     return LaunchStatus("LogSums");
   }};
@@ -213,9 +213,9 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
   return {[=, stream = device.stream()](const KernelArgs& args) {
     if (c.rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
-      Losses<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          c, args.input<T>(places::kLogits), args.input<Label>(places::kLabels), args.output<float>(places::kLosses),
-          args.output<float>(places::kLogSums), error);
+      Launch(Losses<Threads, T, Label>, NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, c,
+             args.input<T>(places::kLogits), args.input<Label>(places::kLabels), args.output<float>(places::kLosses),
+             args.output<float>(places::kLogSums), error);
     });
     return LaunchStatus("Losses");
   }};
@@ -227,9 +227,10 @@ Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
   return {[c = CrossEntropy(spec.node), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (c.rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {
-      LossGradients<Threads><<<NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          c, args.input<T>(places::kLogits), args.input<Label>(places::kLabels), args.input<float>(places::kLogSums),
-          args.input<float>(places::kLossGradients), args.output<T>(places::kLogitsGradient));
+      Launch(LossGradients<Threads, T, Label>, NumBlocks(c.rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0,
+             stream, c, args.input<T>(places::kLogits), args.input<Label>(places::kLabels),
+             args.input<float>(places::kLogSums), args.input<float>(places::kLossGradients),
+             args.output<T>(places::kLogitsGradient));
     });
     return LaunchStatus("LossGradients");
   }};

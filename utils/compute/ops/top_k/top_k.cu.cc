@@ -69,8 +69,8 @@ Kernel MakeArgMax(const KernelSpec& spec) {
   return {[rows = RowsOf(spec.input(0).shape), stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      ArgMaxRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(0), args.output<int64_t>(0));
+      Launch(ArgMaxRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             args.input<T>(0), args.output<int64_t>(0));
     });
     return LaunchStatus("ArgMaxRows");
   }};
@@ -82,8 +82,8 @@ Kernel MakeTopK(const KernelSpec& spec) {
            stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
     if (rows.count == 0) return absl::OkStatus();
     WithRowThreads<1>(rows.size, [&]<typename Threads>(Threads) {
-      TopKRows<Threads><<<NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream>>>(
-          rows, args.input<T>(top_k::kX), k, args.output<T>(top_k::kValues), args.output<int32_t>(top_k::kIndices));
+      Launch(TopKRows<Threads, T>, NumBlocks(rows.count, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, rows,
+             args.input<T>(top_k::kX), k, args.output<T>(top_k::kValues), args.output<int32_t>(top_k::kIndices));
     });
     return LaunchStatus("TopKRows");
   }};

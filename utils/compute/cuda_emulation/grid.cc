@@ -1,0 +1,577 @@
+#include "utils/compute/cuda_emulation/grid.h"
+
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#else
+#define __sanitizer_start_switch_fiber(...) ((void)0)
+#define __sanitizer_finish_switch_fiber(...) ((void)0)
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+// Saves the registers that a function must keep and the stack pointer in *save, and goes on where `load` was saved.
+extern "C" void OfficialSwitchFiber(void** save, void* load);
+asm(R"(
+.text
+.globl OfficialSwitchFiber
+.hidden OfficialSwitchFiber
+.type OfficialSwitchFiber,@function
+OfficialSwitchFiber:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp,(%rdi)
+  movq %rsi,%rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size OfficialSwitchFiber,.-OfficialSwitchFiber
+)");
+
+namespace official::compute::cuda_emulation {
+namespace {
+
+constexpr int kMaxThreads = 1024, kLanes = 32, kMaxWarps = kMaxThreads / kLanes;
+constexpr size_t kStackBytes = 256 << 10, kPage = 4096;
+constexpr size_t kStaticSharedBytes = 48 << 10;  // CUDA's limit for variables
+constexpr size_t kSharedGap = 256;               // between variables in shared memory
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  void* fake_stack = nullptr;  // of the address sanitizer
+  bool done = false;
+};
+
+// Lanes of a warp that wait for each other, then take each other's values.
+struct LaneGroup {
+  unsigned mask = 0, arrived = 0, taking = 0;
+  size_t bytes = 0;
+  alignas(16) char values[kLanes][16];
+};
+
+// All about the running block; one runs at a time.
+struct Running {
+  // What the check of an access needs.
+  uintptr_t stack_low = 0;                                                // of the running thread
+  Access own = 0;                                                         // what it leaves behind
+  uint32_t launch_first = 0, block_first = 0, barrier = 0, interval = 0;  // numbers of intervals
+  int thread = 0;
+
+  uint32_t next_interval = 0;
+  std::array<uint32_t, kMaxWarps> warp_intervals;
+  const char *arguments = nullptr, *arguments_end = nullptr;
+  const KernelCall* call = nullptr;
+  int num_threads = 0, num_alive = 0, num_waiting = 0, barrier_kind = -1, barrier_value = 0, barrier_result = 0;
+  std::array<Fiber, kMaxThreads> fibers;
+  std::array<unsigned, kMaxWarps> exited;
+  std::array<std::vector<LaneGroup*>, kMaxWarps> groups;
+  std::deque<int> ready;
+  void* scheduler = nullptr;  // stack pointer
+  void* scheduler_fake_stack = nullptr;
+  const void* scheduler_stack = nullptr;
+  size_t scheduler_stack_bytes = 0;
+  uint64_t block_number = 0;  // counts all blocks that have run
+  size_t shared_used = 0, shared_static = 0;
+  char* dynamic_shared = nullptr;
+  size_t dynamic_shared_bytes = 0;
+  std::optional<std::string> failure;
+  std::mt19937 random{1};
+  int64_t threads_run = 0;
+};
+Running run;
+std::mutex mutex;  // of run
+
+uintptr_t stacks_begin = 0;
+constexpr size_t kStacksBytes = kMaxThreads * kStackBytes;
+
+uintptr_t Stacks() {
+  void* const p = mmap(nullptr, kStacksBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       /*fd=*/-1, 0);
+  if (p == MAP_FAILED) {
+    std::perror("no stacks for emulated threads");
+    std::abort();
+  }
+  // Each stack grows down to a page that nobody may touch.
+  for (int i = 0; i < kMaxThreads; ++i) mprotect(static_cast<char*>(p) + i * kStackBytes, kPage, PROT_NONE);
+  return reinterpret_cast<uintptr_t>(p);
+}
+
+Schedule ScheduleOfEnvironment() {
+  const char* const text = std::getenv("OFFICIAL_EMULATION_SCHEDULE");
+  const std::string_view name = text == nullptr ? "ascending" : text;
+  if (name == "ascending") return Schedule::kAscending;
+  if (name == "descending") return Schedule::kDescending;
+  if (name == "random") return Schedule::kRandom;
+  if (name == "warps") return Schedule::kGreedyWarps;
+  std::fprintf(stderr, "OFFICIAL_EMULATION_SCHEDULE=%s is not ascending, descending, random or warps\n", text);
+  std::abort();
+}
+
+Schedule schedule = Schedule::kAscending;
+
+void ApplySchedule(Schedule s) {
+  schedule = s;
+  // What is read though nobody wrote it differs between the schedules, should the read stay unnoticed.
+  constexpr uint8_t kPoisons[] = {0xff, 0x7f, 0xcb, 0x4b};
+  SetPoison(kPoisons[static_cast<int>(s)]);
+}
+
+// The place in the source of an address in the code.
+std::string SourceOf(const void* code) {
+  uintptr_t load_address = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* to) {
+        *static_cast<uintptr_t*>(to) = info->dlpi_addr;
+        return 1;  // the first is the program
+      },
+      &load_address);
+  const std::string command = absl::StrFormat("addr2line -Cfipe /proc/%d/exe 0x%x 2>/dev/null", getpid(),
+                                              reinterpret_cast<uintptr_t>(code) - load_address);
+  std::string text;
+  if (FILE* const pipe = popen(command.c_str(), "r")) {
+    char part[512];
+    while (std::fgets(part, sizeof(part), pipe) != nullptr) text += part;
+    pclose(pipe);
+  }
+  return text;
+}
+
+std::string FirstLine(std::string text) { return text.substr(0, text.find('\n')); }
+
+void SwitchToScheduler(int thread) {
+  Fiber& fiber = run.fibers[thread];
+  __sanitizer_start_switch_fiber(fiber.done ? nullptr : &fiber.fake_stack, run.scheduler_stack,
+                                 run.scheduler_stack_bytes);
+  OfficialSwitchFiber(&fiber.stack_pointer, run.scheduler);
+  __sanitizer_finish_switch_fiber(fiber.fake_stack, &run.scheduler_stack, &run.scheduler_stack_bytes);
+}
+
+// Ends the kernel. What is left of its threads is never run.
+[[noreturn]] void Fail(const std::string& what, const std::string& where) {
+  run.failure = absl::StrFormat("%s: %s, in thread (%d, %d, %d) of block (%d, %d, %d)%s%s",
+                                FirstLine(SourceOf(run.call->kernel)), what, threadIdx.x, threadIdx.y, threadIdx.z,
+                                blockIdx.x, blockIdx.y, blockIdx.z, where.empty() ? "" : "\n  at ", where);
+  run.fibers[run.thread].done = true;
+  SwitchToScheduler(run.thread);
+  std::abort();  // not reached
+}
+
+uint32_t NewInterval() {
+  if (run.next_interval == kMaxInterval) {
+    ForgetAccesses();
+    run.next_interval = 0;
+    run.launch_first = run.block_first = 1;
+  }
+  return ++run.next_interval;
+}
+
+void BeginInterval() {
+  run.barrier = NewInterval();
+  run.warp_intervals.fill(run.barrier);
+}
+
+void BecomeCurrent(int thread) {
+  run.thread = thread;
+  run.stack_low = stacks_begin + thread * kStackBytes;
+  run.interval = run.warp_intervals[thread / kLanes];
+  run.own = run.interval << kThreadBits | static_cast<uint32_t>(thread);
+  const unsigned t = static_cast<unsigned>(thread);
+  threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+}
+
+// Makes all threads of the block ready, in the order of the schedule.
+void MakeBlockReady() {
+  const int n = run.num_threads;
+  if (schedule == Schedule::kGreedyWarps) {
+    std::array<int, kMaxWarps> warps;
+    const int num_warps = (n + kLanes - 1) / kLanes;
+    std::iota(warps.begin(), warps.begin() + num_warps, 0);
+    std::shuffle(warps.begin(), warps.begin() + num_warps, run.random);
+    for (int w = 0; w < num_warps; ++w) {
+      for (int i = warps[w] * kLanes; i < std::min(n, (warps[w] + 1) * kLanes); ++i) run.ready.push_back(i);
+    }
+    return;
+  }
+  for (int i = 0; i < n; ++i) run.ready.push_back(schedule == Schedule::kDescending ? n - 1 - i : i);
+}
+
+// The same of the lanes of a warp.
+void MakeLanesReady(int warp, unsigned mask) {
+  for (int i = 0; i < kLanes; ++i) {
+    const int lane = schedule >= Schedule::kDescending ? kLanes - 1 - i : i;
+    if ((mask >> lane & 1) == 0) continue;
+    const int thread = warp * kLanes + lane;
+    if (schedule == Schedule::kGreedyWarps) {
+      run.ready.push_front(thread);
+    } else {
+      run.ready.push_back(thread);
+    }
+  }
+}
+
+int NextReady() {
+  if (schedule == Schedule::kRandom) {
+    const size_t i = run.random() % run.ready.size();
+    std::swap(run.ready[i], run.ready.back());
+    const int thread = run.ready.back();
+    run.ready.pop_back();
+    return thread;
+  }
+  const int thread = run.ready.front();
+  run.ready.pop_front();
+  return thread;
+}
+
+void ThreadMain() {
+  __sanitizer_finish_switch_fiber(nullptr, &run.scheduler_stack, &run.scheduler_stack_bytes);
+  run.call->run(run.call->arguments.get());
+  const int thread = run.thread;
+  run.fibers[thread].done = true;
+  --run.num_alive;
+  run.exited[thread / kLanes] |= 1u << thread % kLanes;
+  if (run.num_waiting > 0) Fail("the thread ends while others of its block wait at a barrier", "");
+  for (const LaneGroup* const group : run.groups[thread / kLanes]) {
+    if (group->arrived != 0 && (group->mask >> thread % kLanes & 1) != 0) {
+      Fail("the thread ends while other lanes wait for it", "");
+    }
+  }
+  SwitchToScheduler(thread);
+  std::abort();  // not reached
+}
+
+void PrepareFiber(int thread) {
+  Fiber& fiber = run.fibers[thread];
+  auto** sp = reinterpret_cast<void**>(stacks_begin + (thread + 1) * kStackBytes);
+  *--sp = nullptr;  // as if ThreadMain had been called
+  *--sp = reinterpret_cast<void*>(&ThreadMain);
+  for (int i = 0; i < 6; ++i) *--sp = nullptr;
+  fiber.stack_pointer = sp;
+  fiber.fake_stack = nullptr;
+  fiber.done = false;
+}
+
+void RunBlock() {
+  ++run.block_number;
+  run.block_first = NewInterval();
+  BeginInterval();
+  run.num_alive = run.num_threads;
+  run.num_waiting = 0;
+  run.exited.fill(0);
+  for (auto& groups : run.groups) {
+    for (LaneGroup* const group : groups) group->arrived = group->taking = 0;
+  }
+  const Region& region = DeviceRegion();
+  SetState(region.begin, run.shared_used, ByteState::kOutside);
+  run.shared_used = run.shared_static = 0;
+  run.dynamic_shared = region.begin;
+  if (run.dynamic_shared_bytes > 0) {
+    SetState(run.dynamic_shared, run.dynamic_shared_bytes, ByteState::kUnwritten);
+    run.shared_used = (run.dynamic_shared_bytes + 2 * kSharedGap - 1) / kSharedGap * kSharedGap;
+  }
+  run.ready.clear();
+  for (int i = 0; i < run.num_threads; ++i) PrepareFiber(i);
+  MakeBlockReady();
+  while (!run.ready.empty() && !run.failure) {
+    const int thread = NextReady();
+    BecomeCurrent(thread);
+    __sanitizer_start_switch_fiber(&run.scheduler_fake_stack, reinterpret_cast<void*>(run.stack_low), kStackBytes);
+    OfficialSwitchFiber(&run.scheduler, run.fibers[thread].stack_pointer);
+    __sanitizer_finish_switch_fiber(run.scheduler_fake_stack, nullptr, nullptr);
+  }
+  if (!run.failure && run.num_alive > 0) {
+    run.failure = absl::StrFormat("%s: %d of %d threads of block (%d, %d, %d) wait for ever, %d of them at a barrier",
+                                  FirstLine(SourceOf(run.call->kernel)), run.num_alive, run.num_threads, blockIdx.x,
+                                  blockIdx.y, blockIdx.z, run.num_waiting);
+  }
+}
+
+uint32_t WarpOf(Access access) {
+  const uint32_t code = access & ((1u << kThreadBits) - 1);
+  return code < kWarpCode ? code / kLanes : code - kWarpCode;
+}
+
+// True if nothing orders the access, of this launch, before the running thread's.
+bool Conflicts(Access access, bool shared) {
+  const uint32_t interval = access >> kThreadBits;
+  if (interval < run.launch_first) return false;
+  if (interval < run.block_first) return !shared;  // of another block
+  const uint32_t code = access & ((1u << kThreadBits) - 1);
+  if (code == static_cast<uint32_t>(run.thread) || interval < run.barrier) return false;
+  return WarpOf(access) != static_cast<uint32_t>(run.thread / kLanes) || interval >= run.interval;
+}
+
+std::string DescribeAccess(Access access) {
+  const uint32_t code = access & ((1u << kThreadBits) - 1);
+  if (access >> kThreadBits < run.block_first) return "a thread of another block";
+  if (code < kWarpCode) return absl::StrCat("thread ", code, " of the block");
+  if (code == kAtomicCode) return "an atomic operation";
+  return "several threads of the block";
+}
+
+}  // namespace
+
+Schedule CurrentSchedule() { return schedule; }
+void SetSchedule(Schedule s) { ApplySchedule(s); }
+int64_t NumThreadsRun() { return run.threads_run; }
+
+bool InKernel() {
+  return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - stacks_begin < kStacksBytes && stacks_begin != 0;
+}
+
+void FailKernel(const std::string& what, const std::string& where) {
+  if (InKernel()) Fail(what, where);
+}
+
+std::optional<std::string> RunGrid(const cudaLaunchConfig_t& config, const KernelCall& call) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (stacks_begin == 0) {
+    stacks_begin = Stacks();
+    ApplySchedule(ScheduleOfEnvironment());
+  }
+  blockDim = config.blockDim;
+  gridDim = config.gridDim;
+  run.call = &call;
+  run.arguments = static_cast<const char*>(call.arguments.get());
+  run.arguments_end = run.arguments + call.arguments_size;
+  run.num_threads = static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
+  run.dynamic_shared_bytes = config.dynamicSmemBytes;
+  run.failure.reset();
+  run.launch_first = NewInterval();
+  const int64_t blocks = int64_t{1} * gridDim.x * gridDim.y * gridDim.z;
+  run.threads_run += blocks * run.num_threads;
+  std::vector<int64_t> order(schedule >= Schedule::kRandom ? blocks : 0);
+  for (int64_t b = 0; b < static_cast<int64_t>(order.size()); ++b) order[b] = b;
+  std::shuffle(order.begin(), order.end(), run.random);
+  for (int64_t i = 0; i < blocks && !run.failure; ++i) {
+    const int64_t b = !order.empty() ? order[i] : schedule == Schedule::kDescending ? blocks - 1 - i : i;
+    blockIdx = {static_cast<unsigned>(b % gridDim.x), static_cast<unsigned>(b / gridDim.x % gridDim.y),
+                static_cast<unsigned>(b / gridDim.x / gridDim.y)};
+    RunBlock();
+  }
+  return run.failure;
+}
+
+int SyncBlock(int kind, int value) {
+  if (!InKernel()) std::abort();
+  if (run.num_alive < run.num_threads) Fail("a barrier that threads of the block have not reached which ended", "");
+  if (run.num_waiting > 0 && run.barrier_kind != kind) Fail("threads of a block wait at different barriers", "");
+  if (run.num_waiting == 0) run.barrier_value = 0;
+  run.barrier_kind = kind;
+  run.barrier_value |= value != 0;
+  const int thread = run.thread;
+  if (++run.num_waiting == run.num_threads) {
+    run.num_waiting = 0;
+    run.barrier_result = run.barrier_value;
+    BeginInterval();
+    MakeBlockReady();
+  }
+  SwitchToScheduler(thread);
+  return run.barrier_result;
+}
+
+namespace {
+
+// Waits until all lanes of the mask have come; then their values are in the group that is returned.
+LaneGroup& MeetLanes(unsigned mask, const void* value, size_t bytes) {
+  const int thread = run.thread, warp = thread / kLanes, lane = thread % kLanes;
+  const int lanes = std::min(kLanes, run.num_threads - warp * kLanes);
+  if ((mask >> lane & 1) == 0) Fail(absl::StrFormat("a warp operation whose mask %x is without its lane", mask), "");
+  if (lanes < kLanes && (mask >> lanes) != 0) Fail(absl::StrFormat("mask %x names lanes that do not exist", mask), "");
+  if ((mask & run.exited[warp]) != 0) {
+    Fail(absl::StrFormat("mask %x names lanes that have ended (%x)", mask, run.exited[warp]), "");
+  }
+  LaneGroup* group = nullptr;
+  for (LaneGroup* const g : run.groups[warp]) {
+    if (g->taking != 0) continue;
+    if (g->arrived == 0) {
+      if (group == nullptr) group = g;
+    } else if (g->mask == mask) {
+      group = g;
+      break;
+    } else if ((g->mask & mask) != 0) {
+      Fail(absl::StrFormat("lanes of a warp wait for each other with masks %x and %x", mask, g->mask), "");
+    }
+  }
+  if (group == nullptr) {
+    group = new LaneGroup;
+    run.groups[warp].push_back(group);
+  }
+  if (group->arrived == 0) {
+    group->mask = mask;
+    group->bytes = bytes;
+  }
+  if (group->bytes != bytes) Fail("lanes of a warp exchange values of different sizes", "");
+  if (bytes > 0) std::memcpy(group->values[lane], value, bytes);
+  group->arrived |= 1u << lane;
+  if (group->arrived == mask) {
+    group->arrived = 0;
+    group->taking = bytes > 0 ? mask : 0;
+    MakeLanesReady(warp, mask);
+  }
+  return *group;
+}
+
+}  // namespace
+
+void SyncLanes(unsigned mask) {
+  if (!InKernel()) std::abort();
+  const int thread = run.thread, warp = thread / kLanes;
+  if (MeetLanes(mask, nullptr, 0).arrived == 0) run.warp_intervals[warp] = NewInterval();
+  SwitchToScheduler(thread);
+}
+
+void ExchangeLanes(unsigned mask, const void* value, int source, size_t bytes, void* result) {
+  if (!InKernel()) std::abort();
+  if (bytes > sizeof(LaneGroup::values[0])) Fail("a warp operation on values that are too large", "");
+  const int thread = run.thread;
+  if ((mask >> source & 1) == 0) Fail(absl::StrFormat("lane %d is not in mask %x", source, mask), "");
+  LaneGroup& group = MeetLanes(mask, value, bytes);
+  SwitchToScheduler(thread);
+  std::memcpy(result, group.values[source], bytes);
+  group.taking &= ~(1u << thread % kLanes);
+}
+
+void* SharedPlace::Of(size_t bytes, size_t alignment) {
+  if (!InKernel()) std::abort();
+  if (block_ == run.block_number) return place_;
+  block_ = run.block_number;
+  run.shared_static += bytes;
+  if (run.shared_static > kStaticSharedBytes) Fail("the variables in shared memory take more than 48 KiB", "");
+  place_ = DeviceRegion().begin + (run.shared_used + alignment - 1) / alignment * alignment;
+  SetState(place_, bytes, ByteState::kUnwritten);
+  run.shared_used = (DeviceRegion().Offset(place_) + bytes + 2 * kSharedGap - 1) / kSharedGap * kSharedGap;
+  return place_;
+}
+
+void* DynamicSharedMemory(size_t alignment) {
+  if (!InKernel()) std::abort();
+  if (alignment > 128) Fail("shared memory is aligned to 128 bytes", "");
+  return run.dynamic_shared;
+}
+
+void BeginAtomic(const void* address, size_t bytes) {
+  if (!InKernel()) std::abort();
+  if (reinterpret_cast<uintptr_t>(address) % bytes != 0) Fail("an atomic operation that is not aligned", "");
+  const Region& region = DeviceRegion();
+  if (!region.Contains(address)) Fail("an atomic operation on memory of the host", "");
+  const size_t offset = region.Offset(address);
+  for (size_t i = offset; i < offset + bytes; ++i) {
+    if (region.states[i] != ByteState::kWritten) {
+      Fail(absl::StrCat("an atomic operation on memory that nobody wrote, ", DescribeAddress(address)), "");
+    }
+    const Access writer = region.writers[i];
+    const bool after_atomic = (writer & ((1u << kThreadBits) - 1)) == kAtomicCode;
+    for (const Access access : {after_atomic ? 0 : writer, region.readers[i]}) {
+      if (Conflicts(access, offset < kSharedBytes)) {
+        Fail(absl::StrCat("an atomic operation races with ", DescribeAccess(access), ", ", DescribeAddress(address)),
+             "");
+      }
+    }
+    region.writers[i] = run.interval << kThreadBits | kAtomicCode;
+  }
+}
+
+namespace {
+
+[[noreturn, gnu::noinline]] void FailAccess(const void* address, size_t bytes, bool write, const void* caller,
+                                            const char* what) {
+  Fail(absl::StrCat(write ? "write of " : "read of ", bytes, " bytes ", what, ", ", DescribeAddress(address)),
+       SourceOf(caller));
+}
+
+[[noreturn, gnu::noinline]] void FailRace(const void* address, size_t bytes, bool write, const void* caller,
+                                          Access other, bool other_wrote) {
+  FailAccess(
+      address, bytes, write, caller,
+      absl::StrCat("which ", DescribeAccess(other), other_wrote ? " wrote" : " read", " without a barrier between")
+          .c_str());
+}
+
+// Memory outside of the region: the launch's arguments, constants and variables of the program (which the compiler for
+// devices would refuse if they were the host's), or the host's memory.
+[[gnu::noinline]] void CheckOutside(const void* address, size_t bytes, bool write, const void* caller) {
+  const char* const p = static_cast<const char*>(address);
+  if (!write && p >= run.arguments && p < run.arguments_end) return;
+  extern char begin asm("__executable_start"), end asm("_end");
+  if (p >= &begin && p < &end) return;
+  FailAccess(address, bytes, write, caller, "in the host's memory");
+}
+
+}  // namespace
+
+void CheckAccess(const void* address, size_t bytes, bool write, const void* caller) {
+  if (!InKernel()) return;
+  if (reinterpret_cast<uintptr_t>(address) - run.stack_low < kStackBytes) return;
+  const Region& region = DeviceRegion();
+  const size_t offset = region.Offset(address);
+  if (offset >= kRegionBytes) return CheckOutside(address, bytes, write, caller);
+  ByteState* const states = region.states + offset;
+  Access *const writers = region.writers + offset, *const readers = region.readers + offset;
+  const bool shared = offset < kSharedBytes;
+  const Access own = run.own, floor = (shared ? run.block_first : run.launch_first) << kThreadBits;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (states[i] == ByteState::kOutside) [[unlikely]] {
+      FailAccess(address, bytes, write, caller, "outside of all buffers");
+    }
+    const Access writer = writers[i];
+    if (writer != own && writer >= floor && Conflicts(writer, shared)) [[unlikely]] {
+      FailRace(address, bytes, write, caller, writer, true);
+    }
+    const Access reader = readers[i];
+    if (write) {
+      if (reader != own && reader >= floor && Conflicts(reader, shared)) [[unlikely]] {
+        FailRace(address, bytes, write, caller, reader, false);
+      }
+      writers[i] = own;
+      states[i] = ByteState::kWritten;
+    } else {
+      if (states[i] == ByteState::kUnwritten) [[unlikely]] {
+        FailAccess(address, bytes, write, caller, "that nobody wrote");
+      }
+      if (reader == own) continue;
+      if (reader >> kThreadBits < run.barrier) {
+        readers[i] = own;
+      } else {
+        const auto warp = static_cast<uint32_t>(run.thread / kLanes);
+        readers[i] = run.interval << kThreadBits | (WarpOf(reader) == warp ? kWarpCode + warp : kSeveralCode);
+      }
+    }
+  }
+}
+
+void ReportMisaligned(const void* address, size_t alignment, const std::string& where) {
+  FailKernel(
+      absl::StrFormat("access at %p, which is no multiple of %d, %s", address, alignment, DescribeAddress(address)),
+      where);
+}
+
+}  // namespace official::compute::cuda_emulation

@@ -1,0 +1,201 @@
+#include "utils/compute/cuda_emulation/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
+#endif
+
+namespace official::compute::cuda_emulation {
+namespace {
+
+constexpr size_t kAlignment = 256;  // of buffers, as cudaMalloc's
+constexpr size_t kGap = 4096;       // at least, between them
+constexpr size_t kPage = 4096;
+
+void* Reserve(size_t bytes) {
+  void* const p =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, /*fd=*/-1, 0);
+  if (p == MAP_FAILED) {
+    std::perror("no addresses for emulated devices");
+    std::abort();
+  }
+  return p;
+}
+
+Region MakeRegion() {
+  Region region;
+  region.begin = static_cast<char*>(Reserve(kRegionBytes));
+  region.states = static_cast<ByteState*>(Reserve(kRegionBytes));
+  region.writers = static_cast<Access*>(Reserve(kRegionBytes * sizeof(Access)));
+  region.readers = static_cast<Access*>(Reserve(kRegionBytes * sizeof(Access)));
+  ASAN_POISON_MEMORY_REGION(region.begin, kRegionBytes);
+  return region;
+}
+
+size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+// Gives whole pages within the bytes back to the system; they read as zero again.
+void GiveBack(void* data, size_t bytes) {
+  const uintptr_t begin = RoundUp(reinterpret_cast<uintptr_t>(data), kPage);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+struct Buffers {
+  std::mutex mutex;
+  std::map<size_t, size_t> sizes;  // of buffers, by their offsets in the region
+  size_t next = kSharedBytes + kGap;
+  size_t used = 0;
+};
+Buffers& AllBuffers() {
+  static auto* const buffers = new Buffers;
+  return *buffers;
+}
+
+// The first place from `from` on, below `end`, with room for a buffer; 0 if there is none.
+size_t FindPlace(const std::map<size_t, size_t>& sizes, size_t from, size_t end, size_t bytes) {
+  for (auto it = sizes.lower_bound(from);; ++it) {
+    const size_t limit = it == sizes.end() ? end : std::min(end, it->first);
+    if (from + bytes + kGap <= limit) return from;
+    if (limit == end) return 0;
+    from = RoundUp(it->first + it->second + kGap, kAlignment);
+  }
+}
+
+uint8_t poison = 0xff;
+
+}  // namespace
+
+const Region& DeviceRegion() {
+  static const Region region = MakeRegion();
+  return region;
+}
+
+void* NewBuffer(size_t bytes) {
+  const Region& region = DeviceRegion();
+  Buffers& buffers = AllBuffers();
+  const std::lock_guard<std::mutex> lock(buffers.mutex);
+  size_t place = FindPlace(buffers.sizes, buffers.next, kRegionBytes, bytes);
+  if (place == 0) place = FindPlace(buffers.sizes, kSharedBytes + kGap, buffers.next, bytes);
+  if (place == 0) return nullptr;
+  buffers.sizes[place] = bytes;
+  buffers.next = RoundUp(place + bytes + kGap, kAlignment);
+  buffers.used += bytes;
+  SetState(region.begin + place, bytes, ByteState::kUnwritten);
+  return region.begin + place;
+}
+
+bool DeleteBuffer(void* data) {
+  const Region& region = DeviceRegion();
+  Buffers& buffers = AllBuffers();
+  const std::lock_guard<std::mutex> lock(buffers.mutex);
+  const auto it = buffers.sizes.find(region.Offset(data));
+  if (it == buffers.sizes.end()) return false;
+  const auto [place, bytes] = *it;
+  SetState(data, bytes, ByteState::kOutside);
+  GiveBack(data, bytes);
+  GiveBack(region.states + place, bytes);
+  GiveBack(region.writers + place, bytes * sizeof(Access));
+  GiveBack(region.readers + place, bytes * sizeof(Access));
+  buffers.used -= bytes;
+  buffers.sizes.erase(it);
+  return true;
+}
+
+size_t FreeBytes() {
+  Buffers& buffers = AllBuffers();
+  const std::lock_guard<std::mutex> lock(buffers.mutex);
+  return kRegionBytes - kSharedBytes - buffers.used;
+}
+
+void SetState(void* data, size_t bytes, ByteState state) {
+  const Region& region = DeviceRegion();
+  const size_t offset = region.Offset(data);
+  if (state != ByteState::kOutside) ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+  std::memset(region.states + offset, static_cast<int>(state), bytes);
+  if (state != ByteState::kWritten && offset >= kSharedBytes) {
+    std::memset(region.writers + offset, 0, bytes * sizeof(Access));
+    std::memset(region.readers + offset, 0, bytes * sizeof(Access));
+  }
+  if (state == ByteState::kUnwritten) std::memset(data, poison, bytes);
+  if (state == ByteState::kOutside) ASAN_POISON_MEMORY_REGION(data, bytes);
+}
+
+uint8_t Poison() { return poison; }
+void SetPoison(uint8_t value) { poison = value; }
+
+void ForgetAccesses() {
+  const Region& region = DeviceRegion();
+  for (Access* const accesses : {region.writers, region.readers}) {
+    madvise(accesses, kRegionBytes * sizeof(Access), MADV_DONTNEED);
+  }
+}
+
+namespace {
+
+// Says so if a byte of the buffer is not in a state from `least` on.
+std::optional<std::string> CheckStates(const void* data, size_t bytes, ByteState least, absl::string_view what) {
+  const Region& region = DeviceRegion();
+  if (!region.Contains(data)) return std::nullopt;
+  const ByteState* const begin = region.states + region.Offset(data);
+  const ByteState* const found = std::find_if(begin, begin + bytes, [&](ByteState s) { return s < least; });
+  if (found == begin + bytes) return std::nullopt;
+  const char* const address = static_cast<const char*>(data) + (found - begin);
+  return absl::StrCat(what, *found == ByteState::kOutside ? " outside of all buffers" : " of memory that nobody wrote",
+                      ", ", DescribeAddress(address), ": byte ", found - begin, " of ", bytes);
+}
+
+}  // namespace
+
+std::optional<std::string> CheckRead(const void* data, size_t bytes) {
+  return CheckStates(data, bytes, ByteState::kWritten, "read");
+}
+
+std::optional<std::string> CheckWrite(void* data, size_t bytes) {
+  auto wrong = CheckStates(data, bytes, ByteState::kUnwritten, "write");
+  if (!wrong && DeviceRegion().Contains(data)) SetState(data, bytes, ByteState::kWritten);
+  return wrong;
+}
+
+std::optional<std::string> CheckCopy(void* to, const void* from, size_t bytes) {
+  const Region& region = DeviceRegion();
+  if (!region.Contains(to)) return CheckRead(from, bytes);
+  if (!region.Contains(from)) return CheckWrite(to, bytes);
+  if (auto wrong = CheckStates(from, bytes, ByteState::kUnwritten, "read")) return wrong;
+  if (auto wrong = CheckStates(to, bytes, ByteState::kUnwritten, "write")) return wrong;
+  std::memmove(region.states + region.Offset(to), region.states + region.Offset(from), bytes);
+  return std::nullopt;
+}
+
+std::string DescribeAddress(const void* address) {
+  const Region& region = DeviceRegion();
+  const size_t offset = region.Offset(address);
+  if (offset < kSharedBytes) return absl::StrCat("shared memory at ", offset);
+  Buffers& buffers = AllBuffers();
+  const std::lock_guard<std::mutex> lock(buffers.mutex);
+  auto it = buffers.sizes.upper_bound(offset);
+  if (it == buffers.sizes.begin()) return "before all buffers";
+  const auto& [place, bytes] = *--it;
+  if (offset < place + bytes) return absl::StrCat("at ", offset - place, " of a buffer of ", bytes, " bytes");
+  const auto next = std::next(it);
+  if (next != buffers.sizes.end() && next->first - offset < offset - place - bytes) {
+    return absl::StrCat(next->first - offset, " before a buffer of ", next->second, " bytes");
+  }
+  return absl::StrCat(offset - place - bytes, " behind a buffer of ", bytes, " bytes");
+}
+
+}  // namespace official::compute::cuda_emulation

@@ -1,0 +1,62 @@
+// The memory of the emulated devices. Buffers lie apart from each other in one region of addresses, and what is between
+// them belongs to nobody. The emulation knows of every byte whether it was written, and who has written and read it
+// last, so that it can tell reads of what nobody wrote and accesses of two threads that nothing orders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace official::compute::cuda_emulation {
+
+inline constexpr size_t kRegionBytes = size_t{16} << 30;
+// The first part of the region is the shared memory of the running block.
+inline constexpr size_t kSharedBytes = 256 << 10;
+
+enum class ByteState : uint8_t { kOutside = 0, kUnwritten = 1, kWritten = 2 };
+
+// Who has accessed a byte: the interval, a number that grows with each launch, block and barrier, and the thread of the
+// block, or one of the codes below. 0 is nobody.
+using Access = uint32_t;
+inline constexpr int kThreadBits = 11;
+inline constexpr uint32_t kMaxInterval = (1u << (32 - kThreadBits)) - 1;
+// Several threads of a warp have read: the code and the warp's number. Several of the block have, or atomically.
+inline constexpr uint32_t kWarpCode = 1024, kSeveralCode = 2045, kAtomicCode = 2046;
+
+struct Region {
+  char* begin = nullptr;
+  ByteState* states = nullptr;  // of each byte
+  Access *writers = nullptr, *readers = nullptr;
+
+  bool Contains(const void* address) const { return Offset(address) < kRegionBytes; }
+  size_t Offset(const void* address) const {
+    return static_cast<size_t>(reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(begin));
+  }
+};
+const Region& DeviceRegion();
+
+// A buffer of unwritten memory, or nullptr if there is no more.
+void* NewBuffer(size_t bytes);
+// False if no buffer begins there.
+bool DeleteBuffer(void* data);
+size_t FreeBytes();
+
+// Sets the state of the bytes. Memory that becomes unwritten holds kPoison, in each byte.
+void SetState(void* data, size_t bytes, ByteState state);
+uint8_t Poison();
+void SetPoison(uint8_t poison);
+// Forgets who accessed which byte.
+void ForgetAccesses();
+
+// What is wrong with bytes that the host's side (a copy, a library) is about to read or write, which the caller then
+// does; nothing if all is well. Memory outside the region is taken as the host's.
+std::optional<std::string> CheckRead(const void* data, size_t bytes);
+std::optional<std::string> CheckWrite(void* data, size_t bytes);  // makes them written
+// Makes bytes as written or unwritten as those that they are a copy of.
+std::optional<std::string> CheckCopy(void* to, const void* from, size_t bytes);
+
+// "8 bytes behind a buffer of 400 bytes".
+std::string DescribeAddress(const void* address);
+
+}  // namespace official::compute::cuda_emulation
