@@ -18,6 +18,7 @@ LAYERS = [
     ("official/recommendation/op", "the op that computes NeuMF: an op family that one model has"),
     ("utils/compute/ops", "a folder for each op family: shape rule, gradient, CPU and CUDA kernels, test"),
     ("utils/compute/cuda", "what CUDA kernels share: streams, launches, errors of the data"),
+    ("utils/compute/cuda_emulation", "CUDA on the host, for tests: its headers, threads and libraries"),
     ("utils/compute/cpu", "what CPU kernels share: threads, vector dispatch, oneDNN"),
     ("utils/compute/kernel", "Device, Kernel and their registries"),
     ("utils/compute/graph", "Value, Node, Graph, gradients, rewriting"),

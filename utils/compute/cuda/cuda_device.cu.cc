@@ -40,7 +40,10 @@ CudaDevice::CudaDevice(const DeviceOptions& options, int ordinal)
     : ordinal_(ordinal), name_(absl::StrCat("gpu:", options.index)), allow_tf32_(options.allow_tf32) {}
 
 absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Make(const DeviceOptions& options, int ordinal) {
-  std::unique_ptr<CudaDevice> device(new CudaDevice(options, ordinal));
+  return Ready(std::unique_ptr<CudaDevice>(new CudaDevice(options, ordinal)));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> CudaDevice::Ready(std::unique_ptr<CudaDevice> device) {
   if (const absl::Status status = device->Init(); !status.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(device->name_, " cannot be used: ", status.message()));
   }

@@ -61,6 +61,11 @@ class CudaDevice : public Device {
   // The argument of HasDataError.
   const unsigned long long* data_error_word() const { return data_error_; }
 
+ protected:
+  CudaDevice(const DeviceOptions& options, int ordinal);
+  // Makes a device ready that was constructed with the options.
+  static absl::StatusOr<std::unique_ptr<Device>> Ready(std::unique_ptr<CudaDevice> device);
+
  private:
   class Feeds;
   // A piece of pinned memory that input copies go through.
@@ -71,7 +76,6 @@ class CudaDevice : public Device {
   static constexpr int kNumStaging = 8;
   static constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
-  CudaDevice(const DeviceOptions& options, int ordinal);
   absl::Status Init();
   absl::Status ReadDataError();
   // Gives `stream` the copy and returns when `host` has been read.

@@ -98,7 +98,7 @@ cudaError_t GiveWork(cudaStream_t stream, StreamWork work) {
 std::string TakeError() {
   Errors& errors = AllErrors();
   const std::lock_guard<std::mutex> lock(errors.mutex);
-  last_error = errors.sticky = cudaSuccess;
+  if (std::exchange(errors.sticky, cudaSuccess) != cudaSuccess) last_error = cudaSuccess;
   return std::exchange(errors.text, "");
 }
 

@@ -95,6 +95,12 @@ class Device {
   // `warn` is called on any thread.
   void set_warn(std::function<void(const std::string& text)> warn) { warn_ = std::move(warn); }
 
+  // True if the device finds reads of memory that nobody wrote and accesses outside of buffers. A program then asks it
+  // for each buffer by itself, and calls Forget for the outputs and the scratch memory of each kernel before it runs.
+  virtual bool checks_memory() const { return false; }
+  // Makes the memory as if nobody had written it, after all work given to the device before.
+  virtual absl::Status Forget(void* data, int64_t bytes) { return absl::OkStatus(); }
+
   // The group that this device trains in; nullptr if it trains alone. It must outlive the programs that use it.
   Communicator* communicator() const { return communicator_; }
   void set_communicator(Communicator* communicator) { communicator_ = communicator; }

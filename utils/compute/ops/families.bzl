@@ -45,6 +45,8 @@ CUDA_KERNELS = ["//utils/compute/ops/%s:%s_cuda" % (name, name) for name in _TES
     for label in _TESTS_OF_MODELS
 ]
 
+EMULATED_CUDA_KERNELS = [label + "_emulated" for label in CUDA_KERNELS]
+
 OP_TESTS = [
     "//utils/compute/ops/%s:%s" % (name, test)
     for name, tests in _TESTS_OF_FAMILIES.items()

@@ -1,7 +1,7 @@
 """The targets of a folder of ops: op_family for the family, op_part and op_test for what else is in the folder."""
 
-load("//third_party/cuda:cuda_library.bzl", "cuda_library")
 load("//tools/structure:layers.bzl", "layers_above")
+load("//utils/compute/cuda_emulation:cuda_kernels.bzl", "cuda_kernels")
 
 _DEPS = [
     "//third_party:absl",
@@ -16,10 +16,8 @@ _CPU_DEPS = _DEPS + [
     "//utils/compute/kernel",
 ]
 
-_CUDA_DEPS = _DEPS + [
-    "//utils/compute/cuda:cuda_device",
-    "//utils/compute/kernel",
-]
+# Of CUDA kernels, besides cuda_device.
+_CUDA_HOST_DEPS = _DEPS + ["//utils/compute/kernel"]
 
 _TEST_DEPS = _DEPS + [
     "//third_party:catch2_main",
@@ -30,7 +28,7 @@ _TEST_DEPS = _DEPS + [
 def _folder():
     return native.package_name().split("/")[-1]
 
-def op_part(name, files = None, deps = [], **kwargs):
+def op_part(name, files = None, deps = [], cuda_deps = [], **kwargs):
     """A library of what kernels share, without ops and kernels of its own.
 
     A folder's files with the same name are one unit: geometry.h with geometry.cc, if there is one, or bias.h with
@@ -40,18 +38,20 @@ def op_part(name, files = None, deps = [], **kwargs):
     Args:
       name: the name of the library.
       files: the names of its files, without .h, .cc and .cu.cc; by default the name of the library.
-      deps: what it depends on, besides _DEPS or, with a .cu.cc file, _CUDA_DEPS.
+      deps: what it depends on, besides _DEPS or, with a .cu.cc file, _CUDA_HOST_DEPS.
+      cuda_deps: the libraries with .cu.cc files that it depends on, besides cuda_device.
       **kwargs: further arguments of cc_library, such as the visibility.
     """
     files = files or [name]
     hdrs = [file + ".h" for file in files]
     cuda_srcs = native.glob([file + ".cu.cc" for file in files], allow_empty = True)
     if cuda_srcs:
-        cuda_library(
+        cuda_kernels(
             name = name,
             srcs = cuda_srcs,
             hdrs = hdrs,
-            deps = deps + _CUDA_DEPS,
+            cuda_deps = cuda_deps + ["//utils/compute/cuda:cuda_device"],
+            deps = deps + _CUDA_HOST_DEPS,
             **kwargs
         )
         return
@@ -64,8 +64,8 @@ def op_part(name, files = None, deps = [], **kwargs):
         **kwargs
     )
 
-def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None):
-    """A test of the folder's ops, on every device.
+def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
+    """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
     Args:
       name: the name of the test. It ends with "_test".
@@ -75,20 +75,11 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
       max_isas: instruction sets that the test runs with once more, using nothing newer: "avx2" adds matmul_avx2_test to
         matmul_test.
       family: the name of the folder's family; that of the folder by default.
+      emulated: False if the test runs no CUDA kernels.
     """
     srcs = srcs or [name + ".cc"]
     deps = [":" + (family or _folder())] + deps + _TEST_DEPS
     visibility = ["//tools/op_table:__pkg__"]
-    if not max_isas:
-        native.cc_test(
-            name = name,
-            size = size,
-            srcs = srcs,
-            visibility = visibility,
-            deps = deps,
-        )
-        return
-
     cases = name + "_cases"
     native.cc_library(
         name = cases,
@@ -112,6 +103,18 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             visibility = visibility,
             deps = [":" + cases],
         )
+    if emulated:
+        native.cc_test(
+            name = "%s_emulated_test" % name[:-len("_test")],
+            size = "medium",
+            env = {"OP_TEST_KIND": "cuda"},
+            tags = ["emulated"],
+            visibility = visibility,
+            deps = [
+                ":" + cases,
+                "//utils/compute/testing:emulated_cuda",
+            ],
+        )
 
 def op_family(
         name,
@@ -121,6 +124,7 @@ def op_family(
         deps = [],
         shared_deps = [],
         cuda_hdrs = [],
+        cuda_host_deps = [],
         cuda_deps = [],
         test_deps = [],
         test_size = "small",
@@ -144,12 +148,17 @@ def op_family(
       deps: what NAME depends on, besides shared_deps and _CPU_DEPS.
       shared_deps: what both NAME and NAME_cuda depend on.
       cuda_hdrs: the folder's headers that the CUDA kernels include, besides hdrs and those of their dependencies.
-      cuda_deps: what NAME_cuda depends on, besides shared_deps and _CUDA_DEPS.
+      cuda_host_deps: what NAME_cuda depends on, besides shared_deps and _CUDA_HOST_DEPS.
+      cuda_deps: the libraries of CUDA kernels that NAME_cuda depends on, besides cuda_device.
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
       test_max_isas: the max_isas of NAME_test.
     """
-    others = exclude + [label[1:] for label in shared_deps + deps + cuda_deps if label.startswith(":")]
+    others = exclude + [
+        label[1:]
+        for label in shared_deps + deps + cuda_host_deps + cuda_deps
+        if label.startswith(":")
+    ]
     files = [
         file
         for file in native.glob(["*.cc", "*.h"])
@@ -170,11 +179,12 @@ def op_family(
         deps = shared_deps + deps + _CPU_DEPS,
         alwayslink = 1,  # registers ops and kernels
     )
-    cuda_library(
+    cuda_kernels(
         name = name + "_cuda",
         srcs = cuda_srcs + cuda_hdrs + hdrs,
+        cuda_deps = cuda_deps + ["//utils/compute/cuda:cuda_device"],
         visibility = ["//utils/compute/cuda_backend:__pkg__"],
-        deps = shared_deps + cuda_deps + _CUDA_DEPS,
+        deps = shared_deps + cuda_host_deps + _CUDA_HOST_DEPS,
     )
     if native.glob([name + "_test.cc"], allow_empty = True):
         op_test(

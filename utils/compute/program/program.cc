@@ -70,7 +70,7 @@ struct Program::Plan {
   int64_t arena_bytes = 0;                      // of it, that this program needs
   size_t first_update = 0;                      // the step from which on a run is not left
   char* arena_address = nullptr;                // where it was when the addresses were set
-  std::vector<std::shared_ptr<void>> owned;     // constants
+  std::vector<std::shared_ptr<void>> owned;     // constants; all buffers of a device that checks memory
   std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
   std::vector<const void*> lent_feeds;          // addresses of the last run
@@ -87,6 +87,8 @@ struct Program::Plan {
   const void* AddressOf(Value v) const;
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
   absl::Status CheckNumerics(Value v, OpName op);
+  // Makes the outputs and the scratch memory of a step unwritten, on a device that checks memory.
+  absl::Status ForgetResults(const Step& step);
   absl::Status CheckVariables();  // and the feeds
   // Takes what a run is given.
   absl::Status Feed(absl::Span<const Tensor> feeds);
@@ -190,11 +192,21 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
     }
   }
 
-  const MemoryPlan plan = PlanMemory(requests);
-  arena_bytes = plan.arena_bytes;
-  RETURN_IF_ERROR(arena->Reserve(arena_bytes));
-  char* const begin = arena_address = arena->data();
-  for (const auto& [value, request] : request_of) addresses[value] = begin + plan.offsets[request];
+  std::vector<void*> buffers;  // of the requests
+  if (device->checks_memory()) {
+    for (const BufferRequest& request : requests) {
+      ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(request.bytes));
+      buffers.push_back(buffer.get());
+      owned.push_back(std::move(buffer));
+    }
+  } else {
+    const MemoryPlan plan = PlanMemory(requests);
+    arena_bytes = plan.arena_bytes;
+    RETURN_IF_ERROR(arena->Reserve(arena_bytes));
+    arena_address = arena->data();
+    for (const int64_t offset : plan.offsets) buffers.push_back(arena_address + offset);
+  }
+  for (const auto& [value, request] : request_of) addresses[value] = buffers[request];
 
   for (int s = 0; s < num_steps; ++s) {
     Step& step = steps[s];
@@ -208,7 +220,7 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
       }
     }
     for (int i = 0; i < step.node->num_outputs(); ++i) step.outputs.push_back(addresses[step.node->output(i)]);
-    if (scratch_request[s] >= 0) step.scratch = begin + plan.offsets[scratch_request[s]];
+    if (scratch_request[s] >= 0) step.scratch = buffers[scratch_request[s]];
   }
   return absl::OkStatus();
 }
@@ -256,6 +268,15 @@ const void* Program::Plan::AddressOf(Value v) const {
   return lent_feeds[feed_index.at(base.node())];
 }
 
+absl::Status Program::Plan::ForgetResults(const Step& step) {
+  for (int i = 0; i < step.node->num_outputs(); ++i) {
+    // An output in place is an input, too.
+    if (std::find(step.inputs.begin(), step.inputs.end(), step.outputs[i]) != step.inputs.end()) continue;
+    RETURN_IF_ERROR(device->Forget(step.outputs[i], step.node->output_types()[i].num_bytes()));
+  }
+  return step.scratch == nullptr ? absl::OkStatus() : device->Forget(step.scratch, step.kernel.scratch_bytes);
+}
+
 absl::Status Program::Plan::RunSteps(const RunOptions& options) {
   if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
   std::vector<KernelTiming>* const timings = options.timings;
@@ -265,6 +286,7 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
       return absl::CancelledError("stopped between two kernels");
     }
     Step& step = steps[s];
+    if (device->checks_memory()) RETURN_IF_ERROR(ForgetResults(step));
     const int64_t start = timings == nullptr ? 0 : NowNs();
     absl::Status status =
         step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});

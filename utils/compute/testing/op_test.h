@@ -11,7 +11,8 @@
 
 namespace official::compute::testing {
 
-// The kinds of device that this machine has: "cpu", and "cuda" where the CUDA backend was built and there is a GPU.
+// The kinds of device that this machine has: "cpu", and "cuda" where the CUDA backend was built and there is a GPU, or
+// where the test links emulated devices. OP_TEST_KIND in the environment names the only one to test.
 std::vector<std::string> KindsUnderTest();
 
 // Calls Program::Run and returns the first error of the run or of the device's work.

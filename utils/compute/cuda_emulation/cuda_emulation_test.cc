@@ -1,0 +1,353 @@
+// Kernels with one fault each, and without: what the emulation must tell apart.
+
+#include <cuda_runtime.h>
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "utils/compute/cuda_emulation/grid.h"
+#include "utils/compute/cuda_emulation/memory.h"
+#include "utils/compute/cuda_emulation/stream_work.h"
+
+namespace official::compute::cuda_emulation {
+namespace {
+
+constexpr unsigned kThreads = 64;
+constexpr unsigned kAllLanes = 0xffffffff;
+
+// A buffer of device memory, and a stream.
+class Device {
+ public:
+  explicit Device(size_t bytes) {
+    REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaMalloc(&data_, bytes) == cudaSuccess);
+  }
+  ~Device() {
+    TakeError();
+    cudaFree(data_);
+    cudaStreamDestroy(stream_);
+  }
+  template <typename T>
+  T* data() const {
+    return static_cast<T*>(data_);
+  }
+  cudaStream_t stream() const { return stream_; }
+
+  template <typename T>
+  void Write(const std::vector<T>& values) {
+    const size_t bytes = values.size() * sizeof(T);
+    REQUIRE(cudaMemcpyAsync(data_, values.data(), bytes, cudaMemcpyHostToDevice, stream_) == cudaSuccess);
+  }
+  template <typename T>
+  std::vector<T> Read(size_t count) {
+    std::vector<T> values(count);
+    REQUIRE(cudaMemcpyAsync(values.data(), data_, count * sizeof(T), cudaMemcpyDeviceToHost, stream_) == cudaSuccess);
+    return values;
+  }
+
+  // Runs the kernel; returns its error, "" if there was none.
+  template <typename... Parameters>
+  std::string Run(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, size_t shared_bytes,
+                  std::type_identity_t<Parameters>... arguments) {
+    cudaLaunchConfig_t config;
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream_;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+    return TakeError();
+  }
+
+ private:
+  void* data_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+// Runs the rest of the test case under each schedule.
+void UnderEachSchedule() {
+  const auto schedule =
+      GENERATE(Schedule::kAscending, Schedule::kDescending, Schedule::kRandom, Schedule::kGreedyWarps);
+  SetSchedule(schedule);
+  INFO("schedule " << static_cast<int>(schedule));
+}
+
+// The sum of a block's numbers, in shared memory.
+__global__ void SumOfBlock(const int* x, int* sums) {
+  __shared__ Shared<int[kThreads]> values;
+  const int thread = static_cast<int>(threadIdx.x);
+  values[thread] = x[blockIdx.x * kThreads + threadIdx.x];
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (thread < half) values[thread] += values[thread + half];
+  }
+  if (thread == 0) sums[blockIdx.x] = values[0];
+}
+
+// The same by exchange within warps.
+__global__ void SumOfWarps(const int* x, int* sums) {
+  int sum = x[blockIdx.x * kThreads + threadIdx.x];
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  __shared__ Shared<int[kThreads / 32]> of_warps;
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) sums[blockIdx.x] = of_warps[0] + of_warps[1];
+}
+
+TEST_CASE("Threads of a block add up numbers under each schedule") {
+  UnderEachSchedule();
+  constexpr int kBlocks = 3, kCount = kBlocks * kThreads;
+  std::vector<int> x(kCount), want(kBlocks);
+  for (int i = 0; i < kCount; ++i) want[i / kThreads] += x[i] = i * i;
+  Device device((kCount + kBlocks) * sizeof(int));
+  for (const auto kernel : {SumOfBlock, SumOfWarps}) {
+    device.Write(x);
+    int* const sums = device.data<int>() + kCount;
+    CHECK(device.Run(kernel, kBlocks, kThreads, 0, device.data<int>(), sums) == "");
+    const std::vector<int> all = device.Read<int>(kCount + kBlocks);
+    CHECK(std::vector<int>(all.begin() + kCount, all.end()) == want);
+  }
+}
+
+__global__ void CountAbove(const int* x, int limit, int* found) {
+  const int any = __syncthreads_or(x[threadIdx.x] > limit);
+  if (threadIdx.x == 0) *found = any;
+}
+
+__global__ void SmallestAbove(const unsigned long long* x, unsigned long long* smallest) {
+  atomicMin(smallest, x[blockIdx.x * blockDim.x + threadIdx.x]);
+}
+
+__global__ void Doubles(int count, int* y) {
+  int* const shared = DynamicShared<int>();
+  shared[threadIdx.x] = 2 * static_cast<int>(threadIdx.x);
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) < count) y[threadIdx.x] = shared[threadIdx.x ^ 1];
+}
+
+TEST_CASE("Votes, atomic operations and shared memory of a size that the launch gives") {
+  UnderEachSchedule();
+  Device ints(100 * sizeof(int));
+  std::vector<int> x(100);
+  x[kThreads - 1] = 7;
+  ints.Write(x);
+  for (const int limit : {6, 7}) {
+    CHECK(ints.Run(CountAbove, 1, kThreads, 0, ints.data<int>(), limit, ints.data<int>() + 99) == "");
+    CHECK(ints.Read<int>(100)[99] == (limit == 6));
+  }
+  Device longs(8 * sizeof(unsigned long long));
+  longs.Write<unsigned long long>({5, 9, 3, 4, 8, 7, 6, 100});
+  CHECK(longs.Run(SmallestAbove, 7, 1, 0, longs.data<unsigned long long>(), longs.data<unsigned long long>() + 7) ==
+        "");
+  CHECK(longs.Read<unsigned long long>(8)[7] == 3);
+  CHECK(ints.Run(Doubles, 1, kThreads, kThreads * sizeof(int), 3, ints.data<int>()) == "");
+  CHECK(ints.Read<int>(3) == std::vector<int>{2, 0, 6});
+}
+
+// The functions that watch accesses are the host's own under a sanitizer.
+#if !defined(__SANITIZE_ADDRESS__)
+
+__global__ void Copy(int count, const int* x, int* y) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < count) y[i] = x[i];
+}
+
+TEST_CASE("A grid that is one too large, or has a wrong limit, leaves the buffer") {
+  UnderEachSchedule();
+  Device x(100 * sizeof(int)), y(100 * sizeof(int));
+  x.Write(std::vector<int>(100, 1));
+  CHECK(x.Run(Copy, 2, kThreads, 0, 100, x.data<int>(), y.data<int>()) == "");
+  CHECK(y.Read<int>(100) == std::vector<int>(100, 1));
+  CHECK_THAT(x.Run(Copy, 2, kThreads, 0, 101, x.data<int>(), y.data<int>()),
+             Catch::Contains("read of 4 bytes outside of all buffers, 0 behind a buffer of 400 bytes") &&
+                 Catch::Contains("Copy") && Catch::Contains("cuda_emulation_test.cc"));
+  CHECK_THAT(x.Run(Copy, 2, kThreads, 0, 100, x.data<int>(), y.data<int>() - 1),
+             Catch::Contains("write of 4 bytes outside of all buffers, 4 before a buffer of 400 bytes"));
+}
+
+TEST_CASE("Memory that nobody wrote cannot be read") {
+  UnderEachSchedule();
+  Device x(100 * sizeof(int)), y(100 * sizeof(int));
+  x.Write(std::vector<int>(99));
+  CHECK_THAT(x.Run(Copy, 2, kThreads, 0, 100, x.data<int>(), y.data<int>()),
+             Catch::Contains("read of 4 bytes that nobody wrote, at 396 of a buffer of 400 bytes"));
+  // Nor can the host.
+  std::vector<int> all(100);
+  cudaMemcpyAsync(all.data(), x.data<int>(), 400, cudaMemcpyDeviceToHost, x.stream());
+  CHECK_THAT(TakeError(), Catch::Contains("read of memory that nobody wrote, at 396"));
+}
+
+// Reads `shared` though only some threads wrote it.
+__global__ void ReadsUnwrittenShared(int* y) {
+  __shared__ Shared<int[kThreads]> values;
+  if (threadIdx.x > 0) values[threadIdx.x] = 1;
+  __syncthreads();
+  y[threadIdx.x] = values[threadIdx.x ^ 1];
+}
+
+__global__ void LeavesShared(int by, int* y) {
+  __shared__ Shared<int[kThreads]> values;
+  int* const begin = &values[0];
+  begin[threadIdx.x] = 1;
+  __syncthreads();
+  y[threadIdx.x] = begin[threadIdx.x + by];
+}
+
+__global__ void LeavesRow(int by, int* y) {
+  __shared__ Shared<int[2][kThreads]> values;
+  values[0][threadIdx.x] = values[1][threadIdx.x] = 1;
+  __syncthreads();
+  y[threadIdx.x] = values[0][threadIdx.x + by];
+}
+
+__global__ void LeavesDynamicShared(int by) {
+  int* const shared = DynamicShared<int>();
+  shared[threadIdx.x + by] = 0;
+}
+
+TEST_CASE("Shared memory has bounds, and nothing in it") {
+  UnderEachSchedule();
+  Device y(kThreads * sizeof(int));
+  CHECK_THAT(y.Run(ReadsUnwrittenShared, 1, kThreads, 0, y.data<int>()), Catch::Contains("that nobody wrote, shared"));
+  CHECK(y.Run(LeavesShared, 1, kThreads, 0, 0, y.data<int>()) == "");
+  CHECK_THAT(y.Run(LeavesShared, 1, kThreads, 0, 1, y.data<int>()), Catch::Contains("outside of all buffers, shared"));
+  CHECK(y.Run(LeavesRow, 1, kThreads, 0, 0, y.data<int>()) == "");
+  CHECK_THAT(y.Run(LeavesRow, 1, kThreads, 0, 1, y.data<int>()), Catch::Contains("index 64 is out of the array's"));
+  CHECK(y.Run(LeavesDynamicShared, 1, kThreads, kThreads * 4, 0) == "");
+  CHECK_THAT(y.Run(LeavesDynamicShared, 1, kThreads, kThreads * 4, 1), Catch::Contains("write of 4 bytes outside"));
+}
+
+__global__ void NoBarrier(const int* x, int* y) {
+  __shared__ Shared<int[kThreads]> values;
+  values[threadIdx.x] = x[threadIdx.x];
+  y[threadIdx.x] = values[threadIdx.x ^ 33];
+}
+
+// The second round writes before all have read the first.
+__global__ void NoBarrierBetweenRounds(const int* x, int* y) {
+  __shared__ Shared<int[kThreads]> values;
+  int sum = 0;
+  for (int round = 0; round < 2; ++round) {
+    values[threadIdx.x] = x[threadIdx.x] + round;
+    __syncthreads();
+    sum += values[threadIdx.x ^ 33];
+  }
+  y[threadIdx.x] = sum;
+}
+
+__global__ void NoWarpBarrier(bool sync, int* y) {
+  __shared__ Shared<int[kThreads]> values;
+  values[threadIdx.x] = 1;
+  if (sync) __syncwarp();
+  y[threadIdx.x] = values[threadIdx.x ^ 1];
+}
+
+__global__ void BlocksMeet(int* y) { y[threadIdx.x] = static_cast<int>(blockIdx.x); }
+
+TEST_CASE("What no barrier orders is a race under each schedule") {
+  UnderEachSchedule();
+  Device x(kThreads * sizeof(int)), y(kThreads * sizeof(int));
+  x.Write(std::vector<int>(kThreads));
+  // A thread that comes before the one that writes finds nothing written.
+  CHECK_THAT(x.Run(NoBarrier, 1, kThreads, 0, x.data<int>(), y.data<int>()),
+             Catch::Contains("without a barrier between") || Catch::Contains("nobody wrote"));
+  CHECK_THAT(x.Run(NoBarrierBetweenRounds, 1, kThreads, 0, x.data<int>(), y.data<int>()),
+             Catch::Contains("without a barrier between"));
+  CHECK_THAT(x.Run(NoWarpBarrier, 1, kThreads, 0, false, y.data<int>()),
+             Catch::Contains("without a barrier between") || Catch::Contains("nobody wrote"));
+  CHECK(x.Run(NoWarpBarrier, 1, kThreads, 0, true, y.data<int>()) == "");
+  CHECK_THAT(x.Run(BlocksMeet, 2, kThreads, 0, y.data<int>()),
+             Catch::Contains("which a thread of another block wrote without a barrier between"));
+  CHECK(x.Run(BlocksMeet, 1, kThreads, 0, y.data<int>()) == "");
+  CHECK(x.Run(BlocksMeet, 1, kThreads, 0, y.data<int>()) == "");
+}
+
+struct alignas(16) Four {
+  int at[4];
+};
+__global__ void LoadFour(const int* x, int* y) { *y = reinterpret_cast<const Four*>(x)->at[threadIdx.x]; }
+
+TEST_CASE("A vector is read at a multiple of its size") {
+  UnderEachSchedule();
+  Device x(8 * sizeof(int)), y(sizeof(int));
+  x.Write(std::vector<int>(8));
+  CHECK(x.Run(LoadFour, 1, 1, 0, x.data<int>() + 4, y.data<int>()) == "");
+  CHECK_THAT(x.Run(LoadFour, 1, 1, 0, x.data<int>() + 1, y.data<int>()), Catch::Contains("no multiple of 16"));
+}
+
+__global__ void ReadsHost(const int* x, int* y) { *y = *x; }
+
+TEST_CASE("Kernels do not reach the host's memory") {
+  Device y(sizeof(int));
+  const auto x = std::make_unique<int>(1);
+  CHECK_THAT(y.Run(ReadsHost, 1, 1, 0, x.get(), y.data<int>()), Catch::Contains("in the host's memory"));
+}
+
+#endif
+
+__global__ void BarrierForSome(unsigned limit, int* y) {
+  if (threadIdx.x < limit) __syncthreads();
+  y[threadIdx.x] = 1;
+}
+
+__global__ void ShuffleForSome(unsigned mask, unsigned limit, int* y) {
+  if (threadIdx.x >= limit) return;
+  y[threadIdx.x] = __shfl_xor_sync(mask, static_cast<int>(threadIdx.x), 1);
+}
+
+TEST_CASE("Barriers and warps are complete") {
+  UnderEachSchedule();
+  Device y(kThreads * sizeof(int));
+  CHECK(y.Run(BarrierForSome, 1, kThreads, 0, kThreads, y.data<int>()) == "");
+  CHECK_THAT(y.Run(BarrierForSome, 1, kThreads, 0, 40, y.data<int>()),
+             Catch::Contains("ends while others of its block wait at a barrier") || Catch::Contains("which ended"));
+  CHECK(y.Run(ShuffleForSome, 1, kThreads, 0, kAllLanes, kThreads, y.data<int>()) == "");
+  CHECK(y.Run(ShuffleForSome, 1, 16, 0, 0xffff, 16, y.data<int>()) == "");
+  CHECK_THAT(y.Run(ShuffleForSome, 1, 32, 0, kAllLanes, 31, y.data<int>()),
+             Catch::Contains("ends while other lanes wait for it") || Catch::Contains("lanes that have ended"));
+  CHECK_THAT(y.Run(ShuffleForSome, 1, 16, 0, kAllLanes, 16, y.data<int>()), Catch::Contains("do not exist"));
+  CHECK_THAT(y.Run(ShuffleForSome, 1, 32, 0, 0xff, 32, y.data<int>()),
+             Catch::Contains("without its lane") || Catch::Contains("is not in mask"));
+}
+
+TEST_CASE("Launches have limits") {
+  Device y(kThreads * sizeof(int));
+  const auto refused = [&](dim3 blocks, dim3 threads, size_t shared_bytes) {
+    y.Run(BlocksMeet, blocks, threads, shared_bytes, y.data<int>());
+    return cudaGetLastError() != cudaSuccess;
+  };
+  CHECK_FALSE(refused(1, kThreads, 0));
+  CHECK(refused(0, kThreads, 0));
+  CHECK(refused(dim3(1, 65536), 1, 0));
+  CHECK(refused(1, 1025, 0));
+  CHECK(refused(1, kThreads, (48 << 10) + 1));
+  REQUIRE(cudaFuncSetAttribute(BlocksMeet, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10) == cudaSuccess);
+  CHECK_FALSE(refused(1, kThreads, 64 << 10));
+  CHECK(cudaFuncSetAttribute(BlocksMeet, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) != cudaSuccess);
+}
+
+TEST_CASE("A recording does the same work again, and nothing else is allowed in it") {
+  Device x(kThreads * sizeof(int));
+  x.Write(std::vector<int>(kThreads, 1));
+  REQUIRE(cudaStreamBeginCapture(x.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+  REQUIRE(cudaMemsetAsync(x.data<int>(), 0, kThreads * sizeof(int), x.stream()) == cudaSuccess);
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, 1) == cudaErrorStreamCaptureUnsupported);
+  CHECK(cudaStreamQuery(x.stream()) == cudaErrorStreamCaptureUnsupported);
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(x.stream(), &graph) == cudaSuccess);
+  CHECK(x.Read<int>(1)[0] == 1);
+  cudaGraphExec_t executable = nullptr;
+  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  cudaGraphDestroy(graph);
+  for (int run = 0; run < 2; ++run) {
+    x.Write(std::vector<int>(kThreads, 1));
+    REQUIRE(cudaGraphLaunch(executable, x.stream()) == cudaSuccess);
+    CHECK(x.Read<int>(kThreads) == std::vector<int>(kThreads, 0));
+  }
+  cudaGraphExecDestroy(executable);
+}
+
+}  // namespace
+}  // namespace official::compute::cuda_emulation
