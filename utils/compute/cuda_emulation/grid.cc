@@ -522,7 +522,7 @@ namespace {
   const char* const p = static_cast<const char*>(address);
   if (!write && p >= run.arguments && p < run.arguments_end) return;
   extern char begin asm("__executable_start"), end asm("_end");
-  if (p >= &begin && p < &end) return;
+  if ((p >= &begin && p < &end) || IsPinned(address)) return;
   FailAccess(address, bytes, write, caller, "in the host's memory");
 }
 

@@ -48,11 +48,19 @@ Region MakeRegion() {
 
 size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// Gives whole pages within the bytes back to the system; they read as zero again.
-void GiveBack(void* data, size_t bytes) {
-  const uintptr_t begin = RoundUp(reinterpret_cast<uintptr_t>(data), kPage);
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+// Makes the bytes zero; whole pages of large ones go back to the system.
+void Clear(void* data, size_t bytes) {
+  constexpr size_t kLarge = 16 * kPage;
+  char* const end = static_cast<char*>(data) + bytes;
+  if (bytes < kLarge) {
+    std::memset(data, 0, bytes);
+    return;
+  }
+  auto* const first_page = reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(data), kPage));
+  auto* const last_page = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(end) / kPage * kPage);
+  std::memset(data, 0, first_page - static_cast<char*>(data));
+  std::memset(last_page, 0, end - last_page);
+  madvise(first_page, last_page - first_page, MADV_DONTNEED);
 }
 
 struct Buffers {
@@ -106,14 +114,51 @@ bool DeleteBuffer(void* data) {
   const auto it = buffers.sizes.find(region.Offset(data));
   if (it == buffers.sizes.end()) return false;
   const auto [place, bytes] = *it;
-  SetState(data, bytes, ByteState::kOutside);
-  GiveBack(data, bytes);
-  GiveBack(region.states + place, bytes);
-  GiveBack(region.writers + place, bytes * sizeof(Access));
-  GiveBack(region.readers + place, bytes * sizeof(Access));
+  Clear(data, bytes);
+  Clear(region.states + place, bytes);
+  Clear(region.writers + place, bytes * sizeof(Access));
+  Clear(region.readers + place, bytes * sizeof(Access));
+  ASAN_POISON_MEMORY_REGION(data, bytes);
   buffers.used -= bytes;
   buffers.sizes.erase(it);
   return true;
+}
+
+namespace {
+
+struct Pinned {
+  std::mutex mutex;
+  std::map<uintptr_t, size_t> sizes;  // by address
+};
+Pinned& AllPinned() {
+  static auto* const pinned = new Pinned;
+  return *pinned;
+}
+
+}  // namespace
+
+void* NewPinned(size_t bytes) {
+  void* const data = std::aligned_alloc(kAlignment, RoundUp(std::max<size_t>(bytes, 1), kAlignment));
+  if (data == nullptr) return nullptr;
+  const std::lock_guard<std::mutex> lock(AllPinned().mutex);
+  AllPinned().sizes[reinterpret_cast<uintptr_t>(data)] = bytes;
+  return data;
+}
+
+bool DeletePinned(void* data) {
+  const std::lock_guard<std::mutex> lock(AllPinned().mutex);
+  if (AllPinned().sizes.erase(reinterpret_cast<uintptr_t>(data)) == 0) return false;
+  std::free(data);
+  return true;
+}
+
+bool IsPinned(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard<std::mutex> lock(AllPinned().mutex);
+  auto it = AllPinned().sizes.upper_bound(at);
+  if (it == AllPinned().sizes.begin()) return false;
+  --it;
+  return at < it->first + it->second;
 }
 
 size_t FreeBytes() {
@@ -127,10 +172,6 @@ void SetState(void* data, size_t bytes, ByteState state) {
   const size_t offset = region.Offset(data);
   if (state != ByteState::kOutside) ASAN_UNPOISON_MEMORY_REGION(data, bytes);
   std::memset(region.states + offset, static_cast<int>(state), bytes);
-  if (state != ByteState::kWritten && offset >= kSharedBytes) {
-    std::memset(region.writers + offset, 0, bytes * sizeof(Access));
-    std::memset(region.readers + offset, 0, bytes * sizeof(Access));
-  }
   if (state == ByteState::kUnwritten) std::memset(data, poison, bytes);
   if (state == ByteState::kOutside) ASAN_POISON_MEMORY_REGION(data, bytes);
 }
@@ -173,7 +214,7 @@ std::optional<std::string> CheckWrite(void* data, size_t bytes) {
 
 std::optional<std::string> CheckCopy(void* to, const void* from, size_t bytes) {
   const Region& region = DeviceRegion();
-  if (!region.Contains(to)) return CheckRead(from, bytes);
+  if (!region.Contains(to)) return CheckStates(from, bytes, ByteState::kUnwritten, "read");
   if (!region.Contains(from)) return CheckWrite(to, bytes);
   if (auto wrong = CheckStates(from, bytes, ByteState::kUnwritten, "read")) return wrong;
   if (auto wrong = CheckStates(to, bytes, ByteState::kUnwritten, "write")) return wrong;

@@ -40,6 +40,10 @@ const Region& DeviceRegion();
 void* NewBuffer(size_t bytes);
 // False if no buffer begins there.
 bool DeleteBuffer(void* data);
+// The same of pinned memory of the host, whose accesses are not watched.
+void* NewPinned(size_t bytes);
+bool DeletePinned(void* data);
+bool IsPinned(const void* address);
 size_t FreeBytes();
 
 // Sets the state of the bytes. Memory that becomes unwritten holds kPoison, in each byte.
@@ -53,7 +57,8 @@ void ForgetAccesses();
 // does; nothing if all is well. Memory outside the region is taken as the host's.
 std::optional<std::string> CheckRead(const void* data, size_t bytes);
 std::optional<std::string> CheckWrite(void* data, size_t bytes);  // makes them written
-// Makes bytes as written or unwritten as those that they are a copy of.
+// Makes bytes as written or unwritten as those that they are a copy of. The host may copy unwritten bytes, which are
+// the poison: after an error of the data it does.
 std::optional<std::string> CheckCopy(void* to, const void* from, size_t bytes);
 
 // "8 bytes behind a buffer of 400 bytes".

@@ -104,10 +104,8 @@ std::string TakeError() {
 
 cudaError_t Allocate(void** data, size_t bytes, bool pinned) {
   if (const cudaError_t error = RefuseWhileRecording(); error != cudaSuccess) return Return(error);
-  *data = NewBuffer(bytes);
+  *data = pinned ? NewPinned(bytes) : NewBuffer(bytes);
   if (*data == nullptr) return Return(cudaErrorMemoryAllocation, "out of memory");
-  // The host writes pinned memory without a call that says so.
-  if (pinned) SetState(*data, bytes, ByteState::kWritten);
   return Return(cudaSuccess);
 }
 
@@ -211,16 +209,18 @@ cudaError_t cudaFree(void* data) {
   if (data != nullptr && !DeleteBuffer(data)) return Return(cudaErrorInvalidValue, "no buffer begins there");
   return Return(cudaSuccess);
 }
-cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+cudaError_t cudaFreeHost(void* data) {
+  if (const cudaError_t error = RefuseWhileRecording(); error != cudaSuccess) return Return(error);
+  if (data != nullptr && !DeletePinned(data)) return Return(cudaErrorInvalidValue, "no pinned memory begins there");
+  return Return(cudaSuccess);
+}
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
   if ((to_device && !DeviceRegion().Contains(to)) || (from_device && !DeviceRegion().Contains(from))) {
     return Return(cudaErrorInvalidValue, "a copy whose kind does not fit its addresses");
   }
-  // Memory of the host that is not pinned is copied before the call returns.
-  if (stream != nullptr && stream->recording != nullptr &&
-      (!DeviceRegion().Contains(to) || !DeviceRegion().Contains(from))) {
+  if (stream != nullptr && stream->recording != nullptr && kind != cudaMemcpyDeviceToDevice) {
     return Return(cudaErrorStreamCaptureUnsupported);
   }
   return Copy(to, from, bytes, stream);
