@@ -87,7 +87,9 @@ struct Running {
   int thread = 0;
 
   uint32_t next_interval = 0;
-  std::array<uint32_t, kMaxWarps> warp_intervals;
+  // Of each warp: the interval that it is in, which an exchange of values ends, too, and the one that its last barrier
+  // began.
+  std::array<uint32_t, kMaxWarps> warp_intervals, warp_barriers;
   const char *arguments = nullptr, *arguments_end = nullptr;
   const KernelCall* call = nullptr;
   int num_threads = 0, num_alive = 0, num_waiting = 0, barrier_kind = -1, barrier_value = 0, barrier_result = 0;
@@ -197,6 +199,7 @@ uint32_t NewInterval() {
 void BeginInterval() {
   run.barrier = NewInterval();
   run.warp_intervals.fill(run.barrier);
+  run.warp_barriers.fill(run.barrier);
 }
 
 void BecomeCurrent(int thread) {
@@ -319,14 +322,17 @@ uint32_t WarpOf(Access access) {
   return code < kWarpCode ? code / kLanes : code - kWarpCode;
 }
 
-// True if nothing orders the access, of this launch, before the running thread's.
-bool Conflicts(Access access, bool shared) {
+// True if nothing orders the access, of this launch, before the running thread's. An exchange of values in a warp
+// orders what its lanes have read before, since they cannot give a value before they have it, but not what they have
+// written.
+bool Conflicts(Access access, bool shared, bool read) {
   const uint32_t interval = access >> kThreadBits;
   if (interval < run.launch_first) return false;
   if (interval < run.block_first) return !shared;  // of another block
   const uint32_t code = access & ((1u << kThreadBits) - 1);
   if (code == static_cast<uint32_t>(run.thread) || interval < run.barrier) return false;
-  return WarpOf(access) != static_cast<uint32_t>(run.thread / kLanes) || interval >= run.interval;
+  const int warp = run.thread / kLanes;
+  return WarpOf(access) != static_cast<uint32_t>(warp) || interval >= (read ? run.interval : run.warp_barriers[warp]);
 }
 
 std::string DescribeAccess(Access access) {
@@ -445,7 +451,7 @@ LaneGroup& MeetLanes(unsigned mask, const void* value, size_t bytes) {
 void SyncLanes(unsigned mask) {
   if (!InKernel()) std::abort();
   const int thread = run.thread, warp = thread / kLanes;
-  if (MeetLanes(mask, nullptr, 0).arrived == 0) run.warp_intervals[warp] = NewInterval();
+  if (MeetLanes(mask, nullptr, 0).arrived == 0) run.warp_barriers[warp] = run.warp_intervals[warp] = NewInterval();
   SwitchToScheduler(thread);
 }
 
@@ -455,6 +461,7 @@ void ExchangeLanes(unsigned mask, const void* value, int source, size_t bytes, v
   const int thread = run.thread;
   if ((mask >> source & 1) == 0) Fail(absl::StrFormat("lane %d is not in mask %x", source, mask), "");
   LaneGroup& group = MeetLanes(mask, value, bytes);
+  if (group.arrived == 0) run.warp_intervals[thread / kLanes] = NewInterval();
   SwitchToScheduler(thread);
   std::memcpy(result, group.values[source], bytes);
   group.taking &= ~(1u << thread % kLanes);
@@ -491,7 +498,7 @@ void BeginAtomic(const void* address, size_t bytes) {
     const Access writer = region.writers[i];
     const bool after_atomic = (writer & ((1u << kThreadBits) - 1)) == kAtomicCode;
     for (const Access access : {after_atomic ? 0 : writer, region.readers[i]}) {
-      if (Conflicts(access, offset < kSharedBytes)) {
+      if (Conflicts(access, offset < kSharedBytes, /*read=*/false)) {
         Fail(absl::StrCat("an atomic operation races with ", DescribeAccess(access), ", ", DescribeAddress(address)),
              "");
       }
@@ -543,12 +550,12 @@ void CheckAccess(const void* address, size_t bytes, bool write, const void* call
       FailAccess(address, bytes, write, caller, "outside of all buffers");
     }
     const Access writer = writers[i];
-    if (writer != own && writer >= floor && Conflicts(writer, shared)) [[unlikely]] {
+    if (writer != own && writer >= floor && Conflicts(writer, shared, /*read=*/false)) [[unlikely]] {
       FailRace(address, bytes, write, caller, writer, true);
     }
     const Access reader = readers[i];
     if (write) {
-      if (reader != own && reader >= floor && Conflicts(reader, shared)) [[unlikely]] {
+      if (reader != own && reader >= floor && Conflicts(reader, shared, /*read=*/true)) [[unlikely]] {
         FailRace(address, bytes, write, caller, reader, false);
       }
       writers[i] = own;

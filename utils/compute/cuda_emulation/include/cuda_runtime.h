@@ -214,7 +214,9 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
 template <typename T>
 __attribute__((no_sanitize("thread"))) T atomicExch(T* address, std::type_identity_t<T> value) {
   official::compute::cuda_emulation::BeginAtomic(address, sizeof(T));
-  return std::exchange(*address, value);
+  const T before = *address;
+  *address = value;
+  return before;
 }
 template <typename T>
 __attribute__((no_sanitize("thread"))) T atomicMin(T* address, std::type_identity_t<T> value) {
