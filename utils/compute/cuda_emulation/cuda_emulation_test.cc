@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -95,13 +97,23 @@ __global__ void SumOfWarps(const int* x, int* sums) {
   if (threadIdx.x == 0) sums[blockIdx.x] = of_warps[0] + of_warps[1];
 }
 
+// The same, where the sum is in the first lane of each warp.
+__global__ void SumDownWarps(const int* x, int* sums) {
+  int sum = x[blockIdx.x * kThreads + threadIdx.x];
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(kAllLanes, sum, distance);
+  __shared__ Shared<int[kThreads / 32]> of_warps;
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) sums[blockIdx.x] = of_warps[0] + of_warps[1];
+}
+
 TEST_CASE("Threads of a block add up numbers under each schedule") {
   UnderEachSchedule();
   constexpr int kBlocks = 3, kCount = kBlocks * kThreads;
   std::vector<int> x(kCount), want(kBlocks);
   for (int i = 0; i < kCount; ++i) want[i / kThreads] += x[i] = i * i;
   Device device((kCount + kBlocks) * sizeof(int));
-  for (const auto kernel : {SumOfBlock, SumOfWarps}) {
+  for (const auto kernel : {SumOfBlock, SumOfWarps, SumDownWarps}) {
     device.Write(x);
     int* const sums = device.data<int>() + kCount;
     CHECK(device.Run(kernel, kBlocks, kThreads, 0, device.data<int>(), sums) == "");
@@ -117,6 +129,10 @@ __global__ void CountAbove(const int* x, int limit, int* found) {
 
 __global__ void SmallestAbove(const unsigned long long* x, unsigned long long* smallest) {
   atomicMin(smallest, x[blockIdx.x * blockDim.x + threadIdx.x]);
+}
+
+__global__ void AddTo(const unsigned long long* x, unsigned long long* sum) {
+  atomicAdd(sum, x[blockIdx.x * blockDim.x + threadIdx.x]);
 }
 
 __global__ void Doubles(int count, int* y) {
@@ -141,6 +157,9 @@ TEST_CASE("Votes, atomic operations and shared memory of a size that the launch 
   CHECK(longs.Run(SmallestAbove, 7, 1, 0, longs.data<unsigned long long>(), longs.data<unsigned long long>() + 7) ==
         "");
   CHECK(longs.Read<unsigned long long>(8)[7] == 3);
+  longs.Write<unsigned long long>({5, 9, 3, 4, 8, 7, 6, 100});
+  CHECK(longs.Run(AddTo, 7, 1, 0, longs.data<unsigned long long>(), longs.data<unsigned long long>() + 7) == "");
+  CHECK(longs.Read<unsigned long long>(8)[7] == 142);
   CHECK(ints.Run(Doubles, 1, kThreads, kThreads * sizeof(int), 3, ints.data<int>()) == "");
   CHECK(ints.Read<int>(3) == std::vector<int>{2, 0, 6});
 }
@@ -325,14 +344,18 @@ TEST_CASE("Launches have limits") {
   CHECK(cudaFuncSetAttribute(BlocksMeet, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) != cudaSuccess);
 }
 
+cudaStreamCaptureStatus StatusOf(cudaStream_t stream) {
+  auto status = cudaStreamCaptureStatusNone;
+  REQUIRE(cudaStreamIsCapturing(stream, &status) == cudaSuccess);
+  return status;
+}
+
 TEST_CASE("A recording does the same work again, and nothing else is allowed in it") {
   Device x(kThreads * sizeof(int));
   x.Write(std::vector<int>(kThreads, 1));
   REQUIRE(cudaStreamBeginCapture(x.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
   REQUIRE(cudaMemsetAsync(x.data<int>(), 0, kThreads * sizeof(int), x.stream()) == cudaSuccess);
-  void* memory = nullptr;
-  CHECK(cudaMalloc(&memory, 1) == cudaErrorStreamCaptureUnsupported);
-  CHECK(cudaStreamQuery(x.stream()) == cudaErrorStreamCaptureUnsupported);
+  CHECK(StatusOf(x.stream()) == cudaStreamCaptureStatusActive);
   cudaGraph_t graph = nullptr;
   REQUIRE(cudaStreamEndCapture(x.stream(), &graph) == cudaSuccess);
   CHECK(x.Read<int>(1)[0] == 1);
@@ -345,6 +368,21 @@ TEST_CASE("A recording does the same work again, and nothing else is allowed in 
     CHECK(x.Read<int>(kThreads) == std::vector<int>(kThreads, 0));
   }
   cudaGraphExecDestroy(executable);
+
+  void* memory = nullptr;
+  const auto allocate = [&] { return cudaMalloc(&memory, 1); };
+  const auto query = [&] { return cudaStreamQuery(x.stream()); };
+  const auto copy = [&] { return cudaMemcpyAsync(&memory, x.data<int>(), 4, cudaMemcpyDeviceToHost, x.stream()); };
+  for (const std::function<cudaError_t()>& call : {std::function<cudaError_t()>(allocate), {query}, {copy}}) {
+    REQUIRE(cudaStreamBeginCapture(x.stream(), cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    CHECK(call() == cudaErrorStreamCaptureUnsupported);
+    CHECK(StatusOf(x.stream()) == cudaStreamCaptureStatusInvalidated);
+    CHECK(cudaMemsetAsync(x.data<int>(), 0, 4, x.stream()) == cudaErrorStreamCaptureInvalidated);
+    CHECK(cudaStreamEndCapture(x.stream(), &graph) == cudaErrorStreamCaptureInvalidated);
+    CHECK(graph == nullptr);
+    CHECK(StatusOf(x.stream()) == cudaStreamCaptureStatusNone);
+  }
+  cudaGetLastError();
 }
 
 }  // namespace

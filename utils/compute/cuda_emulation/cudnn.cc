@@ -93,16 +93,19 @@ size_t SizeOfElement(cudnnBackendAttributeType_t type) {
   }
 }
 
-// The engines of every operation, those of mode A first. Some are not what the caller may take.
+// The engines of every operation, those of mode A first. Some are not what the caller may take, and there is no
+// compiler for those that are compiled when a plan is made.
 struct EngineOf {
   cudnnBackendHeurMode_t mode;
   int64_t workspace;
   std::vector<cudnnBackendNumericalNote_t> notes;
+  bool compiled_at_run_time = false;
 };
 const std::vector<EngineOf>& Engines() {
   static const auto* const engines = new std::vector<EngineOf>{
       {CUDNN_HEUR_MODE_A, 3000, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
       {CUDNN_HEUR_MODE_A, 2000, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
+      {CUDNN_HEUR_MODE_A, 4000, {}, /*compiled_at_run_time=*/true},
       {CUDNN_HEUR_MODE_A, 1000, {}},
       {CUDNN_HEUR_MODE_FALLBACK, 0, {}},
   };
@@ -386,6 +389,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
       const Descriptor& config = d.Part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
       d.operation = config.operation;
       d.engine = config.engine;
+      if (Engines()[d.engine].compiled_at_run_time) return CUDNN_STATUS_NOT_SUPPORTED;
       break;
     }
     default:
@@ -435,6 +439,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
       std::copy_n(notes.begin(), std::min(*count, requested), static_cast<cudnnBackendNumericalNote_t*>(elements));
       return CUDNN_STATUS_SUCCESS;
     }
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+      if (type != CUDNN_TYPE_BEHAVIOR_NOTE) break;
+      *count = Engines()[d.engine].compiled_at_run_time ? 1 : 0;
+      if (*count > 0) *static_cast<cudnnBackendBehaviorNote_t*>(elements) = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+      return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
       if (type != CUDNN_TYPE_INT64 || requested != 1) break;
       *count = 1;

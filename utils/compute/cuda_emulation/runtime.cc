@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <cub/device/device_radix_sort.cuh>
@@ -30,6 +29,7 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   cudaGraph_t recording = nullptr;
+  bool refused = false;  // what the recording cannot hold
 };
 struct CUevent_st {
   std::chrono::steady_clock::time_point recorded = {};
@@ -53,7 +53,7 @@ Errors& AllErrors() {
 }
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local std::string last_text;
-std::atomic<int> num_recordings = 0;
+thread_local std::vector<cudaStream_t> recording_streams;  // which this thread made record
 
 cudaError_t Return(cudaError_t error, std::string text = "") {
   {
@@ -68,8 +68,18 @@ cudaError_t Return(cudaError_t error, std::string text = "") {
   return error;
 }
 
-// Of memory and modules: CUDA does not allow these while a stream records.
-cudaError_t RefuseWhileRecording() { return num_recordings > 0 ? cudaErrorStreamCaptureUnsupported : cudaSuccess; }
+// Of memory and modules: a thread's recordings do not allow these, and come to nothing.
+cudaError_t RefuseWhileRecording() {
+  for (const cudaStream_t stream : recording_streams) stream->refused = true;
+  return recording_streams.empty() ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
+}
+
+// The same of a call that this stream's recording does not allow.
+cudaError_t RefuseOf(cudaStream_t stream) {
+  if (stream->recording == nullptr) return cudaSuccess;
+  stream->refused = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
 
 std::map<const void*, size_t>& DynamicSharedLimits() {
   static auto* const limits = new std::map<const void*, size_t>;
@@ -81,6 +91,7 @@ std::map<const void*, size_t>& DynamicSharedLimits() {
 cudaError_t GiveWork(cudaStream_t stream, StreamWork work) {
   if (stream == nullptr) return Return(cudaErrorInvalidValue, "the default stream is not used");
   if (stream->recording != nullptr) {
+    if (stream->refused) return Return(cudaErrorStreamCaptureInvalidated);
     stream->recording->nodes.push_back(std::move(work));
     return Return(cudaSuccess);
   }
@@ -167,6 +178,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "not ready";
     case cudaErrorStreamCaptureUnsupported:
       return "not allowed while a stream records";
+    case cudaErrorStreamCaptureInvalidated:
+      return "an earlier call is not allowed while a stream records";
     default:
       return last_text.c_str();
   }
@@ -220,8 +233,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if ((to_device && !DeviceRegion().Contains(to)) || (from_device && !DeviceRegion().Contains(from))) {
     return Return(cudaErrorInvalidValue, "a copy whose kind does not fit its addresses");
   }
-  if (stream != nullptr && stream->recording != nullptr && kind != cudaMemcpyDeviceToDevice) {
-    return Return(cudaErrorStreamCaptureUnsupported);
+  if (stream != nullptr && kind != cudaMemcpyDeviceToDevice) {
+    if (const cudaError_t error = RefuseOf(stream); error != cudaSuccess) return Return(error);
   }
   return Copy(to, from, bytes, stream);
 }
@@ -247,22 +260,29 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return Return(cudaSuccess);
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return Return(stream->recording != nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
-}
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return Return(RefuseOf(stream)); }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return cudaStreamQuery(stream); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return Return(cudaSuccess); }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->recording != nullptr) return Return(cudaErrorInvalidValue, "the stream records already");
   stream->recording = new CUgraph_st;
-  ++num_recordings;
+  stream->refused = false;
+  recording_streams.push_back(stream);
   return Return(cudaSuccess);
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (stream->recording == nullptr) return Return(cudaErrorInvalidValue, "the stream does not record");
   *graph = std::exchange(stream->recording, nullptr);
-  --num_recordings;
+  std::erase(recording_streams, stream);
+  if (!stream->refused) return Return(cudaSuccess);
+  delete std::exchange(*graph, nullptr);
+  return Return(cudaErrorStreamCaptureInvalidated);
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->recording == nullptr ? cudaStreamCaptureStatusNone
+            : stream->refused            ? cudaStreamCaptureStatusInvalidated
+                                         : cudaStreamCaptureStatusActive;
   return Return(cudaSuccess);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {

@@ -19,7 +19,7 @@ class EmulatedDevice : public CudaDevice {
   static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options) {
     return Ready(std::make_unique<EmulatedDevice>(options));
   }
-  explicit EmulatedDevice(const DeviceOptions& options) : CudaDevice(options) {}
+  explicit EmulatedDevice(const DeviceOptions& options) : CudaDevice(options, /*ordinal=*/options.index) {}
 
   bool checks_memory() const override { return true; }
   absl::Status Forget(void* data, int64_t bytes) override {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#define CUDART_VERSION 13000
 #define __host__
 #define __device__
 #define __global__
@@ -45,10 +47,16 @@ enum cudaError_t {
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive = 1,
+  cudaStreamCaptureStatusInvalidated = 2,
+};
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1,
                           cudaHostAllocPortable = 1;
@@ -92,6 +100,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
@@ -204,10 +213,19 @@ T __shfl_sync(unsigned mask, T value, int lane) {
   official::compute::cuda_emulation::ExchangeLanes(mask, &value, lane % 32, sizeof(T), &result);
   return result;
 }
+namespace official::compute::cuda_emulation {
+inline int Lane() {
+  return static_cast<int>((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32);
+}
+}  // namespace official::compute::cuda_emulation
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
-  const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-  return __shfl_sync(mask, value, static_cast<int>(thread % 32) ^ lane_mask);
+  return __shfl_sync(mask, value, official::compute::cuda_emulation::Lane() ^ lane_mask);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned distance) {
+  const int lane = official::compute::cuda_emulation::Lane(), source = lane + static_cast<int>(distance);
+  return __shfl_sync(mask, value, source < 32 ? source : lane);
 }
 
 // The emulation runs one thread at a time: an atomic operation is a plain one that is no race.
@@ -216,6 +234,14 @@ __attribute__((no_sanitize("thread"))) T atomicExch(T* address, std::type_identi
   official::compute::cuda_emulation::BeginAtomic(address, sizeof(T));
   const T before = *address;
   *address = value;
+  return before;
+}
+// Only of integers, whose sum does not depend on the order.
+template <std::integral T>
+__attribute__((no_sanitize("thread"))) T atomicAdd(T* address, std::type_identity_t<T> value) {
+  official::compute::cuda_emulation::BeginAtomic(address, sizeof(T));
+  const T before = *address;
+  *address += value;
   return before;
 }
 template <typename T>

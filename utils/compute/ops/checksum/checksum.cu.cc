@@ -47,7 +47,7 @@ const bool registered = RegisterKernel({
           if (bytes[i] == 0) continue;
           const auto blocks =
               static_cast<unsigned>(std::min<int64_t>(NumBlocks(bytes[i], kThreads * kChecksumWordBytes), most_blocks));
-          AddTerms<<<blocks, kThreads, 0, stream>>>(args.input<unsigned char>(i), bytes[i], sums + i);
+          Launch(AddTerms, blocks, kThreads, 0, stream, args.input<unsigned char>(i), bytes[i], sums + i);
           RETURN_IF_ERROR(LaunchStatus("AddTerms"));
         }
         return absl::OkStatus();
