@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -291,6 +292,80 @@ TEST_CASE("A vector is read at a multiple of its size") {
   x.Write(std::vector<int>(8));
   CHECK(x.Run(LoadFour, 1, 1, 0, x.data<int>() + 4, y.data<int>()) == "");
   CHECK_THAT(x.Run(LoadFour, 1, 1, 0, x.data<int>() + 1, y.data<int>()), Catch::Contains("no multiple of 16"));
+}
+
+// A sum as kernels make it: each block adds up a piece, in scratch memory, then one thread adds up the pieces. The
+// faults are those that people make.
+enum class Fault {
+  kNone,
+  kNoBarrier,
+  kMaskOfHalfWarp,
+  kOneBlockTooFew,
+  kOneBlockTooMany,
+  kOneElementTooMany,
+  kOldScratch,
+};
+
+template <Fault fault>
+__global__ void SumPieces(const int* x, int count, int* pieces) {
+  __shared__ Shared<int[kThreads / 32]> of_warps;
+  const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  int sum = i < count + (fault == Fault::kOneElementTooMany ? 1 : 0) ? x[i] : 0;
+  constexpr unsigned kMask = fault == Fault::kMaskOfHalfWarp ? 0xffff : kAllLanes;
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(kMask, sum, distance);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;
+  if (fault != Fault::kNoBarrier) __syncthreads();
+  if (threadIdx.x != 0) return;
+  sum = fault == Fault::kOldScratch ? pieces[blockIdx.x] : 0;
+  for (unsigned warp = 0; warp < kThreads / 32; ++warp) sum += of_warps[warp];
+  pieces[blockIdx.x] = sum;
+}
+
+__global__ void AddPieces(const int* pieces, int count, int* y) {
+  int sum = 0;
+  for (int i = 0; i < count; ++i) sum += pieces[i];
+  *y = sum;
+}
+
+// The error of the sum of a vector, "" if there is none: then the sum is checked.
+template <Fault fault>
+std::string ErrorOfSum() {
+  constexpr int kCount = 150, kPieces = 3;
+  static_assert(kPieces * kThreads > kCount && (kPieces - 1) * kThreads < kCount);
+  constexpr int kBlocks = kPieces + (fault == Fault::kOneBlockTooMany ? 1 : fault == Fault::kOneBlockTooFew ? -1 : 0);
+  Device x(kCount * sizeof(int)), scratch(kPieces * sizeof(int)), y(sizeof(int));
+  std::vector<int> values(kCount);
+  std::iota(values.begin(), values.end(), 1);
+  x.Write(values);
+  scratch.Write(std::vector<int>(kPieces));  // another kernel's
+  for (int run = 0; run < 2; ++run) {
+    // As programs do before each kernel.
+    SetState(scratch.data<int>(), kPieces * sizeof(int), ByteState::kUnwritten);
+    std::string error = x.Run(SumPieces<fault>, kBlocks, kThreads, 0, x.data<int>(), kCount, scratch.data<int>());
+    if (error.empty()) error = y.Run(AddPieces, 1, 1, 0, scratch.data<int>(), kPieces, y.data<int>());
+    if (!error.empty()) return error;
+    CHECK(y.Read<int>(1)[0] == kCount * (kCount + 1) / 2);
+  }
+  return "";
+}
+
+TEST_CASE("Faults that people make in a sum are found under each schedule") {
+  UnderEachSchedule();
+  CHECK(ErrorOfSum<Fault::kNone>() == "");
+  CHECK_THAT(ErrorOfSum<Fault::kNoBarrier>(),
+             Catch::Contains("without a barrier between") || Catch::Contains("nobody wrote, shared memory"));
+  CHECK_THAT(ErrorOfSum<Fault::kMaskOfHalfWarp>(),
+             Catch::Contains("without its lane") || Catch::Contains("is not in mask"));
+  CHECK_THAT(ErrorOfSum<Fault::kOneBlockTooFew>(),
+             Catch::Contains("AddPieces") &&
+                 Catch::Contains("read of 4 bytes that nobody wrote, at 8 of a buffer of 12 bytes"));
+  CHECK_THAT(ErrorOfSum<Fault::kOneBlockTooMany>(),
+             Catch::Contains("write of 4 bytes outside of all buffers, 0 behind a buffer of 12 bytes"));
+  CHECK_THAT(ErrorOfSum<Fault::kOneElementTooMany>(),
+             Catch::Contains("read of 4 bytes outside of all buffers, 0 behind a buffer of 600 bytes"));
+  CHECK_THAT(ErrorOfSum<Fault::kOldScratch>(), Catch::Contains("SumPieces") &&
+                                                   Catch::Contains("read of 4 bytes that nobody wrote") &&
+                                                   Catch::Contains("of a buffer of 12 bytes"));
 }
 
 __global__ void ReadsHost(const int* x, int* y) { *y = *x; }
