@@ -56,3 +56,12 @@ OP_TESTS = [
     for label, tests in _TESTS_OF_MODELS.items()
     for test in tests
 ]
+
+# Of kernels for the CPU only.
+_CPU_TESTS = ["//utils/compute/ops/reorder:reorder_test"]
+
+EMULATED_OP_TESTS = [
+    label[:-len("_test")] + "_emulated_test"
+    for label in OP_TESTS
+    if label not in _CPU_TESTS
+]

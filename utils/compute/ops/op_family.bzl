@@ -192,5 +192,6 @@ def op_family(
             size = test_size,
             max_isas = test_max_isas,
             family = name,
+            emulated = bool(cuda_srcs),
             deps = shared_deps + deps + test_deps,
         )
