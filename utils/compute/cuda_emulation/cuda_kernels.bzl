@@ -14,6 +14,7 @@ _COPTS = [
     "-O1",
     "-g1",  # the places of errors
     "-Wno-attributes",
+    "-Wno-missing-field-initializers",
     "-Wno-tsan",
     "-Wno-unknown-pragmas",  # unroll
     "-Wno-unused-function",
