@@ -23,5 +23,9 @@ struct DataError {
 
 // True once an earlier kernel of the stream has reported: kernels that write variables then leave them alone.
 __device__ inline bool HasDataError(const unsigned long long* word) { return *word != kNoDataError; }
+// The same in a kernel that may itself report, beside threads that ask: whether it has counts if it is seen.
+__device__ inline bool SeesDataError(const unsigned long long* word) {
+  return *static_cast<const volatile unsigned long long*>(word) != kNoDataError;
+}
 
 }  // namespace official::compute

@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads)
     table.ids_out[i] = id;
     if (id < 0 || id >= table.state.rows) {
       table.error.Report(id);
-    } else if (!HasDataError(data_error)) {
+    } else if (!SeesDataError(data_error)) {
       made = atomicExch(table.state.made + id, end);
     }
   }
