@@ -1,6 +1,7 @@
-// op_table RECORD: prints docs/ops.md, the table of all registered ops and kernels and of how they are tested. RECORD
-// is what the op tests wrote (OP_TEST_RECORD in utils/compute/testing/op_test.h). Exits with 1 if a kernel that
-// computes, or a gradient, is tested nowhere; standard error names it.
+// op_table RECORD [EMULATED]: prints docs/ops.md, the table of all registered ops and kernels and of how they are
+// tested. RECORD is what the op tests wrote (OP_TEST_RECORD in utils/compute/testing/op_test.h), EMULATED what those
+// wrote that run on emulated GPUs. Exits with 1 if a kernel that computes, or a gradient, is tested nowhere; standard
+// error names it.
 
 #include <algorithm>
 #include <fstream>
@@ -29,9 +30,10 @@ the tolerance that tests hold the kernel to: the largest difference from a plain
 |reference|). It is the op's own, or, where the kernel only runs as part of other ops' tests (most gradients), the
 smallest of theirs. "=" stands for tests with expected values of their own. The last column tells in which types the
 op's gradient is compared with central differences of the reference. Every kernel and every gradient is tested; a test
-fails where one is not. "+" is a kernel for CUDA: where there is a GPU the same tests hold it to the same tolerances.
-Reorder has none, since it goes between memory layouts and CUDA kernels have one only, nor has FusedBatchNormAgain, which
-costs GPUs more time than its memory is worth there.
+fails where one is not. A kernel for CUDA is "emulated" if the same tests hold it to the same tolerances on the host
+(utils/compute/cuda_emulation): matmul_emulated_test is matmul_test there. It is "+" if no emulated test runs it. Where
+there is a GPU, matmul_test runs both on it. Reorder has none, since it goes between memory layouts and CUDA kernels
+have one only, nor has FusedBatchNormAgain, which costs GPUs more time than its memory is worth there.
 
 What CPUs compute and GPUs refuse, with an error that says so: Attention with heads of more than 128 columns and
 DecodeAttention with more than 256; CatchUpRows, ApplyDeferredAdam and SettleRows of more than 16 tables; CheckNumerics
@@ -75,20 +77,23 @@ std::string Cell(const Tested& tested) {
 
 using Row = std::pair<std::string, std::string>;  // op, device kind
 
-// The table is the same with and without a GPU: of CUDA kernels it says only that they exist. What the tests ran there
-// counts in `missing`, the descriptions of what no test ran.
+// The table is the same with and without a GPU: of CUDA kernels it says what emulated GPUs ran. What GPUs ran counts in
+// `missing`, the descriptions of what no test ran.
 void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<DType>& types,
-              std::map<Key, Tested>& tested, bool tested_here, std::vector<std::string>& missing) {
+              std::map<Key, Tested>& tested, std::map<Key, Tested>& emulated, bool tested_here,
+              std::vector<std::string>& missing) {
   const auto& [op, device] = row;
   std::cout << "| " << op << " | " << device << " |";
-  std::vector<std::string> gradients;
+  std::vector<std::string> gradients, emulated_gradients;
   for (const DType type : types) {
     std::cout << " ";
     if (row_types.count(type) > 0) {
       const std::string name(DTypeName(type));
       const Tested& cell = tested[{op, device, name}];
-      std::cout << (device == "cpu" ? Cell(cell) : "+") << " ";
+      const Tested& emulated_cell = emulated[{op, device, name}];
+      std::cout << (device == "cpu" ? Cell(cell) : emulated_cell.run ? "emulated" : "+") << " ";
       if (cell.gradient) gradients.push_back(name);
+      if (emulated_cell.gradient) emulated_gradients.push_back(name);
       if (tested_here && !cell.run) missing.push_back(absl::StrCat(op, " on ", device, " in ", name));
     }
     std::cout << "|";
@@ -96,12 +101,12 @@ void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<D
   if (tested_here && FindOp(op)->gradient && gradients.empty()) {
     missing.push_back(absl::StrCat("the gradient of ", op, " on ", device));
   }
-  if (device != "cpu") gradients.clear();
+  if (device != "cpu") gradients = emulated_gradients;
   std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "|\n" : " |\n");
 }
 
-int PrintTable(std::istream& record) {
-  std::map<Key, Tested> tested = ReadRecord(record);
+int PrintTable(std::istream& record, std::istream& emulated_record) {
+  std::map<Key, Tested> tested = ReadRecord(record), emulated = ReadRecord(emulated_record);
   std::set<std::string> tested_devices;
   for (const auto& [key, what] : tested) tested_devices.insert(std::get<1>(key));
   // Of each op and device, the types with kernels.
@@ -119,7 +124,7 @@ int PrintTable(std::istream& record) {
   for (size_t i = 0; i < types.size(); ++i) std::cout << " --- |";
   std::cout << " --- |\n";
   for (const auto& [row, row_types] : rows) {
-    PrintRow(row, row_types, types, tested, tested_devices.count(row.second) > 0, missing);
+    PrintRow(row, row_types, types, tested, emulated, tested_devices.count(row.second) > 0, missing);
   }
   std::vector<std::string> without_kernel, without_cuda;
   for (const OpDef* op : AllOps()) {
@@ -138,12 +143,12 @@ int PrintTable(std::istream& record) {
 }  // namespace official::compute
 
 int main(int argc, char** argv) {
-  std::ifstream record(argc == 2 ? argv[1] : "");
-  if (!record) {
-    std::cerr << "usage: op_table RECORD, a file that op tests wrote\n";
+  std::ifstream record(argc >= 2 ? argv[1] : ""), emulated_record(argc == 3 ? argv[2] : "/dev/null");
+  if (argc > 3 || !record || !emulated_record) {
+    std::cerr << "usage: op_table RECORD [EMULATED], files that op tests wrote\n";
     return 2;
   }
   // Fails where the CUDA toolkit was absent: the table then has no row for CUDA.
   (void)official::compute::LoadCudaKernels();
-  return official::compute::PrintTable(record);
+  return official::compute::PrintTable(record, emulated_record);
 }
