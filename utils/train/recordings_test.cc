@@ -1,27 +1,21 @@
 // What replicas do with recordings of their programs: either all replay theirs, or none does.
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/kernel/kernel.h"
-#include "utils/compute/ops/array/array.h"
-#include "utils/compute/ops/elementwise/elementwise.h"
-#include "utils/compute/ops/matmul/matmul.h"
-#include "utils/compute/ops/reduction/reduction.h"
-#include "utils/train/estimator.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/train/line_model.h"
 
 namespace official::train {
 namespace {
 
-using compute::DType;
 using compute::Tensor;
-using compute::Value;
 
 // What the devices of kind "recorder" were asked to do.
 struct Calls {
@@ -85,45 +79,17 @@ void RegisterRecorders() {
   calls = {};
 }
 
-// Fits x [batch, 2] * w to the labels [batch].
-Model Line() {
-  return {.name = "line",
-          .model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
-            const Value w = in.graph.Variable({"w", {DType::kFloat32, {2, 1}}, compute::Initializer::Zeros()});
-            const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
-            return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
-                             .predictions = {},
-                             .metrics = {},
-                             .logged = {},
-                             .moving_averages = {}};
-          },
-          .optimizer = [](const compute::UpdateInputs& inputs,
-                          absl::Span<const compute::VariableGradient> v) { return compute::Adam(inputs, v, {}); },
-          .learning_rate = [](int64_t) { return 0.1; }};
-}
-
-InputFn Input() {
-  return [](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
-    Tensor x(DType::kFloat32, {8, 2}), y(DType::kFloat32, {8});
-    for (int i = 0; i < 8; ++i) {
-      x.data<float>()[2 * i] = static_cast<float>(i);
-      y.data<float>()[i] = static_cast<float>(i % 3);
-    }
-    return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
-                         {.batch_size = 4, .start = start, .end_epoch = data::kEndless});
-  };
-}
-
 // The status of a training of six steps on two recorders; with `w`, the weights afterwards.
 absl::Status Train(compute::Recordings recordings, std::vector<float>* w = nullptr) {
   RegisterRecorders();
   auto strategy =
       distribute::Strategy::Create({.device_kind = "recorder", .num_replicas = 2, .recordings = recordings}).value();
-  EstimatorConfig config;
-  const char* root = std::getenv("TEST_TMPDIR");
-  config.model_dir = absl::StrCat(root ? root : "/tmp", "/recordings-", getpid(), "-", static_cast<int>(recordings));
-  const auto estimator = Estimator::Create(Line(), std::move(config), std::move(strategy)).value();
-  const absl::Status status = estimator->Train(Input(), 6, {});
+  Model model = Line();
+  model.optimizer = [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+    return compute::Adam(inputs, variables, {});
+  };
+  const auto estimator = Estimator::Create(std::move(model), Config(), std::move(strategy)).value();
+  const absl::Status status = estimator->Train(Input(1), 6, {});
   if (w != nullptr) {
     const Tensor value = estimator->Variable("w").value();
     w->assign(value.data<float>(), value.data<float>() + value.num_elements());

@@ -1,0 +1,278 @@
+// What the Estimator does when something goes wrong: numbers that are not finite, data that fail or do not come, links
+// in place of its files.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
+#include "utils/files/files.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/line_model.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+
+TEST_CASE("A number that is not finite in the share of one replica ends all at once") {
+  const int bad_replica_of = GENERATE(1, 2, 4);
+  const auto estimator = MakeEstimator(Config(), bad_replica_of);
+  REQUIRE(estimator->Train(Input(1), 3, {}).ok());
+  const absl::Status status = estimator->Train(Input(NAN), 10, {});
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(std::string(status.message()),
+             Contains("step 4: the first tensor that is not finite is features (Input") &&
+                 Contains("the last one is of step 3)"));
+  CHECK(estimator->global_step() == 3);
+}
+
+// A device of kind "late", as a GPU is: it has memory of its own, and tells what only the data tell when it is next
+// read from, or some runs later. Its kernels are the CPU's; after such an error they leave the variables alone.
+class LateDevice : public compute::Device {
+ public:
+  explicit LateDevice(const compute::DeviceOptions& options) : cpu_(compute::MakeDevice("cpu", options).value()) {}
+  absl::string_view kind() const override { return "late"; }
+  absl::string_view name() const override { return "late:0"; }
+  std::string Description() const override { return "late:0"; }
+  std::string Hardware() const override { return "late"; }
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override { return cpu_->Allocate(bytes); }
+  bool uses_host_memory() const override { return false; }
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    return cpu_->CopyToDevice(device, host, bytes);
+  }
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
+    RETURN_IF_ERROR(cpu_->CopyToHost(host, device, bytes));
+    return Tell();
+  }
+  absl::StatusOr<std::unique_ptr<compute::FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override {
+    ASSIGN_OR_RETURN(auto copied, Device::MakeFeedBuffers(bytes));
+    return std::make_unique<Feeds>(*this, std::move(copied));
+  }
+  void MakeCurrent() override { cpu_->MakeCurrent(); }
+  absl::Status Synchronize() override { return Tell(); }
+
+  static void RegisterKernels() {
+    for (const compute::KernelDef* def : compute::KernelRegistry::Global().All()) {
+      if (def->device_kind != "cpu") continue;
+      compute::KernelDef late = *def;
+      late.device_kind = "late";
+      late.make = [make = def->make](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
+        ASSIGN_OR_RETURN(compute::Kernel kernel, make(spec));
+        auto& device = static_cast<LateDevice&>(spec.device);
+        const absl::string_view op = spec.node.op().name.text();
+        const bool writes_variables =
+            absl::StartsWith(op, "Apply") || absl::StartsWith(op, "Assign") || absl::StartsWith(op, "Update");
+        kernel.run = [&device, writes_variables, run = std::move(kernel.run)](const compute::KernelArgs& args) {
+          if (writes_variables && !device.error_.ok()) return absl::OkStatus();
+          const absl::Status status = run(args);
+          if (!absl::IsOutOfRange(status)) return status;
+          if (device.error_.ok()) device.failed_fill_ = device.num_fills_;
+          device.error_.Update(status);
+          return absl::OkStatus();
+        };
+        return kernel;
+      };
+      compute::RegisterKernel(std::move(late));
+    }
+  }
+
+ private:
+  struct Feeds : compute::FeedBuffers {
+    Feeds(LateDevice& device, std::unique_ptr<compute::FeedBuffers> copied)
+        : device(device), copied(std::move(copied)) {}
+    void* data(int i) const override { return copied->data(i); }
+    absl::Status Fill(absl::Span<const void* const> feeds) override {
+      if (device.num_fills_ + 1 - device.failed_fill_ >= compute::kMaxRunsBehind) RETURN_IF_ERROR(device.Tell());
+      ++device.num_fills_;
+      return copied->Fill(feeds);
+    }
+    LateDevice& device;
+    std::unique_ptr<compute::FeedBuffers> copied;
+  };
+  absl::Status Tell() { return std::exchange(error_, absl::OkStatus()); }
+
+  std::unique_ptr<compute::Device> cpu_;
+  absl::Status error_;
+  int64_t num_fills_ = 0, failed_fill_ = 0;
+};
+
+TEST_CASE("A device that tells of a bad number only later has the right step and tensor named, and nothing saved") {
+  static const bool registered =
+      compute::RegisterDeviceKind({.name = "late",
+                                   .make_device =
+                                       [](const compute::DeviceOptions& options) {
+                                         return absl::StatusOr<std::unique_ptr<compute::Device>>(
+                                             std::make_unique<LateDevice>(options));
+                                       }}) &&
+      (LateDevice::RegisterKernels(), true);
+  REQUIRE(registered);
+  const int bad_step = GENERATE(2, 7, 10), num_replicas = GENERATE(1, 2);
+  CAPTURE(bad_step, num_replicas);
+  EstimatorConfig config = Config();
+  config.save_checkpoints_steps = GENERATE(1, 5, 100);  // told by the next save, one some steps later, or never
+  config.log_every_n_steps = GENERATE(100, 3);
+  auto strategy =
+      distribute::Strategy::Create({.device_kind = "late", .num_replicas = num_replicas, .num_threads = 2}).value();
+  const auto estimator = Estimator::Create(Line(), config, std::move(strategy)).value();
+  const absl::Status status = estimator->Train(Input(NAN, bad_step - 1), 10, {});
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  const int64_t last = (bad_step - 1) / *config.save_checkpoints_steps * *config.save_checkpoints_steps;
+  CHECK_THAT(std::string(status.message()),
+             Contains(absl::StrCat("step ", bad_step, ": the first tensor that is not finite is features (Input")) &&
+                 Contains(absl::StrCat("the last one is of step ", last, ")")));
+  CHECK(estimator->global_step() == bad_step - 1);
+}
+
+TEST_CASE("A variable of the checkpoint that is not finite is an error of what reads it, which names it") {
+  const EstimatorConfig config = Config();
+  Tensor w(DType::kFloat32, {2, 1});
+  w.data<float>()[1] = NAN;
+  REQUIRE(CheckpointSaver::Open(config.model_dir, 5)
+              .value()
+              ->Save(3, {{"w", w}, {"global_step", Tensor::Scalar<int64_t>(3)}})
+              .ok());
+  const int num_replicas = GENERATE(1, 2);
+  const auto estimator = MakeEstimator(config, num_replicas);
+  const data::ElementSpec spec = Input(1)({}).value()->spec();
+  const absl::Status statuses[] = {
+      estimator->Evaluate(Input(1), 2).status(),
+      estimator->Predict(spec, {Tensor(DType::kFloat32, {4, 2})}).status(),
+      estimator->BuildForExport(spec).status(),
+  };
+  for (const absl::Status& status : statuses) {
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains("variable w (float32[2,1]) at step 3 is not finite: its element 1 is nan, in the checkpoint"));
+  }
+  // Nor is it trained on.
+  CHECK_THAT(std::string(estimator->Train(Input(1), 4, {}).message()),
+             Contains("step 4: the first tensor that is not"));
+}
+
+TEST_CASE("A loss that is not finite with variables that are is an error, which names the first such tensor") {
+  const int num_replicas = GENERATE(1, 2);
+  const auto estimator = MakeEstimator(Config(), num_replicas);
+  REQUIRE(estimator->Train(Input(1), 3, {}).ok());
+  const absl::Status status = estimator->Evaluate(Input(NAN), 2).status();
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(
+      std::string(status.message()),
+      Contains("the loss of the evaluation is not finite: the first tensor that is not finite is features (Input"));
+  CHECK(estimator->Evaluate(Input(1), 2).ok());
+}
+
+// As Input(1), but with something that happens when the first example of the fourth batch is read.
+InputFn InputWithFault(std::function<absl::Status()> fault) {
+  return [fault](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    Tensor x(DType::kFloat32, {8, 2}), y(DType::kFloat32, {8});
+    const data::DatasetPtr zeros = data::TensorSlices({{"", x}}, {{"", y}});
+    const auto read = std::make_shared<int>(0);
+    ASSIGN_OR_RETURN(data::BatchSourcePtr batches,
+                     data::Batches(data::Map(zeros, zeros->spec(), /*seed=*/1,
+                                             [fault, read](const data::Example&, data::Random&, const data::Example&) {
+                                               return ++*read == 13 ? fault() : absl::OkStatus();
+                                             }),
+                                   {.batch_size = 4, .start = start, .end_epoch = data::kEndless}));
+    return data::Prefetch(std::move(batches), /*depth=*/2);
+  };
+}
+
+TEST_CASE("A stop and a wish to save are met while a read of data hangs") {
+  std::promise<void> disk;
+  const auto alive = std::make_shared<int>();
+  const InputFn input = InputWithFault([back = disk.get_future().share(), alive] {
+    back.wait();
+    return absl::OkStatus();
+  });
+  EstimatorConfig config = Config();
+  const Estimator* running = nullptr;
+  int asked = 0;  // after three steps; the first time is after the third, the others are while it waits
+  bool saved = false;
+  config.interruption = [&] {
+    if (running->global_step() < 3 || ++asked == 1) return Interruption::kNone;
+    if (asked == 2) return Interruption::kSave;
+    saved |= files::Exists(config.model_dir + "/model.ckpt-3.index");
+    return saved || asked == 300 ? Interruption::kStop : Interruption::kNone;
+  };
+  {
+    const auto estimator = MakeEstimator(config);
+    running = estimator.get();
+    const absl::Status status = estimator->Train(input, 20, {});
+    CHECK(absl::IsCancelled(status));
+    CHECK_THAT(std::string(status.message()), Contains("stopped at step 3"));
+    CHECK(saved);
+  }
+  CHECK(MakeEstimator(config)->global_step() == 3);
+  CHECK(alive.use_count() > 1);
+  disk.set_value();
+  while (alive.use_count() > 2) std::this_thread::yield();  // this one and that of `input`
+}
+
+TEST_CASE("A stop is met where not even the first batch comes, and in an evaluation") {
+  std::promise<void> disk;
+  const auto alive = std::make_shared<int>();
+  const auto hangs = [alive, back = disk.get_future().share()](data::Position) {
+    Tensor x(DType::kFloat32, {4, 2}), y(DType::kFloat32, {4});
+    const data::DatasetPtr zeros = data::TensorSlices({{"", x}}, {{"", y}});
+    return data::Prefetch(
+        data::Batches(data::Map(zeros, zeros->spec(), /*seed=*/1,
+                                [alive, back](const data::Example&, data::Random&, const data::Example&) {
+                                  back.wait();
+                                  return absl::OkStatus();
+                                }),
+                      {.batch_size = 4})
+            .value(),
+        /*depth=*/2);
+  };
+  EstimatorConfig config = Config();
+  bool stop = true;
+  config.interruption = [&] { return stop ? Interruption::kStop : Interruption::kNone; };
+  const auto estimator = MakeEstimator(config);
+  const absl::Status train = estimator->Train(hangs, 20, {});
+  CHECK(absl::IsCancelled(train));
+  CHECK_THAT(std::string(train.message()), Contains("stopped before step 1 had its data"));
+  CHECK_FALSE(files::Exists(config.model_dir + "/checkpoint"));
+  stop = false;
+  REQUIRE(estimator->Train(Input(1), 2, {}).ok());
+  int asked = 0;
+  config.interruption = [&] { return ++asked == 3 ? Interruption::kStop : Interruption::kNone; };
+  CHECK(absl::IsCancelled(MakeEstimator(config)->Evaluate(hangs, 1).status()));
+  disk.set_value();
+  while (alive.use_count() > 2) std::this_thread::yield();
+}
+
+TEST_CASE("An error of the data comes out as it is, after what was trained until then is saved") {
+  const EstimatorConfig config = Config();
+  const absl::Status lost = absl::AbortedError("cannot read 16 bytes at offset 48 of train: Input/output error");
+  CHECK(MakeEstimator(config)->Train(InputWithFault([&] { return lost; }), 20, {}) == lost);
+  CHECK(MakeEstimator(config)->global_step() == 3);
+}
+
+TEST_CASE("Links in place of the files of a run are refused before anything is trained") {
+  for (const std::string name : {"flags.txt", "algorithms.txt", "eval/evaluated_step"}) {
+    const EstimatorConfig config = Config();
+    REQUIRE(files::MakeDirectories(config.model_dir + "/eval").ok());
+    std::filesystem::create_symlink("/nowhere", config.model_dir + "/" + name);
+    const absl::Status status =
+        Estimator::Create(Line(), config, distribute::Strategy::Create({.num_threads = 2}).value()).status();
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(std::string(status.message()), Contains(name + ": it is a symbolic link"));
+  }
+}
+
+}  // namespace
+}  // namespace official::train

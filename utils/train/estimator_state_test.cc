@@ -1,0 +1,185 @@
+// What a run of the Estimator keeps in its model_dir, when, and what the next run makes of it.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
+#include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/line_model.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+using compute::Value;
+
+TEST_CASE("An interruption stops after its step, which is saved, and the run continues from there") {
+  EstimatorConfig config = Config();
+  int asked = 0;
+  config.interruption = [&] { return ++asked == 5 ? Interruption::kStop : Interruption::kNone; };
+  {
+    const auto estimator = MakeEstimator(config);
+    const absl::Status status = estimator->Train(Input(1), 20, {});
+    CHECK(absl::IsCancelled(status));
+    CHECK_THAT(std::string(status.message()), Contains("stopped at step 5"));
+  }
+  const auto resumed = MakeEstimator(config);
+  CHECK(resumed->global_step() == 5);
+  REQUIRE(resumed->Train(Input(1), 20, {}).ok());
+  const auto whole = MakeEstimator(Config());
+  REQUIRE(whole->Train(Input(1), 20, {}).ok());
+  const Tensor a = resumed->Variable("w").value(), b = whole->Variable("w").value();
+  CHECK(std::equal(a.data<float>(), a.data<float>() + 2, b.data<float>()));
+}
+
+TEST_CASE("A request to save is met between the regular ones") {
+  EstimatorConfig config = Config();
+  int asked = 0;
+  config.interruption = [&] { return ++asked == 5 ? Interruption::kSave : Interruption::kNone; };
+  REQUIRE(MakeEstimator(config)->Train(Input(1), 20, {}).ok());
+  CHECK(files::Exists(config.model_dir + "/model.ckpt-5.index"));
+  CHECK(files::Exists(config.model_dir + "/model.ckpt-20.index"));
+}
+
+constexpr compute::OpName kTestChoosing("TestChoosing");
+
+// Its kernel has two algorithms. One is chosen as if by timing, and counted.
+int choices_made = 0;
+const bool registered_choosing =
+    compute::RegisterOp(
+        {.name = kTestChoosing,
+         .infer = compute::SameTypeAsInput,
+         .gradient = [](const compute::Node&, absl::Span<const Value> dy) { return std::vector<Value>{dy[0]}; }}) &&
+    compute::RegisterKernel(
+        {.op = kTestChoosing,
+         .device_kind = "cpu",
+         .dtypes = {DType::kFloat32},
+         .make = [](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
+           std::string algorithm = "default";
+           if (spec.choices != nullptr) {
+             ASSIGN_OR_RETURN(algorithm,
+                              spec.choices->FindOrChoose(absl::StrCat("TestChoosing ", spec.device.Hardware()),
+                                                         []() -> absl::StatusOr<std::string> {
+                                                           ++choices_made;
+                                                           return "chosen";
+                                                         }));
+           }
+           return compute::Kernel{[bytes = spec.input(0).num_bytes(), algorithm](const compute::KernelArgs& args) {
+             std::memcpy(args.outputs[0], args.inputs[0], bytes);
+             return algorithm == "foreign" ? absl::InternalError("foreign algorithm") : absl::OkStatus();
+           }};
+         }});
+
+TEST_CASE("What was chosen by timing is chosen again by the next run") {
+  Model model = Line();
+  model.model_fn = [line = model.model_fn](const ModelInputs& in) {
+    ModelInputs chosen = in;
+    chosen.features[0] = compute::Apply(kTestChoosing, {in.features[0]});
+    return line(chosen);
+  };
+  EstimatorConfig config = Config();
+  config.winograd = true;
+  const std::string file = config.model_dir + "/algorithms.txt";
+  const auto train = [&](int64_t steps) {
+    choices_made = 0;
+    auto strategy = distribute::Strategy::Create({.num_replicas = 2, .num_threads = 2}).value();
+    return Estimator::Create(model, config, std::move(strategy)).value()->Train(Input(1), steps, {});
+  };
+  REQUIRE(train(2).ok());
+  CHECK(choices_made == 1);  // the two replicas are alike
+  const std::string text = files::ReadFile(file, 1000).value();
+  CHECK_THAT(text, Contains("TestChoosing ") && Contains("1 thread, ") && Contains("\tchosen\n"));
+  REQUIRE(train(4).ok());
+  CHECK(choices_made == 0);
+
+  // The file decides, not the kernel.
+  REQUIRE(files::WriteFileAtomically(file, absl::StrReplaceAll(text, {{"chosen", "foreign"}})).ok());
+  CHECK_THAT(std::string(train(6).message()), Contains("foreign algorithm"));
+  REQUIRE(files::WriteFileAtomically(file, "not a choice\n").ok());
+  REQUIRE(train(6).ok());
+  CHECK(choices_made == 1);
+  CHECK(files::ReadFile(file, 1000).value() == text);
+
+  REQUIRE(files::RemoveFile(file).ok());
+  config.winograd = false;
+  REQUIRE(train(8).ok());
+  CHECK(choices_made == 0);
+  CHECK_FALSE(files::Exists(file));
+}
+
+TEST_CASE("Facts of a run are kept in its checkpoints and compared when it resumes") {
+  EstimatorConfig config = Config();
+  const auto difference = [](absl::string_view before) { return absl::StrCat("the words were ", before); };
+  const auto resume = [&](const std::string& value, bool must_match) {
+    config.facts = {{.name = "words", .value = value, .difference = difference, .must_match = must_match}};
+    return Estimator::Create(Line(), config, distribute::Strategy::Create({}).value());
+  };
+  // A checkpoint of before there was such a fact.
+  REQUIRE(MakeEstimator(config)->Train(Input(1), 1, {}).ok());
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  REQUIRE(resume("ten", /*must_match=*/true).value()->Train(Input(1), 2, {}).ok());
+  REQUIRE(resume("ten", /*must_match=*/true).value()->Train(Input(1), 3, {}).ok());
+  CHECK_THAT(log.Text(), !Contains("the words were"));
+
+  const absl::Status refused = resume("two", /*must_match=*/true).status();
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK(refused.message() == "the words were ten");
+  CHECK_THAT(log.Text(), !Contains("the words were"));
+  REQUIRE(resume("two", /*must_match=*/false).ok());
+  CHECK_THAT(log.Text(), Contains("the words were ten"));
+
+  // A run that does not know a fact keeps the checkpoint's; one that has another value, its own.
+  REQUIRE(resume("", /*must_match=*/true).value()->Train(Input(1), 4, {}).ok());
+  CHECK(resume("two", /*must_match=*/true).status().message() == "the words were ten");
+  REQUIRE(resume("two", /*must_match=*/false).value()->Train(Input(1), 5, {}).ok());
+  CHECK(resume("ten", /*must_match=*/true).status().message() == "the words were two");
+}
+
+TEST_CASE("Counters that no run has written are refused") {
+  const std::vector<std::tuple<std::string, int64_t, bool>> cases = {
+      {"global_step", int64_t{1} << 53, true},  {"global_step", (int64_t{1} << 53) + 1, false},
+      {"global_step", int64_t{1} << 62, false}, {"global_step", -1, false},
+      {"_run/epoch", int64_t{1} << 31, false},  {"_run/index", int64_t{1} << 62, false}};
+  for (const auto& [name, value, good] : cases) {
+    const EstimatorConfig config = Config();
+    REQUIRE(CheckpointSaver::Open(config.model_dir, 5).value()->Save(1, {{name, Tensor::Scalar(value)}}).ok());
+    auto strategy = distribute::Strategy::Create({.num_threads = 2}).value();
+    const absl::Status status = Estimator::Create(Line(), config, std::move(strategy)).status();
+    CHECK(status.ok() == good);
+    if (good) continue;
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains(absl::StrCat(name, " in the checkpoint ", config.model_dir, "/model.ckpt-1 is ", value)));
+  }
+}
+
+TEST_CASE("The last evaluation is remembered") {
+  const EstimatorConfig config = Config();
+  const InputFn once = [](data::Position) { return data::Prefetch(Input(1)({}).value(), 0); };
+  {
+    const auto estimator = MakeEstimator(config, 2);
+    REQUIRE(estimator->Train(Input(1), 3, {}).ok());
+    CHECK_FALSE(estimator->state().evaluated_step);
+    REQUIRE(estimator->Evaluate(once, 2).ok());
+    CHECK_FALSE(estimator->state().evaluated_step);
+    REQUIRE(estimator->KeepEvaluatedStep().ok());
+    CHECK(estimator->state().evaluated_step == 3);
+  }
+  CHECK(MakeEstimator(config)->state().evaluated_step == 3);
+}
+
+}  // namespace
+}  // namespace official::train
