@@ -10,10 +10,10 @@
 
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda_backend/cuda_backend.h"
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/program/program.h"

@@ -1,11 +1,10 @@
 #include "utils/compute/graph/graph.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -13,7 +12,6 @@ namespace official::compute {
 namespace {
 
 using Catch::Matchers::Contains;
-using testing::Doubles;
 
 TEST_CASE("Types are known while building, and names are unique") {
   Graph graph;
@@ -39,45 +37,6 @@ TEST_CASE("A variable is declared once; again with another type is an error") {
   CHECK(graph.variables().size() == 1);
   CHECK(!graph.Variable({"v", {DType::kFloat32, {3}}, Initializer::Zeros()}));
   CHECK_THAT(std::string(graph.status().message()), Contains("float32[2]") && Contains("declared again"));
-}
-
-// y = x * x + x, so dy/dx = 2 x + 1: contributions of several uses are summed.
-TEST_CASE("A value used more than once gets the sum of its gradients") {
-  const testing::OpCase test{
-      .op = op::Mul,
-      .inputs = {testing::RandomTensor({7}, 3)},
-      .build = [](absl::Span<const Value> in) { return std::vector<Value>{Add(Mul(in[0], in[0]), in[0])}; },
-      .reference =
-          [](const std::vector<Doubles>& in) {
-            Doubles y;
-            for (const double x : in[0]) y.push_back(x * x + x);
-            return std::vector<Doubles>{y};
-          },
-  };
-  testing::CheckForward(test);
-  testing::CheckGradients(test);
-}
-
-TEST_CASE("There is no gradient where there is no path") {
-  Graph graph;
-  const Value x = graph.Input("x", {DType::kFloat32, {2}});
-  const Value y = graph.Input("y", {DType::kFloat32, {2}});
-  const std::vector<Value> gradients = Gradients(Relu(x), {x, y});
-  CHECK(gradients[0]);
-  CHECK(!gradients[1]);
-}
-
-TEST_CASE("The gradient of a table that is read twice stays sparse") {
-  Graph graph;
-  const Value table = graph.Variable({"table", {DType::kFloat32, {5, 2}}, Initializer::Ones()});
-  const Value a = Gather(table, graph.Input("a", {DType::kInt32, {3}}));
-  const Value b = Gather(table, graph.Input("b", {DType::kInt32, {4}}));
-  const std::vector<Value> gradients =
-      Gradients({a, b}, {graph.Input("da", a.type()), graph.Input("db", b.type())}, {table});
-  REQUIRE(gradients[0].node()->Is(op::IndexedSlices));
-  CHECK(gradients[0].type() == table.type());
-  CHECK(gradients[0].node()->input(indexed_slices::kIndices).shape() == Shape({7}));
-  CHECK(gradients[0].node()->input(indexed_slices::kRows).shape() == Shape({7, 2}));
 }
 
 TEST_CASE("Broadcasting follows NumPy") {

@@ -46,6 +46,9 @@ struct OpDef {
   // Adds the nodes of the backward pass: given the gradients of the outputs (invalid where none is needed), returns the
   // gradient of each input (invalid where none flows). If this is absent, no gradient flows through the op.
   std::function<std::vector<Value>(const Node& node, absl::Span<const Value> output_gradients)> gradient = nullptr;
+  // True if inputs are broadcast to the shape of output 0 by NumPy's rule. Their gradients may then have that shape:
+  // Gradients() sums them to the shapes of the inputs.
+  bool broadcasts = false;
   // True if output 0 is input 0's bytes under another type (Reshape): it needs no kernel and no copy.
   bool is_view = false;
   // True if the op writes into input buffers (variables): it is never removed as dead and never reordered.

@@ -22,6 +22,7 @@ _CUDA_HOST_DEPS = _DEPS + ["//utils/compute/kernel"]
 _TEST_DEPS = _DEPS + [
     "//third_party:catch2_main",
     "//utils/compute/cpu:parallel",
+    "//utils/compute/ops/gradients",
     "//utils/compute/testing:op_test",
 ]
 

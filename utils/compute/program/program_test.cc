@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/program/memory_plan.h"
 #include "utils/compute/testing/op_test.h"
 

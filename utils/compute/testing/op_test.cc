@@ -11,8 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/random.h"
 #include "utils/compute/cuda_backend/cuda_backend.h"
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/gradients/gradients.h"
 
 namespace official::compute::testing {
 namespace {

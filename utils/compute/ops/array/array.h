@@ -5,15 +5,17 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/graph.h"
 
 namespace official::compute::op {
 
-// Concat, AddRows, IndexedSlices with its inputs, and Reshape are in graph/gradient_ops.h.
+inline constexpr OpName AddRows("AddRows");
+inline constexpr OpName Concat("Concat");
 inline constexpr OpName Gather("Gather");
+inline constexpr OpName IndexedSlices("IndexedSlices");
 inline constexpr OpName OneHot("OneHot");
 inline constexpr OpName Pad("Pad");
+inline constexpr OpName Reshape("Reshape");
 inline constexpr OpName Slice("Slice");
 inline constexpr OpName Transpose("Transpose");
 
@@ -24,6 +26,12 @@ namespace official::compute::gather {
 enum Input : int { kParams, kIndices };
 enum Output : int { kY };
 }  // namespace official::compute::gather
+
+// The inputs and the output of IndexedSlices.
+namespace official::compute::indexed_slices {
+enum Input : int { kIndices, kRows };
+enum Output : int { kY };
+}  // namespace official::compute::indexed_slices
 
 // The inputs and the output of AddRows.
 namespace official::compute::add_rows {

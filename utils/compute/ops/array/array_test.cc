@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

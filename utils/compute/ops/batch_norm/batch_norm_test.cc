@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
 

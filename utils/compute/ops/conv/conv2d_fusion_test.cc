@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv_pool/geometry.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/pooling/pooling.h"
 #include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"

@@ -6,8 +6,8 @@
 
 #include "utils/compute/core/random.h"
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

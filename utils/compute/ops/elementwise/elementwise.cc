@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<TensorType>> InferElementwise(const InferContext& c) 
 
 const bool registered = [] {
   for (const ElementwiseOp& op : ElementwiseOps()) {
-    OpDef def{.name = op.name, .infer = InferElementwise, .tolerance = {2e-6, 2e-2}};
+    OpDef def{.name = op.name, .infer = InferElementwise, .broadcasts = true, .tolerance = {2e-6, 2e-2}};
     if (HasElementwiseGradient(op.name)) def.gradient = ElementwiseGradient;
     RegisterOp(std::move(def));
   }

@@ -5,12 +5,10 @@
 // A program merges chains of these ops into one node, FusedElementwise, which computes the same bits.
 #pragma once
 
-#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/graph.h"
 
 namespace official::compute::op {
 
-// Add is in graph/gradient_ops.h.
 inline constexpr OpName Neg("Neg");
 inline constexpr OpName Abs("Abs");
 inline constexpr OpName Sign("Sign");
@@ -24,6 +22,7 @@ inline constexpr OpName Sigmoid("Sigmoid");
 inline constexpr OpName Relu("Relu");
 inline constexpr OpName Sin("Sin");
 inline constexpr OpName Cos("Cos");
+inline constexpr OpName Add("Add");
 inline constexpr OpName Sub("Sub");
 inline constexpr OpName Mul("Mul");
 inline constexpr OpName Div("Div");

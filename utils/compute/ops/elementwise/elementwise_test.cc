@@ -6,7 +6,7 @@
 #include <limits>
 #include <thread>
 
-#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

@@ -1,28 +1,16 @@
-// Gradients of the elementwise ops: dx from dy, the inputs and, where that saves keeping an input, the output.
+// Gradients of the elementwise ops: dx from dy, the inputs and, where that saves keeping an input, the output. They
+// have the shape of the output; Gradients() sums them to those of the inputs.
 
 #include <functional>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/elementwise/op_table.h"
 
 namespace official::compute {
 namespace {
-
-// dy summed over the dimensions along which a value of shape `shape` was repeated.
-Value SumToShape(Value dy, const Shape& shape) {
-  if (!dy || dy.shape() == shape) return dy;
-  const int added = dy.shape().rank() - shape.rank();
-  std::vector<int64_t> axes;
-  for (int i = 0; i < dy.shape().rank(); ++i) {
-    if (i < added || (shape.dim(i - added) == 1 && dy.shape().dim(i) != 1)) axes.push_back(i);
-  }
-  const Value sum = axes.empty() ? dy : Apply(op::Sum, {dy}, Attrs{{"axes", axes}, {"keep_dims", false}});
-  return Apply(op::Reshape, {sum}, Attrs{{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())}});
-}
 
 // A scalar of x's type.
 Value ScalarLike(Value x, float value) { return x.graph()->Constant(Tensor::Scalar<float>(value).CastTo(x.dtype())); }
@@ -118,7 +106,7 @@ const absl::flat_hash_map<OpName, Rule>& Rules() {
       {op::BroadcastTo, [](const Step& s) { return Values{s.dy}; }},
       {op::BiasAdd,
        [](const Step& s) {
-         return Values{s.dy, Apply(op::BiasAddGrad, {s.dy})};
+         return Values{s.dy, s.dy};
        }},
   };
   return *rules;
@@ -131,10 +119,8 @@ bool HasElementwiseGradient(OpName op) { return Rules().contains(op); }
 std::vector<Value> ElementwiseGradient(const Node& node, absl::Span<const Value> output_gradients) {
   const Value y = node.output(0);
   if (!IsFloating(y.dtype())) return std::vector<Value>(node.num_inputs());
-  std::vector<Value> gradients = Rules().at(node.op().name)(
+  return Rules().at(node.op().name)(
       {output_gradients[0], y, node.input(0), node.num_inputs() > 1 ? node.input(1) : Value()});
-  for (int i = 0; i < node.num_inputs(); ++i) gradients[i] = SumToShape(gradients[i], node.input(i).shape());
-  return gradients;
 }
 
 }  // namespace official::compute

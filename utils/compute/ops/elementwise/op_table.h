@@ -25,7 +25,7 @@ const ElementwiseOp* FindElementwiseOp(OpName op);
 // types, float32.
 DType ComputeType(const Node& node);
 
-// The gradients of the inputs of a node of one of these ops, given that of its output.
+// The gradients of the inputs of a node of one of these ops, in the shape of its output, given that of its output.
 std::vector<Value> ElementwiseGradient(const Node& node, absl::Span<const Value> output_gradients);
 // True if the op has a gradient.
 bool HasElementwiseGradient(OpName op);

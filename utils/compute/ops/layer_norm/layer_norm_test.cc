@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/dropout/dropout.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/testing/op_test.h"
 

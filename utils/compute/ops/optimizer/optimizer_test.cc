@@ -4,9 +4,9 @@
 #include <cmath>
 #include <functional>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

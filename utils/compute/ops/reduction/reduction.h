@@ -4,15 +4,15 @@
 
 #include <vector>
 
-#include "utils/compute/graph/gradient_ops.h"
 #include "utils/compute/graph/graph.h"
 
 namespace official::compute::op {
 
-// Sum and BiasAddGrad are in graph/gradient_ops.h.
+inline constexpr OpName Sum("Sum");
 inline constexpr OpName Mean("Mean");
 inline constexpr OpName Max("Max");
 inline constexpr OpName Min("Min");
+inline constexpr OpName BiasAddGrad("BiasAddGrad");
 
 }  // namespace official::compute::op
 

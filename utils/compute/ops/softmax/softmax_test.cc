@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "utils/compute/graph/gradients.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {

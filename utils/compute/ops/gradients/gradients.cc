@@ -1,12 +1,15 @@
-#include "utils/compute/graph/gradients.h"
+#include "utils/compute/ops/gradients/gradients.h"
 
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "utils/compute/graph/gradient_ops.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
 
 namespace official::compute {
 namespace {
@@ -41,7 +44,7 @@ std::vector<Node*> NodesBetween(absl::Span<const Value> xs, absl::Span<const Val
 
 // The sum of the contributions to one value's gradient. Several sparse ones stay sparse; beside dense ones they are
 // added to their sum row by row.
-Value Sum(absl::Span<const Value> parts) {
+Value Total(absl::Span<const Value> parts) {
   if (parts.size() == 1) return parts[0];
   std::vector<Value> indices, rows;
   Value dense;
@@ -50,16 +53,31 @@ Value Sum(absl::Span<const Value> parts) {
       indices.push_back(part.node()->input(indexed_slices::kIndices));
       rows.push_back(part.node()->input(indexed_slices::kRows));
     } else {
-      dense = dense ? Apply(op::Add, {dense, part}) : part;
+      dense = dense ? Add(dense, part) : part;
     }
   }
   if (indices.empty()) return dense;
-  const Attrs axis{{"axis", int64_t{0}}};
-  const auto join = [&](const std::vector<Value>& values) {
-    return values.size() == 1 ? values[0] : Apply(op::Concat, values, axis);
+  const auto join = [](const std::vector<Value>& values) {
+    return values.size() == 1 ? values[0] : Concat(values, /*axis=*/0);
   };
-  if (dense) return Apply(op::AddRows, {dense, join(indices), join(rows)});
-  return Apply(op::IndexedSlices, {join(indices), join(rows)}, parts[0].node()->attrs());
+  if (dense) return AddRows(dense, join(indices), join(rows));
+  return IndexedSlices(join(indices), join(rows), parts[0].shape());
+}
+
+// The gradient of input i, given one in the shape to which the input was broadcast: summed over the dimensions along
+// which the input was repeated.
+Value UndoBroadcast(const Node& node, int i, Value gradient) {
+  if (!gradient) return gradient;
+  if (node.Is(op::BiasAdd) && i == bias_add::kBias) return BiasAddGrad(gradient);
+  const Shape& shape = node.input(i).shape();
+  if (gradient.shape() == shape) return gradient;
+  const int added = gradient.shape().rank() - shape.rank();
+  std::vector<int64_t> axes;
+  for (int d = 0; d < gradient.shape().rank(); ++d) {
+    if (d < added || (shape.dim(d - added) == 1 && gradient.shape().dim(d) != 1)) axes.push_back(d);
+  }
+  const Value sum = axes.empty() ? gradient : Sum(gradient, axes);
+  return Reshape(sum, {shape.dims().begin(), shape.dims().end()});
 }
 
 }  // namespace
@@ -88,16 +106,17 @@ std::vector<Value> Gradients(absl::Span<const Value> ys, absl::Span<const Value>
     for (int i = 0; i < node->num_outputs(); ++i) {
       const auto it = parts.find(node->output(i));
       if (it == parts.end()) continue;
-      output_gradients[i] = Sum(it->second);
+      output_gradients[i] = Total(it->second);
       it->second = {output_gradients[i]};
       any = true;
     }
     if (!any || !node->op().gradient) continue;
-    const std::vector<Value> input_gradients = node->op().gradient(*node, output_gradients);
+    std::vector<Value> input_gradients = node->op().gradient(*node, output_gradients);
     if (!graph.status().ok()) return result;
     OFFICIAL_CHECK(static_cast<int>(input_gradients.size()) == node->num_inputs())
         << node->op().name << ": " << input_gradients.size() << " gradients for " << node->num_inputs() << " inputs";
     for (int i = 0; i < node->num_inputs(); ++i) {
+      if (node->op().broadcasts) input_gradients[i] = UndoBroadcast(*node, i, input_gradients[i]);
       if (!input_gradients[i]) continue;
       OFFICIAL_CHECK(input_gradients[i].type() == node->input(i).type())
           << node->op().name << ": gradient of input " << i << " is " << input_gradients[i].type().ToString()
@@ -107,7 +126,7 @@ std::vector<Value> Gradients(absl::Span<const Value> ys, absl::Span<const Value>
   }
   for (size_t i = 0; i < xs.size(); ++i) {
     const auto it = parts.find(xs[i]);
-    if (it != parts.end()) result[i] = Sum(it->second);
+    if (it != parts.end()) result[i] = Total(it->second);
   }
   return result;
 }
