@@ -7,11 +7,20 @@
 #include "absl/status/statusor.h"
 
 // Calls X(name) for each function of NCCL that is used, in the order of LoadNcclFunctions.
-#define OFFICIAL_NCCL_FUNCTIONS(X)                                                                           \
-  X(ncclGetVersion)                                                                                          \
-  X(ncclGetErrorString)                                                                                      \
-  X(ncclGetLastError) X(ncclGetUniqueId) X(ncclCommInitRankConfig) X(ncclCommGetAsyncError) X(ncclCommAbort) \
-      X(ncclCommDestroy) X(ncclGroupStart) X(ncclGroupEnd) X(ncclAllReduce)
+// clang-format off
+#define OFFICIAL_NCCL_FUNCTIONS(X) \
+  X(ncclGetVersion)                \
+  X(ncclGetErrorString)            \
+  X(ncclGetLastError)              \
+  X(ncclGetUniqueId)               \
+  X(ncclCommInitRankConfig)        \
+  X(ncclCommGetAsyncError)         \
+  X(ncclCommAbort)                 \
+  X(ncclCommDestroy)               \
+  X(ncclGroupStart)                \
+  X(ncclGroupEnd)                  \
+  X(ncclAllReduce)
+// clang-format on
 
 namespace official::compute {
 

@@ -138,8 +138,8 @@ struct DeviceKind {
   // host's memory. `devices` must outlive them.
   std::function<absl::StatusOr<std::unique_ptr<PeerStreams>>(absl::Span<Device* const> devices)> make_peer_streams =
       nullptr;
-  // Returns the versions of what the devices compute with, for the log, once a device is there: "CUDA 13.0 with a driver
-  // for 13.1, cuDNN 9.19.0"; null if there is nothing to say.
+  // Returns the versions of what the devices compute with, for the log, once a device is there: "CUDA 13.0 with a
+  // driver for 13.1, cuDNN 9.19.0"; null if there is nothing to say.
   std::function<std::string()> library_versions = nullptr;
 };
 // The name of the kind whose backend is libofficial_cuda.so (utils/compute/cuda_backend).
