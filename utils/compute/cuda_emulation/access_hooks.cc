@@ -13,6 +13,7 @@
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 using official::compute::cuda_emulation::CheckAccess;
+using official::compute::cuda_emulation::CheckVolatileRead;
 using official::compute::cuda_emulation::FailKernel;
 using official::compute::cuda_emulation::InKernel;
 using official::compute::cuda_emulation::ReportMisaligned;
@@ -66,6 +67,19 @@ OFFICIAL_ACCESS(unaligned_write4, 4, true)
 OFFICIAL_ACCESS(unaligned_write8, 8, true)
 OFFICIAL_ACCESS(unaligned_write16, 16, true)
 OFFICIAL_ACCESS(vptr_read, sizeof(void*), false)
+OFFICIAL_ACCESS(volatile_write1, 1, true)
+OFFICIAL_ACCESS(volatile_write2, 2, true)
+OFFICIAL_ACCESS(volatile_write4, 4, true)
+OFFICIAL_ACCESS(volatile_write8, 8, true)
+
+#define OFFICIAL_VOLATILE_READ(bytes)                               \
+  extern "C" void __tsan_volatile_read##bytes(void* address) {      \
+    CheckVolatileRead(address, bytes, __builtin_return_address(0)); \
+  }
+OFFICIAL_VOLATILE_READ(1)
+OFFICIAL_VOLATILE_READ(2)
+OFFICIAL_VOLATILE_READ(4)
+OFFICIAL_VOLATILE_READ(8)
 
 extern "C" {
 void __tsan_read_range(void* address, size_t bytes) { CheckAccess(address, bytes, false, __builtin_return_address(0)); }

@@ -281,6 +281,40 @@ TEST_CASE("What no barrier orders is a race under each schedule") {
   CHECK(x.Run(BlocksMeet, 1, kThreads, 0, y.data<int>()) == "");
 }
 
+// Divides numbers by the sum of the warp's, in place. `distance` is that of the second number which a thread reads.
+__global__ void DivideInPlace(int distance, int* x) {
+  int sum = x[threadIdx.x];
+  for (int other = 16; other > 0; other /= 2) sum += __shfl_xor_sync(kAllLanes, sum, other);
+  x[threadIdx.x] = 100 * x[(threadIdx.x + distance) % kThreads] / sum;
+}
+
+TEST_CASE("Threads read, exchange, read again and write the same place") {
+  UnderEachSchedule();
+  Device x(kThreads * sizeof(int));
+  x.Write(std::vector<int>(kThreads, 3));
+  CHECK(x.Run(DivideInPlace, 1, kThreads, 0, 0, x.data<int>()) == "");
+  CHECK(x.Read<int>(kThreads) == std::vector<int>(kThreads, 3));
+  CHECK_THAT(x.Run(DivideInPlace, 1, kThreads, 0, 1, x.data<int>()), Catch::Contains("without a barrier between"));
+}
+
+// Some threads report, and all look whether one has.
+__global__ void ReportAndLook(bool volatile_read, unsigned long long* word, int* y) {
+  if (threadIdx.x % 3 == 0) atomicMin(word, static_cast<unsigned long long>(threadIdx.x));
+  const unsigned long long seen = volatile_read ? *static_cast<volatile unsigned long long*>(word) : *word;
+  y[threadIdx.x] = seen < kThreads;
+}
+
+TEST_CASE("A volatile read may come before or after an atomic operation, a plain one races with it") {
+  UnderEachSchedule();
+  Device word(sizeof(unsigned long long)), y(kThreads * sizeof(int));
+  word.Write<unsigned long long>({1000});
+  CHECK(y.Run(ReportAndLook, 1, kThreads, 0, true, word.data<unsigned long long>(), y.data<int>()) == "");
+  CHECK(word.Read<unsigned long long>(1)[0] == 0);
+  CHECK(y.Read<int>(kThreads)[0] == 1);
+  CHECK_THAT(y.Run(ReportAndLook, 1, kThreads, 0, false, word.data<unsigned long long>(), y.data<int>()),
+             Catch::Contains("races with") || Catch::Contains("without a barrier between"));
+}
+
 struct alignas(16) Four {
   int at[4];
 };

@@ -7,7 +7,10 @@ load("//third_party/cuda:cuda_library.bzl", "cuda_library")
 _CHECKS = select({
     "//utils/compute/cuda_emulation:asan": [],
     "//utils/compute/cuda_emulation:tsan": [],
-    "//conditions:default": ["-fsanitize=thread,alignment,bounds"],
+    "//conditions:default": [
+        "-fsanitize=thread,alignment,bounds",
+        "--param=tsan-distinguish-volatile=1",
+    ],
 })
 
 _COPTS = [

@@ -22,8 +22,10 @@
 #include "absl/strings/strip.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
 #define __sanitizer_start_switch_fiber(...) ((void)0)
 #define __sanitizer_finish_switch_fiber(...) ((void)0)
 #endif
@@ -177,11 +179,13 @@ void SwitchToScheduler(int thread) {
   __sanitizer_finish_switch_fiber(fiber.fake_stack, &run.scheduler_stack, &run.scheduler_stack_bytes);
 }
 
-// Ends the kernel. What is left of its threads is never run.
-[[noreturn]] void Fail(const std::string& what, const std::string& where) {
+// Ends the kernel. What is left of its threads is never run, nor is what they hold ever freed.
+[[noreturn]] void Fail(std::string what, std::string where) {
   run.failure = absl::StrFormat("%s: %s, in thread (%d, %d, %d) of block (%d, %d, %d)%s%s",
                                 FirstLine(SourceOf(run.call->kernel)), what, threadIdx.x, threadIdx.y, threadIdx.z,
                                 blockIdx.x, blockIdx.y, blockIdx.z, where.empty() ? "" : "\n  at ", where);
+  std::string().swap(what);
+  std::string().swap(where);
   run.fibers[run.thread].done = true;
   SwitchToScheduler(run.thread);
   std::abort();  // not reached
@@ -383,6 +387,8 @@ std::optional<std::string> RunGrid(const cudaLaunchConfig_t& config, const Kerne
                 static_cast<unsigned>(b / gridDim.x / gridDim.y)};
     RunBlock();
   }
+  // The sanitizer still guards what threads hold that never ended.
+  if (run.failure) ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stacks_begin), kStacksBytes);
   return run.failure;
 }
 
@@ -565,12 +571,29 @@ void CheckAccess(const void* address, size_t bytes, bool write, const void* call
         FailAccess(address, bytes, write, caller, "that nobody wrote");
       }
       if (reader == own) continue;
-      if (reader >> kThreadBits < run.barrier) {
-        readers[i] = own;
+      const auto warp = static_cast<uint32_t>(run.thread / kLanes);
+      const bool of_warp = WarpOf(reader) == warp;
+      if (reader >> kThreadBits < (of_warp ? run.interval : run.barrier)) {
+        readers[i] = own;  // a write that races with the earlier read races with this one, too
       } else {
-        const auto warp = static_cast<uint32_t>(run.thread / kLanes);
-        readers[i] = run.interval << kThreadBits | (WarpOf(reader) == warp ? kWarpCode + warp : kSeveralCode);
+        readers[i] = run.interval << kThreadBits | (of_warp ? kWarpCode + warp : kSeveralCode);
       }
+    }
+  }
+}
+
+void CheckVolatileRead(const void* address, size_t bytes, const void* caller) {
+  if (!InKernel()) return;
+  const Region& region = DeviceRegion();
+  const size_t offset = region.Offset(address);
+  if (offset >= kRegionBytes) return CheckAccess(address, bytes, /*write=*/false, caller);
+  for (size_t i = offset; i < offset + bytes; ++i) {
+    if (region.states[i] == ByteState::kOutside) FailAccess(address, bytes, false, caller, "outside of all buffers");
+    if (region.states[i] == ByteState::kUnwritten) FailAccess(address, bytes, false, caller, "that nobody wrote");
+    const Access writer = region.writers[i];
+    const bool atomic = (writer & ((1u << kThreadBits) - 1)) == kAtomicCode;
+    if (!atomic && Conflicts(writer, offset < kSharedBytes, /*read=*/false)) {
+      FailRace(address, bytes, false, caller, writer, true);
     }
   }
 }

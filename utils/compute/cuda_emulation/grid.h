@@ -37,6 +37,8 @@ int64_t NumThreadsRun();
 // For the functions that the compiler puts before each access of a kernel (access_hooks.cc). `caller` is the place in
 // the code.
 void CheckAccess(const void* address, size_t bytes, bool write, const void* caller);
+// A volatile read does not race with atomic operations.
+void CheckVolatileRead(const void* address, size_t bytes, const void* caller);
 void ReportMisaligned(const void* address, size_t alignment, const std::string& where);
 // Ends the running kernel with this error; does nothing on the host.
 void FailKernel(const std::string& what, const std::string& where);
