@@ -298,20 +298,21 @@ TEST_CASE("Threads read, exchange, read again and write the same place") {
 }
 
 // Some threads report, and all look whether one has.
-__global__ void ReportAndLook(bool volatile_read, unsigned long long* word, int* y) {
+template <typename Word>
+__global__ void ReportAndLook(unsigned long long* word, int* y) {
   if (threadIdx.x % 3 == 0) atomicMin(word, static_cast<unsigned long long>(threadIdx.x));
-  const unsigned long long seen = volatile_read ? *static_cast<volatile unsigned long long*>(word) : *word;
-  y[threadIdx.x] = seen < kThreads;
+  y[threadIdx.x] = *static_cast<Word*>(word) < kThreads;
 }
 
 TEST_CASE("A volatile read may come before or after an atomic operation, a plain one races with it") {
   UnderEachSchedule();
   Device word(sizeof(unsigned long long)), y(kThreads * sizeof(int));
   word.Write<unsigned long long>({1000});
-  CHECK(y.Run(ReportAndLook, 1, kThreads, 0, true, word.data<unsigned long long>(), y.data<int>()) == "");
+  unsigned long long* const at = word.data<unsigned long long>();
+  CHECK(y.Run(ReportAndLook<volatile unsigned long long>, 1, kThreads, 0, at, y.data<int>()) == "");
   CHECK(word.Read<unsigned long long>(1)[0] == 0);
   CHECK(y.Read<int>(kThreads)[0] == 1);
-  CHECK_THAT(y.Run(ReportAndLook, 1, kThreads, 0, false, word.data<unsigned long long>(), y.data<int>()),
+  CHECK_THAT(y.Run(ReportAndLook<unsigned long long>, 1, kThreads, 0, at, y.data<int>()),
              Catch::Contains("races with") || Catch::Contains("without a barrier between"));
 }
 
