@@ -1,4 +1,4 @@
 // What most tests include.
 #include <catch2/catch.hpp>
 
-#include "std_and_absl.h"
+#include "third_party/precompiled/std_and_absl.h"

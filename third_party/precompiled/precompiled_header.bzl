@@ -45,7 +45,7 @@ def _precompiled_header_impl(ctx):
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling %s" % ctx.label.name,
     )
-    return _provide([header, parsed])
+    return _provide([header, parsed] + ctx.files.textual_hdrs)
 
 precompiled_header = rule(
     doc = """NAME.h, which holds `hdr` and which .bazelrc includes in front of the files that it names for it.
