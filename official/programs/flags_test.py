@@ -43,9 +43,9 @@ def sources_of(name: str) -> list[str]:
     """The C++ that a program is made of, but for the group definitions, which fill configurations from flags."""
     label = next(label for label in targets if label.endswith(f":{name}"))
     paths = {path for target in build_files.closure(targets, label) for path in target.sources}
-    groups = {f"utils/flags/{group}.{ending}" for group in ("base", "performance", "benchmark", "image", "device")
-              for ending in ("cc", "h")}
-    return [(root / path).read_text() for path in sorted(paths - groups) if path.endswith((".cc", ".h"))]
+    code = {path: (root / path).read_text() for path in sorted(paths) if path.endswith((".cc", ".h"))}
+    groups = {Path(path).with_suffix("") for path, text in code.items() if "\nOFFICIAL_FLAG_GROUP(" in text}
+    return [text for path, text in code.items() if Path(path).with_suffix("") not in groups]
 
 
 class FlagsTest(unittest.TestCase):
