@@ -1,4 +1,4 @@
-// What most files include.
+// Most files include some of these.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,4 +1,5 @@
-// What the CUDA backend can work with: which GPUs its kernels run on, and whether the libraries that it finds fit.
+// Tells what the CUDA backend can work with: which GPUs its kernels run on, and whether the libraries that it finds
+// fit.
 #pragma once
 
 #include <string>

@@ -53,8 +53,8 @@ void SetPoison(uint8_t poison);
 // Forgets who accessed which byte.
 void ForgetAccesses();
 
-// What is wrong with bytes that the host's side (a copy, a library) is about to read or write, which the caller then
-// does; nothing if all is well. Memory outside the region is taken as the host's.
+// These return what is wrong with bytes that the host's side (a copy, a library) is about to read or write, which the
+// caller then does; nothing if all is well. They take memory outside the region as the host's.
 std::optional<std::string> CheckRead(const void* data, size_t bytes);
 std::optional<std::string> CheckWrite(void* data, size_t bytes);  // makes them written
 // Makes bytes as written or unwritten as those that they are a copy of. The host may copy unwritten bytes, which are

@@ -1,4 +1,4 @@
-// What a stream of an emulated device is given to do.
+// Gives a stream of an emulated device something to do.
 #pragma once
 
 #include <cuda_runtime.h>

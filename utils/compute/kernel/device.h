@@ -30,7 +30,7 @@ class Recording {
   virtual absl::Status Replay() = 0;
 };
 
-// What becomes of the recordings of a device that makes them.
+// Tells a device that makes recordings what becomes of them.
 enum class Recordings {
   kMust,  // a program that cannot be recorded ends the run
   kAuto,  // such a program says why, and from then on the device's programs run without

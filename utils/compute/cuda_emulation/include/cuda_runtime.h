@@ -115,7 +115,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
 
 namespace official::compute::cuda_emulation {
 
-// What the functions below are made of.
+// The functions below consist of these.
 cudaError_t Allocate(void** data, size_t bytes, bool pinned);
 cudaError_t AllowDynamicShared(const void* kernel, int bytes);
 // The arguments of a launch, and the function that calls the kernel with them.
@@ -199,7 +199,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
       *config, {reinterpret_cast<const void*>(kernel), std::move(call), sizeof(Call), kBytes, run});
 }
 
-// Of the running thread.
+// The emulation sets these before it lets a thread run.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
