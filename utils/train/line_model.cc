@@ -21,8 +21,9 @@ using compute::Value;
 Model Line() {
   return {.name = "line",
           .model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
-            const Value w = in.graph.Variable({"w", {DType::kFloat32, {2, 1}}, compute::Initializer::Zeros()});
-            const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
+            const compute::Shape& x = in.features[0].shape();
+            const Value w = in.graph.Variable({"w", {DType::kFloat32, {x.dim(1), 1}}, compute::Initializer::Zeros()});
+            const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {x.dim(0)});
             if (in.mode == Mode::kPredict) return ModelSpec{.loss = {}, .predictions = {{"y", y}}};
             return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
                              .predictions = {},

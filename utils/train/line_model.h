@@ -1,4 +1,4 @@
-// For tests: a model with two weights, data for it, and an Estimator of it.
+// For tests: a model with a weight for each feature, data for it, and an Estimator of it.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace official::train {
 
-// Fits x [batch, 2] * w to the labels [batch] by gradient descent with the learning rate 0.1.
+// Fits x [batch, n] * w to the labels [batch] by gradient descent with the learning rate 0.1.
 Model Line();
 
-// Returns endless epochs of 20 batches of 4 examples; the last feature of each batch, or only of batch number
-// `of_batch`, is `last`.
+// Returns endless epochs of 20 batches of 4 examples with 2 features; the last feature of each batch, or only of batch
+// number `of_batch`, is `last`.
 InputFn Input(float last, std::optional<int> of_batch = {});
 
 // Returns the default configuration with a model_dir of its own, which does not exist.

@@ -3,41 +3,25 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "utils/compute/ops/array/array.h"
-#include "utils/compute/ops/elementwise/elementwise.h"
-#include "utils/compute/ops/matmul/matmul.h"
-#include "utils/compute/ops/optimizer/optimizer.h"
-#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/train/line_model.h"
 
 namespace official::train {
 namespace {
 
 using compute::DType;
 using compute::Tensor;
-using compute::Value;
 
-// Fits x [n, 1] * w to the labels [n]. As sentences, shares have as many rows as their first label says.
+// Fits a line. As sentences, shares have as many rows as their first label says.
 Model Sentences() {
-  return {.name = "sentences",
-          .model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
-            const Value w = in.graph.Variable({"w", {DType::kFloat32, {1, 1}}, compute::Initializer::Zeros()});
-            const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
-            return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0]))),
-                             .predictions = {},
-                             .metrics = {},
-                             .logged = {},
-                             .moving_averages = {}};
-          },
-          .optimizer = compute::GradientDescent,
-          .learning_rate = [](int64_t) { return 0.1; },
-          .share =
-              [](Mode, const data::Batch& batch, const compute::Share& examples) {
-                const auto rows = static_cast<int64_t>(batch.labels[0].data<float>()[examples.begin]);
-                return BatchShare{.examples = examples,
-                                  .features = {Tensor(DType::kFloat32, {rows, 1})},
-                                  .labels = {Tensor(DType::kFloat32, {rows})},
-                                  .weight = rows};
-              }};
+  Model model = Line();
+  model.share = [](Mode, const data::Batch& batch, const compute::Share& examples) {
+    const auto rows = static_cast<int64_t>(batch.labels[0].data<float>()[examples.begin]);
+    return BatchShare{.examples = examples,
+                      .features = {Tensor(DType::kFloat32, {rows, 1})},
+                      .labels = {Tensor(DType::kFloat32, {rows})},
+                      .weight = rows};
+  };
+  return model;
 }
 
 TEST_CASE("A replica has one program for each length of its own, whatever lengths the others have") {
