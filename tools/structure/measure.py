@@ -1,7 +1,7 @@
 """Prints figures of the structure of the code. Usage: python3 -m tools.structure.measure
 
-What must stay at 0 is also held by //tools/structure:layers_test. The stack is that of bazel-bin's mnist_main, if it is
-built and gdb is installed.
+//tools/structure:measure_test compares docs/structure.md with them; what must stay at 0 is also held by :layers_test.
+The stack is that of bazel-bin's mnist_main, if it is built and gdb is installed.
 """
 
 import re
@@ -67,24 +67,34 @@ def frames_to_kernel() -> int | None:
     return len(names) - 1 if names and names[-1].startswith("main") else None
 
 
-def main() -> None:
+def figures() -> dict[str, str]:
+    """By what is counted, in the words of docs/structure.md; without the stack, for which a program must run."""
     families = [*ROOT.glob("utils/compute/ops/*/BUILD"), *ROOT.glob("official/*/op/BUILD")]
-    odd, comments = fragments()
     l2_loss = ROOT / "utils/compute/ops/l2_loss"
-    figures: dict[str, int | None] = {
-        "library dependencies that point up": len(layers_test.upward()),
+    lists = len(re.findall(r'"l2_loss"', (l2_loss.parent / "families.bzl").read_text()))
+    counted = {
+        "library dependencies that point up in the list of the layers": len(layers_test.upward()),
+        "calls that name an op by a string, so that a wrong name is found at run time": named_ops(),
         "packages in a cycle": sum(len(cycle) for cycle in layers_test.cycles(layers_test.package_edges())),
-        "calls that name an op by a string": named_ops(),
-        "functions on the stack from main to a kernel": frames_to_kernel(),
-        "files that mention the option grad_accum_steps": len(mentions(r"\bgrad_accum_steps\b")),
-        "files that mention the flag keep_checkpoint_max": len(mentions(r"\bkeep_checkpoint_max\b")),
-        "files of the op L2Loss, its test and BUILD file included": len(list(l2_loss.iterdir())),
-        "other files that list it": len(re.findall(r'"l2_loss"', (l2_loss.parent / "families.bzl").read_text())),
-        "BUILD lines of the op families": sum(len(path.read_text().splitlines()) for path in families),
-        "comments in headers that begin like half a sentence, of 1000": round(1000 * odd / comments),
+        "files of a training option: `grad_accum_steps`": len(mentions(r"\bgrad_accum_steps\b")),
+        "files of a shared flag: `keep_checkpoint_max`": len(mentions(r"\bkeep_checkpoint_max\b")),
+        "files of an op with kernels, its test and `BUILD` file included; others that list it": (
+            f"{len(list(l2_loss.iterdir()))} + {lists}"
+        ),
+        "lines of the `BUILD` files of the op families": sum(len(path.read_text().splitlines()) for path in families),
     }
-    for what, figure in figures.items():
-        print(f"{'?' if figure is None else figure:>6}  {what}")
+    return {what: str(figure) for what, figure in counted.items()}
+
+
+def main() -> None:
+    odd, comments = fragments()
+    frames = frames_to_kernel()
+    printed = figures() | {
+        "functions on the stack from `main` to a kernel": "?" if frames is None else str(frames),
+        "comments in headers that begin like half a sentence, of 1000": str(round(1000 * odd / comments)),
+    }
+    for what, figure in printed.items():
+        print(f"{figure:>6}  {what}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The targets of a folder of ops: op_family for the family, op_part and op_test for what else is in the folder."""
+"""The targets of a folder of ops: op_family for the family, op_part, part_test and op_test for what else is in the folder."""
 
 load("//tools/structure:layers.bzl", "layers_above")
 load("//utils/compute/cuda_emulation:cuda_kernels.bzl", "cuda_kernels")
@@ -18,6 +18,12 @@ _CPU_DEPS = _DEPS + [
 
 # Of CUDA kernels, besides cuda_device.
 _CUDA_HOST_DEPS = _DEPS + ["//utils/compute/kernel"]
+
+_PART_TEST_DEPS = [
+    "//third_party:absl",
+    "//third_party:catch2_main",
+    "//utils/compute/cpu:parallel",
+]
 
 _TEST_DEPS = _DEPS + [
     "//third_party:catch2_main",
@@ -63,6 +69,20 @@ def op_part(name, files = None, deps = [], cuda_deps = [], **kwargs):
         hdrs = hdrs,
         deps = deps + _DEPS,
         **kwargs
+    )
+
+def part_test(name, deps = []):
+    """A test of an op_part that registers no ops: geometry_test.cc is geometry's.
+
+    Args:
+      name: the name of the test, which is the name of the part and "_test".
+      deps: what it depends on, besides the part and _PART_TEST_DEPS.
+    """
+    native.cc_test(
+        name = name,
+        size = "small",
+        srcs = [name + ".cc"],
+        deps = [":" + name[:-len("_test")]] + deps + _PART_TEST_DEPS,
     )
 
 def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
