@@ -45,7 +45,10 @@ def fragments() -> tuple[int, int]:
 
 
 def frames_to_kernel() -> int | None:
-    """The functions on the stack from main to a kernel, both counted, in a training step of mnist_main."""
+    """The functions on the stack from main to a kernel, both counted, in a training step of mnist_main.
+
+    std::function's caller of a lambda, which has a frame of its own where the lambda is not inlined, counts as the lambda.
+    """
     program = ROOT / "bazel-bin/official/mnist/mnist_main"
     if not program.exists() or not shutil.which("gdb"):
         return None
@@ -64,7 +67,8 @@ def frames_to_kernel() -> int | None:
         done = subprocess.run([*gdb, str(program), *flags], capture_output=True, text=True, timeout=300)
     frames = re.findall(r"^#(\d+) .*? in (.*)", done.stdout, re.MULTILINE)
     names = [name for _, name in frames]
-    return len(names) - 1 if names and names[-1].startswith("main") else None
+    callers = sum("{lambda" in inner and outer.startswith("std::_Function_handler") for inner, outer in zip(names, names[1:]))
+    return len(names) - callers - 1 if names and names[-1].startswith("main") else None
 
 
 def figures() -> dict[str, str]:
