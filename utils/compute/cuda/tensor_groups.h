@@ -1,4 +1,4 @@
-// Many float32 tensors in one launch: groups of kGroup tensors of one size, cut into pieces, one for each block.
+// Many tensors in one launch: groups of kGroup tensors of one size, cut into pieces, one for each block.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace official::compute {
 
-// The groups of one launch: a kernel argument, which may have 32,764 bytes.
-template <int kGroup>
+// The groups of one launch: a kernel argument; all of them together may have 32,764 bytes. T is void where the types of
+// a group's tensors differ.
+template <int kGroup, typename T = float>
 struct TensorGroups {
   static constexpr int kMaxGroups = 256;
   static constexpr int kPiece = 2048;  // elements per block
@@ -20,9 +21,17 @@ struct TensorGroups {
   int num_groups = 0;
   int first_block[kMaxGroups + 1] = {0};  // first block of each group, and the end
   int64_t sizes[kMaxGroups];
-  float* tensors[kMaxGroups][kGroup];
+  T* tensors[kMaxGroups][kGroup];
 
   int num_blocks() const { return first_block[num_groups]; }
+  bool is_full() const { return num_groups == kMaxGroups; }
+  // Adds a group of tensors with so many elements each, and returns its number.
+  int Add(int64_t size) {
+    const int group = num_groups++;
+    sizes[group] = size;
+    first_block[group + 1] = first_block[group] + static_cast<int>((size + kPiece - 1) / kPiece);
+    return group;
+  }
 
   struct Piece {
     int group;
@@ -40,22 +49,17 @@ struct TensorGroups {
   }
 };
 
-// The inputs of a node from `first` on, in as many launches as they need.
+// The inputs of a node from `first` on, all of them float32, in as many launches as they need.
 template <int kGroup>
 class TensorLaunches {
  public:
   TensorLaunches(const KernelSpec& spec, int first) : first_(first) {
-    using Groups = TensorGroups<kGroup>;
     for (int i = first; i < spec.node.num_inputs(); i += kGroup) {
-      if (launches_->empty() || launches_->back().num_groups == Groups::kMaxGroups) {
+      if (launches_->empty() || launches_->back().is_full()) {
         launches_->emplace_back();
         launches_->back().first_number = (i - first) / kGroup;
       }
-      Groups& groups = launches_->back();
-      const int group = groups.num_groups++;
-      groups.sizes[group] = spec.input(i).shape.num_elements();
-      groups.first_block[group + 1] =
-          groups.first_block[group] + static_cast<int>((groups.sizes[group] + Groups::kPiece - 1) / Groups::kPiece);
+      launches_->back().Add(spec.input(i).shape.num_elements());
     }
   }
 

@@ -13,8 +13,8 @@ std::vector<FusionRule*>& Fusions() {
   return *rules;
 }
 
-// live[id] is true for the nodes that the roots need.
-std::vector<bool> LiveNodes(const Graph& graph, const GraphRoots& roots) {
+// The nodes that the roots need, in order.
+std::vector<const Node*> LiveNodes(const Graph& graph, const GraphRoots& roots) {
   std::vector<bool> live(graph.nodes().size(), false);
   for (const Value& v : roots.feeds) live[v.node()->id()] = true;
   for (const Value& v : roots.fetches) live[v.node()->id()] = true;
@@ -23,7 +23,11 @@ std::vector<bool> LiveNodes(const Graph& graph, const GraphRoots& roots) {
     if (!live[id]) continue;
     for (const Value& v : graph.nodes()[id]->inputs()) live[v.node()->id()] = true;
   }
-  return live;
+  std::vector<const Node*> nodes;
+  for (const auto& node : graph.nodes()) {
+    if (live[node->id()]) nodes.push_back(node.get());
+  }
+  return nodes;
 }
 
 std::vector<Value> Copy(const Graph& from, const Node& node, RewriteContext& context) {
@@ -52,21 +56,34 @@ int RewriteContext::UseCount(Value old) const {
   return it == uses_.end() ? 0 : it->second;
 }
 
+const std::vector<const Node*>& RewriteContext::Readers(Value old) {
+  if (readers_.empty()) {
+    for (const Node* node : live_) {
+      for (const Value& v : node->inputs()) readers_[v].push_back(node);
+    }
+  }
+  return readers_[old];
+}
+
+Value RewriteContext::MappedSource(Value old) {
+  if (!mapped_.contains(old)) mapped_[old] = Copy(*old.graph(), *old.node(), *this)[0];
+  return Mapped(old);
+}
+
 RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const RewriteEnvironment& environment,
                        const RewriteRule& rule) {
   RewriteContext context(environment);
   context.graph().set_batch_parts(graph.batch_parts());
-  const std::vector<bool> live = LiveNodes(graph, roots);
-  for (const auto& node : graph.nodes()) {
-    if (!live[node->id()]) continue;
+  context.live_ = LiveNodes(graph, roots);
+  for (const Node* node : context.live_) {
     for (const Value& v : node->inputs()) ++context.uses_[v];
   }
   for (const Value& v : roots.fetches) ++context.uses_[v];
 
   absl::flat_hash_map<const Node*, Node*> targets;
   for (Node* node : roots.targets) targets[node] = nullptr;
-  for (const auto& node : graph.nodes()) {
-    if (!live[node->id()]) continue;
+  for (const Node* node : context.live_) {
+    if (node->num_outputs() > 0 && context.mapped_.contains(node->output(0))) continue;
     std::optional<std::vector<Value>> rewritten = rule(*node, context);
     const std::vector<Value> outputs = rewritten ? *std::move(rewritten) : Copy(graph, *node, context);
     OFFICIAL_CHECK(context.graph().status().ok()) << context.graph().status().ToString();
@@ -75,7 +92,7 @@ RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const Rewrit
       OFFICIAL_CHECK(!outputs[i] || outputs[i].type() == node->output_types()[i]) << node->name() << " changed type";
       context.mapped_[node->output(i)] = outputs[i];
     }
-    if (const auto it = targets.find(node.get()); it != targets.end()) {
+    if (const auto it = targets.find(node); it != targets.end()) {
       it->second = outputs.empty() ? context.graph().nodes().back().get() : outputs[0].node();
     }
   }

@@ -41,6 +41,13 @@ class RewriteContext {
   Value Mapped(Value old) const;
   // The number of reads of an old value by live nodes and fetches.
   int UseCount(Value old) const;
+  // The live nodes that read an old value, in order, once for each input; without fetches.
+  const std::vector<const Node*>& Readers(Value old);
+  // Sets the new value for an old one of which no read has been visited yet. Where the old node has not been visited
+  // itself, it is not: all its outputs must be set.
+  void Map(Value old, Value value) { mapped_[old] = value; }
+  // The same as Mapped() for an old Variable, Input or Constant, which need not have been visited yet.
+  Value MappedSource(Value old);
   // True if the device has a kernel for this op: a rule that makes a fused op must check this first.
   bool DeviceHasKernel(OpName op, DType dtype) const { return environment_.has_kernel(op, dtype); }
 
@@ -51,10 +58,13 @@ class RewriteContext {
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   absl::flat_hash_map<Value, Value> mapped_;
   absl::flat_hash_map<Value, int> uses_;
+  std::vector<const Node*> live_;                                      // nodes of the old graph
+  absl::flat_hash_map<Value, std::vector<const Node*>> readers_ = {};  // filled when a rule asks
 };
 
 // Returns the new outputs of `node`, or nullopt if the rule does not apply (the node is then copied). A node without
-// outputs is replaced by the last node that the rule adds.
+// outputs is replaced by the last node that the rule adds. An output may be invalid if a later call of the rule maps it
+// before it is read.
 using RewriteRule = std::function<std::optional<std::vector<Value>>(const Node& node, RewriteContext& context)>;
 
 RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const RewriteEnvironment& environment,
@@ -64,7 +74,7 @@ RewrittenGraph Rewrite(const Graph& graph, const GraphRoots& roots, const Rewrit
 struct FusionRule {
   std::string name;
   // The phase is 0 for algebraic moves (ReLU after pooling), 1 for kernels that fuse (convolution + bias + ReLU), 2 for
-  // elementwise chains.
+  // elementwise chains, 3 for what computes the same on many tensors.
   int phase = 1;
   RewriteRule rule;
 };

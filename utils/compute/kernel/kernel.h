@@ -100,7 +100,7 @@ struct KernelDef {
   // Pairs {output, input}: the output may take the input's buffer if nothing reads the input afterwards, and if both
   // have one element type and as many bytes.
   std::vector<std::pair<int, int>> in_place = {};
-  // True for the same with {0, 0}, {1, 1}, ... of a node with as many outputs as inputs.
+  // True for the same with {0, 0}, {1, 1}, ... of a node with at least as many inputs as outputs.
   bool each_in_place = false;
   // If this is absent, everything is row-major.
   LayoutRule layout = nullptr;

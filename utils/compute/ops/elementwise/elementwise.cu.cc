@@ -16,6 +16,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/tensor_groups.h"
 #include "utils/compute/ops/elementwise/broadcast.h"
 #include "utils/compute/ops/elementwise/fused_program.h"
 #include "utils/compute/ops/elementwise/math.h"
@@ -39,6 +40,7 @@ enum class Access : uint8_t {
 
 struct Input {
   const void* data;
+  int8_t member_slot = -1;  // in a group: the place among the member's tensors, or -1 if `data` is for all members
   DType dtype;
   Access access;
   uint8_t slot;
@@ -102,8 +104,8 @@ __device__ Index OffsetOf(const Input& input, Index i) {
 
 // What lies under elements [begin, begin + n) of the output.
 template <typename T, typename From, typename Index>
-__device__ Elements<T> Load(const Input& input, Index begin, int n) {
-  const From* const data = static_cast<const From*>(input.data);
+__device__ Elements<T> Load(const Input& input, const void* address, Index begin, int n) {
+  const From* const data = static_cast<const From*>(address);
   Elements<T> to = {};
   if (input.access == Access::kRepeated) {
     const T value = ConvertElement<T>(data[OffsetOf(input, begin)]);
@@ -171,19 +173,17 @@ __device__ Elements<T> Apply(int functor, const Elements<T>& a, const Elements<T
   }
 }
 
-// Index: uint32_t where all offsets fit, since its divisions are fast.
+// Computes elements [begin, begin + n) of the output. `tensors` are those of a member of a group, or nullptr. Each
+// thread reads and writes its own elements of `slots` only.
 template <typename T, typename Index>
-__global__ void __launch_bounds__(kThreads) RunProgram(const Interpreted __grid_constant__ program) {
-  // Each thread reads and writes its own elements only.
-  auto* const slots = DynamicShared<Elements<T>>() + threadIdx.x;
-  const Index count = static_cast<Index>(program.count);
-  const Index begin = (static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x) * kElements;
-  if (begin >= count) return;
-  const int n = count - begin < kElements ? static_cast<int>(count - begin) : kElements;
+__device__ void RunElements(const Interpreted& program, void* const* tensors, void* output, Index begin, int n,
+                            Elements<T>* slots) {
   for (int i = 0; i < program.num_inputs; ++i) {
     const Input& input = program.inputs[i];
-    WithTensorType(input.dtype,
-                   [&]<typename From>(From) { slots[input.slot * kThreads] = Load<T, From, Index>(input, begin, n); });
+    const void* const data = tensors == nullptr || input.member_slot < 0 ? input.data : tensors[input.member_slot];
+    WithTensorType(input.dtype, [&]<typename From>(From) {
+      slots[input.slot * kThreads] = Load<T, From, Index>(input, data, begin, n);
+    });
   }
   for (int k = 0; k < program.num_instructions; ++k) {
     const Instruction& f = program.instructions[k];
@@ -192,7 +192,33 @@ __global__ void __launch_bounds__(kThreads) RunProgram(const Interpreted __grid_
     slots[f.slot * kThreads] = Apply<T>(f.functor, a, b, c);
   }
   const Elements<T> result = slots[program.result * kThreads];
-  WithTensorType(program.output_dtype, [&]<typename To>(To) { Store<To, T, Index>(result, program.output, begin, n); });
+  WithTensorType(program.output_dtype, [&]<typename To>(To) { Store<To, T, Index>(result, output, begin, n); });
+}
+
+// Index: uint32_t where all offsets fit, since its divisions are fast.
+template <typename T, typename Index>
+__global__ void __launch_bounds__(kThreads) RunProgram(const Interpreted __grid_constant__ program) {
+  const Index count = static_cast<Index>(program.count);
+  const Index begin = (static_cast<Index>(blockIdx.x) * kThreads + threadIdx.x) * kElements;
+  if (begin >= count) return;
+  const int n = count - begin < kElements ? static_cast<int>(count - begin) : kElements;
+  RunElements<T, Index>(program, nullptr, program.output, begin, n, DynamicShared<Elements<T>>() + threadIdx.x);
+}
+
+// The tensors of a member: its inputs and its output.
+using Members = TensorGroups<grouped_elementwise::kMaxMemberInputs + 1, void>;
+constexpr int kMemberOutput = grouped_elementwise::kMaxMemberInputs;
+static_assert(sizeof(Interpreted) + sizeof(Members) <= 32764);
+
+__global__ void __launch_bounds__(kThreads)
+    RunGroup(const Interpreted __grid_constant__ program, const Members __grid_constant__ members) {
+  auto* const slots = DynamicShared<Elements<float>>() + threadIdx.x;
+  const auto piece = members.PieceOf(static_cast<int>(blockIdx.x));
+  void* const* const tensors = members.tensors[piece.group];
+  for (int64_t begin = piece.begin + threadIdx.x * kElements; begin < piece.end; begin += kThreads * kElements) {
+    const int n = piece.end - begin < kElements ? static_cast<int>(piece.end - begin) : kElements;
+    RunElements<float, uint32_t>(program, tensors, tensors[kMemberOutput], static_cast<uint32_t>(begin), n, slots);
+  }
 }
 
 // An input that must be copied before the kernel writes over it.
@@ -326,6 +352,49 @@ absl::StatusOr<Kernel> MakeElementwise(const KernelSpec& spec) {
   }
 }
 
+absl::StatusOr<Kernel> MakeGroup(const KernelSpec& spec) {
+  const std::vector<int64_t>& slots = spec.attrs().GetInts("slots");
+  const int num_members = static_cast<int>(spec.attrs().GetInt("members"));
+  const int num_slots = static_cast<int>(slots.size());
+  const int num_own = (spec.node.num_inputs() - num_slots) / (num_members - 1);
+  Interpreted program = {};
+  program.output_dtype = spec.output(0).dtype;
+  program.num_inputs = num_slots;
+  // Of the node's inputs: where those of slot s begin.
+  const auto first_of = [=](int s) { return s < num_own ? s * num_members : num_own * num_members + s - num_own; };
+  for (int s = 0; s < num_slots; ++s) {
+    Input& input = program.inputs[slots[s]];
+    input.dtype = spec.input(first_of(s)).dtype;
+    input.access = s < num_own ? Access::kInOrder : Access::kRepeated;
+    input.num_dims = 1;
+    input.strides[0] = s < num_own ? 1 : 0;
+    if (s < num_own) input.member_slot = static_cast<int8_t>(s);
+  }
+  const int values =
+      PlaceInstructions<float>(FusedProgram::FromString(spec.attrs().Get<std::string>("program")), program);
+  const size_t shared_bytes = values * kThreads * sizeof(Elements<float>);
+
+  auto launches = std::make_shared<std::vector<Members>>();
+  for (int m = 0; m < num_members; ++m) {
+    if (launches->empty() || launches->back().is_full()) launches->emplace_back().first_number = m;
+    launches->back().Add(spec.output(m).shape.num_elements());
+  }
+  return Kernel{[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) mutable -> absl::Status {
+    for (int s = num_own; s < num_slots; ++s) program.inputs[slots[s]].data = args.inputs[first_of(s)];
+    for (Members& members : *launches) {
+      for (int g = 0; g < members.num_groups; ++g) {
+        const int m = members.first_number + g;
+        for (int s = 0; s < num_own; ++s) members.tensors[g][s] = const_cast<void*>(args.inputs[first_of(s) + m]);
+        members.tensors[g][kMemberOutput] = args.outputs[m];
+      }
+      if (members.num_blocks() == 0) continue;
+      Launch(RunGroup, members.num_blocks(), kThreads, shared_bytes, stream, program, members);
+      RETURN_IF_ERROR(LaunchStatus("RunGroup"));
+    }
+    return absl::OkStatus();
+  }};
+}
+
 void Register(OpName op, std::vector<DType> dtypes, int num_inputs) {
   KernelDef def{.op = op, .device_kind = "cuda", .dtypes = std::move(dtypes), .make = MakeElementwise};
   for (int i = 0; i < num_inputs; ++i) def.in_place.push_back({0, i});
@@ -335,7 +404,11 @@ void Register(OpName op, std::vector<DType> dtypes, int num_inputs) {
 const bool registered = [] {
   for (const ElementwiseOp& op : ElementwiseOps()) Register(op.name, op.key_types, op.num_inputs);
   Register(op::FusedElementwise, FindElementwiseOp(op::Cast)->key_types, FusedProgram::kMaxInputs);
-  return true;
+  return RegisterKernel({.op = op::GroupedElementwise,
+                         .device_kind = "cuda",
+                         .dtypes = FindElementwiseOp(op::Cast)->key_types,
+                         .make = MakeGroup,
+                         .each_in_place = true});
 }();
 
 }  // namespace

@@ -2,7 +2,8 @@
 // back to the shape of each input. Unless noted otherwise inputs have one type, float32, bfloat16 or half (computed in
 // float), or, if the comment says "integers", int32 or int64 too, and the result has that type.
 //
-// A program merges chains of these ops into one node, FusedElementwise, which computes the same bits.
+// A program merges chains of these ops into one node, FusedElementwise, which computes the same bits. On devices for
+// which a launch costs much, it groups nodes that do the same to many tensors into one, GroupedElementwise.
 #pragma once
 
 #include "utils/compute/graph/graph.h"
@@ -47,6 +48,10 @@ inline constexpr OpName ReluGrad("ReluGrad");
 inline constexpr OpName TanhGrad("TanhGrad");
 inline constexpr OpName SigmoidGrad("SigmoidGrad");
 inline constexpr OpName FusedElementwise("FusedElementwise");
+// Attributes: "program", the FusedProgram of each member; "dtype" of the outputs; "members", their number, M; "slots",
+// the program's inputs in the order of the node's: first those that each member has of its own, each as M inputs in the
+// shape of the member's output, then the scalars that all members share.
+inline constexpr OpName GroupedElementwise("GroupedElementwise");
 
 }  // namespace official::compute::op
 
@@ -59,6 +64,10 @@ enum Input : int { kCondition, kIfTrue, kIfFalse };
 namespace official::compute::bias_add {
 enum Input : int { kX, kBias };
 }  // namespace official::compute::bias_add
+
+namespace official::compute::grouped_elementwise {
+inline constexpr int kMaxMemberInputs = 3;  // that each member has of its own
+}  // namespace official::compute::grouped_elementwise
 
 // The inputs of ReluGrad. y is the result of Relu.
 namespace official::compute::relu_grad {
