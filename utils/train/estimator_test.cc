@@ -83,7 +83,7 @@ TEST_CASE("Replicas whose variables have come apart end the run before they are 
   model.optimizer = [x](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
     std::vector<compute::Node*> targets = compute::GradientDescent(inputs, variables);
     const Value drift = x->graph()->Variable({"drift", {DType::kFloat32, {}}, compute::Initializer::Zeros(), false});
-    targets.push_back(compute::AssignAdd(drift, compute::Sum(*x)));
+    targets.push_back(compute::AssignAdd({{drift, compute::Sum(*x)}}));
     return targets;
   };
   EstimatorConfig config = Config();

@@ -42,10 +42,12 @@ Value LocalSum(Graph& graph, absl::string_view name, const TensorType& type) {
                          /*per_device=*/true});
 }
 
-// A float32 scalar that sums `value` over the batches; without examples there is nothing to add. Its name.
-std::string Accumulate(BuiltModel& built, absl::string_view name, Value value) {
+// A float32 scalar that sums `value` over the batches, added to `counts`; without examples there is nothing to add. Its
+// name.
+std::string Accumulate(const BuiltModel& built, absl::string_view name, Value value,
+                       std::vector<compute::Count>& counts) {
   const Value sum = LocalSum(*built.graph, name, {DType::kFloat32, {}});
-  if (built.has_examples) built.roots.targets.push_back(compute::AssignAdd(sum, value));
+  if (built.has_examples) counts.push_back({sum, value});
   return sum.node()->name();
 }
 
@@ -86,8 +88,9 @@ struct Step {
   const ModelSpec& spec;
   const compute::LossScale& scale;
   BuiltModel& built;
-  Value weight;      // of the micro-batch and the replica in the whole batch; invalid: 1
-  Value loss_scale;  // invalid: 1
+  Value weight;                         // of the micro-batch and the replica in the whole batch; invalid: 1
+  Value loss_scale;                     // invalid: 1
+  std::vector<compute::Count>& counts;  // what is counted, at the end
   std::vector<Value> variables = {};
   Results results = {};
 
@@ -210,7 +213,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
   const Value global_step = graph.Variable({kGlobalStep, counter, compute::Initializer::Zeros(), /*trainable=*/false});
   const Value one =
       step.scale.dynamic ? compute::Cast(finite, DType::kInt64) : graph.Constant(Tensor::Scalar<int64_t>(1));
-  targets.push_back(compute::AssignAdd(global_step, one));
+  step.counts.push_back({global_step, one});
   if (!step.scale.dynamic) return;
   const Value good_steps = graph.Variable({kGoodSteps, counter, compute::Initializer::Zeros(), /*trainable=*/false});
   targets.push_back(compute::UpdateLossScale(step.loss_scale, good_steps, finite));
@@ -297,18 +300,20 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   if (mode == Mode::kEval && model.host_metrics) {
     for (const NamedValue& p : model_spec.predictions) fetch(p);
   }
+  std::vector<compute::Count> counts;
   if (mode == Mode::kTrain) {
     for (const NamedValue& v : model_spec.logged) fetch(v);
     Value weight = context.weight;
     if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
-    Step step{model, model_spec, loss_scale, built, weight, Value()};
+    Step step{model, model_spec, loss_scale, built, weight, Value(), counts};
     AddTraining(shown, step);
   }
   for (const MeanMetric& metric : model_spec.metrics) {
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,
-                             Accumulate(built, absl::StrCat(metric.name, "/total"), metric.total),
-                             Accumulate(built, absl::StrCat(metric.name, "/count"), metric.count)});
+                             Accumulate(built, absl::StrCat(metric.name, "/total"), metric.total, counts),
+                             Accumulate(built, absl::StrCat(metric.name, "/count"), metric.count, counts)});
   }
+  if (!counts.empty()) built.roots.targets.push_back(compute::AssignAdd(counts));
   RETURN_IF_ERROR(graph.status());
   return built;
 }

@@ -29,7 +29,7 @@ TEST_CASE("A value that is not finite ends the run before any update that was bu
   const Value x = graph.Input("x", {DType::kFloat32, {2}});
   const Value y = CheckNumerics(Exp(x));
   const Value step = graph.Variable({"step", {DType::kInt64, {}}, Initializer::Zeros()});
-  Node* const count = AssignAdd(step, graph.Constant(Tensor::Scalar(int64_t{1})));
+  Node* const count = AssignAdd({{step, graph.Constant(Tensor::Scalar(int64_t{1}))}});
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
   const auto program = Program::Compile(graph, {{x}, {y}, {count}}, *device, variables).value();

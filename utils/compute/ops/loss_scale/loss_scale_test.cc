@@ -34,7 +34,7 @@ struct Finite {
     }
     const Value step = graph.Variable({"step", {DType::kInt64, {}}, Initializer::Zeros()});
     roots.fetches = {AllFinite(inputs, {.loss_scale = scale})};
-    roots.targets = {AssignAdd(step, graph.Constant(Tensor::Scalar(int64_t{1})))};
+    roots.targets = {AssignAdd({{step, graph.Constant(Tensor::Scalar(int64_t{1}))}})};
     REQUIRE(variables.Create(graph, 1).ok());
     program = Program::Compile(graph, roots, *device, variables).value();
     testing::RecordKernels(*program, kind);

@@ -102,10 +102,13 @@ const bool registered[] = {
     RegisterOp({
         .name = op::AssignAdd,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-          if (c.num_inputs() != 2 || c.type(assign_add::kVariable) != c.type(assign_add::kDelta) ||
-              c.shape(assign_add::kVariable).rank() != 0) {
-            return c.Error("needs a scalar variable and a scalar of its type");
+          bool fits = c.num_inputs() > 0 && c.num_inputs() % assign_add::kGroupSize == 0;
+          for (int i = 0; fits && i < c.num_inputs(); i += assign_add::kGroupSize) {
+            const TensorType& variable = c.type(i + assign_add::kVariable);
+            fits = variable == c.type(i + assign_add::kDelta) && variable.shape.rank() == 0 &&
+                   (variable.dtype == DType::kInt64 || variable.dtype == DType::kFloat32);
           }
+          if (!fits) return c.Error("needs pairs of an int64 or float32 scalar variable and a scalar of its type");
           return std::vector<TensorType>{};
         },
         .has_side_effect = true,
@@ -113,10 +116,11 @@ const bool registered[] = {
     RegisterOp({
         .name = op::AssignScale,
         .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-          const bool fits =
-              c.num_inputs() >= 1 && c.type(assign_scale::kVariable) == kFloatScalar &&
-              (c.num_inputs() == 1 || (c.num_inputs() == 2 && c.type(assign_scale::kApply) == kBoolScalar));
-          if (!fits) return c.Error("needs a float32 scalar, and a bool scalar where it is not always scaled");
+          const int variables = static_cast<int>(c.attrs.Get<Tensor>("factors").num_elements());
+          bool fits =
+              c.num_inputs() == variables || (c.num_inputs() == variables + 1 && c.type(variables) == kBoolScalar);
+          for (int i = 0; fits && i < variables; ++i) fits = c.type(i) == kFloatScalar;
+          if (!fits) return c.Error("needs float32 scalars, and a bool scalar where they are not always scaled");
           return std::vector<TensorType>{};
         },
         .has_side_effect = true,
@@ -157,10 +161,12 @@ std::vector<Value> Scalars(const UpdateInputs& inputs, absl::Span<const Value> m
   return scalars;
 }
 
-Node* Scale(Value power, double factor, const UpdateInputs& inputs) {
-  std::vector<Value> operands = {power};
+// Multiplies the powers of Adam's betas by these.
+Node* ScalePowers(Value beta1_power, Value beta2_power, const AdamParams& params, const UpdateInputs& inputs) {
+  std::vector<Value> operands = {beta1_power, beta2_power};
   if (IsGuarded(inputs)) operands.push_back(inputs.apply);
-  return ApplyNode(op::AssignScale, operands, Attrs{{"factor", factor}});
+  const Tensor factors = Tensor::Of<float>({2}, {static_cast<float>(params.beta1), static_cast<float>(params.beta2)});
+  return ApplyNode(op::AssignScale, operands, Attrs{{"factors", factors}});
 }
 
 }  // namespace
@@ -212,8 +218,7 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
   }
   if (!deferred.empty()) updates.push_back(DeferredAdam(inputs, {beta1_power, beta2_power}, deferred, params));
   if (dense.size() > scalars.size()) updates.push_back(ApplyNode(op::ApplyAdam, dense, attrs));
-  updates.push_back(Scale(beta1_power, params.beta1, inputs));
-  updates.push_back(Scale(beta2_power, params.beta2, inputs));
+  updates.push_back(ScalePowers(beta1_power, beta2_power, params, inputs));
   return updates;
 }
 
@@ -232,6 +237,10 @@ Node* Accumulate(Value add, absl::Span<const RunningSum> sums) {
   return ApplyNode(op::Accumulate, inputs);
 }
 
-Node* AssignAdd(Value variable, Value delta) { return ApplyNode(op::AssignAdd, {variable, delta}); }
+Node* AssignAdd(absl::Span<const Count> counts) {
+  std::vector<Value> inputs;
+  for (const auto& [variable, delta] : counts) inputs.insert(inputs.end(), {variable, delta});
+  return ApplyNode(op::AssignAdd, inputs);
+}
 
 }  // namespace official::compute

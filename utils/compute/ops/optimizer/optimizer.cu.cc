@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
@@ -195,39 +196,81 @@ absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
   }};
 }
 
-template <typename T>
-__global__ void AddScalar(T* variable, const T* delta, const unsigned long long* error) {
-  if (!HasDataError(error)) *variable += *delta;
-}
+// What is done to scalars, one by each thread.
+constexpr int kMaxScalars = 64;
 
-template <typename T>
-Kernel MakeAssignAddOf(const KernelSpec& spec) {
-  const CudaDevice& device = CudaDeviceOf(spec);
-  return Kernel{[stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
-    Launch(AddScalar<T>, 1, 1, 0, stream, args.variable<T>(assign_add::kVariable), args.input<T>(assign_add::kDelta),
-           error);
-    return LaunchStatus("AddScalar");
-  }};
+struct Additions {
+  int count = 0;
+  struct {
+    void* variable;
+    const void* delta;
+    bool is_int64;
+  } of[kMaxScalars];
+};
+
+__global__ void AddScalars(const Additions __grid_constant__ additions, const unsigned long long* error) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i >= additions.count || HasDataError(error)) return;
+  const auto& addition = additions.of[i];
+  if (addition.is_int64) {
+    *static_cast<int64_t*>(addition.variable) += *static_cast<const int64_t*>(addition.delta);
+  } else {
+    *static_cast<float*>(addition.variable) += *static_cast<const float*>(addition.delta);
+  }
 }
 
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
-  return spec.input(assign_add::kVariable).dtype == DType::kInt64 ? MakeAssignAddOf<int64_t>(spec)
-                                                                  : MakeAssignAddOf<float>(spec);
+  const CudaDevice& device = CudaDeviceOf(spec);
+  std::vector<Additions> launches;
+  for (int i = 0; i < spec.node.num_inputs(); i += assign_add::kGroupSize) {
+    if (launches.empty() || launches.back().count == kMaxScalars) launches.emplace_back();
+    Additions& additions = launches.back();
+    additions.of[additions.count++] = {nullptr, nullptr, spec.input(i).dtype == DType::kInt64};
+  }
+  return Kernel{[launches, stream = device.stream(),
+                 error = device.data_error_word()](const KernelArgs& args) mutable -> absl::Status {
+    int first = 0;
+    for (Additions& additions : launches) {
+      for (int i = 0; i < additions.count; ++i, first += assign_add::kGroupSize) {
+        additions.of[i].variable = args.variable<char>(first + assign_add::kVariable);
+        additions.of[i].delta = args.inputs[first + assign_add::kDelta];
+      }
+      Launch(AddScalars, 1, kMaxScalars, 0, stream, additions, error);
+      RETURN_IF_ERROR(LaunchStatus("AddScalars"));
+    }
+    return absl::OkStatus();
+  }};
 }
 
-__global__ void ScaleScalar(float* variable, float factor, Guard guard, const unsigned long long* error) {
-  if (!HasDataError(error) && guard.Applies()) *variable *= factor;
+struct Scalings {
+  int count = 0;
+  float* variables[kMaxScalars];
+  float factors[kMaxScalars];
+};
+
+__global__ void ScaleScalars(const Scalings __grid_constant__ scalings, Guard guard, const unsigned long long* error) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < scalings.count && !HasDataError(error) && guard.Applies()) *scalings.variables[i] *= scalings.factors[i];
 }
 
 absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
   const CudaDevice& device = CudaDeviceOf(spec);
-  const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
-  const bool guarded = spec.node.num_inputs() > assign_scale::kApply;
-  return Kernel{[factor, guarded, stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) {
-    const Guard guard{.apply = guarded ? args.input<bool>(assign_scale::kApply) : nullptr};
-    Launch(ScaleScalar, 1, 1, 0, stream, args.variable<float>(assign_scale::kVariable), factor, guard, error);
-    return LaunchStatus("ScaleScalar");
-  }};
+  const Tensor& factors = spec.attrs().Get<Tensor>("factors");
+  Scalings scalings;
+  scalings.count = static_cast<int>(factors.num_elements());
+  if (scalings.count > kMaxScalars) {
+    return absl::UnimplementedError(
+        absl::StrCat(spec.node.name(), " can scale up to ", kMaxScalars, " variables, not ", scalings.count));
+  }
+  std::copy_n(factors.data<float>(), scalings.count, scalings.factors);
+  const bool guarded = spec.node.num_inputs() > scalings.count;
+  return Kernel{
+      [scalings, guarded, stream = device.stream(), error = device.data_error_word()](const KernelArgs& args) mutable {
+        for (int i = 0; i < scalings.count; ++i) scalings.variables[i] = args.variable<float>(i);
+        const Guard guard{.apply = guarded ? args.input<bool>(scalings.count) : nullptr};
+        Launch(ScaleScalars, 1, kMaxScalars, 0, stream, scalings, guard, error);
+        return LaunchStatus("ScaleScalars");
+      }};
 }
 
 const bool registered = [] {

@@ -65,15 +65,13 @@ enum Group : int { kVariable, kValue };
 inline constexpr int kNumScalars = 1, kGroupSize = 2;
 }  // namespace official::compute::accumulate
 
-// The inputs of AssignAdd.
 namespace official::compute::assign_add {
-enum Input : int { kVariable, kDelta };
+enum Group : int { kVariable, kDelta };
+inline constexpr int kGroupSize = 2;
 }  // namespace official::compute::assign_add
 
-// The inputs of AssignScale: variable *= the attribute "factor", unless the bool scalar kApply is there and false.
-namespace official::compute::assign_scale {
-enum Input : int { kVariable, kApply };
-}  // namespace official::compute::assign_scale
+// The inputs of AssignScale are as many variables as the attribute "factors" has elements, each of which is multiplied
+// by its factor, and perhaps a bool scalar: if it is false, the variables stay as they are.
 
 namespace official::compute {
 
@@ -142,7 +140,12 @@ struct RunningSum {
 // Sums over several runs: variable = value or, if the bool scalar `add` is true, variable + value; for all in one pass.
 Node* Accumulate(Value add, absl::Span<const RunningSum> sums);
 
-// Does variable += delta, a scalar of the variable's type (int64 or float32), for counters such as global_step.
-Node* AssignAdd(Value variable, Value delta);
+struct Count {
+  Value variable;  // a scalar, int64 or float32
+  Value delta;     // of the same type
+};
+
+// Does variable += delta for counters such as global_step, for all in one pass.
+Node* AssignAdd(absl::Span<const Count> counts);
 
 }  // namespace official::compute

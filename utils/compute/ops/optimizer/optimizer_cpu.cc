@@ -245,22 +245,31 @@ absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeAssignAdd(const KernelSpec& spec) {
-  const bool is_int64 = spec.input(assign_add::kVariable).dtype == DType::kInt64;
-  return Kernel{[is_int64](const KernelArgs& args) {
-    if (is_int64) {
-      *args.variable<int64_t>(assign_add::kVariable) += *args.input<int64_t>(assign_add::kDelta);
-    } else {
-      *args.variable<float>(assign_add::kVariable) += *args.input<float>(assign_add::kDelta);
+  std::vector<bool> is_int64;
+  for (int i = 0; i < spec.node.num_inputs(); i += assign_add::kGroupSize) {
+    is_int64.push_back(spec.input(i).dtype == DType::kInt64);
+  }
+  return Kernel{[is_int64 = std::move(is_int64)](const KernelArgs& args) {
+    for (size_t k = 0; k < is_int64.size(); ++k) {
+      const int first = static_cast<int>(k) * assign_add::kGroupSize;
+      const int variable = first + assign_add::kVariable, delta = first + assign_add::kDelta;
+      if (is_int64[k]) {
+        *args.variable<int64_t>(variable) += *args.input<int64_t>(delta);
+      } else {
+        *args.variable<float>(variable) += *args.input<float>(delta);
+      }
     }
     return absl::OkStatus();
   }};
 }
 
 absl::StatusOr<Kernel> MakeAssignScale(const KernelSpec& spec) {
-  const auto factor = static_cast<float>(spec.attrs().GetFloat("factor"));
-  const bool guarded = spec.node.num_inputs() > assign_scale::kApply;
-  return Kernel{[factor, guarded](const KernelArgs& args) {
-    if (!guarded || *args.input<bool>(assign_scale::kApply)) *args.variable<float>(assign_scale::kVariable) *= factor;
+  const Tensor factors = spec.attrs().Get<Tensor>("factors");
+  const int variables = static_cast<int>(factors.num_elements());
+  const bool guarded = spec.node.num_inputs() > variables;
+  return Kernel{[factors, variables, guarded](const KernelArgs& args) {
+    if (guarded && !*args.input<bool>(variables)) return absl::OkStatus();
+    for (int i = 0; i < variables; ++i) *args.variable<float>(i) *= factors.data<float>()[i];
     return absl::OkStatus();
   }};
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
@@ -384,7 +385,7 @@ TEST_CASE("AssignAdd counts steps") {
   INFO(kind);
   Graph graph;
   const Value step = graph.Variable({"global_step", {DType::kInt64, {}}, Initializer::Zeros(), false});
-  Node* add = AssignAdd(step, graph.Constant(Tensor::Scalar<int64_t>(1)));
+  Node* add = AssignAdd({{step, graph.Constant(Tensor::Scalar<int64_t>(1))}});
   const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
@@ -399,7 +400,7 @@ TEST_CASE("AssignAdd of a float") {
   INFO(kind);
   Graph graph;
   const Value total = graph.Variable({"total", {DType::kFloat32, {}}, Initializer::Constant(1), false});
-  Node* add = AssignAdd(total, graph.Constant(Tensor::Scalar(0.25f)));
+  Node* add = AssignAdd({{total, graph.Constant(Tensor::Scalar(0.25f))}});
   const std::unique_ptr<Device> device = MakeDevice(kind).value();
   VariableStore variables(*device);
   REQUIRE(variables.Create(graph, 1).ok());
@@ -407,6 +408,45 @@ TEST_CASE("AssignAdd of a float") {
   testing::RecordKernels(*program, kind);
   for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
   CHECK(program->Fetch(0)->scalar<float>() == 1.5f);
+}
+
+TEST_CASE("AssignAdd of many scalars of both types") {
+  const std::string kind = EachKind();
+  INFO(kind);
+  Graph graph;
+  std::vector<Count> counts;
+  std::vector<Value> variables;
+  for (int i = 0; i < 70; ++i) {
+    const bool whole = i % 3 == 0;
+    variables.push_back(graph.Variable({absl::StrCat("count_", i),
+                                        {whole ? DType::kInt64 : DType::kFloat32, {}},
+                                        whole ? Initializer::Zeros() : Initializer::Ones(),
+                                        false}));
+    counts.push_back({variables.back(), graph.Constant(whole ? Tensor::Scalar<int64_t>(i) : Tensor::Scalar(0.5f * i))});
+  }
+  Node* add = AssignAdd(counts);
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  VariableStore store(*device);
+  REQUIRE(store.Create(graph, 1).ok());
+  const auto program = Program::Compile(graph, {{}, variables, {add}}, *device, store).value();
+  for (int i = 0; i < 2; ++i) REQUIRE(program->Run({}).ok());
+  for (int i = 0; i < 70; ++i) {
+    CAPTURE(i);
+    const Tensor sum = program->Fetch(i).value();
+    if (i % 3 == 0) {
+      CHECK(sum.scalar<int64_t>() == 2 * i);
+    } else {
+      CHECK(sum.scalar<float>() == 1 + i);
+    }
+  }
+}
+
+TEST_CASE("AssignAdd takes pairs of scalars of one type") {
+  Graph graph;
+  const Value step = graph.Variable({"global_step", {DType::kInt64, {}}, Initializer::Zeros(), false});
+  CHECK(AssignAdd({{step, graph.Constant(Tensor::Scalar(1.0f))}}) == nullptr);
+  CHECK_THAT(std::string(graph.status().message()),
+             Catch::Contains("a scalar of its type; inputs are int64[], float32[]"));
 }
 
 TEST_CASE("A variable that the loss does not depend on is refused by name") {
