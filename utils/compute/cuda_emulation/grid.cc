@@ -1,7 +1,6 @@
 #include "utils/compute/cuda_emulation/grid.h"
 
 #include <link.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -19,59 +19,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#else
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) ((void)(address), (void)(bytes))
-#define __sanitizer_start_switch_fiber(...) ((void)0)
-#define __sanitizer_finish_switch_fiber(...) ((void)0)
-#endif
+#include "utils/compute/cuda_emulation/fiber.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-// Saves the registers that a function must keep and the stack pointer in *save, and goes on where `load` was saved.
-extern "C" void OfficialSwitchFiber(void** save, void* load);
-asm(R"(
-.text
-.globl OfficialSwitchFiber
-.hidden OfficialSwitchFiber
-.type OfficialSwitchFiber,@function
-OfficialSwitchFiber:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp,(%rdi)
-  movq %rsi,%rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-.size OfficialSwitchFiber,.-OfficialSwitchFiber
-)");
-
 namespace official::compute::cuda_emulation {
 namespace {
 
-constexpr int kMaxThreads = 1024, kLanes = 32, kMaxWarps = kMaxThreads / kLanes;
-constexpr size_t kStackBytes = 256 << 10, kPage = 4096;
+constexpr int kMaxThreads = Fibers::kMaxCount, kLanes = 32, kMaxWarps = kMaxThreads / kLanes;
 constexpr size_t kStaticSharedBytes = 48 << 10;  // CUDA's limit for variables
 constexpr size_t kSharedGap = 256;               // between variables in shared memory
 
-struct Fiber {
-  void* stack_pointer = nullptr;
-  void* fake_stack = nullptr;  // of the address sanitizer
-  bool done = false;
-};
+// The parts of an access.
+uint32_t IntervalOf(Access access) { return access >> kThreadBits; }
+uint32_t CodeOf(Access access) { return access & ((1u << kThreadBits) - 1); }
+Access AccessOf(uint32_t interval, uint32_t code) { return interval << kThreadBits | code; }
 
 // Lanes of a warp that wait for each other, then take each other's values.
 struct LaneGroup {
@@ -95,14 +58,9 @@ struct Running {
   const char *arguments = nullptr, *arguments_end = nullptr;
   const KernelCall* call = nullptr;
   int num_threads = 0, num_alive = 0, num_waiting = 0, barrier_kind = -1, barrier_value = 0, barrier_result = 0;
-  std::array<Fiber, kMaxThreads> fibers;
   std::array<unsigned, kMaxWarps> exited;
-  std::array<std::vector<LaneGroup*>, kMaxWarps> groups;
+  std::array<std::vector<std::unique_ptr<LaneGroup>>, kMaxWarps> groups;
   std::deque<int> ready;
-  void* scheduler = nullptr;  // stack pointer
-  void* scheduler_fake_stack = nullptr;
-  const void* scheduler_stack = nullptr;
-  size_t scheduler_stack_bytes = 0;
   uint64_t block_number = 0;  // counts all blocks that have run
   size_t shared_used = 0, shared_static = 0;
   char* dynamic_shared = nullptr;
@@ -114,20 +72,7 @@ struct Running {
 Running run;
 std::mutex mutex;  // of run
 
-uintptr_t stacks_begin = 0;
-constexpr size_t kStacksBytes = kMaxThreads * kStackBytes;
-
-uintptr_t Stacks() {
-  void* const p = mmap(nullptr, kStacksBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                       /*fd=*/-1, 0);
-  if (p == MAP_FAILED) {
-    std::perror("no stacks for emulated threads");
-    std::abort();
-  }
-  // Each stack grows down to a page that nobody may touch.
-  for (int i = 0; i < kMaxThreads; ++i) mprotect(static_cast<char*>(p) + i * kStackBytes, kPage, PROT_NONE);
-  return reinterpret_cast<uintptr_t>(p);
-}
+constinit Fibers fibers;  // the threads of the running block
 
 Schedule ScheduleOfEnvironment() {
   const char* const text = std::getenv("OFFICIAL_EMULATION_SCHEDULE");
@@ -171,14 +116,6 @@ std::string SourceOf(const void* code) {
 
 std::string FirstLine(std::string text) { return text.substr(0, text.find('\n')); }
 
-void SwitchToScheduler(int thread) {
-  Fiber& fiber = run.fibers[thread];
-  __sanitizer_start_switch_fiber(fiber.done ? nullptr : &fiber.fake_stack, run.scheduler_stack,
-                                 run.scheduler_stack_bytes);
-  OfficialSwitchFiber(&fiber.stack_pointer, run.scheduler);
-  __sanitizer_finish_switch_fiber(fiber.fake_stack, &run.scheduler_stack, &run.scheduler_stack_bytes);
-}
-
 // Ends the kernel. What is left of its threads is never run, nor is what they hold ever freed.
 [[noreturn]] void Fail(std::string what, std::string where) {
   run.failure = absl::StrFormat("%s: %s, in thread (%d, %d, %d) of block (%d, %d, %d)%s%s",
@@ -186,9 +123,7 @@ void SwitchToScheduler(int thread) {
                                 blockIdx.x, blockIdx.y, blockIdx.z, where.empty() ? "" : "\n  at ", where);
   std::string().swap(what);
   std::string().swap(where);
-  run.fibers[run.thread].done = true;
-  SwitchToScheduler(run.thread);
-  std::abort();  // not reached
+  fibers.End();
 }
 
 uint32_t NewInterval() {
@@ -208,9 +143,9 @@ void BeginInterval() {
 
 void BecomeCurrent(int thread) {
   run.thread = thread;
-  run.stack_low = stacks_begin + thread * kStackBytes;
+  run.stack_low = fibers.StackOf(thread);
   run.interval = run.warp_intervals[thread / kLanes];
-  run.own = run.interval << kThreadBits | static_cast<uint32_t>(thread);
+  run.own = AccessOf(run.interval, static_cast<uint32_t>(thread));
   const unsigned t = static_cast<unsigned>(thread);
   threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
 }
@@ -259,31 +194,17 @@ int NextReady() {
 }
 
 void ThreadMain() {
-  __sanitizer_finish_switch_fiber(nullptr, &run.scheduler_stack, &run.scheduler_stack_bytes);
   run.call->run(run.call->arguments.get());
   const int thread = run.thread;
-  run.fibers[thread].done = true;
   --run.num_alive;
   run.exited[thread / kLanes] |= 1u << thread % kLanes;
   if (run.num_waiting > 0) Fail("the thread ends while others of its block wait at a barrier", "");
-  for (const LaneGroup* const group : run.groups[thread / kLanes]) {
+  for (const auto& group : run.groups[thread / kLanes]) {
     if (group->arrived != 0 && (group->mask >> thread % kLanes & 1) != 0) {
       Fail("the thread ends while other lanes wait for it", "");
     }
   }
-  SwitchToScheduler(thread);
-  std::abort();  // not reached
-}
-
-void PrepareFiber(int thread) {
-  Fiber& fiber = run.fibers[thread];
-  auto** sp = reinterpret_cast<void**>(stacks_begin + (thread + 1) * kStackBytes);
-  *--sp = nullptr;  // as if ThreadMain had been called
-  *--sp = reinterpret_cast<void*>(&ThreadMain);
-  for (int i = 0; i < 6; ++i) *--sp = nullptr;
-  fiber.stack_pointer = sp;
-  fiber.fake_stack = nullptr;
-  fiber.done = false;
+  fibers.End();
 }
 
 void RunBlock() {
@@ -294,7 +215,7 @@ void RunBlock() {
   run.num_waiting = 0;
   run.exited.fill(0);
   for (auto& groups : run.groups) {
-    for (LaneGroup* const group : groups) group->arrived = group->taking = 0;
+    for (const auto& group : groups) group->arrived = group->taking = 0;
   }
   const Region& region = DeviceRegion();
   SetState(region.begin, run.shared_used, ByteState::kOutside);
@@ -305,14 +226,12 @@ void RunBlock() {
     run.shared_used = (run.dynamic_shared_bytes + 2 * kSharedGap - 1) / kSharedGap * kSharedGap;
   }
   run.ready.clear();
-  for (int i = 0; i < run.num_threads; ++i) PrepareFiber(i);
+  for (int i = 0; i < run.num_threads; ++i) fibers.Prepare(i);
   MakeBlockReady();
   while (!run.ready.empty() && !run.failure) {
     const int thread = NextReady();
     BecomeCurrent(thread);
-    __sanitizer_start_switch_fiber(&run.scheduler_fake_stack, reinterpret_cast<void*>(run.stack_low), kStackBytes);
-    OfficialSwitchFiber(&run.scheduler, run.fibers[thread].stack_pointer);
-    __sanitizer_finish_switch_fiber(run.scheduler_fake_stack, nullptr, nullptr);
+    fibers.Resume(thread);
   }
   if (!run.failure && run.num_alive > 0) {
     run.failure = absl::StrFormat("%s: %d of %d threads of block (%d, %d, %d) wait for ever, %d of them at a barrier",
@@ -322,7 +241,7 @@ void RunBlock() {
 }
 
 uint32_t WarpOf(Access access) {
-  const uint32_t code = access & ((1u << kThreadBits) - 1);
+  const uint32_t code = CodeOf(access);
   return code < kWarpCode ? code / kLanes : code - kWarpCode;
 }
 
@@ -330,18 +249,18 @@ uint32_t WarpOf(Access access) {
 // orders what its lanes have read before, since they cannot give a value before they have it, but not what they have
 // written.
 bool Conflicts(Access access, bool shared, bool read) {
-  const uint32_t interval = access >> kThreadBits;
+  const uint32_t interval = IntervalOf(access);
   if (interval < run.launch_first) return false;
   if (interval < run.block_first) return !shared;  // of another block
-  const uint32_t code = access & ((1u << kThreadBits) - 1);
+  const uint32_t code = CodeOf(access);
   if (code == static_cast<uint32_t>(run.thread) || interval < run.barrier) return false;
   const int warp = run.thread / kLanes;
   return WarpOf(access) != static_cast<uint32_t>(warp) || interval >= (read ? run.interval : run.warp_barriers[warp]);
 }
 
 std::string DescribeAccess(Access access) {
-  const uint32_t code = access & ((1u << kThreadBits) - 1);
-  if (access >> kThreadBits < run.block_first) return "a thread of another block";
+  const uint32_t code = CodeOf(access);
+  if (IntervalOf(access) < run.block_first) return "a thread of another block";
   if (code < kWarpCode) return absl::StrCat("thread ", code, " of the block");
   if (code == kAtomicCode) return "an atomic operation";
   return "several threads of the block";
@@ -353,9 +272,7 @@ Schedule CurrentSchedule() { return schedule; }
 void SetSchedule(Schedule s) { ApplySchedule(s); }
 int64_t NumThreadsRun() { return run.threads_run; }
 
-bool InKernel() {
-  return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) - stacks_begin < kStacksBytes && stacks_begin != 0;
-}
+bool InKernel() { return fibers.OnFiber(); }
 
 void FailKernel(const std::string& what, const std::string& where) {
   if (InKernel()) Fail(what, where);
@@ -363,8 +280,8 @@ void FailKernel(const std::string& what, const std::string& where) {
 
 std::optional<std::string> RunGrid(const cudaLaunchConfig_t& config, const KernelCall& call) {
   const std::lock_guard<std::mutex> lock(mutex);
-  if (stacks_begin == 0) {
-    stacks_begin = Stacks();
+  if (!fibers.Reserved()) {
+    fibers.Reserve(ThreadMain);
     ApplySchedule(ScheduleOfEnvironment());
   }
   blockDim = config.blockDim;
@@ -387,8 +304,7 @@ std::optional<std::string> RunGrid(const cudaLaunchConfig_t& config, const Kerne
                 static_cast<unsigned>(b / gridDim.x / gridDim.y)};
     RunBlock();
   }
-  // The sanitizer still guards what threads hold that never ended.
-  if (run.failure) ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stacks_begin), kStacksBytes);
+  if (run.failure) fibers.Abandon();
   return run.failure;
 }
 
@@ -399,14 +315,13 @@ int SyncBlock(int kind, int value) {
   if (run.num_waiting == 0) run.barrier_value = 0;
   run.barrier_kind = kind;
   run.barrier_value |= value != 0;
-  const int thread = run.thread;
   if (++run.num_waiting == run.num_threads) {
     run.num_waiting = 0;
     run.barrier_result = run.barrier_value;
     BeginInterval();
     MakeBlockReady();
   }
-  SwitchToScheduler(thread);
+  fibers.Pause();
   return run.barrier_result;
 }
 
@@ -422,21 +337,18 @@ LaneGroup& MeetLanes(unsigned mask, const void* value, size_t bytes) {
     Fail(absl::StrFormat("mask %x names lanes that have ended (%x)", mask, run.exited[warp]), "");
   }
   LaneGroup* group = nullptr;
-  for (LaneGroup* const g : run.groups[warp]) {
+  for (const auto& g : run.groups[warp]) {
     if (g->taking != 0) continue;
     if (g->arrived == 0) {
-      if (group == nullptr) group = g;
+      if (group == nullptr) group = g.get();
     } else if (g->mask == mask) {
-      group = g;
+      group = g.get();
       break;
     } else if ((g->mask & mask) != 0) {
       Fail(absl::StrFormat("lanes of a warp wait for each other with masks %x and %x", mask, g->mask), "");
     }
   }
-  if (group == nullptr) {
-    group = new LaneGroup;
-    run.groups[warp].push_back(group);
-  }
+  if (group == nullptr) group = run.groups[warp].emplace_back(std::make_unique<LaneGroup>()).get();
   if (group->arrived == 0) {
     group->mask = mask;
     group->bytes = bytes;
@@ -458,7 +370,7 @@ void SyncLanes(unsigned mask) {
   if (!InKernel()) std::abort();
   const int thread = run.thread, warp = thread / kLanes;
   if (MeetLanes(mask, nullptr, 0).arrived == 0) run.warp_barriers[warp] = run.warp_intervals[warp] = NewInterval();
-  SwitchToScheduler(thread);
+  fibers.Pause();
 }
 
 void ExchangeLanes(unsigned mask, const void* value, int source, size_t bytes, void* result) {
@@ -468,7 +380,7 @@ void ExchangeLanes(unsigned mask, const void* value, int source, size_t bytes, v
   if ((mask >> source & 1) == 0) Fail(absl::StrFormat("lane %d is not in mask %x", source, mask), "");
   LaneGroup& group = MeetLanes(mask, value, bytes);
   if (group.arrived == 0) run.warp_intervals[thread / kLanes] = NewInterval();
-  SwitchToScheduler(thread);
+  fibers.Pause();
   std::memcpy(result, group.values[source], bytes);
   group.taking &= ~(1u << thread % kLanes);
 }
@@ -502,14 +414,14 @@ void BeginAtomic(const void* address, size_t bytes) {
       Fail(absl::StrCat("an atomic operation on memory that nobody wrote, ", DescribeAddress(address)), "");
     }
     const Access writer = region.writers[i];
-    const bool after_atomic = (writer & ((1u << kThreadBits) - 1)) == kAtomicCode;
+    const bool after_atomic = CodeOf(writer) == kAtomicCode;
     for (const Access access : {after_atomic ? 0 : writer, region.readers[i]}) {
       if (Conflicts(access, offset < kSharedBytes, /*read=*/false)) {
         Fail(absl::StrCat("an atomic operation races with ", DescribeAccess(access), ", ", DescribeAddress(address)),
              "");
       }
     }
-    region.writers[i] = run.interval << kThreadBits | kAtomicCode;
+    region.writers[i] = AccessOf(run.interval, kAtomicCode);
   }
 }
 
@@ -543,14 +455,14 @@ namespace {
 
 void CheckAccess(const void* address, size_t bytes, bool write, const void* caller) {
   if (!InKernel()) return;
-  if (reinterpret_cast<uintptr_t>(address) - run.stack_low < kStackBytes) return;
+  if (reinterpret_cast<uintptr_t>(address) - run.stack_low < Fibers::kStackBytes) return;
   const Region& region = DeviceRegion();
   const size_t offset = region.Offset(address);
   if (offset >= kRegionBytes) return CheckOutside(address, bytes, write, caller);
   ByteState* const states = region.states + offset;
   Access *const writers = region.writers + offset, *const readers = region.readers + offset;
   const bool shared = offset < kSharedBytes;
-  const Access own = run.own, floor = (shared ? run.block_first : run.launch_first) << kThreadBits;
+  const Access own = run.own, floor = AccessOf(shared ? run.block_first : run.launch_first, 0);
   for (size_t i = 0; i < bytes; ++i) {
     if (states[i] == ByteState::kOutside) [[unlikely]] {
       FailAccess(address, bytes, write, caller, "outside of all buffers");
@@ -573,10 +485,10 @@ void CheckAccess(const void* address, size_t bytes, bool write, const void* call
       if (reader == own) continue;
       const auto warp = static_cast<uint32_t>(run.thread / kLanes);
       const bool of_warp = WarpOf(reader) == warp;
-      if (reader >> kThreadBits < (of_warp ? run.interval : run.barrier)) {
+      if (IntervalOf(reader) < (of_warp ? run.interval : run.barrier)) {
         readers[i] = own;  // a write that races with the earlier read races with this one, too
       } else {
-        readers[i] = run.interval << kThreadBits | (of_warp ? kWarpCode + warp : kSeveralCode);
+        readers[i] = AccessOf(run.interval, of_warp ? kWarpCode + warp : kSeveralCode);
       }
     }
   }
@@ -591,7 +503,7 @@ void CheckVolatileRead(const void* address, size_t bytes, const void* caller) {
     if (region.states[i] == ByteState::kOutside) FailAccess(address, bytes, false, caller, "outside of all buffers");
     if (region.states[i] == ByteState::kUnwritten) FailAccess(address, bytes, false, caller, "that nobody wrote");
     const Access writer = region.writers[i];
-    const bool atomic = (writer & ((1u << kThreadBits) - 1)) == kAtomicCode;
+    const bool atomic = CodeOf(writer) == kAtomicCode;
     if (!atomic && Conflicts(writer, offset < kSharedBytes, /*read=*/false)) {
       FailRace(address, bytes, false, caller, writer, true);
     }
