@@ -171,8 +171,10 @@ void SetState(void* data, size_t bytes, ByteState state) {
   const Region& region = DeviceRegion();
   const size_t offset = region.Offset(data);
   if (state != ByteState::kOutside) ASAN_UNPOISON_MEMORY_REGION(data, bytes);
-  std::memset(region.states + offset, static_cast<int>(state), bytes);
-  if (state == ByteState::kUnwritten) std::memset(data, poison, bytes);
+  const bool unwritten = state == ByteState::kUnwritten;
+  std::memset(region.states + offset, static_cast<int>(unwritten && !kAccessesAreWatched ? ByteState::kWritten : state),
+              bytes);
+  if (unwritten) std::memset(data, poison, bytes);
   if (state == ByteState::kOutside) ASAN_POISON_MEMORY_REGION(data, bytes);
 }
 
