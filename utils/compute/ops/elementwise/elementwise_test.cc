@@ -216,12 +216,15 @@ TEST_CASE("Select, values and gradients") {
 TEST_CASE("Logic") {
   const Tensor a = Tensor::Of<bool>({4}, {false, false, true, true}),
                b = Tensor::Of<bool>({4}, {false, true, false, true});
-  const std::vector<Tensor> y = RunOnCpu({a, b}, [](absl::Span<const Value> in) {
-    return std::vector<Value>{LogicalAnd(in[0], in[1]), LogicalOr(in[0], in[1]), LogicalNot(in[0])};
-  });
-  CHECK(testing::ToDoubles(y[0]) == Doubles{0, 0, 0, 1});
-  CHECK(testing::ToDoubles(y[1]) == Doubles{0, 1, 1, 1});
-  CHECK(testing::ToDoubles(y[2]) == Doubles{1, 1, 0, 0});
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    CAPTURE(kind);
+    const std::vector<Tensor> y = testing::RunOn(kind, {a, b}, [](absl::Span<const Value> in) {
+      return std::vector<Value>{LogicalAnd(in[0], in[1]), LogicalOr(in[0], in[1]), LogicalNot(in[0])};
+    });
+    CHECK(testing::ToDoubles(y[0]) == Doubles{0, 0, 0, 1});
+    CHECK(testing::ToDoubles(y[1]) == Doubles{0, 1, 1, 1});
+    CHECK(testing::ToDoubles(y[2]) == Doubles{1, 1, 0, 0});
+  }
 }
 
 void CheckValues(OpName op, const Tensor& x, const std::function<Value(Value)>& build,
