@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -63,11 +64,14 @@ void Clear(void* data, size_t bytes) {
   madvise(first_page, last_page - first_page, MADV_DONTNEED);
 }
 
+// Where the buffers of a device begin, in the region.
+size_t FirstPlace(int device) { return device * kDeviceBytes + kSharedBytes + kGap; }
+
 struct Buffers {
   std::mutex mutex;
   std::map<size_t, size_t> sizes;  // of buffers, by their offsets in the region
-  size_t next = kSharedBytes + kGap;
-  size_t used = 0;
+  // By device: where to look for room first, and the number of bytes in use.
+  std::array<size_t, kMaxDevices> next = {}, used = {};
 };
 Buffers& AllBuffers() {
   static auto* const buffers = new Buffers;
@@ -93,16 +97,23 @@ const Region& DeviceRegion() {
   return region;
 }
 
-void* NewBuffer(size_t bytes) {
+int DeviceOf(const void* address) {
+  const size_t offset = DeviceRegion().Offset(address);
+  return offset < kRegionBytes ? static_cast<int>(offset / kDeviceBytes) : -1;
+}
+
+void* NewBuffer(size_t bytes, int device) {
   const Region& region = DeviceRegion();
   Buffers& buffers = AllBuffers();
   const std::lock_guard<std::mutex> lock(buffers.mutex);
-  size_t place = FindPlace(buffers.sizes, buffers.next, kRegionBytes, bytes);
-  if (place == 0) place = FindPlace(buffers.sizes, kSharedBytes + kGap, buffers.next, bytes);
+  const size_t first = FirstPlace(device), end = (device + 1) * kDeviceBytes;
+  const size_t next = std::max(first, buffers.next[device]);
+  size_t place = FindPlace(buffers.sizes, next, end, bytes);
+  if (place == 0) place = FindPlace(buffers.sizes, first, next, bytes);
   if (place == 0) return nullptr;
   buffers.sizes[place] = bytes;
-  buffers.next = RoundUp(place + bytes + kGap, kAlignment);
-  buffers.used += bytes;
+  buffers.next[device] = RoundUp(place + bytes + kGap, kAlignment);
+  buffers.used[device] += bytes;
   SetState(region.begin + place, bytes, ByteState::kUnwritten);
   return region.begin + place;
 }
@@ -119,7 +130,7 @@ bool DeleteBuffer(void* data) {
   Clear(region.writers + place, bytes * sizeof(Access));
   Clear(region.readers + place, bytes * sizeof(Access));
   ASAN_POISON_MEMORY_REGION(data, bytes);
-  buffers.used -= bytes;
+  buffers.used[place / kDeviceBytes] -= bytes;
   buffers.sizes.erase(it);
   return true;
 }
@@ -161,10 +172,10 @@ bool IsPinned(const void* address) {
   return at < it->first + it->second;
 }
 
-size_t FreeBytes() {
+size_t FreeBytes(int device) {
   Buffers& buffers = AllBuffers();
   const std::lock_guard<std::mutex> lock(buffers.mutex);
-  return kRegionBytes - kSharedBytes - buffers.used;
+  return kDeviceBytes - kSharedBytes - buffers.used[device];
 }
 
 void SetState(void* data, size_t bytes, ByteState state) {

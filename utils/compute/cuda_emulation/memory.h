@@ -19,8 +19,10 @@ inline constexpr bool kAccessesAreWatched = false;
 inline constexpr bool kAccessesAreWatched = true;
 #endif
 
-// The sanitizer takes memory for what is poisoned, an eighth.
-inline constexpr size_t kRegionBytes = size_t{kAccessesAreWatched ? 16 : 2} << 30;
+inline constexpr int kMaxDevices = 4;
+// The bytes of each device; they follow each other. The sanitizer takes memory for what is poisoned, an eighth.
+inline constexpr size_t kDeviceBytes = size_t{kAccessesAreWatched ? 4 : 1} << 30;
+inline constexpr size_t kRegionBytes = kMaxDevices * kDeviceBytes;
 // The first part of the region is the shared memory of the running block.
 inline constexpr size_t kSharedBytes = 256 << 10;
 
@@ -46,15 +48,18 @@ struct Region {
 };
 const Region& DeviceRegion();
 
-// A buffer of unwritten memory, or nullptr if there is no more.
-void* NewBuffer(size_t bytes);
+// The device whose memory it is; -1 for the host's.
+int DeviceOf(const void* address);
+
+// A buffer of unwritten memory of the device, or nullptr if there is no more.
+void* NewBuffer(size_t bytes, int device);
 // False if no buffer begins there.
 bool DeleteBuffer(void* data);
 // The same of pinned memory of the host, whose accesses are not watched.
 void* NewPinned(size_t bytes);
 bool DeletePinned(void* data);
 bool IsPinned(const void* address);
-size_t FreeBytes();
+size_t FreeBytes(int device);
 
 // Sets the state of the bytes. Memory that becomes unwritten holds kPoison, in each byte.
 void SetState(void* data, size_t bytes, ByteState state);

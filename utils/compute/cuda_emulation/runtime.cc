@@ -1,66 +1,146 @@
-// CUDA's runtime for emulated devices. Work that a stream is given is done at once, or kept by the recording. The
-// error of a kernel stays, as on a device: every later call returns it.
+// CUDA's runtime for emulated devices. The thread that gives a stream work does it at once, if nothing holds the stream
+// up; a recording keeps it. What waits, for another stream or for another device's part in a sum, is done later, by
+// whichever thread next calls the runtime: no call blocks but those that wait by their nature, and these do what others
+// have left. Work is done one piece at a time. The error of a kernel stays, as on a device: every later call for that
+// device returns it.
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <cub/device/device_radix_sort.cuh>
-#include <functional>
+#include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/cuda_emulation/grid.h"
 #include "utils/compute/cuda_emulation/memory.h"
 #include "utils/compute/cuda_emulation/stream_work.h"
 
-// A function that does the work and returns what was wrong with it.
-struct CUgraph_st {
-  std::vector<official::compute::cuda_emulation::StreamWork> nodes;
+namespace official::compute::cuda_emulation {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A place in a stream's work, where an event is recorded.
+struct Mark {
+  bool done = false;
+  Clock::time_point at = {};
 };
-struct CUgraphExec_st {
-  std::vector<official::compute::cuda_emulation::StreamWork> nodes;
+
+// A step of a stream: waits, works, then sets the mark; any of these may be missing.
+struct Task {
+  std::shared_ptr<const Mark> waits_for;
+  WaitingWork work;
+  std::shared_ptr<Mark> sets;
 };
-struct CUstream_st {
-  cudaGraph_t recording = nullptr;
+
+// The same in a graph, whose marks have numbers: each launch has its own.
+struct Node {
+  int branch;  // the first is the stream that the graph is launched on
+  int waits_for = -1;
+  WaitingWork work = nullptr;
+  int sets = -1;
+};
+
+struct Nodes {
+  std::vector<Node> nodes;
+  int num_branches = 1, num_marks = 0;
+};
+
+// What streams record together: the first began, the others have waited for it since.
+struct StreamRecording {
+  Nodes graph;
+  std::vector<CUstream_st*> streams;  // by branch
+  std::thread::id thread;
   bool refused = false;  // what the recording cannot hold
 };
+
+}  // namespace
+}  // namespace official::compute::cuda_emulation
+
+namespace emulation = official::compute::cuda_emulation;
+
+struct CUgraph_st {
+  emulation::Nodes graph;
+};
+struct CUgraphExec_st {
+  emulation::Nodes graph;
+};
+struct CUstream_st {
+  int device = 0;
+  std::deque<emulation::Task> tasks = {};
+  bool ends = false;  // goes when it has nothing to do
+  std::shared_ptr<emulation::StreamRecording> recording = nullptr;
+  int branch = 0;  // of the recording
+};
 struct CUevent_st {
-  std::chrono::steady_clock::time_point recorded = {};
+  int device = 0;
+  std::shared_ptr<emulation::Mark> mark = nullptr;
+  // Where it was last recorded in a recording: that, and the mark's number there.
+  std::weak_ptr<emulation::StreamRecording> recording = {};
+  int number = -1;
 };
 
 namespace official::compute::cuda_emulation {
 namespace {
 
-constexpr int kNumDevices = 2;
 constexpr size_t kMaxDynamicShared = 227 << 10, kDefaultDynamicShared = 48 << 10;  // of compute capability 9.0
 constexpr size_t kMaxParameterBytes = 32764;
 
-struct Errors {
-  std::mutex mutex;
+struct DeviceState {
   cudaError_t sticky = cudaSuccess;
   std::string text;  // of sticky
+  std::map<const void*, size_t> dynamic_shared_limits;
+  std::set<int> peers;  // whose memory its kernels may access
 };
-Errors& AllErrors() {
-  static auto* const errors = new Errors;
-  return *errors;
+
+struct Runtime {
+  std::mutex work_mutex;  // of the streams, the events and what they do
+  std::vector<CUstream_st*> streams;
+  std::mutex mutex;  // of what follows; taken last
+  std::array<DeviceState, kMaxDevices> devices;
+};
+Runtime& TheRuntime() {
+  static auto* const runtime = new Runtime;
+  return *runtime;
 }
+
+thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local std::string last_text;
-thread_local std::vector<cudaStream_t> recording_streams;  // which this thread made record
+thread_local std::vector<std::shared_ptr<StreamRecording>> recordings;  // that this thread began
+
+cudaError_t StickyError(int device) {
+  Runtime& runtime = TheRuntime();
+  const std::lock_guard<std::mutex> lock(runtime.mutex);
+  return runtime.devices[device].sticky;
+}
+
+void SetSticky(int device, std::string text) {
+  Runtime& runtime = TheRuntime();
+  const std::lock_guard<std::mutex> lock(runtime.mutex);
+  DeviceState& state = runtime.devices[device];
+  if (state.sticky == cudaSuccess) state.text = std::move(text);
+  state.sticky = cudaErrorLaunchFailure;
+}
 
 cudaError_t Return(cudaError_t error, std::string text = "") {
-  {
-    Errors& errors = AllErrors();
-    const std::lock_guard<std::mutex> lock(errors.mutex);
-    if (errors.sticky != cudaSuccess) return last_error = errors.sticky;
-  }
+  if (const cudaError_t sticky = StickyError(current_device); sticky != cudaSuccess) return last_error = sticky;
   if (error != cudaSuccess && error != cudaErrorNotReady) {
     last_error = error;
     last_text = std::move(text);
@@ -68,54 +148,127 @@ cudaError_t Return(cudaError_t error, std::string text = "") {
   return error;
 }
 
+cudaError_t OtherDevice(const char* what) {
+  return Return(cudaErrorInvalidResourceHandle, absl::StrCat(what, " of another device"));
+}
+
 // Of memory and modules: a thread's recordings do not allow these, and come to nothing.
 cudaError_t RefuseWhileRecording() {
-  for (const cudaStream_t stream : recording_streams) stream->refused = true;
-  return recording_streams.empty() ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
+  for (const auto& recording : recordings) recording->refused = true;
+  return recordings.empty() ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
 }
 
 // The same of a call that this stream's recording does not allow.
 cudaError_t RefuseOf(cudaStream_t stream) {
   if (stream->recording == nullptr) return cudaSuccess;
-  stream->refused = true;
+  stream->recording->refused = true;
   return cudaErrorStreamCaptureUnsupported;
 }
 
-std::map<const void*, size_t>& DynamicSharedLimits() {
-  static auto* const limits = new std::map<const void*, size_t>;
-  return *limits;
+// Does the first task of the stream; false if it must wait. On a device that has failed nothing works or waits.
+bool DoNext(CUstream_st& stream) {
+  Task& task = stream.tasks.front();
+  if (StickyError(stream.device) == cudaSuccess) {
+    if (task.waits_for != nullptr && !task.waits_for->done) return false;
+    if (task.work != nullptr) {
+      std::optional<std::string> wrong = task.work();
+      if (!wrong) return false;
+      if (!wrong->empty()) SetSticky(stream.device, *std::move(wrong));
+    }
+  }
+  if (task.sets != nullptr) *task.sets = {true, Clock::now()};
+  stream.tasks.pop_front();
+  return true;
+}
+
+// Does all that can be done; to be called with work_mutex held.
+void DoWork() {
+  std::vector<CUstream_st*>& streams = TheRuntime().streams;
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (CUstream_st* const stream : streams) {
+      while (!stream->tasks.empty() && DoNext(*stream)) goes_on = true;
+    }
+  }
+  std::erase_if(streams, [](CUstream_st* stream) {
+    if (!stream->ends || !stream->tasks.empty()) return false;
+    delete stream;
+    return true;
+  });
+}
+
+// Returns when `idle` is true, which is asked with work_mutex held.
+template <typename F>
+void WorkUntil(F idle) {
+  for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+    const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+    DoWork();
+    if (idle()) return;
+  }
+}
+
+// As cudaFree does, before memory goes that somebody may still use.
+void WaitForDevice(int device) {
+  WorkUntil([device] {
+    const std::vector<CUstream_st*>& streams = TheRuntime().streams;
+    return std::all_of(streams.begin(), streams.end(),
+                       [device](const CUstream_st* s) { return s->device != device || s->tasks.empty(); });
+  });
+}
+
+// Adds the work to what the stream does, or records.
+cudaError_t Give(cudaStream_t stream, WaitingWork work) {
+  if (stream == nullptr) return Return(cudaErrorInvalidValue, "the default stream is not used");
+  {
+    const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+    if (stream->recording != nullptr) {
+      if (stream->recording->refused) return Return(cudaErrorStreamCaptureInvalidated);
+      stream->recording->graph.nodes.push_back({.branch = stream->branch, .work = std::move(work)});
+    } else {
+      stream->tasks.push_back({nullptr, std::move(work), nullptr});
+      DoWork();
+    }
+  }
+  return Return(StickyError(stream->device));
 }
 
 }  // namespace
 
+int NumDevices() {
+  static const int number = [] {
+    const char* const text = std::getenv("OFFICIAL_EMULATED_GPUS");
+    int n = 2;
+    if (text == nullptr || (absl::SimpleAtoi(text, &n) && n >= 0 && n <= kMaxDevices)) return n;
+    std::fprintf(stderr, "OFFICIAL_EMULATED_GPUS=%s is no number up to %d\n", text, kMaxDevices);
+    std::abort();
+  }();
+  return number;
+}
+
+int DeviceOfStream(cudaStream_t stream) { return stream->device; }
+
 cudaError_t GiveWork(cudaStream_t stream, StreamWork work) {
-  if (stream == nullptr) return Return(cudaErrorInvalidValue, "the default stream is not used");
-  if (stream->recording != nullptr) {
-    if (stream->refused) return Return(cudaErrorStreamCaptureInvalidated);
-    stream->recording->nodes.push_back(std::move(work));
-    return Return(cudaSuccess);
-  }
-  if (AllErrors().sticky == cudaSuccess) {
-    if (std::optional<std::string> wrong = work()) {
-      Errors& errors = AllErrors();
-      const std::lock_guard<std::mutex> lock(errors.mutex);
-      errors.sticky = cudaErrorLaunchFailure;
-      errors.text = std::move(*wrong);
-    }
-  }
-  return Return(cudaSuccess);
+  return Give(stream, [work = std::move(work)]() -> std::optional<std::string> { return work().value_or(""); });
+}
+
+cudaError_t GiveWaitingWork(cudaStream_t stream, WaitingWork work) { return Give(stream, std::move(work)); }
+
+void DoWaitingWork() {
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  DoWork();
 }
 
 std::string TakeError() {
-  Errors& errors = AllErrors();
-  const std::lock_guard<std::mutex> lock(errors.mutex);
-  if (std::exchange(errors.sticky, cudaSuccess) != cudaSuccess) last_error = cudaSuccess;
-  return std::exchange(errors.text, "");
+  Runtime& runtime = TheRuntime();
+  const std::lock_guard<std::mutex> lock(runtime.mutex);
+  DeviceState& state = runtime.devices[current_device];
+  if (std::exchange(state.sticky, cudaSuccess) != cudaSuccess) last_error = cudaSuccess;
+  return std::exchange(state.text, "");
 }
 
 cudaError_t Allocate(void** data, size_t bytes, bool pinned) {
   if (const cudaError_t error = RefuseWhileRecording(); error != cudaSuccess) return Return(error);
-  *data = pinned ? NewPinned(bytes) : NewBuffer(bytes);
+  *data = pinned ? NewPinned(bytes) : NewBuffer(bytes, current_device);
   if (*data == nullptr) return Return(cudaErrorMemoryAllocation, "out of memory");
   return Return(cudaSuccess);
 }
@@ -124,7 +277,11 @@ cudaError_t AllowDynamicShared(const void* kernel, int bytes) {
   if (bytes < 0 || static_cast<size_t>(bytes) > kMaxDynamicShared) {
     return Return(cudaErrorInvalidValue, absl::StrFormat("%d bytes of shared memory", bytes));
   }
-  DynamicSharedLimits()[kernel] = bytes;
+  Runtime& runtime = TheRuntime();
+  {
+    const std::lock_guard<std::mutex> lock(runtime.mutex);
+    runtime.devices[current_device].dynamic_shared_limits[kernel] = bytes;
+  }
   return Return(cudaSuccess);
 }
 
@@ -139,21 +296,37 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelCall call) {
   if (grid.x > 0x7fffffff || grid.y > 0xffff || grid.z > 0xffff) return refuse("too many blocks");
   if (uint64_t{block.x} * block.y * block.z > 1024 || block.z > 64) return refuse("too many threads");
   if (call.parameter_bytes > kMaxParameterBytes) return refuse("arguments of more than 32,764 bytes");
-  const auto limit = DynamicSharedLimits().find(call.kernel);
-  if (config.dynamicSmemBytes > (limit == DynamicSharedLimits().end() ? kDefaultDynamicShared : limit->second)) {
-    return refuse("more shared memory than was asked for");
+  if (config.stream != nullptr && config.stream->device != current_device) return OtherDevice("a launch on a stream");
+  size_t limit = kDefaultDynamicShared;
+  {
+    Runtime& runtime = TheRuntime();
+    const std::lock_guard<std::mutex> lock(runtime.mutex);
+    const auto& limits = runtime.devices[current_device].dynamic_shared_limits;
+    if (const auto set = limits.find(call.kernel); set != limits.end()) limit = set->second;
   }
+  if (config.dynamicSmemBytes > limit) return refuse("more shared memory than was asked for");
   return GiveWork(config.stream, [config, call = std::move(call)] { return RunGrid(config, call); });
 }
 
 namespace {
 
-cudaError_t Copy(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-  return GiveWork(stream, [=]() -> std::optional<std::string> {
+cudaError_t Copy(void* to, const void* from, size_t bytes, cudaStream_t stream,
+                 std::shared_ptr<const void> owner = nullptr) {
+  return GiveWork(stream, [=, owner = std::move(owner)]() -> std::optional<std::string> {
     if (auto wrong = CheckCopy(to, from, bytes)) return absl::StrFormat("copy of %d bytes: %s", bytes, *wrong);
     std::memmove(to, from, bytes);
     return std::nullopt;
   });
+}
+
+// A branch that nothing in another branch waits for at its end.
+bool IsOpen(const Nodes& graph, int branch) {
+  const auto last =
+      std::find_if(graph.nodes.rbegin(), graph.nodes.rend(), [&](const Node& node) { return node.branch == branch; });
+  if (last == graph.nodes.rend()) return false;
+  return last->sets < 0 || std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+           return node.branch != branch && node.waits_for == last->sets;
+         });
 }
 
 }  // namespace
@@ -167,45 +340,85 @@ cudaError_t cudaGetLastError() {
 }
 
 const char* cudaGetErrorString(cudaError_t error) {
+  thread_local std::string sticky_text;
   switch (error) {
     case cudaSuccess:
       return "no error";
-    case cudaErrorLaunchFailure:
-      return AllErrors().text.c_str();
+    case cudaErrorLaunchFailure: {
+      Runtime& runtime = TheRuntime();
+      const std::lock_guard<std::mutex> lock(runtime.mutex);
+      sticky_text = runtime.devices[current_device].text;
+      return sticky_text.c_str();
+    }
     case cudaErrorMemoryAllocation:
       return "out of memory";
     case cudaErrorNotReady:
       return "not ready";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "the peer's memory can be accessed already";
     case cudaErrorStreamCaptureUnsupported:
       return "not allowed while a stream records";
     case cudaErrorStreamCaptureInvalidated:
       return "an earlier call is not allowed while a stream records";
+    case cudaErrorStreamCaptureMerge:
+      return "two recordings cannot become one";
+    case cudaErrorStreamCaptureUnmatched:
+      return "another stream began the recording";
+    case cudaErrorStreamCaptureUnjoined:
+      return "a stream that records, too, has not been waited for";
+    case cudaErrorStreamCaptureIsolation:
+      return "a recording cannot wait for what is not recorded";
+    case cudaErrorCapturedEvent:
+      return "the event is part of a recording";
+    case cudaErrorStreamCaptureWrongThread:
+      return "another thread began the recording";
     default:
       return last_text.c_str();
   }
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = kNumDevices;
-  return cudaSuccess;
+  *count = NumDevices();
+  return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= NumDevices()) return Return(cudaErrorInvalidDevice, "there is no such device");
   *properties = {};
   std::strcpy(properties->name, "emulated GPU");
   properties->major = 9;
   properties->multiProcessorCount = 3;
   properties->sharedMemPerBlockOptin = kMaxDynamicShared;
-  properties->totalGlobalMem = kRegionBytes;
+  properties->totalGlobalMem = kDeviceBytes;
   return Return(cudaSuccess);
 }
 cudaError_t cudaSetDevice(int device) {
-  return Return(device >= 0 && device < kNumDevices ? cudaSuccess : cudaErrorInvalidDevice, "there is no such device");
-}
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 1;
+  if (device < 0 || device >= NumDevices()) return Return(cudaErrorInvalidDevice, "there is no such device");
+  current_device = device;
   return Return(cudaSuccess);
 }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return Return(cudaSuccess); }
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return Return(cudaSuccess);
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  for (const int d : {device, peer}) {
+    if (d < 0 || d >= NumDevices()) return Return(cudaErrorInvalidDevice, "there is no such device");
+  }
+  *can = device != peer ? 1 : 0;
+  return Return(cudaSuccess);
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  if (peer < 0 || peer >= NumDevices() || peer == current_device || flags != 0) {
+    return Return(cudaErrorInvalidDevice, "no peer");
+  }
+  bool is_new = false;
+  {
+    Runtime& runtime = TheRuntime();
+    const std::lock_guard<std::mutex> lock(runtime.mutex);
+    is_new = runtime.devices[current_device].peers.insert(peer).second;
+  }
+  return Return(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
@@ -213,18 +426,26 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = FreeBytes();
-  *total = kRegionBytes;
+  *free = FreeBytes(current_device);
+  *total = kDeviceBytes;
   return Return(cudaSuccess);
 }
 cudaError_t cudaFree(void* data) {
   if (const cudaError_t error = RefuseWhileRecording(); error != cudaSuccess) return Return(error);
-  if (data != nullptr && !DeleteBuffer(data)) return Return(cudaErrorInvalidValue, "no buffer begins there");
+  if (data == nullptr) return Return(cudaSuccess);
+  const int device = DeviceOf(data);
+  if (device >= 0) WaitForDevice(device);
+  if (!DeleteBuffer(data)) return Return(cudaErrorInvalidValue, "no buffer begins there");
   return Return(cudaSuccess);
 }
 cudaError_t cudaFreeHost(void* data) {
   if (const cudaError_t error = RefuseWhileRecording(); error != cudaSuccess) return Return(error);
-  if (data != nullptr && !DeletePinned(data)) return Return(cudaErrorInvalidValue, "no pinned memory begins there");
+  if (data == nullptr) return Return(cudaSuccess);
+  WorkUntil([] {
+    const std::vector<CUstream_st*>& streams = TheRuntime().streams;
+    return std::all_of(streams.begin(), streams.end(), [](const CUstream_st* s) { return s->tasks.empty(); });
+  });
+  if (!DeletePinned(data)) return Return(cudaErrorInvalidValue, "no pinned memory begins there");
   return Return(cudaSuccess);
 }
 
@@ -233,12 +454,24 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if ((to_device && !DeviceRegion().Contains(to)) || (from_device && !DeviceRegion().Contains(from))) {
     return Return(cudaErrorInvalidValue, "a copy whose kind does not fit its addresses");
   }
-  if (stream != nullptr && kind != cudaMemcpyDeviceToDevice) {
-    if (const cudaError_t error = RefuseOf(stream); error != cudaSuccess) return Return(error);
+  if (stream == nullptr || kind == cudaMemcpyDeviceToDevice) return Copy(to, from, bytes, stream);
+  if (const cudaError_t error = RefuseOf(stream); error != cudaSuccess) return Return(error);
+  if (IsPinned(to_device ? from : to)) return Copy(to, from, bytes, stream);
+  // The host's memory is read before this returns, or written.
+  std::shared_ptr<char[]> copy;
+  if (to_device) {
+    copy = std::make_shared<char[]>(bytes);
+    from = std::memcpy(copy.get(), from, bytes);
   }
-  return Copy(to, from, bytes, stream);
+  const cudaError_t error = Copy(to, from, bytes, stream, copy);
+  if (to_device || error != cudaSuccess) return error;
+  return cudaStreamSynchronize(stream);
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+  if (DeviceOf(to) != to_device || DeviceOf(from) != from_device) {
+    return Return(cudaErrorInvalidValue, "memory of another device than the one that is named");
+  }
   return Copy(to, from, bytes, stream);
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
@@ -250,50 +483,129 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st;
+  *stream = new CUstream_st{.device = current_device};
+  {
+    Runtime& runtime = TheRuntime();
+    const std::lock_guard<std::mutex> lock(runtime.work_mutex);
+    runtime.streams.push_back(*stream);
+  }
   return Return(cudaSuccess);
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return cudaStreamCreateWithFlags(stream, flags);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
+  {
+    const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+    stream->ends = true;
+    DoWork();
+  }
   return Return(cudaSuccess);
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return Return(RefuseOf(stream)); }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return cudaStreamQuery(stream); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return Return(cudaSuccess); }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  bool done = false;
+  {
+    const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+    if (const cudaError_t error = RefuseOf(stream); error != cudaSuccess) return Return(error);
+    DoWork();
+    done = stream->tasks.empty();
+  }
+  const cudaError_t failed = StickyError(stream->device);
+  return Return(failed != cudaSuccess ? failed : done ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  {
+    const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+    if (const cudaError_t error = RefuseOf(stream); error != cudaSuccess) return Return(error);
+  }
+  WorkUntil([stream] { return stream->tasks.empty(); });
+  return Return(StickyError(stream->device));
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  if (event->number < 0) {
+    if (stream->recording != nullptr) {
+      stream->recording->refused = true;
+      return Return(cudaErrorStreamCaptureIsolation);
+    }
+    if (event->mark != nullptr) stream->tasks.push_back({event->mark, nullptr, nullptr});
+    DoWork();
+    return Return(cudaSuccess);
+  }
+  const std::shared_ptr<StreamRecording> recording = event->recording.lock();
+  if (recording == nullptr) return Return(cudaErrorCapturedEvent);
+  if (stream->recording == nullptr) {
+    stream->recording = recording;
+    stream->branch = recording->graph.num_branches++;
+    recording->streams.push_back(stream);
+  } else if (stream->recording != recording) {
+    stream->recording->refused = recording->refused = true;
+    return Return(cudaErrorStreamCaptureMerge);
+  }
+  recording->graph.nodes.push_back({.branch = stream->branch, .waits_for = event->number});
+  return Return(cudaSuccess);
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
   if (stream->recording != nullptr) return Return(cudaErrorInvalidValue, "the stream records already");
-  stream->recording = new CUgraph_st;
-  stream->refused = false;
-  recording_streams.push_back(stream);
+  stream->recording = std::make_shared<StreamRecording>();
+  stream->recording->streams = {stream};
+  stream->recording->thread = std::this_thread::get_id();
+  stream->branch = 0;
+  recordings.push_back(stream->recording);
   return Return(cudaSuccess);
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  if (stream->recording == nullptr) return Return(cudaErrorInvalidValue, "the stream does not record");
-  *graph = std::exchange(stream->recording, nullptr);
-  std::erase(recording_streams, stream);
-  if (!stream->refused) return Return(cudaSuccess);
-  delete std::exchange(*graph, nullptr);
-  return Return(cudaErrorStreamCaptureInvalidated);
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  const std::shared_ptr<StreamRecording> recording = stream->recording;
+  *graph = nullptr;
+  if (recording == nullptr) return Return(cudaErrorInvalidValue, "the stream does not record");
+  if (recording->thread != std::this_thread::get_id()) return Return(cudaErrorStreamCaptureWrongThread);
+  if (stream->branch != 0) {
+    recording->refused = true;
+    return Return(cudaErrorStreamCaptureUnmatched);
+  }
+  for (CUstream_st* const recorded : recording->streams) recorded->recording = nullptr;
+  std::erase(recordings, recording);
+  if (recording->refused) return Return(cudaErrorStreamCaptureInvalidated);
+  for (int branch = 1; branch < recording->graph.num_branches; ++branch) {
+    if (IsOpen(recording->graph, branch)) return Return(cudaErrorStreamCaptureUnjoined);
+  }
+  *graph = new CUgraph_st{std::move(recording->graph)};
+  return Return(cudaSuccess);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
   *status = stream->recording == nullptr ? cudaStreamCaptureStatusNone
-            : stream->refused            ? cudaStreamCaptureStatusInvalidated
+            : stream->recording->refused ? cudaStreamCaptureStatusInvalidated
                                          : cudaStreamCaptureStatusActive;
   return Return(cudaSuccess);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  *executable = new CUgraphExec_st{graph->nodes};
+  *executable = new CUgraphExec_st{graph->graph};
   return Return(cudaSuccess);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  for (const StreamWork& work : executable->nodes) {
-    if (const cudaError_t error = GiveWork(stream, work); error != cudaSuccess) return error;
+  {
+    Runtime& runtime = TheRuntime();
+    const std::lock_guard<std::mutex> lock(runtime.work_mutex);
+    if (const cudaError_t error = RefuseOf(stream); error != cudaSuccess) return Return(error);
+    const Nodes& graph = executable->graph;
+    std::vector<CUstream_st*> branches = {stream};
+    for (int branch = 1; branch < graph.num_branches; ++branch) {
+      branches.push_back(new CUstream_st{.device = stream->device, .ends = true});
+      runtime.streams.push_back(branches.back());
+    }
+    std::vector<std::shared_ptr<Mark>> marks;
+    for (int m = 0; m < graph.num_marks; ++m) marks.push_back(std::make_shared<Mark>());
+    const auto mark = [&](int number) { return number < 0 ? nullptr : marks[number]; };
+    for (const Node& node : graph.nodes) {
+      branches[node.branch]->tasks.push_back({mark(node.waits_for), node.work, mark(node.sets)});
+    }
+    DoWork();
   }
-  return Return(cudaSuccess);
+  return Return(StickyError(stream->device));
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
@@ -305,21 +617,49 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
+  *event = new CUevent_st{.device = current_device};
   return Return(cudaSuccess);
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return Return(cudaSuccess);
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->recorded = std::chrono::steady_clock::now();
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (event->device != stream->device) return OtherDevice("an event on a stream");
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  event->mark = nullptr;
+  event->number = -1;
+  if (stream->recording != nullptr) {
+    if (stream->recording->refused) return Return(cudaErrorStreamCaptureInvalidated);
+    Nodes& graph = stream->recording->graph;
+    event->recording = stream->recording;
+    event->number = graph.num_marks++;
+    graph.nodes.push_back({.branch = stream->branch, .sets = event->number});
+    return Return(cudaSuccess);
+  }
+  event->mark = std::make_shared<Mark>();
+  stream->tasks.push_back({nullptr, nullptr, event->mark});
+  DoWork();
   return Return(cudaSuccess);
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return Return(cudaSuccess); }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return Return(cudaSuccess); }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  if (event->number >= 0) return Return(cudaErrorCapturedEvent);
+  DoWork();
+  return Return(event->mark == nullptr || event->mark->done ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->number >= 0) return Return(cudaErrorCapturedEvent);
+  WorkUntil([event] { return event->mark == nullptr || event->mark->done; });
+  return Return(cudaSuccess);
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  *milliseconds = std::chrono::duration<float, std::milli>(end->recorded - start->recorded).count();
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  for (const cudaEvent_t event : {start, end}) {
+    if (event->mark == nullptr) return Return(cudaErrorInvalidResourceHandle, "an event that was not recorded");
+    if (!event->mark->done) return Return(cudaErrorNotReady);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(end->mark->at - start->mark->at).count();
   return Return(cudaSuccess);
 }
 

@@ -12,10 +12,23 @@ namespace official::compute::cuda_emulation {
 // Does the work; returns what was wrong with it.
 using StreamWork = std::function<std::optional<std::string>()>;
 
-// Does the work at once, or adds it to what the stream records.
+// Does the work as soon as the stream has done what it was given before, at once as a rule, or adds it to what the
+// stream records.
 cudaError_t GiveWork(cudaStream_t stream, StreamWork work);
 
-// Forgets the error that has made all calls fail since, and returns its text; "" if there was none.
+// The same of work that may have to wait for what others do: it returns nothing, and is asked again, until it could be
+// done; then what was wrong with it, "" if nothing was. It must not call the runtime.
+using WaitingWork = std::function<std::optional<std::string>()>;
+cudaError_t GiveWaitingWork(cudaStream_t stream, WaitingWork work);
+// Does what the streams of all devices can do by now; every call that asks a stream or an event does so, too.
+void DoWaitingWork();
+
+// The number of devices: that of the environment's OFFICIAL_EMULATED_GPUS, 2 if it is not set.
+int NumDevices();
+int DeviceOfStream(cudaStream_t stream);
+
+// Forgets the error that has made all calls for the current device fail since, and returns its text; "" if there was
+// none.
 std::string TakeError();
 
 }  // namespace official::compute::cuda_emulation
