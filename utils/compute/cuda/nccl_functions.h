@@ -30,4 +30,7 @@ inline constexpr char kNcclLibrary[] = "libnccl.so.2";
 // Returns NotFound, which names the library, if it cannot be loaded or lacks one of the functions.
 absl::StatusOr<std::vector<void*>> LoadNcclFunctions(const std::string& library = kNcclLibrary);
 
+// Makes LoadNcclFunctions() return these: a test links what stands in for NCCL.
+bool UseNcclFunctions(std::vector<void*> addresses);
+
 }  // namespace official::compute

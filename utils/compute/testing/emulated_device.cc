@@ -1,5 +1,7 @@
 // Makes devices of kind "cuda" out of the emulation, in a program that links this file and the kernels for it.
 
+#include <nccl.h>
+
 #include <memory>
 #include <optional>
 #include <utility>
@@ -7,6 +9,8 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_peer_streams.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/nccl_functions.h"
+#include "utils/compute/cuda/nccl_group.h"
 #include "utils/compute/cuda_emulation/memory.h"
 #include "utils/compute/cuda_emulation/stream_work.h"
 #include "utils/compute/kernel/device.h"
@@ -31,11 +35,17 @@ class EmulatedDevice : public CudaDevice {
   }
 };
 
-const bool registered = RegisterDeviceKind({
-    .name = kCudaKind,
-    .make_device = EmulatedDevice::Make,
-    .make_peer_streams = MakeCudaPeerStreams,
-});
+const bool registered[] = {
+    RegisterDeviceKind({
+        .name = kCudaKind,
+        .make_device = EmulatedDevice::Make,
+        .all_reduce = AllReduceAlgorithm{"nccl", NcclGroup::Make},
+        .make_peer_streams = MakeCudaPeerStreams,
+    }),
+#define OFFICIAL_ADDRESS(function) reinterpret_cast<void*>(&::function),
+    UseNcclFunctions({OFFICIAL_NCCL_FUNCTIONS(OFFICIAL_ADDRESS)}),
+#undef OFFICIAL_ADDRESS
+};
 
 }  // namespace
 }  // namespace official::compute
