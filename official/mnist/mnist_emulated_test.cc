@@ -45,5 +45,17 @@ TEST_CASE("mnist trains on a GPU as on the CPU") {
   CHECK(difference.tensors <= most_tensors);
 }
 
+TEST_CASE("mnist trains on two GPUs as on two CPU devices") {
+  const data::DatasetPtr digits = Digits(kBatch * kSteps);
+  const auto input = [&](data::Position start) {
+    return data::Batches(digits, {.batch_size = kBatch, .start = start});
+  };
+  const train::TrainingDifference difference =
+      train::TrainOnEmulatedGpu(MnistModel({}), input, DType::kFloat32, /*num_replicas=*/2);
+  CAPTURE(difference.worst_tensor);
+  CHECK(difference.loss <= 1e-6);
+  CHECK(difference.tensors <= 1e-5);
+}
+
 }  // namespace
 }  // namespace official::mnist

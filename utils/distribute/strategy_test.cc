@@ -1,5 +1,6 @@
 #include "utils/distribute/strategy.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -9,7 +10,6 @@
 #include <thread>
 
 #include "utils/compute/core/status.h"
-#include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -142,10 +142,12 @@ TEST_CASE("AllReduce sums over the devices, in every order and packing") {
   }
 }
 
-// Devices of kind "cuda": at least as many as wanted, those beyond the machine's GPUs on the same ones. Empty without.
+// Devices of kind "cuda", which strategy_emulated_test links: at least as many as wanted, those beyond the machine's
+// GPUs on the same ones. Empty without.
 std::vector<std::unique_ptr<compute::Device>> CudaDevices(int wanted) {
   std::vector<std::unique_ptr<compute::Device>> devices;
-  if (!compute::LoadCudaBackend().ok()) return devices;
+  const std::vector<std::string> kinds = compute::testing::KindsUnderTest();
+  if (std::find(kinds.begin(), kinds.end(), compute::kCudaKind) == kinds.end()) return devices;
   for (auto device = compute::MakeDevice("cuda"); device.ok();
        device = compute::MakeDevice("cuda", {.index = static_cast<int>(devices.size())})) {
     devices.push_back(*std::move(device));
@@ -209,6 +211,55 @@ TEST_CASE("NCCL sums over the GPUs that there are") {
   CheckSums(*group, Pointers(devices));
   group->Abort();
   CHECK(absl::IsFailedPrecondition(group->Reset()));
+}
+
+TEST_CASE("A GPU whose gradients do not come is named, and nothing can be summed any more") {
+  const auto devices = CudaDevices(0);
+  if (devices.size() < 2) return;
+  const auto group = compute::FindDeviceKind(compute::kCudaKind)
+                         ->all_reduce->make_group(Pointers(devices), std::chrono::seconds(1))
+                         .value();
+  compute::Device& device = *devices[0];
+  device.set_communicator(&group->communicator(0));
+  device.MakeCurrent();
+  const std::shared_ptr<void> memory = device.Allocate(8 * sizeof(float)).value();
+  const std::vector<compute::Communicator::Buffer> pack = {{static_cast<float*>(memory.get()), 8}};
+  absl::Status status = group->communicator(0).Start(pack);
+  status.Update(group->communicator(0).Finish());
+  status.Update(device.Synchronize());
+  CHECK(absl::IsDeadlineExceeded(status));
+  const std::string others = devices.size() == 2 ? "1" : "1, 2";
+  CHECK_THAT(std::string(status.message()),
+             Contains("replica 0 has waited 1 s for the gradients of replica " + others));
+  CHECK(absl::IsCancelled(group->communicator(1).Start(pack)));
+  CHECK(absl::IsFailedPrecondition(group->Reset()));
+  device.set_communicator(nullptr);
+}
+
+TEST_CASE("The error of one GPU ends the others' waiting, and the run") {
+  if (CudaDevices(0).size() < 2) return;
+  const auto strategy = Strategy::Create({.device_kind = compute::kCudaKind, .num_replicas = 2}).value();
+  const Sums sums(2);
+  const std::vector<Tensor> feeds = {Tensor(DType::kFloat32, {1000}), Tensor(DType::kFloat32, {300000})};
+  std::vector<std::unique_ptr<compute::VariableStore>> variables(2);
+  std::vector<std::unique_ptr<Program>> programs(2);
+  REQUIRE(strategy
+              ->Run([&](int r) -> absl::Status {
+                variables[r] = std::make_unique<compute::VariableStore>(strategy->device(r));
+                ASSIGN_OR_RETURN(programs[r],
+                                 Program::Compile(sums.graph, sums.roots, strategy->device(r), *variables[r]));
+                return programs[r]->Run(feeds);
+              })
+              .ok());
+  const absl::Status status = strategy->Run([&](int r) -> absl::Status {
+    if (r == 1) return absl::DataLossError("replica 1 is ill");
+    RETURN_IF_ERROR(programs[r]->Run(feeds));
+    return strategy->device(r).Synchronize();
+  });
+  CHECK(status == absl::DataLossError("replica 1 is ill"));
+  const absl::Status broken = strategy->Run([](int) { return absl::OkStatus(); });
+  CHECK(absl::IsFailedPrecondition(broken));
+  CHECK_THAT(std::string(broken.message()), Contains("the GPUs' connections were cut"));
 }
 
 TEST_CASE("GPUs, or one several times, sum by copying to each other") {

@@ -32,7 +32,8 @@ struct Training {
   std::unique_ptr<BundleReader> first, last;  // checkpoints
 };
 
-Training TrainOn(const std::string& device_kind, const Model& model, const InputFn& input, compute::DType dtype) {
+Training TrainOn(const std::string& device_kind, int num_replicas, const Model& model, const InputFn& input,
+                 compute::DType dtype) {
   static int counter = 0;
   const char* const root = std::getenv("TEST_TMPDIR");
   EstimatorConfig config;
@@ -41,7 +42,9 @@ Training TrainOn(const std::string& device_kind, const Model& model, const Input
   if (dtype == compute::DType::kFloat16) config.loss_scale.value = 128;
   config.winograd = false;  // what is computed does not depend on times
   const std::string checkpoint = absl::StrCat(config.model_dir, "/model.ckpt-");
-  auto strategy = distribute::Strategy::Create({.device_kind = device_kind, .num_threads = 1}).value();
+  auto strategy =
+      distribute::Strategy::Create({.device_kind = device_kind, .num_replicas = num_replicas, .num_threads = 1})
+          .value();
   const auto estimator = Estimator::Create(model, std::move(config), std::move(strategy)).value();
   Training training;
   std::vector<std::unique_ptr<logs::Hook>> hooks;
@@ -70,14 +73,34 @@ double NormOfDifference(const Tensor& a, const Tensor& b) {
   return std::sqrt(sum);
 }
 
+void RequireSameBits(const Training& a, const Training& b) {
+  REQUIRE(a.losses == b.losses);
+  for (const BundleTensor& tensor : a.last->ListTensors()) {
+    if (!tensor.dtype) continue;  // what a run says about itself
+    const Tensor x = a.last->Read(tensor.name).value(), y = b.last->Read(tensor.name).value();
+    CAPTURE(tensor.name);
+    REQUIRE(x.type() == y.type());
+    REQUIRE(std::memcmp(x.raw_data(), y.raw_data(), x.num_bytes()) == 0);
+  }
+}
+
 }  // namespace
 
-TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, compute::DType dtype) {
+TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, compute::DType dtype,
+                                      int num_replicas) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const Training cpu = TrainOn("cpu", model, input, dtype);
+  const Training cpu = TrainOn("cpu", num_replicas, model, input, dtype);
   const int64_t threads_before = compute::cuda_emulation::NumThreadsRun();
-  const Training gpu = TrainOn("cuda", model, input, dtype);
+  const Training gpu = TrainOn("cuda", num_replicas, model, input, dtype);
   REQUIRE(compute::cuda_emulation::NumThreadsRun() > threads_before);
+  if (num_replicas > 1) {
+    const compute::cuda_emulation::Schedule schedule = compute::cuda_emulation::CurrentSchedule();
+    compute::cuda_emulation::SetSchedule(schedule == compute::cuda_emulation::Schedule::kDescending
+                                             ? compute::cuda_emulation::Schedule::kAscending
+                                             : compute::cuda_emulation::Schedule::kDescending);
+    RequireSameBits(gpu, TrainOn("cuda", num_replicas, model, input, dtype));
+    compute::cuda_emulation::SetSchedule(schedule);
+  }
   TrainingDifference largest;
   for (int step = 0; step < kSteps; ++step) {
     const double difference = std::abs(gpu.losses[step] - cpu.losses[step]) / std::abs(cpu.losses[step]);

@@ -1,4 +1,4 @@
-// For tests: trains a model on the CPU and on an emulated GPU and compares the two.
+// For tests: trains a model on the CPU and on emulated GPUs and compares the two.
 #pragma once
 
 #include <string>
@@ -24,7 +24,10 @@ struct TrainingDifference {
   std::string worst_tensor;
 };
 
-// Trains five steps from the same seed on each.
-TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, compute::DType dtype);
+// Trains five steps from the same seed on each: on one GPU and one CPU device, or on as many replicas of either. With
+// several replicas it trains on the GPUs once more, the threads of their kernels in another order, and requires the
+// same bits.
+TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, compute::DType dtype,
+                                      int num_replicas = 1);
 
 }  // namespace official::train

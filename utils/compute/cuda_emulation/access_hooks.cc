@@ -93,6 +93,7 @@ void __tsan_func_exit() {}
 uint8_t __tsan_atomic8_load(const volatile uint8_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
 uint32_t __tsan_atomic32_load(const volatile uint32_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
 uint64_t __tsan_atomic64_load(const volatile uint64_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+void __tsan_atomic32_store(volatile uint32_t* p, uint32_t v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
 void __tsan_atomic8_store(volatile uint8_t* p, uint8_t v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); }
 uint8_t __tsan_atomic8_exchange(volatile uint8_t* p, uint8_t v, int) {
   return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);

@@ -8,7 +8,7 @@ _TESTS_OF_FAMILIES = {
     "batch_norm": ["batch_norm_test"],
     "check_numerics": ["check_numerics_test"],
     "checksum": ["checksum_test"],
-    "collective": [],  # its kernels run in //utils/distribute:strategy_test
+    "collective": [],  # its kernels run in //utils/distribute:strategy_test and strategy_emulated_test
     "conv": ["conv2d_fusion_test", "conv2d_test"],
     "conv_pool": ["conv_pool_test"],
     "dropout": ["dropout_test"],

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_peer_streams.h"
 #include "utils/compute/cuda/cuda_status.h"
@@ -21,6 +22,10 @@ namespace {
 class EmulatedDevice : public CudaDevice {
  public:
   static absl::StatusOr<std::unique_ptr<Device>> Make(const DeviceOptions& options) {
+    if (options.index < 0 || options.index >= cuda_emulation::NumDevices()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("there is no gpu:", options.index, ": ", cuda_emulation::NumDevices(), " GPUs are emulated"));
+    }
     return Ready(std::make_unique<EmulatedDevice>(options));
   }
   explicit EmulatedDevice(const DeviceOptions& options) : CudaDevice(options, /*ordinal=*/options.index) {}
