@@ -9,8 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/program/constant_folding.h"
-#include "utils/compute/program/layout_planner.h"
+#include "utils/compute/program/lowering.h"
 #include "utils/compute/program/memory_plan.h"
 
 namespace official::compute {
@@ -20,14 +19,6 @@ int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
-
-// A value whose bytes are another's, without copying: the chain of views ends at what owns the bytes.
-Value Base(Value v) {
-  while (v.node()->op().is_view && v.index() == 0) v = v.node()->input(0);
-  return v;
-}
-
-bool NeedsKernel(const Node& node) { return !node.op().is_source && !node.op().is_view; }
 
 struct Step {
   const Node* node;
@@ -310,7 +301,6 @@ Program::~Program() = default;
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, const GraphRoots& roots, Device& device,
                                                           VariableStore& variables, const CompileOptions& options) {
-  RETURN_IF_ERROR(graph.status());
   device.MakeCurrent();
   auto plan = std::make_unique<Plan>();
   plan->device = &device;
@@ -319,29 +309,12 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     plan->own_arena = std::make_unique<Arena>(device);
     plan->arena = plan->own_arena.get();
   }
-  const RewriteEnvironment environment{std::string(device.kind()), [&](OpName op, DType dtype) {
-                                         return KernelRegistry::Global().Find(op, device.kind(), dtype) != nullptr;
-                                       }};
-  RewrittenGraph current =
-      Rewrite(graph, roots, environment, [](const Node&, RewriteContext&) { return std::nullopt; });
-  const auto apply = [&](const RewriteRule& rule) {
-    RewrittenGraph next = Rewrite(*current.graph, current.roots, environment, rule);
-    current = std::move(next);
-  };
-  if (options.fuse) {
-    apply(FoldConstants);
-    for (const FusionRule* fusion : AllFusions()) apply(fusion->rule);
-  }
-  ASSIGN_OR_RETURN(plan->layouts, PlanLayouts(std::move(current), environment, device.kind()));
+  ASSIGN_OR_RETURN(plan->layouts, Lower(graph, roots, device.kind(), options.fuse));
   plan->compiled = std::move(plan->layouts.graph);
 
   for (const auto& node : plan->compiled.graph->nodes()) {
     if (!NeedsKernel(*node)) continue;
-    const KernelDef* def = KernelRegistry::Global().Find(node->op().name, device.kind(), KeyType(*node));
-    if (def == nullptr) {
-      return absl::UnimplementedError(absl::StrCat("op ", node->op().name.text(), " has no kernel for ",
-                                                   DTypeName(KeyType(*node)), " on ", device.kind(), " devices"));
-    }
+    ASSIGN_OR_RETURN(const KernelDef* const def, KernelFor(*node, device.kind()));
     std::vector<Layout> input_layouts, output_layouts;
     for (const Value& v : node->inputs()) input_layouts.push_back(plan->layouts.LayoutOf(v));
     for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->layouts.LayoutOf(node->output(i)));
