@@ -9,10 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/packing.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/ops/array/array.h"
-#include "utils/compute/ops/elementwise/elementwise.h"
-#include "utils/compute/ops/softmax/softmax.h"
-#include "utils/compute/ops/top_k/top_k.h"
 #include "utils/misc/stop_signals.h"
 
 namespace official::transformer {
@@ -101,92 +97,45 @@ absl::Status Decoder::ReadWeights(const ReadVariable& read) {
   return absl::OkStatus();
 }
 
-std::vector<KeysAndValues> Decoder::Cached(Graph& graph) const {
-  const compute::TensorType type{dtype_, {capacity_.rows, capacity_.positions, params_.hidden_size}};
-  std::vector<KeysAndValues> layers;
-  for (int64_t n = 0; n < params_.num_hidden_layers; ++n) {
-    layers.push_back({graph.Variable({absl::StrCat("decode/cached_keys_", n), type, {}, false}),
-                      graph.Variable({absl::StrCat("decode/cached_values_", n), type, {}, false})});
-  }
-  return layers;
-}
-
 std::vector<KeysAndValues> Decoder::Encoded(Graph& graph) const {
-  const compute::TensorType type{dtype_, {capacity_.tokens, params_.hidden_size}};
-  std::vector<KeysAndValues> layers;
-  for (int64_t n = 0; n < params_.num_hidden_layers; ++n) {
-    layers.push_back({graph.Variable({absl::StrCat("decode/encoded_keys_", n), type, {}, false}),
-                      graph.Variable({absl::StrCat("decode/encoded_values_", n), type, {}, false})});
-  }
-  return layers;
+  return EncodedVariables(graph, params_, dtype_, capacity_);
 }
 
-absl::Status Decoder::Reserve(const Capacity& needed) {
+absl::Status Decoder::Reserve(const DecoderCapacity& needed) {
   if (capacity_.Holds(needed)) return absl::OkStatus();
   step_programs_.clear();
   Graph before;
-  Cached(before);
+  CachedVariables(before, params_, dtype_, capacity_);
   Encoded(before);
   for (const compute::VariableSpec& spec : before.variables()) variables_.Remove(spec.name);
   capacity_ = {.tokens = std::max(capacity_.tokens, needed.tokens),
                .rows = std::max(capacity_.rows, needed.rows),
                .positions = std::max(capacity_.positions, needed.positions)};
   Graph after;
-  Cached(after);
+  CachedVariables(after, params_, dtype_, capacity_);
   Encoded(after);
   const absl::Status status = variables_.Create(after, 0);
   if (!status.ok()) capacity_ = {};
   return status;
 }
 
-absl::StatusOr<compute::Program*> Decoder::Compile(const Graph& graph, const compute::GraphRoots& roots,
+absl::StatusOr<compute::Program*> Decoder::Compile(const DecoderGraph& built,
                                                    std::unique_ptr<compute::Program>* program) {
-  ASSIGN_OR_RETURN(*program, compute::Program::Compile(graph, roots, device_, variables_, {.arena = &arena_}));
+  ASSIGN_OR_RETURN(*program,
+                   compute::Program::Compile(*built.graph, built.roots, device_, variables_, {.arena = &arena_}));
   return program->get();
 }
 
 absl::StatusOr<compute::Program*> Decoder::EncodeProgram(int64_t tokens, int64_t sentences) {
   std::unique_ptr<compute::Program>& program = encode_programs_[{tokens, sentences}];
   if (program != nullptr) return program.get();
-  Graph graph;
-  Network network({.graph = graph, .dtype = dtype_, .max_length = tokens, .weights_are_given = true}, params_);
-  const Sentences ids = {graph.Input("ids", {DType::kInt32, {tokens}}),
-                         graph.Input("offsets", {DType::kInt32, {sentences + 1}})};
-  compute::GraphRoots roots{{ids.tokens, ids.offsets}, {}, {}};
-  for (const KeysAndValues& layer : network.EncodedKeysAndValues(network.Encode(ids))) {
-    roots.fetches.push_back(layer.keys);
-    roots.fetches.push_back(layer.values);
-  }
-  return Compile(graph, roots, &program);
+  return Compile(EncodeGraph(params_, dtype_, tokens, sentences), &program);
 }
 
 absl::StatusOr<compute::Program*> Decoder::StepProgram(int64_t sentences, int64_t rows) {
   std::unique_ptr<compute::Program>& program = step_programs_[{sentences, rows}];
   if (program != nullptr) return program.get();
-  Graph graph;
-  Network network({.graph = graph, .dtype = dtype_, .max_length = capacity_.positions, .weights_are_given = true},
-                  params_);
-  const DecodeStep step = {
-      .ids = graph.Input("ids", {DType::kInt32, {rows}}),
-      .position = graph.Input("position", {DType::kInt32, {1}}),
-      .cache_rows = graph.Input("cache_rows", {DType::kInt32, {rows, capacity_.positions}}),
-      .query_offsets = graph.Input("query_offsets", {DType::kInt32, {sentences + 1}}),
-      .key_offsets = graph.Input("key_offsets", {DType::kInt32, {sentences + 1}}),
-      .cached = Cached(graph),
-      .encoded = Encoded(graph),
-  };
-  const Value log_probs_before = graph.Input("log_probs", {DType::kFloat32, {rows, 1}});
-  const Value logits = network.Decode(step);
-  const int k = static_cast<int>(std::min(2 * params_.beam_size, params_.vocab_size));
-  const auto [best_logits, best_ids] = compute::TopK(logits, k);
-  // Of the best only, so that no log probabilities of all ids are written.
-  const Value log_probs =
-      compute::Sub(compute::Cast(best_logits, DType::kFloat32), compute::ExpandDims(compute::LogSumExp(logits), 1));
-  const compute::GraphRoots roots{
-      {step.ids, step.position, step.cache_rows, step.query_offsets, step.key_offsets, log_probs_before},
-      {compute::Add(log_probs, log_probs_before), best_ids},
-      {}};
-  return Compile(graph, roots, &program);
+  return Compile(StepGraph(params_, dtype_, capacity_, sentences, rows), &program);
 }
 
 absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets) {

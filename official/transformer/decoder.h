@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "official/transformer/beam_search.h"
+#include "official/transformer/decoder_graphs.h"
 #include "official/transformer/model_params.h"
 #include "official/transformer/network.h"
 #include "utils/compute/kernel/device.h"
@@ -48,36 +49,25 @@ class Decoder {
   absl::StatusOr<Decoded> Translate(absl::Span<const std::vector<int32_t>> sentences);
 
  private:
-  // The capacity of the variables that hold what was encoded and decoded.
-  struct Capacity {
-    int64_t tokens = 0;     // tokens of all sentences of a batch
-    int64_t rows = 0;       // hypotheses of all sentences
-    int64_t positions = 0;  // tokens of a hypothesis
-    bool Holds(const Capacity& other) const {
-      return tokens >= other.tokens && rows >= other.rows && positions >= other.positions;
-    }
-  };
   using Programs = std::map<std::pair<int64_t, int64_t>, std::unique_ptr<compute::Program>>;
 
   Decoder(const ModelParams& params, compute::DType dtype, compute::Device& device)
       : params_(params), dtype_(dtype), device_(device), variables_(device), arena_(device) {}
   absl::Status ReadWeights(const ReadVariable& read);
-  absl::Status Reserve(const Capacity& needed);
-  // The variables whose capacity is `capacity_`.
-  std::vector<KeysAndValues> Cached(compute::Graph& graph) const;
+  absl::Status Reserve(const DecoderCapacity& needed);
+  // The variables of the encoded sentences.
   std::vector<KeysAndValues> Encoded(compute::Graph& graph) const;
   absl::StatusOr<compute::Program*> EncodeProgram(int64_t tokens, int64_t sentences);
   absl::StatusOr<compute::Program*> StepProgram(int64_t sentences, int64_t rows);
   absl::Status Encode(const compute::Tensor& ids, const compute::Tensor& offsets);
-  absl::StatusOr<compute::Program*> Compile(const compute::Graph& graph, const compute::GraphRoots& roots,
-                                            std::unique_ptr<compute::Program>* program);
+  absl::StatusOr<compute::Program*> Compile(const DecoderGraph& built, std::unique_ptr<compute::Program>* program);
 
   const ModelParams params_;
   const compute::DType dtype_;
   compute::Device& device_;
   compute::VariableStore variables_;
   compute::Arena arena_;
-  Capacity capacity_;
+  DecoderCapacity capacity_;
   Programs encode_programs_;  // by tokens and sentences
   Programs step_programs_;    // by sentences and rows
 };
