@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -19,6 +22,8 @@
 #include "utils/flags/config_flag.h"
 #include "utils/flags/main.h"
 #include "utils/flags/shared_groups.h"
+#include "utils/misc/distribution_utils.h"
+#include "utils/run/usable_gpus.h"
 #include "utils/train/options.h"
 
 ABSL_FLAG(std::string, param_set, "base", "Size of the network.");
@@ -26,6 +31,7 @@ ABSL_FLAG(std::vector<std::string>, lengths, {}, "Ids of each sentence, separate
 ABSL_FLAG(int, steps, 32, "Tokens of each translation; more than the longest sentence has.");
 ABSL_FLAG(int, threads, 1, "Threads that compute.");
 ABSL_FLAG(int, seconds, 10, "How long to measure.");
+ABSL_DECLARE_FLAG(std::optional<int>, num_gpus);
 
 namespace official::transformer {
 namespace {
@@ -46,6 +52,12 @@ flags::Program BenchmarkProgram() {
                           {.name = "lengths", .key = true, .required = true},
                           {.name = "steps", .key = true, .range = flags::AtLeast(1)},
                           flags::SharedFlag("dtype"),
+                          {.name = "num_gpus",
+                           .short_name = "ng",
+                           .key = true,
+                           .range = flags::Range{.min = 0, .max = 1},
+                           .unset_means = "1 if there is a GPU, else 0",
+                           .help = "1 translates on a GPU, 0 on the CPU."},
                           {.name = "threads", .key = true, .range = flags::AtLeast(1)},
                           {.name = "seconds", .key = true, .range = flags::AtLeast(1)}}},
       .shared_flags = false,
@@ -89,7 +101,11 @@ absl::Status Main(const flags::CommandLine&) {
   for (const std::vector<int32_t>& sentence : sentences) longest = std::max(longest, sentence.size());
   params.extra_decode_length = absl::GetFlag(FLAGS_steps) - static_cast<int64_t>(longest);
 
-  ASSIGN_OR_RETURN(const auto device, compute::MakeDevice("cpu", {.num_threads = absl::GetFlag(FLAGS_threads)}));
+  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(absl::GetFlag(FLAGS_num_gpus), run::UsableGpus));
+  ASSIGN_OR_RETURN(const auto device,
+                   compute::MakeDevice(run::DeviceKindFor(num_gpus), {.num_threads = absl::GetFlag(FLAGS_threads)}));
+  device->set_recordings(compute::Recordings::kAuto);
+  device->set_warn([](const std::string& text) { std::cerr << text << std::endl; });
   const auto untrained = [&](const compute::VariableSpec& spec) -> absl::StatusOr<Tensor> {
     // Weights that are given have no initializer of their own.
     const bool is_scale = absl::EndsWith(spec.name, "layer_norm_scale"), is_matrix = spec.type.shape.rank() == 2;
