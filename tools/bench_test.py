@@ -1,5 +1,6 @@
 """tools/bench measures the program that it is given, or says in a line why not."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -24,8 +25,8 @@ class BenchTest(unittest.TestCase):
         self.program.write_text(OUTPUT)
         self.program.chmod(0o755)
 
-    def bench(self, *flags: str) -> subprocess.CompletedProcess:
-        command = [TOOLS / "bench", "mnist", "--peers=none of them", "--rounds=1", *flags]
+    def bench(self, *flags: str, peers: str = "none of them") -> subprocess.CompletedProcess:
+        command = [TOOLS / "bench", "mnist", f"--peers={peers}", "--rounds=1", *flags]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE)
 
     def test_programs(self) -> None:
@@ -37,12 +38,41 @@ class BenchTest(unittest.TestCase):
                 self.assertIn("1250", done.stdout)
                 self.assertIn("1250", (self.folder / "measured.json").read_text())
 
+    def test_folder_of_programs(self) -> None:
+        (self.folder / "programs").mkdir()
+        self.program.rename(self.folder / "programs" / "mnist_main")
+        done = self.bench("--programs=programs")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1250", done.stdout)
+
+    def test_a_peer_that_fails(self) -> None:
+        python = self.folder / "python"
+        python.write_text("#!/bin/sh\necho there is no torch; exit 3\n")
+        python.chmod(0o755)
+        flags = ["--binary=trains", "--python=python", "--json=measured.json"]
+        done = self.bench(*flags, peers="PyTorch eager .fp32")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no torch", done.stderr)
+        self.assertIn("PyTorch eager failed (exit status 3)", done.stderr)
+        done = self.bench(*flags, "--keep_going", peers="PyTorch eager .fp32")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1250", done.stdout)
+        measured = json.loads((self.folder / "measured.json").read_text())["mnist"]
+        self.assertEqual(measured["PyTorch eager (fp32)"], [])
+
+    def test_a_run_that_takes_too_long(self) -> None:
+        self.program.write_text("#!/bin/sh\nexec sleep 600\n")
+        done = self.bench("--binary=trains", "--run_seconds=0.5", "--keep_going")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("mnist_main failed (ended after 0.5 seconds)", done.stderr)
+
     def test_what_is_not_there(self) -> None:
         (self.folder / "text").write_text("no program")
         for flag, words in (
             ("--binary=missing", "there is no program missing"),
             ("--binary=text", "there is no program text"),
             ("--binary=.", "there is no program ."),
+            ("--programs=missing", "there is no directory missing"),
             ("--python=missing/python", "there is no program missing/python"),
             ("--images_dir=missing", "there is no directory missing"),
             ("--multi30k_dir=text", "there is no directory text"),

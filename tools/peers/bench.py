@@ -11,10 +11,13 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
@@ -91,6 +94,7 @@ WORKLOADS = {
     "resnet-imagenet-50": resnet("imagenet", 50, batch_size=32, rounds=2, warmup_steps=1, steps=2),
     "transformer-tiny": transformer("tiny", batch_size=4096, rounds=2, warmup_steps=3, steps=10),
     "transformer-base": transformer("base", batch_size=576, rounds=2, warmup_steps=3, steps=5),
+    "gpu-transformer-big": transformer("big", batch_size=16384, rounds=2, warmup_steps=10, steps=100),
     "transformer-decode": transformer("base", batch_size=16, lengths=MULTI30K_LENGTHS),
     "ncf-ml-1m-256": ncf("ml-1m", 256, warmup_steps=200, steps=5000),
     "ncf-ml-1m-98304": ncf("ml-1m", 98304, warmup_steps=3, steps=30),
@@ -137,10 +141,17 @@ def build(package: str, binary: str) -> Path:
     return TOOLS.parent / "bazel-bin" / package / binary
 
 
+def our_program(args: argparse.Namespace, package: str, binary: str) -> str:
+    """The one that the command line names, or that it names the folder of; else it is built."""
+    if args.binary:
+        return args.binary
+    return str(args.programs / binary if args.programs else build(package, binary))
+
+
 def our_command(args: argparse.Namespace, workload: Workload, dtype: str) -> list[str]:
     folder = {"ncf": "recommendation"}.get(workload.model, workload.model)
-    binary = args.binary or build(f"official/{folder}", f"{workload.model}_main")
-    command = [str(binary), *workload.flags, f"--num_gpus={1 if args.device == 'gpu' else 0}", "--log_format=json"]
+    binary = our_program(args, f"official/{folder}", f"{workload.model}_main")
+    command = [binary, *workload.flags, f"--num_gpus={1 if args.device == 'gpu' else 0}", "--log_format=json"]
     command += [f"--batch_size={workload.batch_size}", f"--dtype={dtype}"]
     # Ours draws its examples and negatives meanwhile, of ratings that it makes where there are none. The peers' are given.
     if workload.model == "ncf":
@@ -172,7 +183,7 @@ def peer_command(args: argparse.Namespace, workload: Workload, script: str, envi
 
 
 def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
-    """Ours, then each peer in each of its modes. With bf16 the peers run in fp32 too: both ratios are of interest."""
+    """Ours, then each peer in each of its modes. With 16 bits the peers run in fp32 too: both ratios are of interest."""
     name = " ".join([f"{workload.model}_main", *(flag.split("=")[1] for flag in workload.flags)])
     field = []
     for dtype in args.dtype:
@@ -192,13 +203,14 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
         "PyTorch compiled": ["--compile"],
         "PyTorch compiled, channels last": ["--compile", "--channels_last"],
     }
+    if args.device == "gpu":
+        tensorflow = {}  # its environments are for the CPU
+        pytorch["PyTorch compiled, CUDA graphs"] = ["--compile", "--cuda_graphs"]
+        pytorch["PyTorch compiled, CUDA graphs, channels last"] = ["--compile", "--cuda_graphs", "--channels_last"]
     if workload.model in ("transformer", "ncf"):  # no images
         pytorch = {name: flags for name, flags in pytorch.items() if "--channels_last" not in flags}
     if workload.model == "ncf":
         pytorch["PyTorch eager, sparse"] = ["--sparse"]
-    if args.device == "gpu":
-        tensorflow = {}  # its environments are for the CPU
-        pytorch["PyTorch compiled, CUDA graphs"] = ["--compile", "--cuda_graphs"]
     for script, environment, modes in [
         ("tensorflow_train.py", "tensorflow-bench", tensorflow),
         ("pytorch_train.py", "pytorch", {name: [*flags, f"--device={args.device}"] for name, flags in pytorch.items()}),
@@ -247,19 +259,22 @@ def input_contestants(args: argparse.Namespace, workload: Workload, folder: Path
 
 
 def decode_contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
-    """With bf16 the peers run in fp32 too, which is all that CTranslate2 computes in except int8."""
+    """With 16 bits the peers run in fp32 too, which on the CPU is all that CTranslate2 computes in except int8."""
     work = [*workload.flags, f"--lengths={','.join(map(str, workload.lengths))}", f"--steps={DECODE_STEPS}"]
     work += [f"--threads={args.threads}", f"--seconds={args.seconds}"]
-    binary = args.binary or build("official/transformer/decode_benchmark", "decode_benchmark_main")
-    pytorch = script_command(args, "pytorch_translate.py", "pytorch")
-    field = [
-        Contestant("decode_benchmark_main", dtype, [str(binary), *work, f"--dtype={dtype}"], ours=True)
-        for dtype in args.dtype
-    ]
-    for dtype in dict.fromkeys([*args.dtype, "fp32"]):
-        field.append(Contestant("PyTorch eager", dtype, [*pytorch, *work, f"--dtype={dtype}"]))
-    ctranslate2 = script_command(args, "ctranslate2_translate.py", "ctranslate2")
-    return [*field, Contestant("CTranslate2", "fp32", [*ctranslate2, *work])]
+    ours = [our_program(args, "official/transformer/decode_benchmark", "decode_benchmark_main"), *work]
+    ours.append(f"--num_gpus={1 if args.device == 'gpu' else 0}")
+    work.append(f"--device={args.device}")
+    field = [Contestant("decode_benchmark_main", dtype, [*ours, f"--dtype={dtype}"], ours=True) for dtype in args.dtype]
+    for name, script, environment, dtypes in [
+        ("PyTorch eager", "pytorch_translate.py", "pytorch", []),
+        ("CTranslate2", "ctranslate2_translate.py", "ctranslate2", [] if args.device == "gpu" else ["fp32"]),
+    ]:
+        for dtype in dtypes or dict.fromkeys([*args.dtype, "fp32"]):
+            if re.search(workload.peers, f"{name} ({dtype})", re.IGNORECASE):
+                command = [*script_command(args, script, environment), *work, f"--dtype={dtype}"]
+                field.append(Contestant(name, dtype, command))
+    return field
 
 
 def evaluation_contestants(args: argparse.Namespace, workload: Workload, folder: Path) -> list[Contestant]:
@@ -344,8 +359,12 @@ def cores_busy() -> float:
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
 
-def run(contestant: Contestant, threads: int) -> Measurement:
-    """Runs one process. Exits with its output if it fails."""
+class RunFailed(Exception):
+    """The output of a process that failed, and in the last line which it was."""
+
+
+def run(contestant: Contestant, threads: int, deadline: float | None) -> Measurement:
+    """Runs one process, which is ended after so many seconds."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
         saves = any(flag.startswith("--max_train_steps") for flag in contestant.command)
         saves = saves and "--eval_only" not in contestant.command
@@ -363,15 +382,22 @@ def run(contestant: Contestant, threads: int) -> Measurement:
             cwd=folder,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
+        ending = threading.Timer(deadline or threading.TIMEOUT_MAX, process.kill)
+        ending.daemon = True
+        ending.start()
         # wait4 gives the peak memory of this one process.
         _, status, usage = os.wait4(process.pid, 0)
+        ending.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         busy = cores_busy() - busy - usage.ru_utime - usage.ru_stime
         other_cores = max(0, busy * 1e9 / (time.monotonic_ns() - start))
         output.seek(0)
         text = output.read()
     if process.returncode:
-        sys.exit(f"{' '.join(command)}\n{text}tools/bench: {contestant.name} failed (exit status {process.returncode})")
+        why = f"exit status {process.returncode}"
+        if deadline and process.returncode == -signal.SIGKILL:
+            why = f"ended after {deadline:g} seconds"
+        raise RunFailed(f"{' '.join(command)}\n{text}tools/bench: {contestant.name} failed ({why})")
     return parse_output(text, contestant.rate, usage.ru_maxrss / 1024, other_cores)
 
 
@@ -383,7 +409,7 @@ def parse_output(text: str, rate_pattern: str, peak_mb: float, other_cores: floa
     records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
     if not first_step_ms or not rates:
-        sys.exit(f"{text}tools/bench: no speed in this output")
+        raise RunFailed(f"{text}tools/bench: no speed in this output")
     return Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores)
 
 
@@ -396,18 +422,30 @@ def best_peer(results: dict[str, list[Measurement]], field: list[Contestant], dt
     return max(rivals, key=lambda title: speed(results[title]), default=None)
 
 
-def measure(field: list[Contestant], rounds: int, threads: int) -> dict[str, list[Measurement]]:
-    """Round by round, so that what else the machine does falls on all alike."""
+def measure(
+    field: list[Contestant], rounds: int, args: argparse.Namespace, save: Callable[[dict[str, list[Measurement]]], None]
+) -> dict[str, list[Measurement]]:
+    """Round by round, so that what else the machine does falls on all alike. Saves the results after each run. Ends
+    with the output of a process that fails; with --keep_going a peer that fails is out of the field, without results.
+    """
     results: dict[str, list[Measurement]] = {c.title: [] for c in field}
     for i in range(rounds):
         # Of the first round.
         best = {c.dtype: best_peer(results, field, c.dtype) for c in field} if i > 0 else {}
-        for c in field:
+        for c in list(field):
             if i > 0 and not c.ours and speed(results[c.title][:1]) < FAR_BEHIND * speed(results[best[c.dtype]][:1]):
                 continue
             print(f"round {i + 1} of {rounds}: {c.title}", end="", file=sys.stderr, flush=True)
-            results[c.title].append(run(c, threads))
-            print(f", {results[c.title][-1].examples_per_sec:.4g} examples/s", file=sys.stderr)
+            try:
+                results[c.title].append(run(c, args.threads, args.run_seconds))
+                print(f", {results[c.title][-1].examples_per_sec:.4g} examples/s", file=sys.stderr)
+            except RunFailed as failure:
+                if c.ours or not args.keep_going:
+                    sys.exit(f"\n{failure}")
+                print(f"\n{failure}", file=sys.stderr)
+                results[c.title].clear()
+                field.remove(c)
+            save(results)
     return results
 
 
@@ -479,7 +517,7 @@ def main() -> None:
     )
     parser.add_argument("workload", nargs="+", help="what to train; see below")
     parser.add_argument("--batch_size", type=int, help="examples (Transformer: ids) per step; default: the workload's")
-    parser.add_argument("--dtype", default="fp32", help="of the computation: fp32, bf16 or fp32,bf16")
+    parser.add_argument("--dtype", default="fp32", help="of the computation: fp32, bf16, on GPUs fp16, or fp32,bf16")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
@@ -491,12 +529,16 @@ def main() -> None:
     parser.add_argument("--multi30k_dir", type=directory, help="train.en, train.de, val.en, val.de, or these as .gz")
     parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input or a translation")
     parser.add_argument("--binary", type=program, help="our program; default: built now")
+    parser.add_argument("--programs", type=directory, help="our programs, by their names; default: built now")
     parser.add_argument("--python", type=program, help="runs the peers; default: an environment made for each")
-    parser.add_argument("--json", type=new_file, help="also write all measurements to this file")
+    parser.add_argument("--json", type=new_file, help="also write all measurements to this file, after each of them")
+    parser.add_argument("--keep_going", action="store_true", help="a peer that fails is left out")
+    parser.add_argument("--run_seconds", type=float, help="a process that takes longer has failed")
     args = parser.parse_args()
     args.dtype = args.dtype.split(",")
-    if not set(args.dtype) <= {"fp32", "bf16"}:
-        parser.error(f"--dtype={','.join(args.dtype)} is none of fp32, bf16, fp32,bf16")
+    dtypes = {"fp32", "bf16", "fp16"} if args.device == "gpu" else {"fp32", "bf16"}
+    if not set(args.dtype) <= dtypes:
+        parser.error(f"--dtype={','.join(args.dtype)} is not of {', '.join(sorted(dtypes))}")
     names = [name for prefix in args.workload for name in WORKLOADS if f"{name}-".startswith(f"{prefix}-")]
     if not names:
         parser.error(f"there is no workload '{' '.join(args.workload)}'; there are {', '.join(WORKLOADS)}")
@@ -529,7 +571,13 @@ def main() -> None:
                 field, tokens = translation_contestants(args, workload, Path(folder))
             else:
                 field = contestants(args, workload)
-            results = measure(field, workload.rounds, args.threads)
+
+            def save(results: dict[str, list[Measurement]]) -> None:
+                if args.json:
+                    of_all = {**measurements, name: {title: [asdict(r) for r in of] for title, of in results.items()}}
+                    args.json.write_text(json.dumps(of_all, indent=1))
+
+            results = measure(field, workload.rounds, args, save)
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
         without_steps = workload.input_of or workload.lengths or workload.eval_batches
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
@@ -537,8 +585,6 @@ def main() -> None:
         print_results(results, field, tokens)
         print(flush=True)
         measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}
-    if args.json:
-        args.json.write_text(json.dumps(measurements, indent=1))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         spec.save(folder)
         translator = ctranslate2.Translator(
-            folder, device="cpu", compute_type="float32", inter_threads=1, intra_threads=args.threads
+            folder,
+            device="cuda" if args.device == "gpu" else "cpu",
+            compute_type={"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[args.dtype],
+            inter_threads=1,
+            intra_threads=args.threads,
         )
     sentences = [
         [*map(str, np.random.randint(FIRST_OTHER_ID, architecture.vocab_size, length - 1)), "</s>"]

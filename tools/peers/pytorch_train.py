@@ -76,7 +76,11 @@ def main() -> None:
     label_smoothing = 0.0
     if args.model == "transformer":
         label_smoothing = pytorch_transformer.label_smoothing(transformer_architecture.architecture(args))
-    low_precision = torch.autocast(device, torch.bfloat16) if args.dtype == "bf16" else contextlib.nullcontext()
+    low_precision = contextlib.nullcontext()
+    if args.dtype != "fp32":
+        low_precision = torch.autocast(device, torch.bfloat16 if args.dtype == "bf16" else torch.float16)
+    # The scale is constant, as ours is by default.
+    scaler = torch.amp.GradScaler(device, init_scale=128, growth_interval=1 << 30, enabled=args.dtype == "fp16")
 
     def loss_of(*batch: torch.Tensor) -> torch.Tensor:
         with low_precision:
@@ -91,8 +95,9 @@ def main() -> None:
     def step() -> torch.Tensor:
         loss = forward(*batch)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         return loss.detach()
 
     timing.measure(step, args)

@@ -139,14 +139,16 @@ class Translator(nn.Module):
 
 def main() -> None:
     args, architecture = translate.parse()
+    torch.set_default_device("cuda" if args.device == "gpu" else "cpu")
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    translator = Translator(architecture, torch.bfloat16 if args.dtype == "bf16" else torch.float32).eval()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[args.dtype]
+    translator = Translator(architecture, dtype).eval()
     lengths = torch.tensor(args.lengths)
     ids = torch.randint(2, architecture.vocab_size, (len(lengths), max(args.lengths)))
 
     def run() -> int:
-        return translator.translate(ids, lengths, args.steps).numel()
+        return translator.translate(ids, lengths, args.steps).cpu().numel()  # waits for a GPU
 
     translate.measure(run, args)
 

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 
+DTYPES = ["fp32", "bf16", "fp16"]
+
+
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser()
     p.add_argument("--model", required=True)
     p.add_argument("--batch_size", type=int, required=True)
-    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of the computation; variables are float32")
+    p.add_argument("--dtype", choices=DTYPES, default="fp32", help="of the computation; variables are float32")
     p.add_argument("--threads", type=int, required=True)
     p.add_argument("--warmup_steps", type=int, required=True)
     p.add_argument("--steps", type=int, required=True)

@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+import timing
 import transformer_architecture
 
 BEAM_SIZE = 4
@@ -14,7 +15,8 @@ def parse() -> tuple[argparse.Namespace, transformer_architecture.Architecture]:
     transformer_architecture.add_flags(p)
     p.add_argument("--lengths", required=True, help="ids of each sentence, separated by commas")
     p.add_argument("--steps", type=int, required=True, help="tokens of each translation")
-    p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
+    p.add_argument("--dtype", choices=timing.DTYPES, default="fp32")
+    p.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     p.add_argument("--threads", type=int, required=True)
     p.add_argument("--seconds", type=int, required=True)
     args = p.parse_args()
