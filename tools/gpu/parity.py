@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("output", type=Path, help="file for the losses, as JSON")
     parser.add_argument("--num_gpus", type=int, default=1)
+    parser.add_argument("--all_reduce_alg", help="how several GPUs sum gradients")
     args = parser.parse_args()
     flags, tolerance = MODELS[args.model]
     command = [str(args.programs / f"{args.model}_main"), *flags]
@@ -57,7 +58,8 @@ def main() -> None:
         train(command, start, num_gpus=0, last_step=FIRST_STEP)
         for name, num_gpus in ("cpu", 0), ("gpu", args.num_gpus):
             copytree(start, Path(folder, name))
-            train(command, Path(folder, name), num_gpus, FIRST_STEP + NUM_STEPS)
+            alg = [f"--all_reduce_alg={args.all_reduce_alg}"] if num_gpus > 1 and args.all_reduce_alg else []
+            train([*command, *alg], Path(folder, name), num_gpus, FIRST_STEP + NUM_STEPS)
             losses.append(training_losses(Path(folder, name)))
 
     steps = []
