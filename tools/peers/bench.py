@@ -481,6 +481,8 @@ def print_results(results: dict[str, list[Measurement]], field: list[Contestant]
 def processor(device: str) -> str:
     if device == "gpu":
         query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        if not shutil.which(query[0]):
+            return "a GPU"
         return subprocess.run(query, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0]
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
