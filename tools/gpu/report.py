@@ -93,7 +93,7 @@ def check_rows(folder: Path, steps: Steps) -> list[list[str]]:
         if name.startswith(("ours_", "peers_")):
             continue
         result = {0: "passed", DID_NOTHING: "not run"}.get(step["exit_status"], f"failed ({step['exit_status']})")
-        last = str(step["last_line"])
+        last = str(step["last_line"])[:100]
         parity = load(folder / f"{name}.json") if name.startswith("parity_") else None
         if parity:
             last = f"largest difference {parity['worst']:.1e} of the CPU's loss, {parity['allowed']:g} allowed"

@@ -6,7 +6,7 @@
 # its own time, or after $STEP_SECONDS; after $RUN_SECONDS no step is started and the last is ended.
 # Leaves in OUTPUT_DIR (default: gpu_results): STEP.txt, what a step printed; STEP.json or the folder STEP, its results;
 # report.md, tables of all that was measured, and of what was not and why; summary.tsv and summary.json. All are up to
-# date after each step, and results of earlier runs stay.
+# date after each step; results of other steps in earlier runs stay.
 # The exit status is 0 if no step failed, 1 if one did, 2 for a wrong command line, 3 if there is no GPU that can be used:
 # then each step that needs one says so and does nothing.
 set -euo pipefail
@@ -230,6 +230,7 @@ for step in "${steps[@]}"; do
   fi
   ((seconds <= left)) || seconds=$left
   echo "== $step" >&2
+  rm -f "$out/$step.json"
   SECONDS=0 status=0
   timeout --kill-after=5 "$seconds" bash -uo pipefail -c "$step" </dev/null >"$out/$step.txt" 2>&1 || status=$?
   last=$(tail -n1 "$out/$step.txt" | tr -d '\r' | tr '\t' ' ' | cut -c1-160)
