@@ -17,7 +17,7 @@ goals=$("$PYTHON" "$root/tools/gpu/goals.py") || { echo "run.sh: Python 3 is nee
 models=(mnist resnet transformer ncf)
 steps=(machine op_tests "${models[@]/#/parity_}")
 for goal in $goals; do steps+=("ours_$goal"); done
-steps+=(graphs model_tests)
+steps+=(jpeg graphs model_tests)
 for goal in $goals; do steps+=("peers_$goal"); done
 steps+=("${models[@]/#/profile_}" "${models[@]/#/ncu_}" nccl copies)
 if [[ ${1-} == --steps ]]; then
@@ -41,6 +41,7 @@ limit() {
   case $1 in
     machine) echo 60 ;;
     op_tests | model_tests) echo 240 ;;
+    jpeg) echo 180 ;;
     peers_*) echo 400 ;;
     *) echo 120 ;;
   esac
@@ -141,6 +142,13 @@ peers() {
   needs_gpu
   "$PYTHON" -c 'import torch' 2>/dev/null || nothing "no PyTorch in $PYTHON"
   "$PYTHON" "$root/tools/gpu/goals.py" "$1" --programs="$root/bin" --json="$out/peers_$1.json" --rounds="${ROUNDS:-1}"
+}
+
+# ResNet-50 in bf16, fed with photographs instead of one constant batch.
+jpeg() {
+  needs_gpu
+  "$PYTHON" -c 'import PIL' 2>/dev/null || nothing "no Pillow in $PYTHON, which makes the files"
+  "$PYTHON" "$root/tools/gpu/jpeg_input.py" --programs="$root/bin" --json="$out/jpeg.json"
 }
 
 model_flags() {
