@@ -241,7 +241,7 @@ for step in "${steps[@]}"; do
   rm -f "$out/$step.json"
   SECONDS=0 status=0
   timeout --kill-after=5 "$seconds" bash -uo pipefail -c "$step" </dev/null >"$out/$step.txt" 2>&1 || status=$?
-  last=$(tail -n1 "$out/$step.txt" | tr -d '\r' | tr '\t' ' ' | cut -c1-160)
+  last=$({ grep -v '^[[:space:]]*$' "$out/$step.txt" || true; } | tail -n1 | tr -d '\r' | tr '\t' ' ' | cut -c1-160)
   case $status in
     0) ;;
     "$DID_NOTHING") idle=$((idle + 1)) ;;
