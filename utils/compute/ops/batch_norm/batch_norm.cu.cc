@@ -12,6 +12,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_threads.h"
 
 namespace official::compute {
 namespace {
@@ -52,24 +53,42 @@ __global__ void PieceMoments(ChannelPieces v, const T* x, float* moments) {
   moment[v.channels] = squares < 0.0f ? 0.0f : squares;
 }
 
-// The pieces' moments put together in order (Chan, Golub, LeVeque 1979).
-__global__ void MergeMoments(ChannelPieces v, const float* moments, float epsilon, float* mean, float* variance,
-                             float* inverse_std) {
-  const int64_t c = ThreadIndex<int64_t>();
+// The threads that merge the pieces of a channel.
+using Warp = RowThreads<32, 1>;
+
+unsigned MergeBlocks(const ChannelPieces& v) { return NumBlocks(v.channels, Warp::kRowsOfBlock); }
+
+// The sum of f(piece) over the pieces of a channel: each lane of a warp adds up every 32nd piece, the lanes a tree.
+template <typename F>
+__device__ double SumOfPieces(const ChannelPieces& v, F f) {
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t piece = Warp::Lane(); piece < v.pieces; piece += Warp::kRowThreads) sum += f(piece);
+  return Warp::Reduce(sum, [](double a, double b) { return a + b; });
+}
+
+// Mean and variance of the pieces together, a warp for each channel: the mean first, so that the squared deviations
+// about it are a plain sum, too. scale = gamma * inverse_std
+__global__ void MergeMoments(ChannelPieces v, const float* moments, const float* gamma, float epsilon, float* mean,
+                             float* variance, float* inverse_std, float* scale) {
+  const int64_t c = Warp::Row();
   if (c >= v.channels) return;
-  double total = 0, center = 0, squares = 0;
-  for (int64_t piece = 0; piece < v.pieces; ++piece) {
-    const float* const moment = moments + 2 * piece * v.channels + c;
-    const double n = static_cast<double>(v.LastRow(piece) - v.FirstRow(piece)), delta = moment[0] - center;
-    squares += moment[v.channels] + delta * delta * (total * n / (total + n));
-    center += delta * (n / (total + n));
-    total += n;
-  }
-  const float biased = static_cast<float>(total > 0 ? squares / total : 0);
+  const auto rows_of = [&v](int64_t piece) { return static_cast<double>(v.LastRow(piece) - v.FirstRow(piece)); };
+  const auto at = [=](int64_t piece, int k) { return static_cast<double>(moments[(2 * piece + k) * v.channels + c]); };
+  const double total = static_cast<double>(v.rows), divisor = v.rows > 0 ? total : 1.0;
+  const double center = SumOfPieces(v, [&](int64_t piece) { return rows_of(piece) * at(piece, 0); }) / divisor;
+  const double squares = SumOfPieces(v, [&](int64_t piece) {
+    const double delta = at(piece, 0) - center;
+    return at(piece, 1) + rows_of(piece) * delta * delta;
+  });
+  if (Warp::Lane() != 0) return;
+  const float biased = static_cast<float>(squares / divisor);
   const float bessel = static_cast<float>(total / std::max(total - 1, 1.0));
+  const float inverse = 1.0f / sqrtf(biased + epsilon);
   mean[c] = static_cast<float>(center);
   variance[c] = biased * bessel;
-  inverse_std[c] = 1.0f / sqrtf(biased + epsilon);
+  inverse_std[c] = inverse;
+  scale[c] = gamma[c] * inverse;
 }
 
 // scale = gamma * inverse_std
@@ -118,17 +137,14 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
     float* const scale = static_cast<float*>(args.scratch);
     float* const moments = scale + v.channels;
     float* const mean = args.output<float>(training::kMean);
-    float* const inverse_std = args.output<float>(training::kInverseDeviation);
     if (!v.empty()) {
       Launch(PieceMoments<T>, v.PieceBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), moments);
       RETURN_IF_ERROR(LaunchStatus("PieceMoments"));
     }
-    Launch(MergeMoments, v.ChannelBlocks(), kThreads, 0, stream, v, moments, options.epsilon, mean,
-           args.output<float>(training::kVariance), inverse_std);
+    Launch(MergeMoments, MergeBlocks(v), Warp::kBlock, 0, stream, v, moments, args.input<float>(training::kGamma),
+           options.epsilon, mean, args.output<float>(training::kVariance),
+           args.output<float>(training::kInverseDeviation), scale);
     RETURN_IF_ERROR(LaunchStatus("MergeMoments"));
-    Launch(TrainingScale, v.ChannelBlocks(), kThreads, 0, stream, v, args.input<float>(training::kGamma), inverse_std,
-           scale);
-    RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
     if (v.empty()) return absl::OkStatus();
     Launch(Apply<T>, v.ElementBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), mean, scale,
            args.input<float>(training::kBeta), options.residual ? args.input<T>(training::kResidual) : nullptr,
@@ -194,13 +210,11 @@ struct GradientFactors {
 // dx = gamma / std * (g - dbeta / n - (x - mean) / std * dgamma / n).
 __global__ void MergeGradientSums(ChannelPieces v, const float* sums, const float* gamma, const float* inverse_std,
                                   GradientFactors factors, float* d_gamma, float* d_beta) {
-  const int64_t c = ThreadIndex<int64_t>();
+  const int64_t c = Warp::Row();
   if (c >= v.channels) return;
-  double plain = 0, centered = 0;
-  for (int64_t piece = 0; piece < v.pieces; ++piece) {
-    plain += sums[2 * piece * v.channels + c];
-    centered += sums[(2 * piece + 1) * v.channels + c];
-  }
+  const double plain = SumOfPieces(v, [=](int64_t piece) { return sums[2 * piece * v.channels + c]; });
+  const double centered = SumOfPieces(v, [=](int64_t piece) { return sums[(2 * piece + 1) * v.channels + c]; });
+  if (Warp::Lane() != 0) return;
   const double n = static_cast<double>(std::max(v.rows, int64_t{1}));
   const float a = gamma[c] * inverse_std[c];
   const float scaled = static_cast<float>(centered * inverse_std[c]);
@@ -248,7 +262,7 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
       Launch(PieceGradientSums<T>, v.PieceBlocks(), kThreads, 0, stream, v, gradient, sums);
       RETURN_IF_ERROR(LaunchStatus("PieceGradientSums"));
     }
-    Launch(MergeGradientSums, v.ChannelBlocks(), kThreads, 0, stream, v, sums, gamma, inverse_std, factors,
+    Launch(MergeGradientSums, MergeBlocks(v), Warp::kBlock, 0, stream, v, sums, gamma, inverse_std, factors,
            args.output<float>(backward::kGammaGradient), args.output<float>(backward::kBetaGradient));
     RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
     if (v.empty()) return absl::OkStatus();
