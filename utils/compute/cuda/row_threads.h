@@ -8,14 +8,9 @@
 #include <type_traits>
 
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/pack.h"
 
 namespace official::compute {
-
-// kWidth elements that are loaded or stored at once.
-template <typename T, int kWidth>
-struct alignas(sizeof(T) * kWidth) Pack {
-  T at[kWidth];
-};
 
 // The threads of a row. kThreads is a power of two from 32 to 1024. A thread treats kWidth elements at a time; kWidth
 // divides the size, and the rows lie one after the other in aligned memory.
@@ -64,10 +59,10 @@ struct RowThreads {
   __device__ static void Map(int64_t size, Y* y, F f, const X*... x) {
     for (int64_t i = Lane() * kWidth; i < size; i += kThreads * kWidth) {
       const auto apply = [&](const Pack<X, kWidth>&... packs) {
-        Pack<Y, kWidth> result;
+        Pack<float, kWidth> result;
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) result.at[k] = Y(f(i + k, static_cast<float>(packs.at[k])...));
-        return result;
+        for (int k = 0; k < kWidth; ++k) result.at[k] = f(i + k, static_cast<float>(packs.at[k])...);
+        return RoundPack<Y>(result);
       };
       *reinterpret_cast<Pack<Y, kWidth>*>(y + i) = apply(*reinterpret_cast<const Pack<X, kWidth>*>(x + i)...);
     }
@@ -93,9 +88,5 @@ auto WithRowThreads(int64_t size, F f) {
   }
   return size <= kMaxForWarp ? f(RowThreads<32, 1>()) : f(RowThreads<1024, 1>());
 }
-
-// The number of elements of T that fill the widest load.
-template <typename T>
-inline constexpr int kWidestLoad = 16 / sizeof(T);
 
 }  // namespace official::compute

@@ -12,6 +12,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/pack.h"
 #include "utils/compute/cuda/row_threads.h"
 
 namespace official::compute {
@@ -36,20 +37,26 @@ struct Pair {
 
 // Mean and sum of squared deviations of each channel in each piece: [piece][2][channels]. Summed about the piece's
 // first row rather than zero, so that a mean far from zero does not swallow the variance.
-template <typename T>
-__global__ void PieceMoments(ChannelPieces v, const T* x, float* moments) {
-  const int64_t channel = v.Channel();
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kThreads) PieceMoments(ChannelPieces v, const T* x, float* moments) {
   const int64_t first_row = v.FirstRow(blockIdx.y);
-  const float center = channel < v.channels ? static_cast<float>(x[first_row * v.channels + channel]) : 0.0f;
-  const Pair sum = v.Sum<Pair>([=](int64_t i) {
-    const float d = static_cast<float>(x[i]) - center;
-    return Pair{d, d * d};
-  });
-  if (!v.HasSum()) return;
+  Pack<T, kWidth> center = {};
+  if (v.HasRows<kWidth>()) center = LoadPack<kWidth>(x + first_row * v.channels + v.Channel<kWidth>());
+  const Pair sum = v.Sum<Pair, kWidth>([=](int64_t i) { return LoadPack<kWidth>(x + i); },
+                                       [=](Pair(&sums)[kWidth], const Pack<T, kWidth>& loaded) {
+#pragma unroll
+                                         for (int k = 0; k < kWidth; ++k) {
+                                           const float d =
+                                               static_cast<float>(loaded.at[k]) - static_cast<float>(center.at[k]);
+                                           sums[k] += Pair{d, d * d};
+                                         }
+                                       });
+  if (!v.HasSum<kWidth>()) return;
+  const int64_t channel = v.SumChannel<kWidth>();
   const float n = static_cast<float>(v.LastRow(blockIdx.y) - first_row);
   float* const moment = moments + 2 * blockIdx.y * v.channels + channel;
   const float squares = sum.y - sum.x * sum.x / n;
-  moment[0] = center + sum.x / n;
+  moment[0] = static_cast<float>(x[first_row * v.channels + channel]) + sum.x / n;
   moment[v.channels] = squares < 0.0f ? 0.0f : squares;
 }
 
@@ -91,12 +98,6 @@ __global__ void MergeMoments(ChannelPieces v, const float* moments, const float*
   scale[c] = gamma[c] * inverse;
 }
 
-// scale = gamma * inverse_std
-__global__ void TrainingScale(ChannelPieces v, const float* gamma, const float* inverse_std, float* scale) {
-  const int64_t c = ThreadIndex<int64_t>();
-  if (c < v.channels) scale[c] = gamma[c] * inverse_std[c];
-}
-
 __global__ void InferenceScale(ChannelPieces v, const float* gamma, const float* variance, float epsilon,
                                float* scale) {
   const int64_t c = ThreadIndex<int64_t>();
@@ -104,16 +105,40 @@ __global__ void InferenceScale(ChannelPieces v, const float* gamma, const float*
 }
 
 // y = activation((x - mean) * scale + beta + residual), the last of which may be absent. y may lie over x or residual.
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kThreads) Apply(ChannelPieces v, const T* x, const float* mean, const float* scale,
+                                                  const float* beta, const T* residual, bool relu, T* y) {
+  if (!v.HasRows<kWidth>()) return;
+  const int64_t channel = v.Channel<kWidth>();
+  const auto means = LoadPack<kWidth>(mean + channel), scales = LoadPack<kWidth>(scale + channel);
+  const auto betas = LoadPack<kWidth>(beta + channel);
+  struct Loaded {
+    Pack<T, kWidth> x, residual;
+  };
+  const auto load = [=](int64_t i) {
+    Loaded loaded;
+    loaded.x = LoadPack<kWidth>(x + i);
+    if (residual != nullptr) loaded.residual = LoadPack<kWidth>(residual + i);
+    return loaded;
+  };
+  v.ForRows<kWidth>(load, [=](int64_t i, const Loaded& loaded) {
+    Pack<float, kWidth> values;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      float value = Normalize(static_cast<float>(loaded.x.at[k]), means.at[k], scales.at[k], betas.at[k]);
+      if (residual != nullptr) value += static_cast<float>(loaded.residual.at[k]);
+      values.at[k] = relu && value < 0.0f ? 0.0f : value;  // NaN stays NaN
+    }
+    StorePack(y + i, RoundPack<T>(values));
+  });
+}
+
 template <typename T>
-__global__ void Apply(ChannelPieces v, const T* x, const float* mean, const float* scale, const float* beta,
-                      const T* residual, bool relu, T* y) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= v.rows * v.channels) return;
-  const int64_t c = i % v.channels;
-  float value = Normalize(static_cast<float>(x[i]), mean[c], scale[c], beta[c]);
-  if (residual != nullptr) value += static_cast<float>(residual[i]);
-  if (relu && value < 0.0f) value = 0.0f;  // NaN stays NaN
-  y[i] = static_cast<T>(value);
+void LaunchApply(cudaStream_t stream, const ChannelPieces& v, const T* x, const float* mean, const float* scale,
+                 const float* beta, const T* residual, bool relu, T* y) {
+  WithWidth<T>(v, [&](auto width) {
+    Launch(Apply<T, width()>, v.PieceBlocks(), kThreads, 0, stream, v, x, mean, scale, beta, residual, relu, y);
+  });
 }
 
 struct NormOptions {
@@ -128,7 +153,7 @@ NormOptions OptionsOf(const KernelSpec& spec, int residual) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
-  const ChannelPieces v(spec.input(training::kX));
+  const ChannelPieces v = ChannelPieces::Packed(spec.input(training::kX));
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 1) * v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, options = OptionsOf(spec, training::kResidual),
@@ -138,7 +163,9 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
     float* const moments = scale + v.channels;
     float* const mean = args.output<float>(training::kMean);
     if (!v.empty()) {
-      Launch(PieceMoments<T>, v.PieceBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), moments);
+      WithWidth<T>(v, [&](auto width) {
+        Launch(PieceMoments<T, width()>, v.PieceBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), moments);
+      });
       RETURN_IF_ERROR(LaunchStatus("PieceMoments"));
     }
     Launch(MergeMoments, MergeBlocks(v), Warp::kBlock, 0, stream, v, moments, args.input<float>(training::kGamma),
@@ -146,9 +173,9 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
            args.output<float>(training::kInverseDeviation), scale);
     RETURN_IF_ERROR(LaunchStatus("MergeMoments"));
     if (v.empty()) return absl::OkStatus();
-    Launch(Apply<T>, v.ElementBlocks(), kThreads, 0, stream, v, args.input<T>(training::kX), mean, scale,
-           args.input<float>(training::kBeta), options.residual ? args.input<T>(training::kResidual) : nullptr,
-           options.relu, args.output<T>(training::kY));
+    LaunchApply(stream, v, args.input<T>(training::kX), mean, scale, args.input<float>(training::kBeta),
+                options.residual ? args.input<T>(training::kResidual) : nullptr, options.relu,
+                args.output<T>(training::kY));
     return LaunchStatus("Apply");
   };
   return kernel;
@@ -156,7 +183,7 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
 
 template <typename T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
-  const ChannelPieces v(spec.input(inference::kX));
+  const ChannelPieces v = ChannelPieces::Packed(spec.input(inference::kX));
   Kernel kernel;
   kernel.scratch_bytes = v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, options = OptionsOf(spec, inference::kResidual),
@@ -166,44 +193,78 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
     Launch(InferenceScale, v.ChannelBlocks(), kThreads, 0, stream, v, args.input<float>(inference::kGamma),
            args.input<float>(inference::kVariance), options.epsilon, scale);
     RETURN_IF_ERROR(LaunchStatus("InferenceScale"));
-    Launch(Apply<T>, v.ElementBlocks(), kThreads, 0, stream, v, args.input<T>(inference::kX),
-           args.input<float>(inference::kMean), scale, args.input<float>(inference::kBeta),
-           options.residual ? args.input<T>(inference::kResidual) : nullptr, options.relu, args.output<T>(0));
+    LaunchApply(stream, v, args.input<T>(inference::kX), args.input<float>(inference::kMean), scale,
+                args.input<float>(inference::kBeta), options.residual ? args.input<T>(inference::kResidual) : nullptr,
+                options.relu, args.output<T>(0));
     return LaunchStatus("Apply");
   };
   return kernel;
 }
 
-// The gradient before the normalization as a function of the element: dy or, with ReLU, dy where y was positive.
 template <typename T>
-struct Gradient {
+struct GradientInputs {
   const T *dy, *x;
-  const float *mean, *scale, *beta;  // scale and beta: nullptr without ReLU
+  const float *gamma, *mean, *inverse_std, *beta;  // beta: nullptr without ReLU
+};
 
-  __device__ float operator()(int64_t i, int64_t c) const {
-    const bool cut = beta != nullptr && !(Normalize(static_cast<float>(x[i]), mean[c], scale[c], beta[c]) > 0.0f);
-    return cut ? 0.0f : static_cast<float>(dy[i]);
+// A row's elements of dy and x.
+template <typename T, int kWidth>
+struct GradientPacks {
+  Pack<T, kWidth> dy, x;
+
+  __device__ static GradientPacks Load(const GradientInputs<T>& inputs, int64_t i) {
+    return {LoadPack<kWidth>(inputs.dy + i), LoadPack<kWidth>(inputs.x + i)};
+  }
+  __device__ float Dy(int k) const { return static_cast<float>(dy.at[k]); }
+  __device__ float X(int k) const { return static_cast<float>(x.at[k]); }
+};
+
+// The gradient before the normalization: dy or, with ReLU, dy where y was positive.
+template <int kWidth>
+struct Gradient {
+  bool relu;
+  Pack<float, kWidth> mean, scale, beta;  // of the thread's channels
+
+  template <typename T>
+  __device__ Gradient(const GradientInputs<T>& inputs, int64_t channel)
+      : relu(inputs.beta != nullptr), mean(LoadPack<kWidth>(inputs.mean + channel)), beta() {
+    const auto gamma = LoadPack<kWidth>(inputs.gamma + channel);
+    const auto inverse_std = LoadPack<kWidth>(inputs.inverse_std + channel);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) scale.at[k] = gamma.at[k] * inverse_std.at[k];
+    if (relu) beta = LoadPack<kWidth>(inputs.beta + channel);
+  }
+
+  template <typename T>
+  __device__ float At(const GradientPacks<T, kWidth>& packs, int k) const {
+    const bool cut = relu && !(Normalize(packs.X(k), mean.at[k], scale.at[k], beta.at[k]) > 0.0f);
+    return cut ? 0.0f : packs.Dy(k);
   }
 };
 
 // Sums of g and of g * (x - mean) per piece and channel: [piece][2][channels].
-template <typename T>
-__global__ void PieceGradientSums(ChannelPieces v, Gradient<T> gradient, float* sums) {
-  const int64_t channel = v.Channel();
-  const float mean = channel < v.channels ? gradient.mean[channel] : 0.0f;
-  const Pair sum = v.Sum<Pair>([=](int64_t i) {
-    const float g = gradient(i, channel);
-    return Pair{g, g * (static_cast<float>(gradient.x[i]) - mean)};
-  });
-  if (!v.HasSum()) return;
-  float* const to = sums + 2 * blockIdx.y * v.channels + channel;
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kThreads) PieceGradientSums(ChannelPieces v, GradientInputs<T> inputs, float* sums) {
+  const int64_t channel = v.Channel<kWidth>();
+  const Gradient<kWidth> gradient(inputs, channel < v.channels ? channel : 0);
+  using Packs = GradientPacks<T, kWidth>;
+  const Pair sum = v.Sum<Pair, kWidth>([=](int64_t i) { return Packs::Load(inputs, i); },
+                                       [=](Pair(&of_channels)[kWidth], const Packs& packs) {
+#pragma unroll
+                                         for (int k = 0; k < kWidth; ++k) {
+                                           const float g = gradient.At(packs, k);
+                                           of_channels[k] += Pair{g, g * (packs.X(k) - gradient.mean.at[k])};
+                                         }
+                                       });
+  if (!v.HasSum<kWidth>()) return;
+  float* const to = sums + 2 * blockIdx.y * v.channels + v.SumChannel<kWidth>();
   to[0] = sum.x;
   to[v.channels] = sum.y;
 }
 
-// Per channel dx = a * g + b * (x - mean) + c.
+// Per channel dx = gamma * inverse_std * g + b * (x - mean) + c.
 struct GradientFactors {
-  float *a, *b, *c;
+  float *b, *c;
 };
 
 // dgamma = sum g (x - mean) / std, dbeta = sum g,
@@ -220,54 +281,72 @@ __global__ void MergeGradientSums(ChannelPieces v, const float* sums, const floa
   const float scaled = static_cast<float>(centered * inverse_std[c]);
   d_beta[c] = static_cast<float>(plain);
   d_gamma[c] = scaled;
-  factors.a[c] = a;
   factors.b[c] = static_cast<float>(-a * inverse_std[c] * scaled / n);
   factors.c[c] = static_cast<float>(-a * plain / n);
 }
 
 // dx, plus the addend if there is one. dx may lie over dy, x or the addend, and over beta where there is one row.
-template <typename T>
-__global__ void WriteGradient(ChannelPieces v, Gradient<T> gradient, GradientFactors factors, const T* addend, T* dx) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= v.rows * v.channels) return;
-  const int64_t c = i % v.channels;
-  const float centered = static_cast<float>(gradient.x[i]) - gradient.mean[c];
-  float value = factors.a[c] * gradient(i, c) + factors.b[c] * centered + factors.c[c];
-  if (addend != nullptr) value += static_cast<float>(addend[i]);
-  dx[i] = static_cast<T>(value);
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kThreads)
+    WriteGradient(ChannelPieces v, GradientInputs<T> inputs, GradientFactors factors, const T* addend, T* dx) {
+  if (!v.HasRows<kWidth>()) return;
+  const int64_t channel = v.Channel<kWidth>();
+  const Gradient<kWidth> gradient(inputs, channel);
+  const auto b = LoadPack<kWidth>(factors.b + channel), c = LoadPack<kWidth>(factors.c + channel);
+  struct Loaded {
+    GradientPacks<T, kWidth> packs;
+    Pack<T, kWidth> addend;
+  };
+  const auto load = [=](int64_t i) {
+    Loaded loaded;
+    loaded.packs = GradientPacks<T, kWidth>::Load(inputs, i);
+    if (addend != nullptr) loaded.addend = LoadPack<kWidth>(addend + i);
+    return loaded;
+  };
+  v.ForRows<kWidth>(load, [=](int64_t i, const Loaded& loaded) {
+    Pack<float, kWidth> values;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const float centered = loaded.packs.X(k) - gradient.mean.at[k];
+      values.at[k] = gradient.scale.at[k] * gradient.At(loaded.packs, k) + b.at[k] * centered + c.at[k];
+      if (addend != nullptr) values.at[k] += static_cast<float>(loaded.addend.at[k]);
+    }
+    StorePack(dx + i, RoundPack<T>(values));
+  });
 }
 
 template <typename T>
 absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
-  const ChannelPieces v(spec.input(backward::kDy));
+  const ChannelPieces v = ChannelPieces::Packed(spec.input(backward::kDy));
   const int last = spec.node.num_inputs() - 1;
   const bool adds = spec.input(last) == spec.input(backward::kDy), relu = last - (adds ? 1 : 0) == backward::kBeta;
   Kernel kernel;
-  kernel.scratch_bytes = (v.pieces * 2 + 4) * v.channels * static_cast<int64_t>(sizeof(float));
+  kernel.scratch_bytes = (v.pieces * 2 + 2) * v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
     if (v.channels == 0) return absl::OkStatus();
-    float* const scale = static_cast<float*>(args.scratch);
-    const GradientFactors factors{scale + v.channels, scale + 2 * v.channels, scale + 3 * v.channels};
-    float* const sums = scale + 4 * v.channels;
-    const float* const gamma = args.input<float>(backward::kGamma);
-    const float* const inverse_std = args.input<float>(backward::kInverseDeviation);
-    const Gradient<T> gradient{args.input<T>(backward::kDy), args.input<T>(backward::kX),
-                               args.input<float>(backward::kMean), scale,
-                               relu ? args.input<float>(backward::kBeta) : nullptr};
-    if (relu) {
-      Launch(TrainingScale, v.ChannelBlocks(), kThreads, 0, stream, v, gamma, inverse_std, scale);
-      RETURN_IF_ERROR(LaunchStatus("TrainingScale"));
-    }
+    float* const scratch = static_cast<float*>(args.scratch);
+    const GradientFactors factors{scratch, scratch + v.channels};
+    float* const sums = scratch + 2 * v.channels;
+    const GradientInputs<T> inputs{args.input<T>(backward::kDy),
+                                   args.input<T>(backward::kX),
+                                   args.input<float>(backward::kGamma),
+                                   args.input<float>(backward::kMean),
+                                   args.input<float>(backward::kInverseDeviation),
+                                   relu ? args.input<float>(backward::kBeta) : nullptr};
     if (!v.empty()) {
-      Launch(PieceGradientSums<T>, v.PieceBlocks(), kThreads, 0, stream, v, gradient, sums);
+      WithWidth<T>(v, [&](auto width) {
+        Launch(PieceGradientSums<T, width()>, v.PieceBlocks(), kThreads, 0, stream, v, inputs, sums);
+      });
       RETURN_IF_ERROR(LaunchStatus("PieceGradientSums"));
     }
-    Launch(MergeGradientSums, MergeBlocks(v), Warp::kBlock, 0, stream, v, sums, gamma, inverse_std, factors,
-           args.output<float>(backward::kGammaGradient), args.output<float>(backward::kBetaGradient));
+    Launch(MergeGradientSums, MergeBlocks(v), Warp::kBlock, 0, stream, v, sums, inputs.gamma, inputs.inverse_std,
+           factors, args.output<float>(backward::kGammaGradient), args.output<float>(backward::kBetaGradient));
     RETURN_IF_ERROR(LaunchStatus("MergeGradientSums"));
     if (v.empty()) return absl::OkStatus();
-    Launch(WriteGradient<T>, v.ElementBlocks(), kThreads, 0, stream, v, gradient, factors,
-           adds ? args.input<T>(last) : nullptr, args.output<T>(backward::kDx));
+    WithWidth<T>(v, [&](auto width) {
+      Launch(WriteGradient<T, width()>, v.PieceBlocks(), kThreads, 0, stream, v, inputs, factors,
+             adds ? args.input<T>(last) : nullptr, args.output<T>(backward::kDx));
+    });
     return LaunchStatus("WriteGradient");
   };
   return kernel;
