@@ -115,10 +115,7 @@ __global__ void __launch_bounds__(kThreads) GatherInputs(Pairs pairs, Index pack
     const float* const from = c < half ? users + pair.user * half + c : items + pair.item * half + (c - half);
     row = *reinterpret_cast<const Pack<float, kWidth>*>(from);
   }
-  Pack<T, kWidth> out;
-#pragma unroll
-  for (int k = 0; k < kWidth; ++k) out.at[k] = T(row.at[k]);
-  reinterpret_cast<Pack<T, kWidth>*>(inputs)[i] = out;
+  reinterpret_cast<Pack<T, kWidth>*>(inputs)[i] = RoundPack<T>(row);
 }
 
 // What the score is made of.

@@ -32,7 +32,8 @@ struct ChannelPieces {
       : rows(type.shape.Product(0, type.shape.rank() - 1)), channels(type.shape.dim(-1)), width(width) {
     const int64_t widest_tile = width == 1 ? 32 : 8;  // so that the elements of a tile's row fill cache lines
     tile_bits = std::countr_zero(std::bit_ceil(static_cast<uint64_t>(std::min(channels / width, widest_tile))));
-    piece_rows = std::max<int64_t>((rows + kMaxPieces - 1) / kMaxPieces, kRowsAtOnce * tile_rows());
+    const int64_t turn = kRowsAtOnce * tile_rows();
+    piece_rows = std::max<int64_t>((rows + turn * kMaxPieces - 1) / (turn * kMaxPieces), 1) * turn;
     pieces = (rows + piece_rows - 1) / piece_rows;
   }
   // The pieces of an array of one of the StorageTypes() whose channels are loaded 16 bytes at a time if their number
@@ -76,17 +77,16 @@ struct ChannelPieces {
     const int last = static_cast<int>(LastRow(blockIdx.y) - first_row), step = tile_rows();
     const int64_t stride = step * channels;
     int row = threadIdx.x >> tile_bits;
-    for (int64_t i = (first_row + row) * channels + channel; row < last; row += kAtOnce * step, i += kAtOnce * stride) {
+    int64_t i = (first_row + row) * channels + channel;
+    for (; row + (kAtOnce - 1) * step < last; row += kAtOnce * step, i += kAtOnce * stride) {
       std::decay_t<decltype(load(i))> loaded[kAtOnce];
 #pragma unroll
-      for (int r = 0; r < kAtOnce; ++r) {
-        if (row + r * step < last) loaded[r] = load(i + r * stride);
-      }
+      for (int r = 0; r < kAtOnce; ++r) loaded[r] = load(i + r * stride);
 #pragma unroll
-      for (int r = 0; r < kAtOnce; ++r) {
-        if (row + r * step < last) use(i + r * stride, loaded[r]);
-      }
+      for (int r = 0; r < kAtOnce; ++r) use(i + r * stride, loaded[r]);
     }
+#pragma unroll 1
+    for (; row < last; row += step, i += stride) use(i, load(i));
   }
 
   // The channel whose sum Sum returns to this thread, if HasSum() is true.

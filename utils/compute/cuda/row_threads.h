@@ -48,7 +48,7 @@ struct RowThreads {
     for (int64_t i = Lane() * kWidth; i < size; i += kThreads * kWidth) {
       const auto apply = [&](const Pack<X, kWidth>&... packs) {
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) f(i + k, static_cast<float>(packs.at[k])...);
+        for (int k = 0; k < kWidth; ++k) f(i + k, packs.Float(k)...);
       };
       apply(*reinterpret_cast<const Pack<X, kWidth>*>(x + i)...);
     }
@@ -61,7 +61,7 @@ struct RowThreads {
       const auto apply = [&](const Pack<X, kWidth>&... packs) {
         Pack<float, kWidth> result;
 #pragma unroll
-        for (int k = 0; k < kWidth; ++k) result.at[k] = f(i + k, static_cast<float>(packs.at[k])...);
+        for (int k = 0; k < kWidth; ++k) result.at[k] = f(i + k, packs.Float(k)...);
         return RoundPack<Y>(result);
       };
       *reinterpret_cast<Pack<Y, kWidth>*>(y + i) = apply(*reinterpret_cast<const Pack<X, kWidth>*>(x + i)...);

@@ -46,8 +46,7 @@ __global__ void __launch_bounds__(kThreads) PieceMoments(ChannelPieces v, const 
                                        [=](Pair(&sums)[kWidth], const Pack<T, kWidth>& loaded) {
 #pragma unroll
                                          for (int k = 0; k < kWidth; ++k) {
-                                           const float d =
-                                               static_cast<float>(loaded.at[k]) - static_cast<float>(center.at[k]);
+                                           const float d = loaded.Float(k) - center.Float(k);
                                            sums[k] += Pair{d, d * d};
                                          }
                                        });
@@ -125,8 +124,8 @@ __global__ void __launch_bounds__(kThreads) Apply(ChannelPieces v, const T* x, c
     Pack<float, kWidth> values;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      float value = Normalize(static_cast<float>(loaded.x.at[k]), means.at[k], scales.at[k], betas.at[k]);
-      if (residual != nullptr) value += static_cast<float>(loaded.residual.at[k]);
+      float value = Normalize(loaded.x.Float(k), means.at[k], scales.at[k], betas.at[k]);
+      if (residual != nullptr) value += loaded.residual.Float(k);
       values.at[k] = relu && value < 0.0f ? 0.0f : value;  // NaN stays NaN
     }
     StorePack(y + i, RoundPack<T>(values));
@@ -215,8 +214,8 @@ struct GradientPacks {
   __device__ static GradientPacks Load(const GradientInputs<T>& inputs, int64_t i) {
     return {LoadPack<kWidth>(inputs.dy + i), LoadPack<kWidth>(inputs.x + i)};
   }
-  __device__ float Dy(int k) const { return static_cast<float>(dy.at[k]); }
-  __device__ float X(int k) const { return static_cast<float>(x.at[k]); }
+  __device__ float Dy(int k) const { return dy.Float(k); }
+  __device__ float X(int k) const { return x.Float(k); }
 };
 
 // The gradient before the normalization: dy or, with ReLU, dy where y was positive.
@@ -237,8 +236,8 @@ struct Gradient {
 
   template <typename T>
   __device__ float At(const GradientPacks<T, kWidth>& packs, int k) const {
-    const bool cut = relu && !(Normalize(packs.X(k), mean.at[k], scale.at[k], beta.at[k]) > 0.0f);
-    return cut ? 0.0f : packs.Dy(k);
+    const bool positive = Normalize(packs.X(k), mean.at[k], scale.at[k], beta.at[k]) > 0.0f;
+    return positive | !relu ? packs.Dy(k) : 0.0f;
   }
 };
 
@@ -309,7 +308,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kWidth; ++k) {
       const float centered = loaded.packs.X(k) - gradient.mean.at[k];
       values.at[k] = gradient.scale.at[k] * gradient.At(loaded.packs, k) + b.at[k] * centered + c.at[k];
-      if (addend != nullptr) values.at[k] += static_cast<float>(loaded.addend.at[k]);
+      if (addend != nullptr) values.at[k] += loaded.addend.Float(k);
     }
     StorePack(dx + i, RoundPack<T>(values));
   });

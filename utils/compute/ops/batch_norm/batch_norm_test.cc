@@ -128,6 +128,8 @@ TEST_CASE("Training normalizes with the batch's own mean and variance") {
                                                {3, 7, 5, 17},
                                                {2, 9, 9, 16},
                                                {5, 20},
+                                               {1, 24},
+                                               {1031, 8},
                                                {4, 40, 41, 16},
                                                {2, 3, 5, 700}}) {
     CAPTURE(shape);
@@ -136,7 +138,7 @@ TEST_CASE("Training normalizes with the batch's own mean and variance") {
 }
 
 TEST_CASE("Gradients of x, gamma, beta and what is added") {
-  for (const Shape& shape : std::vector<Shape>{{6, 2}, {2, 3, 2, 3}, {1, 2, 3, 17}}) {
+  for (const Shape& shape : std::vector<Shape>{{6, 2}, {2, 3, 2, 3}, {1, 2, 3, 17}, {3, 4, 16}, {137, 8}}) {
     CAPTURE(shape);
     for (const After after : kAll) testing::CheckGradients(TrainingCase(shape, after, false));
   }
