@@ -17,6 +17,7 @@ namespace official::compute {
 template <int kThreads, int kWidth>
 struct RowThreads {
   static constexpr int kRowThreads = kThreads;
+  static constexpr int kElements = kWidth;
   static constexpr int kBlock = kThreads < 256 ? 256 : kThreads;
   static constexpr int kRowsOfBlock = kBlock / kThreads;
 
