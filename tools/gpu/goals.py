@@ -42,7 +42,8 @@ GOALS = {
         "ResNet-50 b256 bf16", "8,000, 1.5x compiled", "resnet-imagenet-50", "bf16", IMAGES, RESNET_50
     ),
     "transformer_base_bf16": Goal(
-        "Transformer base bf16", "1.0 M, 1.8x compiled", "transformer-base", "bf16", NO_IMAGES, TRANSFORMER, 128, "tokens/s"
+        *("Transformer base bf16", "1.0 M, 1.8x compiled", "transformer-base", "bf16"),
+        *(NO_IMAGES, TRANSFORMER, 128, "tokens/s"),
     ),
     "ncf_bf16": Goal(
         "NCF ml-20m b1M bf16", "300 M, 4x", "ncf-ml-20m-1048576", "bf16", NO_IMAGES, NCF, unit="samples/s"
@@ -51,10 +52,13 @@ GOALS = {
         "ResNet-32 CIFAR b128 bf16", "200 k, 8x eager, 2x compiled", "resnet-cifar10-32", "bf16", IMAGES, RESNET_32
     ),
     "translate_bf16": Goal(
-        "beam-4 translate, base, bf16", "1x CTranslate2", "transformer-decode", "bf16", "", ("--seconds=5",), unit="tokens/s"
+        *("beam-4 translate, base, bf16", "1x CTranslate2", "transformer-decode", "bf16"),
+        *("", ("--seconds=5",)),
+        unit="tokens/s",
     ),
     "transformer_big_bf16": Goal(
-        "Transformer big bf16", "350 k, 1.8x compiled", "gpu-transformer-big", "bf16", NO_IMAGES, TRANSFORMER, 128, "tokens/s"
+        *("Transformer big bf16", "350 k, 1.8x compiled", "gpu-transformer-big", "bf16"),
+        *(NO_IMAGES, TRANSFORMER, 128, "tokens/s"),
     ),
     "resnet50_fp16": Goal(
         "ResNet-50 b256 fp16", "9,000, 1.5x compiled", "resnet-imagenet-50", "fp16", IMAGES, RESNET_50

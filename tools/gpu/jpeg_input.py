@@ -21,8 +21,10 @@ def write_images(folder: Path, copies: int) -> int:
     chance = random.Random(1)
     total = 0
     for i in range(DISTINCT_IMAGES):
-        smooth = Image.frombytes("RGB", GRID, chance.randbytes(3 * GRID[0] * GRID[1])).resize(SIZE, Image.Resampling.BICUBIC)
-        noise = Image.frombytes("RGB", SIZE, chance.randbytes(3 * SIZE[0] * SIZE[1])).point(lambda value: value // 10)
+        smooth = Image.frombytes("RGB", GRID, chance.randbytes(3 * GRID[0] * GRID[1]))
+        smooth = smooth.resize(SIZE, Image.Resampling.BICUBIC)
+        noise = Image.frombytes("RGB", SIZE, chance.randbytes(3 * SIZE[0] * SIZE[1]))
+        noise = noise.point(lambda value: value // 10)
         place = folder / f"n{i % CLASSES:08d}"
         place.mkdir(parents=True, exist_ok=True)
         first = place / f"{i}_0.JPEG"
@@ -48,7 +50,8 @@ def main() -> None:
         size = write_images(folder / "images", args.copies) / DISTINCT_IMAGES
         for split in "train", "validation":
             converter = [args.programs / "imagenet_to_tfrecords_main", f"--images_dir={folder}/images"]
-            subprocess.run([*converter, f"--output_dir={folder}/data", f"--split={split}", "--num_shards=16"], check=True)
+            converter += [f"--output_dir={folder}/data", f"--split={split}", "--num_shards=16"]
+            subprocess.run(converter, check=True)
         command = [args.programs / "resnet_main", f"--data_dir={folder}/data", f"--model_dir={folder}/model"]
         command += [f"--num_gpus={args.num_gpus}", f"--resnet_size={args.resnet_size}", "--dtype=bf16"]
         command += [f"--batch_size={args.batch_size}", f"--max_train_steps={args.steps}", "--log_format=json"]

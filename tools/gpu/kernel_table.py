@@ -133,9 +133,11 @@ def main() -> None:
         sys.exit(f"kernel_table.py: there is no {args.library}")
     kernels = kernels_of(cuobjdump_of(args.cuobjdump), args.library)
     if not args.check:
-        print("| source | kernel | | registers | shared | stack | threads |\n| --- | --- | --- | --- | --- | --- | --- |")
+        print("| source | kernel | | registers | shared | stack | threads |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
         for k in kernels:
-            print(f"| {k.source} | `{k.name}` | {k.architecture} | {k.registers} | {k.shared} | {k.stack} | {k.max_threads or ''} |")
+            cells = [k.source, f"`{k.name}`", k.architecture, k.registers, k.shared, k.stack, k.max_threads or ""]
+            print(f"| {' | '.join(map(str, cells))} |")
         return
     problems = [f"{k.source}: {k.name} ({k.architecture}): {problem}" for k in kernels for problem in k.problems()]
     print("\n".join([*problems, f"{len(kernels)} kernels, {len(problems)} problems"]))

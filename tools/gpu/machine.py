@@ -1,5 +1,7 @@
-"""Prints this machine's processor, driver, libraries and GPUs as JSON, each GPU with the properties that cuDNN takes for
-a device, so that its plans can be made where there is no GPU."""
+"""Prints this machine's processor, driver, libraries and GPUs as JSON.
+
+Each GPU has the properties that cuDNN takes for a device, so that its plans can be made where there is no GPU.
+"""
 
 import ctypes
 import json

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# run.sh [OUTPUT_DIR [STEP...]]: tests and measures this archive's programs on this machine's GPU: all steps in order, or
-# those named; run.sh --steps lists them. Needs an NVIDIA driver and cuDNN, cuBLAS and for several GPUs NCCL anywhere,
-# and Python 3; the comparison with PyTorch needs it in $PYTHON (default python3). The first steps tell the most: tests,
-# parity with the CPU, our speed at each goal; then come the peers, the profiles and several GPUs. A step is ended after
-# its own time, or after $STEP_SECONDS; after $RUN_SECONDS no step is started and the last is ended.
+# run.sh [OUTPUT_DIR [STEP...]]: tests and measures this archive's programs on this machine's GPU: all steps in order,
+# or those named; run.sh --steps lists them. Needs an NVIDIA driver and cuDNN, cuBLAS and for several GPUs NCCL
+# anywhere, and Python 3; the comparison with PyTorch needs it in $PYTHON (default python3). The first steps tell the
+# most: tests, parity with the CPU, our speed at each goal; then come the peers, the profiles and several GPUs. A step
+# is ended after its own time, or after $STEP_SECONDS; after $RUN_SECONDS no step is started and the last is ended.
 # Leaves in OUTPUT_DIR (default: gpu_results): STEP.txt, what a step printed; STEP.json or the folder STEP, its results;
 # report.md, tables of all that was measured, and of what was not and why; summary.tsv and summary.json. All are up to
 # date after each step; results of other steps in earlier runs stay.
-# The exit status is 0 if no step failed, 1 if one did, 2 for a wrong command line, 3 if there is no GPU that can be used:
-# then each step that needs one says so and does nothing.
+# The exit status is 0 if no step failed, 1 if one did, 2 for a wrong command line, 3 if there is no GPU that can be
+# used: then each step that needs one says so and does nothing.
 set -euo pipefail
 root=$(dirname "$(readlink -f "$0")")
 export root PYTHON=${PYTHON:-python3} DID_NOTHING=77
 
-goals=$("$PYTHON" "$root/tools/gpu/goals.py") || { echo "run.sh: Python 3 is needed, and $PYTHON is none" >&2 && exit 2; }
+if ! goals=$("$PYTHON" "$root/tools/gpu/goals.py"); then
+  echo "run.sh: Python 3 is needed, and $PYTHON is none" >&2
+  exit 2
+fi
 models=(mnist resnet transformer ncf)
 steps=(machine op_tests "${models[@]/#/parity_}")
 for goal in $goals; do steps+=("ours_$goal"); done
@@ -33,7 +36,8 @@ export out
 
 CUDA_LIBRARY_FOLDERS=$("$root/find_cuda_libraries")
 TEST_TMPDIR=$(mktemp -d)
-export CUDA_LIBRARY_FOLDERS TEST_TMPDIR
+libraries=$root/lib${CUDA_LIBRARY_FOLDERS:+:$CUDA_LIBRARY_FOLDERS}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export CUDA_LIBRARY_FOLDERS TEST_TMPDIR libraries
 trap 'rm -rf "$TEST_TMPDIR"' EXIT
 
 # The seconds after which a step is ended.
@@ -55,7 +59,8 @@ needs_gpu() { [[ -z $no_gpu ]] || nothing "no GPU: $no_gpu"; }
 needs_gpus() {
   needs_gpu
   local found
-  found=$("$PYTHON" "$root/tools/gpu/machine.py" | "$PYTHON" -c 'import json, sys; print(len(json.load(sys.stdin)["gpus"]))')
+  found=$("$PYTHON" "$root/tools/gpu/machine.py" |
+    "$PYTHON" -c 'import json, sys; print(len(json.load(sys.stdin)["gpus"]))')
   ((found >= 2)) || nothing "one GPU: this needs two"
 }
 
@@ -72,7 +77,7 @@ for i, (driver, cudnn) in enumerate(zip(machine["gpus"], machine["cudnn_device_p
     json.dump(cudnn or driver, open(f"{sys.argv[1]}/device_{i}.json", "w"))
 EOF
   for file in "$root"/programs/*; do
-    if LD_LIBRARY_PATH=$root/lib${CUDA_LIBRARY_FOLDERS:+:$CUDA_LIBRARY_FOLDERS}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} ldd "$file" 2>&1 | grep 'not found'; then
+    if LD_LIBRARY_PATH=$libraries ldd "$file" 2>&1 | grep 'not found'; then
       echo "run.sh: ${file##*/} is missing the libraries named above"
       status=1
     fi
@@ -95,7 +100,7 @@ run_tests() {
 
 op_tests() {
   needs_gpu
-  local status=0 failed
+  local status=0 failed kinds
   export OP_TEST_RECORD=$out/op_test_record.txt
   rm -f "$OP_TEST_RECORD"
   failed=$(run_tests op_tests.txt | tee /dev/stderr | tail -n1) || status=1
@@ -105,7 +110,8 @@ op_tests() {
     return 1
   fi
   ((!status)) || echo "$failed"
-  echo "$(wc -l <"$TEST_TMPDIR/cuda") kernels ran on a GPU, of $(cut -d' ' -f1,3 "$TEST_TMPDIR/cuda" | sort -u | wc -l) ops and types"
+  kinds=$(cut -d' ' -f1,3 "$TEST_TMPDIR/cuda" | sort -u | wc -l)
+  echo "$(wc -l <"$TEST_TMPDIR/cuda") kernels ran on a GPU, of $kinds ops and types"
   return $status
 }
 
@@ -183,7 +189,7 @@ ncu_kernels() {
   metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed
   metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active
   train "$1" "ncu_$1" 5 || return 1
-  LD_LIBRARY_PATH=$root/lib${CUDA_LIBRARY_FOLDERS:+:$CUDA_LIBRARY_FOLDERS}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  LD_LIBRARY_PATH=$libraries \
     "$ncu" --clock-control none --csv --page raw --metrics "$metrics" --launch-skip "$2" --launch-count "$3" \
     --log-file "$out/ncu_$1.csv" "$root/programs/$1_main" --num_gpus=1 --dtype=bf16 $(model_flags "$1") \
     --model_dir="$TEST_TMPDIR/ncu_$1" --max_train_steps=12 --cuda_graphs=off --log_format=simple || return 1
@@ -195,8 +201,8 @@ parity_of_two() {
   needs_gpus
   local model
   for model in mnist transformer; do
-    "$PYTHON" "$root/tools/gpu/parity.py" "$root/bin" "$model" "$out/$1_$model.json" --num_gpus=2 --all_reduce_alg="$1" 2>&1 ||
-      return 1
+    "$PYTHON" "$root/tools/gpu/parity.py" "$root/bin" "$model" "$out/$1_$model.json" --num_gpus=2 \
+      --all_reduce_alg="$1" 2>&1 || return 1
   done
 }
 nccl() { parity_of_two nccl; }

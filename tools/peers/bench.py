@@ -183,7 +183,7 @@ def peer_command(args: argparse.Namespace, workload: Workload, script: str, envi
 
 
 def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
-    """Ours, then each peer in each of its modes. With 16 bits the peers run in fp32 too: both ratios are of interest."""
+    """Ours, then each peer in each of its modes. With 16 bits the peers run in fp32, too: both ratios count."""
     name = " ".join([f"{workload.model}_main", *(flag.split("=")[1] for flag in workload.flags)])
     field = []
     for dtype in args.dtype:
