@@ -23,6 +23,7 @@ using official::compute::cuda_emulation::LoadElement;
 using official::compute::cuda_emulation::Poison;
 using official::compute::cuda_emulation::SizeOf;
 using official::compute::cuda_emulation::StoreElement;
+using official::compute::cuda_emulation::WorkKind;
 
 struct cublasLtContext {};
 struct EmulatedMatmulDesc {
@@ -266,7 +267,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_, cons
   if (Overlap(d, Bytes(d_layout), a, Bytes(a_layout)) || Overlap(d, Bytes(d_layout), b, Bytes(b_layout))) {
     return Refuse("the result overlaps a factor");
   }
-  const cudaError_t given = GiveWork(stream, [=]() -> std::optional<std::string> {
+  const cudaError_t given = GiveWork(stream, WorkKind::kLibraryCall, [=]() -> std::optional<std::string> {
     const ElementType type = TypeOf(d_layout.type);
     const auto wrong_with = [](const char* what, const std::string& why) {
       return absl::StrFormat("cublasLtMatmul, %s: %s", what, why);

@@ -476,8 +476,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   void* const workspace = pack.Get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   const int64_t workspace_bytes = Engines()[plan.engine].workspace;
   if (!IsAligned(workspace, 16)) return Refuse("a workspace that is not aligned");
-  const cudaError_t given = GiveWork(handle->stream, [=, x = data[0], w = data[1], y = data[2]] {
-    return Execute(op, x, w, y, workspace, workspace_bytes);
-  });
+  const cudaError_t given =
+      GiveWork(handle->stream, WorkKind::kLibraryCall,
+               [=, x = data[0], w = data[1], y = data[2]] { return Execute(op, x, w, y, workspace, workspace_bytes); });
   return given == cudaSuccess ? CUDNN_STATUS_SUCCESS : Refuse("the stream takes no work");
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "utils/compute/cuda_emulation/stream_work.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -114,7 +115,7 @@ void* NewBuffer(size_t bytes, int device) {
   buffers.sizes[place] = bytes;
   buffers.next[device] = RoundUp(place + bytes + kGap, kAlignment);
   buffers.used[device] += bytes;
-  SetState(region.begin + place, bytes, ByteState::kUnwritten);
+  if (DoesWork()) SetState(region.begin + place, bytes, ByteState::kUnwritten);
   return region.begin + place;
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -139,6 +140,9 @@ void SetSticky(int device, std::string text) {
   state.sticky = cudaErrorLaunchFailure;
 }
 
+bool does_work = true;
+std::atomic<int64_t> works_given[kNumWorkKinds] = {};  // by WorkKind
+
 cudaError_t Return(cudaError_t error, std::string text = "") {
   if (const cudaError_t sticky = StickyError(current_device); sticky != cudaSuccess) return last_error = sticky;
   if (error != cudaSuccess && error != cudaErrorNotReady) {
@@ -218,6 +222,7 @@ void WaitForDevice(int device) {
 
 // Adds the work to what the stream does, or records.
 cudaError_t Give(cudaStream_t stream, WaitingWork work) {
+  if (!does_work) work = nullptr;
   if (stream == nullptr) return Return(cudaErrorInvalidValue, "the default stream is not used");
   {
     const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
@@ -257,6 +262,17 @@ void DoWaitingWork() {
   const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
   DoWork();
 }
+
+WorkCounts WorkGiven() {
+  const auto given = [](WorkKind kind) { return works_given[static_cast<int>(kind)].load(); };
+  return {.kernels = given(WorkKind::kKernel),
+          .library_calls = given(WorkKind::kLibraryCall),
+          .copies = given(WorkKind::kCopy),
+          .memsets = given(WorkKind::kMemset)};
+}
+
+void SetDoesWork(bool does) { does_work = does; }
+bool DoesWork() { return does_work; }
 
 std::string TakeError() {
   Runtime& runtime = TheRuntime();
@@ -305,14 +321,14 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelCall call) {
     if (const auto set = limits.find(call.kernel); set != limits.end()) limit = set->second;
   }
   if (config.dynamicSmemBytes > limit) return refuse("more shared memory than was asked for");
-  return GiveWork(config.stream, [config, call = std::move(call)] { return RunGrid(config, call); });
+  return GiveWork(config.stream, WorkKind::kKernel, [config, call = std::move(call)] { return RunGrid(config, call); });
 }
 
 namespace {
 
 cudaError_t Copy(void* to, const void* from, size_t bytes, cudaStream_t stream,
                  std::shared_ptr<const void> owner = nullptr) {
-  return GiveWork(stream, [=, owner = std::move(owner)]() -> std::optional<std::string> {
+  return GiveWork(stream, WorkKind::kCopy, [=, owner = std::move(owner)]() -> std::optional<std::string> {
     if (auto wrong = CheckCopy(to, from, bytes)) return absl::StrFormat("copy of %d bytes: %s", bytes, *wrong);
     std::memmove(to, from, bytes);
     return std::nullopt;
@@ -475,7 +491,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   return Copy(to, from, bytes, stream);
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
-  return GiveWork(stream, [=]() -> std::optional<std::string> {
+  return GiveWork(stream, WorkKind::kMemset, [=]() -> std::optional<std::string> {
     if (auto wrong = CheckWrite(data, bytes)) return absl::StrFormat("setting %d bytes: %s", bytes, *wrong);
     std::memset(data, value, bytes);
     return std::nullopt;
@@ -587,6 +603,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return Return(cudaSuccess);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (!does_work) return Return(cudaSuccess);
   {
     Runtime& runtime = TheRuntime();
     const std::lock_guard<std::mutex> lock(runtime.work_mutex);
@@ -672,7 +689,7 @@ cudaError_t cub::DeviceRadixSort::SortPairs(void* scratch, size_t& scratch_bytes
     return Return(cudaSuccess);
   }
   if (scratch_bytes < needed) return Return(cudaErrorInvalidValue, "too little memory to sort in");
-  return GiveWork(stream, [=]() -> std::optional<std::string> {
+  return GiveWork(stream, WorkKind::kLibraryCall, [=]() -> std::optional<std::string> {
     const size_t bytes = count * sizeof(int32_t);
     for (const void* const from : {keys, values}) {
       if (auto wrong = CheckRead(from, bytes)) return absl::StrFormat("sort: %s", *wrong);

@@ -30,13 +30,13 @@ class EmulatedDevice : public CudaDevice {
   }
   explicit EmulatedDevice(const DeviceOptions& options) : CudaDevice(options, /*ordinal=*/options.index) {}
 
-  bool checks_memory() const override { return true; }
+  bool checks_memory() const override { return cuda_emulation::DoesWork(); }
   absl::Status Forget(void* data, int64_t bytes) override {
     const auto forget = [data, bytes]() -> std::optional<std::string> {
       cuda_emulation::SetState(data, bytes, cuda_emulation::ByteState::kUnwritten);
       return std::nullopt;
     };
-    return CudaStatus(cuda_emulation::GiveWork(stream(), forget), "Forget");
+    return CudaStatus(cuda_emulation::GiveWork(stream(), cuda_emulation::WorkKind::kCheck, forget), "Forget");
   }
 };
 
