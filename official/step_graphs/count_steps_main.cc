@@ -39,9 +39,10 @@ double ThreadMicroseconds() {
 }
 
 struct RunCount {
-  emulation::WorkCounts work;     // of one step
-  double host_microseconds = 0;   // of a step that replays its recording: its feeds, the launch and the loss
-  double eager_microseconds = 0;  // of a step that gives the device each kernel
+  int64_t batch = 0;
+  emulation::WorkCounts work = {};  // of one step
+  double host_microseconds = 0;     // of a step that replays its recording: its feeds, the launch and the loss
+  double eager_microseconds = 0;    // of a step that gives the device each kernel
 };
 
 // Runs the step on a GPU that does not work.
@@ -60,7 +61,7 @@ absl::StatusOr<RunCount> CountRun(const TrainedModel& model, DType dtype, int64_
     for (int i = 0; i < steps; ++i) RETURN_IF_ERROR(program->Run(feeds, options));
     return (ThreadMicroseconds() - start) / steps;
   };
-  RunCount count;
+  RunCount count = {.batch = batch};
   RETURN_IF_ERROR(microseconds(1, {.replay = false}).status());
   const emulation::WorkCounts before = emulation::WorkGiven();
   RETURN_IF_ERROR(microseconds(1, {.replay = false}).status());
@@ -76,7 +77,7 @@ absl::StatusOr<RunCount> CountRun(const TrainedModel& model, DType dtype, int64_
   return count;
 }
 
-// The same with the largest batch that the emulated GPU has memory for: launches do not depend on it.
+// The same with the largest part of the batch that the emulated GPU has memory for. Launches do not depend on it.
 absl::StatusOr<RunCount> CountRunThatFits(const TrainedModel& model, DType dtype) {
   for (int64_t batch = model.batch;; batch /= 2) {
     absl::StatusOr<RunCount> count = CountRun(model, dtype, batch);
@@ -84,11 +85,17 @@ absl::StatusOr<RunCount> CountRunThatFits(const TrainedModel& model, DType dtype
   }
 }
 
-// "8.56 M images/s".
+// "8.56 M images/s": three digits.
 std::string Rate(const TrainedModel& model, double seconds) {
   const double rate = static_cast<double>(model.batch) / seconds;
-  return rate < 1e6 ? absl::StrFormat("%.3g k %s/s", rate / 1e3, model.unit)
-                    : absl::StrFormat("%.4g M %s/s", rate / 1e6, model.unit);
+  if (rate >= 1e9) return absl::StrFormat("%.3g G %s/s", rate / 1e9, model.unit);
+  if (rate >= 1e6) return absl::StrFormat("%.3g M %s/s", rate / 1e6, model.unit);
+  return absl::StrFormat("%.3g k %s/s", rate / 1e3, model.unit);
+}
+
+std::string NameOf(const TrainedModel& model, DType dtype, int64_t batch) {
+  return absl::StrFormat("| %s, %d %s | %s |", model.name, batch, model.unit,
+                         dtype == DType::kFloat32 ? "fp32" : "bf16");
 }
 
 absl::Status PrintTables() {
@@ -104,15 +111,14 @@ absl::Status PrintTables() {
       ASSIGN_OR_RETURN(const train::BuiltModel built, BuildStep(model, dtype, model.batch));
       ASSIGN_OR_RETURN(const StepCount step, CountStep(built, kH200));
       ASSIGN_OR_RETURN(const RunCount run, CountRunThatFits(model, dtype));
-      const std::string name = absl::StrFormat("| %s, %d %s | %s |", model.name, model.batch, model.unit,
-                                               dtype == DType::kFloat32 ? "fp32" : "bf16");
-      absl::StrAppendFormat(&work, "%s %d | %d | %d | %d | %d | %.0f us | %.0f us |\n", name, step.nodes, step.products,
-                            run.work.kernels, run.work.library_calls, run.work.copies + run.work.memsets,
-                            run.host_microseconds, run.eager_microseconds);
-      absl::StrAppendFormat(&roofline, "%s %.3g | %.3g | %.3g | %s | %.3g | %.3g | %s |\n", name,
-                            static_cast<double>(step.bytes) / 1e9, step.flops / 1e12, step.node_seconds * 1e3,
-                            Rate(model, step.node_seconds), static_cast<double>(step.roofline_bytes) / 1e9,
-                            step.roofline_seconds * 1e3, Rate(model, step.roofline_seconds));
+      absl::StrAppendFormat(&work, "%s %d | %d | %d | %d | %d | %.0f us | %.0f us |\n", NameOf(model, dtype, run.batch),
+                            step.nodes, step.products, run.work.kernels, run.work.library_calls,
+                            run.work.copies + run.work.memsets, run.host_microseconds, run.eager_microseconds);
+      absl::StrAppendFormat(&roofline, "%s %.3g | %.3g | %.3g | %s | %.3g | %.3g | %s |\n",
+                            NameOf(model, dtype, model.batch), static_cast<double>(step.bytes) / 1e9, step.flops / 1e12,
+                            step.node_seconds * 1e3, Rate(model, step.node_seconds),
+                            static_cast<double>(step.roofline_bytes) / 1e9, step.roofline_seconds * 1e3,
+                            Rate(model, step.roofline_seconds));
     }
   }
   std::cout << work << "\n" << roofline;
