@@ -407,6 +407,26 @@ TEST_CASE("Faults that people make in a sum are found under each schedule") {
                                                    Catch::Contains("of a buffer of 12 bytes"));
 }
 
+__global__ void CopiesOne(const int* x, int* y) { *y = *x; }
+
+TEST_CASE("Kernels reach another device's memory once that was allowed") {
+  Device y(sizeof(int));
+  REQUIRE(cudaSetDevice(1) == cudaSuccess);
+  {
+    Device x(sizeof(int));
+    x.Write(std::vector<int>{7});
+    cudaSetDevice(0);
+    CHECK_THAT(y.Run(CopiesOne, 1, 1, 0, x.data<int>(), y.data<int>()),
+               Catch::Contains("read of 4 bytes on device 0 of the memory of device 1"));
+    REQUIRE(cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
+    CHECK(y.Run(CopiesOne, 1, 1, 0, x.data<int>(), y.data<int>()) == "");
+    CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessAlreadyEnabled);
+    cudaGetLastError();
+    CHECK(y.Read<int>(1)[0] == 7);
+  }
+  cudaSetDevice(0);
+}
+
 __global__ void ReadsHost(const int* x, int* y) { *y = *x; }
 
 TEST_CASE("Kernels do not reach the host's memory") {

@@ -19,7 +19,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "utils/compute/cuda_emulation/fiber.h"
+#include "utils/compute/cuda_emulation/stream_work.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -57,6 +59,7 @@ struct Running {
   std::array<uint32_t, kMaxWarps> warp_intervals, warp_barriers;
   const char *arguments = nullptr, *arguments_end = nullptr;
   const KernelCall* call = nullptr;
+  int device = 0;
   int num_threads = 0, num_alive = 0, num_waiting = 0, barrier_kind = -1, barrier_value = 0, barrier_result = 0;
   std::array<unsigned, kMaxWarps> exited;
   std::array<std::vector<std::unique_ptr<LaneGroup>>, kMaxWarps> groups;
@@ -287,6 +290,7 @@ std::optional<std::string> RunGrid(const cudaLaunchConfig_t& config, const Kerne
   blockDim = config.blockDim;
   gridDim = config.gridDim;
   run.call = &call;
+  run.device = DeviceOfStream(config.stream);
   run.arguments = static_cast<const char*>(call.arguments.get());
   run.arguments_end = run.arguments + call.arguments_size;
   run.num_threads = static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
@@ -451,6 +455,13 @@ namespace {
   FailAccess(address, bytes, write, caller, "in the host's memory");
 }
 
+// Memory of another device, which kernels reach once that was allowed.
+[[gnu::noinline]] void CheckPeer(const void* address, size_t bytes, bool write, const void* caller) {
+  if (CanAccess(run.device, DeviceOf(address))) return;
+  FailAccess(address, bytes, write, caller,
+             absl::StrFormat("on device %d of the memory of device %d", run.device, DeviceOf(address)).c_str());
+}
+
 }  // namespace
 
 void CheckAccess(const void* address, size_t bytes, bool write, const void* caller) {
@@ -462,6 +473,7 @@ void CheckAccess(const void* address, size_t bytes, bool write, const void* call
   ByteState* const states = region.states + offset;
   Access *const writers = region.writers + offset, *const readers = region.readers + offset;
   const bool shared = offset < kSharedBytes;
+  if (static_cast<int>(offset / kDeviceBytes) != run.device && !shared) CheckPeer(address, bytes, write, caller);
   const Access own = run.own, floor = AccessOf(shared ? run.block_first : run.launch_first, 0);
   for (size_t i = 0; i < bytes; ++i) {
     if (states[i] == ByteState::kOutside) [[unlikely]] {

@@ -252,6 +252,12 @@ int NumDevices() {
 
 int DeviceOfStream(cudaStream_t stream) { return stream->device; }
 
+bool CanAccess(int device, int other) {
+  Runtime& runtime = TheRuntime();
+  const std::lock_guard<std::mutex> lock(runtime.mutex);
+  return runtime.devices[device].peers.count(other) > 0;
+}
+
 cudaError_t GiveWork(cudaStream_t stream, StreamWork work) {
   return Give(stream, [work = std::move(work)]() -> std::optional<std::string> { return work().value_or(""); });
 }

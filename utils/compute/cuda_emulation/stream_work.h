@@ -42,6 +42,8 @@ void DoWaitingWork();
 // The number of devices: that of the environment's OFFICIAL_EMULATED_GPUS, 2 if it is not set.
 int NumDevices();
 int DeviceOfStream(cudaStream_t stream);
+// True once cudaDeviceEnablePeerAccess has allowed the device's kernels to access the memory of the other.
+bool CanAccess(int device, int other);
 
 // Forgets the error that has made all calls for the current device fail since, and returns its text; "" if there was
 // none.
