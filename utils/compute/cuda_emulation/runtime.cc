@@ -258,7 +258,8 @@ bool CanAccess(int device, int other) {
   return runtime.devices[device].peers.count(other) > 0;
 }
 
-cudaError_t GiveWork(cudaStream_t stream, StreamWork work) {
+cudaError_t GiveWork(cudaStream_t stream, WorkKind kind, StreamWork work) {
+  ++works_given[static_cast<int>(kind)];
   return Give(stream, [work = std::move(work)]() -> std::optional<std::string> { return work().value_or(""); });
 }
 
