@@ -1,18 +1,13 @@
-// CUDA kernels of neural factorization. The products of the perceptron are cuBLASLt's, in the network's type; a few
-// kernels do everything around them, so that of a sample no more than the inputs of the layers and their gradients goes
-// through memory. All else is computed in float. The gradients are those of the sum of the losses until they leave.
-
-#include "official/recommendation/op/neural_factorization.h"
+// CUDA kernels from the perceptron's output to the loss and the gradients.
 
 #include <algorithm>
-#include <limits>
-#include <memory>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "official/recommendation/op/geometry.h"
+#include "official/recommendation/op/neural_factorization.h"
+#include "official/recommendation/op/neural_factorization_cuda.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/scratch.h"
@@ -20,12 +15,11 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
-#include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/matmul/cublas_matmul.h"
 
-namespace official::recommendation {
+namespace official::recommendation::factorization_cuda {
 namespace {
 
 namespace math = compute::math;
@@ -36,120 +30,17 @@ using compute::CublasMatMulSpec;
 using compute::CudaDevice;
 using compute::CudaDeviceOf;
 using compute::CudaStatus;
-using compute::DataError;
 using compute::DType;
-using compute::DTypeOf;
 using compute::DynamicShared;
 using compute::Kernel;
 using compute::KernelArgs;
 using compute::KernelSpec;
-using compute::kWidestLoad;
 using compute::Launch;
 using compute::LaunchStatus;
 using compute::NumBlocks;
-using compute::Pack;
-using compute::RowThreads;
 using compute::ScratchAt;
 using compute::ScratchPlan;
 using compute::TensorType;
-using compute::ThreadIndex;
-using compute::WithIndexType;
-
-using Warp = RowThreads<32, 1>;
-constexpr int kThreads = Warp::kBlock, kWarps = Warp::kRowsOfBlock, kLanes = Warp::kRowThreads;
-
-__device__ float SumOfLanes(float value) {
-  return Warp::Reduce(value, [](float a, float b) { return a + b; });
-}
-
-// Users and items of samples. Samples with a number outside the tables are computed from zeros.
-struct Pairs {
-  struct Pair {
-    int32_t user, item;
-    bool inside;
-  };
-  const int32_t *users, *items;
-  uint32_t candidates;  // items of each user
-  int32_t num_users, num_items;
-  DataError user_error, item_error;
-
-  __device__ bool HasUser(int32_t user) const { return user >= 0 && user < num_users; }
-  __device__ bool HasItem(int32_t item) const { return item >= 0 && item < num_items; }
-  __device__ Pair At(uint32_t sample) const {
-    const int32_t user = users[sample / candidates], item = items[sample];
-    return {user, item, HasUser(user) && HasItem(item)};
-  }
-  __device__ void Report(const Pair& pair) const {
-    if (!HasUser(pair.user)) user_error.Report(pair.user);
-    if (!HasItem(pair.item)) item_error.Report(pair.item);
-  }
-};
-
-struct CopyJob {
-  const float* from;
-  void* to;
-  int64_t count;
-};
-struct CopyJobs {
-  CopyJob at[2 * kMaxFactorizationLayers + 1];
-};
-
-// Blocks y copies job y.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) PackLayers(const CopyJobs __grid_constant__ jobs) {
-  const CopyJob& job = jobs.at[blockIdx.y];
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = ThreadIndex<int64_t>(); i < job.count; i += step) static_cast<T*>(job.to)[i] = T(job.from[i]);
-}
-
-// inputs [samples, 2 * half] = the rows of user and item, one behind the other; a thread for each kWidth elements.
-template <typename T, int kWidth, typename Index>
-__global__ void __launch_bounds__(kThreads) GatherInputs(Pairs pairs, Index packs, Index packs_of_sample, int64_t half,
-                                                         const float* users, const float* items, T* inputs) {
-  const Index i = ThreadIndex<Index>();
-  if (i >= packs) return;
-  const Pairs::Pair pair = pairs.At(static_cast<uint32_t>(i / packs_of_sample));
-  const int64_t c = static_cast<int64_t>(i % packs_of_sample) * kWidth;
-  Pack<float, kWidth> row = {};
-  if (pair.inside) {
-    const float* const from = c < half ? users + pair.user * half + c : items + pair.item * half + (c - half);
-    row = *reinterpret_cast<const Pack<float, kWidth>*>(from);
-  }
-  reinterpret_cast<Pack<T, kWidth>*>(inputs)[i] = RoundPack<T>(row);
-}
-
-// What the score is made of.
-template <typename T>
-struct LastLayer {
-  int64_t factors, width;            // of the product and of the perceptron's output
-  const float *gmf_user, *gmf_item;  // [users, factors], [items, factors]
-  const T* hidden;                   // [samples, width]
-  const float *kernel, *bias;        // [factors + width], [1]
-
-  // For all lanes of a warp.
-  __device__ float Score(const Pairs::Pair& pair, uint32_t sample) const {
-    float sum = 0;
-    if (pair.inside) {
-      const float *const user = gmf_user + pair.user * factors, *const item = gmf_item + pair.item * factors;
-      for (int64_t c = Warp::Lane(); c < factors; c += kLanes) sum += user[c] * item[c] * kernel[c];
-    }
-    const T* const x = hidden + sample * width;
-    for (int64_t c = Warp::Lane(); c < width; c += kLanes) sum += static_cast<float>(x[c]) * kernel[factors + c];
-    return SumOfLanes(sum) + *bias;
-  }
-};
-
-// A warp for each sample.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) Score(Pairs pairs, LastLayer<T> last, uint32_t samples, float* scores) {
-  const int64_t sample = Warp::Row();
-  if (sample >= samples) return;
-  const Pairs::Pair pair = pairs.At(static_cast<uint32_t>(sample));
-  const float score = last.Score(pair, static_cast<uint32_t>(sample));
-  if (Warp::Lane() != 0) return;
-  pairs.Report(pair);
-  scores[sample] = score;
-}
 
 struct Loss {
   float shift, limit;
@@ -273,174 +164,6 @@ __global__ void __launch_bounds__(kThreads) AddPieces(const SumJobs __grid_const
   for (int64_t piece = Warp::Lane(); piece < job.pieces; piece += kLanes) sum += job.sums[piece * job.stride + c];
   sum = SumOfLanes(sum);
   if (Warp::Lane() == 0) job.to[c] = sum * job.scale;
-}
-
-using MatMul = std::shared_ptr<CublasMatMul>;
-
-// What both ops have in common: from the tables to the perceptron's output.
-template <typename T>
-class Forward {
- public:
-  // Inputs of the node: users, items, and from `first` on the network. `keep`: the inputs of all layers stay.
-  static absl::StatusOr<Forward> Make(const KernelSpec& spec, int first, bool keep) {
-    Forward f(GeometryOf(spec.attrs(), spec.node.inputs(), first));
-    const int64_t samples = spec.input(1).shape.num_elements();
-    if (samples > std::numeric_limits<int32_t>::max()) {
-      return absl::UnimplementedError(absl::StrCat(spec.node.op().name.text(), " of ", samples, " samples: too many"));
-    }
-    CudaDevice& device = CudaDeviceOf(spec);
-    f.stream_ = device.stream();
-    f.samples_ = static_cast<uint32_t>(samples);
-    const auto outside = [&](const char* what, int64_t limit) {
-      return device.AddDataError(spec.node, [what, limit](int32_t value) {
-        return absl::StrCat(what, " ", value, " is outside [0, ", limit, ")");
-      });
-    };
-    f.pairs_ = {.users = nullptr,
-                .items = nullptr,
-                .candidates = static_cast<uint32_t>(samples / std::max<int64_t>(1, spec.input(0).shape.num_elements())),
-                .num_users = static_cast<int32_t>(f.g_.num_users),
-                .num_items = static_cast<int32_t>(f.g_.num_items),
-                .user_error = outside("user", f.g_.num_users),
-                .item_error = outside("item", f.g_.num_items)};
-    if (samples == 0) return f;
-    for (size_t k = 0; k < f.g_.layers.size(); ++k) {
-      const int64_t widest = *std::max_element(f.g_.layers.begin(), f.g_.layers.end());
-      f.inputs_at_.push_back(keep || k < 2 ? f.scratch_.Add(samples * (keep ? f.g_.layers[k] : widest) * sizeof(T))
-                                           : f.inputs_at_[k - 2]);
-    }
-    for (int k = 0; k < f.num_layers(); ++k) {
-      const int64_t in = f.g_.layers[k], out = f.g_.layers[k + 1];
-      f.weights_at_.push_back(f.scratch_.Add(in * out * sizeof(T)));
-      f.biases_at_.push_back(f.scratch_.Add(out * sizeof(T)));
-      ASSIGN_OR_RETURN(MatMul product, CublasMatMul::Make(device, {.geometry = {.m = samples, .n = out, .k = in},
-                                                                   .dtype = f.dtype(),
-                                                                   .result = f.dtype(),
-                                                                   .has_bias = true,
-                                                                   .relu = true}));
-      f.AddWorkspace(*product);
-      f.products_.push_back(std::move(product));
-    }
-    return f;
-  }
-
-  const FactorizationGeometry& geometry() const { return g_; }
-  int num_layers() const { return std::max(0, static_cast<int>(g_.layers.size()) - 1); }
-  uint32_t samples() const { return samples_; }
-  cudaStream_t stream() const { return stream_; }
-  DType dtype() const { return DTypeOf<T>(); }
-  // What else the op needs.
-  ScratchPlan& scratch() { return scratch_; }
-  void AddWorkspace(const CublasMatMul& product) {
-    workspace_bytes_ = std::max(workspace_bytes_, product.scratch_bytes());
-  }
-  // To be called once, when all else has its place.
-  int64_t FinishScratch() {
-    workspace_at_ = scratch_.Add(workspace_bytes_);
-    return scratch_.bytes();
-  }
-
-  // The input of layer k; of k = num_layers() the perceptron's output.
-  T* Input(const KernelArgs& args, int k) const { return At(args, inputs_at_[k]); }
-  const T* Weights(const KernelArgs& args, int k) const { return At(args, weights_at_[k]); }
-  void* Workspace(const KernelArgs& args) const { return ScratchAt(args, workspace_at_); }
-  Pairs PairsOf(const KernelArgs& args) const {
-    Pairs pairs = pairs_;
-    pairs.users = args.input<int32_t>(0);
-    pairs.items = args.input<int32_t>(1);
-    return pairs;
-  }
-  LastLayer<T> Last(const KernelArgs& args) const {
-    LastLayer<T> last = {.factors = g_.factors,
-                         .width = g_.layers.empty() ? 0 : g_.layers.back(),
-                         .gmf_user = nullptr,
-                         .gmf_item = nullptr,
-                         .hidden = nullptr,
-                         .kernel = args.input<float>(g_.rating),
-                         .bias = args.input<float>(g_.rating + 1)};
-    if (g_.factors > 0) {
-      last.gmf_user = args.input<float>(g_.gmf);
-      last.gmf_item = args.input<float>(g_.gmf + 1);
-    }
-    if (!g_.layers.empty()) last.hidden = Input(args, num_layers());
-    return last;
-  }
-
-  // Up to the perceptron's output. `more`: is copied along with the layers.
-  absl::Status Run(const KernelArgs& args, absl::Span<const CopyJob> more = {}) const {
-    if (g_.layers.empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(RunPack(args, more));
-    RETURN_IF_ERROR(RunGather(args));
-    for (int k = 0; k < num_layers(); ++k) {
-      RETURN_IF_ERROR(products_[k]->Run(Input(args, k), Weights(args, k), At(args, biases_at_[k]), Input(args, k + 1),
-                                        Workspace(args)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  explicit Forward(FactorizationGeometry geometry) : g_(std::move(geometry)) {}
-  static T* At(const KernelArgs& args, int64_t offset) { return static_cast<T*>(ScratchAt(args, offset)); }
-
-  absl::Status RunPack(const KernelArgs& args, absl::Span<const CopyJob> more) const {
-    if (num_layers() == 0) return absl::OkStatus();
-    CopyJobs jobs = {};
-    unsigned count = 0;
-    for (int k = 0; k < num_layers(); ++k) {
-      jobs.at[count++] = {args.input<float>(g_.kernel(k)), At(args, weights_at_[k]), g_.layers[k] * g_.layers[k + 1]};
-      jobs.at[count++] = {args.input<float>(g_.kernel(k) + 1), At(args, biases_at_[k]), g_.layers[k + 1]};
-    }
-    for (const CopyJob& job : more) jobs.at[count++] = job;
-    constexpr unsigned kBlocks = 32;
-    Launch(PackLayers<T>, dim3(kBlocks, count), kThreads, 0, stream_, jobs);
-    return LaunchStatus("PackLayers");
-  }
-
-  absl::Status RunGather(const KernelArgs& args) const {
-    const int64_t half = g_.layers[0] / 2;
-    const auto gather = [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-      const int64_t packs_of_sample = g_.layers[0] / kWidth, packs = samples_ * packs_of_sample;
-      WithIndexType(packs, [&]<typename Index>(Index) {
-        Launch(GatherInputs<T, kWidth, Index>, NumBlocks(packs, kThreads), kThreads, 0, stream_, PairsOf(args),
-               static_cast<Index>(packs), static_cast<Index>(packs_of_sample), half, args.input<float>(g_.mlp),
-               args.input<float>(g_.mlp + 1), Input(args, 0));
-      });
-    };
-    constexpr int kWide = kWidestLoad<float>;
-    if (half % kWide == 0) {
-      gather(std::integral_constant<int, kWide>());
-    } else {
-      gather(std::integral_constant<int, 1>());
-    }
-    return LaunchStatus("GatherInputs");
-  }
-
-  FactorizationGeometry g_;
-  uint32_t samples_ = 0;
-  cudaStream_t stream_ = nullptr;
-  Pairs pairs_ = {};
-  std::vector<MatMul> products_;
-  // In bytes, of the scratch memory.
-  ScratchPlan scratch_;
-  std::vector<int64_t> inputs_at_, weights_at_, biases_at_;
-  int64_t workspace_at_ = 0, workspace_bytes_ = 0;
-};
-
-template <typename T>
-absl::StatusOr<Kernel> MakeScoresOf(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Forward<T> forward, Forward<T>::Make(spec, 2, /*keep=*/false));
-  if (forward.samples() == 0) {
-    return Kernel{[](const KernelArgs&) { return absl::OkStatus(); }};
-  }
-  Kernel kernel;
-  kernel.scratch_bytes = forward.FinishScratch();
-  kernel.run = [forward](const KernelArgs& args) -> absl::Status {
-    RETURN_IF_ERROR(forward.Run(args));
-    Launch(Score<T>, NumBlocks(forward.samples(), kWarps), kThreads, 0, forward.stream(), forward.PairsOf(args),
-           forward.Last(args), forward.samples(), args.output<float>(0));
-    return LaunchStatus("Score");
-  };
-  return kernel;
 }
 
 // From the loss back to the gradients.
@@ -601,17 +324,15 @@ absl::StatusOr<Kernel> MakeLossOf(const KernelSpec& spec) {
   return kernel;
 }
 
+absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
+  return spec.attrs().Get<DType>("dtype") == DType::kBFloat16 ? MakeLossOf<BFloat16>(spec) : MakeLossOf<float>(spec);
+}
+
 const bool registered = [] {
-  const auto add = [](compute::OpName op, auto make) {
-    const auto make_for_type = [make](const KernelSpec& spec) {
-      return spec.attrs().Get<DType>("dtype") == DType::kBFloat16 ? make(spec, BFloat16()) : make(spec, 0.0f);
-    };
-    compute::RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = make_for_type});
-  };
-  add(op::NeuralFactorizationScores, []<typename T>(const KernelSpec& spec, T) { return MakeScoresOf<T>(spec); });
-  add(op::NeuralFactorizationLoss, []<typename T>(const KernelSpec& spec, T) { return MakeLossOf<T>(spec); });
+  compute::RegisterKernel(
+      {.op = op::NeuralFactorizationLoss, .device_kind = "cuda", .dtypes = {DType::kInt32}, .make = MakeLoss});
   return true;
 }();
 
 }  // namespace
-}  // namespace official::recommendation
+}  // namespace official::recommendation::factorization_cuda
