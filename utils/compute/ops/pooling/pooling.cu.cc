@@ -1,14 +1,16 @@
-// CUDA kernels of pooling: a thread for each element of the result.
+// CUDA kernels of pooling: a thread for kWidth neighbouring channels of the result.
 
 #include "utils/compute/ops/pooling/pooling.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/pack.h"
 #include "utils/compute/ops/pooling/geometry.h"
 
 namespace official::compute {
@@ -20,8 +22,6 @@ struct View {
   int64_t images, channels;
   WindowAxis height, width;
 
-  __device__ int64_t inputs() const { return images * height.input * width.input * channels; }
-  __device__ int64_t outputs() const { return images * height.output * width.output * channels; }
   __device__ int64_t In(int64_t image, int64_t y, int64_t x, int64_t c) const {
     return ((image * height.input + y) * width.input + x) * channels + c;
   }
@@ -30,43 +30,59 @@ struct View {
   }
 };
 
-// Where element `i` of [images, rows, columns, channels] is.
+// Where pack `i` of kWidth elements of [images, rows, columns, channels] is.
+template <int kWidth>
 struct Place {
   int64_t image, y, x, c;
 
-  __device__ Place(int64_t i, int64_t rows, int64_t columns, int64_t channels) {
-    c = i % channels;
-    i /= channels;
-    x = i % columns;
-    i /= columns;
-    y = i % rows;
-    image = i / rows;
+  template <typename Index>
+  __device__ Place(Index i, int64_t rows, int64_t columns, int64_t channels) {
+    const Index packs = static_cast<Index>(channels / kWidth);
+    c = static_cast<int64_t>(i % packs) * kWidth;
+    i /= packs;
+    x = i % static_cast<Index>(columns);
+    i /= static_cast<Index>(columns);
+    y = i % static_cast<Index>(rows);
+    image = i / static_cast<Index>(rows);
   }
 };
 
-template <typename T>
-__global__ void MaxPool(View v, const T* x, T* y, uint8_t* codes) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= v.outputs()) return;
-  const Place out(i, v.height.output, v.width.output, v.channels);
+// `packs` is the number of threads that have work, for all kernels below.
+template <typename T, int kWidth, typename Index>
+__global__ void __launch_bounds__(kThreads) MaxPool(View v, Index packs, const T* x, T* y, uint8_t* codes) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= packs) return;
+  const Place<kWidth> out(i, v.height.output, v.width.output, v.channels);
   const int64_t k0 = v.height.FirstInside(out.y), k1 = v.height.LastInside(out.y);
   const int64_t l0 = v.width.FirstInside(out.x), l1 = v.width.LastInside(out.x);
   const auto at = [&](int64_t k, int64_t l) {
-    return static_cast<float>(x[v.In(out.image, v.height.Position(out.y, k), v.width.Position(out.x, l), out.c)]);
+    return LoadPack<kWidth>(x + v.In(out.image, v.height.Position(out.y, k), v.width.Position(out.x, l), out.c));
   };
-  float best = at(k0, l0);
-  int64_t code = k0 * v.width.window + l0;
+  const Pack<T, kWidth> first = at(k0, l0);
+  const auto first_code = static_cast<uint8_t>(k0 * v.width.window + l0);
+  Pack<float, kWidth> best;
+  Pack<uint8_t, kWidth> code;
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) {
+    best.at[j] = first.Float(j);
+    code.at[j] = first_code;
+  }
   for (int64_t k = k0; k < k1; ++k) {
     for (int64_t l = l0; l < l1; ++l) {
-      const float value = at(k, l);
-      if (value > best) {  // the first of equals stays
-        best = value;
-        code = k * v.width.window + l;
+      const Pack<T, kWidth> values = at(k, l);
+      const auto position = static_cast<uint8_t>(k * v.width.window + l);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) {
+        if (values.Float(j) > best.at[j]) {  // the first of equals stays
+          best.at[j] = values.Float(j);
+          code.at[j] = position;
+        }
       }
     }
   }
-  y[i] = static_cast<T>(best);
-  codes[i] = static_cast<uint8_t>(code);
+  const int64_t to = static_cast<int64_t>(i) * kWidth;
+  StorePack(y + to, RoundPack<T>(best));
+  StorePack(codes + to, code);
 }
 
 // 1 / the positions of a window that lie inside the image, of one axis.
@@ -74,19 +90,25 @@ __device__ float Share(const WindowAxis& axis, int64_t o) {
   return 1.0f / static_cast<float>(axis.LastInside(o) - axis.FirstInside(o));
 }
 
-template <typename T>
-__global__ void AvgPool(View v, const T* x, T* y) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= v.outputs()) return;
-  const Place out(i, v.height.output, v.width.output, v.channels);
+template <typename T, int kWidth, typename Index>
+__global__ void __launch_bounds__(kThreads) AvgPool(View v, Index packs, const T* x, T* y) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= packs) return;
+  const Place<kWidth> out(i, v.height.output, v.width.output, v.channels);
   const int64_t k1 = v.height.LastInside(out.y), l1 = v.width.LastInside(out.x);
-  float sum = 0;
+  Pack<float, kWidth> sum = {};
   for (int64_t k = v.height.FirstInside(out.y); k < k1; ++k) {
     for (int64_t l = v.width.FirstInside(out.x); l < l1; ++l) {
-      sum += static_cast<float>(x[v.In(out.image, v.height.Position(out.y, k), v.width.Position(out.x, l), out.c)]);
+      const auto values =
+          LoadPack<kWidth>(x + v.In(out.image, v.height.Position(out.y, k), v.width.Position(out.x, l), out.c));
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) sum.at[j] += values.Float(j);
     }
   }
-  y[i] = static_cast<T>(sum * (Share(v.height, out.y) * Share(v.width, out.x)));
+  const float share = Share(v.height, out.y) * Share(v.width, out.x);
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) sum.at[j] *= share;
+  StorePack(y + static_cast<int64_t>(i) * kWidth, RoundPack<T>(sum));
 }
 
 // The windows [first, last) of an axis that read position `i`.
@@ -100,48 +122,65 @@ struct Covering {
   }
 };
 
-// dx[i] = the sum of part(output element, position in the window, window row, window column) over the windows that
-// read element i: each input is written once, by one thread, in a fixed order.
-template <typename T, typename Part>
-__device__ void Gather(const View& v, T* dx, Part part) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= v.inputs()) return;
-  const Place in(i, v.height.input, v.width.input, v.channels);
+// dx[i] = the sums that add(sums, output element, position in the window, window row, window column) adds to, over the
+// windows that read element i: each input is written once, by one thread, in a fixed order.
+template <int kWidth, typename T, typename Index, typename Add>
+__device__ void Gather(const View& v, Index packs, T* dx, Add add) {
+  const Index i = ThreadIndex<Index>();
+  if (i >= packs) return;
+  const Place<kWidth> in(i, v.height.input, v.width.input, v.channels);
   const Covering rows(v.height, in.y), columns(v.width, in.x);
-  float sum = 0;
+  Pack<float, kWidth> sums = {};
   for (int64_t oy = rows.first; oy < rows.last; ++oy) {
     for (int64_t ox = columns.first; ox < columns.last; ++ox) {
       const int64_t code = (in.y - v.height.Position(oy, 0)) * v.width.window + in.x - v.width.Position(ox, 0);
-      sum += part(v.Out(in.image, oy, ox, in.c), code, oy, ox);
+      add(sums, v.Out(in.image, oy, ox, in.c), code, oy, ox);
     }
   }
-  dx[i] = static_cast<T>(sum);
+  StorePack(dx + static_cast<int64_t>(i) * kWidth, RoundPack<T>(sums));
 }
 
-template <typename T>
-__global__ void MaxPoolGrad(View v, const T* dy, const uint8_t* codes, T* dx) {
-  Gather(v, dx, [=](int64_t out, int64_t code, int64_t, int64_t) {
-    return codes[out] == code ? static_cast<float>(dy[out]) : 0.0f;
+template <typename T, int kWidth, typename Index>
+__global__ void __launch_bounds__(kThreads) MaxPoolGrad(View v, Index packs, const T* dy, const uint8_t* codes, T* dx) {
+  Gather<kWidth>(v, packs, dx, [=](Pack<float, kWidth>& sums, int64_t out, int64_t code, int64_t, int64_t) {
+    const auto gradients = LoadPack<kWidth>(dy + out);
+    const auto taken = LoadPack<kWidth>(codes + out);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) sums.at[j] += taken.at[j] == code ? gradients.Float(j) : 0.0f;
   });
 }
 
-template <typename T>
-__global__ void AvgPoolGrad(View v, const T* dy, T* dx) {
-  Gather(v, dx, [=, &v](int64_t out, int64_t, int64_t oy, int64_t ox) {
-    return static_cast<float>(dy[out]) * (Share(v.height, oy) * Share(v.width, ox));
+template <typename T, int kWidth, typename Index>
+__global__ void __launch_bounds__(kThreads) AvgPoolGrad(View v, Index packs, const T* dy, T* dx) {
+  Gather<kWidth>(v, packs, dx, [=, &v](Pack<float, kWidth>& sums, int64_t out, int64_t, int64_t oy, int64_t ox) {
+    const auto gradients = LoadPack<kWidth>(dy + out);
+    const float share = Share(v.height, oy) * Share(v.width, ox);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) sums.at[j] += gradients.Float(j) * share;
   });
 }
 
-// What every kernel is made of: launch(view, blocks, stream, args), with a thread for each element of output 0.
-template <typename F>
+// What every kernel is made of: launch(width, packs, view, blocks, stream, args), with a thread for each of the packs
+// of `width` elements of output 0. `packs` has the type in which the threads are counted.
+template <typename T, typename F>
 absl::StatusOr<Kernel> MakeKernel(const KernelSpec& spec, F launch) {
   const PoolGeometry g = PoolGeometryOf(spec.node);
   const View v{g.images.shape.dim(0), g.images.shape.dim(3), g.window.height, g.window.width};
-  const auto blocks = NumBlocks(spec.output(0).shape.num_elements(), kThreads);
+  const int64_t elements = spec.output(0).shape.num_elements();
   return Kernel{
       [=, op = spec.node.op().name, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
-        if (blocks == 0) return absl::OkStatus();
-        launch(v, blocks, stream, args);
+        if (elements == 0) return absl::OkStatus();
+        const auto run = [&](auto width) {
+          const int64_t packs = elements / width();
+          WithIndexType(packs, [&]<typename Index>(Index) {
+            launch(width, static_cast<Index>(packs), v, NumBlocks(packs, kThreads), stream, args);
+          });
+        };
+        if (v.channels % kWidestLoad<T> == 0) {
+          run(std::integral_constant<int, kWidestLoad<T>>());
+        } else {
+          run(std::integral_constant<int, 1>());
+        }
         return LaunchStatus(op.text());
       }};
 }
@@ -149,26 +188,32 @@ absl::StatusOr<Kernel> MakeKernel(const KernelSpec& spec, F launch) {
 template <typename T>
 struct Pool {
   static absl::StatusOr<Kernel> Max(const KernelSpec& spec) {
-    return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      Launch(MaxPool<T>, blocks, kThreads, 0, stream, v, args.input<T>(0), args.output<T>(max_pool::kY),
-             args.output<uint8_t>(max_pool::kCodes));
-    });
+    return MakeKernel<T>(
+        spec, [](auto width, auto packs, const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
+          Launch(MaxPool<T, width(), decltype(packs)>, blocks, kThreads, 0, stream, v, packs, args.input<T>(0),
+                 args.output<T>(max_pool::kY), args.output<uint8_t>(max_pool::kCodes));
+        });
   }
   static absl::StatusOr<Kernel> MaxGrad(const KernelSpec& spec) {
-    return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      Launch(MaxPoolGrad<T>, blocks, kThreads, 0, stream, v, args.input<T>(max_pool_grad::kDy),
-             args.input<uint8_t>(max_pool_grad::kCodes), args.output<T>(0));
-    });
+    return MakeKernel<T>(
+        spec, [](auto width, auto packs, const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
+          Launch(MaxPoolGrad<T, width(), decltype(packs)>, blocks, kThreads, 0, stream, v, packs,
+                 args.input<T>(max_pool_grad::kDy), args.input<uint8_t>(max_pool_grad::kCodes), args.output<T>(0));
+        });
   }
   static absl::StatusOr<Kernel> Avg(const KernelSpec& spec) {
-    return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      Launch(AvgPool<T>, blocks, kThreads, 0, stream, v, args.input<T>(0), args.output<T>(0));
-    });
+    return MakeKernel<T>(
+        spec, [](auto width, auto packs, const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
+          Launch(AvgPool<T, width(), decltype(packs)>, blocks, kThreads, 0, stream, v, packs, args.input<T>(0),
+                 args.output<T>(0));
+        });
   }
   static absl::StatusOr<Kernel> AvgGrad(const KernelSpec& spec) {
-    return MakeKernel(spec, [](const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
-      Launch(AvgPoolGrad<T>, blocks, kThreads, 0, stream, v, args.input<T>(0), args.output<T>(0));
-    });
+    return MakeKernel<T>(
+        spec, [](auto width, auto packs, const View& v, unsigned blocks, cudaStream_t stream, const KernelArgs& args) {
+          Launch(AvgPoolGrad<T, width(), decltype(packs)>, blocks, kThreads, 0, stream, v, packs, args.input<T>(0),
+                 args.output<T>(0));
+        });
   }
 };
 

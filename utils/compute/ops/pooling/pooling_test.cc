@@ -119,6 +119,8 @@ const std::vector<Case> kCases = {
     {{1, 5, 5, 3}, {.window = {3, 3}, .padding = Padding::kExplicit, .border = {1, 1, 1, 1}}},
     {{1, 7, 7, 1}, {.window = {2, 2}, .stride = {3, 3}}},  // gaps between windows
     {{1, 1, 1, 17}, {.window = {2, 2}, .padding = Padding::kSame}},
+    {{2, 6, 5, 8}, {.window = {3, 3}, .padding = Padding::kSame}},
+    {{1, 4, 6, 12}, {.padding = Padding::kSame}},
     {{0, 4, 4, 3}, {}},  // no images, no output
 };
 
