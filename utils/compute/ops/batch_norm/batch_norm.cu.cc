@@ -241,9 +241,11 @@ struct Gradient {
   }
 };
 
-// Sums of g and of g * (x - mean) per piece and channel: [piece][2][channels].
+// Sums of g and of g * (x - mean) per piece and channel: [piece][2][channels]. With more than two blocks on a
+// multiprocessor its threads would have too few registers.
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kThreads) PieceGradientSums(ChannelPieces v, GradientInputs<T> inputs, float* sums) {
+__global__ void __launch_bounds__(kThreads, 2)
+    PieceGradientSums(ChannelPieces v, GradientInputs<T> inputs, float* sums) {
   const int64_t channel = v.Channel<kWidth>();
   const Gradient<kWidth> gradient(inputs, channel < v.channels ? channel : 0);
   using Packs = GradientPacks<T, kWidth>;
