@@ -12,7 +12,7 @@ _TESTS_OF_FAMILIES = {
     "conv": ["conv2d_fusion_test", "conv2d_test"],
     "conv_pool": ["conv_pool_test"],
     "dropout": ["dropout_test"],
-    "elementwise": ["elementwise_test", "fusion_test"],
+    "elementwise": ["elementwise_test", "fusion_test", "grouping_test"],
     "embedding": ["embedding_test"],
     "l2_loss": ["l2_loss_test"],
     "layer_norm": ["layer_norm_test"],

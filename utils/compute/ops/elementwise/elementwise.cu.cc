@@ -406,7 +406,7 @@ const bool registered = [] {
   Register(op::FusedElementwise, FindElementwiseOp(op::Cast)->key_types, FusedProgram::kMaxInputs);
   return RegisterKernel({.op = op::GroupedElementwise,
                          .device_kind = "cuda",
-                         .dtypes = FindElementwiseOp(op::Cast)->key_types,
+                         .dtypes = StorageTypes(),
                          .make = MakeGroup,
                          .each_in_place = true});
 }();

@@ -50,7 +50,7 @@ std::optional<Member> AsMember(const Node& node) {
   for (int i = 0; i < node.num_inputs(); ++i) {
     const Value v = node.input(i);
     const bool own = v.shape() == type.shape;
-    if (!own && v.shape().num_elements() != 1) return std::nullopt;
+    if (!IsStorageType(v.dtype()) || (!own && v.shape().num_elements() != 1)) return std::nullopt;
     (own ? member.slots : shared).push_back(i);
     absl::StrAppend(&member.key, " ", DTypeName(v.dtype()));
     if (!own) absl::StrAppend(&member.key, v.node()->id(), ":", v.index());

@@ -96,7 +96,7 @@ TEST_CASE("What is made of variables alone is made by one kernel each, with the 
 
 TEST_CASE("What only an update reads is made by one kernel, with the same bits") {
   const std::vector<int64_t> sizes = Sizes();
-  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const DType dtype = GENERATE(from_range(StorageTypes()));
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < sizes.size(); ++i) {
     gradients.push_back(testing::RandomTensor({sizes[i]}, 1000 + i).CastTo(dtype));
