@@ -21,7 +21,7 @@ inline constexpr bool kAccessesAreWatched = true;
 
 inline constexpr int kMaxDevices = 4;
 // The bytes of each device; they follow each other. The sanitizer takes memory for what is poisoned, an eighth.
-inline constexpr size_t kDeviceBytes = size_t{kAccessesAreWatched ? 4 : 1} << 30;
+inline constexpr size_t kDeviceBytes = size_t{kAccessesAreWatched ? 16 : 1} << 30;
 inline constexpr size_t kRegionBytes = kMaxDevices * kDeviceBytes;
 // The first part of the region is the shared memory of the running block.
 inline constexpr size_t kSharedBytes = 256 << 10;
