@@ -1,4 +1,4 @@
-// What a training step on GPUs is made of, counted from its graph: nodes, bytes and floating-point operations.
+// Counts of a training step on GPUs, taken from its graph: nodes, bytes and floating-point operations.
 #pragma once
 
 #include <cstdint>

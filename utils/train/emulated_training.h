@@ -8,7 +8,7 @@
 
 namespace official::train {
 
-// How far the two are apart. Where one op may be 1e-4 off in float32, 0.02 in bfloat16 and 0.0025 in float16
+// The distance between the two. Where one op may be 1e-4 off in float32, 0.02 in bfloat16 and 0.0025 in float16
 // (docs/ops.md), five steps in float32 stay within a tenth of one op's tolerance, since rounding errors cancel. With
 // fewer bits they reach ten times one op's, and more where batch normalization divides by what few images have in
 // common: values that are nearly the same exchange their order, and with it a maximum, or the sign of what a ReLU is

@@ -1,4 +1,4 @@
-// What the CUDA kernels of neural factorization share. The products of the perceptron are cuBLASLt's, in the network's
+// The CUDA kernels of neural factorization share this. The products of the perceptron are cuBLASLt's, in the network's
 // type; a few kernels do everything around them, so that of a sample no more than the inputs of the layers and their
 // gradients goes through memory. All else is computed in float. The gradients are those of the sum of the losses until
 // they leave. Only for CUDA code.
@@ -58,7 +58,7 @@ struct CopyJob {
   int64_t count;
 };
 
-// What the score is made of.
+// The last layer makes the score of a sample from these.
 template <typename T>
 struct LastLayer {
   int64_t factors, width;            // of the product and of the perceptron's output
@@ -81,7 +81,7 @@ struct LastLayer {
 
 using MatMul = std::shared_ptr<compute::CublasMatMul>;
 
-// What both ops have in common: from the tables to the perceptron's output.
+// Both ops have this part in common: it leads from the tables to the perceptron's output.
 template <typename T>
 class Forward {
  public:
@@ -93,7 +93,7 @@ class Forward {
   uint32_t samples() const { return samples_; }
   cudaStream_t stream() const { return stream_; }
   compute::DType dtype() const { return compute::DTypeOf<T>(); }
-  // What else the op needs.
+  // The op adds to it what it needs besides.
   compute::ScratchPlan& scratch() { return scratch_; }
   void AddWorkspace(const compute::CublasMatMul& product) {
     workspace_bytes_ = std::max(workspace_bytes_, product.scratch_bytes());

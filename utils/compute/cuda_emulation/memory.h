@@ -10,7 +10,7 @@
 
 namespace official::compute::cuda_emulation {
 
-// Whether the compiler puts calls before the accesses of kernels (access_hooks.cc). Under a sanitizer of the host it
+// True if the compiler puts calls before the accesses of kernels (access_hooks.cc). Under a sanitizer of the host it
 // does not. The address sanitizer itself then ends the program at an access outside of buffers, since all around them
 // is poisoned; reads of what nobody wrote and races are left to the builds that watch: memory counts as written.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
