@@ -101,11 +101,11 @@ absl::StatusOr<Forward<T>> Forward<T>::Make(const KernelSpec& spec, int first, b
     const int64_t in = f.g_.layers[k], out = f.g_.layers[k + 1];
     f.weights_at_.push_back(f.scratch_.Add(in * out * sizeof(T)));
     f.biases_at_.push_back(f.scratch_.Add(out * sizeof(T)));
-    ASSIGN_OR_RETURN(MatMul product, CublasMatMul::Make(device, {.geometry = {.m = samples, .n = out, .k = in},
-                                                                 .dtype = f.dtype(),
-                                                                 .result = f.dtype(),
-                                                                 .has_bias = true,
-                                                                 .relu = true}));
+    ASSIGN_OR_RETURN(MatMul product, CublasMatMul::Make(spec, {.geometry = {.m = samples, .n = out, .k = in},
+                                                               .dtype = f.dtype(),
+                                                               .result = f.dtype(),
+                                                               .has_bias = true,
+                                                               .relu = true}));
     f.AddWorkspace(*product);
     f.products_.push_back(std::move(product));
   }

@@ -195,7 +195,7 @@ class Backward {
     for (int64_t& at : b.gradients_at_) at = scratch.Add(samples * widest * sizeof(T));
     b.item_weights_at_ = scratch.Add(g.layers[0] / 2 * g.layers[1] * sizeof(T));
     const auto make = [&](const CublasMatMulSpec& matmul) -> absl::StatusOr<MatMul> {
-      ASSIGN_OR_RETURN(MatMul product, CublasMatMul::Make(device, matmul));
+      ASSIGN_OR_RETURN(MatMul product, CublasMatMul::Make(spec, matmul));
       b.forward_.AddWorkspace(*product);
       return product;
     };

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "utils/compute/cuda_emulation/elements.h"
+#include "utils/compute/cuda_emulation/library_algorithms.h"
 #include "utils/compute/cuda_emulation/memory.h"
 #include "utils/compute/cuda_emulation/stream_work.h"
 
@@ -20,9 +21,11 @@ using official::compute::cuda_emulation::ElementType;
 using official::compute::cuda_emulation::GiveWork;
 using official::compute::cuda_emulation::IsAligned;
 using official::compute::cuda_emulation::LoadElement;
+using official::compute::cuda_emulation::NoteRun;
 using official::compute::cuda_emulation::Poison;
 using official::compute::cuda_emulation::SizeOf;
 using official::compute::cuda_emulation::StoreElement;
+using official::compute::cuda_emulation::TheAlgorithms;
 using official::compute::cuda_emulation::WorkKind;
 
 struct cublasLtContext {};
@@ -52,7 +55,15 @@ constexpr size_t kWorkspace = 1000, kWorkspaceAlignment = 256;
 // What the emulation keeps in the opaque algorithm.
 struct Algorithm {
   uint32_t alignments[4];
+  int32_t id;
+  uint32_t tile;
   uint32_t made;  // kMade
+
+  std::string Name() const {
+    return absl::StrFormat(
+        "algorithm %d, tile %u, stages 3, split 1, reduction 0, swizzle 0, option 0, inner shape 0, cluster shape 2",
+        id, tile);
+  }
 };
 constexpr uint32_t kMade = 0x6d6c7473;
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
@@ -211,8 +222,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return Refuse("an unknown attribute of a preference");
 }
 
-// The first result is one that the caller must skip. A bias is not added to products of one column, as if no algorithm
-// could: the caller then adds it.
+// One of the results is one that the caller must skip, and one is there twice. A bias is not added to products of one
+// column, as if no algorithm could: the caller then adds it.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
@@ -222,15 +233,57 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (desc->has_bias() && !IsAligned(desc->bias, 16)) return Refuse("a bias that is not aligned");
   if (desc->has_bias() && d->columns == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (preference->max_workspace < kWorkspace) return CUBLAS_STATUS_NOT_SUPPORTED;
-  Algorithm algorithm = {.alignments = {}, .made = kMade};
-  std::copy_n(preference->alignments, 4, algorithm.alignments);
-  for (; *count < std::min(most, 2); ++*count) {
+  struct Result {
+    int32_t id;
+    uint32_t tile;
+    cublasStatus_t state = CUBLAS_STATUS_SUCCESS;
+  };
+  std::vector<Result> all = {{7, 15, CUBLAS_STATUS_NOT_SUPPORTED}, {7, 20}, {66, 20}, {7, 20}};
+  if (TheAlgorithms().reversed) std::reverse(all.begin(), all.end());
+  if (most == 1) std::erase_if(all, [](const Result& r) { return r.state != CUBLAS_STATUS_SUCCESS; });
+  for (; *count < std::min(most, static_cast<int>(all.size())); ++*count) {
+    const Result& from = all[*count];
+    Algorithm algorithm = {.alignments = {}, .id = from.id, .tile = from.tile, .made = kMade};
+    std::copy_n(preference->alignments, 4, algorithm.alignments);
     cublasLtMatmulHeuristicResult_t& result = results[*count] = {};
     std::memcpy(&result.algo, &algorithm, sizeof(algorithm));
     result.workspaceSize = kWorkspace;
-    result.state = *count == 0 && most > 1 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+    result.state = from.state;
   }
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm_,
+                                                    cublasLtMatmulAlgoConfigAttributes_t name, void* value, size_t size,
+                                                    size_t* written) {
+  Algorithm algorithm;
+  std::memcpy(&algorithm, algorithm_, sizeof(algorithm));
+  if (algorithm.made != kMade) return Refuse("an algorithm that no heuristic gave");
+  const auto give = [&](const auto& what) {
+    if (value == nullptr || size != sizeof(what)) return Refuse("an attribute of an algorithm of the wrong size");
+    std::memcpy(value, &what, sizeof(what));
+    if (written != nullptr) *written = sizeof(what);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (name) {
+    case CUBLASLT_ALGO_CONFIG_ID:
+      return give(algorithm.id);
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+      return give(algorithm.tile);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+      return give(int32_t{1});
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING:
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION:
+      return give(uint32_t{0});
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID:
+      return give(uint32_t{3});
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID:
+      return give(uint16_t{0});
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID:
+      return give(uint16_t{2});
+  }
+  return Refuse("an unknown attribute of an algorithm");
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -268,6 +321,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_, cons
     return Refuse("the result overlaps a factor");
   }
   const cudaError_t given = GiveWork(stream, WorkKind::kLibraryCall, [=]() -> std::optional<std::string> {
+    NoteRun(algorithm.Name());
     const ElementType type = TypeOf(d_layout.type);
     const auto wrong_with = [](const char* what, const std::string& why) {
       return absl::StrFormat("cublasLtMatmul, %s: %s", what, why);

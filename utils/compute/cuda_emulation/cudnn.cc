@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/cuda_emulation/elements.h"
+#include "utils/compute/cuda_emulation/library_algorithms.h"
 #include "utils/compute/cuda_emulation/memory.h"
 #include "utils/compute/cuda_emulation/stream_work.h"
 
@@ -33,6 +35,7 @@ struct Attribute {
   int64_t count;  // of elements
 };
 
+constexpr int64_t kNumCompiledConfigs = 7;
 constexpr auto kForward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
 constexpr auto kData = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
 constexpr auto kFilter = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
@@ -93,23 +96,61 @@ size_t SizeOfElement(cudnnBackendAttributeType_t type) {
   }
 }
 
-// The engines of every operation, those of mode A first. Some are not what the caller may take, and there is no
-// compiler for those that are compiled when a plan is made.
-struct EngineOf {
-  cudnnBackendHeurMode_t mode;
-  int64_t workspace;
-  std::vector<cudnnBackendNumericalNote_t> notes;
-  bool compiled_at_run_time = false;
+// A configuration of an engine: what its knobs are set to.
+struct Knob {
+  cudnnBackendKnobType_t type;
+  int64_t value;
 };
-const std::vector<EngineOf>& Engines() {
-  static const auto* const engines = new std::vector<EngineOf>{
-      {CUDNN_HEUR_MODE_A, 3000, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
-      {CUDNN_HEUR_MODE_A, 2000, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
-      {CUDNN_HEUR_MODE_A, 4000, {}, /*compiled_at_run_time=*/true},
-      {CUDNN_HEUR_MODE_A, 1000, {}},
-      {CUDNN_HEUR_MODE_FALLBACK, 0, {}},
-  };
-  return *engines;
+struct ConfigOf {
+  cudnnBackendHeurMode_t mode;
+  int64_t engine;
+  std::vector<Knob> knobs;
+  int64_t workspace;
+  std::vector<cudnnBackendNumericalNote_t> notes = {};
+  bool compiled_at_run_time = false;
+
+  std::string Name() const {
+    std::vector<Knob> sorted = knobs;
+    std::sort(sorted.begin(), sorted.end(), [](const Knob& a, const Knob& b) { return a.type < b.type; });
+    std::string name = absl::StrCat("engine ", engine);
+    for (const Knob& k : sorted) {
+      absl::StrAppend(&name, &k == sorted.data() ? ", knobs " : " ", static_cast<int>(k.type), "=", k.value);
+    }
+    return name;
+  }
+};
+
+// Those of every operation, as recommended. Some are not what the caller may take, one is recommended twice, and some
+// need a compiler when a plan is made.
+const std::vector<ConfigOf>& Configs() {
+  constexpr auto kTile = CUDNN_KNOB_TYPE_TILE_SIZE, kTileM = CUDNN_KNOB_TYPE_TILE_M, kStages = CUDNN_KNOB_TYPE_STAGES;
+  static const auto* const configs = [] {
+    auto* const all = new std::vector<ConfigOf>{
+        {CUDNN_HEUR_MODE_A, 0, {}, 3000, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
+        {CUDNN_HEUR_MODE_A, 6, {{kTile, 0}}, 2000, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
+        {CUDNN_HEUR_MODE_A, 4, {{kStages, 3}, {kTile, 0}}, 1000},
+        {CUDNN_HEUR_MODE_A, 4, {{kStages, 3}, {kTile, 1}}, 1500},
+        {CUDNN_HEUR_MODE_A, 4, {{kTile, 0}, {kStages, 3}}, 1000},
+        {CUDNN_HEUR_MODE_FALLBACK, 1, {}, 0},
+        {CUDNN_HEUR_MODE_FALLBACK, 4, {{kTile, 1}, {kStages, 3}}, 1500},
+    };
+    for (int64_t i = 0; i < kNumCompiledConfigs; ++i) {
+      all->insert(all->begin() + 2 + i,
+                  {CUDNN_HEUR_MODE_A, 38, {{kTileM, i}}, 4000, {}, /*compiled_at_run_time=*/true});
+    }
+    return all;
+  }();
+  return *configs;
+}
+
+// The numbers of the configurations of the mode, in the order in which they are recommended now.
+std::vector<int> Recommended(cudnnBackendHeurMode_t mode) {
+  std::vector<int> numbers;
+  for (size_t i = 0; i < Configs().size(); ++i) {
+    if (Configs()[i].mode == mode) numbers.push_back(static_cast<int>(i));
+  }
+  if (TheAlgorithms().reversed) std::reverse(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 struct TensorOf {
@@ -145,7 +186,8 @@ struct Descriptor {
   TensorOf tensor;
   Convolution convolution;
   OperationOf operation;
-  int engine = -1;
+  int config = -1;  // its number, also of an engine and a plan
+  Knob knob = {};
 
   template <typename T>
   T Get(cudnnBackendAttributeName_t name, int64_t i = 0) const {
@@ -388,8 +430,8 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
       const Descriptor& config = d.Part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
       d.operation = config.operation;
-      d.engine = config.engine;
-      if (Engines()[d.engine].compiled_at_run_time) return CUDNN_STATUS_NOT_SUPPORTED;
+      d.config = config.config;
+      if (Configs()[d.config].compiled_at_run_time && !TheAlgorithms().compiles) return CUDNN_STATUS_NOT_SUPPORTED;
       break;
     }
     default:
@@ -407,52 +449,76 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
   if (!d.finalized) return Refuse("a descriptor is asked before it is finalized");
   switch (name) {
     case CUDNN_ATTR_ENGINEHEUR_RESULTS: {
-      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR) break;
-      const auto mode = d.Get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE);
-      *count = 0;
-      for (size_t e = 0; e < Engines().size(); ++e) {
-        if (Engines()[e].mode != mode) continue;
-        if (*count < requested) {
-          Descriptor& config = *static_cast<Descriptor**>(elements)[*count];
-          if (config.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) return Refuse("no place for a configuration");
-          config.operation = d.operation;
-          config.engine = static_cast<int>(e);
-          config.finalized = true;
-        }
-        ++*count;
+      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || d.type != CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) break;
+      const std::vector<int> numbers = Recommended(d.Get<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE));
+      *count = static_cast<int64_t>(numbers.size());
+      for (int64_t i = 0; i < std::min(*count, requested); ++i) {
+        Descriptor& config = *static_cast<Descriptor**>(elements)[i];
+        if (config.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) return Refuse("no place for a configuration");
+        config.operation = d.operation;
+        config.config = numbers[i];
+        config.finalized = true;
       }
       return CUDNN_STATUS_SUCCESS;
     }
     case CUDNN_ATTR_ENGINECFG_ENGINE: {
-      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || requested != 1) break;
+      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || requested != 1 || d.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+        break;
       Descriptor& engine = **static_cast<Descriptor**>(elements);
       if (engine.type != CUDNN_BACKEND_ENGINE_DESCRIPTOR) return Refuse("no place for an engine");
-      engine.engine = d.engine;
+      engine.config = d.config;
       engine.finalized = true;
       *count = 1;
       return CUDNN_STATUS_SUCCESS;
     }
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: {
+      if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || d.type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) break;
+      const std::vector<Knob>& knobs = Configs()[d.config].knobs;
+      *count = static_cast<int64_t>(knobs.size());
+      for (int64_t i = 0; i < std::min(*count, requested); ++i) {
+        Descriptor& choice = *static_cast<Descriptor**>(elements)[i];
+        if (choice.type != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR) return Refuse("no place for a knob");
+        choice.knob = knobs[i];
+        choice.finalized = true;
+      }
+      return CUDNN_STATUS_SUCCESS;
+    }
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE:
+      if (type != CUDNN_TYPE_KNOB_TYPE || requested != 1 || d.type != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR) break;
+      *count = 1;
+      *static_cast<cudnnBackendKnobType_t*>(elements) = d.knob.type;
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
+      if (type != CUDNN_TYPE_INT64 || requested != 1 || d.type != CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR) break;
+      *count = 1;
+      *static_cast<int64_t*>(elements) = d.knob.value;
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+      if (type != CUDNN_TYPE_INT64 || requested != 1 || d.type != CUDNN_BACKEND_ENGINE_DESCRIPTOR) break;
+      *count = 1;
+      *static_cast<int64_t*>(elements) = Configs()[d.config].engine;
+      return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: {
-      if (type != CUDNN_TYPE_NUMERICAL_NOTE) break;
-      const auto& notes = Engines()[d.engine].notes;
+      if (type != CUDNN_TYPE_NUMERICAL_NOTE || d.type != CUDNN_BACKEND_ENGINE_DESCRIPTOR) break;
+      const auto& notes = Configs()[d.config].notes;
       *count = static_cast<int64_t>(notes.size());
       std::copy_n(notes.begin(), std::min(*count, requested), static_cast<cudnnBackendNumericalNote_t*>(elements));
       return CUDNN_STATUS_SUCCESS;
     }
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
-      if (type != CUDNN_TYPE_BEHAVIOR_NOTE) break;
-      *count = Engines()[d.engine].compiled_at_run_time ? 1 : 0;
+      if (type != CUDNN_TYPE_BEHAVIOR_NOTE || d.type != CUDNN_BACKEND_ENGINE_DESCRIPTOR) break;
+      *count = Configs()[d.config].compiled_at_run_time ? 1 : 0;
       if (*count > 0) *static_cast<cudnnBackendBehaviorNote_t*>(elements) = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
       return CUDNN_STATUS_SUCCESS;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-      if (type != CUDNN_TYPE_INT64 || requested != 1) break;
+      if (type != CUDNN_TYPE_INT64 || requested != 1 || d.type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) break;
       *count = 1;
-      *static_cast<int64_t*>(elements) = Engines()[d.engine].workspace;
+      *static_cast<int64_t*>(elements) = Configs()[d.config].workspace;
       return CUDNN_STATUS_SUCCESS;
     default:
       return Refuse(absl::StrFormat("attribute %d is not asked for", name));
   }
-  return Refuse(absl::StrFormat("attribute %d is asked for with another type", name));
+  return Refuse(absl::StrFormat("attribute %d is asked for with another type, or of another descriptor", name));
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
@@ -474,10 +540,12 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     if (!IsAligned(data[t], tensors[t]->alignment)) return Refuse("a tensor that is not aligned as promised");
   }
   void* const workspace = pack.Get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  const int64_t workspace_bytes = Engines()[plan.engine].workspace;
+  const ConfigOf& config = Configs()[plan.config];
   if (!IsAligned(workspace, 16)) return Refuse("a workspace that is not aligned");
   const cudaError_t given =
-      GiveWork(handle->stream, WorkKind::kLibraryCall,
-               [=, x = data[0], w = data[1], y = data[2]] { return Execute(op, x, w, y, workspace, workspace_bytes); });
+      GiveWork(handle->stream, WorkKind::kLibraryCall, [=, &config, x = data[0], w = data[1], y = data[2]] {
+        NoteRun(config.Name());
+        return Execute(op, x, w, y, workspace, config.workspace);
+      });
   return given == cudaSuccess ? CUDNN_STATUS_SUCCESS : Refuse("the stream takes no work");
 }

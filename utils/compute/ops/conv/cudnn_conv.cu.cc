@@ -8,6 +8,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/fastest.h"
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/cuda/nvrtc.h"
 
@@ -27,8 +29,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = kThreads / kTile;  // of a transposition
 constexpr int64_t kMaxWorkspace = int64_t{1} << 30;      // bytes
-constexpr size_t kMaxTimed = 5;                          // engines: making one ready may take a tenth of a second
-constexpr int64_t kAlignment = 256;                      // of what cuDNN gets in scratch memory
+constexpr size_t kAll = std::numeric_limits<size_t>::max();
+constexpr int kMaxCompiled = 5;      // of the engines that are timed: compiling one takes a quarter of a second
+constexpr int64_t kAlignment = 256;  // of what cuDNN gets in scratch memory
 
 // Owns a descriptor of the graph API.
 class Descriptor {
@@ -157,13 +160,42 @@ absl::StatusOr<Descriptor> MakeConvolution(const Window2D& window, const Margins
   return conv;
 }
 
-absl::StatusOr<Descriptor> EngineOf(const Descriptor& config) {
-  ASSIGN_OR_RETURN(Descriptor engine, Descriptor::Make(CUDNN_BACKEND_ENGINE_DESCRIPTOR));
-  cudnnBackendDescriptor_t to = engine.get();
+// Returns the descriptors of type `type` that `attribute` of `whole` consists of, `most` at most.
+absl::StatusOr<std::vector<Descriptor>> PartsOf(const Descriptor& whole, cudnnBackendAttributeName_t attribute,
+                                                cudnnBackendDescriptorType_t type, int64_t most) {
+  std::vector<Descriptor> parts;
+  std::vector<cudnnBackendDescriptor_t> to;
+  for (int64_t i = 0; i < most; ++i) {
+    ASSIGN_OR_RETURN(Descriptor part, Descriptor::Make(type));
+    to.push_back(part.get());
+    parts.push_back(std::move(part));
+  }
   int64_t count = 0;
-  CALL(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                &to));
-  return engine;
+  CALL(cudnnBackendGetAttribute(whole.get(), attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count, to.data()));
+  parts.erase(parts.begin() + std::min(count, most), parts.end());
+  return parts;
+}
+
+// Returns "engine 38, knobs 2=1 17=40": cuDNN's number of the engine, and how the configuration sets each type of knob.
+absl::StatusOr<std::string> NameOf(const Descriptor& config, const Descriptor& engine) {
+  int64_t index = 0, count = 0;
+  CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &index));
+  ASSIGN_OR_RETURN(
+      const std::vector<Descriptor> choices,
+      PartsOf(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS));
+  std::set<std::pair<int, int64_t>> knobs;
+  for (const Descriptor& choice : choices) {
+    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
+    int64_t value = 0;
+    CALL(cudnnBackendGetAttribute(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count,
+                                  &type));
+    CALL(
+        cudnnBackendGetAttribute(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &value));
+    knobs.emplace(static_cast<int>(type), value);
+  }
+  std::string name = absl::StrCat("engine ", index, knobs.empty() ? "" : ", knobs");
+  for (const auto& [type, value] : knobs) absl::StrAppend(&name, " ", type, "=", value);
+  return name;
 }
 
 // What cuDNN has refused to do, and why.
@@ -177,8 +209,7 @@ struct Refused {
 };
 
 // Whether an engine computes as Make promises. With tensor cores, float32 is computed in TF32.
-absl::StatusOr<bool> IsAllowed(const Descriptor& config, bool tensor_cores) {
-  ASSIGN_OR_RETURN(const Descriptor engine, EngineOf(config));
+absl::StatusOr<bool> IsAllowed(const Descriptor& engine, bool tensor_cores) {
   int64_t count = 0;
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
@@ -192,13 +223,28 @@ absl::StatusOr<bool> IsAllowed(const Descriptor& config, bool tensor_cores) {
 }
 
 // Whether cuDNN compiles an engine's kernels when a plan is made, for which it needs NVRTC.
-absl::StatusOr<bool> IsCompiledAtRunTime(const Descriptor& config) {
-  ASSIGN_OR_RETURN(const Descriptor engine, EngineOf(config));
+absl::StatusOr<bool> IsCompiledAtRunTime(const Descriptor& engine) {
   int64_t count = 0;
   cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
   CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
                                 CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes));
   return std::find(notes, notes + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes + count;
+}
+
+// What there is to know of a configuration of an engine before a plan is made of it.
+struct ConfigFacts {
+  std::string name;
+  bool allowed, compiled_at_run_time;
+};
+absl::StatusOr<ConfigFacts> FactsOf(const Descriptor& config, bool tensor_cores) {
+  ASSIGN_OR_RETURN(const std::vector<Descriptor> engines,
+                   PartsOf(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1));
+  if (engines.empty()) return absl::InternalError("a configuration without an engine");
+  ConfigFacts facts;
+  ASSIGN_OR_RETURN(facts.name, NameOf(config, engines[0]));
+  ASSIGN_OR_RETURN(facts.allowed, IsAllowed(engines[0], tensor_cores));
+  ASSIGN_OR_RETURN(facts.compiled_at_run_time, IsCompiledAtRunTime(engines[0]));
+  return facts;
 }
 
 // The engines that cuDNN recommends, best first.
@@ -207,25 +253,15 @@ absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cud
   ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
   RETURN_IF_ERROR(heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
   RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
-  std::vector<Descriptor> configs;
   // Some operations are unknown to some modes.
   if (const absl::Status status = heuristics.Finalize(); !status.ok()) {
     refused.Add(status);
-    return configs;
+    return std::vector<Descriptor>();
   }
   int64_t count = 0;
   CALL(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
                                 &count, nullptr));
-  std::vector<cudnnBackendDescriptor_t> to;
-  for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(Descriptor config, Descriptor::Make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
-    to.push_back(config.get());
-    configs.push_back(std::move(config));
-  }
-  CALL(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
-                                &count, to.data()));
-  configs.erase(configs.begin() + count, configs.end());
-  return configs;
+  return PartsOf(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
 }
 
 // Images inside larger ones: pixel (y, x) of the small is pixel (y + top, x + left) of the large.
@@ -273,9 +309,9 @@ __global__ void Transpose(int64_t rows, int64_t columns, const T* from, T* to) {
   }
 }
 
-// One that the convolution can run on, made ready.
+// A configuration of an engine that the convolution can run on, made ready.
 struct Engine {
-  std::string name;  // its place in cuDNN's lists, which depend on the device and on cuDNN's version
+  std::string name;
   Descriptor config, plan;
   int64_t workspace_bytes;
 };
@@ -318,8 +354,7 @@ struct CudnnConv::Plan {
   absl::StatusOr<std::vector<Engine>> Engines(const CudaDevice& device, const Descriptor& graph, size_t most,
                                               const std::string& name = "") const;
   absl::StatusOr<std::string> FastestEngine(CudaDevice& device, const ConvGeometry& g, const Descriptor& graph) const;
-  absl::StatusOr<std::string> TimeEngines(CudaDevice& device, const ConvGeometry& g,
-                                          const std::vector<Engine>& engines) const;
+  absl::StatusOr<std::string> TimeEngines(CudaDevice& device, const ConvGeometry& g, std::vector<Engine> engines) const;
   absl::Status ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph);
   int64_t AddScratch(int64_t bytes) {
     const int64_t at = scratch_bytes;
@@ -381,32 +416,34 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
 }
 
 // Up to `most` engines that compute as Make promises, those first that cuDNN recommends; only the one of that name if
-// one is given.
+// one is given. What is recommended twice is one engine.
 absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const CudaDevice& device, const Descriptor& graph,
                                                              size_t most, const std::string& name) const {
   std::vector<Engine> engines;
+  std::set<std::string> seen;
   Refused refused, not_compiled;
+  int compiled = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode, refused));
     for (size_t i = 0; i < configs.size() && engines.size() < most; ++i) {
-      std::string own_name = absl::StrCat(mode == CUDNN_HEUR_MODE_A ? "recommended " : "fallback ", i);
-      if (!name.empty() && name != own_name) continue;
-      const absl::StatusOr<bool> allowed = IsAllowed(configs[i], tensor_cores);
-      if (!allowed.ok()) refused.Add(allowed.status());
-      if (!allowed.ok() || !*allowed) continue;
+      absl::StatusOr<ConfigFacts> facts = FactsOf(configs[i], tensor_cores);
+      if (!facts.ok()) refused.Add(facts.status());
+      if (!facts.ok() || !facts->allowed || (!name.empty() && name != facts->name)) continue;
+      if (!seen.insert(facts->name).second) continue;
+      if (facts->compiled_at_run_time && ++compiled > kMaxCompiled) continue;
       ASSIGN_OR_RETURN(Descriptor plan, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
       RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
       RETURN_IF_ERROR(plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]));
       if (const absl::Status status = plan.Finalize(); !status.ok()) {  // not for this device or these shapes
         refused.Add(status);
-        if (IsCompiledAtRunTime(configs[i]).value_or(false)) not_compiled.Add(status);
+        if (facts->compiled_at_run_time) not_compiled.Add(status);
         continue;
       }
       int64_t workspace_bytes = 0, count = 0;
       CALL(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                     &workspace_bytes));
       if (workspace_bytes > kMaxWorkspace) continue;
-      engines.push_back({std::move(own_name), std::move(configs[i]), std::move(plan), workspace_bytes});
+      engines.push_back({std::move(facts->name), std::move(configs[i]), std::move(plan), workspace_bytes});
     }
   }
   if (not_compiled.count > 0 && !FindNvrtc()) {
@@ -423,49 +460,36 @@ absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const CudaDevice& d
 // time them in.
 absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, const ConvGeometry& g,
                                                            const Descriptor& graph) const {
-  ASSIGN_OR_RETURN(const std::vector<Engine> engines, Engines(device, graph, kMaxTimed));
-  if (engines.size() == 1) return engines[0].name;
-  const absl::StatusOr<std::string> fastest = TimeEngines(device, g, engines);
+  ASSIGN_OR_RETURN(std::vector<Engine> engines, Engines(device, graph, kAll));
+  const std::string first = engines[0].name;
+  if (engines.size() == 1) return first;
+  const absl::StatusOr<std::string> fastest = TimeEngines(device, g, std::move(engines));
   if (!absl::IsResourceExhausted(fastest.status())) return fastest;
   device.Warn(absl::StrCat("there is not enough memory to time the algorithms of convolutions on ", device.name(),
                            ": cuDNN's first choice is taken, which may be slower; try a smaller batch"));
-  return engines[0].name;
+  return first;
 }
 
 absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, const ConvGeometry& g,
-                                                         const std::vector<Engine>& engines) const {
-  constexpr int kRuns = 3;
-  int64_t workspace_bytes = 0;
-  for (const Engine& e : engines) workspace_bytes = std::max(workspace_bytes, e.workspace_bytes);
+                                                         std::vector<Engine> engines) const {
   ASSIGN_OR_RETURN(const auto images, device.Allocate(frame.large_elements() * SizeOf(dtype)));
   ASSIGN_OR_RETURN(const auto filters, device.Allocate(g.filters.num_bytes()));
   ASSIGN_OR_RETURN(const auto output, device.Allocate(g.output.num_bytes()));
-  ASSIGN_OR_RETURN(const auto workspace, device.Allocate(workspace_bytes));
-  ASSIGN_OR_RETURN(const CudaEvent start, MakeEvent(cudaEventDefault));
-  ASSIGN_OR_RETURN(const CudaEvent end, MakeEvent(cudaEventDefault));
-  Refused refused;
-  const Engine* best = nullptr;
-  float best_time = std::numeric_limits<float>::infinity();
-  for (const Engine& e : engines) {
-    absl::Status status = Execute(e, images.get(), filters.get(), output.get(), workspace.get());  // sets itself up
-    CALL(cudaEventRecord(start.get(), stream));
-    for (int run = 0; run < kRuns && status.ok(); ++run) {
-      status.Update(Execute(e, images.get(), filters.get(), output.get(), workspace.get()));
-    }
-    CALL(cudaEventRecord(end.get(), stream));
-    CALL(cudaEventSynchronize(end.get()));
-    float time = 0;
-    CALL(cudaEventElapsedTime(&time, start.get(), end.get()));
-    if (!status.ok()) refused.Add(status);
-    if (!status.ok() || time >= best_time) continue;
-    best = &e;
-    best_time = time;
+  // The engines share one workspace. Those that need the most are left out until there is memory for the others'.
+  absl::StatusOr<std::shared_ptr<void>> workspace;
+  for (;;) {
+    int64_t bytes = 0;
+    for (const Engine& e : engines) bytes = std::max(bytes, e.workspace_bytes);
+    workspace = device.Allocate(bytes);
+    if (!absl::IsResourceExhausted(workspace.status())) break;
+    std::erase_if(engines, [&](const Engine& e) { return e.workspace_bytes == bytes; });
+    if (engines.empty()) break;
   }
-  if (best == nullptr) {
-    return absl::InternalError(
-        absl::StrCat("none of cuDNN's ", engines.size(), " algorithms ran; the first says: ", refused.first));
-  }
-  return best->name;
+  RETURN_IF_ERROR(workspace.status());
+  ASSIGN_OR_RETURN(const int fastest, FastestOnStream(stream, static_cast<int>(engines.size()), [&](int i) {
+                     return Execute(engines[i], images.get(), filters.get(), output.get(), workspace->get());
+                   }));
+  return engines[fastest].name;
 }
 
 absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph) {

@@ -3,9 +3,13 @@
 
 #include "utils/compute/ops/matmul/cublas_matmul.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/cuda/fastest.h"
 #include "utils/compute/ops/conv/bias.h"
 
 namespace official::compute {
@@ -18,6 +22,9 @@ constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;  // what NVIDIA recommend
 constexpr uint32_t kAlignment = 64;                     // of every buffer
 constexpr uintptr_t kWorkspaceAlignment = 256;          // what cuBLASLt wants
 constexpr int kMaxCandidates = 16;
+// Products of fewer multiplications are over sooner than the next kernel is launched, whatever the algorithm, and there
+// are many of them: their algorithms are not timed.
+constexpr int64_t kMinTimed = int64_t{1} << 22;
 
 // A row-major matrix, of each element of the batch, as the column-major one with as many rows as that has columns.
 absl::StatusOr<cublasLtMatrixLayout_t> MakeLayout(cudaDataType_t type, int64_t batch, int64_t rows, int64_t columns) {
@@ -34,12 +41,34 @@ cudaDataType_t CudaTypeOf(DType dtype) {
   return dtype == DType::kFloat32 ? CUDA_R_32F : dtype == DType::kBFloat16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+// Returns "algorithm 66, tile 20, ...": all that can be set of an algorithm, as far as cuBLASLt tells it.
+std::string NameOf(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string name;
+  const auto add = [&]<typename T>(const char* what, cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
+    if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof(value), nullptr) ==
+        CUBLAS_STATUS_SUCCESS) {
+      absl::StrAppend(&name, name.empty() ? "" : ", ", what, " ", value);
+    }
+  };
+  add("algorithm", CUBLASLT_ALGO_CONFIG_ID, int32_t{});
+  add("tile", CUBLASLT_ALGO_CONFIG_TILE_ID, uint32_t{});
+  add("stages", CUBLASLT_ALGO_CONFIG_STAGES_ID, uint32_t{});
+  add("split", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, int32_t{});
+  add("reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, uint32_t{});
+  add("swizzle", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, uint32_t{});
+  add("option", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, uint32_t{});
+  add("inner shape", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, uint16_t{});
+  add("cluster shape", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, uint16_t{});
+  return name;
+}
+
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<CublasMatMul>> CublasMatMul::Make(CudaDevice& device, const CublasMatMulSpec& spec) {
+absl::StatusOr<std::shared_ptr<CublasMatMul>> CublasMatMul::Make(const KernelSpec& kernel,
+                                                                 const CublasMatMulSpec& spec) {
   const auto make = [&](bool adds_bias_later) -> absl::StatusOr<std::shared_ptr<CublasMatMul>> {
     std::shared_ptr<CublasMatMul> matmul(new CublasMatMul(spec, adds_bias_later));
-    RETURN_IF_ERROR(matmul->Init(device));
+    RETURN_IF_ERROR(matmul->Init(kernel));
     return matmul;
   };
   const auto matmul = make(/*adds_bias_later=*/false);
@@ -55,7 +84,8 @@ CublasMatMul::~CublasMatMul() {
 }
 
 int64_t CublasMatMul::scratch_bytes() const {
-  return workspace_bytes_ == 0 ? 0 : static_cast<int64_t>(workspace_bytes_ + kWorkspaceAlignment);
+  const size_t bytes = algorithm_.workspace_bytes;
+  return bytes == 0 ? 0 : static_cast<int64_t>(bytes + kWorkspaceAlignment);
 }
 
 template <typename T>
@@ -64,7 +94,8 @@ absl::Status CublasMatMul::Set(cublasLtMatmulDescAttributes_t attribute, const T
                     "cublasLtMatmulDescSetAttribute");
 }
 
-absl::Status CublasMatMul::Init(CudaDevice& device) {
+absl::Status CublasMatMul::Init(const KernelSpec& kernel) {
+  CudaDevice& device = CudaDeviceOf(kernel);
   ASSIGN_OR_RETURN(handle_, device.cublas_lt());
   stream_ = device.stream();
   const MatMulGeometry& g = spec_.geometry;
@@ -83,10 +114,23 @@ absl::Status CublasMatMul::Init(CudaDevice& device) {
   ASSIGN_OR_RETURN(a_, MakeLayout(type, g.batch, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k));
   ASSIGN_OR_RETURN(b_, MakeLayout(type, g.batch, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n));
   ASSIGN_OR_RETURN(y_, MakeLayout(CudaTypeOf(spec_.result), g.batch, g.m, g.n));
-  return ChooseAlgorithm();
+  return ChooseAlgorithm(kernel);
 }
 
-absl::Status CublasMatMul::ChooseAlgorithm() {
+std::string CublasMatMul::KeyOf(const CudaDevice& device) const {
+  const MatMulGeometry& g = spec_.geometry;
+  const auto matrix = [&](int64_t rows, int64_t columns, bool transposed) {
+    return absl::StrCat(DTypeName(spec_.dtype), "[", rows, ",", columns, "]", transposed ? "^T" : "");
+  };
+  const bool tf32 = spec_.dtype == DType::kFloat32 && device.allow_tf32();
+  const bool adds_bias = spec_.has_bias && !adds_bias_later_;
+  return absl::StrCat("cuBLASLt ", cublasLtGetVersion(), " on ", device.Hardware(), ": ", g.batch, " x ",
+                      g.transpose_a ? matrix(g.k, g.m, true) : matrix(g.m, g.k, false), " * ",
+                      g.transpose_b ? matrix(g.n, g.k, true) : matrix(g.k, g.n, false), " in ", DTypeName(spec_.result),
+                      adds_bias ? ", bias" : "", adds_bias && spec_.relu ? ", ReLU" : "", tf32 ? ", TF32" : "");
+}
+
+absl::StatusOr<std::vector<CublasMatMul::Algorithm>> CublasMatMul::Algorithms() {
   cublasLtMatmulPreference_t preference = nullptr;
   CALL(cublasLtMatmulPreferenceCreate(&preference));
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, decltype(&cublasLtMatmulPreferenceDestroy)>
@@ -109,6 +153,7 @@ absl::Status CublasMatMul::ChooseAlgorithm() {
   if (found != CUBLAS_STATUS_NOT_SUPPORTED) {
     RETURN_IF_ERROR(CudaStatus(found, "cublasLtMatmulAlgoGetHeuristic"));
   }
+  std::vector<Algorithm> algorithms;
   for (int i = 0; i < num_candidates; ++i) {
     cublasLtMatmulHeuristicResult_t checked = {};
     if (candidates[i].state != CUBLAS_STATUS_SUCCESS ||
@@ -117,12 +162,68 @@ absl::Status CublasMatMul::ChooseAlgorithm() {
         checked.workspaceSize > kMaxWorkspace) {
       continue;
     }
-    algorithm_ = candidates[i].algo;
-    workspace_bytes_ = checked.workspaceSize;
-    return absl::OkStatus();
+    std::string name = NameOf(candidates[i].algo);
+    const auto same = [&](const Algorithm& other) { return other.name == name; };
+    if (std::any_of(algorithms.begin(), algorithms.end(), same)) continue;
+    algorithms.push_back({std::move(name), candidates[i].algo, checked.workspaceSize});
   }
+  if (!algorithms.empty()) return algorithms;
   return absl::UnimplementedError(absl::StrCat("cuBLASLt ", cublasLtGetVersion(), " has no algorithm for this device (",
                                                num_candidates, " tried)"));
+}
+
+// The number of the one that takes the least time for numbers that are all zero.
+absl::StatusOr<int> CublasMatMul::TimeAlgorithms(CudaDevice& device, const std::vector<Algorithm>& algorithms) {
+  const MatMulGeometry& g = spec_.geometry;
+  size_t workspace_bytes = 0;
+  for (const Algorithm& a : algorithms) workspace_bytes = std::max(workspace_bytes, a.workspace_bytes);
+  ASSIGN_OR_RETURN(const auto a, device.Allocate(g.batch * g.m * g.k * SizeOf(spec_.dtype)));
+  ASSIGN_OR_RETURN(const auto b, device.Allocate(g.batch * g.k * g.n * SizeOf(spec_.dtype)));
+  ASSIGN_OR_RETURN(const auto bias, device.Allocate(g.n * SizeOf(spec_.dtype)));
+  ASSIGN_OR_RETURN(const auto y, device.Allocate(g.batch * g.m * g.n * SizeOf(spec_.result)));
+  ASSIGN_OR_RETURN(const auto scratch, device.Allocate(static_cast<int64_t>(workspace_bytes + kWorkspaceAlignment)));
+  return FastestOnStream(stream_, static_cast<int>(algorithms.size()), [&](int i) {
+    algorithm_ = algorithms[i];
+    return Run(a.get(), b.get(), bias.get(), y.get(), scratch.get());
+  });
+}
+
+// The name of the fastest; of the first if there is no memory to time them in.
+absl::StatusOr<std::string> CublasMatMul::FastestAlgorithm(CudaDevice& device,
+                                                           const std::vector<Algorithm>& algorithms) {
+  if (algorithms.size() == 1) return algorithms[0].name;
+  const absl::StatusOr<int> fastest = TimeAlgorithms(device, algorithms);
+  if (fastest.ok()) return algorithms[*fastest].name;
+  if (!absl::IsResourceExhausted(fastest.status())) return fastest.status();
+  device.Warn(absl::StrCat("there is not enough memory to time the algorithms of matrix products on ", device.name(),
+                           ": cuBLASLt's first choice is taken, which may be slower; try a smaller batch"));
+  return algorithms[0].name;
+}
+
+absl::Status CublasMatMul::ChooseAlgorithm(const KernelSpec& kernel) {
+  ASSIGN_OR_RETURN(const std::vector<Algorithm> algorithms, Algorithms());
+  auto chosen = algorithms.begin();
+  const MatMulGeometry& g = spec_.geometry;
+  if (kernel.choices != nullptr && g.batch * g.m * g.n * g.k >= kMinTimed) {
+    CudaDevice& device = CudaDeviceOf(kernel);
+    const std::string key = KeyOf(device);
+    const auto choose = [&] { return FastestAlgorithm(device, algorithms); };
+    const auto find = [&](const std::string& name) {
+      return std::find_if(algorithms.begin(), algorithms.end(), [&](const Algorithm& a) { return a.name == name; });
+    };
+    ASSIGN_OR_RETURN(const std::string kept, kernel.choices->FindOrChoose(key, choose));
+    chosen = find(kept);
+    if (chosen == algorithms.end()) {
+      kernel.choices->Forget(key);
+      ASSIGN_OR_RETURN(const std::string name, kernel.choices->FindOrChoose(key, choose));
+      chosen = find(name);
+      if (chosen == algorithms.end()) {
+        return absl::InternalError(absl::StrCat("cuBLASLt's algorithm ", name, " is no longer available"));
+      }
+    }
+  }
+  algorithm_ = *chosen;
+  return absl::OkStatus();
 }
 
 absl::Status CublasMatMul::Run(const void* a, const void* b, const void* bias, void* y, void* scratch) {
@@ -132,7 +233,7 @@ absl::Status CublasMatMul::Run(const void* a, const void* b, const void* bias, v
                                                   kWorkspaceAlignment * kWorkspaceAlignment);
   const float zero = 0;
   RETURN_IF_ERROR(CudaStatus(cublasLtMatmul(handle_, matmul_, &spec_.scale, b, b_, a, a_, &zero, y, y_, y, y_,
-                                            &algorithm_, workspace, workspace_bytes_, stream_),
+                                            &algorithm_.configuration, workspace, algorithm_.workspace_bytes, stream_),
                              "cublasLtMatmul"));
   if (!adds_bias_later_) return absl::OkStatus();
   const MatMulGeometry& g = spec_.geometry;

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/matmul/geometry.h"
 
 namespace official::compute {
@@ -20,8 +23,9 @@ struct CublasMatMulSpec {
 
 class CublasMatMul {
  public:
-  // Returns Unimplemented if cuBLASLt has no algorithm for it.
-  static absl::StatusOr<std::shared_ptr<CublasMatMul>> Make(CudaDevice& device, const CublasMatMulSpec& spec);
+  // For the device of `kernel`, whose choices decide on the algorithm of a large product. Returns Unimplemented if
+  // cuBLASLt has no algorithm for it.
+  static absl::StatusOr<std::shared_ptr<CublasMatMul>> Make(const KernelSpec& kernel, const CublasMatMulSpec& spec);
   CublasMatMul(const CublasMatMul&) = delete;
   CublasMatMul& operator=(const CublasMatMul&) = delete;
   ~CublasMatMul();
@@ -31,11 +35,23 @@ class CublasMatMul {
   absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch);
 
  private:
+  struct Algorithm {
+    std::string name;
+    cublasLtMatmulAlgo_t configuration;
+    size_t workspace_bytes;
+  };
+
   CublasMatMul(const CublasMatMulSpec& spec, bool adds_bias_later) : spec_(spec), adds_bias_later_(adds_bias_later) {}
-  absl::Status Init(CudaDevice& device);
+  absl::Status Init(const KernelSpec& kernel);
   template <typename T>
   absl::Status Set(cublasLtMatmulDescAttributes_t attribute, const T& value);
-  absl::Status ChooseAlgorithm();
+  // What the times of the algorithms depend on.
+  std::string KeyOf(const CudaDevice& device) const;
+  // The algorithms that cuBLASLt recommends, best first.
+  absl::StatusOr<std::vector<Algorithm>> Algorithms();
+  absl::StatusOr<std::string> FastestAlgorithm(CudaDevice& device, const std::vector<Algorithm>& algorithms);
+  absl::StatusOr<int> TimeAlgorithms(CudaDevice& device, const std::vector<Algorithm>& algorithms);
+  absl::Status ChooseAlgorithm(const KernelSpec& kernel);
 
   const CublasMatMulSpec spec_;
   const bool adds_bias_later_;
@@ -43,8 +59,7 @@ class CublasMatMul {
   cudaStream_t stream_ = nullptr;
   cublasLtMatmulDesc_t matmul_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, y_ = nullptr;
-  cublasLtMatmulAlgo_t algorithm_ = {};
-  size_t workspace_bytes_ = 0;
+  Algorithm algorithm_ = {};
 };
 
 }  // namespace official::compute

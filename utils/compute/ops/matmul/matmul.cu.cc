@@ -36,7 +36,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   }
   const DType dtype = spec.input(places::kA).dtype;
   const absl::StatusOr<std::shared_ptr<CublasMatMul>> matmul =
-      CublasMatMul::Make(device, {.geometry = g, .dtype = dtype, .result = dtype, .has_bias = has_bias, .relu = relu});
+      CublasMatMul::Make(spec, {.geometry = g, .dtype = dtype, .result = dtype, .has_bias = has_bias, .relu = relu});
   if (!matmul.ok()) {
     return absl::Status(matmul.status().code(),
                         absl::StrCat(spec.node.op().name.text(), " of ", spec.input(places::kA).ToString(), " and ",
