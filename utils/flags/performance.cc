@@ -147,9 +147,9 @@ OFFICIAL_FLAG(train::TrainOptions, check_replicas_steps,
 
 OFFICIAL_CHOICE_FLAG(
     train::TrainOptions, winograd, kWinograd,
-    "How convolutions are computed. auto: the fastest algorithm for each convolution, Winograd's included, found "
-    "by timing them at the start and stored in --model_dir (algorithms.txt) for resumed runs; the last bits of "
-    "results depend on the choice. off: always the same algorithm, direct convolution on CPUs.");
+    "How convolutions, and on GPUs matrix products, are computed. auto: the fastest algorithm for each, Winograd's "
+    "included, found by timing them at the start and stored in --model_dir (algorithms.txt) for resumed runs; the last "
+    "bits of results depend on the choice. off: always the same algorithm, direct convolution on CPUs.");
 
 namespace official::flags {
 namespace {

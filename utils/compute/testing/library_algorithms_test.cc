@@ -160,7 +160,7 @@ TEST_CASE("Of the engines that cuDNN compiles when a plan is made five are timed
   const ChoosingTest test(Convolution());
   TheAlgorithms().compiles = true;
   TheAlgorithms().timed = {{Convolution().first, {20}}, {Convolution().second, {20}}, {"engine 1", {20}}};
-  for (int i = 0; i < kKnown; ++i) TheAlgorithms().timed[name(i)] = {10 - i * 0.1};
+  for (int i = 0; i < kKnown; ++i) TheAlgorithms().timed[name(i)] = {10.0 - i};
   AlgorithmChoices choices;
   std::map<std::string, int> runs = test.Run(choices);
   CHECK(ChoiceIn(choices) == name(4));

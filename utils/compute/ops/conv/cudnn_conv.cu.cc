@@ -430,7 +430,7 @@ absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const CudaDevice& d
       if (!facts.ok()) refused.Add(facts.status());
       if (!facts.ok() || !facts->allowed || (!name.empty() && name != facts->name)) continue;
       if (!seen.insert(facts->name).second) continue;
-      if (facts->compiled_at_run_time && ++compiled > kMaxCompiled) continue;
+      if (facts->compiled_at_run_time && compiled == kMaxCompiled) continue;
       ASSIGN_OR_RETURN(Descriptor plan, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
       RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
       RETURN_IF_ERROR(plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]));
@@ -439,6 +439,7 @@ absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const CudaDevice& d
         if (facts->compiled_at_run_time) not_compiled.Add(status);
         continue;
       }
+      if (facts->compiled_at_run_time) ++compiled;
       int64_t workspace_bytes = 0, count = 0;
       CALL(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                     &workspace_bytes));
