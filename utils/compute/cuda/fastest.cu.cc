@@ -40,7 +40,7 @@ absl::StatusOr<int> FastestOnStream(cudaStream_t stream, int count, absl::Functi
     if (first > kFarSlower * best_time) return std::nullopt;
     ASSIGN_OR_RETURN(const float more, TimeOnStream(stream, [&] {
                        absl::Status status;
-                       for (int r = 0; r < kMoreRuns && status.ok(); ++r) status = run(i);
+                       for (int r = 0; r < kMoreRuns && status.ok(); ++r) status.Update(run(i));
                        return status;
                      }));
     return (first + more) / (1 + kMoreRuns);

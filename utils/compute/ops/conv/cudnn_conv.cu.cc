@@ -477,18 +477,20 @@ absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, con
   ASSIGN_OR_RETURN(const auto filters, device.Allocate(g.filters.num_bytes()));
   ASSIGN_OR_RETURN(const auto output, device.Allocate(g.output.num_bytes()));
   // The engines share one workspace. Those that need the most are left out until there is memory for the others'.
-  absl::StatusOr<std::shared_ptr<void>> workspace;
+  std::shared_ptr<void> workspace;
   for (;;) {
     int64_t bytes = 0;
     for (const Engine& e : engines) bytes = std::max(bytes, e.workspace_bytes);
-    workspace = device.Allocate(bytes);
-    if (!absl::IsResourceExhausted(workspace.status())) break;
+    absl::StatusOr<std::shared_ptr<void>> allocated = device.Allocate(bytes);
+    if (allocated.ok()) {
+      workspace = *std::move(allocated);
+      break;
+    }
     std::erase_if(engines, [&](const Engine& e) { return e.workspace_bytes == bytes; });
-    if (engines.empty()) break;
+    if (engines.empty() || !absl::IsResourceExhausted(allocated.status())) return allocated.status();
   }
-  RETURN_IF_ERROR(workspace.status());
   ASSIGN_OR_RETURN(const int fastest, FastestOnStream(stream, static_cast<int>(engines.size()), [&](int i) {
-                     return Execute(engines[i], images.get(), filters.get(), output.get(), workspace->get());
+                     return Execute(engines[i], images.get(), filters.get(), output.get(), workspace.get());
                    }));
   return engines[fastest].name;
 }
