@@ -40,7 +40,10 @@ def _precompiled_header_impl(ctx):
             action_name = CPP_COMPILE_ACTION_NAME,
             variables = variables,
         ),
-        inputs = depset([ctx.file.hdr] + ctx.files.textual_hdrs, transitive = [toolchain.all_files]),
+        inputs = depset(
+            [ctx.file.hdr] + ctx.files.textual_hdrs,
+            transitive = [toolchain.all_files] + [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps],
+        ),
         outputs = [parsed],
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling %s" % ctx.label.name,
@@ -55,6 +58,7 @@ precompiled_header = rule(
     attrs = {
         "hdr": attr.label(allow_single_file = [".h"], mandatory = True),
         "textual_hdrs": attr.label_list(allow_files = [".h"], doc = "those of the project that `hdr` includes"),
+        "deps": attr.label_list(providers = [CcInfo], doc = "the libraries whose headers `hdr` includes"),
         "copts": attr.string_list(doc = "those that .bazelrc gives these files beside those of all"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "utils/compute/core/batch_parts.h"
+#include "utils/compute/cpu/convert.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
@@ -94,13 +96,13 @@ struct Pass : ReductionPass {
   }
 };
 
-template <typename Op, typename T, typename Out>
-void RunShortRows(const Pass& pass, const T* x, Out* y) {
+template <typename Op, typename T>
+void RunShortRows(const Pass& pass, const T* x, float* y) {
   const int64_t grain = kTaskElements / 4 / std::max<int64_t>(16, pass.rows);
   ParallelFor(pass.outer, grain, [&](int64_t begin, int64_t end) {
     WithSimd([&] {
       for (int64_t o = begin; o < end; ++o) {
-        y[o] = Out(static_cast<float>(ReduceShortRow<Op>(x + o * pass.rows, pass.rows) / pass.divisor));
+        y[o] = static_cast<float>(ReduceShortRow<Op>(x + o * pass.rows, pass.rows) / pass.divisor);
       }
     });
   });
@@ -116,8 +118,14 @@ void ReduceTask(const T* x, int64_t inner, int64_t begin, int64_t end, int64_t c
     std::fill_n(total, width * together, static_cast<double>(Op::kIdentity));
     const T* const first = x + begin * inner + column;
     const int64_t whole = (end - begin) / together;
-    ReduceRows<Op>(first, together * inner, whole, together * width, total);
-    ReduceRows<Op>(first + whole * together * inner, inner, (end - begin) - whole * together, width, total);
+    // A loop, so that the call, which is inlined, is compiled once.
+    const struct {
+      const T* x;
+      int64_t count, together;
+    } parts[] = {{first, whole, together}, {first + whole * together * inner, (end - begin) - whole * together, 1}};
+    for (const auto& part : parts) {
+      ReduceRows<Op>(part.x, part.together * inner, part.count, part.together * width, total);
+    }
     for (int64_t j = 0; j < width; ++j) {
       double result = total[j];
       for (int64_t k = 1; k < together; ++k) result = Op()(result, total[k * width + j]);
@@ -126,8 +134,8 @@ void ReduceTask(const T* x, int64_t inner, int64_t begin, int64_t end, int64_t c
   });
 }
 
-template <typename Op, typename T, typename Out>
-void RunPass(const Pass& pass, const T* x, Out* y, double* partials) {
+template <typename Op, typename T>
+void RunPass(const Pass& pass, const T* x, float* y, double* partials) {
   if (pass.has_short_rows()) return RunShortRows<Op>(pass, x, y);
   const int64_t width = pass.task_width(), rows = pass.task_rows(), row_tasks = pass.row_tasks();
   const int64_t column_tasks = (pass.inner + width - 1) / width;
@@ -151,8 +159,8 @@ void RunPass(const Pass& pass, const T* x, Out* y, double* partials) {
       for (int64_t t = 1; t < row_tasks; ++t) {
         for (int64_t j = 0; j < n; ++j) total[j] = Op()(total[j], total[t * pass.inner + j]);
       }
-      Out* const to = y + o * pass.inner + column;
-      for (int64_t j = 0; j < n; ++j) to[j] = Out(static_cast<float>(total[j] / pass.divisor));
+      float* const to = y + o * pass.inner + column;
+      for (int64_t j = 0; j < n; ++j) to[j] = static_cast<float>(total[j] / pass.divisor);
     }
   });
 }
@@ -163,31 +171,32 @@ template <typename Op, typename T>
 Kernel MakeReduction(const KernelSpec& spec) {
   std::vector<Pass> passes;
   for (const ReductionPass& pass : ReductionPasses(spec.node)) passes.push_back({pass});
-  // Scratch: the partial results of one pass, then the results of the passes before the last, in float.
+  // Scratch: the partial results of one pass, then the results of the passes in float, but for that of the last if it
+  // is the result of the op.
+  constexpr bool kIsFloat = std::is_same_v<T, float>;
   int64_t partial_bytes = 0;
   for (const Pass& pass : passes) partial_bytes = std::max(partial_bytes, Aligned(pass.scratch_bytes()));
   int64_t scratch_bytes = partial_bytes;
   std::vector<int64_t> offsets;
-  for (size_t i = 0; i + 1 < passes.size(); ++i) {
+  for (size_t i = 0; i + (kIsFloat ? 1 : 0) < passes.size(); ++i) {
     offsets.push_back(scratch_bytes);
     scratch_bytes += Aligned(passes[i].outer * passes[i].inner * static_cast<int64_t>(sizeof(float)));
   }
   const auto run = [passes, offsets](const KernelArgs& args) {
     double* const partials = static_cast<double*>(args.scratch);
     const auto result = [&](size_t i) {
-      return reinterpret_cast<float*>(static_cast<char*>(args.scratch) + offsets[i]);
+      return i < offsets.size() ? reinterpret_cast<float*>(static_cast<char*>(args.scratch) + offsets[i])
+                                : args.output<float>(0);
     };
-    const size_t last = passes.size() - 1;
-    for (size_t i = 0; i <= last; ++i) {
-      if (i == 0 && last == 0) {
-        RunPass<Op>(passes[i], args.input<T>(0), args.output<T>(0), partials);
-      } else if (i == 0) {
-        RunPass<Op>(passes[i], args.input<T>(0), result(i), partials);
-      } else if (i < last) {
-        RunPass<Op>(passes[i], const_cast<const float*>(result(i - 1)), result(i), partials);
-      } else {
-        RunPass<Op>(passes[i], const_cast<const float*>(result(i - 1)), args.output<T>(0), partials);
-      }
+    RunPass<Op>(passes[0], args.input<T>(0), result(0), partials);
+    for (size_t i = 1; i < passes.size(); ++i) {
+      RunPass<Op>(passes[i], const_cast<const float*>(result(i - 1)), result(i), partials);
+    }
+    if constexpr (!kIsFloat) {
+      const Pass& last = passes.back();
+      ParallelFor(last.outer * last.inner, kTaskElements, [&](int64_t begin, int64_t end) {
+        FromFloats(result(passes.size() - 1) + begin, args.output<T>(0) + begin, end - begin);
+      });
     }
     return absl::OkStatus();
   };

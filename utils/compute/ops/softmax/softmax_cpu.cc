@@ -146,8 +146,21 @@ inline void CrossEntropyGradRow(const CrossEntropy& c, const T* x, int64_t label
   dx[label] = T(at_label * dy);
 }
 
-template <typename Label>
-absl::Status CheckLabels(const CrossEntropy& c, const Label* labels) {
+// The labels of the rows, an input of either type.
+class Labels {
+ public:
+  Labels(const KernelArgs& args, int place, DType dtype)
+      : int32_(dtype == DType::kInt32 ? args.input<int32_t>(place) : nullptr),
+        int64_(dtype == DType::kInt32 ? nullptr : args.input<int64_t>(place)) {}
+
+  inline int64_t operator[](int64_t row) const { return int32_ != nullptr ? int32_[row] : int64_[row]; }
+
+ private:
+  const int32_t* int32_;
+  const int64_t* int64_;
+};
+
+absl::Status CheckLabels(const CrossEntropy& c, const Labels& labels) {
   for (int64_t row = 0; row < c.rows.count; ++row) {
     if (labels[row] >= 0 && labels[row] < c.rows.size) continue;
     return absl::InvalidArgumentError(
@@ -156,11 +169,12 @@ absl::Status CheckLabels(const CrossEntropy& c, const Label* labels) {
   return absl::OkStatus();
 }
 
-template <typename T, typename Label>
-Kernel MakeCrossEntropy(const KernelSpec& spec) {
+template <typename T>
+Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
   namespace places = sparse_softmax_cross_entropy;
-  return {[c = CrossEntropy(spec.node)](const KernelArgs& args) -> absl::Status {
-    const Label* labels = args.input<Label>(places::kLabels);
+  const DType label_dtype = spec.input(places::kLabels).dtype;
+  return {[c = CrossEntropy(spec.node), label_dtype](const KernelArgs& args) -> absl::Status {
+    const Labels labels(args, places::kLabels, label_dtype);
     RETURN_IF_ERROR(CheckLabels(c, labels));
     ForEachRow(c.rows, [&](int64_t row) {
       float &loss = args.output<float>(places::kLosses)[row], &log_sum = args.output<float>(places::kLogSums)[row];
@@ -172,11 +186,12 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
   }};
 }
 
-template <typename T, typename Label>
-Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
+template <typename T>
+Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
   namespace places = sparse_softmax_cross_entropy_grad;
-  return {[c = CrossEntropy(spec.node)](const KernelArgs& args) {
-    const Label* labels = args.input<Label>(places::kLabels);
+  const DType label_dtype = spec.input(places::kLabels).dtype;
+  return {[c = CrossEntropy(spec.node), label_dtype](const KernelArgs& args) {
+    const Labels labels(args, places::kLabels, label_dtype);
     ForEachRow(c.rows, [&](int64_t row) {
       T* const dx = args.output<T>(places::kLogitsGradient) + row * c.rows.size;
       if (c.IsPadding(labels[row])) {
@@ -188,20 +203,6 @@ Kernel MakeCrossEntropyGrad(const KernelSpec& spec) {
     });
     return absl::OkStatus();
   }};
-}
-
-template <typename T>
-Kernel MakeSparseSoftmaxCrossEntropy(const KernelSpec& spec) {
-  namespace in = sparse_softmax_cross_entropy;
-  return spec.input(in::kLabels).dtype == DType::kInt32 ? MakeCrossEntropy<T, int32_t>(spec)
-                                                        : MakeCrossEntropy<T, int64_t>(spec);
-}
-
-template <typename T>
-Kernel MakeSparseSoftmaxCrossEntropyGrad(const KernelSpec& spec) {
-  namespace in = sparse_softmax_cross_entropy_grad;
-  return spec.input(in::kLabels).dtype == DType::kInt32 ? MakeCrossEntropyGrad<T, int32_t>(spec)
-                                                        : MakeCrossEntropyGrad<T, int64_t>(spec);
 }
 
 // `make` is called as make(spec, T()), T being the type of input 0.
