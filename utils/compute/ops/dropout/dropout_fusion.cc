@@ -1,6 +1,7 @@
-// ReluGrad(PackedDropout(dy), y) = ReluGrad(dy, PackedDropout(y)) / (1 - rate), where both drop the same elements:
-// those that the ReLU and the dropout let pass are the ones that are positive behind both. So the backward pass draws
-// no random numbers, and y, which nobody else needs, may be overwritten by what dropout makes of it.
+// ReluGrad(Dropout(dy), y) = ReluGrad(dy, Dropout(y)) / (1 - rate), where both drop the same elements: those that the
+// ReLU and the dropout let pass are the ones that are positive behind both. The same goes for PackedDropout. So the
+// backward pass draws no random numbers, and y, which nobody else needs, may be overwritten by what dropout makes of
+// it.
 
 #include <algorithm>
 #include <optional>
@@ -15,30 +16,40 @@
 namespace official::compute {
 namespace {
 
+// A dropout that draws the same as `backward`, of `y`, in front of `end`; nullptr if there is none.
+const Node* ForwardOf(const Node& backward, Value y, const Node& end, RewriteContext& context) {
+  for (const Node* other : context.Readers(y)) {
+    if (other->id() > end.id() || !other->Is(backward.op().name) || other->input(0) != y ||
+        other->attrs().ToString() != backward.attrs().ToString()) {
+      continue;
+    }
+    if (std::equal(other->inputs().begin() + 1, other->inputs().end(), backward.inputs().begin() + 1) &&
+        context.UseCount(other->output(0)) > 0) {
+      return other;
+    }
+  }
+  return nullptr;
+}
+
 std::optional<std::vector<Value>> TakeMaskFromResult(const Node& node, RewriteContext& context) {
   if (!node.Is(op::ReluGrad)) return std::nullopt;
   const Value dropped_dy = node.input(relu_grad::kDy), y = node.input(relu_grad::kY);
   const Node& backward = *dropped_dy.node();
-  if (!backward.Is(op::PackedDropout) || context.UseCount(dropped_dy) != 1) return std::nullopt;
-  const auto& nodes = node.graph().nodes();
-  const auto forward = std::find_if(nodes.begin(), nodes.begin() + node.id(), [&](const auto& other) {
-    return other->Is(op::PackedDropout) && other->input(packed_dropout::kX) == y &&
-           other->input(packed_dropout::kOffsets) == backward.input(packed_dropout::kOffsets) &&
-           other->input(packed_dropout::kRandomState) == backward.input(packed_dropout::kRandomState) &&
-           other->attrs().ToString() == backward.attrs().ToString();
-  });
-  if (forward == nodes.begin() + node.id() || context.UseCount((*forward)->output(packed_dropout::kY)) == 0) {
+  const bool packed = backward.Is(op::PackedDropout);
+  if ((!packed && !backward.Is(op::Dropout)) || context.UseCount(dropped_dy) != 1 || !IsStorageType(y.dtype())) {
     return std::nullopt;
   }
+  const Node* const forward = ForwardOf(backward, y, node, context);
+  if (forward == nullptr) return std::nullopt;
   Graph& graph = context.graph();
   const auto apply = [&](OpName op, const std::vector<Value>& inputs, Attrs attrs = {}) {
     return OutputOf(graph.AddNode(op, inputs, std::move(attrs)), 0);
   };
   const DType dtype = y.dtype();
-  const Value scale = graph.Constant(Tensor::Scalar(DropoutRate(backward.attrs().GetFloat("dropout_rate")).scale));
+  const double rate = backward.attrs().GetFloat(packed ? "dropout_rate" : "rate");
+  const Value scale = graph.Constant(Tensor::Scalar(DropoutRate(rate).scale));
   // In float, as dropout computes; it all becomes one pass.
-  Value dx = apply(op::ReluGrad, {context.Mapped(backward.input(packed_dropout::kX)),
-                                  context.Mapped((*forward)->output(packed_dropout::kY))});
+  Value dx = apply(op::ReluGrad, {context.Mapped(backward.input(0)), context.Mapped(forward->output(0))});
   if (dtype != DType::kFloat32) dx = apply(op::Cast, {dx}, Attrs{{"dtype", DType::kFloat32}});
   dx = apply(op::Mul, {dx, scale});
   if (dtype != DType::kFloat32) dx = apply(op::Cast, {dx}, Attrs{{"dtype", dtype}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <limits>
 
 #include "utils/compute/core/random.h"
@@ -183,18 +184,19 @@ TEST_CASE("PackedDropout, values and gradients; padding is not read") {
   testing::CheckGradients(test);
 }
 
-TEST_CASE("Behind a ReLU the backward pass of packed dropout draws nothing") {
+// `drop` adds a dropout of a value; its inputs are those of the step, behind x and dy, and its name.
+void CheckBehindRelu(OpName op, const std::vector<Tensor>& more,
+                     const std::function<Value(Value, absl::Span<const Value>, absl::string_view)>& drop) {
   const Tensor x = testing::RandomTensor({70, 40}, 1), dy = testing::RandomTensor({70, 40}, 2);
-  const Tensor offsets = Tensor::Of<int32_t>({3}, {0, 30, 66});
-  const auto gradient = [](absl::Span<const Value> in, absl::string_view backward_name) {
+  const auto gradient = [&](absl::Span<const Value> in, absl::string_view backward_name) {
     const Value y = Relu(in[0]), seed = Cast(in[1], in[0].dtype());
-    const Value dropped = PackedDropout(y, in[2], 0.3, in[3], "a");
-    const Value d_y = PackedDropout(seed, in[2], 0.3, in[3], backward_name);
-    return std::vector<Value>{dropped, Apply(op::ReluGrad, {d_y, y})};
+    const Value d_y = drop(seed, in.subspan(2), backward_name);
+    return std::vector<Value>{drop(y, in.subspan(2), "a"), Apply(op::ReluGrad, {d_y, y})};
   };
   for (const DType dtype : StorageTypes()) {
     CAPTURE(DTypeName(dtype));
-    const std::vector<Tensor> inputs = {x.CastTo(dtype), dy, offsets, State(1, 2, 3)};
+    std::vector<Tensor> inputs = {x.CastTo(dtype), dy};
+    inputs.insert(inputs.end(), more.begin(), more.end());
     const auto same = [&](absl::Span<const Value> in) { return gradient(in, "a"); };
     for (const std::string& kind : testing::KindsUnderTest()) {
       CHECK(testing::ToDoubles(testing::RunOn(kind, inputs, same)[1]) ==
@@ -203,12 +205,25 @@ TEST_CASE("Behind a ReLU the backward pass of packed dropout draws nothing") {
     std::vector<TensorType> types;
     for (const Tensor& input : inputs) types.push_back(input.type());
     const std::vector<OpName> ops = testing::CompiledOps(types, same);
-    CHECK(std::count(ops.begin(), ops.end(), op::PackedDropout) == 1);
+    CHECK(std::count(ops.begin(), ops.end(), op) == 1);
     // Other elements are dropped: both must draw.
     const std::vector<OpName> others =
         testing::CompiledOps(types, [&](absl::Span<const Value> in) { return gradient(in, "b"); });
-    CHECK(std::count(others.begin(), others.end(), op::PackedDropout) == 2);
+    CHECK(std::count(others.begin(), others.end(), op) == 2);
   }
+}
+
+TEST_CASE("Behind a ReLU the backward pass of dropout draws nothing") {
+  CheckBehindRelu(op::Dropout, {State(1, 2, 3)}, [](Value x, absl::Span<const Value> in, absl::string_view name) {
+    return Dropout(x, 0.3, in[0], name);
+  });
+}
+
+TEST_CASE("Behind a ReLU the backward pass of packed dropout draws nothing") {
+  CheckBehindRelu(op::PackedDropout, {Tensor::Of<int32_t>({3}, {0, 30, 66}), State(1, 2, 3)},
+                  [](Value x, absl::Span<const Value> in, absl::string_view name) {
+                    return PackedDropout(x, in[0], 0.3, in[1], name);
+                  });
 }
 
 TEST_CASE("Row offsets that do not ascend from 0 or go beyond the rows are errors") {

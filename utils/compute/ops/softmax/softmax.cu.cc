@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
@@ -18,37 +16,10 @@
 #include "utils/compute/ops/elementwise/math.h"
 #include "utils/compute/ops/rows/rows.h"
 #include "utils/compute/ops/softmax/cross_entropy.h"
+#include "utils/compute/ops/softmax/softmax_cuda.h"
 
 namespace official::compute {
 namespace {
-
-// A NaN may be passed over here, but not in the sum of exponentials.
-struct Larger {
-  __device__ float operator()(float a, float b) const { return b > a ? b : a; }
-};
-
-template <typename Threads, typename T>
-__device__ float Max(const T* x, int64_t size) {
-  float max = -std::numeric_limits<float>::infinity();
-  Threads::ForEach(
-      size, [&](int64_t, float v) { max = Larger()(max, v); }, x);
-  return Threads::Reduce(max, Larger());
-}
-
-// The sum of f(x[i]...) over the row.
-template <typename Threads, typename F, typename... X>
-__device__ float Sum(int64_t size, F f, const X*... x) {
-  float sum = 0;
-  Threads::ForEach(
-      size, [&](int64_t, auto... v) { sum += f(v...); }, x...);
-  return Threads::Reduce(sum, math::Add());
-}
-
-template <typename Threads, typename T>
-__device__ float SumExp(const T* x, int64_t size, float max) {
-  return Sum<Threads>(
-      size, [=](float v) { return math::Exp()(v - max); }, x);
-}
 
 struct SoftmaxRow {
   template <typename Threads, typename T>
@@ -161,10 +132,7 @@ __global__ void __launch_bounds__(Threads::kBlock)
   if (row >= c.rows.count) return;
   const int64_t label = labels[row], size = c.rows.size;
   if (label < 0 || label >= size) {
-    constexpr int64_t kLowest = std::numeric_limits<int32_t>::min(), kHighest = std::numeric_limits<int32_t>::max();
-    if (Threads::Lane() == 0) {
-      error.Report(static_cast<int32_t>(label < kLowest ? kLowest : label > kHighest ? kHighest : label));
-    }
+    if (Threads::Lane() == 0) ReportLabel(label, error);
     return;
   }
   if (c.IsPadding(label)) {
@@ -207,9 +175,7 @@ Kernel MakeCrossEntropy(const KernelSpec& spec) {
   namespace places = sparse_softmax_cross_entropy;
   const CrossEntropy c(spec.node);
   CudaDevice& device = CudaDeviceOf(spec);
-  const DataError error = device.AddDataError(spec.node, [size = c.rows.size](int32_t label) {
-    return absl::StrCat("label ", label, " is outside [0, ", size, ")");
-  });
+  const DataError error = AddLabelError(device, spec.node, c);
   return {[=, stream = device.stream()](const KernelArgs& args) {
     if (c.rows.count == 0) return absl::OkStatus();
     WithRowThreads<kWidestLoad<T>>(c.rows.size, [&]<typename Threads>(Threads) {

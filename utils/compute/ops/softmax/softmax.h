@@ -12,6 +12,10 @@ inline constexpr OpName LogSoftmaxGrad("LogSoftmaxGrad");
 inline constexpr OpName LogSumExp("LogSumExp");
 inline constexpr OpName SparseSoftmaxCrossEntropy("SparseSoftmaxCrossEntropy");
 inline constexpr OpName SparseSoftmaxCrossEntropyGrad("SparseSoftmaxCrossEntropyGrad");
+// What a training step makes of the logits of a small batch, in one node: only a program makes it, for devices on which
+// a launch costs more than the work. Attributes: those of SparseSoftmaxCrossEntropy without padding; "checked": true if
+// a mean loss that is not finite fails the run with OutOfRange.
+inline constexpr OpName MeanCrossEntropy("MeanCrossEntropy");
 
 }  // namespace official::compute::op
 
@@ -35,6 +39,18 @@ namespace official::compute::sparse_softmax_cross_entropy_grad {
 enum Input : int { kLogits, kLabels, kLogSums, kLossGradients };
 enum Output : int { kLogitsGradient };
 }  // namespace official::compute::sparse_softmax_cross_entropy_grad
+
+// The inputs and outputs of MeanCrossEntropy. The gradient of the mean loss is that of each row's loss, in an input.
+namespace official::compute::mean_cross_entropy {
+enum Input : int { kLogits, kLabels, kLossGradients };
+enum Output : int {
+  kMeanLoss,        // float32 []
+  kCorrect,         // float32 []: the number of rows whose largest logit, the first of equal ones, is the label's
+  kLogitsGradient,  // as the logits
+  kBiasGradient,    // [C], of the type of the logits: the sum of the gradient's rows, as BiasAddGrad computes it
+};
+inline constexpr int64_t kMaxElements = 32768;  // of the logits, which one block of threads treats
+}  // namespace official::compute::mean_cross_entropy
 
 namespace official::compute {
 
