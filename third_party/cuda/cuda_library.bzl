@@ -18,8 +18,8 @@ _NVCC_FLAGS = [
 ]
 
 # The compute capabilities to compile for: 90 is 9.0. --define=cuda_archs=all: for all GPUs that CUDA 13 knows, which
-# takes several times as long. 90a is not among them: no kernel uses wgmma, which only it has, and cuBLASLt and cuDNN bring
-# machine code of their own.
+# takes several times as long. 90a is not among them: no kernel uses wgmma, which only it has, and cuBLASLt and cuDNN
+# bring machine code of their own.
 _ARCHITECTURES = {
     "": [90],
     "all": [75, 80, 86, 89, 90, 100, 120],
