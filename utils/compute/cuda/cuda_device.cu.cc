@@ -250,7 +250,10 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaDevice::Record(absl::FunctionRef<
   RETURN_IF_ERROR(ended);
   cudaGraphExec_t executable = nullptr;
   RETURN_IF_ERROR(GraphStatus(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate"));
-  return std::make_unique<CudaGraph>(executable, stream());
+  auto recording = std::make_unique<CudaGraph>(executable, stream());
+  // Else the first replay would wait until the device has the graph.
+  RETURN_IF_ERROR(GraphStatus(cudaGraphUpload(executable, stream()), "cudaGraphUpload"));
+  return recording;
 }
 
 absl::Status CudaDevice::CheckRecording() {

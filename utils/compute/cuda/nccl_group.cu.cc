@@ -126,18 +126,24 @@ absl::Status NcclGroup::Member::Connect(const ncclUniqueId& id, int size) {
 }
 
 absl::Status NcclGroup::Member::WaitForCall(Clock::time_point give_up, absl::string_view call) {
+  const Clock::time_point start = Clock::now();
   for (;;) {
     ncclResult_t state = ncclSuccess;
     RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
     if (state != ncclInProgress) return NcclStatus(state, comm_, call);
     if (group_.aborted_) return DeviceHasFailed();
-    if (Clock::now() > give_up) {
+    const Clock::time_point now = Clock::now();
+    if (now > give_up) {
       return absl::DeadlineExceededError(absl::StrCat(device_.name(), " has waited ", group_.deadline_.count(),
                                                       " s for the other GPUs in ", call,
                                                       "; --all_reduce_timeout_secs sets how long it may, "
                                                       "NCCL_DEBUG=INFO in the environment shows where it stands"));
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (now - start < std::chrono::milliseconds(1)) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
   }
 }
 

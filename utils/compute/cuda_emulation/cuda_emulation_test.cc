@@ -513,6 +513,9 @@ TEST_CASE("A recording does the same work again, and nothing else is allowed in 
   cudaGraphExec_t executable = nullptr;
   REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
   cudaGraphDestroy(graph);
+  CHECK(cudaGraphUpload(executable, x.stream()) == cudaSuccess);
+  CHECK(cudaGraphUpload(nullptr, x.stream()) == cudaErrorInvalidValue);
+  cudaGetLastError();
   for (int run = 0; run < 2; ++run) {
     x.Write(std::vector<int>(kThreads, 1));
     REQUIRE(cudaGraphLaunch(executable, x.stream()) == cudaSuccess);

@@ -625,6 +625,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   *executable = new CUgraphExec_st{graph->graph};
   return Return(cudaSuccess);
 }
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
+  if (executable == nullptr || stream == nullptr) return Return(cudaErrorInvalidValue, "no graph, or no stream");
+  const std::lock_guard<std::mutex> lock(TheRuntime().work_mutex);
+  return Return(RefuseOf(stream));
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (!does_work) return Return(cudaSuccess);
   {
