@@ -94,7 +94,7 @@ __device__ void StoreTile(const float (&values)[kPieces][kChunks], const float (
 template <typename T>
 __device__ void ClearRows(const HeadColumns<T>& y, Range rows) {
   const int64_t count = static_cast<int64_t>(rows.size()) * y.columns;
-  for (int64_t i = blockIdx.z * kThreads + threadIdx.x; i < count; i += gridDim.z * kThreads) {
+  for (int64_t i = blockIdx.z * blockDim.x + threadIdx.x; i < count; i += gridDim.z * blockDim.x) {
     y.data[(rows.begin + i / y.columns) * y.stride + i % y.columns] = T(0.0f);
   }
 }

@@ -1,4 +1,4 @@
-// CUDA kernel of Attention, on tiles (attention_cuda.h).
+// CUDA kernel of Attention, on tiles (attention_cuda.h), for what tensor cores do not take (attention_mma.h).
 
 #include <cmath>
 #include <limits>
@@ -10,6 +10,7 @@
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/attention/attention.h"
 #include "utils/compute/ops/attention/attention_cuda.h"
+#include "utils/compute/ops/attention/attention_mma.h"
 #include "utils/compute/ops/attention/geometry.h"
 #include "utils/compute/ops/elementwise/math.h"
 
@@ -112,6 +113,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 absl::StatusOr<Kernel> MakeAttention(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
+  if constexpr (kIsNarrowFloat<T>) {
+    if (TakesMma(spec, g)) return MakeMmaAttention<T>(spec);
+  }
   return WithChunks(g, [&]<int kChunks>(std::integral_constant<int, kChunks>) -> absl::StatusOr<Kernel> {
     constexpr int64_t kBytes = (3 * kTile * kStride<kChunks> + kTile * kScoreStride) * sizeof(float);
     RETURN_IF_ERROR(AskForShared(&Attend<T, kChunks>, kBytes));

@@ -9,6 +9,7 @@
 
 #include "utils/compute/core/random.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -150,6 +151,81 @@ TEST_CASE("Attention of long sequences with wide heads, values") {
   p.causal = GENERATE(false, true);
   p.rate = GENERATE(0.0, kRate);
   testing::CheckForward(CaseOf(p));
+}
+
+// Lengths around the 16 rows and the 64 rows that kernels treat together, and heads of several times 16 columns.
+Problem WideHeads() {
+  const Lengths lengths = {1, 15, 16, 17, 28, 64, 65, 100};
+  Problem p = {.queries = lengths, .keys = lengths, .heads = 2, .key_size = 64, .value_size = 64, .padding = 5};
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  return p;
+}
+
+TEST_CASE("Attention of heads of 64 and 128 columns, values") {
+  Problem p = WideHeads();
+  p.key_size = p.value_size = GENERATE(64, 128);
+  if (p.key_size == 128) p.heads = 1;
+  testing::CheckForward(CaseOf(p));
+}
+
+TEST_CASE("Attention between sequences of unlike lengths with wide heads, values") {
+  Problem p = {.queries = {20, 70, 0, 9, 1}, .keys = {66, 33, 5, 0, 130}, .heads = 2};
+  p.key_size = GENERATE(16, 48, 80);
+  p.value_size = 96 - p.key_size;
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  testing::CheckForward(CaseOf(p));
+}
+
+// Compares results and gradients of all types with those of the CPU in float32.
+void CheckWithFloat32(const Problem& p) {
+  std::vector<Tensor> inputs = Inputs(p);
+  const int64_t rows = inputs[0].shape().dim(0);
+  inputs.push_back(testing::RandomTensor({rows, int64_t{p.heads} * p.value_size}, 4));
+  const auto build = [&](absl::Span<const Value> in) {
+    const Value out = Attend(p, in);
+    std::vector<Value> results = Gradients({out}, {in[6]}, {in[0], in[1], in[2]});
+    results.push_back(out);
+    return results;
+  };
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      CAPTURE(kind, DTypeName(type));
+      std::vector<Tensor> narrow = inputs, rounded = inputs;
+      for (const int i : {0, 1, 2, 6}) {
+        narrow[i] = inputs[i].CastTo(type);
+        rounded[i] = narrow[i].CastTo(DType::kFloat32);
+      }
+      const std::vector<Tensor> got = testing::RunOn(kind, narrow, build), want = testing::RunOnCpu(rounded, build);
+      const double tolerance = FindOp(op::Attention.text())->tolerance.Of(type);
+      for (size_t k = 0; k < want.size(); ++k) {
+        const Doubles x = testing::ToDoubles(got[k]), y = testing::ToDoubles(want[k]);
+        double error = 0;
+        for (size_t i = 0; i < y.size(); ++i) {
+          const double difference = std::abs(x[i] - y[i]) / std::max(1.0, std::abs(y[i]));
+          if (!(difference <= error)) error = difference;
+        }
+        CAPTURE(k);
+        CHECK(error <= tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("Gradients of attention with heads of 64 and 128 columns") {
+  Problem p = WideHeads();
+  p.key_size = p.value_size = GENERATE(64, 128);
+  CheckWithFloat32(p);
+}
+
+TEST_CASE("Gradients of attention between sequences of unlike lengths with wide heads") {
+  Problem p = {.queries = {20, 150, 0, 9, 1}, .keys = {66, 33, 5, 0, 130}, .heads = 2};
+  p.key_size = GENERATE(16, 48, 80);
+  p.value_size = 96 - p.key_size;
+  p.causal = GENERATE(false, true);
+  p.rate = GENERATE(0.0, kRate);
+  CheckWithFloat32(p);
 }
 
 TEST_CASE("Attention without sequences") { testing::CheckForward(CaseOf({.queries = {}, .keys = {}})); }
