@@ -1,5 +1,5 @@
-// Row indices sorted together with their positions, equal ones by position, so that a kernel can add up the rows of
-// each index in one order, whatever the order in which its threads run.
+// Row indices sorted together with their positions, equal ones by position, so that kernels can add up the rows of
+// each index in one order (row_sums.h), whatever the order in which their threads run.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ class SortedIndices {
   static absl::StatusOr<SortedIndices> Make(CudaDevice& device, const Node& node, absl::string_view what, int32_t count,
                                             int32_t limit);
 
-  int64_t scratch_bytes() const { return 3 * list_bytes_ + static_cast<int64_t>(sort_bytes_); }
+  // A multiple of 256, so that a kernel can have other scratch memory behind it.
+  int64_t scratch_bytes() const { return 3 * list_bytes_ + (static_cast<int64_t>(sort_bytes_) + 255) / 256 * 256; }
   // Gives the stream the work. The result is in `scratch`.
   absl::StatusOr<Result> Sort(const int32_t* indices, void* scratch) const;
 

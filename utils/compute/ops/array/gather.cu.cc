@@ -6,6 +6,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_sums.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/ops/array/array.h"
@@ -68,33 +69,24 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
   }
 }
 
-// The places of `value` in `sorted`. Both ends are looked for at once, so that half as many accesses to memory wait for
-// each other.
-struct Places {
-  int32_t begin = 0, end = 0;
-
-  __device__ Places(const int32_t* sorted, int32_t count, int64_t value) {
-    for (int64_t step = int64_t{1} << 30; step > 0; step /= 2) {
-      if (begin + step <= count && sorted[begin + step - 1] < value) begin += static_cast<int32_t>(step);
-      if (end + step <= count && sorted[end + step - 1] <= value) end += static_cast<int32_t>(step);
-    }
+// The first place in `sorted` whose value is not less than `value`.
+__device__ int32_t LowerBound(const int32_t* sorted, int32_t count, int64_t value) {
+  int32_t begin = 0;
+  for (int64_t step = int64_t{1} << 30; step > 0; step /= 2) {
+    if (begin + step <= count && sorted[begin + step - 1] < value) begin += static_cast<int32_t>(step);
   }
-};
+  return begin;
+}
 
-// y[v, c] = the sum of rows[position, c] over the positions of index v, in their order and in float.
+// y[v, c] = the sum of rows[position, c] over the positions of index v, in float.
 template <typename Threads, typename T>
-__global__ void __launch_bounds__(Threads::kBlock)
-    SumRows(SortedIndices::Result sorted, int32_t count, const T* rows, int64_t num_rows, int64_t width, T* y) {
+__global__ void __launch_bounds__(Threads::kBlock) SumRows(RowSums<T> sums, int64_t num_rows, T* y) {
   const int64_t v = Threads::Row();
   if (v >= num_rows) return;
-  const Places places(sorted.indices, count, v);
-  for (int64_t c = Threads::Lane(); c < width; c += Threads::kRowThreads) {
-    float sum = 0;
-#pragma unroll 4
-    for (int32_t k = places.begin; k < places.end; ++k) {
-      sum += static_cast<float>(rows[sorted.positions[k] * width + c]);
-    }
-    y[v * width + c] = T(sum);
+  const int32_t begin = LowerBound(sums.sorted.indices, sums.count, v);
+  const bool found = begin < sums.count && sums.sorted.indices[begin] == v;
+  for (int64_t c = Threads::Lane(); c < sums.width; c += Threads::kRowThreads) {
+    y[v * sums.width + c] = T(found ? sums(begin, c) : 0.0f);
   }
 }
 
@@ -107,14 +99,17 @@ absl::StatusOr<Kernel> MakeIndexedSlicesOf(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const SortedIndices sort,
                    SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(num_rows)));
   Kernel kernel;
-  kernel.scratch_bytes = sort.scratch_bytes();
+  kernel.scratch_bytes = sort.scratch_bytes() + RowSums<T>::ScratchBytes(count, width);
   kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
     ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
                      sort.Sort(args.input<int32_t>(indexed_slices::kIndices), args.scratch));
     if (num_rows == 0 || width == 0) return absl::OkStatus();
+    const RowSums<T> sums{sorted, count, args.input<T>(indexed_slices::kRows), width,
+                          RowSums<T>::PiecesAt(args.scratch, sort.scratch_bytes())};
+    RETURN_IF_ERROR(LaunchSumPieces(sums, stream));
     WithRowThreads<1>(width, [&]<typename Threads>(Threads) {
-      Launch(SumRows<Threads, T>, NumBlocks(num_rows, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, sorted, count,
-             args.input<T>(indexed_slices::kRows), num_rows, width, args.output<T>(indexed_slices::kY));
+      Launch(SumRows<Threads, T>, NumBlocks(num_rows, Threads::kRowsOfBlock), Threads::kBlock, 0, stream, sums,
+             num_rows, args.output<T>(indexed_slices::kY));
     });
     return LaunchStatus("SumRows");
   };
@@ -126,23 +121,20 @@ absl::StatusOr<Kernel> MakeIndexedSlices(const KernelSpec& spec) {
                          [&]<typename T>(T) { return MakeIndexedSlicesOf<T>(spec); });
 }
 
-// y[v, c] += the sum of rows[position, c] over the positions of index v, in their order and in float; a thread for each
-// position and c, of which the first of each index does the work.
+// y[v, c] += the sum of rows[position, c] over the positions of index v, in float; a thread for each position and c, of
+// which the first of each index does the work.
 template <typename T, typename Index>
-__global__ void __launch_bounds__(kThreads) AddSums(SortedIndices::Result sorted, int32_t count, const T* rows,
-                                                    Index elements, Index width, int64_t num_rows, T* y) {
+__global__ void __launch_bounds__(kThreads)
+    AddSums(RowSums<T> sums, Index elements, Index width, int64_t num_rows, T* y) {
   const Index i = ThreadIndex<Index>();
   if (i >= elements) return;
   const auto k = static_cast<int32_t>(i / width);
   const int64_t c = i % width;
-  const int32_t v = sorted.indices[k];
-  if (v < 0 || v >= num_rows || (k > 0 && sorted.indices[k - 1] == v)) return;
-  float sum = 0;
-  for (int32_t p = k; p < count && sorted.indices[p] == v; ++p) {
-    sum += static_cast<float>(rows[sorted.positions[p] * static_cast<int64_t>(width) + c]);
-  }
+  const int32_t* const indices = sums.sorted.indices;
+  const int32_t v = indices[k];
+  if (v < 0 || v >= num_rows || (k > 0 && indices[k - 1] == v)) return;
   T& to = y[v * static_cast<int64_t>(width) + c];
-  to = T(sum + static_cast<float>(to));
+  to = T(sums(k, c) + static_cast<float>(to));
 }
 
 template <typename T>
@@ -156,7 +148,7 @@ absl::StatusOr<Kernel> MakeAddRows(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const SortedIndices sort,
                    SortedIndices::Make(device, spec.node, "index", count, static_cast<int32_t>(num_rows)));
   Kernel kernel;
-  kernel.scratch_bytes = sort.scratch_bytes();
+  kernel.scratch_bytes = sort.scratch_bytes() + RowSums<T>::ScratchBytes(count, width);
   kernel.run = [=, stream = device.stream()](const KernelArgs& args) -> absl::Status {
     if (args.outputs[add_rows::kY] != args.inputs[add_rows::kX] && bytes > 0) {
       RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(args.outputs[add_rows::kY], args.inputs[add_rows::kX], bytes,
@@ -166,10 +158,12 @@ absl::StatusOr<Kernel> MakeAddRows(const KernelSpec& spec) {
     ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
                      sort.Sort(args.input<int32_t>(add_rows::kIndices), args.scratch));
     if (elements == 0) return absl::OkStatus();
+    const RowSums<T> sums{sorted, count, args.input<T>(add_rows::kRows), width,
+                          RowSums<T>::PiecesAt(args.scratch, sort.scratch_bytes())};
+    RETURN_IF_ERROR(LaunchSumPieces(sums, stream));
     WithIndexType(elements, [&]<typename Index>(Index) {
-      Launch(AddSums<T, Index>, NumBlocks(elements, kThreads), kThreads, 0, stream, sorted, count,
-             args.input<T>(add_rows::kRows), static_cast<Index>(elements), static_cast<Index>(width), num_rows,
-             args.output<T>(add_rows::kY));
+      Launch(AddSums<T, Index>, NumBlocks(elements, kThreads), kThreads, 0, stream, sums, static_cast<Index>(elements),
+             static_cast<Index>(width), num_rows, args.output<T>(add_rows::kY));
     });
     return LaunchStatus("AddSums");
   };

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <utility>
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
@@ -127,6 +129,44 @@ TEST_CASE("AddRows") {
   testing::CheckForward(AddRowsCase(200, 300, 1500));
   testing::CheckForward(AddRowsCase(1, 1, 1));
   testing::CheckForward(AddRowsCase(0, 2, 3));
+}
+
+// An index that occurs often, beside others.
+TEST_CASE("IndexedSlices and AddRows of indices that occur often") {
+  const int64_t times = GENERATE(1, 31, 32, 33, 5000), width = GENERATE(1, 37);
+  INFO(times << " times");
+  const auto with_often = [=](OpCase test, size_t indices) {
+    int32_t* const at = test.inputs[indices].data<int32_t>();
+    for (int64_t i = 0; i < times; ++i) at[2 * i] = 7;
+    return test;
+  };
+  testing::CheckForward(with_often(IndexedSlicesCase(2 * times + 70, 9, width), 0));
+  testing::CheckForward(with_often(AddRowsCase(2 * times + 70, 9, width), 1));
+}
+
+TEST_CASE("Sums of 32 equal indices at a time miss and repeat no row") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  // Index i occurs times[i] times; the rows are integers, whose sums are exact in any order.
+  const std::vector<int> times = {1, 31, 32, 33, 5000, 64, 65, 2, 97};
+  std::vector<int32_t> indices;
+  for (size_t i = 0; i < times.size(); ++i) indices.insert(indices.end(), times[i], static_cast<int32_t>(i));
+  std::vector<float> rows;
+  Doubles want(times.size(), 0);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    std::swap(indices[i], indices[i * 7919 % (i + 1)]);
+    rows.push_back(static_cast<float>(i % 101));
+  }
+  for (size_t i = 0; i < indices.size(); ++i) want[indices[i]] += rows[i];
+  const auto n = static_cast<int64_t>(indices.size()), limit = static_cast<int64_t>(times.size());
+  Tensor ids(DType::kInt32, {n}), values(DType::kFloat32, {n, 1});
+  std::copy(indices.begin(), indices.end(), ids.data<int32_t>());
+  std::copy(rows.begin(), rows.end(), values.data<float>());
+  const std::vector<Tensor> y =
+      RunOn(kind, {ids, values, Tensor(DType::kFloat32, {limit, 1})}, [=](absl::Span<const Value> in) {
+        return std::vector<Value>{IndexedSlices(in[0], in[1], {limit, 1}), AddRows(in[2], in[0], in[1])};
+      });
+  CHECK(testing::ToDoubles(y[0]) == want);
+  CHECK(testing::ToDoubles(y[1]) == want);
 }
 
 TEST_CASE("AddRows leaves an input that others read as it is, and writes over one that nobody reads") {

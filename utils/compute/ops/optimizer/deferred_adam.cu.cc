@@ -12,6 +12,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_sums.h"
 #include "utils/compute/cuda/row_threads.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/graph/op_def.h"
@@ -208,13 +209,14 @@ struct Settler {
 
 struct UpdatedTable {
   TableState state;
-  SortedIndices::Result sorted;
-  int32_t count;
-  const float* gradients;  // [count, width]
+  RowSums<float> gradients;
 };
 
-// A warp for each place in the sorted order; the first place of each row sums the gradients of all, in the order of
-// their positions, and updates the row.
+__global__ void __launch_bounds__(kThreads) SumPiecesOfTables(const PerTable<UpdatedTable> __grid_constant__ tables) {
+  tables.at[blockIdx.y].gradients.SumSlot<Warp>();
+}
+
+// A warp for each place in the sorted order; that of the first place of each row updates the row.
 __global__ void __launch_bounds__(kThreads)
     UpdateRows(const PerTable<UpdatedTable> __grid_constant__ tables, Scalars<apply_adam::kNumScalars> scalars,
                Guard guard, AdamStep step, DeferredSteps steps, DataError not_caught_up,
@@ -228,19 +230,16 @@ __global__ void __launch_bounds__(kThreads)
   if (blockIdx.y == 0 && i == 0 && Warp::Lane() == 0) steps.alphas[number] = step.alpha;
   const UpdatedTable& table = tables.at[blockIdx.y];
   const TableState& state = table.state;
-  const int32_t* const indices = table.sorted.indices;
-  if (i >= table.count || (i > 0 && indices[i - 1] == indices[i])) return;
+  const int32_t* const indices = table.gradients.sorted.indices;
+  if (i >= table.gradients.count || (i > 0 && indices[i - 1] == indices[i])) return;
   const int64_t row = indices[i];
   if (Warp::Lane() == 0) {
     if (state.made[row] != number) not_caught_up.Report(static_cast<int32_t>(row));
     state.made[row] = number + 1;
   }
   for (int64_t c = Warp::Lane(); c < state.width; c += kLanes) {
-    float g = 0;
-    for (int64_t j = i; j < table.count && indices[j] == row; ++j) {
-      g += table.gradients[table.sorted.positions[j] * state.width + c];
-    }
     const int64_t at = row * state.width + c;
+    const float g = table.gradients(static_cast<int32_t>(i), c);
     step(state.variable[at], state.m[at], state.v[at], guard.Unscale(g));
   }
 }
@@ -253,7 +252,7 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
                    TablesOf(spec, first + deferred_adam::kNumSteps, deferred_adam::kApplyGroupSize));
   // Tables with the same ids share their order.
   std::vector<SortedIndices> sorts;
-  std::vector<int64_t> sorts_at;
+  std::vector<int64_t> sorts_at, pieces_at;
   std::vector<size_t> same_as;
   std::vector<int32_t> counts;
   Kernel kernel;
@@ -265,10 +264,14 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
     same_as.push_back(same);
     sorts.emplace_back();
     sorts_at.push_back(kernel.scratch_bytes);
-    if (same < k) continue;
-    ASSIGN_OR_RETURN(sorts[k], SortedIndices::Make(device, spec.node, "id", counts[k], tables[k].rows));
+    if (same == k) {
+      ASSIGN_OR_RETURN(sorts[k], SortedIndices::Make(device, spec.node, "id", counts[k], tables[k].rows));
+      kernel.scratch_bytes += sorts[k].scratch_bytes();
+    }
+    pieces_at.push_back(kernel.scratch_bytes);
     constexpr int64_t kAlignment = 256;
-    kernel.scratch_bytes += (sorts[k].scratch_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    const int64_t bytes = RowSums<float>::ScratchBytes(counts[k], tables[k].width);
+    kernel.scratch_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   const DataError not_caught_up = device.AddDataError(
       spec.node, [](int32_t value) { return absl::StrCat("row ", value, " is updated that was not caught up"); },
@@ -281,11 +284,18 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
     PerTable<UpdatedTable> updated = {};
     for (size_t k = 0; k < tables.size(); ++k) {
       UpdatedTable& table = updated.at[k];
-      table = {StateOf(args, tables[k]), updated.at[same_as[k]].sorted, counts[k],
-               args.input<float>(tables[k].first + deferred_adam::kRows)};
+      table = {StateOf(args, tables[k]),
+               {updated.at[same_as[k]].gradients.sorted, counts[k],
+                args.input<float>(tables[k].first + deferred_adam::kRows), tables[k].width,
+                RowSums<float>::PiecesAt(args.scratch, pieces_at[k])}};
       if (same_as[k] < k) continue;
-      ASSIGN_OR_RETURN(table.sorted, sorts[k].Sort(args.input<int32_t>(tables[k].first + deferred_adam::kIds),
-                                                   static_cast<char*>(args.scratch) + sorts_at[k]));
+      ASSIGN_OR_RETURN(table.gradients.sorted, sorts[k].Sort(args.input<int32_t>(tables[k].first + deferred_adam::kIds),
+                                                             static_cast<char*>(args.scratch) + sorts_at[k]));
+    }
+    if (most > RowSums<float>::kRowsOfPiece) {
+      const dim3 slots(NumBlocks(RowSums<float>::NumSlots(most), kWarps), static_cast<unsigned>(tables.size()));
+      Launch(SumPiecesOfTables, slots, kThreads, 0, settler.stream, updated);
+      RETURN_IF_ERROR(LaunchStatus("SumPiecesOfTables"));
     }
     const Guard guard = places.GuardOf(args);
     const DeferredSteps steps = StepsAt(args, first);

@@ -12,6 +12,7 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
+#include "utils/compute/cuda/row_sums.h"
 #include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/cuda/tensor_groups.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
@@ -123,23 +124,19 @@ absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
 
 struct LazyAdamTensors {
   float *variable, *m, *v;
-  const float* gradient_rows;
 };
 
-// A warp for each place in the sorted order; the first place of each row sums the gradients of all, in the order of
-// their positions, and updates the row.
+// A warp for each place in the sorted order; that of the first place of each row updates the row.
 __global__ void UpdateRows(LazyAdamTensors tensors, Scalars<AdamRule::kScalars> scalars, Guard guard,
-                           AdamRule::Params params, const int32_t* indices, const int32_t* positions, int32_t count,
-                           int64_t row, const unsigned long long* error) {
+                           AdamRule::Params params, RowSums<float> gradients, const unsigned long long* error) {
   if (HasDataError(error) || !guard.Applies()) return;
   const int32_t i = (blockIdx.x * kThreads + threadIdx.x) / warpSize;
-  if (i >= count || (i > 0 && indices[i - 1] == indices[i])) return;
+  const int32_t* const indices = gradients.sorted.indices;
+  if (i >= gradients.count || (i > 0 && indices[i - 1] == indices[i])) return;
   const AdamRule rule(params, scalars.values);
-  for (int64_t c = threadIdx.x % warpSize; c < row; c += warpSize) {
-    float g = 0;
-    for (int32_t j = i; j < count && indices[j] == indices[i]; ++j) g += tensors.gradient_rows[positions[j] * row + c];
-    const int64_t at = indices[i] * row + c;
-    rule.step(tensors.variable[at], tensors.m[at], tensors.v[at], guard.Unscale(g));
+  for (int64_t c = threadIdx.x % warpSize; c < gradients.width; c += warpSize) {
+    const int64_t at = indices[i] * gradients.width + c;
+    rule.step(tensors.variable[at], tensors.m[at], tensors.v[at], guard.Unscale(gradients(i, c)));
   }
 }
 
@@ -153,18 +150,21 @@ absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
   CudaDevice& device = CudaDeviceOf(spec);
   ASSIGN_OR_RETURN(const SortedIndices sort, SortedIndices::Make(device, spec.node, "row", count, num_rows));
   Kernel kernel;
-  kernel.scratch_bytes = sort.scratch_bytes();
+  kernel.scratch_bytes = sort.scratch_bytes() + RowSums<float>::ScratchBytes(count, row);
   kernel.run = [=, params = AdamRule::Params(spec.attrs()), stream = device.stream(),
                 error = device.data_error_word()](const KernelArgs& args) -> absl::Status {
     if (count == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
                      sort.Sort(args.input<int32_t>(first + apply_lazy_adam::kIndices), args.scratch));
-    const LazyAdamTensors tensors{
-        args.variable<float>(first + apply_lazy_adam::kVariable), args.variable<float>(first + apply_lazy_adam::kM),
-        args.variable<float>(first + apply_lazy_adam::kV), args.input<float>(first + apply_lazy_adam::kRows)};
+    const RowSums<float> gradients{sorted, count, args.input<float>(first + apply_lazy_adam::kRows), row,
+                                   RowSums<float>::PiecesAt(args.scratch, sort.scratch_bytes())};
+    RETURN_IF_ERROR(LaunchSumPieces(gradients, stream));
+    const LazyAdamTensors tensors{args.variable<float>(first + apply_lazy_adam::kVariable),
+                                  args.variable<float>(first + apply_lazy_adam::kM),
+                                  args.variable<float>(first + apply_lazy_adam::kV)};
     constexpr int kWarps = kThreads / 32;
     Launch(UpdateRows, (count + kWarps - 1) / kWarps, kThreads, 0, stream, tensors, Scalars<AdamRule::kScalars>(args),
-           places.GuardOf(args), params, sorted.indices, sorted.positions, count, row, error);
+           places.GuardOf(args), params, gradients, error);
     return LaunchStatus("UpdateRows");
   };
   return kernel;
