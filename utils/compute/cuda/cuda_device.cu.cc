@@ -23,6 +23,33 @@ absl::Status GraphStatus(cudaError_t error, absl::string_view call) {
   return CudaStatus(error, call);
 }
 
+class EventTimer : public DeviceTimer {
+ public:
+  explicit EventTimer(CudaDevice& device) : device_(device) {}
+
+  absl::Status Mark() override {
+    device_.MakeCurrent();
+    ASSIGN_OR_RETURN(CudaEvent mark, MakeEvent(cudaEventDefault));
+    CALL(cudaEventRecord(mark.get(), device_.stream()));
+    marks_.push_back(std::move(mark));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<int64_t>> Read() override {
+    RETURN_IF_ERROR(device_.Synchronize());
+    std::vector<int64_t> times;
+    for (const CudaEvent& mark : marks_) {
+      float milliseconds = 0;
+      CALL(cudaEventElapsedTime(&milliseconds, marks_[0].get(), mark.get()));
+      times.push_back(static_cast<int64_t>(1e6 * milliseconds));
+    }
+    return times;
+  }
+
+ private:
+  CudaDevice& device_;
+  std::vector<CudaEvent> marks_;
+};
+
 class CudaGraph : public Recording {
  public:
   CudaGraph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
@@ -157,6 +184,8 @@ absl::Status CudaDevice::Synchronize() {
   MakeCurrent();
   return ReadDataError();
 }
+
+absl::StatusOr<std::unique_ptr<DeviceTimer>> CudaDevice::MakeTimer() { return std::make_unique<EventTimer>(*this); }
 
 absl::Status CudaDevice::ReadDataError() {
   CALL(cudaMemcpyAsync(host_data_error_, data_error_, sizeof(*data_error_), cudaMemcpyDeviceToHost, stream()));

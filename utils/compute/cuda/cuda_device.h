@@ -41,6 +41,8 @@ class CudaDevice : public Device {
   absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override;
   void MakeCurrent() override;
   absl::Status Synchronize() override;
+  // The marks are events on stream().
+  absl::StatusOr<std::unique_ptr<DeviceTimer>> MakeTimer() override;
   absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) override;
   absl::Status CheckRecording() override;
 

@@ -39,7 +39,31 @@ class CopiedFeeds : public FeedBuffers {
   std::vector<Feed> feeds_;
 };
 
+class HostTimer : public DeviceTimer {
+ public:
+  explicit HostTimer(Device& device) : device_(device) {}
+
+  absl::Status Mark() override {
+    marks_.push_back(std::chrono::steady_clock::now());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<int64_t>> Read() override {
+    if (absl::Status status = device_.Synchronize(); !status.ok()) return status;
+    std::vector<int64_t> times;
+    for (const auto& mark : marks_) {
+      times.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(mark - marks_[0]).count());
+    }
+    return times;
+  }
+
+ private:
+  Device& device_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceTimer>> Device::MakeTimer() { return std::make_unique<HostTimer>(*this); }
 
 absl::StatusOr<std::unique_ptr<FeedBuffers>> Device::MakeFeedBuffers(absl::Span<const int64_t> bytes) {
   auto feeds = std::make_unique<CopiedFeeds>(*this);

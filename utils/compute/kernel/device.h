@@ -48,6 +48,17 @@ class FeedBuffers {
   virtual absl::Status Fill(absl::Span<const void* const> feeds) = 0;
 };
 
+// Takes the times at which a device gets through its work.
+class DeviceTimer {
+ public:
+  virtual ~DeviceTimer() = default;
+  // Marks the end of the work given to the device so far, without waiting for it.
+  virtual absl::Status Mark() = 0;
+  // Waits until the device has reached all marks. Returns the nanoseconds from the first of them to each, in order, or
+  // the first error of the work.
+  virtual absl::StatusOr<std::vector<int64_t>> Read() = 0;
+};
+
 // The number of runs by which a device with memory of its own may lag behind: the error of a run is returned at the
 // latest by the run that comes this number of runs later.
 inline constexpr int kMaxRunsBehind = 3;
@@ -79,6 +90,9 @@ class Device {
   virtual void MakeCurrent() = 0;
   // Waits for the work given so far and returns its first error, if any.
   virtual absl::Status Synchronize() = 0;
+  // Makes a timer of this device, by default one that takes the host's time at each mark, which is right for devices
+  // whose kernels have computed when they return.
+  virtual absl::StatusOr<std::unique_ptr<DeviceTimer>> MakeTimer();
   // Records the kernels that `run` gives the device, without running them. Returns nullptr without calling `run` if the
   // device gains nothing by it. After an error the device goes on as if it had not been called.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(absl::FunctionRef<absl::Status()> run) { return nullptr; }

@@ -270,7 +270,12 @@ absl::Status Program::Plan::ForgetResults(const Step& step) {
 
 absl::Status Program::Plan::RunSteps(const RunOptions& options) {
   if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
-  std::vector<KernelTiming>* const timings = options.timings;
+  const int64_t start = NowNs();
+  std::unique_ptr<DeviceTimer> timer;
+  if (options.timings != nullptr) {
+    ASSIGN_OR_RETURN(timer, device->MakeTimer());
+    RETURN_IF_ERROR(timer->Mark());
+  }
   const std::atomic<int>* const stop = device->uses_host_memory() ? options.stop : nullptr;
   for (size_t s = 0; s < steps.size(); ++s) {
     if (stop != nullptr && s <= first_update && stop->load(std::memory_order_relaxed) != 0) {
@@ -278,7 +283,6 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
     }
     Step& step = steps[s];
     if (device->checks_memory()) RETURN_IF_ERROR(ForgetResults(step));
-    const int64_t start = timings == nullptr ? 0 : NowNs();
     absl::Status status =
         step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
     if (status.ok() && is_recording) status = device->CheckRecording();
@@ -289,9 +293,14 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
         RETURN_IF_ERROR(CheckNumerics(step.node->output(i), step.node->op().name));
       }
     }
-    if (timings == nullptr) continue;
-    RETURN_IF_ERROR(device->Synchronize());
-    timings->push_back({step.node->name(), std::string(step.node->op().name.text()), start, NowNs() - start});
+    if (timer != nullptr) RETURN_IF_ERROR(timer->Mark());
+  }
+  if (timer == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> marks, timer->Read());
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Node& node = *steps[s].node;
+    options.timings->push_back(
+        {node.name(), std::string(node.op().name.text()), start + marks[s], marks[s + 1] - marks[s]});
   }
   return absl::OkStatus();
 }

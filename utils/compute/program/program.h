@@ -28,7 +28,8 @@ struct CompileOptions {
   Arena* arena = nullptr;
 };
 
-// The time at which one kernel ran, for a profile.
+// The time at which one kernel ran, for a profile: from the end of the kernel before it to its own. On a device with
+// memory of its own, a kernel that takes less time than it takes the host to give it is shown with the latter.
 struct KernelTiming {
   std::string name, op;
   int64_t start_ns, duration_ns;  // start: nanoseconds of the monotonic clock
