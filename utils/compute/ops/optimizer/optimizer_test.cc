@@ -263,6 +263,36 @@ TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam continues to move t
   CHECK(lazy[12] == Approx(1 - 0.1 * std::sqrt(1 - 0.998001) / 0.19 * 0.4 / std::sqrt(0.016)).epsilon(1e-5));
 }
 
+// In the first step the rows that were not read stay as they are in dense Adam, too.
+TEST_CASE("The first step of lazy Adam is that of dense Adam where rows occur often") {
+  const std::string kind = EachKind();
+  INFO(kind);
+  const auto train = [&](bool lazy) {
+    const int64_t times = 5000, width = 3;
+    Graph graph;
+    const Value rate = graph.Constant(Tensor::Scalar(0.1f));
+    Tensor often = testing::RandomInts({2 * times}, 5, 40);
+    for (int64_t i = 0; i < times; ++i) often.data<int32_t>()[2 * i] = 7;
+    const Value ids = graph.Input("ids", often.type());
+    const Value table = graph.Variable({"table", {DType::kFloat32, {50, width}}, Initializer::Ones()});
+    const Value rows = graph.Input("rows", {DType::kFloat32, {2 * times, width}});
+    const std::vector<Node*> targets = Adam(rate, {{table, IndexedSlices(ids, rows, table.shape())}}, {.lazy = lazy});
+    const std::unique_ptr<Device> device = MakeDevice(kind).value();
+    VariableStore variables(*device);
+    REQUIRE(variables.Create(graph, 1).ok());
+    const auto program = Program::Compile(graph, {{ids, rows}, {}, targets}, *device, variables).value();
+    testing::RecordKernels(*program, kind);
+    REQUIRE(program->Run({often, testing::RandomTensor({2 * times, width}, 1)}).ok());
+    std::vector<float> values;
+    for (const VariableSpec& spec : variables.specs()) {
+      const Tensor now = variables.Read(spec.name).value();
+      values.insert(values.end(), now.flat<float>().begin(), now.flat<float>().end());
+    }
+    return values;
+  };
+  CHECK(train(true) == train(false));
+}
+
 TEST_CASE("Lazy Adam refuses a row outside the table and leaves the table alone") {
   const std::string kind = EachKind();
   INFO(kind);
