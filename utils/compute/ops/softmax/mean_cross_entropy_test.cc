@@ -2,6 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "utils/compute/ops/check_numerics/check_numerics.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -60,11 +63,18 @@ OpCase Case(int64_t rows, int64_t classes, float target, float other) {
   };
 }
 
-TEST_CASE("MeanCrossEntropy") {
-  testing::CheckForward(Case(GENERATE(1, 7, 33, 100), GENERATE(1, 2, 10, 33, 300), 1, 0));
+// Only devices on which a launch is dear have the kernel: on others, what the node replaces is tested below.
+bool HasKernel(const std::string& kind) {
+  return KernelRegistry::Global().Find(op::MeanCrossEntropy, kind, DType::kFloat32) != nullptr;
+}
+void CheckWhereItRuns(const OpCase& test) {
+  const std::vector<std::string> kinds = DeviceKinds();
+  if (std::any_of(kinds.begin(), kinds.end(), HasKernel)) testing::CheckForward(test);
 }
 
-TEST_CASE("MeanCrossEntropy with label smoothing") { testing::CheckForward(Case(40, 10, 0.9f + 0.01f, 0.01f)); }
+TEST_CASE("MeanCrossEntropy") { CheckWhereItRuns(Case(GENERATE(1, 7, 33, 100), GENERATE(1, 2, 10, 33, 300), 1, 0)); }
+
+TEST_CASE("MeanCrossEntropy with label smoothing") { CheckWhereItRuns(Case(40, 10, 0.9f + 0.01f, 0.01f)); }
 
 // A step of a model whose last layer has a bias: the mean loss, checked or not, the number of rows that are classified
 // correctly, and the gradients of logits and bias.
