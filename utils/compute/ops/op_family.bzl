@@ -149,12 +149,13 @@ def op_family(
         cuda_deps = [],
         test_deps = [],
         test_size = "small",
-        test_max_isas = []):
+        test_max_isas = [],
+        more_tests = []):
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda and NAME_test.
 
     The folder's files say what these are made of. *.cu.cc are the CUDA kernels, NAME_test.cc is the test, and all other
     *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
-    NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are op_tests.
+    NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are more_tests or op_tests.
 
     A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
     in //tools/structure:layers.bzl.
@@ -174,6 +175,7 @@ def op_family(
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
       test_max_isas: the max_isas of NAME_test.
+      more_tests: the names of further tests that depend on the same as NAME_test.
     """
     others = exclude + [
         label[1:]
@@ -212,6 +214,13 @@ def op_family(
             name = name + "_test",
             size = test_size,
             max_isas = test_max_isas,
+            family = name,
+            emulated = bool(cuda_srcs),
+            deps = shared_deps + deps + test_deps,
+        )
+    for test in more_tests:
+        op_test(
+            name = test,
             family = name,
             emulated = bool(cuda_srcs),
             deps = shared_deps + deps + test_deps,
