@@ -23,7 +23,7 @@ class KillTest(harness.FaultTest):
         reached, killed, restarts_above_0 = 0, 0, 0
         while killed < KILLS:
             if reached == STEPS:
-                self.check_end(model_dir, whole)
+                self.check_end(model_dir, whole, *flags)
                 model_dir, reached = self.folder / f"model after {killed}", 0
             restarts_above_0 += reached > 0
             process = self.start(self.command(model_dir, *FLAGS, *flags))
@@ -37,9 +37,7 @@ class KillTest(harness.FaultTest):
             self.assertGreaterEqual(step, reached, f"the run went back to an earlier checkpoint\n{outcome.told}")
             reached = step
         self.assertGreaterEqual(restarts_above_0, KILLS // 2, "too few restarts above step 0 to say anything")
-        outcome = self.execute(self.command(model_dir, *FLAGS, *flags))
-        self.assertEqual(outcome.code, 0, outcome.told)
-        self.check_end(model_dir, whole)
+        self.check_end(model_dir, whole, *flags)
 
     def wait(self, process: subprocess.Popen, model_dir: Path, steps: int) -> None:
         """Waits until a run has logged so many steps, or is over."""
@@ -52,7 +50,10 @@ class KillTest(harness.FaultTest):
         while lines() < end and process.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
 
-    def check_end(self, model_dir: Path, whole: Path) -> None:
+    def check_end(self, model_dir: Path, whole: Path, *flags: str) -> None:
+        """Runs to the end once more: the last run may have been killed in what follows the last step."""
+        outcome = self.execute(self.command(model_dir, *FLAGS, *flags))
+        self.assertEqual(outcome.code, 0, outcome.told)
         self.assert_same_checkpoint(model_dir, whole, step=STEPS)
         self.assert_no_temporaries(model_dir)
 
