@@ -172,6 +172,17 @@ std::string Write(const Json& value, Writer writer) {
 
 }  // namespace
 
+Json::Json() : value_(nullptr) {}
+Json::Json(std::nullptr_t) : value_(nullptr) {}
+Json::Json(bool value) : value_(value) {}
+Json::Json(int value) : value_(int64_t{value}) {}
+Json::Json(int64_t value) : value_(value) {}
+Json::Json(double value) : value_(value) {}
+Json::Json(const char* value) : value_(std::string(value)) {}
+Json::Json(std::string value) : value_(std::move(value)) {}
+Json::Json(Array value) : value_(std::move(value)) {}
+Json::Json(Object value) : value_(std::move(value)) {}
+
 std::string DumpJson(const Json& value) { return Write(value, Writer(/*python=*/false, std::nullopt)); }
 
 std::string DumpJson(const Json& value, int indent) { return Write(value, Writer(/*python=*/false, indent)); }

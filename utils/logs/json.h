@@ -19,16 +19,16 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
 
-  Json() : value_(nullptr) {}  // null, Python's None
-  Json(std::nullptr_t) : value_(nullptr) {}
-  Json(bool value) : value_(value) {}
-  Json(int value) : value_(int64_t{value}) {}
-  Json(int64_t value) : value_(value) {}
-  Json(double value) : value_(value) {}
-  Json(const char* value) : value_(std::string(value)) {}
-  Json(std::string value) : value_(std::move(value)) {}
-  Json(Array value) : value_(std::move(value)) {}
-  Json(Object value) : value_(std::move(value)) {}
+  Json();  // null, Python's None
+  Json(std::nullptr_t);
+  Json(bool value);
+  Json(int value);
+  Json(int64_t value);
+  Json(double value);
+  Json(const char* value);
+  Json(std::string value);
+  Json(Array value);
+  Json(Object value);
 
   const auto& value() const { return value_; }
 

@@ -135,6 +135,9 @@ LogFormat CurrentLogFormat() { return current_format; }
 
 bool IsLogged(Severity severity) { return severity != Severity::INFO || current_format != LogFormat::kNone; }
 
+LogMessage::LogMessage(Severity severity) : severity_(severity) {}
+LogMessage::~LogMessage() { WriteLog(severity_, message_.str()); }
+
 void WriteLog(Severity severity, absl::string_view message, Json::Object fields) {
   if (!IsLogged(severity)) return;
   Output& output = GetOutput();

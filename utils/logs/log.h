@@ -41,10 +41,10 @@ void ShowLiveLine(absl::string_view text);
 // Collects what is streamed into it and logs it when destroyed; made by LOG only.
 class LogMessage {
  public:
-  explicit LogMessage(Severity severity) : severity_(severity) {}
+  explicit LogMessage(Severity severity);
   LogMessage(const LogMessage&) = delete;
   LogMessage& operator=(const LogMessage&) = delete;
-  ~LogMessage() { WriteLog(severity_, message_.str()); }
+  ~LogMessage();
 
   std::ostream& stream() { return message_; }
 

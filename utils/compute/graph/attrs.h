@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "utils/compute/core/check.h"
 #include "utils/compute/core/tensor.h"
 
 namespace official::compute {
@@ -19,19 +20,13 @@ class Attrs {
  public:
   Attrs() = default;
   // Example: Attrs{{"axis", int64_t{1}}, {"keep_dims", true}}. Integers must be int64_t and text std::string.
-  Attrs(std::initializer_list<std::pair<const std::string, AttrValue>> values) : values_(values) {}
+  Attrs(std::initializer_list<std::pair<const std::string, AttrValue>> values);
 
-  void Set(absl::string_view name, AttrValue value) { values_.insert_or_assign(std::string(name), std::move(value)); }
-  bool Has(absl::string_view name) const { return values_.count(std::string(name)) > 0; }
-  // The value of an attribute that must exist and have this type.
+  void Set(absl::string_view name, AttrValue value);
+  bool Has(absl::string_view name) const;
+  // The value of an attribute that must exist and have this type, one of those of AttrValue.
   template <typename T>
-  const T& Get(absl::string_view name) const {
-    const auto it = values_.find(std::string(name));
-    OFFICIAL_CHECK(it != values_.end()) << "no attribute " << name;
-    const T* value = std::get_if<T>(&it->second);
-    OFFICIAL_CHECK(value != nullptr) << "attribute " << name << " has another type";
-    return *value;
-  }
+  const T& Get(absl::string_view name) const;
   int64_t GetInt(absl::string_view name) const { return Get<int64_t>(name); }
   double GetFloat(absl::string_view name) const { return Get<double>(name); }
   bool GetBool(absl::string_view name) const { return Get<bool>(name); }

@@ -45,11 +45,16 @@ std::vector<Value> Copy(const Graph& from, const Node& node, RewriteContext& con
 
 }  // namespace
 
+RewriteContext::RewriteContext(const RewriteEnvironment& environment)
+    : environment_(environment), graph_(std::make_unique<Graph>()) {}
+
 Value RewriteContext::Mapped(Value old) const {
   const auto it = mapped_.find(old);
   OFFICIAL_CHECK(it != mapped_.end()) << old.node()->name() << " was not visited yet";
   return it->second;
 }
+
+void RewriteContext::Map(Value old, Value value) { mapped_[old] = value; }
 
 int RewriteContext::UseCount(Value old) const {
   const auto it = uses_.find(old);

@@ -33,7 +33,7 @@ struct RewriteEnvironment {
 
 class RewriteContext {
  public:
-  explicit RewriteContext(const RewriteEnvironment& environment) : environment_(environment) {}
+  explicit RewriteContext(const RewriteEnvironment& environment);
 
   // The graph under construction, in which a rule adds its nodes.
   Graph& graph() { return *graph_; }
@@ -45,7 +45,7 @@ class RewriteContext {
   const std::vector<const Node*>& Readers(Value old);
   // Sets the new value for an old one of which no read has been visited yet. Where the old node has not been visited
   // itself, it is not: all its outputs must be set.
-  void Map(Value old, Value value) { mapped_[old] = value; }
+  void Map(Value old, Value value);
   // The same as Mapped() for an old Variable, Input or Constant, which need not have been visited yet.
   Value MappedSource(Value old);
   // True if the device has a kernel for this op: a rule that makes a fused op must check this first.
@@ -55,11 +55,11 @@ class RewriteContext {
   friend RewrittenGraph Rewrite(const Graph&, const GraphRoots&, const RewriteEnvironment&,
                                 const std::function<std::optional<std::vector<Value>>(const Node&, RewriteContext&)>&);
   const RewriteEnvironment& environment_;
-  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
+  std::unique_ptr<Graph> graph_;
   absl::flat_hash_map<Value, Value> mapped_;
   absl::flat_hash_map<Value, int> uses_;
-  std::vector<const Node*> live_;                                      // nodes of the old graph
-  absl::flat_hash_map<Value, std::vector<const Node*>> readers_ = {};  // filled when a rule asks
+  std::vector<const Node*> live_;                                 // nodes of the old graph
+  absl::flat_hash_map<Value, std::vector<const Node*>> readers_;  // filled when a rule asks
 };
 
 // Returns the new outputs of `node`, or nullopt if the rule does not apply (the node is then copied). A node without

@@ -97,7 +97,7 @@ class BundleReader {
     int64_t end = 0;     // end of the last tensor
   };
 
-  explicit BundleReader(std::string prefix) : prefix_(std::move(prefix)) {}
+  explicit BundleReader(std::string prefix);
   absl::Status ReadHeader(absl::string_view value);
   absl::Status AddEntry(absl::string_view key, absl::string_view value);
   absl::Status CheckExtent(absl::string_view key, const Entry& entry);

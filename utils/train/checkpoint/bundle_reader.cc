@@ -170,6 +170,8 @@ absl::Status BundleReader::WrongChecksum(absl::string_view key, uint32_t stored,
 
 // ---- Opening: everything that the index says is held against the files ----
 
+BundleReader::BundleReader(std::string prefix) : prefix_(std::move(prefix)) {}
+
 absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(const std::string& prefix) {
   const std::string path = absl::StrCat(prefix, ".index");
   ASSIGN_OR_RETURN(const std::string table, files::ReadFile(path, kMaxIndexBytes));
