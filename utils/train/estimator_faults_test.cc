@@ -1,6 +1,7 @@
 // What the Estimator does when something goes wrong: numbers that are not finite, data that fail or do not come, links
 // in place of its files.
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
@@ -56,14 +57,21 @@ class LateDevice : public compute::Device {
   }
   absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
     RETURN_IF_ERROR(cpu_->CopyToHost(host, device, bytes));
-    return Tell();
+    return Synchronize();
   }
   absl::StatusOr<std::unique_ptr<compute::FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override {
     ASSIGN_OR_RETURN(auto copied, Device::MakeFeedBuffers(bytes));
     return std::make_unique<Feeds>(*this, std::move(copied));
   }
+  absl::StatusOr<std::unique_ptr<compute::HostBuffer>> MakeHostBuffer(int64_t bytes) override {
+    ASSIGN_OR_RETURN(auto copied, cpu_->MakeHostBuffer(bytes));
+    return std::make_unique<Value>(*this, std::move(copied));
+  }
   void MakeCurrent() override { cpu_->MakeCurrent(); }
-  absl::Status Synchronize() override { return Tell(); }
+  absl::Status Synchronize() override {
+    ++num_synchronized;
+    return Tell();
+  }
 
   static void RegisterKernels() {
     for (const compute::KernelDef* def : compute::KernelRegistry::Global().All()) {
@@ -90,6 +98,11 @@ class LateDevice : public compute::Device {
     }
   }
 
+  // The runs that had begun between the start of a HostBuffer's copy and the wait for it, by wait.
+  static inline std::vector<int64_t> runs_behind;
+  // The number of waits for all that was given to a device.
+  static inline std::atomic<int> num_synchronized = 0;
+
  private:
   struct Feeds : compute::FeedBuffers {
     Feeds(LateDevice& device, std::unique_ptr<compute::FeedBuffers> copied)
@@ -103,6 +116,21 @@ class LateDevice : public compute::Device {
     LateDevice& device;
     std::unique_ptr<compute::FeedBuffers> copied;
   };
+  struct Value : compute::HostBuffer {
+    Value(LateDevice& device, std::unique_ptr<compute::HostBuffer> copied)
+        : device(device), copied(std::move(copied)) {}
+    absl::Status StartCopy(const void* from) override {
+      fills = device.num_fills_;
+      return copied->StartCopy(from);
+    }
+    absl::StatusOr<const void*> Wait() override {
+      runs_behind.push_back(device.num_fills_ - fills);
+      return copied->Wait();
+    }
+    LateDevice& device;
+    std::unique_ptr<compute::HostBuffer> copied;
+    int64_t fills = 0;
+  };
   absl::Status Tell() { return std::exchange(error_, absl::OkStatus()); }
 
   std::unique_ptr<compute::Device> cpu_;
@@ -110,7 +138,7 @@ class LateDevice : public compute::Device {
   int64_t num_fills_ = 0, failed_fill_ = 0;
 };
 
-TEST_CASE("A device that tells of a bad number only later has the right step and tensor named, and nothing saved") {
+std::unique_ptr<distribute::Strategy> LateStrategy(int num_replicas) {
   static const bool registered =
       compute::RegisterDeviceKind({.name = "late",
                                    .make_device =
@@ -120,14 +148,16 @@ TEST_CASE("A device that tells of a bad number only later has the right step and
                                        }}) &&
       (LateDevice::RegisterKernels(), true);
   REQUIRE(registered);
+  return distribute::Strategy::Create({.device_kind = "late", .num_replicas = num_replicas, .num_threads = 2}).value();
+}
+
+TEST_CASE("A device that tells of a bad number only later has the right step and tensor named, and nothing saved") {
   const int bad_step = GENERATE(2, 7, 10), num_replicas = GENERATE(1, 2);
   CAPTURE(bad_step, num_replicas);
   EstimatorConfig config = Config();
   config.save_checkpoints_steps = GENERATE(1, 5, 100);  // told by the next save, one some steps later, or never
   config.log_every_n_steps = GENERATE(100, 3);
-  auto strategy =
-      distribute::Strategy::Create({.device_kind = "late", .num_replicas = num_replicas, .num_threads = 2}).value();
-  const auto estimator = Estimator::Create(Line(), config, std::move(strategy)).value();
+  const auto estimator = Estimator::Create(Line(), config, LateStrategy(num_replicas)).value();
   const absl::Status status = estimator->Train(Input(NAN, bad_step - 1), 10, {});
   CHECK(status.code() == absl::StatusCode::kInternal);
   const int64_t last = (bad_step - 1) / *config.save_checkpoints_steps * *config.save_checkpoints_steps;
@@ -173,6 +203,32 @@ TEST_CASE("A loss that is not finite with variables that are is an error, which 
       std::string(status.message()),
       Contains("the loss of the evaluation is not finite: the first tensor that is not finite is features (Input"));
   CHECK(estimator->Evaluate(Input(1), 2).ok());
+}
+
+TEST_CASE("Evaluation does not wait for each batch, gives the same numbers and names the batch's first bad tensor") {
+  const int num_replicas = GENERATE(1, 2);
+  const auto on_cpu = MakeEstimator(Config(), num_replicas);
+  REQUIRE(on_cpu->Train(Input(1), 3, {}).ok());
+  const auto late = Estimator::Create(Line(), Config(), LateStrategy(num_replicas)).value();
+  REQUIRE(late->Train(Input(1), 3, {}).ok());
+  REQUIRE(late->Evaluate(Input(1), 1).ok());  // what is done once
+  const auto synchronized_for = [&](int batches) {
+    LateDevice::num_synchronized = 0;
+    LateDevice::runs_behind.clear();
+    const EvalResults results = late->Evaluate(Input(1), batches).value();
+    CHECK(results == on_cpu->Evaluate(Input(1), batches).value());
+    CHECK(LateDevice::runs_behind.size() == static_cast<size_t>(batches * num_replicas));
+    return LateDevice::num_synchronized.load();
+  };
+  CHECK(synchronized_for(10) == synchronized_for(20));
+  CHECK(LateDevice::runs_behind.front() == compute::kMaxRunsBehind);
+
+  const int bad_batch = GENERATE(0, 5, 9);
+  const absl::Status status = late->Evaluate(Input(NAN, bad_batch), 10).status();
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(
+      std::string(status.message()),
+      Contains("the loss of the evaluation is not finite: the first tensor that is not finite is features (Input"));
 }
 
 // As Input(1), but with something that happens when the first example of the fourth batch is read.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
@@ -48,6 +50,69 @@ absl::Status Forward(CheckpointedModel& model, ReplicatedProgram& program) {
   if (absl::IsCancelled(computed) && model.StopIsWanted()) return Stopped(model.state().global_step);
   return computed;
 }
+
+// The losses of the last batches. Devices with memory of their own may still be computing them, while they are given
+// what comes next.
+class RecentLosses {
+ public:
+  // `spec` names the tensors of the batches.
+  RecentLosses(CheckpointedModel& model, const data::ElementSpec& spec)
+      : model_(model),
+        spec_(spec),
+        recent_(model.strategy().device(0).uses_host_memory() ? 1 : compute::kMaxRunsBehind + 1) {}
+
+  bool empty() const { return begun_ == read_; }
+  bool full() const { return begun_ - read_ == static_cast<int64_t>(recent_.size()); }
+  // The number of batches whose losses have been added.
+  int64_t begun() const { return begun_; }
+
+  // Adds the loss of a batch on which `program` has just been run; not if this is full.
+  absl::Status Add(const ReplicatedProgram& program, const data::Batch& batch) {
+    Loss& loss = recent_[begun_ % recent_.size()];
+    loss.batch = batch;
+    loss.parts.resize(program.replicas.size());
+    for (size_t r = 0; r < program.replicas.size(); ++r) {
+      const ReplicatedProgram::Replica& replica = program.replicas[r];
+      Loss::Part& part = loss.parts[r];
+      part.weight = replica.share.weight == 0 ? 0 : program.Weight(replica);
+      if (part.weight == 0) continue;
+      if (part.value == nullptr) {
+        ASSIGN_OR_RETURN(part.value, model_.strategy().device(static_cast<int>(r)).MakeHostBuffer(sizeof(float)));
+      }
+      RETURN_IF_ERROR(replica.program->StartFetch(0, *part.value));
+    }
+    ++begun_;
+    return absl::OkStatus();
+  }
+
+  // Removes the oldest loss, which must be there, and returns it: the mean over all examples of its batch.
+  absl::StatusOr<double> Remove() {
+    Loss& loss = recent_[read_++ % recent_.size()];
+    double mean = 0;
+    for (const Loss::Part& part : loss.parts) {
+      if (part.weight == 0) continue;
+      ASSIGN_OR_RETURN(const void* const value, part.value->Wait());
+      mean += double{part.weight} * *static_cast<const float*>(value);
+    }
+    if (std::isfinite(mean)) return mean;
+    ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kEval, spec_, loss.batch));
+    return ExplainNonFinite("the loss of the evaluation", model_, *program);
+  }
+
+ private:
+  struct Loss {
+    struct Part {
+      float weight = 0;
+      std::unique_ptr<compute::HostBuffer> value;
+    };
+    data::Batch batch;
+    std::vector<Part> parts;  // by replica
+  };
+  CheckpointedModel& model_;
+  const data::ElementSpec& spec_;
+  std::vector<Loss> recent_;  // a ring
+  int64_t begun_ = 0, read_ = 0;
+};
 
 // The sums of an evaluation over its batches.
 struct Sums {
@@ -111,7 +176,14 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
   // How many examples a limited number of batches has is not known.
   logs::TaskProgress progress(
       {.title = title, .total = max_steps ? 0 : source->num_examples().value_or(0), .unit = "examples"});
-  while (!max_steps || sums.batches < *max_steps) {
+  RecentLosses losses(model, source->spec());
+  const auto add_oldest_loss = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const double loss, losses.Remove());
+    sums.loss += loss;
+    ++sums.batches;
+    return absl::OkStatus();
+  };
+  while (!max_steps || losses.begun() < *max_steps) {
     RETURN_IF_ERROR(WaitForData(model, *source));
     ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
     if (!batch) break;
@@ -119,14 +191,13 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
     ASSIGN_OR_RETURN(program, model.ProgramFor(Mode::kEval, source->spec(), *batch));
     if (first) RETURN_IF_ERROR(model.replicas().ResetSums());
     RETURN_IF_ERROR(Forward(model, *program));
-    ASSIGN_OR_RETURN(const double loss, program->MeanFetch(0));
-    if (!std::isfinite(loss)) return ExplainNonFinite("the loss of the evaluation", model, *program);
-    sums.loss += loss;
-    ++sums.batches;
+    RETURN_IF_ERROR(losses.Add(*program, *batch));
+    if (losses.full()) RETURN_IF_ERROR(add_oldest_loss());
     sums.examples += batch->num_examples;
     progress.Set(sums.examples);
     RETURN_IF_ERROR(AddHostMetrics(model, *program, sums));
   }
+  while (!losses.empty()) RETURN_IF_ERROR(add_oldest_loss());
   if (program == nullptr) return absl::DataLossError("there is nothing to evaluate on: the data set is empty");
 
   ASSIGN_OR_RETURN(EvalResults results, ResultsOf(model, *program, sums));

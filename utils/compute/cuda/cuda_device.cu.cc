@@ -256,6 +256,52 @@ absl::StatusOr<std::unique_ptr<FeedBuffers>> CudaDevice::MakeFeedBuffers(absl::S
   return feeds;
 }
 
+// A value, and behind it what the work before the copy has reported.
+class CudaDevice::PinnedBuffer : public HostBuffer {
+ public:
+  PinnedBuffer(CudaDevice& device, int64_t bytes) : device_(device), bytes_(bytes) {}
+  ~PinnedBuffer() override {
+    if (pending_) cudaEventSynchronize(copied_.get());
+    cudaFreeHost(report_);
+  }
+  absl::Status Init() {
+    device_.MakeCurrent();
+    CALL(cudaMallocHost(&report_, sizeof(*report_) + bytes_));
+    ASSIGN_OR_RETURN(copied_, MakeEvent());
+    return absl::OkStatus();
+  }
+
+  absl::Status StartCopy(const void* device) override {
+    device_.MakeCurrent();
+    const cudaStream_t stream = device_.stream();
+    pending_ = true;
+    CALL(cudaMemcpyAsync(report_ + 1, device, bytes_, cudaMemcpyDeviceToHost, stream));
+    CALL(cudaMemcpyAsync(report_, device_.data_error_, sizeof(*report_), cudaMemcpyDeviceToHost, stream));
+    CALL(cudaEventRecord(copied_.get(), stream));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<const void*> Wait() override {
+    device_.MakeCurrent();
+    RETURN_IF_ERROR(device_.Wait([&] { return cudaEventQuery(copied_.get()); }, "cudaEventQuery"));
+    pending_ = false;
+    if (*report_ != kNoDataError) RETURN_IF_ERROR(device_.ReadDataError());
+    return report_ + 1;
+  }
+
+ private:
+  CudaDevice& device_;
+  const int64_t bytes_;
+  unsigned long long* report_ = nullptr;
+  CudaEvent copied_;
+  bool pending_ = false;
+};
+
+absl::StatusOr<std::unique_ptr<HostBuffer>> CudaDevice::MakeHostBuffer(int64_t bytes) {
+  auto buffer = std::make_unique<PinnedBuffer>(*this, bytes);
+  RETURN_IF_ERROR(buffer->Init());
+  return buffer;
+}
+
 DataError CudaDevice::AddDataError(const Node& node, std::function<std::string(int32_t)> message,
                                    absl::StatusCode code) {
   data_errors_.push_back([name = node.name(), message = std::move(message), code](int32_t value) {

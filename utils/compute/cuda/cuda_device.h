@@ -39,6 +39,8 @@ class CudaDevice : public Device {
   absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override;
   // The buffers are filled by copies that run at the same time as the kernels of the previous run.
   absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes) override;
+  // The buffers are pinned, and each waits for an event after its copy.
+  absl::StatusOr<std::unique_ptr<HostBuffer>> MakeHostBuffer(int64_t bytes) override;
   void MakeCurrent() override;
   absl::Status Synchronize() override;
   // The marks are events on stream().
@@ -70,6 +72,7 @@ class CudaDevice : public Device {
 
  private:
   class Feeds;
+  class PinnedBuffer;
   // A piece of pinned memory that input copies go through.
   struct Staging {
     void* data = nullptr;

@@ -39,6 +39,19 @@ class CopiedFeeds : public FeedBuffers {
   std::vector<Feed> feeds_;
 };
 
+class CopiedValue : public HostBuffer {
+ public:
+  CopiedValue(Device& device, int64_t bytes) : device_(device), value_(bytes) {}
+  absl::Status StartCopy(const void* device) override {
+    return device_.CopyToHost(value_.data(), device, static_cast<int64_t>(value_.size()));
+  }
+  absl::StatusOr<const void*> Wait() override { return value_.data(); }
+
+ private:
+  Device& device_;
+  std::vector<char> value_;
+};
+
 class HostTimer : public DeviceTimer {
  public:
   explicit HostTimer(Device& device) : device_(device) {}
@@ -71,6 +84,10 @@ absl::StatusOr<std::unique_ptr<FeedBuffers>> Device::MakeFeedBuffers(absl::Span<
     if (const absl::Status status = feeds->Add(b); !status.ok()) return status;
   }
   return feeds;
+}
+
+absl::StatusOr<std::unique_ptr<HostBuffer>> Device::MakeHostBuffer(int64_t bytes) {
+  return std::make_unique<CopiedValue>(*this, bytes);
 }
 
 bool RegisterDeviceKind(DeviceKind kind) {

@@ -48,6 +48,18 @@ class FeedBuffers {
   virtual absl::Status Fill(absl::Span<const void* const> feeds) = 0;
 };
 
+// Memory of the host that a value of the device is copied to.
+class HostBuffer {
+ public:
+  virtual ~HostBuffer() = default;
+  // Begins to copy the buffer's bytes from `device`, ordered after all work given to the device before. The copy before
+  // it must have been waited for.
+  virtual absl::Status StartCopy(const void* device) = 0;
+  // Waits for the copy, but not for what was given to the device after it. Returns the bytes, which stay until the next
+  // copy, or an error of the work before it.
+  virtual absl::StatusOr<const void*> Wait() = 0;
+};
+
 // Takes the times at which a device gets through its work.
 class DeviceTimer {
  public:
@@ -86,6 +98,8 @@ class Device {
   // Makes buffers for feeds of these sizes, by default with Allocate, filled by CopyToDevice. Programs ask only devices
   // with memory of their own.
   virtual absl::StatusOr<std::unique_ptr<FeedBuffers>> MakeFeedBuffers(absl::Span<const int64_t> bytes);
+  // Makes a buffer for values of this size, by default one whose StartCopy is CopyToHost.
+  virtual absl::StatusOr<std::unique_ptr<HostBuffer>> MakeHostBuffer(int64_t bytes);
   // Makes the device current on the calling thread, which is about to run kernels here.
   virtual void MakeCurrent() = 0;
   // Waits for the work given so far and returns its first error, if any.

@@ -416,6 +416,10 @@ absl::StatusOr<Tensor> Program::Fetch(int i) const {
   return copy;
 }
 
+absl::Status Program::StartFetch(int i, HostBuffer& buffer) const {
+  return buffer.StartCopy(plan_->AddressOf(plan_->compiled.roots.fetches[i]));
+}
+
 int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
 
 std::string Program::DebugString() const {

@@ -72,6 +72,10 @@ class Program {
   // same arena overwrites.
   absl::StatusOr<Tensor> Fetch(int i) const;
 
+  // Begins to copy fetch i of the last run to `buffer`, made by the program's device for the bytes of its type: so it
+  // can be read after later runs have begun.
+  absl::Status StartFetch(int i, HostBuffer& buffer) const;
+
   // The bytes of intermediate values.
   int64_t arena_bytes() const;
   // Returns one line per kernel, in order: op, name, types, layouts. For tests and for people.
