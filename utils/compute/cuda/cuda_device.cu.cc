@@ -149,23 +149,38 @@ absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::stri
   }
 }
 
-absl::Status CudaDevice::CopyThroughStaging(cudaStream_t stream, void* device, const void* host, int64_t bytes) {
-  for (int64_t done = 0; done < bytes;) {
-    const int64_t part = std::min(bytes - done, kStagingBytes);
-    Staging& staging = staging_[next_staging_];
-    next_staging_ = (next_staging_ + 1) % kNumStaging;
-    RETURN_IF_ERROR(Wait([&] { return cudaEventQuery(staging.copied.get()); }, "cudaEventQuery"));
-    std::memcpy(staging.data, static_cast<const char*>(host) + done, part);
-    CALL(cudaMemcpyAsync(static_cast<char*>(device) + done, staging.data, part, cudaMemcpyHostToDevice, stream));
-    CALL(cudaEventRecord(staging.copied.get(), stream));
-    done += part;
+absl::Status CudaDevice::CopyThroughStaging(cudaStream_t stream, void* device, absl::Span<const HostPiece> pieces) {
+  Staging* staging = nullptr;  // the one that is being filled with the bytes [begin, end) behind `device`
+  int64_t begin = 0, end = 0;
+  const auto send = [&]() -> absl::Status {
+    CALL(cudaMemcpyAsync(static_cast<char*>(device) + begin, staging->data, end - begin, cudaMemcpyHostToDevice,
+                         stream));
+    CALL(cudaEventRecord(staging->copied.get(), stream));
+    return absl::OkStatus();
+  };
+  for (const HostPiece& piece : pieces) {
+    for (int64_t done = 0; done < piece.bytes;) {
+      const int64_t offset = piece.offset + done;
+      if (staging == nullptr || offset >= begin + kStagingBytes) {
+        if (staging != nullptr) RETURN_IF_ERROR(send());
+        staging = &staging_[next_staging_];
+        next_staging_ = (next_staging_ + 1) % kNumStaging;
+        RETURN_IF_ERROR(Wait([&] { return cudaEventQuery(staging->copied.get()); }, "cudaEventQuery"));
+        begin = offset;
+      }
+      const int64_t part = std::min(piece.bytes - done, begin + kStagingBytes - offset);
+      std::memcpy(static_cast<char*>(staging->data) + (offset - begin), static_cast<const char*>(piece.data) + done,
+                  part);
+      end = offset + part;
+      done += part;
+    }
   }
-  return absl::OkStatus();
+  return staging == nullptr ? absl::OkStatus() : send();
 }
 
 absl::Status CudaDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
   MakeCurrent();
-  return CopyThroughStaging(stream(), device, host, bytes);
+  return CopyThroughStaging(stream(), device, {{{host, 0, bytes}}});
 }
 
 absl::Status CudaDevice::CopyToHost(void* host, const void* device, int64_t bytes) {
@@ -196,13 +211,14 @@ absl::Status CudaDevice::ReadDataError() {
   return data_errors_[report >> 32](static_cast<int32_t>(report));
 }
 
-// The feeds of a run come in pieces, on the copy stream and beside the kernels of the runs before, to one of two
-// landing places, and go from there in one copy, on the kernels' stream, to the place that the program knows.
+// The feeds of a run come, small ones in one piece, on the copy stream and beside the kernels of the runs before, to
+// one of two landing places, and go from there in one copy, on the kernels' stream, to the place that the program
+// knows.
 class CudaDevice::Feeds : public FeedBuffers {
  public:
-  Feeds(CudaDevice& device, absl::Span<const int64_t> bytes) : device_(device), bytes_(bytes.begin(), bytes.end()) {
+  Feeds(CudaDevice& device, absl::Span<const int64_t> bytes) : device_(device) {
     for (const int64_t b : bytes) {
-      offsets_.push_back(total_);
+      pieces_.push_back({nullptr, total_, b});
       total_ += (b + kAlignment - 1) / kAlignment * kAlignment;
     }
   }
@@ -211,7 +227,7 @@ class CudaDevice::Feeds : public FeedBuffers {
     return device_.Synchronize();  // the memory is zeroed before another stream writes to it
   }
 
-  void* data(int i) const override { return At(0) + offsets_[i]; }
+  void* data(int i) const override { return At(0) + pieces_[i].offset; }
 
   absl::Status Fill(absl::Span<const void* const> feeds) override {
     device_.MakeCurrent();
@@ -225,10 +241,8 @@ class CudaDevice::Feeds : public FeedBuffers {
     }
     ++device_.num_fills_;
     char* const landing = At(1 + fill % 2);
-    for (size_t i = 0; i < feeds.size(); ++i) {
-      RETURN_IF_ERROR(
-          device_.CopyThroughStaging(device_.copy_stream_.get(), landing + offsets_[i], feeds[i], bytes_[i]));
-    }
+    for (size_t i = 0; i < feeds.size(); ++i) pieces_[i].data = feeds[i];
+    RETURN_IF_ERROR(device_.CopyThroughStaging(device_.copy_stream_.get(), landing, pieces_));
     const cudaStream_t stream = device_.stream();
     RETURN_IF_ERROR(WaitFor(stream, device_.copy_stream_.get(), device_.copied_));
     CALL(cudaMemcpyAsync(device_.host_data_error_, device_.data_error_, sizeof(*device_.data_error_),
@@ -244,8 +258,7 @@ class CudaDevice::Feeds : public FeedBuffers {
   char* At(int64_t copy) const { return static_cast<char*>(memory_.get()) + copy * total_; }
 
   CudaDevice& device_;
-  const std::vector<int64_t> bytes_;
-  std::vector<int64_t> offsets_;
+  std::vector<HostPiece> pieces_;  // by feed
   int64_t total_ = 0;
   std::shared_ptr<void> memory_;  // where the program reads, then the landing places
 };

@@ -78,13 +78,19 @@ class CudaDevice : public Device {
     void* data = nullptr;
     CudaEvent copied;
   };
+  // Bytes of the host, and their place behind an address of the device.
+  struct HostPiece {
+    const void* data;
+    int64_t offset, bytes;
+  };
   static constexpr int kNumStaging = 8;
   static constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
   absl::Status Init();
   absl::Status ReadDataError();
-  // Gives `stream` the copy and returns when `host` has been read.
-  absl::Status CopyThroughStaging(cudaStream_t stream, void* device, const void* host, int64_t bytes);
+  // Gives `stream` copies of the pieces, which are in ascending order, and returns when they have been read. Pieces
+  // that lie near each other go in one copy; what is between them on the device becomes anything.
+  absl::Status CopyThroughStaging(cudaStream_t stream, void* device, absl::Span<const HostPiece> pieces);
   // Returns when query() no longer says cudaErrorNotReady, or with the communicator's error if it gives up first.
   absl::Status Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
 
