@@ -1,7 +1,7 @@
 // Groups nodes that run one program on many tensors, such as the conversion of all variables to bfloat16 or the weight
 // decay of all gradients: one launch instead of hundreds. A group of nodes that read only variables and constants
-// stands where the first of them stood; one whose results only updates and checks of all gradients read, in front of
-// these.
+// stands where the first of them stood; one whose results are only read together, by updates, checks of all gradients
+// or their norm, in front of these.
 
 #include <algorithm>
 #include <map>
@@ -94,14 +94,24 @@ void AddGroup(const std::vector<Member>& members, RewriteContext& context, Mappe
     context.Map(members[m].node->output(0), group->output(static_cast<int>(m)));
 }
 
-// True if the node can be computed in front of the first node that reads its result: its readers take any number of
-// tensors, and nothing is written in between.
-bool CanWait(const Node& node, RewriteContext& context) {
+// True if `reader` reads the result of another node that could be in one group with `member`.
+bool ReadsAnother(const Node& reader, const Member& member) {
+  return std::any_of(reader.inputs().begin(), reader.inputs().end(), [&](Value v) {
+    if (v.node() == member.node || v.node()->num_outputs() != 1) return false;
+    const std::optional<Member> other = AsMember(*v.node());
+    return other && other->key == member.key;
+  });
+}
+
+// True if the member can be computed in front of the first node that reads its result: its readers take any number of
+// tensors, or several of its group, and nothing is written in between.
+bool CanWait(const Member& member, RewriteContext& context) {
+  const Node& node = *member.node;
   const std::vector<const Node*>& readers = context.Readers(node.output(0));
   if (readers.empty() || static_cast<int>(readers.size()) != context.UseCount(node.output(0))) return false;
   for (const Node* reader : readers) {
     const OpDef& op = reader->op();
-    if (!op.is_update && !op.precedes_updates && !op.runs_early) return false;
+    if (!op.is_update && !op.precedes_updates && !op.runs_early && !ReadsAnother(*reader, member)) return false;
   }
   const auto& nodes = node.graph().nodes();
   return std::none_of(nodes.begin() + node.id(), nodes.begin() + readers[0]->id(),
@@ -144,7 +154,7 @@ std::optional<std::vector<Value>> GroupElementwise(const Node& node, RewriteCont
     AddGroup(members, context, [&](Value v) { return context.MappedSource(v); });
     return std::vector<Value>{context.Mapped(node.output(0))};
   }
-  return CanWait(node, context) ? std::optional(std::vector<Value>{Value()}) : std::nullopt;
+  return CanWait(*member, context) ? std::optional(std::vector<Value>{Value()}) : std::nullopt;
 }
 
 const bool registered_fusion = RegisterFusion({.name = "GroupedElementwise", .phase = 3, .rule = GroupElementwise});

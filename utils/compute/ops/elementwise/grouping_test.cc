@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -90,9 +91,10 @@ TEST_CASE("What is made of variables alone is made by one kernel each, with the 
   }
 }
 
-TEST_CASE("What only an update reads is made by one kernel, with the same bits") {
+TEST_CASE("What only an update and a norm read is made by one kernel, with the same bits") {
   const std::vector<int64_t> sizes = Sizes();
   const DType dtype = GENERATE(from_range(StorageTypes()));
+  const bool with_norm = GENERATE(false, true);
   std::vector<Tensor> gradients;
   for (size_t i = 0; i < sizes.size(); ++i) {
     gradients.push_back(testing::RandomTensor({sizes[i]}, 1000 + i).CastTo(dtype));
@@ -106,6 +108,11 @@ TEST_CASE("What only an update reads is made by one kernel, with the same bits")
       const Value gradient = Cast(Sin(built.feeds.back()), DType::kFloat32);
       updates.push_back({variables[i], Add(Mul(variables[i], decay), gradient)});
     }
+    if (with_norm) {
+      std::vector<Value> values;
+      for (const VariableGradient& update : updates) values.push_back(update.gradient);
+      built.fetches.push_back(L2Loss(values));
+    }
     built.targets = GradientDescent(graph.Constant(Tensor::Scalar(0.5f)), updates);
     return built;
   };
@@ -113,7 +120,8 @@ TEST_CASE("What only an update reads is made by one kernel, with the same bits")
     INFO(kind);
     const Ran grouped = RunOnce(kind, sizes, gradients, build);
     CHECK(grouped.num_groups == (Groups(kind) ? 1 : 0));
-    CHECK(grouped.num_kernels == (Groups(kind) ? 2 : 1 + static_cast<int>(sizes.size())));
+    const int num_readers = with_norm ? 2 : 1;
+    CHECK(grouped.num_kernels == num_readers + (Groups(kind) ? 1 : static_cast<int>(sizes.size())));
     CheckSame(grouped.results, RunOnce(kind, sizes, gradients, build, /*fuse=*/false).results);
   }
 }
