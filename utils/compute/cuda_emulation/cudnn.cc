@@ -262,6 +262,18 @@ const char* FinalizeOperation(Descriptor& d, cudnnBackendAttributeName_t x, cudn
   return nullptr;
 }
 
+// What LibraryAlgorithms::convolutions has of it.
+std::string TextOf(const OperationOf& op) {
+  const auto dims = [](const TensorOf& t) {
+    return absl::StrFormat("%dx%dx%dx%d", t.dims[0], t.dims[2], t.dims[3], t.dims[1]);
+  };
+  const auto pair = [](const int64_t(&values)[2]) { return absl::StrCat(values[0], "x", values[1]); };
+  const char* const result = op.type == kForward ? "output" : op.type == kData ? "images" : "filters";
+  const Convolution& c = op.convolution;
+  return absl::StrCat(result, " ", dims(op.x), " * ", dims(op.w), ", padding ", pair(c.before), ", stride ",
+                      pair(c.stride), ", dilation ", pair(c.dilation));
+}
+
 // Computes the operation: `x`, `w` and `y` are its tensors, one of which is the result.
 void Compute(const OperationOf& op, void* x_data, void* w_data, void* y_data) {
   const TensorOf &x = op.x, &w = op.w, &y = op.y;
@@ -423,6 +435,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
       break;
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
       d.operation = d.Part(CUDNN_ATTR_OPERATIONGRAPH_OPS).operation;
+      NoteConvolution(TextOf(d.operation));
       break;
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
       d.operation = d.Part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).operation;

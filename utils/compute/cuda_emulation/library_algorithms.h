@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 namespace official::compute::cuda_emulation {
@@ -15,6 +16,9 @@ struct LibraryAlgorithms {
   };
   // By the names that the project gives them, such as "engine 4, knobs 2=1"; others take what they take here.
   std::map<std::string, Timed> timed = {};
+  // The convolutions that cuDNN was asked for so far, whatever their type: what is computed, images, filters and
+  // window, as "output 256x224x224x3 * 64x7x7x3, padding 3x3, stride 2x2, dilation 1x1".
+  std::set<std::string> convolutions = {};
 };
 
 // Those of all devices; for tests, while the devices have nothing to do.
@@ -22,5 +26,7 @@ LibraryAlgorithms& TheAlgorithms();
 
 // For the libraries' work: notes one run of the algorithm and the time that it is said to take.
 void NoteRun(const std::string& algorithm);
+// For cuDNN: notes one of LibraryAlgorithms::convolutions.
+void NoteConvolution(const std::string& convolution);
 
 }  // namespace official::compute::cuda_emulation

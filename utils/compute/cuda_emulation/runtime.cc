@@ -294,6 +294,11 @@ void NoteRun(const std::string& algorithm) {
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(found->second.seconds));
 }
 
+void NoteConvolution(const std::string& convolution) {
+  const std::lock_guard<std::mutex> lock(TheRuntime().mutex);
+  TheAlgorithms().convolutions.insert(convolution);
+}
+
 void SetDoesWork(bool does) { does_work = does; }
 bool DoesWork() { return does_work; }
 

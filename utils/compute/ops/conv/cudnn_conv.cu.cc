@@ -8,7 +8,6 @@
 #include <array>
 #include <limits>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,110 +22,10 @@
 namespace official::compute {
 namespace {
 
-// Names the call in the error.
-#define CALL(expression) RETURN_IF_ERROR(CudaStatus((expression), #expression))
-
 constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = kThreads / kTile;  // of a transposition
-constexpr int64_t kMaxWorkspace = int64_t{1} << 30;      // bytes
 constexpr size_t kAll = std::numeric_limits<size_t>::max();
-constexpr int kMaxCompiled = 5;      // of the engines that are timed: compiling one takes a quarter of a second
 constexpr int64_t kAlignment = 256;  // of what cuDNN gets in scratch memory
-
-// Owns a descriptor of the graph API.
-class Descriptor {
- public:
-  static absl::StatusOr<Descriptor> Make(cudnnBackendDescriptorType_t type) {
-    cudnnBackendDescriptor_t descriptor = nullptr;
-    CALL(cudnnBackendCreateDescriptor(type, &descriptor));
-    return Descriptor(descriptor);
-  }
-  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, nullptr)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (descriptor_ != nullptr) cudnnBackendDestroyDescriptor(descriptor_);
-  }
-
-  cudnnBackendDescriptor_t get() const { return descriptor_; }
-
-  template <typename T>
-  absl::Status Set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
-    return SetAll(name, type, 1, &value);
-  }
-  template <size_t n>
-  absl::Status SetInts(cudnnBackendAttributeName_t name, const std::array<int64_t, n>& values) {
-    return SetAll(name, CUDNN_TYPE_INT64, n, values.data());
-  }
-  absl::Status SetDescriptor(cudnnBackendAttributeName_t name, const Descriptor& value) {
-    return SetAll(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value.descriptor_);
-  }
-  absl::Status SetAll(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
-                      const void* values) {
-    return CudaStatus(cudnnBackendSetAttribute(descriptor_, name, type, n, values),
-                      absl::StrCat("cudnnBackendSetAttribute ", static_cast<int>(name)));
-  }
-  absl::Status Finalize() { return CudaStatus(cudnnBackendFinalize(descriptor_), "cudnnBackendFinalize"); }
-
- private:
-  explicit Descriptor(cudnnBackendDescriptor_t descriptor) : descriptor_(descriptor) {}
-  cudnnBackendDescriptor_t descriptor_;
-};
-
-// The names that one of the three operations has for its attributes.
-struct Operation {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t images, filters, output, convolution, alpha, beta;
-};
-Operation OperationOf(ConvResult result) {
-  switch (result) {
-    case ConvResult::kOutput:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-    case ConvResult::kImages:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    case ConvResult::kFilters:
-      break;
-  }
-  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-}
-
-// Unique ids of the tensors.
-enum : int64_t { kImagesId = 1, kFiltersId, kOutputId };
-
-// A tensor that lies as [n, h, w, c]; cuDNN names dimensions in the order n, c, h, w whatever lies where.
-absl::StatusOr<Descriptor> MakeTensor(int64_t id, DType dtype, int64_t n, int64_t h, int64_t w, int64_t c) {
-  ASSIGN_OR_RETURN(Descriptor tensor, Descriptor::Make(CUDNN_BACKEND_TENSOR_DESCRIPTOR));
-  const cudnnDataType_t type = dtype == DType::kFloat32    ? CUDNN_DATA_FLOAT
-                               : dtype == DType::kBFloat16 ? CUDNN_DATA_BFLOAT16
-                                                           : CUDNN_DATA_HALF;
-  RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type));
-  RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_DIMENSIONS, std::array{n, c, h, w}));
-  RETURN_IF_ERROR(tensor.SetInts(CUDNN_ATTR_TENSOR_STRIDES, std::array{h * w * c, int64_t{1}, w * c, c}));
-  RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id));
-  RETURN_IF_ERROR(tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, int64_t{16}));
-  RETURN_IF_ERROR(tensor.Finalize());
-  return tensor;
-}
 
 // Rows and columns that are put around the images before cuDNN sees them, and what cuDNN pads on each side.
 struct Margins {
@@ -143,126 +42,6 @@ struct Margins {
   }
   bool any() const { return top + bottom + left + right > 0; }
 };
-
-absl::StatusOr<Descriptor> MakeConvolution(const Window2D& window, const Margins& margins) {
-  ASSIGN_OR_RETURN(Descriptor conv, Descriptor::Make(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
-  const std::array padding = {margins.height, margins.width};
-  RETURN_IF_ERROR(conv.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, int64_t{2}));
-  RETURN_IF_ERROR(conv.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT));
-  RETURN_IF_ERROR(conv.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION));
-  RETURN_IF_ERROR(conv.SetInts(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding));
-  RETURN_IF_ERROR(conv.SetInts(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding));
-  RETURN_IF_ERROR(
-      conv.SetInts(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::array{window.height.dilation, window.width.dilation}));
-  RETURN_IF_ERROR(
-      conv.SetInts(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::array{window.height.stride, window.width.stride}));
-  RETURN_IF_ERROR(conv.Finalize());
-  return conv;
-}
-
-// Returns the descriptors of type `type` that `attribute` of `whole` consists of, `most` at most.
-absl::StatusOr<std::vector<Descriptor>> PartsOf(const Descriptor& whole, cudnnBackendAttributeName_t attribute,
-                                                cudnnBackendDescriptorType_t type, int64_t most) {
-  std::vector<Descriptor> parts;
-  std::vector<cudnnBackendDescriptor_t> to;
-  for (int64_t i = 0; i < most; ++i) {
-    ASSIGN_OR_RETURN(Descriptor part, Descriptor::Make(type));
-    to.push_back(part.get());
-    parts.push_back(std::move(part));
-  }
-  int64_t count = 0;
-  CALL(cudnnBackendGetAttribute(whole.get(), attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count, to.data()));
-  parts.erase(parts.begin() + std::min(count, most), parts.end());
-  return parts;
-}
-
-// Returns "engine 38, knobs 2=1 17=40": cuDNN's number of the engine, and how the configuration sets each type of knob.
-absl::StatusOr<std::string> NameOf(const Descriptor& config, const Descriptor& engine) {
-  int64_t index = 0, count = 0;
-  CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &index));
-  ASSIGN_OR_RETURN(
-      const std::vector<Descriptor> choices,
-      PartsOf(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, CUDNN_KNOB_TYPE_COUNTS));
-  std::set<std::pair<int, int64_t>> knobs;
-  for (const Descriptor& choice : choices) {
-    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_COUNTS;
-    int64_t value = 0;
-    CALL(cudnnBackendGetAttribute(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &count,
-                                  &type));
-    CALL(
-        cudnnBackendGetAttribute(choice.get(), CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &count, &value));
-    knobs.emplace(static_cast<int>(type), value);
-  }
-  std::string name = absl::StrCat("engine ", index, knobs.empty() ? "" : ", knobs");
-  for (const auto& [type, value] : knobs) absl::StrAppend(&name, " ", type, "=", value);
-  return name;
-}
-
-// What cuDNN has refused to do, and why.
-struct Refused {
-  int count = 0;
-  std::string first;
-
-  void Add(const absl::Status& status) {
-    if (++count == 1) first = std::string(status.message());
-  }
-};
-
-// Whether an engine computes as Make promises. With tensor cores, float32 is computed in TF32.
-absl::StatusOr<bool> IsAllowed(const Descriptor& engine, bool tensor_cores) {
-  int64_t count = 0;
-  cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
-  return std::none_of(notes, notes + count, [&](cudnnBackendNumericalNote_t note) {
-    return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
-           note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-           note == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13 ||
-           (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !tensor_cores);
-  });
-}
-
-// Whether cuDNN compiles an engine's kernels when a plan is made, for which it needs NVRTC.
-absl::StatusOr<bool> IsCompiledAtRunTime(const Descriptor& engine) {
-  int64_t count = 0;
-  cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
-  CALL(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &count, notes));
-  return std::find(notes, notes + count, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes + count;
-}
-
-// What there is to know of a configuration of an engine before a plan is made of it.
-struct ConfigFacts {
-  std::string name;
-  bool allowed, compiled_at_run_time;
-};
-absl::StatusOr<ConfigFacts> FactsOf(const Descriptor& config, bool tensor_cores) {
-  ASSIGN_OR_RETURN(const std::vector<Descriptor> engines,
-                   PartsOf(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1));
-  if (engines.empty()) return absl::InternalError("a configuration without an engine");
-  ConfigFacts facts;
-  ASSIGN_OR_RETURN(facts.name, NameOf(config, engines[0]));
-  ASSIGN_OR_RETURN(facts.allowed, IsAllowed(engines[0], tensor_cores));
-  ASSIGN_OR_RETURN(facts.compiled_at_run_time, IsCompiledAtRunTime(engines[0]));
-  return facts;
-}
-
-// The engines that cuDNN recommends, best first.
-absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                                                    Refused& refused) {
-  ASSIGN_OR_RETURN(Descriptor heuristics, Descriptor::Make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR));
-  RETURN_IF_ERROR(heuristics.SetDescriptor(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
-  RETURN_IF_ERROR(heuristics.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode));
-  // Some operations are unknown to some modes.
-  if (const absl::Status status = heuristics.Finalize(); !status.ok()) {
-    refused.Add(status);
-    return std::vector<Descriptor>();
-  }
-  int64_t count = 0;
-  CALL(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                                &count, nullptr));
-  return PartsOf(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, count);
-}
 
 // Images inside larger ones: pixel (y, x) of the small is pixel (y + top, x + left) of the large.
 struct Frame {
@@ -309,13 +88,6 @@ __global__ void Transpose(int64_t rows, int64_t columns, const T* from, T* to) {
   }
 }
 
-// A configuration of an engine that the convolution can run on, made ready.
-struct Engine {
-  std::string name;
-  Descriptor config, plan;
-  int64_t workspace_bytes;
-};
-
 // What the times of the engines depend on.
 std::string KeyOf(const CudaDevice& device, const ConvGeometry& g, ConvResult result, bool tensor_cores) {
   const auto axis = [](const WindowAxis& a) {
@@ -347,22 +119,22 @@ struct CudnnConv::Plan {
   Frame frame = {};
   int64_t filter_rows = 0, filter_columns = 0;  // HWIO filters as a matrix [KH * KW * C, O]
   int64_t filters_at = 0, images_at = 0, workspace_at = 0, scratch_bytes = 0;  // places in scratch memory
-  std::vector<Descriptor> parts;                                               // of the graph
-  std::optional<Engine> engine;
+  std::optional<ConvEngine> engine;
 
   absl::Status Init(const KernelSpec& spec, const ConvGeometry& g);
-  absl::StatusOr<std::vector<Engine>> Engines(const CudaDevice& device, const Descriptor& graph, size_t most,
-                                              const std::string& name = "") const;
-  absl::StatusOr<std::string> FastestEngine(CudaDevice& device, const ConvGeometry& g, const Descriptor& graph) const;
-  absl::StatusOr<std::string> TimeEngines(CudaDevice& device, const ConvGeometry& g, std::vector<Engine> engines) const;
-  absl::Status ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph);
+  absl::StatusOr<std::vector<ConvEngine>> Engines(const CudaDevice& device, const ConvPlans& plans, size_t most,
+                                                  const std::string& name = "") const;
+  absl::StatusOr<std::string> FastestEngine(CudaDevice& device, const ConvGeometry& g, const ConvPlans& plans) const;
+  absl::StatusOr<std::string> TimeEngines(CudaDevice& device, const ConvGeometry& g,
+                                          std::vector<ConvEngine> engines) const;
+  absl::Status ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const ConvPlans& plans);
   int64_t AddScratch(int64_t bytes) {
     const int64_t at = scratch_bytes;
     scratch_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return at;
   }
   absl::Status TransposeFilters(int64_t rows, int64_t columns, const void* from, void* to) const;
-  absl::Status Execute(const Engine& engine, const void* images, const void* filters, const void* output,
+  absl::Status Execute(const ConvEngine& engine, const void* images, const void* filters, const void* output,
                        void* workspace) const;
 };
 
@@ -386,28 +158,20 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
   filter_rows = filters.dim(0) * filters.dim(1) * filters.dim(2);
   filter_columns = filters.dim(3);
 
-  ASSIGN_OR_RETURN(Descriptor x,
-                   MakeTensor(kImagesId, dtype, frame.images, frame.large_height, frame.large_width, frame.channels));
-  ASSIGN_OR_RETURN(Descriptor w,
-                   MakeTensor(kFiltersId, dtype, filters.dim(3), filters.dim(0), filters.dim(1), filters.dim(2)));
-  ASSIGN_OR_RETURN(Descriptor y,
-                   MakeTensor(kOutputId, dtype, output.dim(0), output.dim(1), output.dim(2), output.dim(3)));
-  ASSIGN_OR_RETURN(Descriptor conv, MakeConvolution(g.window, margins));
-  const Operation names = OperationOf(result);
-  ASSIGN_OR_RETURN(Descriptor operation, Descriptor::Make(names.type));
-  RETURN_IF_ERROR(operation.SetDescriptor(names.images, x));
-  RETURN_IF_ERROR(operation.SetDescriptor(names.filters, w));
-  RETURN_IF_ERROR(operation.SetDescriptor(names.output, y));
-  RETURN_IF_ERROR(operation.SetDescriptor(names.convolution, conv));
-  RETURN_IF_ERROR(operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1.0f));
-  RETURN_IF_ERROR(operation.Set(names.beta, CUDNN_TYPE_FLOAT, 0.0f));
-  RETURN_IF_ERROR(operation.Finalize());
-  ASSIGN_OR_RETURN(Descriptor graph, Descriptor::Make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR));
-  RETURN_IF_ERROR(graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle));
-  RETURN_IF_ERROR(graph.SetDescriptor(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation));
-  RETURN_IF_ERROR(graph.Finalize());
-  RETURN_IF_ERROR(ChooseEngine(spec, g, graph));
-  for (Descriptor* part : {&x, &w, &y, &conv, &operation, &graph}) parts.push_back(std::move(*part));
+  const WindowAxis &rows = g.window.height, &columns = g.window.width;
+  const CudnnConvolution convolution = {
+      .result = result,
+      .dtype = dtype,
+      .images = {images.dim(0), frame.large_height, frame.large_width, images.dim(3)},
+      .filters = {filters.dim(3), filters.dim(0), filters.dim(1), filters.dim(2)},
+      .output = {output.dim(0), output.dim(1), output.dim(2), output.dim(3)},
+      .padding = {margins.height, margins.width},
+      .strides = {rows.stride, columns.stride},
+      .dilations = {rows.dilation, columns.dilation},
+      .tensor_cores = tensor_cores,
+  };
+  ASSIGN_OR_RETURN(const ConvPlans plans, ConvPlans::Make(handle, nullptr, convolution));
+  RETURN_IF_ERROR(ChooseEngine(spec, g, plans));
 
   filters_at = AddScratch(g.filters.num_bytes());
   images_at = AddScratch(has_frame ? frame.large_elements() * SizeOf(dtype) : 0);
@@ -415,53 +179,23 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
   return absl::OkStatus();
 }
 
-// Up to `most` engines that compute as Make promises, those first that cuDNN recommends; only the one of that name if
-// one is given. What is recommended twice is one engine.
-absl::StatusOr<std::vector<Engine>> CudnnConv::Plan::Engines(const CudaDevice& device, const Descriptor& graph,
-                                                             size_t most, const std::string& name) const {
-  std::vector<Engine> engines;
-  std::set<std::string> seen;
-  Refused refused, not_compiled;
-  int compiled = 0;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph, mode, refused));
-    for (size_t i = 0; i < configs.size() && engines.size() < most; ++i) {
-      absl::StatusOr<ConfigFacts> facts = FactsOf(configs[i], tensor_cores);
-      if (!facts.ok()) refused.Add(facts.status());
-      if (!facts.ok() || !facts->allowed || (!name.empty() && name != facts->name)) continue;
-      if (!seen.insert(facts->name).second) continue;
-      if (facts->compiled_at_run_time && compiled == kMaxCompiled) continue;
-      ASSIGN_OR_RETURN(Descriptor plan, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
-      RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle));
-      RETURN_IF_ERROR(plan.SetDescriptor(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]));
-      if (const absl::Status status = plan.Finalize(); !status.ok()) {  // not for this device or these shapes
-        refused.Add(status);
-        if (facts->compiled_at_run_time) not_compiled.Add(status);
-        continue;
-      }
-      if (facts->compiled_at_run_time) ++compiled;
-      int64_t workspace_bytes = 0, count = 0;
-      CALL(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                    &workspace_bytes));
-      if (workspace_bytes > kMaxWorkspace) continue;
-      engines.push_back({std::move(facts->name), std::move(configs[i]), std::move(plan), workspace_bytes});
-    }
-  }
+// Warns if engines could not be compiled for want of NVRTC.
+absl::StatusOr<std::vector<ConvEngine>> CudnnConv::Plan::Engines(const CudaDevice& device, const ConvPlans& plans,
+                                                                 size_t most, const std::string& name) const {
+  CudnnRefusals not_compiled;
+  absl::StatusOr<std::vector<ConvEngine>> engines = plans.Engines(most, name, not_compiled);
   if (not_compiled.count > 0 && !FindNvrtc()) {
     device.Warn(absl::StrCat("cuDNN goes without algorithms that it compiles when they are needed, since ", NvrtcName(),
                              " is not found; name its folder in LD_LIBRARY_PATH. cuDNN says: ", not_compiled.first));
   }
-  if (!engines.empty() || !name.empty()) return engines;
-  return absl::UnimplementedError(absl::StrCat(
-      "cuDNN ", cudnnGetVersion(), " has no algorithm for this convolution",
-      refused.count > 0 ? absl::StrCat("; of ", refused.count, " refusals the first is: ", refused.first) : ""));
+  return engines;
 }
 
 // The name of the engine that takes the least time for numbers that are all zero; of the first if there is no memory to
 // time them in.
 absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, const ConvGeometry& g,
-                                                           const Descriptor& graph) const {
-  ASSIGN_OR_RETURN(std::vector<Engine> engines, Engines(device, graph, kAll));
+                                                           const ConvPlans& plans) const {
+  ASSIGN_OR_RETURN(std::vector<ConvEngine> engines, Engines(device, plans, kAll));
   const std::string first = engines[0].name;
   if (engines.size() == 1) return first;
   const absl::StatusOr<std::string> fastest = TimeEngines(device, g, std::move(engines));
@@ -472,7 +206,7 @@ absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, c
 }
 
 absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, const ConvGeometry& g,
-                                                         std::vector<Engine> engines) const {
+                                                         std::vector<ConvEngine> engines) const {
   ASSIGN_OR_RETURN(const auto images, device.Allocate(frame.large_elements() * SizeOf(dtype)));
   ASSIGN_OR_RETURN(const auto filters, device.Allocate(g.filters.num_bytes()));
   ASSIGN_OR_RETURN(const auto output, device.Allocate(g.output.num_bytes()));
@@ -480,13 +214,13 @@ absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, con
   std::shared_ptr<void> workspace;
   for (;;) {
     int64_t bytes = 0;
-    for (const Engine& e : engines) bytes = std::max(bytes, e.workspace_bytes);
+    for (const ConvEngine& e : engines) bytes = std::max(bytes, e.workspace_bytes);
     absl::StatusOr<std::shared_ptr<void>> allocated = device.Allocate(bytes);
     if (allocated.ok()) {
       workspace = *std::move(allocated);
       break;
     }
-    std::erase_if(engines, [&](const Engine& e) { return e.workspace_bytes == bytes; });
+    std::erase_if(engines, [&](const ConvEngine& e) { return e.workspace_bytes == bytes; });
     if (engines.empty() || !absl::IsResourceExhausted(allocated.status())) return allocated.status();
   }
   ASSIGN_OR_RETURN(const int fastest, FastestOnStream(stream, static_cast<int>(engines.size()), [&](int i) {
@@ -495,20 +229,20 @@ absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, con
   return engines[fastest].name;
 }
 
-absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const Descriptor& graph) {
-  std::vector<Engine> chosen;
+absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeometry& g, const ConvPlans& plans) {
+  std::vector<ConvEngine> chosen;
   CudaDevice& device = CudaDeviceOf(spec);
   if (spec.choices == nullptr) {
-    ASSIGN_OR_RETURN(chosen, Engines(device, graph, 1));
+    ASSIGN_OR_RETURN(chosen, Engines(device, plans, 1));
   } else {
     const std::string key = KeyOf(device, g, result, tensor_cores);
-    const auto choose = [&] { return FastestEngine(device, g, graph); };
+    const auto choose = [&] { return FastestEngine(device, g, plans); };
     ASSIGN_OR_RETURN(const std::string kept, spec.choices->FindOrChoose(key, choose));
-    ASSIGN_OR_RETURN(chosen, Engines(device, graph, 1, kept));
+    ASSIGN_OR_RETURN(chosen, Engines(device, plans, 1, kept));
     if (chosen.empty()) {
       spec.choices->Forget(key);
       ASSIGN_OR_RETURN(const std::string name, spec.choices->FindOrChoose(key, choose));
-      ASSIGN_OR_RETURN(chosen, Engines(device, graph, 1, name));
+      ASSIGN_OR_RETURN(chosen, Engines(device, plans, 1, name));
       if (chosen.empty())
         return absl::InternalError(absl::StrCat("cuDNN's algorithm ", name, " is no longer available"));
     }
@@ -525,9 +259,9 @@ absl::Status CudnnConv::Plan::TransposeFilters(int64_t rows, int64_t columns, co
   return LaunchStatus("Transpose");
 }
 
-absl::Status CudnnConv::Plan::Execute(const Engine& engine, const void* images, const void* filters, const void* output,
-                                      void* workspace) const {
-  ASSIGN_OR_RETURN(Descriptor pack, Descriptor::Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
+absl::Status CudnnConv::Plan::Execute(const ConvEngine& engine, const void* images, const void* filters,
+                                      const void* output, void* workspace) const {
+  ASSIGN_OR_RETURN(CudnnDescriptor pack, CudnnDescriptor::Make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR));
   const void* const addresses[] = {images, filters, output};
   RETURN_IF_ERROR(pack.SetAll(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses));
   RETURN_IF_ERROR(pack.SetInts(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,

@@ -4,12 +4,10 @@
 #include <memory>
 
 #include "utils/compute/cuda/cuda_device.h"
+#include "utils/compute/cuda/cudnn_plans.h"
 #include "utils/compute/ops/conv/geometry.h"
 
 namespace official::compute {
-
-// The tensor that is computed from the other two.
-enum class ConvResult { kOutput, kImages, kFilters };
 
 class CudnnConv {
  public:
