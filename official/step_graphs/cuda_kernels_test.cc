@@ -1,12 +1,16 @@
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "official/step_graphs/step_graphs.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cuda_emulation/library_algorithms.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/program/lowering.h"
@@ -37,19 +41,42 @@ absl::Status MakeKernels(const StepGraph& step, compute::Device& device, int* ke
   return absl::OkStatus();
 }
 
+constexpr char kConvolutions[] = "official/step_graphs/convolutions.txt";
+
+// Under `bazel run` the list in the workspace is written anew.
+void CheckConvolutions(const std::set<std::string>& asked_for) {
+  if (const char* const workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY"); workspace != nullptr) {
+    std::ofstream file(absl::StrCat(workspace, "/", kConvolutions));
+    for (const std::string& line : asked_for) file << line << "\n";
+    REQUIRE(file.flush().good());
+    return;
+  }
+  std::set<std::string> listed;
+  std::ifstream file(kConvolutions);
+  for (std::string line; std::getline(file, line);) listed.insert(line);
+  INFO(kConvolutions << " is not what cuDNN was asked for. To write it: bazel run //official/step_graphs:"
+                     << "cuda_kernels_test; then make the plans of these convolutions anew (conv_plans_test)");
+  CHECK(listed == asked_for);
+}
+
 TEST_CASE("Every node of every model's graphs has a kernel for GPUs") {
   std::map<int, std::unique_ptr<distribute::Strategy>> strategies;  // by the number of replicas
   for (const int n : {1, 2}) {
     strategies[n] = distribute::Strategy::Create({.device_kind = kCudaKind, .num_replicas = n}).value();
   }
   int graphs = 0, kernels = 0;
+  std::set<std::string> convolutions;  // of whole batches
   const absl::Status status = VisitGraphs([&](const StepGraph& step) {
     ++graphs;
-    return MakeKernels(step, strategies.at(step.num_replicas)->device(0), &kernels);
+    compute::cuda_emulation::TheAlgorithms() = {};
+    RETURN_IF_ERROR(MakeKernels(step, strategies.at(step.num_replicas)->device(0), &kernels));
+    if (step.num_replicas == 1) convolutions.merge(compute::cuda_emulation::TheAlgorithms().convolutions);
+    return absl::OkStatus();
   });
   INFO(status << " (" << graphs << " graphs, " << kernels << " kernels)");
   CHECK(status.ok());
   CHECK(graphs > 300);
+  CheckConvolutions(convolutions);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""cuda_library and cuda_shared_object: what is built with nvcc. Without a toolkit both are empty."""
+"""cuda_library, cuda_binary and cuda_shared_object: what is built with nvcc. Without a toolkit they are empty."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@cuda//:defs.bzl", "CUDA_HOME", "HAS_CUDA")
@@ -113,11 +113,24 @@ def cuda_libraries(names):
     """The labels of toolkit libraries ("cudart", "cublas", "cudnn"); none without a toolkit."""
     return ["@cuda//:" + name for name in names] if HAS_CUDA else []
 
-def cuda_shared_object(name, exports, version_script, deps, **kwargs):
-    """lib<...>.so of the cuda_library targets that the functions `exports` need; an empty filegroup without a toolkit.
+# The toolkit's libraries are looked for in LD_LIBRARY_PATH, beside the file and where they were at build time.
+_RPATHS = ["-Wl,-rpath,$$ORIGIN", "-Wl,-rpath,%s/lib64" % CUDA_HOME]
 
-    The toolkit's libraries are looked for in LD_LIBRARY_PATH, beside the shared object and where they were at build time.
-    """
+def cuda_binary(name, srcs, deps, testonly = False):
+    """A program of .cu.cc files; an empty filegroup without a toolkit."""
+    if not HAS_CUDA:
+        native.filegroup(name = name, testonly = testonly)
+        return
+    cuda_library(name = name + "_objects", srcs = srcs, testonly = testonly, deps = deps)
+    native.cc_binary(
+        name = name,
+        testonly = testonly,
+        linkopts = _RPATHS,
+        deps = [":%s_objects" % name],
+    )
+
+def cuda_shared_object(name, exports, version_script, deps, **kwargs):
+    """lib<...>.so of the cuda_library targets that the functions `exports` need; an empty filegroup without a toolkit."""
     if not HAS_CUDA:
         native.filegroup(name = name, **kwargs)
         return
@@ -127,9 +140,7 @@ def cuda_shared_object(name, exports, version_script, deps, **kwargs):
         linkopts = [
             "-Wl,--version-script=$(location %s)" % version_script,
             "-Wl,-z,defs",
-            "-Wl,-rpath,$$ORIGIN",
-            "-Wl,-rpath,%s/lib64" % CUDA_HOME,
-        ] + ["-Wl,--undefined=%s" % export for export in exports],
+        ] + _RPATHS + ["-Wl,--undefined=%s" % export for export in exports],
         deps = deps + [version_script],
         **kwargs
     )

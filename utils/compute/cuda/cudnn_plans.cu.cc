@@ -12,7 +12,6 @@ using Descriptor = CudnnDescriptor;
 #define CALL(expression) RETURN_IF_ERROR(CudaStatus((expression), #expression))
 
 constexpr int64_t kMaxWorkspace = int64_t{1} << 30;  // bytes
-constexpr int kMaxCompiled = 5;  // of the engines that are listed: compiling one takes a quarter of a second
 
 // The names that one of the three operations has for its attributes.
 struct Operation {
@@ -203,7 +202,7 @@ absl::StatusOr<ConvPlans> ConvPlans::Make(cudnnHandle_t handle, const Descriptor
   return ConvPlans(handle, properties, c.tensor_cores, std::move(parts));
 }
 
-absl::StatusOr<std::vector<ConvEngine>> ConvPlans::Engines(size_t most, const std::string& name,
+absl::StatusOr<std::vector<ConvEngine>> ConvPlans::Engines(const EngineFilter& filter,
                                                            CudnnRefusals& not_compiled) const {
   std::vector<ConvEngine> engines;
   std::set<std::string> seen;
@@ -211,12 +210,12 @@ absl::StatusOr<std::vector<ConvEngine>> ConvPlans::Engines(size_t most, const st
   int compiled = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     ASSIGN_OR_RETURN(std::vector<Descriptor> configs, Recommended(graph(), properties_, mode, refused));
-    for (size_t i = 0; i < configs.size() && engines.size() < most; ++i) {
+    for (size_t i = 0; i < configs.size() && engines.size() < filter.most; ++i) {
       absl::StatusOr<ConfigFacts> facts = FactsOf(configs[i], tensor_cores_);
       if (!facts.ok()) refused.Add(facts.status());
-      if (!facts.ok() || !facts->allowed || (!name.empty() && name != facts->name)) continue;
+      if (!facts.ok() || !facts->allowed || (!filter.name.empty() && filter.name != facts->name)) continue;
       if (!seen.insert(facts->name).second) continue;
-      if (facts->compiled_at_run_time && compiled == kMaxCompiled) continue;
+      if (facts->compiled_at_run_time && compiled == filter.most_compiled) continue;
       ASSIGN_OR_RETURN(Descriptor plan, Descriptor::Make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR));
       if (handle_ != nullptr) {
         RETURN_IF_ERROR(plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_));
@@ -237,7 +236,7 @@ absl::StatusOr<std::vector<ConvEngine>> ConvPlans::Engines(size_t most, const st
       engines.push_back({std::move(facts->name), std::move(configs[i]), std::move(plan), workspace_bytes});
     }
   }
-  if (!engines.empty() || !name.empty()) return engines;
+  if (!engines.empty() || !filter.name.empty()) return engines;
   return absl::UnimplementedError(absl::StrCat(
       "cuDNN ", cudnnGetVersion(), " has no algorithm for this convolution",
       refused.count > 0 ? absl::StrCat("; of ", refused.count, " refusals the first is: ", refused.first) : ""));

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,6 +86,13 @@ struct ConvEngine {
   int64_t workspace_bytes;
 };
 
+// The engines that are looked for.
+struct EngineFilter {
+  std::string name = "";  // if not empty, only the engine of this name
+  size_t most = std::numeric_limits<size_t>::max();
+  int most_compiled = 5;  // of those that are compiled when a plan is made, which takes a quarter of a second each
+};
+
 // What cuDNN has refused to do, and why.
 struct CudnnRefusals {
   int count = 0;
@@ -103,12 +111,10 @@ class ConvPlans {
   static absl::StatusOr<ConvPlans> Make(cudnnHandle_t handle, const CudnnDescriptor* properties,
                                         const CudnnConvolution& c);
 
-  // Returns up to `most` engines that give the same bits in every run and do not lower the precision, those first that
-  // cuDNN recommends; only the one of that name if one is given. What is recommended twice is one engine. Adds what
-  // could not be compiled at run time to `not_compiled`. Returns Unimplemented if there is none, unless a name is
-  // given.
-  absl::StatusOr<std::vector<ConvEngine>> Engines(size_t most, const std::string& name,
-                                                  CudnnRefusals& not_compiled) const;
+  // Returns engines that give the same bits in every run and do not lower the precision, those first that cuDNN
+  // recommends. What is recommended twice is one engine. Adds what could not be compiled to `not_compiled`. Returns
+  // Unimplemented if there is none, unless a name is looked for.
+  absl::StatusOr<std::vector<ConvEngine>> Engines(const EngineFilter& filter, CudnnRefusals& not_compiled) const;
 
  private:
   ConvPlans(cudnnHandle_t handle, const CudnnDescriptor* properties, bool tensor_cores,

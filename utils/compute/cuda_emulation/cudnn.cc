@@ -270,8 +270,9 @@ std::string TextOf(const OperationOf& op) {
   const auto pair = [](const int64_t(&values)[2]) { return absl::StrCat(values[0], "x", values[1]); };
   const char* const result = op.type == kForward ? "output" : op.type == kData ? "images" : "filters";
   const Convolution& c = op.convolution;
+  const bool dilated = c.dilation[0] > 1 || c.dilation[1] > 1;
   return absl::StrCat(result, " ", dims(op.x), " * ", dims(op.w), ", padding ", pair(c.before), ", stride ",
-                      pair(c.stride), ", dilation ", pair(c.dilation));
+                      pair(c.stride), dilated ? absl::StrCat(", dilation ", pair(c.dilation)) : "");
 }
 
 // Computes the operation: `x`, `w` and `y` are its tensors, one of which is the result.

@@ -17,7 +17,7 @@ struct LibraryAlgorithms {
   // By the names that the project gives them, such as "engine 4, knobs 2=1"; others take what they take here.
   std::map<std::string, Timed> timed = {};
   // The convolutions that cuDNN was asked for so far, whatever their type: what is computed, images, filters and
-  // window, as "output 256x224x224x3 * 64x7x7x3, padding 3x3, stride 2x2, dilation 1x1".
+  // window, as "output 256x224x224x3 * 64x7x7x3, padding 3x3, stride 2x2" with ", dilation 2x2" if that is not 1x1.
   std::set<std::string> convolutions = {};
 };
 

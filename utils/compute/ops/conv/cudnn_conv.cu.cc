@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,8 +23,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kTile = 32, kTileRows = kThreads / kTile;  // of a transposition
-constexpr size_t kAll = std::numeric_limits<size_t>::max();
-constexpr int64_t kAlignment = 256;  // of what cuDNN gets in scratch memory
+constexpr int64_t kAlignment = 256;                      // of what cuDNN gets in scratch memory
 
 // Rows and columns that are put around the images before cuDNN sees them, and what cuDNN pads on each side.
 struct Margins {
@@ -122,8 +120,8 @@ struct CudnnConv::Plan {
   std::optional<ConvEngine> engine;
 
   absl::Status Init(const KernelSpec& spec, const ConvGeometry& g);
-  absl::StatusOr<std::vector<ConvEngine>> Engines(const CudaDevice& device, const ConvPlans& plans, size_t most,
-                                                  const std::string& name = "") const;
+  absl::StatusOr<std::vector<ConvEngine>> Engines(const CudaDevice& device, const ConvPlans& plans,
+                                                  const EngineFilter& filter) const;
   absl::StatusOr<std::string> FastestEngine(CudaDevice& device, const ConvGeometry& g, const ConvPlans& plans) const;
   absl::StatusOr<std::string> TimeEngines(CudaDevice& device, const ConvGeometry& g,
                                           std::vector<ConvEngine> engines) const;
@@ -181,9 +179,9 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
 
 // Warns if engines could not be compiled for want of NVRTC.
 absl::StatusOr<std::vector<ConvEngine>> CudnnConv::Plan::Engines(const CudaDevice& device, const ConvPlans& plans,
-                                                                 size_t most, const std::string& name) const {
+                                                                 const EngineFilter& filter) const {
   CudnnRefusals not_compiled;
-  absl::StatusOr<std::vector<ConvEngine>> engines = plans.Engines(most, name, not_compiled);
+  absl::StatusOr<std::vector<ConvEngine>> engines = plans.Engines(filter, not_compiled);
   if (not_compiled.count > 0 && !FindNvrtc()) {
     device.Warn(absl::StrCat("cuDNN goes without algorithms that it compiles when they are needed, since ", NvrtcName(),
                              " is not found; name its folder in LD_LIBRARY_PATH. cuDNN says: ", not_compiled.first));
@@ -195,7 +193,7 @@ absl::StatusOr<std::vector<ConvEngine>> CudnnConv::Plan::Engines(const CudaDevic
 // time them in.
 absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, const ConvGeometry& g,
                                                            const ConvPlans& plans) const {
-  ASSIGN_OR_RETURN(std::vector<ConvEngine> engines, Engines(device, plans, kAll));
+  ASSIGN_OR_RETURN(std::vector<ConvEngine> engines, Engines(device, plans, {}));
   const std::string first = engines[0].name;
   if (engines.size() == 1) return first;
   const absl::StatusOr<std::string> fastest = TimeEngines(device, g, std::move(engines));
@@ -233,16 +231,16 @@ absl::Status CudnnConv::Plan::ChooseEngine(const KernelSpec& spec, const ConvGeo
   std::vector<ConvEngine> chosen;
   CudaDevice& device = CudaDeviceOf(spec);
   if (spec.choices == nullptr) {
-    ASSIGN_OR_RETURN(chosen, Engines(device, plans, 1));
+    ASSIGN_OR_RETURN(chosen, Engines(device, plans, {.most = 1}));
   } else {
     const std::string key = KeyOf(device, g, result, tensor_cores);
     const auto choose = [&] { return FastestEngine(device, g, plans); };
     ASSIGN_OR_RETURN(const std::string kept, spec.choices->FindOrChoose(key, choose));
-    ASSIGN_OR_RETURN(chosen, Engines(device, plans, 1, kept));
+    ASSIGN_OR_RETURN(chosen, Engines(device, plans, {.name = kept, .most = 1}));
     if (chosen.empty()) {
       spec.choices->Forget(key);
       ASSIGN_OR_RETURN(const std::string name, spec.choices->FindOrChoose(key, choose));
-      ASSIGN_OR_RETURN(chosen, Engines(device, plans, 1, name));
+      ASSIGN_OR_RETURN(chosen, Engines(device, plans, {.name = name, .most = 1}));
       if (chosen.empty())
         return absl::InternalError(absl::StrCat("cuDNN's algorithm ", name, " is no longer available"));
     }
