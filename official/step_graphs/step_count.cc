@@ -100,7 +100,7 @@ double LayerFlops(const Node& node, int64_t samples, int passes) {
 }
 
 double FlopsOf(const Node& node) {
-  if (IsOneOf(node, {op::MatMul, op::FusedMatMul})) {
+  if (IsOneOf(node, {op::MatMul, op::FusedMatMul, op::FusedMatMulBiasAddGrad})) {
     const double a = static_cast<double>(Elements(node.input(compute::matmul::kA)));
     const double b = static_cast<double>(Elements(node.input(compute::matmul::kB)));
     const double y = static_cast<double>(Elements(node.output(compute::matmul::kY)));

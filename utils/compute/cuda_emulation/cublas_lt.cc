@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,9 @@ struct EmulatedMatmulDesc {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
 
-  bool has_bias() const { return epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
+  // One number per row of the result: added to it, or the sums of A's rows.
+  bool has_bias() const { return epilogue != CUBLASLT_EPILOGUE_DEFAULT && !has_bias_gradient(); }
+  bool has_bias_gradient() const { return epilogue == CUBLASLT_EPILOGUE_BGRADA; }
 };
 struct EmulatedMatrixLayout {
   cudaDataType_t type;
@@ -128,6 +131,7 @@ const char* CheckProduct(const EmulatedMatmulDesc& desc, const EmulatedMatrixLay
   }
   if (a.type != b.type) return "A and B have different types";
   if (d.type != a.type && d.type != CUDA_R_32F) return "no products of this type";
+  if (desc.has_bias_gradient() && (d.batch > 1 || d.type != a.type)) return "no gradient of a bias beside this product";
   if (desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return "TF32 is for float32";
   return nullptr;
 }
@@ -223,15 +227,17 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 // One of the results is one that the caller must skip, and one is there twice. A bias is not added to products of one
-// column, as if no algorithm could: the caller then adds it.
+// column, nor is its gradient summed, as if no algorithm could: the caller then does that.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t results[], int* count) {
   *count = 0;
   if (const char* const wrong = CheckProduct(*desc, *a, *b, *c, *d)) return Refuse(wrong);
-  if (desc->has_bias() && !IsAligned(desc->bias, 16)) return Refuse("a bias that is not aligned");
-  if (desc->has_bias() && d->columns == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    if (!IsAligned(desc->bias, 16)) return Refuse("a bias that is not aligned");
+    if (d->columns == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   if (preference->max_workspace < kWorkspace) return CUBLAS_STATUS_NOT_SUPPORTED;
   struct Result {
     int32_t id;
@@ -334,11 +340,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc_, cons
       if (auto wrong = CheckRead(desc.bias, d_layout.rows * SizeOf(type))) return wrong_with("bias", *wrong);
     }
     if (auto wrong = CheckWrite(d, Bytes(d_layout))) return wrong_with("D", *wrong);
+    void* const bias_gradient = const_cast<void*>(desc.bias);
+    if (desc.has_bias_gradient()) {
+      if (auto wrong = CheckWrite(bias_gradient, d_layout.rows * SizeOf(type))) {
+        return wrong_with("bias gradient", *wrong);
+      }
+    }
     const int64_t m = d_layout.rows, n = d_layout.columns;
     const bool turn_a = desc.transpose_a == CUBLAS_OP_T, turn_b = desc.transpose_b == CUBLAS_OP_T;
     const int64_t k = turn_a ? a_layout.rows : a_layout.columns;
     for (int64_t q = 0; q < d_layout.batch; ++q) {
       const std::vector<float> x = Load(a_layout, a, q, turn_a), y = Load(b_layout, b, q, !turn_b);
+      for (int64_t i = 0; desc.has_bias_gradient() && i < m; ++i) {
+        StoreElement(type, std::accumulate(x.begin() + i * k, x.begin() + (i + 1) * k, 0.0f), bias_gradient, i);
+      }
       for (int64_t j = 0; j < n; ++j) {
         for (int64_t i = 0; i < m; ++i) {
           double sum = 0;

@@ -66,14 +66,15 @@ std::string NameOf(const cublasLtMatmulAlgo_t& algorithm) {
 
 absl::StatusOr<std::shared_ptr<CublasMatMul>> CublasMatMul::Make(const KernelSpec& kernel,
                                                                  const CublasMatMulSpec& spec) {
-  const auto make = [&](bool adds_bias_later) -> absl::StatusOr<std::shared_ptr<CublasMatMul>> {
-    std::shared_ptr<CublasMatMul> matmul(new CublasMatMul(spec, adds_bias_later));
+  const auto make = [&](bool has_epilogue) -> absl::StatusOr<std::shared_ptr<CublasMatMul>> {
+    std::shared_ptr<CublasMatMul> matmul(new CublasMatMul(spec, has_epilogue));
     RETURN_IF_ERROR(matmul->Init(kernel));
     return matmul;
   };
-  const auto matmul = make(/*adds_bias_later=*/false);
-  // cuBLASLt may be unable to add the bias to a product that it can compute.
-  return spec.has_bias && absl::IsUnimplemented(matmul.status()) ? make(/*adds_bias_later=*/true) : matmul;
+  const bool wants_epilogue = spec.has_bias || spec.has_bias_gradient;
+  const auto matmul = make(wants_epilogue);
+  // cuBLASLt may be unable to do this with a product that it can compute.
+  return wants_epilogue && absl::IsUnimplemented(matmul.status()) ? make(/*has_epilogue=*/false) : matmul;
 }
 
 CublasMatMul::~CublasMatMul() {
@@ -83,9 +84,10 @@ CublasMatMul::~CublasMatMul() {
   }
 }
 
-int64_t CublasMatMul::scratch_bytes() const {
-  const size_t bytes = algorithm_.workspace_bytes;
-  return bytes == 0 ? 0 : static_cast<int64_t>(bytes + kWorkspaceAlignment);
+int64_t CublasMatMul::ScratchBytes(size_t workspace_bytes) const {
+  const int64_t product = workspace_bytes == 0 ? 0 : static_cast<int64_t>(workspace_bytes + kWorkspaceAlignment);
+  // One after the other.
+  return spec_.has_bias_gradient && !has_epilogue_ ? std::max(product, BiasGradientScratchBytes(b_type())) : product;
 }
 
 template <typename T>
@@ -105,9 +107,10 @@ absl::Status CublasMatMul::Init(const KernelSpec& kernel) {
   // cuBLASLt's first matrix is b, its second a.
   RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_TRANSA, g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_TRANSB, g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
-  if (spec_.has_bias && !adds_bias_later_) {
-    RETURN_IF_ERROR(
-        Set(CUBLASLT_MATMUL_DESC_EPILOGUE, spec_.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS));
+  if (has_epilogue_) {
+    RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_EPILOGUE, spec_.has_bias_gradient ? CUBLASLT_EPILOGUE_BGRADA
+                                                       : spec_.relu            ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                                                               : CUBLASLT_EPILOGUE_BIAS));
     // Only its alignment matters before the run.
     RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{kAlignment})));
   }
@@ -123,11 +126,12 @@ std::string CublasMatMul::KeyOf(const CudaDevice& device) const {
     return absl::StrCat(DTypeName(spec_.dtype), "[", rows, ",", columns, "]", transposed ? "^T" : "");
   };
   const bool tf32 = spec_.dtype == DType::kFloat32 && device.allow_tf32();
-  const bool adds_bias = spec_.has_bias && !adds_bias_later_;
+  const bool adds_bias = spec_.has_bias && has_epilogue_;
   return absl::StrCat("cuBLASLt ", cublasLtGetVersion(), " on ", device.Hardware(), ": ", g.batch, " x ",
                       g.transpose_a ? matrix(g.k, g.m, true) : matrix(g.m, g.k, false), " * ",
                       g.transpose_b ? matrix(g.n, g.k, true) : matrix(g.k, g.n, false), " in ", DTypeName(spec_.result),
-                      adds_bias ? ", bias" : "", adds_bias && spec_.relu ? ", ReLU" : "", tf32 ? ", TF32" : "");
+                      adds_bias ? ", bias" : "", adds_bias && spec_.relu ? ", ReLU" : "",
+                      has_epilogue_ && spec_.has_bias_gradient ? ", bias gradient" : "", tf32 ? ", TF32" : "");
 }
 
 absl::StatusOr<std::vector<CublasMatMul::Algorithm>> CublasMatMul::Algorithms() {
@@ -181,10 +185,10 @@ absl::StatusOr<int> CublasMatMul::TimeAlgorithms(CudaDevice& device, const std::
   ASSIGN_OR_RETURN(const auto b, device.Allocate(g.batch * g.k * g.n * SizeOf(spec_.dtype)));
   ASSIGN_OR_RETURN(const auto bias, device.Allocate(g.n * SizeOf(spec_.dtype)));
   ASSIGN_OR_RETURN(const auto y, device.Allocate(g.batch * g.m * g.n * SizeOf(spec_.result)));
-  ASSIGN_OR_RETURN(const auto scratch, device.Allocate(static_cast<int64_t>(workspace_bytes + kWorkspaceAlignment)));
+  ASSIGN_OR_RETURN(const auto scratch, device.Allocate(ScratchBytes(workspace_bytes)));
   return FastestOnStream(stream_, static_cast<int>(algorithms.size()), [&](int i) {
     algorithm_ = algorithms[i];
-    return Run(a.get(), b.get(), bias.get(), y.get(), scratch.get());
+    return Run(a.get(), b.get(), bias.get(), y.get(), scratch.get(), bias.get());
   });
 }
 
@@ -226,16 +230,20 @@ absl::Status CublasMatMul::ChooseAlgorithm(const KernelSpec& kernel) {
   return absl::OkStatus();
 }
 
-absl::Status CublasMatMul::Run(const void* a, const void* b, const void* bias, void* y, void* scratch) {
-  const bool adds_bias = spec_.has_bias && !adds_bias_later_;
-  if (adds_bias) RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+absl::Status CublasMatMul::Run(const void* a, const void* b, const void* bias, void* y, void* scratch,
+                               void* bias_gradient) {
+  if (has_epilogue_) {
+    RETURN_IF_ERROR(Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, spec_.has_bias_gradient ? bias_gradient : bias));
+  }
   void* const workspace = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch) + kWorkspaceAlignment - 1) /
                                                   kWorkspaceAlignment * kWorkspaceAlignment);
   const float zero = 0;
   RETURN_IF_ERROR(CudaStatus(cublasLtMatmul(handle_, matmul_, &spec_.scale, b, b_, a, a_, &zero, y, y_, y, y_,
                                             &algorithm_.configuration, workspace, algorithm_.workspace_bytes, stream_),
                              "cublasLtMatmul"));
-  if (!adds_bias_later_) return absl::OkStatus();
+  if (has_epilogue_) return absl::OkStatus();
+  if (spec_.has_bias_gradient) return BiasGradient(stream_, b_type(), b, bias_gradient, scratch);
+  if (!spec_.has_bias) return absl::OkStatus();
   const MatMulGeometry& g = spec_.geometry;
   return AddBias(stream_, {spec_.result, {g.batch, g.m, g.n}}, bias, spec_.relu, y);
 }

@@ -1,5 +1,6 @@
 // Matrix multiplication by cuBLASLt, which computes in float (in TF32 if the device allows it) and adds the bias and
-// the ReLU as it stores the result. It serves the kernels of several ops. Only for CUDA code.
+// the ReLU as it stores the result, or sums the gradient of a bias as it reads a factor. It serves the kernels of
+// several ops. Only for CUDA code.
 #pragma once
 
 #include <memory>
@@ -18,6 +19,7 @@ struct CublasMatMulSpec {
   DType dtype;                          // type of a, b and the bias: float32, bfloat16 or half
   DType result;                         // type of y: the same, or float32 without a bias
   bool has_bias = false, relu = false;  // relu: only with a bias
+  bool has_bias_gradient = false;       // the sum of b's rows, too; not with a batch, a bias or a transposed b
   float scale = 1;                      // factor of the product; 1 with a bias
 };
 
@@ -30,9 +32,10 @@ class CublasMatMul {
   CublasMatMul& operator=(const CublasMatMul&) = delete;
   ~CublasMatMul();
 
-  int64_t scratch_bytes() const;
-  // Gives the work to the stream. All matrices and the bias are aligned to 64 bytes.
-  absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch);
+  int64_t scratch_bytes() const { return ScratchBytes(algorithm_.workspace_bytes); }
+  // Gives the work to the stream. All matrices, the bias and the gradient of one are aligned to 64 bytes.
+  absl::Status Run(const void* a, const void* b, const void* bias, void* y, void* scratch,
+                   void* bias_gradient = nullptr);
 
  private:
   struct Algorithm {
@@ -41,8 +44,10 @@ class CublasMatMul {
     size_t workspace_bytes;
   };
 
-  CublasMatMul(const CublasMatMulSpec& spec, bool adds_bias_later) : spec_(spec), adds_bias_later_(adds_bias_later) {}
+  CublasMatMul(const CublasMatMulSpec& spec, bool has_epilogue) : spec_(spec), has_epilogue_(has_epilogue) {}
   absl::Status Init(const KernelSpec& kernel);
+  int64_t ScratchBytes(size_t workspace_bytes) const;
+  TensorType b_type() const { return {spec_.dtype, {spec_.geometry.k, spec_.geometry.n}}; }
   template <typename T>
   absl::Status Set(cublasLtMatmulDescAttributes_t attribute, const T& value);
   // What the times of the algorithms depend on.
@@ -54,7 +59,7 @@ class CublasMatMul {
   absl::Status ChooseAlgorithm(const KernelSpec& kernel);
 
   const CublasMatMulSpec spec_;
-  const bool adds_bias_later_;
+  const bool has_epilogue_;  // cuBLASLt adds the bias, or sums its gradient; else a kernel of our own does
   cublasLtHandle_t handle_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cublasLtMatmulDesc_t matmul_ = nullptr;

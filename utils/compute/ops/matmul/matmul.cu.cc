@@ -51,7 +51,35 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   return kernel;
 }
 
+absl::StatusOr<Kernel> MakeMatMulBiasAddGrad(const KernelSpec& spec) {
+  namespace places = matmul;
+  const MatMulGeometry g = MatMulGeometryOf(spec.node);
+  const DType dtype = spec.input(places::kA).dtype;
+  if (g.m == 0 || g.n == 0 || g.k == 0) {
+    return Kernel{[y_bytes = spec.output(places::kY).num_bytes(),
+                   bias_bytes = spec.output(places::kBiasGradient).num_bytes(),
+                   stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
+      RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(args.outputs[places::kY], 0, y_bytes, stream), "cudaMemsetAsync"));
+      return CudaStatus(cudaMemsetAsync(args.outputs[places::kBiasGradient], 0, bias_bytes, stream), "cudaMemsetAsync");
+    }};
+  }
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<CublasMatMul> matmul,
+      CublasMatMul::Make(spec, {.geometry = g, .dtype = dtype, .result = dtype, .has_bias_gradient = true}));
+  Kernel kernel;
+  kernel.scratch_bytes = matmul->scratch_bytes();
+  kernel.run = [matmul](const KernelArgs& args) {
+    return matmul->Run(args.inputs[places::kA], args.inputs[places::kB], nullptr, args.outputs[places::kY],
+                       args.scratch, args.outputs[places::kBiasGradient]);
+  };
+  return kernel;
+}
+
 const bool registered = [] {
+  RegisterKernel({.op = op::FusedMatMulBiasAddGrad,
+                  .device_kind = "cuda",
+                  .dtypes = StorageTypes(),
+                  .make = MakeMatMulBiasAddGrad});
   for (OpName op : {op::FusedMatMul, op::MatMul}) {
     RegisterKernel({.op = op, .device_kind = "cuda", .dtypes = StorageTypes(), .make = MakeMatMul});
   }

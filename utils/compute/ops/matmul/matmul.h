@@ -7,13 +7,15 @@ namespace official::compute::op {
 
 inline constexpr OpName MatMul("MatMul");
 inline constexpr OpName FusedMatMul("FusedMatMul");
+inline constexpr OpName FusedMatMulBiasAddGrad("FusedMatMulBiasAddGrad");
 
 }  // namespace official::compute::op
 
-// The inputs and the output of MatMul and FusedMatMul. Only FusedMatMul has the bias [N], of the type of a.
+// The inputs and outputs of MatMul, FusedMatMul and FusedMatMulBiasAddGrad. Only FusedMatMul has the bias [N], of the
+// type of a, and only FusedMatMulBiasAddGrad the gradient of one: the sum of b's rows, [N].
 namespace official::compute::matmul {
 enum Input : int { kA, kB, kBias };
-enum Output : int { kY };
+enum Output : int { kY, kBiasGradient };
 }  // namespace official::compute::matmul
 
 namespace official::compute {

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <memory>
+#include <string>
 
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
+#include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -129,6 +132,38 @@ TEST_CASE("Bias and ReLU become part of the product") {
     const Doubles fused = testing::ToDoubles(testing::RunOn(kind, inputs, build)[0]);
     const Doubles plain = testing::ToDoubles(testing::RunOn(kind, inputs, build, {.fuse = false})[0]);
     for (size_t i = 0; i < fused.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
+  }
+}
+
+TEST_CASE("The gradients of a layer's weights and bias come from one kernel on devices that have it") {
+  const DType dtype = GENERATE(from_range(StorageTypes()));
+  // One row of x^T: emulated cuBLASLt then has no algorithm that sums, too. No rows of dy: all gradients are zero.
+  const auto [rows, in_size, out_size] =
+      GENERATE(table<int64_t, int64_t, int64_t>({{70, 24, 40}, {5, 3, 1}, {300, 1, 17}, {0, 3, 4}}));
+  CAPTURE(rows, in_size, out_size);
+  const std::vector<Tensor> inputs = {testing::RandomTensor({rows, in_size}, 1).CastTo(dtype),
+                                      testing::RandomTensor({rows, out_size}, 2).CastTo(dtype)};
+  const auto gradients = [](absl::Span<const Value> in) {
+    return std::vector<Value>{MatMul(in[0], in[1], {.transpose_a = true}), BiasAddGrad(in[1])};
+  };
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    INFO(kind);
+    const bool fuses = rows > 0 && KernelRegistry::Global().Find(op::FusedMatMulBiasAddGrad, kind, dtype) != nullptr;
+    Graph graph;
+    const std::vector<Value> feeds = {graph.Input("x", inputs[0].type()), graph.Input("dy", inputs[1].type())};
+    const std::unique_ptr<Device> device = MakeDevice(kind).value();
+    VariableStore variables(*device);
+    const auto program = Program::Compile(graph, {feeds, gradients(feeds), {}}, *device, variables).value();
+    const std::string kernels = program->DebugString();
+    CHECK(std::count(kernels.begin(), kernels.end(), '\n') == (fuses ? 1 : 2));
+    const std::vector<Tensor> fused = testing::RunOn(kind, inputs, gradients),
+                              plain = testing::RunOn(kind, inputs, gradients, {.fuse = false});
+    for (size_t i = 0; i < fused.size(); ++i) {
+      const Doubles a = testing::ToDoubles(fused[i]), b = testing::ToDoubles(plain[i]);
+      REQUIRE(a.size() == b.size());
+      const double margin = dtype == DType::kFloat32 ? 1e-5 : dtype == DType::kFloat16 ? 2e-2 : 1e-1;
+      for (size_t k = 0; k < a.size(); ++k) CHECK(a[k] == Approx(b[k]).margin(margin));
+    }
   }
 }
 
