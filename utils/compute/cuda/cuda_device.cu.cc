@@ -149,6 +149,20 @@ absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::stri
   }
 }
 
+absl::StatusOr<CudaDevice::Staging*> CudaDevice::FreeStaging() {
+  Staging* free = nullptr;
+  const auto find = [&] {
+    for (Staging& staging : staging_) {
+      const cudaError_t state = cudaEventQuery(staging.copied.get());
+      if (state == cudaSuccess) free = &staging;
+      if (state != cudaErrorNotReady) return state;
+    }
+    return cudaErrorNotReady;
+  };
+  RETURN_IF_ERROR(Wait(find, "cudaEventQuery"));
+  return free;
+}
+
 absl::Status CudaDevice::CopyThroughStaging(cudaStream_t stream, void* device, absl::Span<const HostPiece> pieces) {
   Staging* staging = nullptr;  // the one that is being filled with the bytes [begin, end) behind `device`
   int64_t begin = 0, end = 0;
@@ -163,9 +177,7 @@ absl::Status CudaDevice::CopyThroughStaging(cudaStream_t stream, void* device, a
       const int64_t offset = piece.offset + done;
       if (staging == nullptr || offset >= begin + kStagingBytes) {
         if (staging != nullptr) RETURN_IF_ERROR(send());
-        staging = &staging_[next_staging_];
-        next_staging_ = (next_staging_ + 1) % kNumStaging;
-        RETURN_IF_ERROR(Wait([&] { return cudaEventQuery(staging->copied.get()); }, "cudaEventQuery"));
+        ASSIGN_OR_RETURN(staging, FreeStaging());
         begin = offset;
       }
       const int64_t part = std::min(piece.bytes - done, begin + kStagingBytes - offset);

@@ -88,6 +88,8 @@ class CudaDevice : public Device {
 
   absl::Status Init();
   absl::Status ReadDataError();
+  // Returns the first piece that is not being copied from, which is the one most likely to be in the processor's cache.
+  absl::StatusOr<Staging*> FreeStaging();
   // Gives `stream` copies of the pieces, which are in ascending order, and returns when they have been read. Pieces
   // that lie near each other go in one copy; what is between them on the device becomes anything.
   absl::Status CopyThroughStaging(cudaStream_t stream, void* device, absl::Span<const HostPiece> pieces);
@@ -102,7 +104,6 @@ class CudaDevice : public Device {
   cudnnHandle_t cudnn_ = nullptr;
   cublasLtHandle_t cublas_lt_ = nullptr;
   Staging staging_[kNumStaging];
-  int next_staging_ = 0;
   CudaEvent copied_;     // on copy_stream_: the feeds of the next run
   CudaEvent filled_[2];  // on stream_: the feeds of the last two runs are in place, and the runs before are done
   int64_t num_fills_ = 0;
