@@ -72,7 +72,8 @@ def _cuda_library_impl(ctx):
         name = ctx.label.name,
         feature_configuration = features,
         cc_toolchain = cc_toolchain,
-        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = objects),
+        # For shared objects and for programs.
+        compilation_outputs = cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
         linking_contexts = [merged.linking_context],
         alwayslink = True,  # registers kernels
         disallow_dynamic_library = True,
