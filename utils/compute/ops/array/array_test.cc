@@ -173,6 +173,53 @@ TEST_CASE("Slice and Pad, values and gradients") {
         }) == "Pad: needs two paddings of at least 0 for each dimension; inputs are float32[2,3]");
 }
 
+// paddings[2 * i] zeros before and paddings[2 * i + 1] after dimension i.
+OpCase PadCase(const Shape& input, const std::vector<int64_t>& paddings) {
+  std::vector<int64_t> dims;
+  for (int d = 0; d < input.rank(); ++d) dims.push_back(paddings[2 * d] + input.dim(d) + paddings[2 * d + 1]);
+  const Shape output(dims);
+  return MoveCase(
+      op::Pad, input, output.num_elements(), [=](Value x) { return Pad(x, paddings); },
+      [=](int64_t i) {
+        int64_t source = 0;
+        for (int d = 0; d < input.rank(); ++d) {
+          const int64_t at = i / output.Product(d + 1, output.rank()) % output.dim(d) - paddings[2 * d];
+          if (at < 0 || at >= input.dim(d)) return int64_t{-1};
+          source = source * input.dim(d) + at;
+        }
+        return source;
+      });
+}
+
+// GPUs move words of 2 to 16 bytes, by what all sizes and paddings have in common.
+TEST_CASE("Pad and its gradient move images of any number of channels") {
+  const int64_t channels = GENERATE(1, 3, 8, 12, 16);
+  const std::vector<int64_t> paddings = GENERATE(values<std::vector<int64_t>>({
+      {0, 0, 1, 2, 3, 0, 0, 0},   // around images
+      {0, 0, 0, 1, 0, 1, 0, 0},   // behind them only
+      {1, 0, 0, 0, 0, 0, 0, 0},   // a whole image
+      {0, 0, 0, 0, 0, 0, 3, 2},   // channels that make the others' places odd
+      {0, 1, 2, 0, 0, 3, 8, 16},  // all dimensions
+      {0, 0, 0, 0, 0, 0, 0, 0},
+  }));
+  CAPTURE(channels, Shape(paddings));
+  const OpCase pad = PadCase({2, 3, 5, channels}, paddings);
+  testing::CheckForward(pad);
+  testing::CheckGradients(pad);
+}
+
+TEST_CASE("Pad of sizes that are 0 or 1, of one dimension, and in several blocks") {
+  testing::CheckForward(PadCase({5}, {8, 3}));
+  testing::CheckForward(PadCase({4}, {4, 1}));
+  testing::CheckForward(PadCase({4, 1, 8}, {0, 1, 2, 1, 8, 0}));
+  testing::CheckForward(PadCase({1, 3, 1, 4}, {2, 0, 1, 1, 1, 2, 4, 4}));
+  testing::CheckForward(PadCase({3, 0, 4}, {0, 0, 2, 1, 1, 0}));
+  testing::CheckForward(PadCase({0, 4}, {1, 0, 2, 1}));
+  testing::CheckForward(PadCase({0, 4}, {0, 0, 2, 1}));
+  testing::CheckForward(PadCase({3, 37, 45, 3}, {0, 0, 1, 1, 2, 1, 0, 0}));
+  testing::CheckForward(PadCase({3, 37, 45, 8}, {0, 0, 1, 1, 2, 1, 0, 0}));
+}
+
 TEST_CASE("Concat, values and gradients") {
   const int axis = GENERATE(0, 1, -1);
   const Shape a = axis == 0 ? Shape{2, 3, 4} : axis == 1 ? Shape{2, 1, 4} : Shape{2, 3, 1};

@@ -5,41 +5,6 @@
 namespace official::compute {
 namespace {
 
-// Where a box lies in an array.
-struct Place {
-  Shape array;
-  std::vector<int64_t> begin;
-};
-
-// Adds a dimension inside the others, to the last of them if the two are one on both sides.
-void AddDim(std::vector<MoveDim>& dims, const MoveDim& dim) {
-  if (dim.size == 1) return;
-  if (!dims.empty() && dims.back().from == dim.size * dim.from && dims.back().to == dim.size * dim.to) {
-    dims.back() = {dims.back().size * dim.size, dim.from, dim.to};
-  } else {
-    dims.push_back(dim);
-  }
-}
-
-BoxCopy MakeBoxCopy(const Shape& box, const Place& from, const Place& to, int64_t element_bytes) {
-  BoxCopy copy{.from_begin = 0, .to_begin = 0, .run_bytes = element_bytes, .dims = {}};
-  // Dimensions in which the box is as large as both arrays belong to the run, and the first one that is not.
-  int inner = box.rank();
-  while (inner > 0) {
-    --inner;
-    copy.run_bytes *= box.dim(inner);
-    if (box.dim(inner) != from.array.dim(inner) || box.dim(inner) != to.array.dim(inner)) break;
-  }
-  for (int d = 0; d < box.rank(); ++d) {
-    const int64_t from_stride = from.array.Product(d + 1, box.rank()) * element_bytes;
-    const int64_t to_stride = to.array.Product(d + 1, box.rank()) * element_bytes;
-    copy.from_begin += from.begin[d] * from_stride;
-    copy.to_begin += to.begin[d] * to_stride;
-    if (d < inner) AddDim(copy.dims, {box.dim(d), from_stride, to_stride});
-  }
-  return copy;
-}
-
 std::vector<int64_t> Zeros(const Shape& shape) { return std::vector<int64_t>(shape.rank(), 0); }
 
 }  // namespace
@@ -49,12 +14,6 @@ std::vector<DType> AllTypes() {
           DType::kInt32,   DType::kInt64,    DType::kUInt8,   DType::kBool};
 }
 
-int64_t BoxCopy::num_runs() const {
-  int64_t runs = 1;
-  for (const MoveDim& d : dims) runs *= d.size;
-  return runs;
-}
-
 std::vector<BoxCopy> BoxCopiesOf(const Node& node) {
   const Shape& input = node.input(0).shape();
   const Shape& output = node.output_types()[0].shape;
@@ -62,7 +21,7 @@ std::vector<BoxCopy> BoxCopiesOf(const Node& node) {
   if (node.Is(op::Slice)) {
     return {MakeBoxCopy(output, {input, node.attrs().GetInts("begin")}, {output, Zeros(output)}, element_bytes)};
   }
-  Place to{output, Zeros(output)};
+  BoxPlace to{output, Zeros(output)};
   if (node.Is(op::Pad)) {
     const std::vector<int64_t>& paddings = node.attrs().GetInts("paddings");
     for (int d = 0; d < output.rank(); ++d) to.begin[d] = paddings[2 * d];

@@ -190,7 +190,7 @@ TEST_CASE("Convolution and its gradients over many shapes") {
 
 TEST_CASE("Strides: SAME pads asymmetrically, explicit padding as given") {
   // 8 rows, stride 2, window 3: one row of padding, after the image.
-  CheckAll({1, 8, 8, 3, 3, 3, 16, {.stride = {2, 2}}});
+  for (const int64_t channels : {3, 8, 12, 16}) CheckAll({1, 8, 8, channels, 3, 3, 16, {.stride = {2, 2}}});
   CheckAll({2, 7, 6, 16, 3, 3, 16, {.stride = {2, 1}}});
   CheckAll({1, 9, 9, 16, 1, 1, 32, {.stride = {2, 2}}});
   CheckAll({1, 9, 10, 3, 7, 7, 16, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {3, 3, 3, 3}}});

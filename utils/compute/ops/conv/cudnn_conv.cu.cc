@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/box_copy.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cuda/box_move.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/fastest.h"
 #include "utils/compute/cuda/launch.h"
@@ -40,36 +42,6 @@ struct Margins {
   }
   bool any() const { return top + bottom + left + right > 0; }
 };
-
-// Images inside larger ones: pixel (y, x) of the small is pixel (y + top, x + left) of the large.
-struct Frame {
-  int64_t images, height, width, channels;  // of the small ones
-  int64_t large_height, large_width, top, left;
-
-  int64_t small_elements() const { return images * height * width * channels; }
-  int64_t large_elements() const { return images * large_height * large_width * channels; }
-};
-
-// Element i of the large images, from the small or zero.
-template <typename T>
-__global__ void PadImages(Frame f, int64_t elements, const T* small, T* large) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= elements) return;
-  const int64_t c = i % f.channels, x = i / f.channels % f.large_width - f.left;
-  const int64_t row = i / f.channels / f.large_width, y = row % f.large_height - f.top, n = row / f.large_height;
-  const bool inside = y >= 0 && y < f.height && x >= 0 && x < f.width;
-  large[i] = inside ? small[((n * f.height + y) * f.width + x) * f.channels + c] : T(0);
-}
-
-// Element i of the small images, from the large.
-template <typename T>
-__global__ void CropImages(Frame f, int64_t elements, const T* large, T* small) {
-  const int64_t i = ThreadIndex<int64_t>();
-  if (i >= elements) return;
-  const int64_t c = i % f.channels, x = i / f.channels % f.width + f.left;
-  const int64_t row = i / f.channels / f.width, y = row % f.height + f.top, n = row / f.height;
-  small[i] = large[((n * f.large_height + y) * f.large_width + x) * f.channels + c];
-}
 
 // [rows, columns] -> [columns, rows], a tile per block.
 template <typename T>
@@ -113,12 +85,13 @@ struct CudnnConv::Plan {
   ConvResult result;
   DType dtype;
   bool tensor_cores = false;  // may be used
-  bool has_frame = false;
-  Frame frame = {};
+  Shape large;                // of the images as cuDNN sees them
+  BoxMove move;               // to those images or, if they are the result, from them; null if they have no margins
   int64_t filter_rows = 0, filter_columns = 0;  // HWIO filters as a matrix [KH * KW * C, O]
   int64_t filters_at = 0, images_at = 0, workspace_at = 0, scratch_bytes = 0;  // places in scratch memory
   std::optional<ConvEngine> engine;
 
+  int64_t LargeBytes() const { return large.num_elements() * SizeOf(dtype); }
   absl::Status Init(const KernelSpec& spec, const ConvGeometry& g);
   absl::StatusOr<std::vector<ConvEngine>> Engines(const CudaDevice& device, const ConvPlans& plans,
                                                   const EngineFilter& filter) const;
@@ -144,15 +117,13 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
   tensor_cores = dtype != DType::kFloat32 || device.allow_tf32();
   const Shape &images = g.images.shape, &filters = g.filters.shape, &output = g.output.shape;
   const Margins margins(g.window);
-  has_frame = margins.any();
-  frame = {images.dim(0),
-           images.dim(1),
-           images.dim(2),
-           images.dim(3),
-           images.dim(1) + margins.top + margins.bottom,
-           images.dim(2) + margins.left + margins.right,
-           margins.top,
-           margins.left};
+  large = {images.dim(0), images.dim(1) + margins.top + margins.bottom, images.dim(2) + margins.left + margins.right,
+           images.dim(3)};
+  if (margins.any()) {
+    const BoxPlace inside{large, {0, margins.top, margins.left, 0}}, own{images, {0, 0, 0, 0}};
+    move = result == ConvResult::kImages ? MoveBox(MakeBoxCopy(images, inside, own, SizeOf(dtype)))
+                                         : MoveBoxAndPad(MakeBoxCopy(images, own, inside, SizeOf(dtype)), LargeBytes());
+  }
   filter_rows = filters.dim(0) * filters.dim(1) * filters.dim(2);
   filter_columns = filters.dim(3);
 
@@ -160,7 +131,7 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
   const CudnnConvolution convolution = {
       .result = result,
       .dtype = dtype,
-      .images = {images.dim(0), frame.large_height, frame.large_width, images.dim(3)},
+      .images = {large.dim(0), large.dim(1), large.dim(2), large.dim(3)},
       .filters = {filters.dim(3), filters.dim(0), filters.dim(1), filters.dim(2)},
       .output = {output.dim(0), output.dim(1), output.dim(2), output.dim(3)},
       .padding = {margins.height, margins.width},
@@ -172,7 +143,7 @@ absl::Status CudnnConv::Plan::Init(const KernelSpec& spec, const ConvGeometry& g
   RETURN_IF_ERROR(ChooseEngine(spec, g, plans));
 
   filters_at = AddScratch(g.filters.num_bytes());
-  images_at = AddScratch(has_frame ? frame.large_elements() * SizeOf(dtype) : 0);
+  images_at = AddScratch(move ? LargeBytes() : 0);
   workspace_at = AddScratch(engine->workspace_bytes);
   return absl::OkStatus();
 }
@@ -205,7 +176,7 @@ absl::StatusOr<std::string> CudnnConv::Plan::FastestEngine(CudaDevice& device, c
 
 absl::StatusOr<std::string> CudnnConv::Plan::TimeEngines(CudaDevice& device, const ConvGeometry& g,
                                                          std::vector<ConvEngine> engines) const {
-  ASSIGN_OR_RETURN(const auto images, device.Allocate(frame.large_elements() * SizeOf(dtype)));
+  ASSIGN_OR_RETURN(const auto images, device.Allocate(LargeBytes()));
   ASSIGN_OR_RETURN(const auto filters, device.Allocate(g.filters.num_bytes()));
   ASSIGN_OR_RETURN(const auto output, device.Allocate(g.output.num_bytes()));
   // The engines share one workspace. Those that need the most are left out until there is memory for the others'.
@@ -291,26 +262,14 @@ absl::Status CudnnConv::Run(const void* images, const void* filters, const void*
   char* const begin =
       reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(scratch) + kAlignment - 1) / kAlignment * kAlignment);
   void* const own_filters = begin + p.filters_at;
-  void* const own_images = p.has_frame ? begin + p.images_at : const_cast<void*>(images);
+  void* const own_images = p.move ? begin + p.images_at : const_cast<void*>(images);
   if (p.result != ConvResult::kFilters) {
     RETURN_IF_ERROR(p.TransposeFilters(p.filter_rows, p.filter_columns, filters, own_filters));
   }
-  if (p.has_frame && p.result != ConvResult::kImages) {
-    const int64_t elements = p.frame.large_elements();
-    WithBits(p.dtype, [&]<typename T>(T) {
-      Launch(PadImages<T>, NumBlocks(elements, kThreads), kThreads, 0, p.stream, p.frame, elements,
-             static_cast<const T*>(images), static_cast<T*>(own_images));
-    });
-    RETURN_IF_ERROR(LaunchStatus("PadImages"));
-  }
+  if (p.move && p.result != ConvResult::kImages) RETURN_IF_ERROR(p.move(p.stream, images, own_images));
   RETURN_IF_ERROR(p.Execute(*p.engine, own_images, own_filters, output, begin + p.workspace_at));
-  if (p.has_frame && p.result == ConvResult::kImages) {
-    const int64_t elements = p.frame.small_elements();
-    WithBits(p.dtype, [&]<typename T>(T) {
-      Launch(CropImages<T>, NumBlocks(elements, kThreads), kThreads, 0, p.stream, p.frame, elements,
-             static_cast<const T*>(own_images), static_cast<T*>(const_cast<void*>(images)));
-    });
-    RETURN_IF_ERROR(LaunchStatus("CropImages"));
+  if (p.move && p.result == ConvResult::kImages) {
+    RETURN_IF_ERROR(p.move(p.stream, own_images, const_cast<void*>(images)));
   }
   if (p.result == ConvResult::kFilters) {
     RETURN_IF_ERROR(p.TransposeFilters(p.filter_columns, p.filter_rows, own_filters, const_cast<void*>(filters)));

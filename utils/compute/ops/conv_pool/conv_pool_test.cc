@@ -34,10 +34,10 @@ struct Case {
 std::ostream& operator<<(std::ostream& os, const Case& s) { return os << s.images() << " * " << s.filters(); }
 
 // Tiles of several widths, one vector of output columns and two, several blocks of input channels, images as narrow as
-// a window, and fewer images than threads.
+// a window, fewer images than threads, and more pooled rows than a block of a GPU takes.
 const std::vector<Case> kCases = {
     {2, 6, 10, 16, 16, 5}, {2, 14, 14, 32, 64, 5}, {3, 28, 28, 1, 32, 5}, {2, 16, 18, 48, 16, 3},
-    {1, 4, 2, 1, 48, 3},   {3, 20, 34, 16, 32, 3}, {1, 2, 2, 16, 16, 5},
+    {1, 4, 2, 1, 48, 3},   {3, 20, 34, 16, 32, 3}, {1, 2, 2, 16, 16, 5},  {150, 4, 2, 1, 16, 3},
 };
 
 // Calls f(oy, ox, iy, ix, ky, kx) for each product of an output and an input pixel.
