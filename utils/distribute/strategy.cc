@@ -110,6 +110,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   const int n = options.num_replicas;
   const compute::DeviceKind* const kind = compute::FindDeviceKind(options.device_kind);
   if (kind == nullptr) return compute::MakeDevice(options.device_kind).status();
+  strategy->pack_sizes_ = kind->pack_sizes;
   std::string alg;
   if (n > 1) {
     ASSIGN_OR_RETURN(alg, AlgorithmFor(options, *kind));

@@ -43,6 +43,8 @@ class Strategy {
   int num_replicas() const { return static_cast<int>(devices_.size()); }
   bool shares_memory() const { return num_replicas() > 1 && device(0).uses_host_memory(); }
   compute::Device& device(int replica) const { return *devices_[replica]; }
+  // The packs in which the devices sum gradients; without, as many as there are devices.
+  const std::optional<compute::PackSizes>& pack_sizes() const { return pack_sizes_; }
   // Returns a text such as "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)".
   std::string Description() const;
 
@@ -67,6 +69,7 @@ class Strategy {
   std::mutex mutex_;
   absl::Status first_error_;
   absl::Status broken_;  // the reason why nothing can run any more
+  std::optional<compute::PackSizes> pack_sizes_;
 };
 
 }  // namespace official::distribute

@@ -35,15 +35,16 @@ std::unique_ptr<Strategy> Mirrored(int n, const std::string& alg = "reduction_to
   return Strategy::Create({.num_replicas = n, .num_threads = 2, .all_reduce_alg = alg}).value();
 }
 
-// Sums x [1000], 2 x and y [300000] over the devices in `num_packs` packs, and gives x back unsummed as well.
+// Sums x [1000], 2 x and y [300000] over the devices in `packs`, a number or sizes, and gives x back unsummed as well.
 struct Sums {
   Graph graph;
   compute::GraphRoots roots;
-  explicit Sums(int num_packs) {
+  template <typename Packs>
+  explicit Sums(const Packs& packs) {
     const Value x = graph.Input("x", {DType::kFloat32, {1000}}), y = graph.Input("y", {DType::kFloat32, {300000}});
     const Value doubled = Add(x, x), moved = Add(y, y);
     roots.feeds = {x, y};
-    roots.fetches = compute::AllReduce({moved, doubled, x}, num_packs);
+    roots.fetches = compute::AllReduce({moved, doubled, x}, packs);
     roots.fetches.push_back(x);
     REQUIRE(graph.status().ok());
   }
@@ -98,6 +99,67 @@ TEST_CASE("The gradient of a sum over the devices is the sum of all devices' gra
   }
   compute::testing::RecordGradient(compute::op::AllReduceStart, "cpu", DType::kFloat32);
   compute::testing::RecordGradient(compute::op::AllReduceDone, "cpu", DType::kFloat32);
+}
+
+// The elements of the values in each pack that a graph gives away.
+std::vector<std::vector<int64_t>> PacksOf(const Graph& graph) {
+  std::vector<std::vector<int64_t>> packs;
+  for (const auto& node : graph.nodes()) {
+    if (!node->Is(compute::op::AllReduceStart)) continue;
+    std::vector<int64_t>& pack = packs.emplace_back();
+    for (const Value& value : node->inputs()) pack.push_back(value.shape().num_elements());
+  }
+  return packs;
+}
+
+TEST_CASE("Packs of sizes are filled in the order of computation, and the last one is small") {
+  using Packs = std::vector<std::vector<int64_t>>;
+  // The packs of values of these sizes, in elements, that are given in another order than they are computed in.
+  const auto packs_of = [](const std::vector<int64_t>& elements, const compute::PackSizes& sizes) {
+    Graph graph;
+    std::vector<Value> values;
+    for (size_t i = 0; i < elements.size(); ++i) {
+      values.insert(values.begin(), graph.Input(std::to_string(i), {DType::kFloat32, {elements[i]}}));
+    }
+    const std::vector<Value> sums = compute::AllReduce(values, sizes);
+    REQUIRE(graph.status().ok());
+    for (size_t i = 0; i < values.size(); ++i) CHECK(sums[i].type() == values[i].type());
+    return PacksOf(graph);
+  };
+  const compute::PackSizes sizes{.most_bytes = 4 * 32, .last_bytes = 4 * 4};
+  CHECK(packs_of({10, 20, 30, 5, 1, 3}, sizes) == Packs{{10, 20}, {30}, {5}, {1, 3}});
+  CHECK(packs_of({10, 22, 1, 1, 2, 2}, sizes) == Packs{{10, 22}, {1, 1}, {2, 2}});
+  CHECK(packs_of({1, 1, 2}, sizes) == Packs{{1, 1, 2}});
+  CHECK(packs_of({1, 1, 3}, sizes) == Packs{{1}, {1, 3}});
+  CHECK(packs_of({2, 100, 2, 50}, sizes) == Packs{{2}, {100}, {2}, {50}});
+  CHECK(packs_of({100}, sizes) == Packs{{100}});
+}
+
+TEST_CASE("The bits of sums do not depend on the packs") {
+  const std::string alg = GENERATE("reduction_to_one_device", "hierarchical_copy");
+  constexpr int kDevices = 3;
+  const auto sums_of = [&](const auto& packs) {
+    const auto strategy = Mirrored(kDevices, alg);
+    const Sums sums(packs);
+    std::vector<float> results;
+    const absl::Status status = strategy->Run([&](int r) -> absl::Status {
+      compute::VariableStore variables(strategy->device(r));
+      ASSIGN_OR_RETURN(const auto program, Program::Compile(sums.graph, sums.roots, strategy->device(r), variables));
+      RETURN_IF_ERROR(
+          program->Run({compute::testing::RandomTensor({1000}, r), compute::testing::RandomTensor({300000}, 10 + r)}));
+      for (int i = 0; r == 0 && i < 3; ++i) {
+        ASSIGN_OR_RETURN(const Tensor sum, program->Fetch(i));
+        results.insert(results.end(), sum.flat<float>().begin(), sum.flat<float>().end());
+      }
+      return absl::OkStatus();
+    });
+    REQUIRE(status.ok());
+    return results;
+  };
+  const std::vector<float> together = sums_of(1);
+  REQUIRE(together.size() == 302000);
+  CHECK((sums_of(3) == together));
+  CHECK((sums_of(compute::PackSizes{.most_bytes = 1, .last_bytes = 1}) == together));
 }
 
 TEST_CASE("AllReduce sums over the devices, in every order and packing") {
@@ -167,7 +229,8 @@ std::vector<compute::Device*> Pointers(const std::vector<std::unique_ptr<compute
 // Sums the same numbers of all devices, three times, each device on its thread: run, recorded and replayed.
 void CheckSums(compute::CommunicatorGroup& group, const std::vector<compute::Device*>& devices) {
   const int n = static_cast<int>(devices.size());
-  const Sums sums(2);
+  const Sums sums(compute::PackSizes{.most_bytes = 4000, .last_bytes = 4000});
+  REQUIRE(PacksOf(sums.graph).size() == 3);
   const std::vector<Tensor> feeds = {compute::testing::RandomTensor({1000}, 1),
                                      compute::testing::RandomTensor({300000}, 2)};
   std::vector<std::unique_ptr<compute::VariableStore>> variables(n);
@@ -472,7 +535,7 @@ TEST_CASE("A device that never answers is named when the deadline has passed, an
   CHECK(answers == std::array<bool, 3>{true, true, true});
 }
 
-TEST_CASE("A kind of device that brings its own way to sum uses it unless told otherwise") {
+TEST_CASE("A kind of device brings its packs, and its own way to sum, which it uses unless told otherwise") {
   static int num_groups = 0;
   const auto make_group = [](absl::Span<compute::Device* const> devices, std::chrono::seconds deadline) {
     ++num_groups;
@@ -482,9 +545,14 @@ TEST_CASE("A kind of device that brings its own way to sum uses it unless told o
   };
   compute::RegisterDeviceKind({.name = "own",
                                .make_device = compute::FindDeviceKind("cpu")->make_device,
-                               .all_reduce = compute::AllReduceAlgorithm{"by_hand", make_group}});
-  REQUIRE(Strategy::Create({.device_kind = "own", .num_replicas = 2}).ok());
+                               .all_reduce = compute::AllReduceAlgorithm{"by_hand", make_group},
+                               .pack_sizes = compute::PackSizes{.most_bytes = 100, .last_bytes = 10}});
+  const auto strategy = Strategy::Create({.device_kind = "own", .num_replicas = 2});
+  REQUIRE(strategy.ok());
   CHECK(num_groups == 1);
+  REQUIRE((*strategy)->pack_sizes());
+  CHECK((*strategy)->pack_sizes()->most_bytes == 100);
+  CHECK(!Mirrored(2)->pack_sizes());
   REQUIRE(Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "by_hand"}).ok());
   CHECK(num_groups == 2);
   REQUIRE(Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "hierarchical_copy"}).ok());

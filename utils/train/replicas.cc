@@ -114,7 +114,7 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   if (auto there = built.lock()) return there;
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
   ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
-                                                strategy_.num_replicas(), part));
+                                                strategy_.num_replicas(), part, strategy_.pack_sizes()));
   RETURN_IF_ERROR(prepare(*model.graph));
   auto made = std::make_shared<const BuiltModel>(std::move(model));
   built = made;

@@ -1,8 +1,13 @@
 #include "utils/train/replicas.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/ops/collective/collective.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
 #include "utils/train/line_model.h"
 
 namespace official::train {
@@ -10,6 +15,7 @@ namespace {
 
 using compute::DType;
 using compute::Tensor;
+using compute::Value;
 
 // Fits a line. As sentences, shares have as many rows as their first label says.
 Model Sentences() {
@@ -56,6 +62,49 @@ TEST_CASE("A replica has one program for each length of its own, whatever length
   CHECK(combinations == 64);
   for (const auto& own : programs) CHECK(own.size() == kLengths);
   CHECK(models.size() == kLengths);  // replicas compile the same graphs
+}
+
+// Has three weights.
+Model Weights() {
+  Model model = Line();
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    Value y = in.features[0];
+    for (const char* name : {"a", "b", "c"}) {
+      y = compute::Mul(y, in.graph.Variable({name, {DType::kFloat32, {1}}, compute::Initializer::Constant(1)}));
+    }
+    return ModelSpec{.loss = compute::Mean(compute::Square(y)),
+                     .predictions = {},
+                     .metrics = {},
+                     .logged = {},
+                     .moving_averages = {}};
+  };
+  return model;
+}
+
+TEST_CASE("The devices say in which packs their gradients are summed") {
+  compute::RegisterDeviceKind({.name = "packing",
+                               .make_device = compute::FindDeviceKind("cpu")->make_device,
+                               .pack_sizes = compute::PackSizes{.most_bytes = 1, .last_bytes = 1}});
+  const auto num_packs = [](const char* kind) {
+    const auto strategy =
+        distribute::Strategy::Create({.device_kind = kind, .num_replicas = 2, .num_threads = 2}).value();
+    const Model model = Weights();
+    Replicas replicas(model, DType::kFloat32, {}, /*micro_batches=*/1, *strategy, nullptr);
+    const data::ElementSpec spec = {{{"x", {DType::kFloat32, {1}}}}, {{"y", {DType::kFloat32, {}}}}};
+    data::Batch batch;
+    batch.features = {Tensor(DType::kFloat32, {2, 1})};
+    batch.labels = {Tensor(DType::kFloat32, {2})};
+    batch.num_examples = 2;
+    const auto prepare = [&](const compute::Graph& graph) { return replicas.CreateVariables(graph, /*seed=*/1); };
+    const absl::StatusOr<ReplicatedProgram*> program = replicas.ProgramFor(Mode::kTrain, spec, batch, prepare);
+    INFO(program.status());
+    REQUIRE(program.ok());
+    const auto& nodes = (*program)->replicas[0].model->graph->nodes();
+    return std::count_if(nodes.begin(), nodes.end(),
+                         [](const auto& node) { return node->Is(compute::op::AllReduceStart); });
+  };
+  CHECK(num_packs("cpu") == 2);
+  CHECK(num_packs("packing") == 3);
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ struct Step {
   const Model& model;
   const ModelSpec& spec;
   const compute::LossScale& scale;
+  const std::optional<compute::PackSizes>& pack_sizes;
   BuiltModel& built;
   Value weight;                         // of the micro-batch and the replica in the whole batch; invalid: 1
   Value loss_scale;                     // invalid: 1
@@ -160,7 +161,8 @@ void Accumulate(Step& step) {
 void Reduce(Step& step) {
   const int num_replicas = step.graph().replica_context().num_replicas;
   if (num_replicas == 1) return;
-  const std::vector<Value> sums = compute::AllReduce(step.results.All(), num_replicas);
+  const std::vector<Value> sums = step.pack_sizes ? compute::AllReduce(step.results.All(), *step.pack_sizes)
+                                                  : compute::AllReduce(step.results.All(), num_replicas);
   if (step.ok()) step.results.Replace(sums);
 }
 
@@ -249,7 +251,7 @@ data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
 
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
                                       const data::ElementSpec& types, bool has_examples, int num_replicas,
-                                      StepPart part) {
+                                      StepPart part, const std::optional<compute::PackSizes>& pack_sizes) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.part = part;
@@ -305,7 +307,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
     for (const NamedValue& v : model_spec.logged) fetch(v);
     Value weight = context.weight;
     if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
-    Step step{model, model_spec, loss_scale, built, weight, Value(), counts};
+    Step step{model, model_spec, loss_scale, pack_sizes, built, weight, Value(), counts};
     AddTraining(shown, step);
   }
   for (const MeanMetric& metric : model_spec.metrics) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "utils/compute/core/loss_scale.h"
+#include "utils/compute/kernel/communicator.h"
 #include "utils/compute/program/program.h"
 #include "utils/data/dataset.h"
 #include "utils/train/model.h"
@@ -59,15 +60,17 @@ struct BuiltModel {
 };
 
 // Builds the program of a mode. With several replicas the gradients are those of the mean loss over the global batch:
-// each replica's are multiplied by its weight, its share of the examples, and summed over all replicas, in
-// `num_replicas` packs. For 1, 2 and 4 replicas the sums over the batch consist of the same parts (core/batch_parts.h).
-// The results of a micro-batch are also multiplied by its weight, its part of the batch, and summed over the
-// micro-batches before the replicas. An update has no examples; its graph contains that of a micro-batch, so that it
-// knows the sums. `types` are the names and types of the tensors of a BatchShare. Without examples, for several
-// replicas only, they are those of one example; a program for an evaluation then has nothing to compute.
+// each replica's are multiplied by its weight, its share of the examples, and summed over all replicas, in packs of
+// `pack_sizes` or else in `num_replicas` packs. For 1, 2 and 4 replicas the sums over the batch consist of the same
+// parts (core/batch_parts.h). The results of a micro-batch are also multiplied by its weight, its part of the batch,
+// and summed over the micro-batches before the replicas. An update has no examples; its graph contains that of a
+// micro-batch, so that it knows the sums. `types` are the names and types of the tensors of a BatchShare. Without
+// examples, for several replicas only, they are those of one example; a program for an evaluation then has nothing to
+// compute.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
                                       const compute::LossScale& loss_scale, const data::ElementSpec& types,
-                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole);
+                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole,
+                                      const std::optional<compute::PackSizes>& pack_sizes = std::nullopt);
 
 // Returns `spec` with a dimension for `batch_size` examples in front of each type.
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);

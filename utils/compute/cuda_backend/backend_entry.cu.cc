@@ -21,6 +21,10 @@
 namespace official::compute {
 namespace {
 
+// Packs are as large as in PyTorch's DistributedDataParallel, where the first is the small one. Here it is the last,
+// since nothing is left to compute beside it.
+constexpr PackSizes kPackSizes = {.most_bytes = 25 << 20, .last_bytes = 1 << 20};
+
 // What the driver lists. Asking for these properties initializes no GPU.
 absl::StatusOr<std::vector<FoundGpu>> ListGpus() {
   std::vector<FoundGpu> found;
@@ -105,6 +109,7 @@ extern "C" __attribute__((visibility("default"))) void OfficialRegisterCudaBacke
       .name = official::compute::kCudaKind,
       .make_device = official::compute::MakeCudaDevice,
       .all_reduce = official::compute::AllReduceAlgorithm{"nccl", official::compute::NcclGroup::Make},
+      .pack_sizes = official::compute::kPackSizes,
       .make_peer_streams = official::compute::MakeCudaPeerStreams,
       .library_versions = official::compute::LibraryVersions,
   };

@@ -38,6 +38,12 @@ class Communicator {
   virtual bool can_be_recorded() const { return false; }
 };
 
+// The sizes of the packs in which many tensors are summed. A tensor is never divided: one that is larger is a pack.
+struct PackSizes {
+  int64_t most_bytes;  // of a pack
+  int64_t last_bytes;  // of the last one, for which the devices wait when they have computed everything else
+};
+
 class CommunicatorGroup {
  public:
   virtual ~CommunicatorGroup() = default;

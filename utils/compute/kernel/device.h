@@ -162,6 +162,8 @@ struct DeviceKind {
   DeviceFactory make_device;
   // The backend's own way to sum, which is then the default.
   std::optional<AllReduceAlgorithm> all_reduce = std::nullopt;
+  // The packs in which several devices sum gradients; without, there are as many packs as devices.
+  std::optional<PackSizes> pack_sizes = std::nullopt;
   // Makes the streams on which devices with memory of their own copy to each other; null for devices that use the
   // host's memory. `devices` must outlive them.
   std::function<absl::StatusOr<std::unique_ptr<PeerStreams>>(absl::Span<Device* const> devices)> make_peer_streams =

@@ -45,6 +45,7 @@ const bool registered[] = {
         .name = kCudaKind,
         .make_device = EmulatedDevice::Make,
         .all_reduce = AllReduceAlgorithm{"nccl", NcclGroup::Make},
+        .pack_sizes = PackSizes{.most_bytes = 1 << 16, .last_bytes = 1 << 12},  // several, also for the models of tests
         .make_peer_streams = MakeCudaPeerStreams,
     }),
 #define OFFICIAL_ADDRESS(function) reinterpret_cast<void*>(&::function),

@@ -42,35 +42,75 @@ const bool registered[] = {
         {.name = op::AllReduceDone, .infer = SameTypesAsInputs, .gradient = DoneGradient, .has_side_effect = true}),
 };
 
-}  // namespace
+// Values in the order in which they are computed, cut into packs: the places behind the last value of each.
+using PackEnds = std::vector<size_t>;
 
-std::vector<Value> AllReduce(absl::Span<const Value> values, int num_packs) {
-  int64_t total = 0;
-  for (const Value& v : values) {
-    if (!v) return std::vector<Value>(values.size());
-    total += v.shape().num_elements();
-  }
-  std::vector<int> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return values[a].node()->id() < values[b].node()->id(); });
-
-  std::vector<Value> started, pack;
-  int64_t elements = 0;
-  for (const int i : order) {
-    pack.push_back(values[i]);
+PackEnds EqualPacks(absl::Span<const Value> values, int num_packs) {
+  int64_t total = 0, elements = 0;
+  for (const Value& v : values) total += v.shape().num_elements();
+  PackEnds ends;
+  for (size_t i = 0; i < values.size(); ++i) {
     elements += values[i].shape().num_elements();
-    if (elements * num_packs < total && i != order.back()) continue;
-    const Node* const node = ApplyNode(op::AllReduceStart, pack);
+    if (elements * num_packs < total && i + 1 < values.size()) continue;
+    ends.push_back(i + 1);
+    elements = 0;
+  }
+  return ends;
+}
+
+PackEnds PacksOfSizes(absl::Span<const Value> values, const PackSizes& sizes) {
+  const auto bytes = [&](size_t i) { return values[i].type().num_bytes(); };
+  size_t last = values.size();  // where the last pack begins
+  for (int64_t in_last = 0; last > 0; --last) {
+    in_last += bytes(last - 1);
+    if (in_last > sizes.last_bytes && last < values.size()) break;
+  }
+  PackEnds ends;
+  int64_t in_pack = 0;
+  for (size_t i = 0; i < last; ++i) {
+    if (i > 0 && in_pack + bytes(i) > sizes.most_bytes) {
+      ends.push_back(i);
+      in_pack = 0;
+    }
+    in_pack += bytes(i);
+  }
+  if (last > 0) ends.push_back(last);
+  ends.push_back(values.size());
+  return ends;
+}
+
+// `packs` returns the PackEnds of values.
+template <typename Packs>
+std::vector<Value> AllReduceInPacks(absl::Span<const Value> values, Packs packs) {
+  if (std::any_of(values.begin(), values.end(), [](const Value& v) { return !v; })) {
+    return std::vector<Value>(values.size());
+  }
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return values[a].node()->id() < values[b].node()->id(); });
+  std::vector<Value> ordered, started;
+  for (const size_t i : order) ordered.push_back(values[i]);
+  const absl::Span<const Value> all = ordered;
+  for (const size_t end : packs(all)) {
+    const Node* const node = ApplyNode(op::AllReduceStart, all.subspan(started.size(), end - started.size()));
     if (node == nullptr) return std::vector<Value>(values.size());
     for (int k = 0; k < node->num_outputs(); ++k) started.push_back(node->output(k));
-    pack.clear();
-    elements = 0;
   }
   const Node* const done = ApplyNode(op::AllReduceDone, started);
   std::vector<Value> sums(values.size());
   for (size_t k = 0; done != nullptr && k < order.size(); ++k) sums[order[k]] = done->output(static_cast<int>(k));
   return sums;
+}
+
+}  // namespace
+
+std::vector<Value> AllReduce(absl::Span<const Value> values, int num_packs) {
+  return AllReduceInPacks(values, [&](absl::Span<const Value> ordered) { return EqualPacks(ordered, num_packs); });
+}
+
+std::vector<Value> AllReduce(absl::Span<const Value> values, const PackSizes& sizes) {
+  return AllReduceInPacks(values, [&](absl::Span<const Value> ordered) { return PacksOfSizes(ordered, sizes); });
 }
 
 }  // namespace official::compute

@@ -5,6 +5,7 @@
 
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/kernel/communicator.h"
 
 namespace official::compute::op {
 
@@ -21,5 +22,8 @@ namespace official::compute {
 // computation that follows. The gradient of a sum is the sum over the devices of its gradients. Every device of the
 // group must run a graph that adds the same sums in the same order.
 std::vector<Value> AllReduce(absl::Span<const Value> values, int num_packs);
+// The same in packs of these sizes. The last pack takes the values that are computed last, the others are filled in the
+// order of computation.
+std::vector<Value> AllReduce(absl::Span<const Value> values, const PackSizes& sizes);
 
 }  // namespace official::compute
