@@ -57,7 +57,7 @@ def panel(
         y = y0 + height * (1 - i / 4)
         drawn.append(f'<path class="grid" d="M{left:g} {y:g}h{width}"/>')
         drawn.append(text(left - 6, y + 4, f"{top * i / 4:g}{unit}", "small", "end"))
-    for epoch in range(0, last + 1, 2):
+    for epoch in range(0, last + 1, last // 6):
         drawn.append(text(left + width * epoch / last, y0 + height + 16, str(epoch), "small", "middle"))
     drawn.append(text(left + width / 2, y0 + height + 32, "epoch", "small", "middle"))
     drawn.append(f'<path class="axis" d="M{left:g} {y0}v{height}h{width}"/>')
@@ -68,28 +68,19 @@ def panel(
     return drawn
 
 
-def losses_in(log: str) -> list[tuple[str, str]]:
-    """Each step that has a line with its loss, and that loss."""
-    found = re.findall(r"loss = (\S+), step = (\d+)", log)
-    if found:
-        return [(step, loss) for loss, step in found]
-    # As the lines were when docs/logs were written, the last one of them that of a single step, the others means.
-    return re.findall(r"step (\d+)/\d+, loss ([\d.]+)", log)[:-1]
-
-
 def learning_curve(log: str) -> str:
     """Loss and accuracy of a run's log."""
     epochs = re.search(r"epoch \d+/(\d+)", log)[1]
     total_steps = re.findall(r"Saving dict for global step (\d+)", log)[-1]
     per_epoch = int(total_steps) / int(epochs)
-    losses = [(int(step) / per_epoch, float(loss)) for step, loss in losses_in(log)]
+    losses = [(int(step) / per_epoch, float(loss)) for loss, step in re.findall(r"loss = (\S+), step = (\d+)", log)]
     accuracies = [
         (int(step) / per_epoch, 100 * float(accuracy))
         for step, accuracy in re.findall(r"Saving dict for global step (\d+): accuracy = ([\d.]+)", log)
     ]
     curves = panel(50, int(epochs), "Training loss", "", losses, "loss", top=2.4)
     curves += panel(430, int(epochs), "Test accuracy", "%", accuracies, "accuracy", top=100)
-    return svg(760, 256, "ResNet-20 on CIFAR-10 in ten epochs: training loss and test accuracy", curves)
+    return svg(760, 256, f"ResNet-20 on CIFAR-10 in {epochs} epochs: training loss and test accuracy", curves)
 
 
 # ---- The layers ----
