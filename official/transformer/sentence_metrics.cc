@@ -57,7 +57,7 @@ double RougeL(absl::Span<const int32_t> predicted, absl::Span<const int32_t> ref
 std::vector<train::HostMetric> SentenceMetrics(absl::Span<const train::ShareResults> shares) {
   std::vector<Sentence> predicted, references;
   for (const train::ShareResults& share : shares) {
-    const compute::Tensor &targets = share.share->labels[0], &offsets = share.share->labels[1];
+    const compute::Tensor &targets = share.labels[0], &offsets = share.labels[1];
     const compute::Tensor& best = share.predictions[0];
     const int64_t k = best.shape().dim(1);
     for (int64_t b = 0; b + 1 < offsets.shape().dim(0); ++b) {

@@ -48,7 +48,7 @@ TEST_CASE("Metrics of a batch do not depend on how it is shared") {
       best.data<int32_t>()[2 * i + 1] =
           ids[4 * share.examples.begin + i];  // the second best is right, and not looked at
     }
-    results.push_back({&share, {best}});
+    results.push_back({share.labels, {best}});
   }
   std::map<std::string, double> values;
   for (const train::HostMetric& metric : SentenceMetrics(results)) values[metric.name] = metric.total / metric.count;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/distribute/ordered_sum.h"
 
 namespace official::distribute {
 namespace {
@@ -56,10 +57,6 @@ class HostSummer : public PackSummer {
       end -= elements;
     }
   }
-  static void AddTo(float* __restrict__ sum, const float* __restrict__ x, int64_t n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) sum[i] += x[i];
-  }
 
   std::vector<SumPlan> plans_;  // by the pack's number, which repeats them
 };
@@ -106,6 +103,7 @@ compute::Communicator& InProcessGroup::communicator(int rank) { return *members_
 void InProcessGroup::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   aborted_ = true;
+  summer_->Abort();
   changed_.notify_all();
 }
 
@@ -117,7 +115,7 @@ absl::Status InProcessGroup::Reset() {
   answered_.assign(size_, false);
   answer_ = true;
   for (const auto& member : members_) member->Reset();
-  return absl::OkStatus();
+  return summer_->Reset();
 }
 
 InProcessGroup::Pack& InProcessGroup::PackNumber(int64_t number) {
@@ -145,7 +143,10 @@ absl::Status InProcessGroup::Start(int rank, int64_t number, int in_step, absl::
   pack.buffers[rank].assign(buffers.begin(), buffers.end());
   pack.elements = 0;
   for (const Buffer& b : buffers) pack.elements += b.elements;
-  if (++pack.given == size_) changed_.notify_all();
+  if (++pack.given == size_) {
+    summer_->Begin(in_step, pack.buffers);
+    changed_.notify_all();
+  }
   return absl::OkStatus();
 }
 

@@ -25,6 +25,8 @@ class PackSummer {
 
   // Called when device `rank` has given the pack, on its thread.
   virtual absl::Status Give(int rank, int pack) { return absl::OkStatus(); }
+  // Called when all devices have given the pack, on the thread of the last. The buffers stay until it is summed.
+  virtual void Begin(int pack, absl::Span<const std::vector<Buffer>> buffers) {}
   // Returns the number of elements for one call of Sum, at least 1; `left` elements are not taken yet.
   virtual int64_t Share(int64_t left) const = 0;
   // Sums elements [begin, end) of the buffers, taken one after the other. Called on any device's thread.
@@ -32,6 +34,10 @@ class PackSummer {
   // Called when the sums of all packs of the step are made, or ordered, on the thread of device `rank`, which then
   // continues.
   virtual absl::Status Take(int rank) { return absl::OkStatus(); }
+  // A device has failed: the sums that others wait for elsewhere will not come.
+  virtual void Abort() {}
+  // After Abort: see compute::CommunicatorGroup.
+  virtual absl::Status Reset() { return absl::OkStatus(); }
 };
 
 // Returns a summer for devices that all compute in the host's memory.

@@ -1,6 +1,7 @@
 #include "utils/distribute/strategy.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <set>
@@ -13,6 +14,7 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
+#include "utils/distribute/worker_summer.h"
 #include "utils/logs/log.h"
 
 namespace official::distribute {
@@ -20,8 +22,18 @@ namespace {
 
 constexpr absl::string_view kHierarchicalCopy = "hierarchical_copy", kReductionToOneDevice = "reduction_to_one_device";
 
-// The algorithm of the options, or else that of the kind; InvalidArgument if such devices do not have it.
+// The algorithm of the options, or else that of the kind; InvalidArgument if such devices, or workers, do not have it.
 absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const compute::DeviceKind& kind) {
+  if (options.workers) {
+    if (kind.make_peer_streams != nullptr || kind.all_reduce) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("several workers train on CPUs only, not on ", kind.name, " devices"));
+    }
+    if (options.all_reduce_alg.value_or(std::string(kReductionToOneDevice)) != kReductionToOneDevice) {
+      return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", *options.all_reduce_alg,
+                                                     " is not for several workers; use ", kReductionToOneDevice));
+    }
+  }
   const std::string own = kind.all_reduce ? kind.all_reduce->name : "";
   const std::string alg = options.all_reduce_alg.value_or(own.empty() ? std::string(kReductionToOneDevice) : own);
   if (alg == kHierarchicalCopy || alg == kReductionToOneDevice || (alg == own && !own.empty())) return alg;
@@ -31,12 +43,18 @@ absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const c
 }
 
 absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
-    absl::string_view alg, const compute::DeviceKind& kind, absl::Span<const std::unique_ptr<compute::Device>> devices,
-    std::chrono::seconds timeout) {
+    const StrategyOptions& options, const compute::DeviceKind& kind,
+    absl::Span<const std::unique_ptr<compute::Device>> devices) {
+  ASSIGN_OR_RETURN(const std::string alg, AlgorithmFor(options, kind));
+  const std::chrono::seconds timeout = options.all_reduce_timeout;
   std::vector<compute::Device*> pointers;
   for (const auto& device : devices) pointers.push_back(device.get());
   if (kind.all_reduce && alg == kind.all_reduce->name) return kind.all_reduce->make_group(pointers, timeout);
   const int n = static_cast<int>(devices.size());
+  if (options.workers) {
+    return std::make_unique<InProcessGroup>(
+        n, MakeWorkerSummer(options.workers->replicas, *options.workers->exchange, timeout), timeout);
+  }
   const SumOrder order = alg == kHierarchicalCopy ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
   if (kind.make_peer_streams == nullptr) {
     return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), timeout);
@@ -64,10 +82,10 @@ std::function<void(const std::string& text)> LogOnce() {
 }  // namespace
 
 // A thread that runs one function at a time.
-class Strategy::Worker {
+class Strategy::Thread {
  public:
-  Worker() : thread_([this] { Loop(); }) {}
-  ~Worker() {
+  Thread() : thread_([this] { Loop(); }) {}
+  ~Thread() {
     Give(nullptr);
     thread_.join();
   }
@@ -107,16 +125,28 @@ class Strategy::Worker {
 
 absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions& options) {
   std::unique_ptr<Strategy> strategy(new Strategy);
-  const int n = options.num_replicas;
   const compute::DeviceKind* const kind = compute::FindDeviceKind(options.device_kind);
   if (kind == nullptr) return compute::MakeDevice(options.device_kind).status();
   strategy->pack_sizes_ = kind->pack_sizes;
-  std::string alg;
-  if (n > 1) {
-    ASSIGN_OR_RETURN(alg, AlgorithmFor(options, *kind));
+  strategy->num_replicas_in_sync_ = options.num_replicas;
+  strategy->workers_ = options.workers;
+  strategy->timeout_ = options.all_reduce_timeout;
+  strategy->local_replicas_ = options.workers ? options.workers->replicas[options.workers->exchange->worker()]
+                                              : compute::Share{0, options.num_replicas};
+  RETURN_IF_ERROR(strategy->MakeDevices(options));
+  if (options.num_replicas == 1) return strategy;
+  ASSIGN_OR_RETURN(strategy->group_, MakeGroup(options, *kind, strategy->devices_));
+  for (size_t i = 0; i < strategy->devices_.size(); ++i) {
+    strategy->devices_[i]->set_communicator(&strategy->group_->communicator(static_cast<int>(i)));
+    if (i > 0) strategy->threads_.push_back(std::make_unique<Thread>());
   }
+  return strategy;
+}
+
+absl::Status Strategy::MakeDevices(const StrategyOptions& options) {
   const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
   const auto warn = LogOnce();
+  const auto n = static_cast<int>(local_replicas_.size());
   for (int i = 0; i < n; ++i) {
     const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
     ASSIGN_OR_RETURN(
@@ -124,15 +154,9 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
         compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share, .allow_tf32 = options.allow_tf32}));
     device->set_recordings(options.recordings);
     device->set_warn(warn);
-    strategy->devices_.push_back(std::move(device));
+    devices_.push_back(std::move(device));
   }
-  if (n == 1) return strategy;
-  ASSIGN_OR_RETURN(strategy->group_, MakeGroup(alg, *kind, strategy->devices_, options.all_reduce_timeout));
-  for (int i = 0; i < n; ++i) {
-    strategy->devices_[i]->set_communicator(&strategy->group_->communicator(i));
-    if (i > 0) strategy->workers_.push_back(std::make_unique<Worker>());
-  }
-  return strategy;
+  return absl::OkStatus();
 }
 
 Strategy::~Strategy() = default;
@@ -140,6 +164,30 @@ Strategy::~Strategy() = default;
 std::string Strategy::Description() const {
   return absl::StrJoin(devices_, ", ",
                        [](std::string* out, const auto& device) { absl::StrAppend(out, device->Description()); });
+}
+
+absl::StatusOr<std::vector<std::string>> Strategy::GatherBytes(absl::string_view own) const {
+  if (!workers_) return std::vector<std::string>{std::string(own)};
+  return distribute::Gather(*workers_->exchange, own, timeout_);
+}
+
+absl::StatusOr<std::vector<double>> Strategy::Gather(std::vector<double> own) const {
+  if (!workers_) return own;
+  const absl::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+  ASSIGN_OR_RETURN(const std::vector<std::string> given, GatherBytes(bytes));
+  std::vector<double> all;
+  for (size_t w = 0; w < given.size(); ++w) {
+    const size_t each = own.size() / devices_.size();
+    const size_t numbers = each * workers_->replicas[w].size();
+    if (given[w].size() != numbers * sizeof(double)) {
+      return absl::InternalError(absl::StrCat("worker ", w, " has sent ", given[w].size(), " bytes of its values, not ",
+                                              numbers * sizeof(double),
+                                              "; do all workers run the same program and flags?"));
+    }
+    all.resize(all.size() + numbers);
+    std::memcpy(all.data() + (all.size() - numbers), given[w].data(), given[w].size());
+  }
+  return all;
 }
 
 void Strategy::Report(const absl::Status& status) {
@@ -156,7 +204,7 @@ void Strategy::Report(const absl::Status& status) {
 absl::Status Strategy::RunOnThreads(absl::FunctionRef<absl::Status(int replica)> f) {
   RETURN_IF_ERROR(broken_);
   std::vector<std::function<void()>> work;
-  for (int replica = 0; replica < num_replicas(); ++replica) {
+  for (int replica = 0; replica < num_local_replicas(); ++replica) {
     work.push_back([this, &f, replica] {
       try {
         Report(f(replica));
@@ -167,9 +215,9 @@ absl::Status Strategy::RunOnThreads(absl::FunctionRef<absl::Status(int replica)>
       }
     });
   }
-  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->Give(&work[i + 1]);
+  for (size_t i = 0; i < threads_.size(); ++i) threads_[i]->Give(&work[i + 1]);
   work[0]();
-  for (const auto& worker : workers_) worker->Wait();
+  for (const auto& thread : threads_) thread->Wait();
   if (first_error_.ok()) return absl::OkStatus();
   broken_ = group_->Reset();
   return std::exchange(first_error_, absl::OkStatus());
@@ -179,8 +227,8 @@ absl::Status Strategy::RunAlone(int replica, absl::FunctionRef<absl::Status()> f
   if (replica == 0) return f();
   absl::Status status;
   const std::function<void()> work = [&] { status = f(); };
-  workers_[replica - 1]->Give(&work);
-  workers_[replica - 1]->Wait();
+  threads_[replica - 1]->Give(&work);
+  threads_[replica - 1]->Wait();
   return status;
 }
 

@@ -1,6 +1,9 @@
 // Strategy: the devices on which a model trains, as tf.distribute has it. OneDevice is one device; Mirrored keeps a
 // copy of the variables on each of several devices, gives each its share of every batch and sums the gradients. Devices
 // that compute in the same memory, the CPU's, share the variables, and each updates a part of them.
+//
+// A job has a fixed number of replicas, whoever holds them: with several workers, each has a Strategy with some of them
+// on its own devices. Numbers depend on the replicas alone, so any workers end with the same bits.
 #pragma once
 
 #include <chrono>
@@ -15,14 +18,23 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/distribute/exchange.h"
 
 namespace official::distribute {
 
+// The workers of a job.
+struct Workers {
+  Exchange* exchange;                    // must outlive the strategy
+  std::vector<compute::Share> replicas;  // that each holds, by worker: at least one, in ascending order
+};
+
 struct StrategyOptions {
   std::string device_kind = "cpu";
-  int num_replicas = 1;
-  int num_threads = 0;  // of all CPU devices together; 0: all cores
+  int num_replicas = 1;                 // of all workers together
+  std::optional<Workers> workers = {};  // where this process is not the only one; on CPUs
+  int num_threads = 0;                  // of all CPU devices together; 0: all cores
   // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or the one that the kind of
   // device brings along, on GPUs nccl, which is the default where there is one.
   std::optional<std::string> all_reduce_alg = {};
@@ -34,38 +46,60 @@ struct StrategyOptions {
 
 class Strategy {
  public:
-  // Returns InvalidArgument for an algorithm that the devices do not have; else errors of a device or the group.
+  // Returns InvalidArgument for an algorithm that the devices do not have, or that several workers cannot sum with;
+  // else errors of a device or the group.
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
-  // The name in TensorFlow: "one_device" or "mirrored".
-  absl::string_view name() const { return num_replicas() == 1 ? "one_device" : "mirrored"; }
-  int num_replicas() const { return static_cast<int>(devices_.size()); }
-  bool shares_memory() const { return num_replicas() > 1 && device(0).uses_host_memory(); }
-  compute::Device& device(int replica) const { return *devices_[replica]; }
+  // The name in TensorFlow: "one_device", "mirrored" or, with several workers, "multi_worker_mirrored".
+  absl::string_view name() const {
+    return workers_ ? "multi_worker_mirrored" : num_replicas_in_sync_ == 1 ? "one_device" : "mirrored";
+  }
+  // The number of replicas of all workers together: with this number each step is divided and summed.
+  int num_replicas_in_sync() const { return num_replicas_in_sync_; }
+  // The replicas that this worker holds. In what follows they are counted from 0: local replica r is replica
+  // local_replicas().begin + r of the job.
+  const compute::Share& local_replicas() const { return local_replicas_; }
+  int num_local_replicas() const { return static_cast<int>(devices_.size()); }
+  bool has_other_workers() const { return workers_.has_value(); }
+  bool shares_memory() const { return num_local_replicas() > 1 && device(0).uses_host_memory(); }
+  compute::Device& device(int local_replica) const { return *devices_[local_replica]; }
   // The packs in which the devices sum gradients; without, as many as there are devices.
   const std::optional<compute::PackSizes>& pack_sizes() const { return pack_sizes_; }
   // Returns a text such as "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)".
   std::string Description() const;
 
-  // Calls f(replica) for every replica at the same time, each always on the same thread, for replica 0 the caller's.
+  // Returns what each worker gives, by worker. All workers call it at the same point, between their programs. Errors:
+  // those of Exchange::Receive.
+  absl::StatusOr<std::vector<std::string>> GatherBytes(absl::string_view own) const;
+  // Returns, likewise, the numbers of all replicas in their order, as many of each, of which `own` are those of the
+  // local ones. Where this worker is the only one, that is all.
+  absl::StatusOr<std::vector<double>> Gather(std::vector<double> own) const;
+  // Calls f(replica) for every local replica at the same time, each always on the same thread, for 0 the caller's.
   // Returns when all have returned, with the error of the one that failed first, or Cancelled only if there is no
   // other. When one fails, the others stop waiting for its gradients. If that has broken the devices' connections
   // (nccl), all later calls fail.
-  absl::Status Run(absl::FunctionRef<absl::Status(int replica)> f) { return workers_.empty() ? f(0) : RunOnThreads(f); }
-  // Calls f() on the thread of one replica, even when the connections are broken, and returns its status.
-  absl::Status RunAlone(int replica, absl::FunctionRef<absl::Status()> f);
+  absl::Status Run(absl::FunctionRef<absl::Status(int local_replica)> f) {
+    return group_ == nullptr ? f(0) : RunOnThreads(f);
+  }
+  // Calls f() on the thread of one local replica, even when the connections are broken, and returns its status.
+  absl::Status RunAlone(int local_replica, absl::FunctionRef<absl::Status()> f);
 
  private:
-  class Worker;
+  class Thread;
 
   Strategy() = default;
-  absl::Status RunOnThreads(absl::FunctionRef<absl::Status(int replica)> f);
+  absl::Status MakeDevices(const StrategyOptions& options);
+  absl::Status RunOnThreads(absl::FunctionRef<absl::Status(int local_replica)> f);
   void Report(const absl::Status& status);
 
+  int num_replicas_in_sync_ = 1;
+  compute::Share local_replicas_{0, 1};
+  std::optional<Workers> workers_;
+  std::chrono::seconds timeout_{};
   std::vector<std::unique_ptr<compute::Device>> devices_;
-  std::unique_ptr<compute::CommunicatorGroup> group_;  // of several devices
-  std::vector<std::unique_ptr<Worker>> workers_;       // of replicas 1, 2, ...
+  std::unique_ptr<compute::CommunicatorGroup> group_;  // if there are several replicas
+  std::vector<std::unique_ptr<Thread>> threads_;       // of local replicas 1, 2, ...
   std::mutex mutex_;
   absl::Status first_error_;
   absl::Status broken_;  // the reason why nothing can run any more

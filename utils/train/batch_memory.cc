@@ -60,7 +60,7 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::Element
   const double fixed = static_cast<double>(bytes[0]) - sizes[0] * computed;
   const double needed = fixed + per_example * static_cast<double>(batch_size);
   if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();
-  const int64_t multiple = strategy.num_replicas();
+  const int64_t multiple = strategy.num_replicas_in_sync();
   const auto fits =
       std::max<int64_t>(multiple, static_cast<int64_t>((0.9 * static_cast<double>(available) - fixed) / per_example) /
                                       multiple * multiple);

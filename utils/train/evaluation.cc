@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,12 +89,15 @@ class RecentLosses {
   // Removes the oldest loss, which must be there, and returns it: the mean over all examples of its batch.
   absl::StatusOr<double> Remove() {
     Loss& loss = recent_[read_++ % recent_.size()];
-    double mean = 0;
+    std::vector<double> parts;
     for (const Loss::Part& part : loss.parts) {
+      parts.push_back(0);
       if (part.weight == 0) continue;
       ASSIGN_OR_RETURN(const void* const value, part.value->Wait());
-      mean += double{part.weight} * *static_cast<const float*>(value);
+      parts.back() = double{part.weight} * *static_cast<const float*>(value);
     }
+    ASSIGN_OR_RETURN(parts, model_.strategy().Gather(std::move(parts)));
+    const double mean = std::accumulate(parts.begin(), parts.end(), 0.0);
     if (std::isfinite(mean)) return mean;
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kEval, spec_, loss.batch));
     return ExplainNonFinite("the loss of the evaluation", model_, *program);
@@ -106,7 +110,7 @@ class RecentLosses {
       std::unique_ptr<compute::HostBuffer> value;
     };
     data::Batch batch;
-    std::vector<Part> parts;  // by replica
+    std::vector<Part> parts;  // by local replica
   };
   CheckpointedModel& model_;
   const data::ElementSpec& spec_;
@@ -121,9 +125,9 @@ struct Sums {
   std::map<std::string, std::pair<double, double>> host_metrics;  // total and count
 };
 
-absl::Status AddHostMetrics(const CheckpointedModel& model, const ReplicatedProgram& program, Sums& sums) {
+absl::Status AddHostMetrics(CheckpointedModel& model, const ReplicatedProgram& program, Sums& sums) {
   if (!model.model().host_metrics) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<ShareResults> shares, program.FetchPredictions());
+  ASSIGN_OR_RETURN(const std::vector<ShareResults> shares, model.replicas().GatherPredictions(program));
   for (const HostMetric& metric : model.model().host_metrics(shares)) {
     auto& [total, count] = sums.host_metrics[metric.name];
     total += metric.total;

@@ -196,7 +196,7 @@ absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& progr
   const bool summary = info.global_step % config_.log_every_n_steps == 0 || info.global_step == 1;
   double loss = 0;
   if (start.request.loss || summary) {
-    ASSIGN_OR_RETURN(loss, program.MeanFetch(0));
+    ASSIGN_OR_RETURN(loss, model_.replicas().MeanFetch(program, 0));
   }
   if (start.request.loss) info.loss = loss;
   if (start.request.tensors || summary) {
@@ -237,7 +237,7 @@ absl::Status Loop::End() {
   RETURN_IF_ERROR(model_.Save());
   RETURN_IF_ERROR(model_.dir().saver().Wait());
   if (last_update_ != nullptr && !last_.loss) {
-    ASSIGN_OR_RETURN(last_.loss, last_update_->MeanFetch(0));
+    ASSIGN_OR_RETURN(last_.loss, model_.replicas().MeanFetch(*last_update_, 0));
   }
   last_.time = Clock::now();
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(last_));

@@ -74,10 +74,10 @@ using ShareFn = std::function<BatchShare(Mode mode, const data::Batch& batch, co
 // Returns rows [begin, end) of each tensor, without copying; their number is the weight.
 BatchShare ShareOfRows(Mode mode, const data::Batch& batch, const compute::Share& examples);
 
-// The results of a device for its share of a batch in an evaluation: ModelSpec::predictions.
+// The results of a replica for its share of a batch in an evaluation.
 struct ShareResults {
-  const BatchShare* share;
-  std::vector<compute::Tensor> predictions;
+  data::Tensors labels;       // of the share
+  data::Tensors predictions;  // ModelSpec::predictions
 };
 // A mean over an evaluation: the sum of `total` over the batches, divided by that of `count`.
 struct HostMetric {

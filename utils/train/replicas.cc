@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/checksum/checksum.h"
 #include "utils/logs/task_progress.h"
+#include "utils/train/share_bytes.h"
 
 namespace official::train {
 
@@ -45,37 +48,12 @@ bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.n
 }  // namespace
 
 float ReplicatedProgram::Weight(const Replica& replica) const {
-  int64_t sum = 0;
-  for (const Replica& r : replicas) sum += r.share.weight;
-  const auto own = static_cast<float>(replica.share.weight), all = static_cast<float>(sum);
+  const auto own = static_cast<float>(replica.share.weight), all = static_cast<float>(weight);
   const float each = 1 / all, nearest = own / all;
-  for (const float weight : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2.0f)}) {
-    if (weight / own == each) return weight;
+  for (const float part : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2.0f)}) {
+    if (part / own == each) return part;
   }
   return nearest;
-}
-
-absl::StatusOr<double> ReplicatedProgram::MeanFetch(int i) const {
-  double mean = 0;
-  for (const Replica& replica : replicas) {
-    if (replica.share.weight == 0) continue;
-    ASSIGN_OR_RETURN(const Tensor value, replica.program->Fetch(i));
-    mean += double{Weight(replica)} * value.scalar<float>();
-  }
-  return mean;
-}
-
-absl::StatusOr<std::vector<ShareResults>> ReplicatedProgram::FetchPredictions() const {
-  std::vector<ShareResults> shares;
-  for (const Replica& replica : replicas) {
-    if (replica.program == nullptr) continue;
-    ShareResults& results = shares.emplace_back(ShareResults{&replica.share, {}});
-    for (size_t i = 1; i < replica.model->fetch_names.size(); ++i) {  // behind the loss
-      ASSIGN_OR_RETURN(Tensor value, replica.program->Fetch(static_cast<int>(i)));
-      results.predictions.push_back(std::move(value));
-    }
-  }
-  return shares;
 }
 
 void AppendTensors(const BatchShare& share, std::vector<Tensor>& feeds) {
@@ -92,8 +70,8 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
       micro_batches_(micro_batches),
       strategy_(strategy),
       choices_(choices),
-      compiled_(strategy.num_replicas()) {
-  const int n = strategy.num_replicas();
+      compiled_(strategy.num_local_replicas()) {
+  const int n = strategy.num_local_replicas();
   for (int r = 0; r < n; ++r) {
     compute::Device& device = strategy.device(r);
     stores_.push_back(strategy.shares_memory()
@@ -114,7 +92,7 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   if (auto there = built.lock()) return there;
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
   ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
-                                                strategy_.num_replicas(), part, strategy_.pack_sizes()));
+                                                strategy_.num_replicas_in_sync(), part, strategy_.pack_sizes()));
   RETURN_IF_ERROR(prepare(*model.graph));
   auto made = std::make_shared<const BuiltModel>(std::move(model));
   built = made;
@@ -176,27 +154,35 @@ absl::Status Replicas::Settle() {
   return settle_ == nullptr ? absl::OkStatus() : strategy_.RunAlone(0, [&] { return settle_->Run({}); });
 }
 
+int64_t Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch) {
+  const bool predicts = mode == Mode::kPredict;  // with one replica alone, where it is asked
+  const int num_replicas = predicts ? 1 : strategy_.num_replicas_in_sync();
+  const compute::Share local = predicts ? compute::Share{0, 1} : strategy_.local_replicas();
+  const int parts = part == StepPart::kMicroBatch ? micro_batches_ * num_replicas : num_replicas;
+  shares_.clear();
+  key_.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
+  int64_t weight = 0;
+  for (int r = 0; r < num_replicas; ++r) {
+    // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
+    const compute::Share examples = part == StepPart::kUpdate
+                                        ? compute::Share{0, 1}
+                                        : compute::ShareOf(batch.num_examples, micro_batch * num_replicas + r, parts);
+    BatchShare share = share_(mode, batch, examples);
+    if (part == StepPart::kUpdate) share.weight = 1;
+    weight += share.weight;
+    if (r < local.begin || r >= local.end) continue;
+    if (part != StepPart::kUpdate) AppendKey(share, key_);
+    shares_.push_back(std::move(share));
+  }
+  return weight;
+}
+
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
                                                         const data::Batch& batch, const PrepareFn& prepare,
                                                         std::optional<int> micro_batch) {
-  const int num_replicas = mode == Mode::kPredict ? 1 : strategy_.num_replicas();
   const int micro_batches = mode == Mode::kTrain ? micro_batches_ : 1;
   const StepPart part = micro_batches == 1 ? StepPart::kWhole : micro_batch ? StepPart::kMicroBatch : StepPart::kUpdate;
-  shares_.clear();
-  key_.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
-  for (int r = 0; r < num_replicas; ++r) {
-    // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
-    const compute::Share examples =
-        part == StepPart::kUpdate ? compute::Share{0, 1}
-                                  : compute::ShareOf(batch.num_examples, micro_batch.value_or(0) * num_replicas + r,
-                                                     micro_batches * num_replicas);
-    shares_.push_back(share_(mode, batch, examples));
-    if (part == StepPart::kUpdate) {
-      shares_.back().weight = 1;
-    } else {
-      AppendKey(shares_.back(), key_);
-    }
-  }
+  const int64_t weight = DivideBatch(mode, part, batch, micro_batch.value_or(0));
   auto found = programs_.find(key_);
   if (found == programs_.end()) {
     ASSIGN_OR_RETURN(ReplicatedProgram program, ProgramsForShares(mode, part, spec, prepare));
@@ -210,18 +196,17 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   }
   ReplicatedProgram& program = found->second;
   program.last_asked = ++asked_;
+  program.weight = weight;
   if (part == StepPart::kMicroBatch) {
-    int64_t weight = 0;
-    for (const BatchShare& share : shares_) weight += share.weight;
     const BatchShare whole = share_(mode, batch, {0, batch.num_examples});
     program.micro_batch_weight = static_cast<float>(weight) / static_cast<float>(whole.weight);
   }
-  for (int r = 0; r < num_replicas; ++r) program.replicas[r].share = std::move(shares_[r]);
+  for (size_t r = 0; r < shares_.size(); ++r) program.replicas[r].share = std::move(shares_[r]);
   return &program;
 }
 
 absl::StatusOr<bool> Replicas::Record(ReplicatedProgram& program) {
-  std::vector<compute::Program*> programs(strategy_.num_replicas(), nullptr);
+  std::vector<compute::Program*> programs(strategy_.num_local_replicas(), nullptr);
   bool is_due = false;
   for (size_t r = 0; r < program.replicas.size(); ++r) {
     programs[r] = program.replicas[r].program.get();
@@ -238,7 +223,7 @@ absl::StatusOr<bool> Replicas::Record(ReplicatedProgram& program) {
       failed != made.end()) {
     const int r = static_cast<int>(failed - made.begin());
     RETURN_IF_ERROR(compute::Program::HandleNoRecording(*failed, strategy_.device(r)));
-    for (int d = 0; d < strategy_.num_replicas(); ++d) {
+    for (int d = 0; d < strategy_.num_local_replicas(); ++d) {
       strategy_.device(d).set_recordings(compute::Recordings::kOff);
     }
   }
@@ -256,13 +241,50 @@ absl::Status Replicas::Write(absl::string_view name, const Tensor& value) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<double> Replicas::MeanFetch(const ReplicatedProgram& program, int i) const {
+  std::vector<double> parts;
+  for (const ReplicatedProgram::Replica& replica : program.replicas) {
+    parts.push_back(0);
+    if (replica.share.weight == 0) continue;
+    ASSIGN_OR_RETURN(const Tensor value, replica.program->Fetch(i));
+    parts.back() = double{program.Weight(replica)} * value.scalar<float>();
+  }
+  ASSIGN_OR_RETURN(parts, strategy_.Gather(std::move(parts)));
+  return std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+absl::StatusOr<std::vector<ShareResults>> Replicas::GatherPredictions(const ReplicatedProgram& program) const {
+  std::vector<ShareResults> own;
+  for (const ReplicatedProgram::Replica& replica : program.replicas) {
+    if (replica.program == nullptr) continue;
+    ShareResults& results = own.emplace_back(ShareResults{replica.share.labels, {}});
+    for (size_t i = 1; i < replica.model->fetch_names.size(); ++i) {  // behind the loss
+      ASSIGN_OR_RETURN(Tensor value, replica.program->Fetch(static_cast<int>(i)));
+      results.predictions.push_back(std::move(value));
+    }
+  }
+  if (!strategy_.has_other_workers()) return own;
+  ASSIGN_OR_RETURN(const std::vector<std::string> given, strategy_.GatherBytes(BytesOf(own)));
+  std::vector<ShareResults> all;
+  for (const std::string& bytes : given) {
+    ASSIGN_OR_RETURN(std::vector<ShareResults> results, ShareResultsFrom(bytes));
+    for (ShareResults& of_share : results) all.push_back(std::move(of_share));
+  }
+  return all;
+}
+
 absl::StatusOr<double> Replicas::MetricValue(const BuiltModel::Metric& metric) const {
-  double total = 0, count = 0;
+  std::vector<double> parts;
   for (const auto& store : stores_) {
     ASSIGN_OR_RETURN(const Tensor t, store->Read(metric.total));
     ASSIGN_OR_RETURN(const Tensor c, store->Read(metric.count));
-    total += t.scalar<float>();
-    count += c.scalar<float>();
+    parts.insert(parts.end(), {t.scalar<float>(), c.scalar<float>()});
+  }
+  ASSIGN_OR_RETURN(parts, strategy_.Gather(std::move(parts)));
+  double total = 0, count = 0;
+  for (size_t i = 0; i < parts.size(); i += 2) {
+    total += parts[i];
+    count += parts[i + 1];
   }
   return total / count;
 }
@@ -276,9 +298,12 @@ absl::Status Replicas::ResetSums() {
 
 absl::Status Replicas::CompileChecksums() {
   std::vector<compute::VariableSpec> specs = variables();
-  std::erase_if(specs, [&](const compute::VariableSpec& spec) {
-    return IsLocal(spec) || stores_[1]->data(spec.name) == stores_[0]->data(spec.name);
-  });
+  std::erase_if(specs, [&](const compute::VariableSpec& spec) { return IsLocal(spec); });
+  if (strategy_.shares_memory() && !strategy_.has_other_workers()) {
+    std::erase_if(specs, [&](const compute::VariableSpec& spec) {
+      return stores_[1]->data(spec.name) == stores_[0]->data(spec.name);
+    });
+  }
   if (specs.size() == checked_.size()) return absl::OkStatus();  // variables are only added
   checked_ = std::move(specs);
   compute::Graph graph;
@@ -293,23 +318,36 @@ absl::Status Replicas::CompileChecksums() {
   });
 }
 
-absl::Status Replicas::CheckEqual() {
-  if (stores_.size() == 1) return absl::OkStatus();
-  RETURN_IF_ERROR(CompileChecksums());
-  if (checked_.empty()) return absl::OkStatus();
-  std::vector<Tensor> sums(stores_.size());
+absl::StatusOr<std::vector<int64_t>> Replicas::ChecksumsOfAll() {
+  std::vector<int64_t> own(stores_.size() * checked_.size());
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
     RETURN_IF_ERROR(checksums_[r]->Run({}, {.replay = false}));
-    ASSIGN_OR_RETURN(sums[r], checksums_[r]->Fetch(0));
+    ASSIGN_OR_RETURN(const Tensor sums, checksums_[r]->Fetch(0));
+    std::copy_n(sums.data<int64_t>(), checked_.size(), own.begin() + r * checked_.size());
     return absl::OkStatus();
   }));
-  for (size_t r = 1; r < sums.size(); ++r) {
-    for (size_t i = 0; i < checked_.size(); ++i) {
-      if (sums[r].data<int64_t>()[i] == sums[0].data<int64_t>()[i]) continue;
-      return absl::InternalError(
-          absl::StrCat("variable ", checked_[i].name, " is no longer the same on replica 0 and replica ", r,
-                       "; the last checkpoint is from before. Memory or a device may be faulty"));
-    }
+  if (!strategy_.has_other_workers()) return own;
+  const absl::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int64_t));
+  ASSIGN_OR_RETURN(const std::vector<std::string> given, strategy_.GatherBytes(bytes));
+  std::vector<int64_t> all;
+  for (const std::string& of_worker : given) {
+    all.resize(all.size() + of_worker.size() / sizeof(int64_t));
+    std::memcpy(&*all.end() - of_worker.size() / sizeof(int64_t), of_worker.data(), of_worker.size());
+  }
+  return all;
+}
+
+absl::Status Replicas::CheckEqual() {
+  if (strategy_.num_replicas_in_sync() == 1) return absl::OkStatus();
+  RETURN_IF_ERROR(CompileChecksums());
+  if (checked_.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sums, ChecksumsOfAll());
+  const size_t n = checked_.size();
+  for (size_t i = n; i < sums.size(); ++i) {
+    if (sums[i] == sums[i % n]) continue;
+    return absl::InternalError(absl::StrCat("variable ", checked_[i % n].name,
+                                            " is no longer the same on replica 0 and replica ", i / n,
+                                            "; the last checkpoint is from before. Memory or a device may be faulty"));
   }
   return absl::OkStatus();
 }

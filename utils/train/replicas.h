@@ -21,7 +21,7 @@
 
 namespace official::train {
 
-// The programs of all replicas for batches of one kind.
+// The programs of a worker's replicas for batches of one kind. Where there is but one worker, those are all replicas.
 struct ReplicatedProgram {
   struct Replica {
     std::shared_ptr<const BuiltModel> model;
@@ -30,19 +30,14 @@ struct ReplicatedProgram {
     std::shared_ptr<compute::Program> program;
     BatchShare share;  // its share of the batch that the program was last asked for
   };
-  std::vector<Replica> replicas;
-  float micro_batch_weight = 1;  // for a micro-batch: its part of the whole batch's weight
+  std::vector<Replica> replicas;  // local ones
+  int64_t weight = 0;             // of the batch or micro-batch: the sum of those of the shares of all replicas
+  float micro_batch_weight = 1;   // for a micro-batch: its part of the whole batch's weight
 
   int64_t last_asked = 0;
 
-  // The model of the first replica, which always has a program.
+  // The model of the first replica. That of the job's first replica always has examples.
   const BuiltModel& model() const { return *replicas[0].model; }
-  // Returns the mean over all examples of fetch i of the last run, a float32 scalar that is on each replica the mean
-  // over its examples; for an update, the mean over the examples of all micro-batches.
-  absl::StatusOr<double> MeanFetch(int i) const;
-  // Returns the predictions that each device with a share of the batch has fetched, for an evaluation with host
-  // metrics.
-  absl::StatusOr<std::vector<ShareResults>> FetchPredictions() const;
   // Returns a replica's part, in [0, 1], of the weight of the batch or micro-batch: the weight of its mean in the
   // batch's. Divided by the replica's own weight, the number of its examples, as in the gradient of its mean, it is 1 /
   // the batch's weight as a float, if there is such a number: each example then has the same weight in the gradients as
@@ -83,14 +78,21 @@ class Replicas {
   absl::Status Settle();
   bool HasVariable(absl::string_view name) const { return stores_[0]->Has(name); }
   std::vector<compute::VariableSpec> variables() const { return stores_[0]->specs(); }
-  // Reads a variable of one replica; the first stands for all.
+  // Reads a variable of one local replica; the first stands for all.
   absl::StatusOr<compute::Tensor> Read(absl::string_view name, int replica = 0) const {
     return stores_[replica]->Read(name);
   }
-  // Writes a variable of all replicas.
+  // Writes a variable of all local replicas.
   absl::Status Write(absl::string_view name, const compute::Tensor& value);
 
-  // Returns the total divided by the count, both summed over the replicas; NaN if the count is 0.
+  // Returns the mean over all examples of fetch i of the program's last run, a float32 scalar that is on each replica
+  // the mean over its examples; for an update, the mean over the examples of all micro-batches. As all that asks other
+  // workers, it is called by all of them at the same point.
+  absl::StatusOr<double> MeanFetch(const ReplicatedProgram& program, int i) const;
+  // Returns, for an evaluation with host metrics, what each replica with a share of the batch has fetched, in the order
+  // of the job's replicas.
+  absl::StatusOr<std::vector<ShareResults>> GatherPredictions(const ReplicatedProgram& program) const;
+  // Returns the total divided by the count, both summed over all replicas; NaN if the count is 0.
   absl::StatusOr<double> MetricValue(const BuiltModel::Metric& metric) const;
   // Sets all sums to 0.
   absl::Status ResetSums();
@@ -110,11 +112,15 @@ class Replicas {
 
   absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                              const BatchShare& share, const PrepareFn& prepare);
+  // Sets shares_ and key_, and returns the weight of the shares of all replicas.
+  int64_t DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch);
   // Returns the programs for shares_. Compiles those that there are not yet.
   absl::StatusOr<ReplicatedProgram> ProgramsForShares(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                       const PrepareFn& prepare);
   // Compiles, for each replica, the checksums of all variables that must be the same everywhere, unless they are there.
   absl::Status CompileChecksums();
+  // Returns those of each of the job's replicas, one after the other.
+  absl::StatusOr<std::vector<int64_t>> ChecksumsOfAll();
   // Compiles the programs of the replicas that have a model, but no program yet, all at the same time.
   absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
 
@@ -125,6 +131,7 @@ class Replicas {
   const int micro_batches_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
+  // Here and below, "by replica" counts the local ones.
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica
   std::vector<std::unique_ptr<compute::Arena>> arenas_;          // by replica
   std::map<Key, std::weak_ptr<const BuiltModel>> models_;        // for one replica, by mode and share
@@ -135,7 +142,8 @@ class Replicas {
   std::vector<compute::VariableSpec> checked_;
   std::unique_ptr<compute::Program> settle_;  // of one replica; several never defer updates
   int64_t asked_ = 0;                         // number of calls of ProgramFor
-  // The shares and key of the batch that ProgramFor is called for, kept so that a step allocates nothing.
+  // The local replicas' shares and the key of the batch that ProgramFor is called for, kept so that a step allocates
+  // nothing.
   std::vector<BatchShare> shares_;
   Key key_;
 };

@@ -16,7 +16,7 @@ StepRunner::StepRunner(CheckpointedModel& model)
   const int micro_batches = model.replicas().micro_batches();
   for (StepFeeds& feeds : recent_) {
     feeds.runs.resize(micro_batches > 1 ? micro_batches + 1 : 1);
-    for (RunFeeds& run : feeds.runs) run.replicas.resize(model.strategy().num_replicas());
+    for (RunFeeds& run : feeds.runs) run.replicas.resize(model.strategy().num_local_replicas());
   }
 }
 
@@ -32,7 +32,7 @@ void StepRunner::SetFeeds(RunFeeds& run, size_t number, int r, float learning_ra
     random[1] = model_.state().global_step;
     random[2] = replica.share.examples.begin;
     feeds.tensors.push_back(feeds.random_state);
-    if (run.program->replicas.size() > 1) {
+    if (model_.strategy().num_replicas_in_sync() > 1) {
       *feeds.weight.data<float>() = replica.model->has_examples ? run.program->Weight(replica) : 0;
       feeds.tensors.push_back(feeds.weight);
     }
@@ -94,7 +94,7 @@ absl::Status StepRunner::RunAgain(const StepFeeds& step, const std::vector<int64
   };
   absl::Status found = strategy.Run(again);
   // Where the failure has broken the devices' connections, each gets as far as its own gradients.
-  for (int r = 0; absl::IsFailedPrecondition(found) && r < strategy.num_replicas(); ++r) {
+  for (int r = 0; absl::IsFailedPrecondition(found) && r < strategy.num_local_replicas(); ++r) {
     const absl::Status alone = strategy.RunAlone(r, [&] { return again(r); });
     if (absl::IsOutOfRange(alone)) found = alone;
   }
@@ -108,7 +108,7 @@ absl::Status StepRunner::Explain(const absl::Status& error) {
   if (!absl::IsOutOfRange(error)) return error;
   distribute::Strategy& strategy = model_.strategy();
   std::vector<int64_t> good_steps;
-  for (int r = 0; r < strategy.num_replicas(); ++r) {
+  for (int r = 0; r < strategy.num_local_replicas(); ++r) {
     strategy.device(r).Synchronize().IgnoreError();  // it may have the same to report
     ASSIGN_OR_RETURN(const Tensor steps, model_.replicas().Read(kGlobalStep, r));
     good_steps.push_back(steps.scalar<int64_t>());

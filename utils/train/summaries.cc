@@ -29,7 +29,7 @@ absl::StatusOr<StepSummaries::Scalars> StepSummaries::Read(const ReplicatedProgr
   const BuiltModel& built = program.model();
   Scalars values = {{"learning_rate", learning_rate}};
   for (size_t i = 1; i < built.fetch_names.size(); ++i) {
-    ASSIGN_OR_RETURN(const double value, program.MeanFetch(static_cast<int>(i)));
+    ASSIGN_OR_RETURN(const double value, model_.replicas().MeanFetch(program, static_cast<int>(i)));
     values.emplace_back(built.fetch_names[i], value);
   }
   for (const BuiltModel::Metric& metric : built.metrics) {

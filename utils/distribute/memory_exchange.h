@@ -1,0 +1,14 @@
+// An Exchange for workers that are threads of one process: what tests run several workers with.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "utils/distribute/exchange.h"
+
+namespace official::distribute {
+
+// Returns the exchange of each worker. They may be used, and destroyed, on different threads.
+std::vector<std::unique_ptr<Exchange>> MakeMemoryExchanges(int num_workers);
+
+}  // namespace official::distribute

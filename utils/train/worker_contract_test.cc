@@ -1,0 +1,241 @@
+// What several workers promise: however they hold the replicas of a job, they end with the bits of one process that has
+// all of them. The workers are threads here.
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/layers/layers.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/distribute/memory_exchange.h"
+#include "utils/distribute/worker_splits.h"
+#include "utils/logs/hook.h"
+#include "utils/train/estimator.h"
+
+namespace official::train {
+namespace {
+
+using compute::DType;
+using compute::Share;
+using compute::Tensor;
+using compute::Value;
+
+// What a run is made with.
+struct Case {
+  bool synchronized = false;  // batch normalization
+  int micro_batches = 1;
+  DType dtype = DType::kFloat32;
+  bool skips = false;  // a dynamic loss scale, and a batch whose gradients are not finite
+};
+
+// Two dense layers with batch normalization, dropout, a metric on the device and one on the host.
+Model Network(const Case& c) {
+  Model model;
+  model.name = "network";
+  model.synchronizes = c.synchronized;
+  model.model_fn = [c](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    compute::Layers layers(in.graph, in.dtype);
+    const bool training = in.mode == Mode::kTrain;
+    const int64_t n = in.features[0].shape().dim(0);
+    const Value x = in.dtype == DType::kFloat32 ? in.features[0] : compute::Cast(in.features[0], in.dtype);
+    Value y = layers.Dense(x, 5);
+    y = compute::Relu(layers.BatchNormalization(y, {.training = training, .synchronized = c.synchronized}));
+    if (training) y = compute::Dropout(y, 0.3, in.random_state, "dropout");
+    y = layers.Dense(y, 1);
+    if (in.dtype != DType::kFloat32) y = compute::Cast(y, DType::kFloat32);
+    const Value errors = compute::Square(compute::Sub(compute::Reshape(y, {n}), in.labels[0]));
+    const Value count = in.graph.Constant(Tensor::Scalar(static_cast<float>(n)));
+    ModelSpec spec;
+    spec.loss = compute::Mean(errors);
+    spec.metrics = {{"mean_error", compute::Sum(errors), count}};
+    spec.moving_averages = layers.moving_averages();
+    if (in.mode == Mode::kEval) spec.predictions = {{"y", compute::Reshape(y, {n})}};
+    if (training) spec.logged = {{"root", compute::Mean(compute::Sqrt(errors))}};
+    return spec;
+  };
+  model.optimizer = [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> v) {
+    return compute::Adam(inputs, v, {});
+  };
+  model.learning_rate = [](int64_t step) { return 0.05 / static_cast<double>(1 + step); };
+  // Is not a sum over the shares: the largest error comes from one of them.
+  model.host_metrics = [](absl::Span<const ShareResults> shares) -> std::vector<HostMetric> {
+    double largest = 0;
+    for (const ShareResults& share : shares) {
+      for (int64_t i = 0; i < share.labels[0].shape().num_elements(); ++i) {
+        const double error = share.predictions[0].data<float>()[i] - share.labels[0].data<float>()[i];
+        largest = std::max(largest, std::abs(error));
+      }
+    }
+    return {{"largest_error", largest, 1}};
+  };
+  return model;
+}
+
+// Epochs of 29 examples in batches of 10 and a last one of 9, or, with `few`, of 5 and a last one of 4: then some of 8
+// replicas have none. If `skips`, one example of the second batch has a gradient that is not finite.
+InputFn Input(bool few, bool skips) {
+  return [few, skips](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    constexpr int kExamples = 29;
+    Tensor x(DType::kFloat32, {kExamples, 3}), y(DType::kFloat32, {kExamples});
+    for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = std::sin(static_cast<float>(i));
+    for (int i = 0; i < kExamples; ++i) y.data<float>()[i] = static_cast<float>(i % 3);
+    if (skips) y.data<float>()[few ? 7 : 13] = 1e18f;
+    return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
+                         {.batch_size = few ? 5 : 10, .start = start, .end_epoch = 3});
+  };
+}
+
+// All that a worker has shown and holds in the end.
+struct Outcome {
+  std::string status;
+  std::vector<double> shown;
+  EvalResults evaluated;
+  std::vector<std::string> variables;  // bytes, the names in front
+  bool operator==(const Outcome&) const = default;
+};
+
+class Recorder : public logs::Hook {
+ public:
+  explicit Recorder(std::vector<double>* shown) : shown_(shown) {}
+  logs::StepRequest BeforeStep(int64_t, logs::TimePoint) override { return {.loss = true, .tensors = true}; }
+  absl::Status AfterStep(const logs::StepInfo& step) override {
+    shown_->push_back(*step.loss);
+    for (const auto& [name, value] : step.tensors) shown_->push_back(value);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<double>* const shown_;
+};
+
+std::string NewDirectory() {
+  static int counter = 0;
+  const char* root = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(root ? root : "/tmp", "/workers-", getpid(), "-", ++counter);
+}
+
+// Trains and evaluates on the devices of a strategy.
+Outcome RunOn(std::unique_ptr<distribute::Strategy> strategy, const Case& c, bool few, const std::string& model_dir) {
+  EstimatorConfig config;
+  config.model_dir = model_dir;
+  config.grad_accum_steps = c.micro_batches;
+  config.dtype = c.dtype;
+  if (c.skips) config.loss_scale = {.value = 0x1p80f, .dynamic = true};
+  config.check_replicas_steps = 2;
+  Outcome outcome;
+  std::vector<std::unique_ptr<logs::Hook>> hooks;
+  hooks.push_back(std::make_unique<Recorder>(&outcome.shown));
+  const auto estimator = Estimator::Create(Network(c), config, std::move(strategy));
+  if (!estimator.ok()) return {estimator.status().ToString(), {}, {}, {}};
+  const absl::Status trained = (*estimator)->Train(Input(few, c.skips), std::nullopt, hooks);
+  const absl::StatusOr<EvalResults> results = (*estimator)->Evaluate(Input(few, false), 7);
+  outcome.status =
+      absl::StrCat(trained.ToString(), ", ", results.status().ToString(), " at step ", (*estimator)->global_step());
+  if (results.ok()) outcome.evaluated = *results;
+  for (const char* name :
+       {"dense/kernel", "dense/kernel/Adam", "dense/kernel/Adam_1", "dense_1/bias", "batch_normalization/gamma",
+        "batch_normalization/moving_mean", "batch_normalization/moving_variance", "beta1_power", "global_step"}) {
+    const absl::StatusOr<Tensor> value = (*estimator)->Variable(name);
+    outcome.variables.push_back(name);
+    if (!value.ok()) continue;
+    outcome.variables.back().append(static_cast<const char*>(value->raw_data()), value->num_bytes());
+  }
+  return outcome;
+}
+
+Outcome InOneProcess(int num_replicas, const Case& c, bool few) {
+  return RunOn(distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 1}).value(), c, few,
+               NewDirectory());
+}
+
+// The outcome of each worker.
+std::vector<Outcome> OnWorkers(const std::vector<Share>& split, const Case& c, bool few) {
+  const auto exchanges = distribute::MakeMemoryExchanges(static_cast<int>(split.size()));
+  std::vector<Outcome> outcomes(split.size());
+  std::vector<std::thread> threads;
+  for (size_t w = 0; w < split.size(); ++w) {
+    threads.emplace_back([&, w, model_dir = NewDirectory()] {
+      distribute::StrategyOptions options{.num_replicas = static_cast<int>(split.back().end), .num_threads = 1};
+      options.workers = {exchanges[w].get(), split};
+      outcomes[w] = RunOn(distribute::Strategy::Create(options).value(), c, few, model_dir);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+// Requires the same of all workers as of one process.
+void RequireSame(int num_replicas, const std::vector<std::vector<Share>>& splits, const Case& c, bool few) {
+  const Outcome one = InOneProcess(num_replicas, c, few);
+  REQUIRE(one.status == absl::StrCat("OK, OK at step ", (few ? 18 : 9) - (c.skips ? 3 : 0)));
+  REQUIRE(one.shown.size() == (few ? 18 : 9) * 4 - (c.skips ? 3 * 4 : 0));
+  for (const std::vector<Share>& split : splits) {
+    for (const Outcome& outcome : OnWorkers(split, c, few)) {
+      CAPTURE(num_replicas, split.size(), split[0].end);
+      CHECK(outcome.status == one.status);
+      CHECK(outcome.evaluated == one.evaluated);
+      REQUIRE(outcome == one);
+    }
+  }
+}
+
+TEST_CASE("Workers that hold any part of the replicas have the bits of one process") {
+  const int num_replicas = GENERATE(range(1, 9));
+  RequireSame(num_replicas, distribute::AllSplits(num_replicas, 4), {}, /*few=*/false);
+}
+
+TEST_CASE("So they have with shares that are empty and whatever a step consists of") {
+  const int num_replicas = GENERATE(2, 3, 4, 8);
+  std::vector<std::vector<Share>> splits;
+  for (int workers = 2; workers <= std::min(4, num_replicas); ++workers) {
+    std::vector<Share>& split = splits.emplace_back();
+    for (int w = 0; w < workers; ++w) split.push_back(compute::ShareOf(num_replicas, w, workers));
+  }
+  const Case c =
+      GENERATE(Case{}, Case{.synchronized = true}, Case{.micro_batches = 2},
+               Case{.synchronized = true, .micro_batches = 3}, Case{.dtype = DType::kBFloat16}, Case{.skips = true});
+  CAPTURE(c.synchronized, c.micro_batches, c.skips, compute::DTypeName(c.dtype));
+  RequireSame(num_replicas, splits, c, /*few=*/true);
+}
+
+TEST_CASE("The error of one worker ends the training of all, and only that worker tells it") {
+  const std::vector<Share> split = {{0, 1}, {1, 2}};
+  const auto exchanges = distribute::MakeMemoryExchanges(2);
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (int w = 0; w < 2; ++w) {
+    threads.emplace_back([&, w, model_dir = NewDirectory()] {
+      distribute::StrategyOptions options{.num_replicas = 2, .num_threads = 1};
+      options.workers = {exchanges[w].get(), split};
+      auto strategy = distribute::Strategy::Create(options).value();
+      const auto f = [&](int) { return w == 1 ? absl::DataLossError("a disk") : absl::OkStatus(); };
+      statuses[w] = strategy->Run(f);
+      if (w == 0) statuses[w] = strategy->Gather({1}).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(statuses[1] == absl::DataLossError("a disk"));
+  CHECK(statuses[0] == absl::CancelledError("worker 1 has failed"));
+}
+
+TEST_CASE("Workers sum in one order only") {
+  const auto exchanges = distribute::MakeMemoryExchanges(2);
+  distribute::StrategyOptions options{.num_replicas = 2, .all_reduce_alg = "hierarchical_copy"};
+  options.workers = {exchanges[0].get(), {{0, 1}, {1, 2}}};
+  const absl::Status status = distribute::Strategy::Create(options).status();
+  CHECK(status == absl::InvalidArgumentError(
+                      "--all_reduce_alg=hierarchical_copy is not for several workers; use reduction_to_one_device"));
+}
+
+}  // namespace
+}  // namespace official::train
