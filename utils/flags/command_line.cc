@@ -22,7 +22,7 @@
 #include "utils/flags/network.h"
 #include "utils/flags/other_names.h"
 #include "utils/flags/shared_groups.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 namespace official::flags {
 namespace {
@@ -79,7 +79,7 @@ std::string ChoiceHint(const FlagSpec& spec, absl::string_view value) {
   std::string meant;
   if (spec.name == "dtype") meant = std::string(DTypeInPlaceOf(value));
   const std::vector<std::string> nearest =
-      NearestNames(value, std::vector<std::string>(spec.choices.begin(), spec.choices.end()));
+      misc::NearestNames(value, std::vector<std::string>(spec.choices.begin(), spec.choices.end()));
   if (meant.empty() && nearest.size() == 1) meant = nearest[0];
   return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
 }
@@ -296,7 +296,7 @@ class CommandLineParser {
     if (flag.given) Set(flag, absl::StrCat(trained->second, ",", flag.flag->CurrentValue())).IgnoreError();
     if (trained->second == flag.default_value) return;
     absl::StrAppend(&result_.taken_from_training_, result_.taken_from_training_.empty() ? "" : " ", "--",
-                    network_flag.name, "=", Printable(trained->second));
+                    network_flag.name, "=", misc::Printable(trained->second));
   }
 
   struct UnknownFlag {
@@ -382,7 +382,7 @@ class CommandLineParser {
     std::vector<std::filesystem::path>& open_files = place.open_files;
     if (std::find(open_files.begin(), open_files.end(), resolved) != open_files.end()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("flag --flagfile=", Printable(path), ": the file includes itself"));
+          absl::StrCat("flag --flagfile=", misc::Printable(path), ": the file includes itself"));
     }
     open_files.push_back(resolved);
     ASSIGN_OR_RETURN(const std::vector<FlagFileLine> lines, flag_files_.Read(path));
@@ -404,7 +404,8 @@ class CommandLineParser {
 
   absl::Status Set(Flag& flag, absl::string_view value) {
     const auto refuse = [&](absl::string_view why) {
-      return absl::InvalidArgumentError(absl::StrCat("flag --", flag.spec.name, "=", Printable(value), ": ", why));
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag --", flag.spec.name, "=", misc::Printable(value), ": ", why));
     };
     // Values end up in messages, logs and flag files, one per line.
     if (std::any_of(value.begin(), value.end(), absl::ascii_iscntrl))
@@ -441,7 +442,7 @@ class CommandLineParser {
       case Kind::kList:
         for (const std::string& item : ListItems(value)) {
           if (spec.choices.empty() || IsChoice(spec, item)) continue;
-          return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), "; '", Printable(item),
+          return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), "; '", misc::Printable(item),
                                                    "' is not one of them", ChoiceHint(spec, item)));
         }
         break;
@@ -473,7 +474,7 @@ class CommandLineParser {
     return absl::InvalidArgumentError(absl::StrCat(
         "flag --", name, ": needs a value", flag == nullptr ? "" : absl::StrCat(", ", DescribeValues(*flag)),
         next == nullptr ? absl::StrCat(" (--", name, "=...)")
-                        : absl::StrCat("; ", Printable(*next), " is the next flag")));
+                        : absl::StrCat("; ", misc::Printable(*next), " is the next flag")));
   }
 
   absl::Status NegationError(const Flag& flag, absl::string_view name) const {
@@ -495,11 +496,11 @@ class CommandLineParser {
     std::string meant = InPlaceOf(name, [&](absl::string_view flag) { return result_.index_.contains(flag); });
     if (meant.empty() && program_.in_place_of != nullptr) meant = program_.in_place_of(name);
     if (meant.empty()) {
-      std::vector<std::string> nearest = NearestNames(name, known);
+      std::vector<std::string> nearest = misc::NearestNames(name, known);
       for (std::string& candidate : nearest) candidate.insert(0, "--");
       meant = absl::StrJoin(nearest, " or ");
     }
-    return absl::InvalidArgumentError(absl::StrCat("unknown flag --", Printable(name),
+    return absl::InvalidArgumentError(absl::StrCat("unknown flag --", misc::Printable(name),
                                                    meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?")));
   }
 
@@ -510,7 +511,7 @@ class CommandLineParser {
       boolean |= absl::EqualsIgnoreCase(value, word);
     }
     return absl::InvalidArgumentError(
-        absl::StrCat("the word '", Printable(word), "' does not belong to a flag; ",
+        absl::StrCat("the word '", misc::Printable(word), "' does not belong to a flag; ",
                      boolean ? "a boolean takes its value after =, as in --clean=true" : "flags begin with - or --"));
   }
 

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 namespace official::flags {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxBytes = 1 << 20;
 
 absl::Status Unreadable(const std::string& path, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("flag --flagfile=", Printable(path), ": ", why));
+  return absl::InvalidArgumentError(absl::StrCat("flag --flagfile=", misc::Printable(path), ": ", why));
 }
 
 }  // namespace
@@ -41,10 +41,10 @@ absl::StatusOr<std::vector<FlagFileLine>> ReadFlagFile(const std::string& path) 
     ++number;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty() || absl::StartsWith(line, "#") || absl::StartsWith(line, "//")) continue;
-    const std::string where = absl::StrCat(Printable(path), ":", number);
+    const std::string where = absl::StrCat(misc::Printable(path), ":", number);
     if (line[0] != '-') {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ": '", Printable(line), "' is not a flag; a line is --name=value, or begins with #"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ": '", misc::Printable(line),
+                                                     "' is not a flag; a line is --name=value, or begins with #"));
     }
     lines.push_back({std::string(line), where});
   }

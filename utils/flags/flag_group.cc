@@ -5,7 +5,7 @@
 #include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 namespace official::flags {
 
@@ -28,7 +28,7 @@ absl::Status FlagError(absl::string_view name, absl::string_view why) {
   OFFICIAL_CHECK(flag != nullptr) << "no such flag: " << name;
   const std::string value = flag->CurrentValue();
   return absl::InvalidArgumentError(
-      absl::StrCat("flag --", name, value.empty() ? "" : absl::StrCat("=", Printable(value)), ": ", why));
+      absl::StrCat("flag --", name, value.empty() ? "" : absl::StrCat("=", misc::Printable(value)), ": ", why));
 }
 
 }  // namespace official::flags

@@ -1,7 +1,7 @@
 #include "utils/flags/help.h"
 
 #include "absl/strings/str_cat.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 #include "utils/misc/version.h"
 
 namespace official::flags {
@@ -23,8 +23,9 @@ std::string FlagHelp(const CommandLine::Flag& flag) {
   if (flag.default_value.empty()) {
     default_text = spec.unset_means.empty() ? "default: unset" : absl::StrCat("default: ", spec.unset_means);
   }
-  return absl::StrCat(std::string(kNameIndent, ' '), names, "\n", Wrap(HelpOf(flag), kTextIndent, kWidth),
-                      Wrap(absl::StrCat("(", DescribeValues(flag), "; ", default_text, ")"), kTextIndent, kWidth));
+  return absl::StrCat(
+      std::string(kNameIndent, ' '), names, "\n", misc::Wrap(HelpOf(flag), kTextIndent, kWidth),
+      misc::Wrap(absl::StrCat("(", DescribeValues(flag), "; ", default_text, ")"), kTextIndent, kWidth));
 }
 
 constexpr char kGeneralFlags[] = R"(
@@ -49,11 +50,11 @@ environment:
 }  // namespace
 
 std::string HelpText(const Program& program, const CommandLine& command_line, bool full) {
-  std::string text = Wrap(absl::StrCat(program.name, ": ", program.description), 0, kWidth);
+  std::string text = misc::Wrap(absl::StrCat(program.name, ": ", program.description), 0, kWidth);
   if (!program.examples.empty()) absl::StrAppend(&text, "\nExamples:\n");
   for (const Example& example : program.examples) {
     absl::StrAppend(&text, std::string(kNameIndent, ' '), example.command, "\n",
-                    Wrap(example.what, kTextIndent, kWidth));
+                    misc::Wrap(example.what, kTextIndent, kWidth));
   }
   absl::StrAppend(&text, "\nUsage: ", program.name, command_line.groups().empty() ? "" : " [--flag=value]...",
                   program.words.empty() ? "" : absl::StrCat(" ", program.words), "\n");

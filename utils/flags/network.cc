@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "utils/files/files.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 namespace official::flags {
 namespace {
@@ -26,7 +26,7 @@ bool HasCheckpoint(const std::string& model_dir) {
 }
 
 std::string AsFlag(absl::string_view name, absl::string_view value) {
-  return value.empty() ? absl::StrCat("no --", name) : absl::StrCat("--", name, "=", Printable(value));
+  return value.empty() ? absl::StrCat("no --", name) : absl::StrCat("--", name, "=", misc::Printable(value));
 }
 
 }  // namespace
@@ -55,11 +55,11 @@ absl::Status CheckSameNetwork(const std::string& model_dir, absl::Span<const Net
     if (flag.IsLeftToData(was->second) || flag.IsLeftToData(is->second)) continue;
     before.push_back(AsFlag(flag.name, was->second));
     now.push_back(AsFlag(flag.name, is->second));
-    advice.push_back(absl::StrCat("--", flag.name, "=", Printable(was->second)));
+    advice.push_back(absl::StrCat("--", flag.name, "=", misc::Printable(was->second)));
   }
   if (before.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the network in --model_dir=", Printable(model_dir), " was trained with ",
+      absl::StrCat("the network in --model_dir=", misc::Printable(model_dir), " was trained with ",
                    absl::StrJoin(before, " and "), ", but this command has ", absl::StrJoin(now, " and "), "; add ",
                    absl::StrJoin(advice, " "), " to use that network, or name another --model_dir"));
 }

@@ -8,7 +8,7 @@
 #include "official/transformer/text/unicode.h"
 #include "official/transformer/text/vocabulary.h"
 #include "utils/compute/core/status.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 namespace official::transformer {
 
@@ -38,7 +38,7 @@ absl::Status Subtokenizer::Encode(absl::string_view text, std::vector<int32_t>* 
         return absl::DataLossError(absl::StrFormat(
             "the vocabulary cannot express %s: it has no subtoken that %s begins with; a vocabulary made by "
             "prepare_data_main has one for every character",
-            flags::Printable(token), flags::Printable(rest)));
+            misc::Printable(token), misc::Printable(rest)));
       }
       ids->push_back(id);
       rest.remove_prefix(length);

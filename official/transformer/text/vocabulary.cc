@@ -12,7 +12,7 @@
 #include "utils/data/file_kind.h"
 #include "utils/files/crc32c.h"
 #include "utils/files/files.h"
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 namespace official::transformer {
 namespace {
@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
     line = Strip(line);
     if (!IsQuoted(line)) {
       return absl::DataLossError(absl::StrFormat("%s:%d: found %s, expected a subtoken in quotes, such as 'the_'%s",
-                                                 path, reader->line_number(), flags::Printable(line),
+                                                 path, reader->line_number(), misc::Printable(line),
                                                  data::KindNoteOfFile(path)));
     }
     const absl::string_view subtoken = line.substr(1, line.size() - 2);
@@ -45,12 +45,12 @@ absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path)
       return absl::DataLossError(absl::StrFormat(
           "%s:%d: found '%s', expected '%s': the first lines of a vocabulary are the reserved subtokens, as "
           "prepare_data_main writes them",
-          path, reader->line_number(), flags::Printable(subtoken), kReservedSubtokens[id]));
+          path, reader->line_number(), misc::Printable(subtoken), kReservedSubtokens[id]));
     }
     const auto [other, is_new] = line_numbers.try_emplace(subtoken, reader->line_number());
     if (!is_new) {
       return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s is already in line %d", path,
-                                                 reader->line_number(), flags::Printable(subtoken), other->second));
+                                                 reader->line_number(), misc::Printable(subtoken), other->second));
     }
     subtokens.emplace_back(subtoken);
   }

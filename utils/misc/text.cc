@@ -1,4 +1,4 @@
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 #include <algorithm>
 
@@ -9,10 +9,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
-namespace official::flags {
+namespace official::misc {
 namespace {
 
-constexpr size_t kMaxPrintable = 200;
+constexpr size_t kMaxShown = 200;
 constexpr size_t kMaxSuggestions = 3;
 
 // Edit distance in which deleting, inserting, replacing and swapping two neighbouring letters each cost one (the
@@ -35,16 +35,17 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 }  // namespace
 
-std::string Printable(absl::string_view value) {
-  const std::string escaped = absl::Utf8SafeCEscape(value);
-  if (escaped.size() <= kMaxPrintable) return escaped;
-  const size_t half = kMaxPrintable / 2;
-  return absl::StrCat(escaped.substr(0, half), "...", escaped.substr(escaped.size() - half));
+std::string Shorten(absl::string_view text) {
+  if (text.size() <= kMaxShown) return std::string(text);
+  const size_t half = kMaxShown / 2;
+  return absl::StrCat(text.substr(0, half), "...", text.substr(text.size() - half));
 }
+
+std::string Printable(absl::string_view value) { return Shorten(absl::Utf8SafeCEscape(value)); }
 
 std::vector<std::string> NearestNames(absl::string_view name, const std::vector<std::string>& known) {
   const std::string wanted = absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"-", "_"}});
-  // The distance table of an absurd word would be slow, and no flag is like it.
+  // The distance table of an absurd word would be slow, and no name is like it.
   if (wanted.empty() || wanted.size() > 100) return {};
   std::vector<std::string> nearest;
   int smallest = std::max<int>(1, static_cast<int>(wanted.size()) / 3);
@@ -81,4 +82,4 @@ std::string Wrap(absl::string_view text, int indent, int width) {
   return wrapped;
 }
 
-}  // namespace official::flags
+}  // namespace official::misc

@@ -6,7 +6,10 @@
 
 #include "absl/strings/string_view.h"
 
-namespace official::flags {
+namespace official::misc {
+
+// Returns `text` without its middle if it is longer than 200 bytes.
+std::string Shorten(absl::string_view text);
 
 // Returns a user's value as one short line: control characters escaped, the middle of a very long one left out.
 std::string Printable(absl::string_view value);
@@ -19,4 +22,4 @@ std::vector<std::string> NearestNames(absl::string_view name, const std::vector<
 // newline. A longer word gets a line of its own.
 std::string Wrap(absl::string_view text, int indent, int width);
 
-}  // namespace official::flags
+}  // namespace official::misc

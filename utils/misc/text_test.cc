@@ -1,8 +1,8 @@
-#include "utils/flags/text.h"
+#include "utils/misc/text.h"
 
 #include <catch2/catch.hpp>
 
-namespace official::flags {
+namespace official::misc {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -46,4 +46,4 @@ TEST_CASE("Wrap breaks between words") {
 }
 
 }  // namespace
-}  // namespace official::flags
+}  // namespace official::misc
