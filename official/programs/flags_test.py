@@ -31,6 +31,12 @@ def run(name: str, *flags: str) -> subprocess.CompletedProcess:
     return subprocess.run([programs[name], *flags], capture_output=True, timeout=DEADLINE, text=True)
 
 
+def run_a_step(name: str, model_dir: Path, **environment: str) -> subprocess.CompletedProcess:
+    flags = ("--use_synthetic_data", "--max_train_steps=1", f"--model_dir={model_dir}")
+    return subprocess.run([programs[name], *flags], capture_output=True, timeout=DEADLINE, text=True,
+                          env={**os.environ, **environment})
+
+
 def flags_of(name: str) -> dict[str, str]:
     """The flags of a program, with their help."""
     done = run(name, "--helpfull")
@@ -82,18 +88,35 @@ class FlagsTest(unittest.TestCase):
                     self.assertFalse((Path(folder) / "model" / record).exists())
                 self.assertEqual("Benchmark run: {" in done.stderr, not in_files, done.stderr)
 
-    def test_a_cluster_of_several_machines_is_refused(self) -> None:
+    def test_one_of_several_processes_is_refused(self) -> None:
         cluster = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
         for name in programs:
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                model_dir = Path(folder) / "model"
-                done = subprocess.run(
-                    [programs[name], "--use_synthetic_data", "--max_train_steps=1", f"--model_dir={model_dir}"],
-                    capture_output=True, timeout=DEADLINE, text=True, env={**os.environ, "TF_CONFIG": cluster},
-                )
+                done = run_a_step(name, Path(folder) / "model", TF_CONFIG=cluster)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn("TF_CONFIG describes a cluster of 2 tasks (2 worker), of which this is worker 1", done.stderr)
-                self.assertFalse(model_dir.exists())
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertFalse((Path(folder) / "model").exists())
+
+    def test_what_a_launcher_says_is_read_from_the_environment(self) -> None:
+        step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "n[1-2]"}
+        for environment, told in (
+            ({"TF_CONFIG": "[1]"}, "TF_CONFIG: it is [1]; write "),
+            (step, "Slurm describes a cluster of 2 tasks (2 worker), of which this is worker 1"),
+            ({"WORLD_SIZE": "4"}, "WORLD_SIZE is 4, but RANK is not set"),
+        ):
+            with self.subTest(told), tempfile.TemporaryDirectory() as folder:
+                done = run_a_step("mnist_main", Path(folder) / "model", **environment)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(told, done.stderr)
+
+    def test_one_process_of_a_launcher_trains(self) -> None:
+        alone = '{"cluster": {"chief": ["a:1"]}, "task": {"type": "chief", "index": 0}}'
+        with tempfile.TemporaryDirectory() as folder:
+            # The shell of salloc -n4 has the number of tasks, and is none of them.
+            done = run_a_step("mnist_main", Path(folder), TF_CONFIG=alone, SLURM_NTASKS="4", RANK="0", WORLD_SIZE="1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("cluster of TF_CONFIG: chief 0 at a:1 (chief, this process)", done.stderr.splitlines()[0])
 
     def test_advice_names_a_flag_of_the_program(self) -> None:
         for name, flags in DIVERGING.items():

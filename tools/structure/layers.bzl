@@ -7,7 +7,7 @@ LAYERS = [
     ("utils/export", "SavedModel"),
     ("utils/flags", "the flag groups of every training program, help, validators"),
     ("utils/train", "Estimator: training, evaluation, checkpoints, events"),
-    ("utils/distribute", "Strategy: the devices of a run, their threads, the sums over them"),
+    ("utils/distribute", "Strategy: the devices of a run, their threads, the sums over them; the tasks of a cluster"),
     ("utils/data", "records, images, downloads; the input pipeline, ordered by (seed, epoch, index)"),
     ("utils/logs", "progress, hooks, metric.log, MLPerf's log"),
     ("utils/protos", "TensorFlow's protocol buffers, and tensors in them"),

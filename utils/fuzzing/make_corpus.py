@@ -462,6 +462,55 @@ def item_names() -> dict[str, bytes]:
     }
 
 
+# ---- Clusters ----
+
+
+def tf_configs() -> dict[str, bytes]:
+    workers = '{"worker": ["127.0.0.1:1", "[::1]:2"]}'
+    task = '{"type": "worker", "index": 1}'
+    texts = {
+        "workers": f'{{"cluster": {workers}, "task": {task}}}',
+        "chief": '{"cluster": {"chief": ["a:1"], "ps": {"0": "b:1"}}, "task": {"type": "ps", "index": "0"}}',
+        "evaluator": f'{{"cluster": {workers}, "task": {{"type": "evaluator", "index": 0}}, "environment": "cloud"}}',
+        "alone": '{"cluster": null, "task": {"type": "worker", "index": 0}, "job": {}}',
+        "sparse": '{"sparseCluster": {"worker": {"3": "a:1"}}}',
+        "keys_twice": '{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}',
+        "index_large": f'{{"cluster": {workers}, "task": {{"type": "worker", "index": 9223372036854775808}}}}',
+        "addresses": '{"cluster": {"worker": ["grpc://a:1", "a", "a:0", "::1:1", "localhost:1"]}}',
+        "deep": "[" * 10000,
+        "deep_objects": '{"task":' * 100,
+        "list": "[1]",
+        "empty": "",
+        "cut": '{"cluster": {"worker": ["a:1"',
+        "bytes": '{"cluster": "\xff\0"}',
+    }
+    return {name: text.encode("latin-1") for name, text in texts.items()}
+
+
+def launcher_environments() -> dict[str, bytes]:
+    slurm = (
+        "SLURM_STEP_ID=0\nSLURM_PROCID=2\nSLURM_NODEID=1\nSLURM_STEP_NUM_TASKS=3\n"
+        "SLURM_STEP_NODELIST=n[08-09]\nSLURM_STEP_TASKS_PER_NODE=2,1"
+    )
+    torchrun = "RANK=1\nWORLD_SIZE=4\nMASTER_ADDR=h\nMASTER_PORT=29500\nGROUP_WORLD_SIZE=2"
+    texts = {
+        "tf_config": 'TF_CONFIG={"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}',
+        "torchrun": torchrun,
+        "train_job": "PET_NNODES=3\nPET_NODE_RANK=2\nPET_MASTER_ADDR=job-0.job\nPET_MASTER_PORT=29400",
+        "mpirun": "PMIX_RANK=2\nOMPI_COMM_WORLD_SIZE=3",
+        "slurm": slurm,
+        "slurm_ports": slurm + "\nSLURM_STEP_RESV_PORTS=12000-12001",
+        "slurm_torchrun": slurm + "\n" + torchrun,
+        "slurm_many": "SLURM_STEP_ID=0\nSLURM_PROCID=0\nSLURM_NTASKS=8192\nSLURM_STEP_NODELIST=n[0-8191]",
+        "slurm_product": "SLURM_STEP_ID=0\nSLURM_PROCID=0\nSLURM_NTASKS=2\nSLURM_STEP_NODELIST=" + "n[0-9]" * 20,
+        "tasks_per_node": slurm.replace("2,1", "1(x999999999)"),
+        "workers": "workers=job-[0-2].job:2222,[::1]:1\nJOB_COMPLETION_INDEX=1",
+        "world": "RANK=0\nWORLD_SIZE=2147483648\nMASTER_ADDR=h\nMASTER_PORT=1",
+        "empty": "",
+    }
+    return {name: text.encode() for name, text in texts.items()}
+
+
 def main() -> None:
     for target, files in {
         "utils/data/records/corpus/tf_record_fuzz": tf_records(),
@@ -474,6 +523,8 @@ def main() -> None:
         "utils/train/checkpoint/corpus/bundle_fuzz": bundles(),
         "utils/train/checkpoint/corpus/checkpoint_dir_fuzz": state_files(),
         "utils/flags/corpus/command_line_fuzz": command_lines(),
+        "utils/distribute/cluster/corpus/tf_config_fuzz": tf_configs(),
+        "utils/distribute/cluster/corpus/launcher_env_fuzz": launcher_environments(),
         "official/transformer/text/corpus/vocabulary_fuzz": vocabularies(),
         "official/recommendation/data/corpus/ratings_file_fuzz": ratings_files(),
         "official/recommendation/data/corpus/item_names_fuzz": item_names(),

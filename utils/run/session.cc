@@ -1,10 +1,12 @@
 #include "utils/run/session.h"
 
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/cluster/launcher_env.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
 #include "utils/logs/hooks_helper.h"
@@ -12,7 +14,6 @@
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
-#include "utils/misc/tf_config.h"
 #include "utils/run/run_record.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/train_hooks.h"
@@ -68,6 +69,17 @@ void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
                << " now: that epoch counts as finished";
 }
 
+// A process that ignored the others of its cluster would train alone, as they would, in the same directory.
+absl::Status CheckLauncher() {
+  const auto environment = [](const char* name) { return std::getenv(name); };
+  ASSIGN_OR_RETURN(const std::optional<distribute::Launch> launch,
+                   distribute::ReadLauncherEnv(environment, /*workers=*/""));
+  if (!launch) return absl::OkStatus();
+  RETURN_IF_ERROR(distribute::CheckOneProcess(*launch));
+  LOG(INFO) << distribute::Describe(*launch);
+  return absl::OkStatus();
+}
+
 // A directory that cannot be written is better found now than after all training.
 absl::Status CheckExportDir(const std::string& export_dir) {
   const absl::Status status = files::CheckCanWriteIn(export_dir);
@@ -90,7 +102,7 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
-  RETURN_IF_ERROR(misc::CheckTfConfig(std::getenv("TF_CONFIG")));
+  RETURN_IF_ERROR(CheckLauncher());
   if (config.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config.base.export_dir));
   std::unique_ptr<Session> session(new Session(config, results));
   ASSIGN_OR_RETURN(session->devices_, DevicesFor(config));
