@@ -53,11 +53,13 @@ absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
       .spec = MnistSpec(),
       .num_train_examples = train->num_examples(),
       .train =
-          [=, shuffle = config.base.shuffle](uint64_t seed, data::Position start, int64_t end_epoch) {
-            return run::ReadAhead(shuffle ? data::Shuffle(train, seed) : train,
-                                  {.batch_size = batch_size, .start = start, .end_epoch = end_epoch});
+          [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
+            return run::ReadAhead(
+                shuffle ? data::Shuffle(train, read.seed) : train,
+                {.batch_size = batch_size, .start = read.start, .end_epoch = read.end_epoch, .rows = read.rows});
           },
-      .eval = [=](data::Position start) { return run::ReadAhead(test, {.batch_size = batch_size, .start = start}); }};
+      .eval =
+          [=](const data::HeldRows& rows) { return run::ReadAhead(test, {.batch_size = batch_size, .rows = rows}); }};
 }
 
 }  // namespace

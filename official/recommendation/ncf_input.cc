@@ -23,16 +23,17 @@ struct Block {
 class TrainBatchSource : public data::BatchSource {
  public:
   TrainBatchSource(std::shared_ptr<const TrainSampler> sampler, int64_t batch_size, data::Position start,
-                   int64_t end_epoch)
+                   int64_t end_epoch, const data::HeldRows& rows)
       : spec_(TrainSpec()),
         sampler_(std::move(sampler)),
         batch_size_(batch_size),
+        rows_(rows),
         end_(FirstBatch(end_epoch)),
         position_(start),
-        next_(FirstBatch(start.epoch) + start.index / batch_size) {
+        next_(FirstBatch(position_.epoch) + position_.index / batch_size) {
     // With other data or another batch size than those of the checkpoint the epoch may have no such batch.
-    if (const int64_t next_epoch = FirstBatch(start.epoch + 1); next_ >= next_epoch) {
-      position_ = {start.epoch + 1, 0};
+    if (const int64_t next_epoch = FirstBatch(position_.epoch + 1); next_ >= next_epoch) {
+      position_ = {position_.epoch + 1, 0};
       next_ = next_epoch;
     }
   }
@@ -86,15 +87,24 @@ class TrainBatchSource : public data::BatchSource {
     block_ = nullptr;
     block_ = FreeBlock(batches * batch_size_);
     const int64_t first = next_ * batch_size_;
-    compute::ParallelFor(batches * batch_size_, kGrain, [&](int64_t begin, int64_t end) {
-      sampler_->Fill(first + begin, first + end, block_->users.data<int32_t>() + begin,
-                     block_->items.data<int32_t>() + begin, block_->labels.data<float>() + begin);
-    });
+    const auto fill = [&](int64_t rows_begin, int64_t rows_end) {
+      compute::ParallelFor(rows_end - rows_begin, kGrain, [&](int64_t begin, int64_t end) {
+        const int64_t at = rows_begin + begin;
+        sampler_->Fill(first + at, first + rows_begin + end, block_->users.data<int32_t>() + at,
+                       block_->items.data<int32_t>() + at, block_->labels.data<float>() + at);
+      });
+    };
+    if (rows_.num_replicas == rows_.replicas.size()) return fill(0, batches * batch_size_);
+    for (int64_t b = 0; b < batches; ++b) {
+      rows_.ForRanges(batch_size_,
+                      [&](int64_t begin, int64_t end) { fill(b * batch_size_ + begin, b * batch_size_ + end); });
+    }
   }
 
   const data::ElementSpec spec_;
   const std::shared_ptr<const TrainSampler> sampler_;
   const int64_t batch_size_;
+  const data::HeldRows rows_;
   const int64_t end_;  // number of the batch after the last
   data::Position position_;
   int64_t next_;  // number of the next batch
@@ -154,8 +164,8 @@ data::ElementSpec TrainSpec() {
 }
 
 data::BatchSourcePtr TrainBatches(std::shared_ptr<const TrainSampler> sampler, int64_t batch_size, data::Position start,
-                                  int64_t end_epoch) {
-  return std::make_unique<TrainBatchSource>(std::move(sampler), batch_size, start, end_epoch);
+                                  int64_t end_epoch, const data::HeldRows& rows) {
+  return std::make_unique<TrainBatchSource>(std::move(sampler), batch_size, start, end_epoch, rows);
 }
 
 data::BatchSourcePtr EvalBatches(std::shared_ptr<const EvalData> data, int64_t num_users, int64_t users_per_batch) {

@@ -17,9 +17,9 @@ data::ElementSpec TrainSpec();
 // All batches have `batch_size` examples, at most the sampler's num_examples(): the examples that do not fill a batch
 // at the end of an epoch begin the next one, as in the official pipeline, or, at the end of the last, are left out. A
 // position's index is the number of examples in the epoch's batches so far. Examples are made by the threads that
-// compute, many batches at a time.
+// compute, many batches at a time; those outside of `rows` are not made.
 data::BatchSourcePtr TrainBatches(std::shared_ptr<const TrainSampler> sampler, int64_t batch_size, data::Position start,
-                                  int64_t end_epoch);
+                                  int64_t end_epoch, const data::HeldRows& rows = {});
 
 // Returns one pass over all users, `users_per_batch` at a time: features user_id [U], item_id [U, C] and, if `data` has
 // repeats, repeated [U, C].

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <deque>
+#include <functional>
+#include <numeric>
 #include <random>
 #include <set>
 #include <utility>
@@ -95,6 +97,25 @@ TEST_CASE("Batches that are made ahead, and kept, are those made one by one") {
     }
   }
   CHECK(num_batches == 3 * sampler->num_examples() / batch_size);
+}
+
+TEST_CASE("A worker makes the examples of its replicas only, which are those of the whole batch") {
+  const Ratings ratings = SplitRatings(DrawRatings()).value();
+  std::shared_ptr<const TrainSampler> sampler = TrainSampler::Create(ratings, kNumNeg, /*seed=*/1).value();
+  const int64_t batch_size = 1001;
+  const data::HeldRows rows{.replicas = {1, 2}, .num_replicas = 3};
+  const compute::Share share = compute::ShareOf(batch_size, 1, 3);
+  const auto whole = TrainBatches(sampler, batch_size, {}, /*end_epoch=*/1);
+  const auto part = TrainBatches(sampler, batch_size, {}, /*end_epoch=*/1, rows);
+  int64_t made = 0;
+  while (const auto want = whole->Next().value()) {
+    const auto got = part->Next().value();
+    REQUIRE(got->num_examples == batch_size);
+    const int32_t *const items = got->features[1].data<int32_t>(), *const wanted = want->features[1].data<int32_t>();
+    REQUIRE(std::equal(items + share.begin, items + share.end, wanted + share.begin));
+    made += std::inner_product(items, items + batch_size, wanted, int64_t{0}, std::plus<>(), std::equal_to<>());
+  }
+  CHECK(made < sampler->num_examples() / 2);  // the others are zeros, or of an earlier batch
 }
 
 TEST_CASE("With a batch size that leaves the epoch no batch, the next epoch begins") {

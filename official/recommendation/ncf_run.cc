@@ -69,11 +69,10 @@ run::Input SyntheticInput(const NcfConfig& config, const NcfDataPtr& data, const
           .spec = TrainSpec(),
           .num_train_examples = num_examples,
           .steps_per_epoch = num_examples / batch_size,
-          .train = [=, num_neg = config.num_neg](uint64_t, data::Position start,
-                                                 int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
-            return SyntheticTrainBatches(size, num_neg, num_examples, batch_size, start, end_epoch);
+          .train = [=, num_neg = config.num_neg](const run::ReadOptions& read) -> absl::StatusOr<data::BatchSourcePtr> {
+            return SyntheticTrainBatches(size, num_neg, num_examples, batch_size, read.start, read.end_epoch);
           },
-          .eval = [=](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
+          .eval = [=](const data::HeldRows&) -> absl::StatusOr<data::BatchSourcePtr> {
             const auto users = static_cast<int64_t>(data->eval->repeat_offsets.size()) - 1;
             return EvalBatches(data->eval, users, users);
           }};
@@ -150,23 +149,23 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
   }
   const int64_t users_per_batch = UsersPerBatch(config, data->eval->num_candidates);
   const std::string name = config.ratings.ratings_file.empty() ? config.ratings.dataset : "ratings";
-  return run::Input{.dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
-                    .fingerprint = FingerprintOf(ratings),
-                    .facts = {UsersAndItems(config, ratings)},
-                    .spec = TrainSpec(),
-                    .num_train_examples = num_examples,
-                    .steps_per_epoch = num_examples / batch_size,
-                    .train = [=, num_neg = config.num_neg](uint64_t seed, data::Position start,
-                                                           int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
-                      if ((*sampler)->seed() != seed) {
-                        ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(data->loaded.ratings, num_neg, seed));
-                      }
-                      return TrainBatches(*sampler, batch_size, start, end_epoch);
-                    },
-                    .eval = [=](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
-                      return EvalBatches(data->eval, data->loaded.ratings.num_users(), users_per_batch);
-                    },
-                    .made_by_computing_threads = true};
+  return run::Input{
+      .dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
+      .fingerprint = FingerprintOf(ratings),
+      .facts = {UsersAndItems(config, ratings)},
+      .spec = TrainSpec(),
+      .num_train_examples = num_examples,
+      .steps_per_epoch = num_examples / batch_size,
+      .train = [=, num_neg = config.num_neg](const run::ReadOptions& read) -> absl::StatusOr<data::BatchSourcePtr> {
+        if ((*sampler)->seed() != read.seed) {
+          ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(data->loaded.ratings, num_neg, read.seed));
+        }
+        return TrainBatches(*sampler, batch_size, read.start, read.end_epoch, read.rows);
+      },
+      .eval = [=](const data::HeldRows&) -> absl::StatusOr<data::BatchSourcePtr> {
+        return EvalBatches(data->eval, data->loaded.ratings.num_users(), users_per_batch);
+      },
+      .made_by_computing_threads = true};
 }
 
 train::Model MakeModel(const NcfConfig& config, const Ratings& ratings) {

@@ -149,20 +149,20 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConf
                     .num_train_examples = sets.num_train_examples,
                     .across_epochs = true,
                     .train =
-                        [=, train = sets.train, shuffle = config.base.shuffle](uint64_t seed, data::Position start,
-                                                                               int64_t end_epoch) {
-                          data::DatasetPtr examples = train(seed);
-                          if (shuffle) examples = data::Shuffle(std::move(examples), seed);
+                        [=, train = sets.train, shuffle = config.base.shuffle](const run::ReadOptions& read) {
+                          data::DatasetPtr examples = train(read.seed);
+                          if (shuffle) examples = data::Shuffle(std::move(examples), read.seed);
                           return run::ReadAhead(std::move(examples), {.batch_size = batch_size,
-                                                                      .start = start,
-                                                                      .end_epoch = end_epoch,
+                                                                      .start = read.start,
+                                                                      .end_epoch = read.end_epoch,
                                                                       .across_epochs = true,
-                                                                      .num_threads = num_threads});
+                                                                      .num_threads = num_threads,
+                                                                      .rows = read.rows});
                         },
                     .eval =
-                        [=, test = sets.test](data::Position start) {
+                        [=, test = sets.test](const data::HeldRows& rows) {
                           return run::ReadAhead(test,
-                                                {.batch_size = batch_size, .start = start, .num_threads = num_threads});
+                                                {.batch_size = batch_size, .num_threads = num_threads, .rows = rows});
                         }};
 }
 

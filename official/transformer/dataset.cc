@@ -218,11 +218,15 @@ class BucketedBatches : public data::BatchSource {
     const Tensor input_lengths(DType::kInt32, {batch.num_examples});
     const Tensor target_lengths(DType::kInt32, {batch.num_examples});
     for (int64_t row = 0; row < batch.num_examples; ++row) {
-      translations_->Read(examples[row], inputs.data<int32_t>() + row * num_inputs,
-                          targets.data<int32_t>() + row * num_targets);
       input_lengths.data<int32_t>()[row] = translations_->num_inputs(examples[row]);
       target_lengths.data<int32_t>()[row] = translations_->num_targets(examples[row]);
     }
+    options_.rows.ForRanges(batch.num_examples, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        translations_->Read(examples[row], inputs.data<int32_t>() + row * num_inputs,
+                            targets.data<int32_t>() + row * num_targets);
+      }
+    });
     batch.features = {inputs, input_lengths};
     batch.labels = {targets, target_lengths};
     return batch;

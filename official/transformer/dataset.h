@@ -86,6 +86,7 @@ struct TranslationBatchOptions {
   uint64_t seed = 0;
   data::Position start = {};  // the Batch::next of a batch with the same options
   int64_t end_epoch = 1;      // as in data::BatchOptions
+  data::HeldRows rows = {};   // the pairs to read; of the others a batch has the lengths, and zeros
 };
 
 // Returns batches in upstream's order: pairs are read one by one, put with others of their length (a bucket), and come

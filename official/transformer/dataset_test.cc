@@ -191,6 +191,32 @@ TEST_CASE_METHOD(Fixture, "A batch has no more tokens than the batch size, and e
   }
 }
 
+TEST_CASE_METHOD(Fixture, "A worker reads the pairs of its replicas, and the lengths of all") {
+  WritePairs(500);
+  const TranslationsPtr translations = Open();
+  const auto whole = AllBatches(translations, {.batch_tokens = 300, .seed = 3});
+  const data::HeldRows rows{.replicas = {1, 2}, .num_replicas = 3};
+  const auto parts = AllBatches(translations, {.batch_tokens = 300, .seed = 3, .rows = rows});
+  REQUIRE(parts.size() == whole.size());
+  for (size_t b = 0; b < parts.size(); ++b) {
+    const data::Batch &got = parts[b], &want = whole[b];
+    REQUIRE(got.num_examples == want.num_examples);
+    const compute::Share share = compute::ShareOf(got.num_examples, 1, 3);
+    for (const auto& [ours, theirs] :
+         {std::pair{&got.features, &want.features}, std::pair{&got.labels, &want.labels}}) {
+      const int32_t *const ids = (*ours)[0].data<int32_t>(), *const lengths = (*ours)[1].data<int32_t>();
+      CHECK(std::equal(lengths, lengths + got.num_examples, (*theirs)[1].data<int32_t>()));
+      const int64_t width = (*ours)[0].shape().dim(1);
+      for (int64_t row = 0; row < got.num_examples; ++row) {
+        const bool is_held = row >= share.begin && row < share.end;
+        const int32_t* const row_ids = ids + row * width;
+        CHECK(std::any_of(row_ids, row_ids + width, [](int32_t id) { return id != 0; }) == is_held);
+        if (is_held) CHECK(std::equal(row_ids, row_ids + width, (*theirs)[0].data<int32_t>() + row * width));
+      }
+    }
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "The order follows from the seed and the epoch") {
   WritePairs(200);
   const TranslationsPtr translations = Open();

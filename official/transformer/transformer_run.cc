@@ -74,16 +74,19 @@ absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config) {
                                                    " makes synthetic sentences of ", sentences,
                                                    " ids, but max_length is ", config.params.max_length));
   }
-  return run::Input{
-      .dataset = "WMT-synthetic",
-      .fingerprint = "",
-      .spec = SpecOf(sentences),
-      .num_train_examples = kTrainPairs,
-      .steps_per_epoch = std::max<int64_t>(1, kTrainPairs / sentences),
-      .train = [=](uint64_t, data::Position start,
-                   int64_t end_epoch) { return SyntheticPairs::Create(sentences, kTrainPairs, start, end_epoch); },
-      .eval =
-          [=](data::Position start) { return SyntheticPairs::Create(sentences, kEvalPairs, start, /*end_epoch=*/1); }};
+  return run::Input{.dataset = "WMT-synthetic",
+                    .fingerprint = "",
+                    .spec = SpecOf(sentences),
+                    .num_train_examples = kTrainPairs,
+                    .steps_per_epoch = std::max<int64_t>(1, kTrainPairs / sentences),
+                    .train =
+                        [=](const run::ReadOptions& read) {
+                          return SyntheticPairs::Create(sentences, kTrainPairs, read.start, read.end_epoch);
+                        },
+                    .eval =
+                        [=](const data::HeldRows&) {
+                          return SyntheticPairs::Create(sentences, kEvalPairs, /*start=*/{}, /*end_epoch=*/1);
+                        }};
 }
 
 // Of one epoch, in whatever order its pairs come.
@@ -138,19 +141,20 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
                     .num_train_examples = train->num_examples(),
                     .steps_per_epoch = StepsPerEpoch(*train, buckets, config),
                     .train =
-                        [=, shuffle = config.base.shuffle](uint64_t seed, data::Position start, int64_t end_epoch) {
+                        [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
                           TranslationBatchOptions of_train = options;
                           of_train.shuffle = shuffle;
-                          of_train.seed = seed;
-                          of_train.start = start;
-                          of_train.end_epoch = end_epoch;
+                          of_train.seed = read.seed;
+                          of_train.start = read.start;
+                          of_train.end_epoch = read.end_epoch;
+                          of_train.rows = read.rows;
                           return batches(train, of_train);
                         },
                     .eval =
-                        [=](data::Position start) {
+                        [=](const data::HeldRows& rows) {
                           TranslationBatchOptions of_dev = options;
                           of_dev.shuffle = false;
-                          of_dev.start = start;
+                          of_dev.rows = rows;
                           return batches(dev, of_dev);
                         }};
 }

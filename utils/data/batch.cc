@@ -38,10 +38,11 @@ struct BatchBuffer {
 
 class BatchedDataset : public BatchSource {
  public:
-  BatchedDataset(DatasetPtr dataset, BatchCounter counter, int num_threads)
+  BatchedDataset(DatasetPtr dataset, BatchCounter counter, const HeldRows& rows, int num_threads)
       : dataset_(std::move(dataset)),
         counter_(std::move(counter)),
         max_batch_(counter_.max_batch()),
+        rows_(rows),
         pool_(num_threads) {}
   const ElementSpec& spec() const override { return dataset_->spec(); }
   std::optional<int64_t> num_examples() const override { return dataset_->num_examples(); }
@@ -75,7 +76,12 @@ class BatchedDataset : public BatchSource {
     std::mutex mutex;
     absl::Status error;
     int64_t error_row = batch.num_examples;
-    pool_.ForEach(batch.num_examples, [&](int64_t row) {
+    read_.clear();
+    rows_.ForRanges(batch.num_examples, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) read_.push_back(row);
+    });
+    pool_.ForEach(static_cast<int64_t>(read_.size()), [&](int64_t i) {
+      const int64_t row = read_[i];
       const int64_t index = batch.first.index + row;
       absl::Status status =
           dataset_->Read(batch.first.epoch + index / num_examples, index % num_examples, buffer.rows[row]);
@@ -102,6 +108,8 @@ class BatchedDataset : public BatchSource {
   DatasetPtr dataset_;
   BatchCounter counter_;
   int64_t max_batch_;
+  const HeldRows rows_;
+  std::vector<int64_t> read_;  // the rows of a batch that are read
   WorkerPool pool_;
   std::vector<std::shared_ptr<BatchBuffer>> buffers_;
   absl::Status error_;
@@ -117,7 +125,7 @@ TensorType BatchedType(const TensorType& type, int64_t size) {
 
 absl::StatusOr<BatchSourcePtr> Batches(DatasetPtr dataset, const BatchOptions& options) {
   ASSIGN_OR_RETURN(BatchCounter counter, BatchCounter::Create(dataset->num_examples(), options));
-  return std::make_unique<BatchedDataset>(std::move(dataset), std::move(counter), options.num_threads);
+  return std::make_unique<BatchedDataset>(std::move(dataset), std::move(counter), options.rows, options.num_threads);
 }
 
 BatchCounter::BatchCounter(int64_t num_examples, const BatchOptions& options)

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "utils/data/dataset.h"
+#include "utils/data/held_rows.h"
 
 namespace official::data {
 
@@ -60,6 +61,8 @@ struct BatchOptions {
   bool across_epochs = false;
   // The number of threads that read and map examples of a batch at the same time. The result does not depend on it.
   int num_threads = 1;
+  // The rows to read. The others of a batch are there, but nobody has written them.
+  HeldRows rows = {};
 };
 
 // Returns the batches of a data set. InvalidArgument if batch_size is below 1; DataLoss if the data set is empty or

@@ -162,6 +162,37 @@ TEST_CASE("A stream may continue with another batch size") {
   CHECK(Labels(all) == LabelLists{{3, 4, 5, 6}, {7, 8, 9}});
 }
 
+TEST_CASE("Workers read the rows of their replicas, each row one of them") {
+  // Batches of 10, 10 and 9 in 2 micro-batches for 5 replicas, of which two workers hold 2 and 3.
+  const compute::Share held[] = {{0, 2}, {2, 5}};
+  std::vector<int> reads(29), places;
+  for (const compute::Share& replicas : held) {
+    const DatasetPtr numbers = Numbers(29);
+    const DatasetPtr counted =
+        Map(numbers, numbers->spec(), /*seed=*/1, [&](const Example& in, Random&, const Example& out) {
+          const int32_t number = in.labels[0].scalar<int32_t>();
+          ++reads[number];
+          *out.labels[0].data<int32_t>() = number;
+          return absl::OkStatus();
+        });
+    const HeldRows rows{.replicas = replicas, .num_replicas = 5, .micro_batches = 2};
+    const BatchSourcePtr source = Open(counted, {.batch_size = 10, .rows = rows});
+    for (int64_t first = 0; const auto batch = source->Next().value(); first += 10) {
+      CHECK(batch->num_examples == std::min<int64_t>(10, 29 - first));
+      for (int part = 0; part < 10; ++part) {
+        if (part % 5 < replicas.begin || part % 5 >= replicas.end) continue;
+        const compute::Share share = compute::ShareOf(batch->num_examples, part, 10);
+        for (int64_t row = share.begin; row < share.end; ++row) {
+          CHECK(batch->labels[0].data<int32_t>()[row] == first + row);
+          places.push_back(static_cast<int>(first + row));
+        }
+      }
+    }
+  }
+  CHECK(reads == std::vector<int>(29, 1));
+  CHECK(places.size() == 29);
+}
+
 TEST_CASE("The end of an epoch and the beginning of the next are one position") {
   CHECK(Labels(ReadAll(*Open(Numbers(3), {.batch_size = 2, .start = {0, 3}, .end_epoch = 2}))) ==
         LabelLists{{0, 1}, {2}});

@@ -31,19 +31,19 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size) {
                            int64_t num_examples, const data::BatchOptions& options) {
     return data::GenerateSyntheticData({.input = input, .label = label, .num_examples = num_examples}, options);
   };
-  return {.dataset = absl::StrCat(set.stands_for, "-synthetic"),
-          .spec = set.spec,
-          .num_train_examples = set.num_train_examples,
-          .across_epochs = set.across_epochs,
-          .train =
-              [=, n = set.num_train_examples, across_epochs = set.across_epochs](uint64_t, data::Position start,
-                                                                                 int64_t end_epoch) {
-                return batches(
-                    n,
-                    {.batch_size = batch_size, .start = start, .end_epoch = end_epoch, .across_epochs = across_epochs});
-              },
-          .eval = [=, n = set.num_eval_examples](
-                      data::Position start) { return batches(n, {.batch_size = batch_size, .start = start}); }};
+  return {
+      .dataset = absl::StrCat(set.stands_for, "-synthetic"),
+      .spec = set.spec,
+      .num_train_examples = set.num_train_examples,
+      .across_epochs = set.across_epochs,
+      .train =
+          [=, n = set.num_train_examples, across_epochs = set.across_epochs](const ReadOptions& read) {
+            return batches(n, {.batch_size = batch_size,
+                               .start = read.start,
+                               .end_epoch = read.end_epoch,
+                               .across_epochs = across_epochs});
+          },
+      .eval = [=, n = set.num_eval_examples](const data::HeldRows&) { return batches(n, {.batch_size = batch_size}); }};
 }
 
 }  // namespace official::run

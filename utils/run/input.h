@@ -10,10 +10,18 @@
 #include "absl/status/statusor.h"
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
-#include "utils/train/estimator.h"
+#include "utils/data/held_rows.h"
 #include "utils/train/run_facts.h"
 
 namespace official::run {
+
+// What a run wants to read of its training data.
+struct ReadOptions {
+  uint64_t seed = 0;
+  data::Position start = {};
+  int64_t end_epoch = 1;
+  data::HeldRows rows = {};
+};
 
 // The input of a run. Its functions may be called as long as it lives.
 struct Input {
@@ -28,9 +36,9 @@ struct Input {
   // The number of steps of an epoch, where it does not follow from --batch_size.
   std::optional<int64_t> steps_per_epoch = std::nullopt;
   // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1.
-  std::function<absl::StatusOr<data::BatchSourcePtr>(uint64_t seed, data::Position start, int64_t end_epoch)> train;
+  std::function<absl::StatusOr<data::BatchSourcePtr>(const ReadOptions& options)> train;
   // Returns one pass over the test set.
-  train::InputFn eval;
+  std::function<absl::StatusOr<data::BatchSourcePtr>(const data::HeldRows& rows)> eval;
   // True if the threads that compute make the batches of `train`. While GPUs compute, two are made ahead of the
   // training.
   bool made_by_computing_threads = false;

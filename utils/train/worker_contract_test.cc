@@ -83,15 +83,17 @@ Model Network(const Case& c) {
 
 // Epochs of 29 examples in batches of 10 and a last one of 9, or, with `few`, of 5 and a last one of 4: then some of 8
 // replicas have none. If `skips`, one example of the second batch has a gradient that is not finite.
-InputFn Input(bool few, bool skips) {
-  return [few, skips](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+// Only the rows that `strategy` computes are there.
+InputFn Input(bool few, bool skips, const distribute::Strategy& strategy, int micro_batches) {
+  const data::HeldRows rows{strategy.local_replicas(), strategy.num_replicas_in_sync(), micro_batches};
+  return [few, skips, rows](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     constexpr int kExamples = 29;
     Tensor x(DType::kFloat32, {kExamples, 3}), y(DType::kFloat32, {kExamples});
     for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = std::sin(static_cast<float>(i));
     for (int i = 0; i < kExamples; ++i) y.data<float>()[i] = static_cast<float>(i % 3);
     if (skips) y.data<float>()[few ? 7 : 13] = 1e18f;
     return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
-                         {.batch_size = few ? 5 : 10, .start = start, .end_epoch = 3});
+                         {.batch_size = few ? 5 : 10, .start = start, .end_epoch = 3, .rows = rows});
   };
 }
 
@@ -137,8 +139,9 @@ Outcome RunOn(std::unique_ptr<distribute::Strategy> strategy, const Case& c, boo
   hooks.push_back(std::make_unique<Recorder>(&outcome.shown));
   const auto estimator = Estimator::Create(Network(c), config, std::move(strategy));
   if (!estimator.ok()) return {estimator.status().ToString(), {}, {}, {}};
-  const absl::Status trained = (*estimator)->Train(Input(few, c.skips), std::nullopt, hooks);
-  const absl::StatusOr<EvalResults> results = (*estimator)->Evaluate(Input(few, false), 7);
+  const distribute::Strategy& held = (*estimator)->strategy();
+  const absl::Status trained = (*estimator)->Train(Input(few, c.skips, held, c.micro_batches), std::nullopt, hooks);
+  const absl::StatusOr<EvalResults> results = (*estimator)->Evaluate(Input(few, false, held, 1), 7);
   outcome.status =
       absl::StrCat(trained.ToString(), ", ", results.status().ToString(), " at step ", (*estimator)->global_step());
   if (results.ok()) outcome.evaluated = *results;
