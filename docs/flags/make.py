@@ -151,7 +151,7 @@ def values(text: str) -> str:
     """With "`a`, `b` or `c`" for <a|b|c>."""
 
     def choices(match: re.Match[str]) -> str:
-        *others, last = [f"`{choice}`" for choice in match[1].split("|")]
+        *others, last = [f"`{choice.strip()}`" for choice in match[1].split("|")]
         return f"{', '.join(others)} or {last}" if others else last
 
     return re.sub(r"(?:^one of )?<(.*)>", choices, text)

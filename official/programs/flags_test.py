@@ -88,6 +88,20 @@ class FlagsTest(unittest.TestCase):
                     self.assertFalse((Path(folder) / "model" / record).exists())
                 self.assertEqual("Benchmark run: {" in done.stderr, not in_files, done.stderr)
 
+    def test_a_strategy_is_named_or_refused(self) -> None:
+        flags = ("--use_synthetic_data", "--max_train_steps=1", "--batch_size=4")
+        for strategy, devices, code, told in (
+            ("off", 1, 0, "strategy one_device"),
+            ("mirrored", 1, 0, "strategy mirrored"),
+            ("collective_all_reduce", 2, 0, "strategy multi_worker_mirrored"),
+            ("one_device", 2, 2, "--distribution_strategy=one_device is for one device, and this run has 2 CPU devices"),
+        ):
+            with self.subTest(strategy), tempfile.TemporaryDirectory() as folder:
+                done = run("mnist_main", *flags, f"--model_dir={folder}", f"--num_cpu_devices={devices}", "--num_gpus=0",
+                           f"--distribution_strategy={strategy}")
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(told, done.stderr)
+
     def test_one_of_several_processes_is_refused(self) -> None:
         cluster = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
         for name in programs:

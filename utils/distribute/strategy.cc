@@ -22,6 +22,11 @@ namespace {
 
 constexpr absl::string_view kHierarchicalCopy = "hierarchical_copy", kReductionToOneDevice = "reduction_to_one_device";
 
+std::string NameOf(const StrategyOptions& options) {
+  if (!options.name.empty()) return options.name;
+  return options.workers ? "multi_worker_mirrored" : options.num_replicas == 1 ? "one_device" : "mirrored";
+}
+
 // The algorithm of the options, or else that of the kind; InvalidArgument if such devices, or workers, do not have it.
 absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const compute::DeviceKind& kind) {
   if (options.workers) {
@@ -128,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   const compute::DeviceKind* const kind = compute::FindDeviceKind(options.device_kind);
   if (kind == nullptr) return compute::MakeDevice(options.device_kind).status();
   strategy->pack_sizes_ = kind->pack_sizes;
+  strategy->name_ = NameOf(options);
   strategy->num_replicas_in_sync_ = options.num_replicas;
   strategy->workers_ = options.workers;
   strategy->timeout_ = options.all_reduce_timeout;
@@ -169,6 +175,24 @@ std::string Strategy::Description() const {
 absl::StatusOr<std::vector<std::string>> Strategy::GatherBytes(absl::string_view own) const {
   if (!workers_) return std::vector<std::string>{std::string(own)};
   return distribute::Gather(*workers_->exchange, own, timeout_);
+}
+
+absl::StatusOr<std::string> Strategy::FromChief(absl::StatusOr<std::string> own) const {
+  if (!workers_) return own;
+  Exchange& exchange = *workers_->exchange;
+  constexpr Exchange::Channel kValues = Exchange::Channel::kValues;
+  // The code of the status in front, then its message or what is given.
+  if (is_chief()) {
+    const std::string frame = absl::StrCat(std::string(1, static_cast<char>(own.status().code())),
+                                           own.ok() ? *own : std::string(own.status().message()));
+    for (int w = 1; w < exchange.num_workers(); ++w) RETURN_IF_ERROR(exchange.Send(w, kValues, frame));
+    return own;
+  }
+  ASSIGN_OR_RETURN(std::string frame, exchange.Receive(0, kValues, timeout_));
+  const auto code = frame.empty() ? absl::StatusCode::kInternal : static_cast<absl::StatusCode>(frame[0]);
+  frame.erase(0, 1);
+  if (code != absl::StatusCode::kOk) return absl::Status(code, frame);
+  return frame;
 }
 
 absl::StatusOr<std::vector<double>> Strategy::Gather(std::vector<double> own) const {

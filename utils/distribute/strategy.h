@@ -31,6 +31,7 @@ struct Workers {
 };
 
 struct StrategyOptions {
+  std::string name = "";  // TensorFlow's; empty: the one that the number of replicas and workers has by default
   std::string device_kind = "cpu";
   int num_replicas = 1;                 // of all workers together
   std::optional<Workers> workers = {};  // where this process is not the only one; on CPUs
@@ -51,10 +52,8 @@ class Strategy {
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
-  // The name in TensorFlow: "one_device", "mirrored" or, with several workers, "multi_worker_mirrored".
-  absl::string_view name() const {
-    return workers_ ? "multi_worker_mirrored" : num_replicas_in_sync_ == 1 ? "one_device" : "mirrored";
-  }
+  // The name in TensorFlow: "one_device", "mirrored" or, by default with several workers, "multi_worker_mirrored".
+  const std::string& name() const { return name_; }
   // The number of replicas of all workers together: with this number each step is divided and summed.
   int num_replicas_in_sync() const { return num_replicas_in_sync_; }
   // The replicas that this worker holds. In what follows they are counted from 0: local replica r is replica
@@ -62,6 +61,8 @@ class Strategy {
   const compute::Share& local_replicas() const { return local_replicas_; }
   int num_local_replicas() const { return static_cast<int>(devices_.size()); }
   bool has_other_workers() const { return workers_.has_value(); }
+  // True for the worker that decides, and reads and writes the directory of the run: the first.
+  bool is_chief() const { return !workers_ || workers_->exchange->worker() == 0; }
   bool shares_memory() const { return num_local_replicas() > 1 && device(0).uses_host_memory(); }
   compute::Device& device(int local_replica) const { return *devices_[local_replica]; }
   // The packs in which the devices sum gradients; without, as many as there are devices.
@@ -72,6 +73,12 @@ class Strategy {
   // Returns what each worker gives, by worker. All workers call it at the same point, between their programs. Errors:
   // those of Exchange::Receive.
   absl::StatusOr<std::vector<std::string>> GatherBytes(absl::string_view own) const;
+  // Returns, likewise, what the chief gives, or its error. What others give is not looked at.
+  absl::StatusOr<std::string> FromChief(absl::StatusOr<std::string> own) const;
+  // Ends what the other workers wait for, now and later, since this one has failed.
+  void Fail() {
+    if (workers_) workers_->exchange->Fail();
+  }
   // Returns, likewise, the numbers of all replicas in their order, as many of each, of which `own` are those of the
   // local ones. Where this worker is the only one, that is all.
   absl::StatusOr<std::vector<double>> Gather(std::vector<double> own) const;
@@ -93,6 +100,7 @@ class Strategy {
   absl::Status RunOnThreads(absl::FunctionRef<absl::Status(int local_replica)> f);
   void Report(const absl::Status& status);
 
+  std::string name_;
   int num_replicas_in_sync_ = 1;
   compute::Share local_replicas_{0, 1};
   std::optional<Workers> workers_;

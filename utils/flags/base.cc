@@ -65,7 +65,6 @@ OFFICIAL_FLAG(BaseConfig, num_gpus, "Number of GPUs to train on: 0 trains on the
               .other_names = {{"multi_gpu multi_gpus", "=-1 (all GPUs)"},
                               {"gpu gpus ngpu ngpus n_gpu n_gpus gpu_count num_devices devices nproc_per_node "
                                "num_replicas world_size"},
-                              {"distribution_strategy strategy", " (several GPUs need nothing else)"},
                               {"no_cuda no_gpu cpu use_cpu cpu_only", "=0"},
                               {"device accelerator use_gpu use_cuda cuda", " (0 is the CPU)"}});
 

@@ -72,7 +72,10 @@ absl::Status AtPlace(const std::string& where, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }
 
-std::string Choices(const FlagSpec& spec) { return absl::StrCat("<", absl::StrJoin(spec.choices, "|"), ">"); }
+// Many of them have blanks between, so that help can divide the line.
+std::string Choices(const FlagSpec& spec) {
+  return absl::StrCat("<", absl::StrJoin(spec.choices, spec.choices.size() > 5 ? " | " : "|"), ">");
+}
 
 // "; did you mean fp32?", for a value that is none of the choices; "" if nothing is like it.
 std::string ChoiceHint(const FlagSpec& spec, absl::string_view value) {

@@ -79,6 +79,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK(performance.intra_op_parallelism_threads == 0);
   CHECK_FALSE(performance.use_synthetic_data);
   CHECK_FALSE(performance.max_train_steps.has_value());
+  CHECK(performance.distribution_strategy == "default");
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK(performance.all_reduce_timeout_secs == 600);
   CHECK_FALSE(performance.tf32);

@@ -112,6 +112,14 @@ OFFICIAL_FLAG(
     .other_names = {{"gradient_accumulation_steps accumulation_steps accum_steps accum_iter "
                      "accumulate_grad_batches update_freq num_micro_batches grad_accumulation_steps"}});
 
+OFFICIAL_FLAG(
+    PerformanceConfig, distribution_strategy,
+    "How the devices of a run train together, by TensorFlow's names. default: one_device on one device, mirrored on "
+    "several. off, one_device: refuses several devices. mirrored: each device computes its part of every batch, and "
+    "the gradients are summed. multi_worker_mirrored, collective_all_reduce: the same; a run has one worker.",
+    .choices = {"off", "default", "one_device", "mirrored", "multi_worker_mirrored", "collective_all_reduce"},
+    .other_names = {{"strategy distribute"}});
+
 OFFICIAL_FLAG(PerformanceConfig, all_reduce_alg, "Algorithm that sums the gradients of several devices.",
               .short_name = "ara", .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
               .unset_means = "chosen by the devices");

@@ -16,7 +16,9 @@ struct PerformanceConfig {
   int num_parallel_calls = 1;            // without the flag the number of logical CPUs
   int intra_op_parallelism_threads = 0;  // 0: the program decides
   bool use_synthetic_data = false;
-  std::optional<int64_t> max_train_steps;     // the total of all runs in model_dir; also limits an evaluation
+  std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; also limits an evaluation
+  // off, default, one_device, mirrored, multi_worker_mirrored, collective_all_reduce
+  std::string distribution_strategy = "default";
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
   int all_reduce_timeout_secs = 600;
   bool tf32 = false;  // on GPUs, float32 matrix products and convolutions may be computed in TF32

@@ -40,4 +40,17 @@ absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::st
                       below > 0 ? absl::StrCat("--batch_size=", below, " or ", above) : above));
 }
 
+absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_devices,
+                                         absl::string_view devices) {
+  if (distribution_strategy == "mirrored") return "mirrored";
+  if (distribution_strategy == "multi_worker_mirrored" || distribution_strategy == "collective_all_reduce") {
+    return "multi_worker_mirrored";
+  }
+  if (num_devices <= 1) return "one_device";
+  if (distribution_strategy == "default") return "mirrored";
+  return absl::InvalidArgumentError(absl::StrCat("--distribution_strategy=", distribution_strategy,
+                                                 " is for one device, and this run has ", num_devices, " ", devices,
+                                                 "; use --distribution_strategy=mirrored, or one device"));
+}
+
 }  // namespace official::misc

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,5 +20,11 @@ absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<
 // Returns the share of one replica in a global batch. InvalidArgument, with the nearest valid sizes, if `batch_size` is
 // not a multiple of `num_devices`. No GPU and one GPU both mean one replica. `devices` is their name in the message.
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
+
+// Returns TensorFlow's name of the strategy that --distribution_strategy asks for on so many devices: "one_device",
+// "mirrored" or "multi_worker_mirrored". InvalidArgument if it is for one device only and there are several. `devices`
+// is their name in the message.
+absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_devices,
+                                         absl::string_view devices = "GPUs");
 
 }  // namespace official::misc

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+
 namespace official::misc {
 namespace {
 
@@ -61,6 +63,25 @@ TEST_CASE("PerDeviceBatchSize proposes no empty batch and does not overflow") {
   CHECK_THAT(Message(PerDeviceBatchSize(3, 8).status()), Contains("try --batch_size=8 instead"));
   CHECK_THAT(Message(PerDeviceBatchSize(std::numeric_limits<int>::max(), 4).status()),
              Contains("--batch_size=2147483644 or --batch_size=2147483648"));
+}
+
+TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too many devices for it") {
+  for (const char* one : {"off", "default", "one_device"}) {
+    CHECK(StrategyName(one, 0).value() == "one_device");
+    CHECK(StrategyName(one, 1).value() == "one_device");
+  }
+  CHECK(StrategyName("default", 2).value() == "mirrored");
+  for (const int devices : {1, 4}) {
+    CHECK(StrategyName("mirrored", devices).value() == "mirrored");
+    CHECK(StrategyName("multi_worker_mirrored", devices).value() == "multi_worker_mirrored");
+    CHECK(StrategyName("collective_all_reduce", devices).value() == "multi_worker_mirrored");
+  }
+  for (const char* one : {"off", "one_device"}) {
+    const absl::Status status = StrategyName(one, 2, "CPU devices").status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(Message(status), Contains(absl::StrCat("--distribution_strategy=", one, " is for one device")) &&
+                                    Contains("this run has 2 CPU devices;"));
+  }
 }
 
 }  // namespace

@@ -20,14 +20,18 @@ absl::StatusOr<Devices> DevicesFor(const Config& config) {
   if (config.performance.tf32 && num_gpus == 0) {
     LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
   }
-  ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
-                                                                   num_gpus > 0 ? "GPUs" : "CPU devices"));
+  const char* const plural = num_gpus > 0 ? "GPUs" : "CPU devices";
+  ASSIGN_OR_RETURN(devices.strategy,
+                   misc::StrategyName(config.performance.distribution_strategy, devices.num_replicas, plural));
+  ASSIGN_OR_RETURN(devices.replica_batch,
+                   misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, plural));
   return devices;
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices) {
   return distribute::Strategy::Create(
-      {.device_kind = devices.kind,
+      {.name = devices.strategy,
+       .device_kind = devices.kind,
        .num_replicas = devices.num_replicas,
        .num_threads = config.performance.intra_op_parallelism_threads,
        .all_reduce_alg = config.performance.all_reduce_alg,
