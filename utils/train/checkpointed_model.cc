@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -41,7 +42,8 @@ CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
       config_(std::move(config)),
       strategy_(std::move(strategy)),
       replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
-                config_.winograd ? &algorithm_choices_ : nullptr) {
+                // Workers that timed algorithms would choose different ones, and have other bits.
+                config_.winograd && !strategy_->has_other_workers() ? &algorithm_choices_ : nullptr) {
   config_.facts.insert(config_.facts.begin(), DatasetFact(config_));
   state_.seed = config_.seed;
 }
@@ -50,11 +52,27 @@ absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
     Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy) {
   std::unique_ptr<CheckpointedModel> opened(
       new CheckpointedModel(std::move(model), std::move(config), std::move(strategy)));
-  const EstimatorConfig& c = opened->config_;
-  ASSIGN_OR_RETURN(opened->dir_, ModelDir::Open(c, c.write_model_dir));
-  RETURN_IF_ERROR(opened->Restore());
-  if (c.winograd) opened->dir_->ReadAlgorithms(opened->algorithm_choices_);
+  RETURN_IF_ERROR(opened->ShareState());
   return opened;
+}
+
+absl::Status CheckpointedModel::ShareState() {
+  const auto open = [this]() -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(dir_,
+                     ModelDir::Open(config_, config_.write_model_dir ? ModelDir::Use::kWrite : ModelDir::Use::kRead));
+    RETURN_IF_ERROR(Restore());
+    if (config_.winograd) dir_->ReadAlgorithms(algorithm_choices_);
+    shares_variables_ = restored_ != nullptr || warm_start_ != nullptr;
+    return absl::StrCat(shares_variables_ ? "1" : "0", saved_step_ ? "1" : "0", BytesOf(state_));
+  };
+  if (strategy_->is_chief()) return strategy_->FromChief(open()).status();
+  ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
+  ASSIGN_OR_RETURN(const std::string sent, strategy_->FromChief(""));
+  if (sent.size() < 2) return absl::DataLossError("the chief has sent no state");
+  ASSIGN_OR_RETURN(state_, RunStateFrom(absl::string_view(sent).substr(2)));
+  shares_variables_ = sent[0] == '1';
+  if (sent[1] == '1') saved_step_ = restored_step_ = state_.global_step;
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointedModel::Restore() {
@@ -124,6 +142,33 @@ absl::Status CheckpointedModel::PrepareVariables(const compute::Graph& graph) {
     if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
   }
   RETURN_IF_ERROR(replicas_.CreateVariables(graph, state_.seed));
+  const absl::Status restored = strategy_->is_chief() ? RestoreVariables(added) : absl::OkStatus();
+  const bool shares = strategy_->has_other_workers() && shares_variables_;
+  return shares ? ShareVariables(restored, added) : restored;
+}
+
+absl::Status CheckpointedModel::ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added) {
+  for (const compute::VariableSpec& spec : added) {
+    if (!IsSaved(spec.name)) continue;
+    const auto read = [&]() -> absl::StatusOr<std::string> {
+      RETURN_IF_ERROR(restored);
+      ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
+      return std::string(static_cast<const char*>(value.raw_data()), value.num_bytes());
+    };
+    ASSIGN_OR_RETURN(const std::string bytes, strategy_->FromChief(strategy_->is_chief() ? read() : ""));
+    if (strategy_->is_chief()) continue;
+    Tensor value(spec.type);
+    if (static_cast<int64_t>(bytes.size()) != value.num_bytes()) {
+      return absl::DataLossError(absl::StrCat("the chief has sent ", bytes.size(), " bytes of variable ", spec.name,
+                                              ", not ", value.num_bytes()));
+    }
+    std::memcpy(value.raw_data(), bytes.data(), bytes.size());
+    RETURN_IF_ERROR(replicas_.Write(spec.name, value));
+  }
+  return restored;
+}
+
+absl::Status CheckpointedModel::RestoreVariables(const std::vector<compute::VariableSpec>& added) {
   if (restored_ == nullptr) return warm_start_ == nullptr ? absl::OkStatus() : warm_start_->Apply(added, replicas_);
   RETURN_IF_ERROR(CheckIsOfThisModel(added));
   for (const compute::VariableSpec& spec : added) {
@@ -138,8 +183,31 @@ absl::Status CheckpointedModel::PrepareVariables(const compute::Graph& graph) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CheckpointedModel::Agreed> CheckpointedModel::Agree(bool save_is_due) {
+  Agreed agreed{.interruption = config_.interruption(), .save_is_due = save_is_due};
+  if (!strategy_->has_other_workers()) return agreed;
+  const std::string own = {static_cast<char>(agreed.interruption), save_is_due ? '\1' : '\0'};
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, strategy_->GatherBytes(own));
+  for (const std::string& of_worker : all) {
+    if (of_worker.size() != own.size()) return absl::DataLossError("a worker has not said whether it is to stop");
+    agreed.interruption = std::max(agreed.interruption, static_cast<Interruption>(of_worker[0]));
+  }
+  agreed.save_is_due = all[0][1] != 0;
+  return agreed;
+}
+
+absl::Status CheckpointedModel::TakeRequestOfChief(logs::StepRequest& request) {
+  if (!strategy_->has_other_workers()) return absl::OkStatus();
+  const auto flag = [](bool wanted) { return wanted ? '1' : '0'; };
+  ASSIGN_OR_RETURN(const std::string sent,
+                   strategy_->FromChief(std::string{flag(request.loss), flag(request.tensors), flag(request.trace)}));
+  if (sent.size() != 3) return absl::DataLossError("the chief has not sent what it wants to see of the step");
+  request = {.loss = sent[0] == '1', .tensors = sent[1] == '1', .trace = sent[2] == '1'};
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointedModel::CheckTrained() const {
-  if (restored_ != nullptr || state_.global_step > 0) return absl::OkStatus();
+  if (restored_step_ || state_.global_step > 0) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat("there is no checkpoint in ", config_.model_dir, "; train first, or name another --model_dir"));
 }
@@ -188,6 +256,10 @@ absl::Status CheckpointedModel::Save() {
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());
   RETURN_IF_ERROR(replicas_.CheckEqual());
+  if (!strategy_->is_chief()) {
+    saved_step_ = state_.global_step;
+    return absl::OkStatus();
+  }
   CheckpointContent content;
   for (const compute::VariableSpec& spec : replicas_.variables()) {
     if (!IsSaved(spec.name)) continue;

@@ -1,15 +1,19 @@
 // CheckpointedModel: a model on the devices of a strategy, whose variables and state come from the checkpoints of one
-// model_dir and go to them.
+// model_dir and go to them. With several workers the directory is the chief's alone, which sends the others what was in
+// it; all of them call the same functions in the same order.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/distribute/strategy.h"
+#include "utils/logs/hook.h"
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/model_dir.h"
@@ -41,8 +45,18 @@ class CheckpointedModel {
   std::optional<int64_t> saved_step() const { return saved_step_; }
   // Returns one of the facts by name; there must be one of this name.
   const RunFact& fact(absl::string_view name) const;
-  // True if a step is to be abandoned: see EstimatorConfig::stop.
-  bool StopIsWanted() const { return config_.stop != nullptr && *config_.stop != 0; }
+  // What programs look at to see that a step is to be abandoned: EstimatorConfig::stop. Several workers stop between
+  // steps only, all of them after the same one: null.
+  const std::atomic<int>* stop() const { return strategy_->has_other_workers() ? nullptr : config_.stop; }
+  bool StopIsWanted() const { return stop() != nullptr && *stop() != 0; }
+  // What all workers do between two steps.
+  struct Agreed {
+    Interruption interruption;  // the strongest that any of them has been asked for
+    bool save_is_due;           // as the chief says
+  };
+  absl::StatusOr<Agreed> Agree(bool save_is_due);
+  // Replaces what the hooks of this process want to see of the next step by what those of the chief do.
+  absl::Status TakeRequestOfChief(logs::StepRequest& request);
 
   // Returns the programs of Replicas::ProgramFor, their variables restored.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
@@ -54,7 +68,7 @@ class CheckpointedModel {
   // that the run began with has that value, else Internal. OK if there is none.
   absl::Status CheckFinite(const compute::Graph& graph);
 
-  // Starts to write a checkpoint of the present step, if there is none yet.
+  // Starts to write a checkpoint of the present step, if there is none yet and it is for this process to write it.
   absl::Status Save();
   // Logs that the save for Interruption::kSave is done.
   void LogSavedOnRequest() const;
@@ -66,6 +80,11 @@ class CheckpointedModel {
   absl::Status CheckTrained() const;
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
+  // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
+  absl::Status RestoreVariables(const std::vector<compute::VariableSpec>& added);
+  // Takes the state, and then the saved ones of the variables `added`, from the chief.
+  absl::Status ShareState();
+  absl::Status ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added);
   // Returns the error for a checkpoint that does not have all of the variables `added`.
   absl::Status CheckIsOfThisModel(const std::vector<compute::VariableSpec>& added) const;
 
@@ -80,6 +99,7 @@ class CheckpointedModel {
   std::string origin_ = "fresh";
   RunState state_;
   std::optional<int64_t> saved_step_, restored_step_;
+  bool shares_variables_ = false;  // with other workers: variables do not begin with their initial values
 };
 
 }  // namespace official::train

@@ -30,11 +30,16 @@ absl::Status Stopped(int64_t step) {
 
 // Waits until there is a batch, or the data's end or error. Cancelled if a stop is wanted meanwhile.
 absl::Status WaitForData(CheckpointedModel& model, data::BatchSource& source) {
+  bool is_ready = false;
   do {
-    const Interruption interruption = model.config().interruption();
-    if (interruption == Interruption::kStop) return Stopped(model.state().global_step);
-    if (interruption == Interruption::kSave) model.LogSavedOnRequest();
-  } while (!source.WaitUntilReady(kAskInterval));
+    ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model.Agree(/*save_is_due=*/false));
+    if (agreed.interruption == Interruption::kStop) return Stopped(model.state().global_step);
+    if (agreed.interruption == Interruption::kSave) model.LogSavedOnRequest();
+    // Several workers ask once a batch, so that all of them ask as often.
+    do {
+      is_ready = source.WaitUntilReady(kAskInterval);
+    } while (!is_ready && model.strategy().has_other_workers());
+  } while (!is_ready);
   return absl::OkStatus();
 }
 
@@ -46,7 +51,7 @@ absl::Status Forward(CheckpointedModel& model, ReplicatedProgram& program) {
     if (replica.program == nullptr) return absl::OkStatus();
     std::vector<Tensor> feeds;
     AppendTensors(replica.share, feeds);
-    return replica.program->Run(feeds, {.replay = replay, .stop = model.config().stop});
+    return replica.program->Run(feeds, {.replay = replay, .stop = model.stop()});
   });
   if (absl::IsCancelled(computed) && model.StopIsWanted()) return Stopped(model.state().global_step);
   return computed;
@@ -166,10 +171,8 @@ void LogResults(int64_t step, const EvalResults& results, int64_t examples, doub
                   {"examples_per_sec", examples_per_sec}});
 }
 
-}  // namespace
-
-absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const InputFn& input_fn,
-                                           std::optional<int64_t> max_steps) {
+absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& input_fn,
+                                     std::optional<int64_t> max_steps) {
   const int64_t step = model.state().global_step;
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
   const auto start = std::chrono::steady_clock::now();
@@ -208,12 +211,24 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   LOG(INFO) << absl::StrFormat("evaluated %d examples in %.3f s: %.1f examples/s", sums.examples, seconds,
                                static_cast<double>(sums.examples) / seconds);
-  ASSIGN_OR_RETURN(EventWriter* const events, model.dir().EvalEvents());
-  RETURN_IF_ERROR(events->AddScalars(step, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
-  RETURN_IF_ERROR(events->Flush());
+  if (model.dir().writes()) {
+    ASSIGN_OR_RETURN(EventWriter* const events, model.dir().EvalEvents());
+    RETURN_IF_ERROR(events->AddScalars(step, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
+    RETURN_IF_ERROR(events->Flush());
+  }
   results.emplace_back("global_step", step);
   std::sort(results.begin(), results.end());
   LogResults(step, results, sums.examples, seconds);
+  return results;
+}
+
+}  // namespace
+
+absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const InputFn& input_fn,
+                                           std::optional<int64_t> max_steps) {
+  absl::StatusOr<EvalResults> results = Evaluate(model, input_fn, max_steps);
+  // Cancelled: all workers stop, or another one has failed.
+  if (!results.ok() && !absl::IsCancelled(results.status())) model.strategy().Fail();
   return results;
 }
 

@@ -13,7 +13,6 @@
 #include "utils/logs/task_progress.h"
 #include "utils/train/step_runner.h"
 #include "utils/train/summaries.h"
-#include "utils/train/summary/graph_summary.h"
 
 namespace official::train {
 namespace {
@@ -28,6 +27,8 @@ class Loop {
 
   absl::Status Run(data::BatchSource& source, std::optional<int64_t> max_steps) {
     const absl::Status status = Steps(source, max_steps);
+    // Cancelled: all workers stop, or another one has failed.
+    if (!status.ok() && !absl::IsCancelled(status)) model_.strategy().Fail();
     return begun() ? runner_.Explain(status) : status;
   }
 
@@ -85,14 +86,15 @@ absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_s
     const absl::StatusOr<std::optional<data::Batch>> batch = source.Next();
     if (!batch.ok()) {
       // The steps until here are sound, and worth more than the last regular checkpoint. TrainLoop reports how saving
-      // them went.
-      if (begun()) model_.Save().IgnoreError();
+      // them went. Other workers do not know of the error, and would not save with this one.
+      if (begun() && !model_.strategy().has_other_workers()) model_.Save().IgnoreError();
       return batch.status();
     }
     if (!*batch) break;
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
     if (!begun()) RETURN_IF_ERROR(Begin(*program));
-    const StepStart start = BeforeStep(wait_start);
+    StepStart start = BeforeStep(wait_start);
+    RETURN_IF_ERROR(model_.TakeRequestOfChief(start.request));
     const absl::Status computed =
         runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
     RETURN_IF_ERROR(AfterStep(computed, start, **batch, *program));
@@ -107,7 +109,8 @@ absl::Status Loop::WaitForData(data::BatchSource& source) {
       progress.emplace(
           logs::TaskProgressOptions{.title = absl::StrCat("waiting for the data of step ", state_.global_step + 1)});
     }
-    RETURN_IF_ERROR(MeetInterruption(/*save_is_due=*/false));
+    // The others may have their data: with them, requests are met after the step.
+    if (!model_.strategy().has_other_workers()) RETURN_IF_ERROR(MeetInterruption(/*save_is_due=*/false));
   }
   return absl::OkStatus();
 }
@@ -157,8 +160,7 @@ absl::Status Loop::AfterStep(const absl::Status& computed, const StepStart& star
     const int64_t ago_us = std::chrono::duration_cast<std::chrono::microseconds>(last_.time - start.time).count();
     trace = TraceOf(timings_, absl::ToUnixMicros(absl::Now()) - ago_us, model_.strategy().device(0).name());
     last_.trace = absl::MakeConstSpan(&trace, 1);
-    RETURN_IF_ERROR(model_.dir().train_events().AddRunMetadata(
-        state_.global_step, absl::StrCat("step_", state_.global_step), RunMetadataOf(last_.trace)));
+    RETURN_IF_ERROR(summaries_->WriteTrace(last_.trace));
   }
   RETURN_IF_ERROR(Show(batch, program, start, last_));
   last_.trace = {};
@@ -213,16 +215,16 @@ bool Loop::SaveIsDue() const {
 }
 
 absl::Status Loop::MeetInterruption(bool save_is_due) {
-  const Interruption interruption = config_.interruption();
-  stopped_ = interruption == Interruption::kStop;
-  const bool asked = interruption == Interruption::kSave;
-  if ((save_is_due || asked) && !stopped_ && begun()) {
+  ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(save_is_due));
+  stopped_ = agreed.interruption == Interruption::kStop;
+  const bool asked = agreed.interruption == Interruption::kSave;
+  if ((agreed.save_is_due || asked) && !stopped_ && begun()) {
     save_time_ = last_.time;
     RETURN_IF_ERROR(model_.Save());
   }
   if (!asked) return absl::OkStatus();
   // Who asked wants to know when it is there. Before the first step of a new run nothing is to be lost.
-  RETURN_IF_ERROR(model_.dir().saver().Wait());
+  RETURN_IF_ERROR(model_.dir().WaitForSave());
   if (model_.saved_step() == state_.global_step) model_.LogSavedOnRequest();
   return absl::OkStatus();
 }
@@ -235,13 +237,13 @@ absl::Status Loop::End() {
   }
   const Clock::time_point start = Clock::now();
   RETURN_IF_ERROR(model_.Save());
-  RETURN_IF_ERROR(model_.dir().saver().Wait());
+  RETURN_IF_ERROR(model_.dir().WaitForSave());
   if (last_update_ != nullptr && !last_.loss) {
     ASSIGN_OR_RETURN(last_.loss, model_.replicas().MeanFetch(*last_update_, 0));
   }
   last_.time = Clock::now();
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(last_));
-  RETURN_IF_ERROR(model_.dir().train_events().Flush());
+  RETURN_IF_ERROR(summaries_->Flush());
   if (!stopped_) return absl::OkStatus();
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(last_.time - start);
   return absl::CancelledError(
@@ -264,7 +266,7 @@ absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::o
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(model.state().position));
   const absl::Status status = Loop(model, hooks).Run(*source, max_steps);
   // The checkpoint that is being written is finished, and its error reported, whatever ended the training.
-  const absl::Status saved = model.dir().saver().Wait();
+  const absl::Status saved = model.dir().WaitForSave();
   if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;
   return absl::Status(status.code(), absl::StrCat(status.message(), ". Before that: ", saved.message()));
 }

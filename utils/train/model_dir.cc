@@ -27,9 +27,9 @@ constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxS
 
 std::string ModelDir::File(const char* name) const { return files::JoinPath(path(), name); }
 
-absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, bool write) {
-  std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options), write));
-  if (!write) return dir;
+absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, Use use) {
+  std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options), use));
+  if (use != Use::kWrite) return dir;
   ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
                    CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max));
   dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
@@ -48,7 +48,7 @@ absl::StatusOr<LatestCheckpoint> ModelDir::FindCheckpoint() const {
 }
 
 absl::Status ModelDir::BeginTraining(int64_t step, const compute::Graph& graph) {
-  if (train_events_ != nullptr) return absl::OkStatus();
+  if (!writes() || train_events_ != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(train_events_, EventWriter::Open(path()));
   const std::string& flags = options_.flags_text;
   if (!flags.empty()) {
@@ -71,6 +71,7 @@ absl::StatusOr<EventWriter*> ModelDir::EvalEvents() {
 }
 
 void ModelDir::LogChangedFlags() const {
+  if (use_ == Use::kNone) return;
   const absl::StatusOr<std::string> before = files::ReadFile(File(kFlagsFile), kMaxFlagsBytes);
   if (!before.ok() || options_.flags_text.empty()) return;
   const std::vector<absl::string_view> old_lines = absl::StrSplit(*before, '\n');
@@ -99,7 +100,7 @@ void ModelDir::ReadAlgorithms(compute::AlgorithmChoices& choices) const {
 }
 
 absl::Status ModelDir::KeepAlgorithms(const compute::AlgorithmChoices& choices) const {
-  if (!write_) return absl::OkStatus();
+  if (!writes()) return absl::OkStatus();
   return files::WriteFileAtomically(File(kAlgorithmsFile), choices.ToText());
 }
 
@@ -111,6 +112,7 @@ std::optional<int64_t> ModelDir::ReadEvaluatedStep() const {
 }
 
 absl::Status ModelDir::KeepEvaluatedStep(int64_t step) const {
+  if (use_ == Use::kNone) return absl::OkStatus();
   return files::WriteFileAtomically(File(kEvaluatedStepFile), absl::StrCat(step, "\n"));
 }
 

@@ -24,29 +24,37 @@ namespace official::train {
 
 class ModelDir {
  public:
-  // Makes the directory if necessary and checks that what a training leaves can be written: errors of the file system
-  // (PermissionDenied, FailedPrecondition, ...). The caller holds the directory's RunLock. If not `write`, nothing is
-  // written, nor made.
-  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, bool write);
+  enum class Use {
+    kWrite,  // training, evaluation; the caller holds the directory's RunLock
+    kRead,   // prediction, export: nothing is written, nor made
+    kNone,   // a worker that is not the chief: the directory is not looked at
+  };
+  // For kWrite, makes the directory if necessary and checks that what a training leaves can be written: errors of the
+  // file system (PermissionDenied, FailedPrecondition, ...).
+  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use);
+
+  bool writes() const { return use_ == Use::kWrite; }
 
   const std::string& path() const { return options_.model_dir; }
 
-  // Returns the latest checkpoint that is intact, and logs which damaged ones were passed over.
+  // Returns the latest checkpoint that is intact, and logs which damaged ones were passed over. Not for kNone.
   absl::StatusOr<LatestCheckpoint> FindCheckpoint() const;
-  // Writes checkpoints; only if Open was told to write.
+  // Writes checkpoints; only for kWrite.
   BackgroundSaver& saver() { return *saver_; }
+  // Waits until the checkpoint that is being written, if there is one, is finished; returns the first error so far.
+  absl::Status WaitForSave() { return writes() ? saver_->Wait() : absl::OkStatus(); }
 
   // Marks the beginning of a training at `step`, once, in the events, with the graph, and in flags.txt.
   absl::Status BeginTraining(int64_t step, const compute::Graph& graph);
-  // Returns the events of the training; for after BeginTraining.
+  // Returns the events of the training; only for kWrite, after BeginTraining.
   EventWriter& train_events() { return *train_events_; }
-  // Returns the events of evaluations, which begin with the first call.
+  // Returns the events of evaluations, which begin with the first call; only for kWrite.
   absl::StatusOr<EventWriter*> EvalEvents();
 
   // Logs the flags that differ from those of the last training in the directory, if any do.
   void LogChangedFlags() const;
 
-  // Takes the algorithms that an earlier run chose. A damaged file is a warning.
+  // Takes the algorithms that an earlier run chose. A damaged file is a warning. Not for kNone.
   void ReadAlgorithms(compute::AlgorithmChoices& choices) const;
   absl::Status KeepAlgorithms(const compute::AlgorithmChoices& choices) const;
 
@@ -54,11 +62,11 @@ class ModelDir {
   absl::Status KeepEvaluatedStep(int64_t step) const;
 
  private:
-  ModelDir(TrainOptions options, bool write) : options_(std::move(options)), write_(write) {}
+  ModelDir(TrainOptions options, Use use) : options_(std::move(options)), use_(use) {}
   std::string File(const char* name) const;
 
   const TrainOptions options_;
-  const bool write_;
+  const Use use_;
   std::unique_ptr<BackgroundSaver> saver_;
   std::unique_ptr<EventWriter> train_events_, eval_events_;
 };

@@ -1,8 +1,11 @@
 #include "utils/train/run_state.h"
 
 #include <limits>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/train/step.h"
 
@@ -61,6 +64,24 @@ void AddRunState(const RunState& state, std::map<std::string, SavedTensor>& tens
   add(kSeed, static_cast<int64_t>(state.seed));
   add(kEpoch, state.position.epoch);
   add(kIndex, state.position.index);
+}
+
+std::string BytesOf(const RunState& state) {
+  return absl::StrCat(state.global_step, " ", state.position.epoch, " ", state.position.index, " ", state.seed, " ",
+                      state.evaluated_step.value_or(-1));
+}
+
+absl::StatusOr<RunState> RunStateFrom(absl::string_view bytes) {
+  const std::vector<absl::string_view> fields = absl::StrSplit(bytes, ' ');
+  RunState state;
+  int64_t evaluated = -1;
+  if (fields.size() != 5 || !absl::SimpleAtoi(fields[0], &state.global_step) ||
+      !absl::SimpleAtoi(fields[1], &state.position.epoch) || !absl::SimpleAtoi(fields[2], &state.position.index) ||
+      !absl::SimpleAtoi(fields[3], &state.seed) || !absl::SimpleAtoi(fields[4], &evaluated)) {
+    return absl::DataLossError(absl::StrCat("the chief has sent no state of a run: ", bytes));
+  }
+  if (evaluated >= 0) state.evaluated_step = evaluated;
+  return state;
 }
 
 }  // namespace official::train

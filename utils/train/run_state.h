@@ -34,4 +34,8 @@ bool HasRunState(const BundleReader& checkpoint);
 // Adds the state to the tensors of a checkpoint, but for global_step, which is a variable.
 void AddRunState(const RunState& state, std::map<std::string, SavedTensor>& tensors);
 
+// Returns the state as bytes for other workers of the same program, and from such bytes; DataLoss if they are others.
+std::string BytesOf(const RunState& state);
+absl::StatusOr<RunState> RunStateFrom(absl::string_view bytes);
+
 }  // namespace official::train

@@ -73,8 +73,7 @@ absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& b
     RETURN_IF_ERROR(model_.strategy().Run([&](int r) {
       SetFeeds(run, i, r, learning_rate);
       return next->replicas[r].program->Run(
-          run.replicas[r].tensors,
-          {.replay = replay, .timings = r == 0 ? timings : nullptr, .stop = model_.config().stop});
+          run.replicas[r].tensors, {.replay = replay, .timings = r == 0 ? timings : nullptr, .stop = model_.stop()});
     }));
   }
   return absl::OkStatus();
@@ -119,9 +118,10 @@ absl::Status StepRunner::Explain(const absl::Status& error) {
   absl::Status found;
   if (step.number == global_step + 1) found = RunAgain(step, good_steps);
   if (!absl::IsOutOfRange(found)) found = error;
-  BackgroundSaver& saver = model_.dir().saver();
-  saver.Wait().IgnoreError();  // Train reports it
-  const std::optional<int64_t> last = saver.finished_step() ? saver.finished_step() : model_.restored_step();
+  ModelDir& dir = model_.dir();
+  dir.WaitForSave().IgnoreError();  // Train reports it
+  const std::optional<int64_t> saved = dir.writes() ? dir.saver().finished_step() : model_.saved_step();
+  const std::optional<int64_t> last = saved ? saved : model_.restored_step();
   return absl::InternalError(absl::StrCat(
       "step ", global_step + 1, ": ", found.message(), ". Training stops before that reaches a checkpoint (",
       last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). ", Advice()));

@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/train/summary/graph_summary.h"
 
 namespace official::train {
 namespace {
@@ -39,7 +40,18 @@ absl::StatusOr<StepSummaries::Scalars> StepSummaries::Read(const ReplicatedProgr
   return values;
 }
 
+absl::Status StepSummaries::WriteTrace(absl::Span<const logs::DeviceTrace> trace) {
+  if (!model_.dir().writes()) return absl::OkStatus();
+  const int64_t step = model_.state().global_step;
+  return model_.dir().train_events().AddRunMetadata(step, absl::StrCat("step_", step), RunMetadataOf(trace));
+}
+
+absl::Status StepSummaries::Flush() {
+  return model_.dir().writes() ? model_.dir().train_events().Flush() : absl::OkStatus();
+}
+
 absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const Scalars& values, Clock::time_point now) {
+  if (!model_.dir().writes()) return absl::OkStatus();
   const int64_t step = model_.state().global_step;
   std::vector<EventWriter::Scalar> scalars = {{"loss", static_cast<float>(loss)}};
   for (size_t i = 0; i < values.size(); ++i) scalars.emplace_back(tags_[i], static_cast<float>(values[i].second));
@@ -53,7 +65,14 @@ absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const S
   EventWriter& events = model_.dir().train_events();
   RETURN_IF_ERROR(events.AddScalars(step, scalars));
   const std::optional<size_t> images = model_.model().image_feature;
-  return images ? events.AddImages(step, "images", batch.features[*images], kShownImages) : absl::OkStatus();
+  if (!images) return absl::OkStatus();
+  // Of other workers' rows there is nothing.
+  const distribute::Strategy& strategy = model_.strategy();
+  const int64_t parts = int64_t{strategy.num_replicas_in_sync()} * model_.replicas().micro_batches();
+  const int64_t held = strategy.has_other_workers()
+                           ? compute::ShareOf(batch.num_examples, strategy.local_replicas().end - 1, parts).end
+                           : batch.num_examples;
+  return events.AddImages(step, "images", batch.features[*images], std::min(kShownImages, held));
 }
 
 logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int64_t start_us,

@@ -1,4 +1,5 @@
-// StepSummaries: the values of training steps that hooks and event files show.
+// StepSummaries: the values of training steps that hooks and event files show. Only the chief of several workers has an
+// event file; for the others, what writes to it does nothing.
 #pragma once
 
 #include <chrono>
@@ -27,6 +28,9 @@ class StepSummaries {
   absl::StatusOr<Scalars> Read(const ReplicatedProgram& program, float learning_rate);
   // Writes the loss, the values of the last Read, the speed and the model's images of `batch` to the event file.
   absl::Status Write(const data::Batch& batch, double loss, const Scalars& values, Clock::time_point now);
+  // Writes the kernels of a step, by device.
+  absl::Status WriteTrace(absl::Span<const logs::DeviceTrace> trace);
+  absl::Status Flush();
 
  private:
   CheckpointedModel& model_;

@@ -19,12 +19,14 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/distribute/memory_exchange.h"
 #include "utils/distribute/worker_splits.h"
+#include "utils/files/files.h"
 #include "utils/logs/hook.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
 namespace {
 
+using Catch::Matchers::Contains;
 using compute::DType;
 using compute::Share;
 using compute::Tensor;
@@ -126,14 +128,19 @@ std::string NewDirectory() {
   return absl::StrCat(root ? root : "/tmp", "/workers-", getpid(), "-", ++counter);
 }
 
-// Trains and evaluates on the devices of a strategy.
-Outcome RunOn(std::unique_ptr<distribute::Strategy> strategy, const Case& c, bool few, const std::string& model_dir) {
+EstimatorConfig ConfigOf(const Case& c, const std::string& model_dir) {
   EstimatorConfig config;
   config.model_dir = model_dir;
   config.grad_accum_steps = c.micro_batches;
   config.dtype = c.dtype;
   if (c.skips) config.loss_scale = {.value = 0x1p80f, .dynamic = true};
   config.check_replicas_steps = 2;
+  return config;
+}
+
+// Trains and evaluates on the devices of a strategy.
+Outcome RunOn(std::unique_ptr<distribute::Strategy> strategy, const Case& c, bool few, const std::string& model_dir) {
+  const EstimatorConfig config = ConfigOf(c, model_dir);
   Outcome outcome;
   std::vector<std::unique_ptr<logs::Hook>> hooks;
   hooks.push_back(std::make_unique<Recorder>(&outcome.shown));
@@ -161,20 +168,36 @@ Outcome InOneProcess(int num_replicas, const Case& c, bool few) {
                NewDirectory());
 }
 
-// The outcome of each worker.
-std::vector<Outcome> OnWorkers(const std::vector<Share>& split, const Case& c, bool few) {
+// Calls f(worker, strategy, model_dir) for each worker, in a thread of its own. The directory of all but the chief is
+// one that cannot be.
+template <typename F>
+void OnEach(const std::vector<Share>& split, const std::string& model_dir, const F& f) {
   const auto exchanges = distribute::MakeMemoryExchanges(static_cast<int>(split.size()));
-  std::vector<Outcome> outcomes(split.size());
   std::vector<std::thread> threads;
   for (size_t w = 0; w < split.size(); ++w) {
-    threads.emplace_back([&, w, model_dir = NewDirectory()] {
+    threads.emplace_back([&, w] {
       distribute::StrategyOptions options{.num_replicas = static_cast<int>(split.back().end), .num_threads = 1};
       options.workers = {exchanges[w].get(), split};
-      outcomes[w] = RunOn(distribute::Strategy::Create(options).value(), c, few, model_dir);
+      f(static_cast<int>(w), distribute::Strategy::Create(options).value(), w == 0 ? model_dir : "/dev/null/none");
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// The outcome of each worker.
+std::vector<Outcome> OnWorkers(const std::vector<Share>& split, const Case& c, bool few) {
+  std::vector<Outcome> outcomes(split.size());
+  OnEach(split, NewDirectory(), [&](int w, std::unique_ptr<distribute::Strategy> strategy, const std::string& dir) {
+    outcomes[w] = RunOn(std::move(strategy), c, few, dir);
+  });
   return outcomes;
+}
+
+// Equal parts for each of so many workers.
+std::vector<Share> SplitAmong(int num_replicas, int workers) {
+  std::vector<Share> split;
+  for (int w = 0; w < workers; ++w) split.push_back(compute::ShareOf(num_replicas, w, workers));
+  return split;
 }
 
 // Requires the same of all workers as of one process.
@@ -201,8 +224,7 @@ TEST_CASE("So they have with shares that are empty and whatever a step consists 
   const int num_replicas = GENERATE(2, 3, 4, 8);
   std::vector<std::vector<Share>> splits;
   for (int workers = 2; workers <= std::min(4, num_replicas); ++workers) {
-    std::vector<Share>& split = splits.emplace_back();
-    for (int w = 0; w < workers; ++w) split.push_back(compute::ShareOf(num_replicas, w, workers));
+    splits.push_back(SplitAmong(num_replicas, workers));
   }
   const Case c =
       GENERATE(Case{}, Case{.synchronized = true}, Case{.micro_batches = 2},
@@ -211,24 +233,100 @@ TEST_CASE("So they have with shares that are empty and whatever a step consists 
   RequireSame(num_replicas, splits, c, /*few=*/true);
 }
 
-TEST_CASE("The error of one worker ends the training of all, and only that worker tells it") {
-  const std::vector<Share> split = {{0, 1}, {1, 2}};
-  const auto exchanges = distribute::MakeMemoryExchanges(2);
-  std::vector<absl::Status> statuses(2);
-  std::vector<std::thread> threads;
-  for (int w = 0; w < 2; ++w) {
-    threads.emplace_back([&, w, model_dir = NewDirectory()] {
-      distribute::StrategyOptions options{.num_replicas = 2, .num_threads = 1};
-      options.workers = {exchanges[w].get(), split};
-      auto strategy = distribute::Strategy::Create(options).value();
-      const auto f = [&](int) { return w == 1 ? absl::DataLossError("a disk") : absl::OkStatus(); };
-      statuses[w] = strategy->Run(f);
-      if (w == 0) statuses[w] = strategy->Gather({1}).status();
+std::string FileIn(const std::string& model_dir, int step) {
+  return files::ReadFile(absl::StrCat(model_dir, "/model.ckpt-", step, ".data-00000-of-00001"), 1 << 20).value();
+}
+
+TEST_CASE("A run that other workers continue ends with the checkpoint of one process") {
+  const Case c{.dtype = DType::kBFloat16};
+  const std::string whole = NewDirectory(), parts = NewDirectory();
+  REQUIRE(RunOn(distribute::Strategy::Create({.num_replicas = 4, .num_threads = 1}).value(), c, false, whole).status ==
+          "OK, OK at step 9");
+  int64_t step = 0;
+  for (const int workers : {4, 1, 3}) {
+    step += 3;
+    std::vector<absl::Status> statuses(workers);
+    std::vector<int64_t> steps(workers);
+    OnEach(SplitAmong(4, workers), parts, [&](int w, auto strategy, const std::string& dir) {
+      const auto estimator = Estimator::Create(Network(c), ConfigOf(c, dir), std::move(strategy));
+      statuses[w] = estimator.status();
+      if (!estimator.ok()) return;
+      statuses[w] = (*estimator)->Train(Input(false, false, (*estimator)->strategy(), 1), step, {});
+      steps[w] = (*estimator)->global_step();
     });
+    CHECK(statuses == std::vector<absl::Status>(workers));
+    CHECK(steps == std::vector<int64_t>(workers, step));
   }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(statuses[1] == absl::DataLossError("a disk"));
-  CHECK(statuses[0] == absl::CancelledError("worker 1 has failed"));
+  CHECK(FileIn(parts, 9) == FileIn(whole, 9));
+}
+
+TEST_CASE("What one worker is asked for from outside, all of them do after the same step") {
+  const std::string model_dir = NewDirectory();
+  std::vector<absl::Status> statuses(3);
+  std::vector<int64_t> steps(3);
+  OnEach(SplitAmong(4, 3), model_dir, [&](int w, auto strategy, const std::string& dir) {
+    EstimatorConfig config = ConfigOf({}, dir);
+    // After step 2 worker 1 is to save, after step 5 worker 2 is to stop.
+    config.interruption = [w, calls = 0]() mutable {
+      ++calls;
+      if (w == 1 && calls == 2) return Interruption::kSave;
+      return w == 2 && calls == 5 ? Interruption::kStop : Interruption::kNone;
+    };
+    const auto estimator = Estimator::Create(Network({}), config, std::move(strategy)).value();
+    statuses[w] = estimator->Train(Input(false, false, estimator->strategy(), 1), std::nullopt, {});
+    steps[w] = estimator->global_step();
+  });
+  for (const absl::Status& status : statuses) {
+    INFO(status);
+    CHECK(absl::IsCancelled(status));
+    CHECK_THAT(std::string(status.message()), Contains("stopped at step 5;"));
+  }
+  CHECK(steps == std::vector<int64_t>(3, 5));
+  for (const int step : {0, 2, 5}) CHECK(FileIn(model_dir, step).size() > 100);
+}
+
+TEST_CASE("The error of one worker ends the training of all, and only that worker tells it") {
+  std::vector<absl::Status> statuses(3);
+  OnEach(SplitAmong(3, 3), NewDirectory(), [&](int w, auto strategy, const std::string& dir) {
+    const auto estimator = Estimator::Create(Network({}), ConfigOf({}, dir), std::move(strategy)).value();
+    const InputFn input = Input(false, false, estimator->strategy(), 1);
+    // The last worker finds the fifth batch damaged.
+    class Damaged : public data::BatchSource {
+     public:
+      explicit Damaged(data::BatchSourcePtr source) : source_(std::move(source)) {}
+      const data::ElementSpec& spec() const override { return source_->spec(); }
+      absl::StatusOr<std::optional<data::Batch>> Next() override {
+        if (++calls_ == 5) return absl::DataLossError("a disk");
+        return source_->Next();
+      }
+
+     private:
+      const data::BatchSourcePtr source_;
+      int calls_ = 0;
+    };
+    const InputFn damaged = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+      return std::make_unique<Damaged>(input(start).value());
+    };
+    statuses[w] = estimator->Train(w == 2 ? damaged : input, std::nullopt, {});
+  });
+  CHECK(statuses[2] == absl::DataLossError("a disk"));
+  for (const int w : {0, 1}) {
+    CHECK(absl::IsCancelled(statuses[w]));
+    CHECK_THAT(std::string(statuses[w].message()), Contains("worker 2 has failed"));
+  }
+}
+
+TEST_CASE("What is wrong with the chief's directory, every worker tells") {
+  const std::string model_dir = NewDirectory();
+  std::vector<absl::Status> statuses(2);
+  OnEach(SplitAmong(2, 2), model_dir, [&](int w, auto strategy, const std::string& dir) {
+    EstimatorConfig config = ConfigOf({}, dir);
+    config.resume = Resume::kMust;
+    statuses[w] = Estimator::Create(Network({}), config, std::move(strategy)).status();
+  });
+  for (const absl::Status& status : statuses) {
+    CHECK(status == absl::NotFoundError(absl::StrCat("--resume=must: there is no checkpoint in ", model_dir)));
+  }
 }
 
 TEST_CASE("Workers sum in one order only") {
