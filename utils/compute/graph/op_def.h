@@ -49,7 +49,8 @@ struct OpDef {
   // True if inputs are broadcast to the shape of output 0 by NumPy's rule. Their gradients may then have that shape:
   // Gradients() sums them to the shapes of the inputs.
   bool broadcasts = false;
-  // True if output 0 is input 0's bytes under another type (Reshape): it needs no kernel and no copy.
+  // True if output 0 is input 0's bytes, or the first of them, under another type (Reshape, FirstRows): it needs no
+  // kernel and no copy.
   bool is_view = false;
   // True if the op writes into input buffers (variables): it is never removed as dead and never reordered.
   bool has_side_effect = false;

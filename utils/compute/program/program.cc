@@ -160,7 +160,7 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
       for (const auto& [out, in] : pairs) {
         if (out != i || in >= node.num_inputs()) continue;
         const auto it = request_of.find(Base(node.input(in)));
-        if (it == request_of.end() || last_use[it->first] != s || it->first.type().num_bytes() != bytes ||
+        if (it == request_of.end() || last_use[it->first] != s || node.input(in).type().num_bytes() != bytes ||
             node.input(in).dtype() != output.dtype()) {
           continue;
         }

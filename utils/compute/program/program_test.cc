@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/program/memory_plan.h"
 #include "utils/compute/testing/op_test.h"
@@ -104,6 +105,24 @@ TEST_CASE("Buffers are shared in place and dead nodes removed") {
   const std::string text = program->DebugString();
   CHECK(std::count(text.begin(), text.end(), '\n') == 10);
   CHECK(unused.node()->name() == "TestSquare");
+}
+
+TEST_CASE("A result takes the buffer of rows that are the first of a value") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {4, 256}});
+  const Value first = Square(FirstRows(Square(x), 3));
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const auto program = Program::Compile(graph, {{x}, {first}, {}}, *device, variables).value();
+  CHECK(program->arena_bytes() == 4096);
+  REQUIRE(program->Run({testing::RandomTensor({4, 256}, 1)}).ok());
+  const Tensor y = program->Fetch(0).value();
+  CHECK(y.type().ToString() == "float32[3,256]");
+  const Tensor fed = testing::RandomTensor({4, 256}, 1);
+  for (int64_t i = 0; i < 3 * 256; ++i) {
+    const float square = fed.data<float>()[i] * fed.data<float>()[i];
+    REQUIRE(y.data<float>()[i] == square * square);
+  }
 }
 
 // TestRead(x, number) = x, and TestNumbers(x), as many int32 as x has elements. TestRead's output may take the buffer

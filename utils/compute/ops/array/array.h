@@ -11,6 +11,7 @@ namespace official::compute::op {
 
 inline constexpr OpName AddRows("AddRows");
 inline constexpr OpName Concat("Concat");
+inline constexpr OpName FirstRows("FirstRows");
 inline constexpr OpName Gather("Gather");
 inline constexpr OpName IndexedSlices("IndexedSlices");
 inline constexpr OpName OneHot("OneHot");
@@ -48,6 +49,10 @@ Value Reshape(Value x, std::vector<int64_t> shape);
 Value ExpandDims(Value x, int axis);
 // x without the dimension `axis`, whose size must be 1.
 Value Squeeze(Value x, int axis);
+
+// The first `rows` rows of x [V, ...], where they are: [rows, ...], which costs nothing. No gradient. `rows` is at most
+// V.
+Value FirstRows(Value x, int64_t rows);
 
 // Dimension i of the result is dimension perm[i] of x.
 Value Transpose(Value x, std::vector<int64_t> perm);

@@ -299,6 +299,25 @@ TEST_CASE("Elements of every type move as their bytes do") {
   }
 }
 
+TEST_CASE("FirstRows are the first elements, of any value") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor x = testing::RandomTensor({4, 2, 3}, 1);
+  const std::vector<Tensor> rows = RunOn(kind, {x}, [](absl::Span<const Value> in) {
+    const Value moved = Transpose(Transpose(in[0], {1, 0, 2}), {1, 0, 2});
+    return std::vector<Value>{FirstRows(in[0], 3), FirstRows(moved, 4), FirstRows(FirstRows(moved, 3), 1),
+                              FirstRows(in[0], 0)};
+  });
+  REQUIRE(rows[0].shape() == Shape{3, 2, 3});
+  REQUIRE(rows[1].shape() == Shape{4, 2, 3});
+  REQUIRE(rows[2].shape() == Shape{1, 2, 3});
+  CHECK(rows[3].shape() == Shape{0, 2, 3});
+  CHECK(std::memcmp(rows[0].raw_data(), x.raw_data(), rows[0].num_bytes()) == 0);
+  for (int i = 0; i < 24; ++i) CHECK(rows[1].data<float>()[i] == x.data<float>()[i]);
+  CHECK(std::memcmp(rows[2].raw_data(), x.raw_data(), rows[2].num_bytes()) == 0);
+  CHECK(BuildError({{DType::kFloat32, {4, 2}}}, [](auto in) { return FirstRows(in[0], 5); }) ==
+        "FirstRows: cannot take 5 of 4 rows; inputs are float32[4,2]");
+}
+
 TEST_CASE("ZerosLike") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor y = RunOn(kind, {Numbered({2, 3}, DType::kInt64)},

@@ -26,22 +26,36 @@ absl::StatusOr<std::vector<TensorType>> InferReshape(const InferContext& c) {
   return std::vector<TensorType>{{c.dtype(0), Shape(dims)}};
 }
 
-const bool registered = RegisterOp({
-    .name = op::Reshape,
-    .infer = InferReshape,
-    .gradient =
-        [](const Node& node, absl::Span<const Value> dy) {
-          const absl::Span<const int64_t> dims = node.input(0).shape().dims();
-          return std::vector<Value>{Reshape(dy[0], {dims.begin(), dims.end()})};
-        },
-    .is_view = true,
-});
+absl::StatusOr<std::vector<TensorType>> InferFirstRows(const InferContext& c) {
+  if (c.num_inputs() != 1 || c.shape(0).rank() < 1) return c.Error("needs 1 input of rank 1 or more");
+  const int64_t rows = c.attrs.GetInt("rows"), all = c.shape(0).dim(0);
+  if (rows < 0 || rows > all) return c.Error(absl::StrCat("cannot take ", rows, " of ", all, " rows"));
+  TensorType type = c.type(0);
+  type.shape.set_dim(0, rows);
+  return std::vector<TensorType>{type};
+}
+
+const bool registered[] = {
+    RegisterOp({
+        .name = op::Reshape,
+        .infer = InferReshape,
+        .gradient =
+            [](const Node& node, absl::Span<const Value> dy) {
+              const absl::Span<const int64_t> dims = node.input(0).shape().dims();
+              return std::vector<Value>{Reshape(dy[0], {dims.begin(), dims.end()})};
+            },
+        .is_view = true,
+    }),
+    RegisterOp({.name = op::FirstRows, .infer = InferFirstRows, .is_view = true}),
+};
 
 }  // namespace
 
 Value Reshape(Value x, std::vector<int64_t> shape) {
   return Apply(op::Reshape, {x}, Attrs{{"shape", std::move(shape)}});
 }
+
+Value FirstRows(Value x, int64_t rows) { return Apply(op::FirstRows, {x}, Attrs{{"rows", rows}}); }
 
 Value ExpandDims(Value x, int axis) {
   if (!x) return x;
