@@ -1,28 +1,34 @@
 #include "official/step_graphs/step_count.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 #include <string>
 #include <tuple>
 
+#include "absl/strings/str_join.h"
 #include "official/step_graphs/step_graphs.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/program/lowering.h"
 
 namespace official::step_graphs {
 namespace {
 
 using compute::DType;
 
-StepCount CountOf(const std::string& name, DType dtype) {
+train::BuiltModel StepOf(const std::string& name, DType dtype) {
   for (const TrainedModel& model : CountedModels()) {
     if (model.name != name) continue;
-    const train::BuiltModel built =
-        train::BuildModel(model.model, train::Mode::kTrain, dtype, DefaultLossScale(dtype),
-                          model.types(train::Mode::kTrain, model.batch), /*has_examples=*/true, /*num_replicas=*/1)
-            .value();
-    return CountStep(built, kH200).value();
+    return train::BuildModel(model.model, train::Mode::kTrain, dtype, DefaultLossScale(dtype),
+                             model.types(train::Mode::kTrain, model.batch), /*has_examples=*/true, /*num_replicas=*/1)
+        .value();
   }
   FAIL("there is no model " << name);
   return {};
 }
+
+StepCount CountOf(const std::string& name, DType dtype) { return CountStep(StepOf(name, dtype), kH200).value(); }
 
 TEST_CASE("A step on a GPU has few nodes") {
   const auto [name, most, most_narrow] =
@@ -31,6 +37,36 @@ TEST_CASE("A step on a GPU has few nodes") {
   CAPTURE(name);
   CHECK(CountOf(name, DType::kFloat32).nodes <= most);
   CHECK(CountOf(name, DType::kBFloat16).nodes <= most_narrow);
+}
+
+// The nodes of a step on a GPU that have a value of this shape among inputs and results, as "op ops ...", sorted.
+std::string OpsWith(const compute::Graph& step, const compute::Shape& shape) {
+  std::multiset<std::string> ops;
+  for (const auto& node : step.nodes()) {
+    if (!compute::NeedsKernel(*node)) continue;
+    const auto inputs = node->inputs();
+    const auto types = node->output_types();
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const compute::Value& v) { return v.shape() == shape; }) ||
+        std::any_of(types.begin(), types.end(), [&](const compute::TensorType& type) { return type.shape == shape; })) {
+      ops.emplace(node->op().name.text());
+    }
+  }
+  return absl::StrJoin(ops, " ");
+}
+
+TEST_CASE("The logits of a Transformer have rows of whole tiles in 16 bits on a GPU") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
+  const train::BuiltModel built = StepOf("transformer base", dtype);
+  const compute::PlannedLayouts lowered = compute::Lower(*built.graph, built.roots, compute::kCudaKind).value();
+  const compute::Graph& step = *lowered.graph.graph;
+  const compute::Shape logits = {4096, 33708}, padded_logits = {4096, 33792}, padded_table = {33792, 512};
+  const std::string readers = "MatMul MatMul MatMul SparseSoftmaxCrossEntropy SparseSoftmaxCrossEntropyGrad";
+  CAPTURE(dtype);
+  const bool pads = dtype != DType::kFloat32;  // rows of float32 start at multiples of 16 bytes as they are
+  CHECK(OpsWith(step, pads ? padded_logits : logits) == readers);
+  CHECK(OpsWith(step, pads ? logits : padded_logits).empty());
+  // The logits, the gradient of what they are made of, and that of the table.
+  CHECK(OpsWith(step, padded_table) == (pads ? "CastAndPadRows MatMul MatMul MatMul" : ""));
 }
 
 TEST_CASE("The operations of mnist are those of its layers") {

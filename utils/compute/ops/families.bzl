@@ -22,7 +22,7 @@ _TESTS_OF_FAMILIES = {
     "pooling": ["pooling_test"],
     "reduction": ["reduction_test"],
     "reorder": ["reorder_test"],
-    "softmax": ["mean_cross_entropy_test", "softmax_test"],
+    "softmax": ["aligned_logits_test", "mean_cross_entropy_test", "softmax_test"],
     "top_k": ["top_k_test"],
 }
 

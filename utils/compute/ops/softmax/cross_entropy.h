@@ -13,6 +13,7 @@ namespace official::compute {
 struct CrossEntropy {
   explicit CrossEntropy(const Node& node)
       : rows(RowsOf(node.input(sparse_softmax_cross_entropy::kLogits).shape())),
+        classes(node.attrs().Has("classes") ? node.attrs().GetInt("classes") : rows.size),
         target(static_cast<float>(node.attrs().GetFloat("target"))),
         other_target(static_cast<float>(node.attrs().GetFloat("other_target"))),
         padding_label(node.attrs().Has("padding_label") ? node.attrs().GetInt("padding_label") : -1),
@@ -30,6 +31,7 @@ struct CrossEntropy {
   }
 
   Rows rows;
+  int64_t classes;        // the first elements of each row
   float target;           // probability of the label
   float other_target;     // probability of each other class
   int64_t padding_label;  // -1: none

@@ -35,6 +35,11 @@ absl::Status CheckLabels(const InferContext& c) {
     return c.Error("needs int32 or int64 labels");
   }
   if (c.shape(in::kLabels) != RowShape(c.shape(in::kLogits))) return c.Error("needs one label for each row of logits");
+  const int64_t columns = c.shape(in::kLogits).dim(-1);
+  if (!c.attrs.Has("classes")) return absl::OkStatus();
+  if (const int64_t classes = c.attrs.GetInt("classes"); classes < 1 || classes > columns) {
+    return c.Error(absl::StrCat("needs 1 to ", columns, " classes, got ", classes));
+  }
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(Threads::kBlock)
     Losses(CrossEntropy c, const T* logits, const Label* labels, float* losses, float* log_sums, DataError error) {
   const int64_t row = Threads::Row();
   if (row >= c.rows.count) return;
-  const int64_t label = labels[row], size = c.rows.size;
+  const int64_t label = labels[row], size = c.classes;
   if (label < 0 || label >= size) {
     if (Threads::Lane() == 0) ReportLabel(label, error);
     return;
@@ -139,12 +140,17 @@ __global__ void __launch_bounds__(Threads::kBlock)
     if (Threads::Lane() == 0) losses[row] = log_sums[row] = 0;
     return;
   }
-  const T* const x = logits + row * size;
-  const float max = Max<Threads>(x, size), log = std::log(SumExp<Threads>(x, size, max));
+  const T* const x = logits + row * c.rows.size;
+  // Each thread brings one of the classes behind the last whole pack of them, if there is one for it.
+  const int64_t in_packs = size - size % Threads::kElements, behind = in_packs + Threads::Lane();
+  const bool has_more = behind < size;
+  const float more = has_more ? static_cast<float>(x[behind]) : -std::numeric_limits<float>::infinity();
+  const float max = Max<Threads>(x, in_packs, more);
+  const float log = std::log(SumExp<Threads>(x, in_packs, max, math::Exp()(more - max)));
   float total = 0;
   if (c.IsSmooth()) {
-    total = Sum<Threads>(
-        size, [=](float v) { return v - max; }, x);
+    total = SumWith<Threads>(
+        has_more ? more - max : 0.0f, in_packs, [=](float v) { return v - max; }, x);
   }
   if (Threads::Lane() == 0) {
     losses[row] = c.Loss(static_cast<float>(x[label]) - (log + max), total - static_cast<float>(size) * log);
@@ -152,7 +158,7 @@ __global__ void __launch_bounds__(Threads::kBlock)
   }
 }
 
-// (softmax - target) * dy, which may be written over the logits.
+// (softmax - target) * dy, and 0 behind the classes, which may be written over the logits.
 template <typename Threads, typename T, typename Label>
 __global__ void __launch_bounds__(Threads::kBlock)
     LossGradients(CrossEntropy c, const T* logits, const Label* labels, const float* log_sums, const float* dys,
@@ -165,7 +171,8 @@ __global__ void __launch_bounds__(Threads::kBlock)
   Threads::Map(
       c.rows.size, gradients + row * c.rows.size,
       [=](int64_t i, float v) {
-        return padding ? 0.0f : (math::Exp()(v - log_sum) - (i == label ? c.target : c.other_target)) * dy;
+        return padding || i >= c.classes ? 0.0f
+                                         : (math::Exp()(v - log_sum) - (i == label ? c.target : c.other_target)) * dy;
       },
       logits + row * c.rows.size);
 }

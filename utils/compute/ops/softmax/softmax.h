@@ -16,6 +16,10 @@ inline constexpr OpName SparseSoftmaxCrossEntropyGrad("SparseSoftmaxCrossEntropy
 // a launch costs more than the work. Attributes: those of SparseSoftmaxCrossEntropy without padding; "checked": true if
 // a mean loss that is not finite fails the run with OutOfRange.
 inline constexpr OpName MeanCrossEntropy("MeanCrossEntropy");
+// x [V, ...] float32 in the attribute "dtype", bfloat16 or half, and zeros behind it: [rows, ...], "rows" being V or
+// more. Only a program makes it, for devices that load 16 bytes at once and so want rows of logits to start at
+// multiples of them (aligned_logits.cc).
+inline constexpr OpName CastAndPadRows("CastAndPadRows");
 
 }  // namespace official::compute::op
 
@@ -25,7 +29,8 @@ enum Input : int { kY, kDy };
 enum Output : int { kDx };
 }  // namespace official::compute::softmax_grad
 
-// The inputs and outputs of SparseSoftmaxCrossEntropy.
+// The inputs and outputs of SparseSoftmaxCrossEntropy. The attribute "classes", in a program only, is the number of
+// classes where rows of logits are longer: what is behind is not read, and its gradient is 0.
 namespace official::compute::sparse_softmax_cross_entropy {
 enum Input : int { kLogits, kLabels };
 enum Output : int {

@@ -117,7 +117,7 @@ Kernel MakeLogSoftmaxGrad(const KernelSpec& spec) {
 // One row: the loss, and in `log_sum` the logarithm of the sum of the exponentials.
 template <typename T>
 inline float CrossEntropyRow(const CrossEntropy& c, const T* x, int64_t label, float& log_sum) {
-  const int64_t n = c.rows.size;
+  const int64_t n = c.classes;
   const float max = Max(x, n);
   float sum = 0, total = 0;
   if (c.IsSmooth()) {
@@ -140,10 +140,11 @@ template <typename T>
 inline void CrossEntropyGradRow(const CrossEntropy& c, const T* x, int64_t label, float log_sum, float dy, T* dx) {
   const float at_label = math::Exp()(static_cast<float>(x[label]) - log_sum) - c.target;
 #pragma GCC ivdep
-  for (int64_t i = 0; i < c.rows.size; ++i) {
+  for (int64_t i = 0; i < c.classes; ++i) {
     dx[i] = T((math::Exp()(static_cast<float>(x[i]) - log_sum) - c.other_target) * dy);
   }
   dx[label] = T(at_label * dy);
+  std::fill(dx + c.classes, dx + c.rows.size, T(0.0f));
 }
 
 // The labels of the rows, an input of either type.
@@ -162,9 +163,9 @@ class Labels {
 
 absl::Status CheckLabels(const CrossEntropy& c, const Labels& labels) {
   for (int64_t row = 0; row < c.rows.count; ++row) {
-    if (labels[row] >= 0 && labels[row] < c.rows.size) continue;
+    if (labels[row] >= 0 && labels[row] < c.classes) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("label ", labels[row], " of example ", row, " is outside [0, ", c.rows.size, ")"));
+        absl::StrCat("label ", labels[row], " of example ", row, " is outside [0, ", c.classes, ")"));
   }
   return absl::OkStatus();
 }

@@ -5,7 +5,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
@@ -106,6 +108,72 @@ TEST_CASE("Cross entropy of long rows") {
   const int64_t n = GENERATE(1030, 1040);
   testing::CheckForward(CrossEntropyCase(3, n, 0.1f));
   testing::CheckGradients(CrossEntropyCase(1, n, 0.1f));
+}
+
+// The loss of rows of which only the first elements are classes, as a program has them.
+std::vector<Value> LossOfClasses(absl::Span<const Value> in, int64_t classes, float target, float other) {
+  return {
+      Apply(op::SparseSoftmaxCrossEntropy, {in[0], in[1]},
+            Attrs{{"target", target}, {"other_target", other}, {"padding_label", int64_t{0}}, {"classes", classes}})};
+}
+
+// Behind the classes, and in rows of label 0, lie NaN: whoever reads them shows it.
+OpCase LongerRowsCase(int64_t rows, int64_t classes, int64_t columns, float smoothing) {
+  const float other = smoothing / static_cast<float>(classes), target = 1 - smoothing + other;
+  OpCase test = CrossEntropyCase(rows, columns, 0);
+  test.inputs[1] = testing::RandomInts({rows}, 5, static_cast<int>(classes));
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const x = test.inputs[0].data<float>() + r * columns;
+    const bool is_padding = test.inputs[1].data<int32_t>()[r] == 0;
+    std::fill(is_padding ? x : x + classes, x + columns, std::numeric_limits<float>::quiet_NaN());
+  }
+  test.build = [=](absl::Span<const Value> in) { return LossOfClasses(in, classes, target, other); };
+  test.reference = [=](const std::vector<Doubles>& in) {
+    Doubles loss(rows);
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto x = in[0].begin() + r * columns;
+      if (in[1][r] == 0) continue;
+      const Doubles log_p = LogSoftmaxRows(Doubles(x, x + classes), classes);
+      for (int64_t c = 0; c < classes; ++c) loss[r] -= (c == in[1][r] ? target : other) * log_p[c];
+    }
+    return std::vector<Doubles>{loss};
+  };
+  return test;
+}
+
+TEST_CASE("Cross entropy of rows longer than the classes, values and gradients") {
+  const auto [classes, columns] = GENERATE(std::pair{2, 8}, std::pair{5, 7}, std::pair{13, 16}, std::pair{33, 128});
+  const OpCase test = LongerRowsCase(7, classes, columns, GENERATE(0.0f, 0.1f));
+  testing::CheckForward(test);
+  testing::CheckGradients(test);
+  testing::CheckForward(LongerRowsCase(3, 1030, 1152, 0.1f));
+  testing::CheckGradients(LongerRowsCase(2, 1030, 1152, 0.1f));
+}
+
+TEST_CASE("The gradient behind the classes is exactly zero, that of the classes as without longer rows") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const DType dtype = GENERATE(from_range(StorageTypes()));
+  const int64_t classes = GENERATE(13, 1029), columns = classes + 3, rows = 4;
+  Tensor labels = testing::RandomInts({rows}, 5, static_cast<int>(classes));
+  labels.data<int32_t>()[1] = 0;
+  const Tensor logits = testing::RandomTensor({rows, classes}, 4, -3, 3).CastTo(dtype);
+  const auto gradient = [&](int64_t behind) {
+    return testing::RunOn(kind, {logits, labels}, [&](absl::Span<const Value> in) {
+      const Value x = Pad(in[0], {0, 0, 0, behind});
+      const Value loss = LossOfClasses({x, in[1]}, classes, 1, 0)[0];
+      return std::vector<Value>{Cast(Gradients(loss, {x})[0], DType::kFloat32)};
+    })[0];
+  };
+  const Tensor longer = gradient(columns - classes), plain = gradient(0);
+  REQUIRE(longer.type().ToString() == TensorType{DType::kFloat32, {rows, columns}}.ToString());
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t row = i / columns, column = i % columns;
+    CAPTURE(kind, dtype, row, column);
+    const float got = longer.data<float>()[i],
+                alone = column < classes ? plain.data<float>()[row * classes + column] : 0;
+    // A GPU adds up the exponentials in another order.
+    CHECK(std::abs(got - alone) <= (kind == "cpu" ? 0 : 1e-2 * std::abs(alone)));
+  }
 }
 
 Tensor CrossEntropy(const std::string& kind, const Tensor& logits, const Tensor& labels, float smoothing) {
@@ -253,6 +321,25 @@ TEST_CASE("A label outside the classes is an error that names it") {
     CHECK_THAT(std::string(status.message()),
                Catch::Contains("label " + std::to_string(label) + (kind == "cpu" ? " of example 1" : "") +
                                " is outside [0, 3)"));  // only the CPU knows the example
+  }
+}
+
+TEST_CASE("A label behind the classes is an error, and so are more classes than columns") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  Graph graph;
+  const Value logits = graph.Input("logits", {DType::kFloat32, {2, 8}});
+  const Value labels = graph.Input("labels", {DType::kInt32, {2}});
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  const absl::Status status = Evaluate(graph, {{logits, labels}, LossOfClasses({logits, labels}, 5, 1, 0), {}},
+                                       {Tensor(DType::kFloat32, {2, 8}), Tensor::Of<int32_t>({2}, {4, 5})}, *device)
+                                  .status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Catch::Contains("label 5") && Catch::Contains("is outside [0, 5)"));
+  for (const int64_t classes : {0, 9}) {
+    const absl::Status refused =
+        testing::BuildStatus({{DType::kFloat32, {2, 8}}, {DType::kInt32, {2}}},
+                             [&](absl::Span<const Value> in) { return LossOfClasses(in, classes, 1, 0); });
+    CHECK_THAT(std::string(refused.message()), Catch::Contains("needs 1 to 8 classes, got " + std::to_string(classes)));
   }
 }
 
