@@ -23,6 +23,7 @@ STACKS = {
     "RunProgram<": 48,  # values of 64 bits
     "ResidualGradRows<RowThreads<32, 1>, Half>": 8,
     "attention_cuda::Attend<": 8,
+    "attention_cuda::AttendGradMma<": 16,  # of compute capability 8
     "attention_cuda::QueryGradients<": 8,
 }
 

@@ -1,5 +1,5 @@
-// CUDA kernels of AttentionGrad, on tiles (attention_cuda.h): one for the keys' gradients and one for the queries',
-// instead of atomic additions.
+// CUDA kernels of AttentionGrad, on tiles (attention_cuda.h), for what tensor cores do not take (attention_mma.h): one
+// for the keys' gradients and one for the queries', instead of atomic additions.
 
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/core/status.h"
@@ -8,6 +8,7 @@
 #include "utils/compute/cuda/launch.h"
 #include "utils/compute/ops/attention/attention.h"
 #include "utils/compute/ops/attention/attention_cuda.h"
+#include "utils/compute/ops/attention/attention_mma.h"
 #include "utils/compute/ops/attention/geometry.h"
 #include "utils/compute/ops/elementwise/math.h"
 
@@ -166,6 +167,9 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 absl::StatusOr<Kernel> MakeAttentionGrad(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
+  if constexpr (kIsNarrowFloat<T>) {
+    if (TakesMma(spec, g)) return MakeMmaAttentionGrad<T>(spec);
+  }
   return WithChunks(g, [&]<int kChunks>(std::integral_constant<int, kChunks>) -> absl::StatusOr<Kernel> {
     constexpr int64_t kBytes = BackwardTiles<kChunks>::kFloats * sizeof(float);
     RETURN_IF_ERROR(AskForShared(&KeyGradients<T, kChunks>, kBytes));

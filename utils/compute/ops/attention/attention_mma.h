@@ -34,6 +34,9 @@ inline bool TakesMma(const KernelSpec& spec, const AttentionGeometry& g) {
 // The kernel of Attention if TakesMma(): T is BFloat16 or Half.
 template <typename T>
 absl::StatusOr<Kernel> MakeMmaAttention(const KernelSpec& spec);
+// And that of AttentionGrad.
+template <typename T>
+absl::StatusOr<Kernel> MakeMmaAttentionGrad(const KernelSpec& spec);
 
 // The numbers that a thread moves at once.
 template <typename T>
@@ -43,6 +46,13 @@ inline constexpr int kMove = kWidestLoad<T>;
 template <typename T>
 __device__ T* SharedTiles() {
   return reinterpret_cast<T*>(DynamicShared<Pack<T, kMove<T>>>());
+}
+
+// Over the four lanes that share a row.
+template <typename Op>
+__device__ float ReduceLanes(float value, Op op) {
+  value = op(value, __shfl_xor_sync(0xffffffff, value, 1));
+  return op(value, __shfl_xor_sync(0xffffffff, value, 2));
 }
 
 // Sets the first rows of the tile to rows [row, row + rows) of x, and zeros up to a multiple of 16 rows.
@@ -57,6 +67,31 @@ __device__ void LoadRows(const HeadColumns<const T>& x, int row, int rows, T* ti
     Pack<T, kMove<T>> pack = {};
     if (r < rows) pack = LoadPack<kMove<T>>(x.data + (row + r) * x.stride + c);
     StorePack(tile + r * kMmaStride<kChunks> + c, pack);
+  }
+}
+
+// The place of keys and of the warp's queries in their sequence.
+struct Place {
+  int query;   // the warp's first
+  int key;     // the first of up to kTile, a multiple of 16
+  int groups;  // of 16 of these keys, that any of the queries sees
+  int seen;    // the keys of the sequence that any of the queries sees
+};
+
+// Adds to products those of a warp's 16 rows of a and `groups` of 16 rows of b, each of so many columns.
+template <int kChunks, typename T, int kGroups>
+__device__ void MultiplyRows(const T* a, const T* b, int columns, int groups, mma::Sums (&products)[kGroups]) {
+  constexpr int kRows = kMmaStride<kChunks>;
+#pragma unroll
+  for (int c = 0; c < kChunks; ++c) {
+    if (c * mma::kSize >= columns) break;
+    const auto left = mma::LoadLeft(a + c * mma::kSize, kRows);
+#pragma unroll
+    for (int j = 0; j < kGroups; ++j) {
+      if (j >= groups) break;
+      mma::MultiplyAdd(left, mma::LoadRightTransposed(b + j * mma::kSize * kRows + c * mma::kSize, kRows),
+                       &products[j]);
+    }
   }
 }
 

@@ -18,13 +18,6 @@
 namespace official::compute::attention_cuda {
 namespace {
 
-// Over the four lanes that share a row.
-template <typename Op>
-__device__ float ReduceLanes(float value, Op op) {
-  value = op(value, __shfl_xor_sync(0xffffffff, value, 1));
-  return op(value, __shfl_xor_sync(0xffffffff, value, 2));
-}
-
 // 16 queries of a warp against the keys so far: of the rows LaneRow() and LaneRow() + 8.
 template <int kChunks>
 struct Attended {
@@ -32,32 +25,6 @@ struct Attended {
   float row_max[2] = {-std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   float row_sum[2] = {};  // the lane's part
 };
-
-// The place of the tile of keys and of the warp's queries in their sequence.
-struct Place {
-  int query;   // the warp's first
-  int key;     // the first of the tile: a multiple of kTile
-  int groups;  // of 16 keys of the tile, that any of the queries sees
-  int seen;    // the keys of the sequence that any of the queries sees
-};
-
-// Sets scores, of 16 queries and kTile keys, to the products of queries and keys.
-template <int kChunks, typename T>
-__device__ void ScoreKeys(const T* q_tile, const T* k_tile, int columns, int groups,
-                          mma::Sums (&scores)[kTile / mma::kSize]) {
-  constexpr int kRows = kMmaStride<kChunks>;
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    if (c * mma::kSize >= columns) break;
-    const auto queries = mma::LoadLeft(q_tile + c * mma::kSize, kRows);
-#pragma unroll
-    for (int j = 0; j < kTile / mma::kSize; ++j) {
-      if (j >= groups) break;
-      const auto keys = mma::LoadRightTransposed(k_tile + j * mma::kSize * kRows + c * mma::kSize, kRows);
-      mma::MultiplyAdd(queries, keys, &scores[j]);
-    }
-  }
-}
 
 // Makes weights of the scores, relative to the largest score so far, and scales what was summed before.
 template <int kChunks>
@@ -156,7 +123,7 @@ __global__ void __launch_bounds__(kMmaThreads)
       if (key >= warp_seen) continue;
       const int groups = (min(kTile, warp_seen - key) + mma::kSize - 1) / mma::kSize;
       mma::Sums scores[kTile / mma::kSize];
-      ScoreKeys<kChunks>(q_rows, k_tile, q.columns, groups, scores);
+      MultiplyRows<kChunks>(q_rows, k_tile, q.columns, groups, scores);
       WeighScores(g, random, {.query = warp_query, .key = key, .groups = groups, .seen = warp_seen}, scores, &attended);
 #pragma unroll
       for (int j = 0; j < kTile / mma::kSize; ++j) {
