@@ -194,6 +194,10 @@ class CommandLineParser {
       OFFICIAL_CHECK(flag != nullptr) << program.name << " does not use --" << name << ", which does not exist";
       flag->spec.not_used = why;
     }
+    for (const NetworkFlag& flag : program.network) {
+      OFFICIAL_CHECK(Find(flag.name) != nullptr)
+          << program.name << " has a network that depends on --" << flag.name << ", which does not exist";
+    }
     for (const auto& [name, value] : defaults) {
       Flag* flag = Find(name);
       OFFICIAL_CHECK(flag != nullptr) << program.name << " has a default for --" << name << ", which does not exist";

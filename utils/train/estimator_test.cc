@@ -72,6 +72,20 @@ TEST_CASE("The event file has the graph of the training and what a traced step t
   CHECK(metadata.step_stats().dev_stats(0).node_stats_size() > 0);
 }
 
+TEST_CASE("A loss that is no scalar is refused by name") {
+  Model model = Line();
+  model.model_fn = [line = Line()](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    absl::StatusOr<ModelSpec> spec = line.model_fn(in);
+    if (spec.ok() && spec->loss) spec->loss = compute::Sub(in.labels[0], in.labels[0]);
+    return spec;
+  };
+  auto strategy = distribute::Strategy::Create({}).value();
+  const auto estimator = Estimator::Create(std::move(model), Config(), std::move(strategy)).value();
+  const absl::Status status = estimator->Train(Input(0), 1, {});
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains("model line: ModelSpec::loss is float32[4]; it must be"));
+}
+
 TEST_CASE("Replicas whose variables have come apart end the run before they are saved") {
   // A sum of what each replica sees of the batches, 8 and 10 after two, which nobody adds up.
   Model model = Line();

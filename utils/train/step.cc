@@ -282,6 +282,11 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   }
   ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
+  if (mode != Mode::kPredict && model_spec.loss && model_spec.loss.type() != TensorType{DType::kFloat32, {}}) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ModelSpec::loss is ",
+                                                   model_spec.loss.type().ToString(),
+                                                   "; it must be a float32 scalar, as Mean() makes one"));
+  }
 
   std::vector<Value> shown;
   const auto fetch = [&](const NamedValue& named) {

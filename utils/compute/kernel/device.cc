@@ -104,8 +104,10 @@ const DeviceKind* FindDeviceKind(absl::string_view name) {
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(absl::string_view kind, const DeviceOptions& options) {
   const DeviceKind* const found = FindDeviceKind(kind);
   if (found == nullptr) {
+    const std::string kinds = absl::StrJoin(DeviceKinds(), ", ");
     return absl::NotFoundError(
-        absl::StrCat("no device of kind ", kind, "; there are: ", absl::StrJoin(DeviceKinds(), ", ")));
+        absl::StrCat("no device of kind ", kind,
+                     "; there are: ", kinds.empty() ? "none (a program links //utils/compute/cpu:cpu_device)" : kinds));
   }
   return found->make_device(options);
 }
