@@ -185,7 +185,7 @@ class WorkerSummer : public PackSummer {
       return absl::InternalError(absl::StrCat("worker ", worker, " has sent ", bytes.size(), " bytes of a sum, not ",
                                               n * sizeof(float), "; do all workers run the same program and flags?"));
     }
-    std::memcpy(out, bytes.data(), bytes.size());
+    if (n > 0) std::memcpy(out, bytes.data(), bytes.size());  // an empty segment has no address
     return absl::OkStatus();
   }
 

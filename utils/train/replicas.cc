@@ -332,7 +332,7 @@ absl::StatusOr<std::vector<int64_t>> Replicas::ChecksumsOfAll() {
   std::vector<int64_t> all;
   for (const std::string& of_worker : given) {
     all.resize(all.size() + of_worker.size() / sizeof(int64_t));
-    std::memcpy(&*all.end() - of_worker.size() / sizeof(int64_t), of_worker.data(), of_worker.size());
+    std::memcpy(all.data() + all.size() - of_worker.size() / sizeof(int64_t), of_worker.data(), of_worker.size());
   }
   return all;
 }

@@ -50,7 +50,7 @@ absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
   const compute::TensorType type{static_cast<compute::DType>(dtype), compute::Shape(dims)};
   if (type.num_bytes() > static_cast<int64_t>(bytes.size())) return Damaged();
   Tensor tensor(type);
-  std::memcpy(tensor.raw_data(), bytes.data(), tensor.num_bytes());
+  if (tensor.num_bytes() > 0) std::memcpy(tensor.raw_data(), bytes.data(), tensor.num_bytes());
   bytes.remove_prefix(tensor.num_bytes());
   return tensor;
 }
