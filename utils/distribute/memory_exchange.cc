@@ -13,7 +13,7 @@
 namespace official::distribute {
 namespace {
 
-// What is on its way.
+// The frames that are on their way.
 struct Mail {
   using Key = std::tuple<int, int, Exchange::Channel>;  // from, to
   std::mutex mutex;

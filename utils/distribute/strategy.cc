@@ -1,7 +1,6 @@
 #include "utils/distribute/strategy.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <set>
@@ -195,21 +194,16 @@ absl::StatusOr<std::string> Strategy::FromChief(absl::StatusOr<std::string> own)
   return frame;
 }
 
-absl::StatusOr<std::vector<double>> Strategy::Gather(std::vector<double> own) const {
-  if (!workers_) return own;
-  const absl::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
-  ASSIGN_OR_RETURN(const std::vector<std::string> given, GatherBytes(bytes));
-  std::vector<double> all;
+absl::StatusOr<std::string> Strategy::GatherOfReplicas(absl::string_view own) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> given, GatherBytes(own));
+  std::string all;
   for (size_t w = 0; w < given.size(); ++w) {
-    const size_t each = own.size() / devices_.size();
-    const size_t numbers = each * workers_->replicas[w].size();
-    if (given[w].size() != numbers * sizeof(double)) {
+    const size_t expected = own.size() / devices_.size() * workers_->replicas[w].size();
+    if (given[w].size() != expected) {
       return absl::InternalError(absl::StrCat("worker ", w, " has sent ", given[w].size(), " bytes of its values, not ",
-                                              numbers * sizeof(double),
-                                              "; do all workers run the same program and flags?"));
+                                              expected, "; do all workers run the same program and flags?"));
     }
-    all.resize(all.size() + numbers);
-    std::memcpy(all.data() + (all.size() - numbers), given[w].data(), given[w].size());
+    all += given[w];
   }
   return all;
 }

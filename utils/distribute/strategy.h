@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -81,7 +82,8 @@ class Strategy {
   }
   // Returns, likewise, the numbers of all replicas in their order, as many of each, of which `own` are those of the
   // local ones. Where this worker is the only one, that is all.
-  absl::StatusOr<std::vector<double>> Gather(std::vector<double> own) const;
+  template <typename T>
+  absl::StatusOr<std::vector<T>> Gather(std::vector<T> own) const;
   // Calls f(replica) for every local replica at the same time, each always on the same thread, for 0 the caller's.
   // Returns when all have returned, with the error of the one that failed first, or Cancelled only if there is no
   // other. When one fails, the others stop waiting for its gradients. If that has broken the devices' connections
@@ -97,6 +99,8 @@ class Strategy {
 
   Strategy() = default;
   absl::Status MakeDevices(const StrategyOptions& options);
+  // Returns the bytes of all replicas, as many of each.
+  absl::StatusOr<std::string> GatherOfReplicas(absl::string_view own) const;
   absl::Status RunOnThreads(absl::FunctionRef<absl::Status(int local_replica)> f);
   void Report(const absl::Status& status);
 
@@ -113,5 +117,16 @@ class Strategy {
   absl::Status broken_;  // the reason why nothing can run any more
   std::optional<compute::PackSizes> pack_sizes_;
 };
+
+template <typename T>
+absl::StatusOr<std::vector<T>> Strategy::Gather(std::vector<T> own) const {
+  if (!workers_) return own;
+  const absl::StatusOr<std::string> bytes =
+      GatherOfReplicas({reinterpret_cast<const char*>(own.data()), own.size() * sizeof(T)});
+  if (!bytes.ok()) return bytes.status();
+  std::vector<T> all(bytes->size() / sizeof(T));
+  if (!all.empty()) std::memcpy(all.data(), bytes->data(), bytes->size());
+  return all;
+}
 
 }  // namespace official::distribute

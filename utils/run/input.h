@@ -15,7 +15,7 @@
 
 namespace official::run {
 
-// What a run wants to read of its training data.
+// The part of the training data that a run reads, and its order.
 struct ReadOptions {
   uint64_t seed = 0;
   data::Position start = {};

@@ -245,13 +245,6 @@ bool Session::HasNextRound() const {
   return !passed_stop_threshold_ && (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
 }
 
-data::HeldRows Session::RowsToRead(int micro_batches) const {
-  const distribute::Strategy& strategy = estimator_->strategy();
-  return {.replicas = strategy.local_replicas(),
-          .num_replicas = strategy.num_replicas_in_sync(),
-          .micro_batches = micro_batches};
-}
-
 absl::Status Session::Train() {
   if (EvaluationIsDue()) return absl::OkStatus();
   const data::Position before = estimator_->state().position;
@@ -262,7 +255,7 @@ absl::Status Session::Train() {
     ASSIGN_OR_RETURN(data::BatchSourcePtr batches, input_.train({.seed = estimator_->state().seed,
                                                                  .start = start,
                                                                  .end_epoch = until.end_epoch,
-                                                                 .rows = RowsToRead(config_.train.grad_accum_steps)}));
+                                                                 .rows = estimator_->held_rows(train::Mode::kTrain)}));
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
@@ -289,7 +282,7 @@ absl::Status Session::PassEmptyRound(int64_t end_epoch) {
 absl::StatusOr<train::EvalResults> Session::Evaluate() {
   const int64_t epoch = train::LastEpoch(estimator_->state());
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginEvaluation(epoch));
-  const auto eval_input = [&](data::Position) { return input_.eval(RowsToRead(/*micro_batches=*/1)); };
+  const auto eval_input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
   return estimator_->Evaluate(eval_input, config_.performance.max_train_steps);
 }
 

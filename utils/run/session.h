@@ -105,8 +105,6 @@ class Session {
   void LogStart() const;
   void LogNothingToDo() const;
   absl::Status PassEmptyRound(int64_t end_epoch);
-  // Returns the rows of a batch, divided into so many micro-batches, that this process computes.
-  data::HeldRows RowsToRead(int micro_batches) const;
   // Tells the hooks and records how the run ended, once.
   absl::Status Finish(const absl::Status& status);
 

@@ -45,11 +45,11 @@ class CheckpointedModel {
   std::optional<int64_t> saved_step() const { return saved_step_; }
   // Returns one of the facts by name; there must be one of this name.
   const RunFact& fact(absl::string_view name) const;
-  // What programs look at to see that a step is to be abandoned: EstimatorConfig::stop. Several workers stop between
-  // steps only, all of them after the same one: null.
+  // Returns the flag by which programs see that a step is to be abandoned, EstimatorConfig::stop. Null with several
+  // workers: they stop between steps only, all of them after the same one.
   const std::atomic<int>* stop() const { return strategy_->has_other_workers() ? nullptr : config_.stop; }
   bool StopIsWanted() const { return stop() != nullptr && *stop() != 0; }
-  // What all workers do between two steps.
+  // The requests that all workers meet between two steps.
   struct Agreed {
     Interruption interruption;  // the strongest that any of them has been asked for
     bool save_is_due;           // as the chief says

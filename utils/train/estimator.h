@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "utils/data/batch.h"
+#include "utils/data/held_rows.h"
 #include "utils/distribute/strategy.h"
 #include "utils/logs/hook.h"
 #include "utils/train/checkpointed_model.h"
@@ -47,6 +48,8 @@ class Estimator {
   // The origin of the variables: "fresh" or "resumed from model.ckpt-600".
   const std::string& origin() const { return model_->origin(); }
   const distribute::Strategy& strategy() const { return model_->strategy(); }
+  // The rows of each batch that this process computes in a mode: its input functions need not read the others.
+  data::HeldRows held_rows(Mode mode) const { return model_->replicas().held_rows(mode); }
 
   // Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory
   // than the host has. Allocates nothing of that size.

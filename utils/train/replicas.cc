@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "absl/strings/match.h"
@@ -326,15 +325,7 @@ absl::StatusOr<std::vector<int64_t>> Replicas::ChecksumsOfAll() {
     std::copy_n(sums.data<int64_t>(), checked_.size(), own.begin() + r * checked_.size());
     return absl::OkStatus();
   }));
-  if (!strategy_.has_other_workers()) return own;
-  const absl::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int64_t));
-  ASSIGN_OR_RETURN(const std::vector<std::string> given, strategy_.GatherBytes(bytes));
-  std::vector<int64_t> all;
-  for (const std::string& of_worker : given) {
-    all.resize(all.size() + of_worker.size() / sizeof(int64_t));
-    std::memcpy(all.data() + all.size() - of_worker.size() / sizeof(int64_t), of_worker.data(), of_worker.size());
-  }
-  return all;
+  return strategy_.Gather(std::move(own));
 }
 
 absl::Status Replicas::CheckEqual() {

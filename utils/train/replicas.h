@@ -15,6 +15,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/program/program.h"
 #include "utils/data/batch.h"
+#include "utils/data/held_rows.h"
 #include "utils/distribute/strategy.h"
 #include "utils/train/model.h"
 #include "utils/train/step.h"
@@ -59,6 +60,12 @@ class Replicas {
 
   distribute::Strategy& strategy() const { return strategy_; }
   int micro_batches() const { return micro_batches_; }
+  // Returns the rows of a batch that the programs of a mode read.
+  data::HeldRows held_rows(Mode mode) const {
+    return {.replicas = strategy_.local_replicas(),
+            .num_replicas = strategy_.num_replicas_in_sync(),
+            .micro_batches = mode == Mode::kTrain ? micro_batches_ : 1};
+  }
 
   // Returns the programs of a mode for batches like `batch`, with its shares; builds and compiles them if there are
   // none yet, replacing the least recently used ones if there are very many. `spec` names the tensors. If training

@@ -66,12 +66,11 @@ absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const S
   RETURN_IF_ERROR(events.AddScalars(step, scalars));
   const std::optional<size_t> images = model_.model().image_feature;
   if (!images) return absl::OkStatus();
-  // Of other workers' rows there is nothing.
-  const distribute::Strategy& strategy = model_.strategy();
-  const int64_t parts = int64_t{strategy.num_replicas_in_sync()} * model_.replicas().micro_batches();
-  const int64_t held = strategy.has_other_workers()
-                           ? compute::ShareOf(batch.num_examples, strategy.local_replicas().end - 1, parts).end
-                           : batch.num_examples;
+  // Of the rows of other workers there is nothing; the chief holds the first.
+  int64_t held = 0;
+  model_.replicas().held_rows(Mode::kTrain).ForRanges(batch.num_examples, [&](int64_t begin, int64_t end) {
+    if (begin == held) held = end;
+  });
   return events.AddImages(step, "images", batch.features[*images], std::min(kShownImages, held));
 }
 

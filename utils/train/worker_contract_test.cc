@@ -85,9 +85,8 @@ Model Network(const Case& c) {
 
 // Epochs of 29 examples in batches of 10 and a last one of 9, or, with `few`, of 5 and a last one of 4: then some of 8
 // replicas have none. If `skips`, one example of the second batch has a gradient that is not finite.
-// Only the rows that `strategy` computes are there.
-InputFn Input(bool few, bool skips, const distribute::Strategy& strategy, int micro_batches) {
-  const data::HeldRows rows{strategy.local_replicas(), strategy.num_replicas_in_sync(), micro_batches};
+// Only `rows` are there.
+InputFn Input(bool few, bool skips, const data::HeldRows& rows) {
   return [few, skips, rows](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     constexpr int kExamples = 29;
     Tensor x(DType::kFloat32, {kExamples, 3}), y(DType::kFloat32, {kExamples});
@@ -146,9 +145,10 @@ Outcome RunOn(std::unique_ptr<distribute::Strategy> strategy, const Case& c, boo
   hooks.push_back(std::make_unique<Recorder>(&outcome.shown));
   const auto estimator = Estimator::Create(Network(c), config, std::move(strategy));
   if (!estimator.ok()) return {estimator.status().ToString(), {}, {}, {}};
-  const distribute::Strategy& held = (*estimator)->strategy();
-  const absl::Status trained = (*estimator)->Train(Input(few, c.skips, held, c.micro_batches), std::nullopt, hooks);
-  const absl::StatusOr<EvalResults> results = (*estimator)->Evaluate(Input(few, false, held, 1), 7);
+  const absl::Status trained =
+      (*estimator)->Train(Input(few, c.skips, (*estimator)->held_rows(Mode::kTrain)), std::nullopt, hooks);
+  const absl::StatusOr<EvalResults> results =
+      (*estimator)->Evaluate(Input(few, false, (*estimator)->held_rows(Mode::kEval)), 7);
   outcome.status =
       absl::StrCat(trained.ToString(), ", ", results.status().ToString(), " at step ", (*estimator)->global_step());
   if (results.ok()) outcome.evaluated = *results;
@@ -251,7 +251,7 @@ TEST_CASE("A run that other workers continue ends with the checkpoint of one pro
       const auto estimator = Estimator::Create(Network(c), ConfigOf(c, dir), std::move(strategy));
       statuses[w] = estimator.status();
       if (!estimator.ok()) return;
-      statuses[w] = (*estimator)->Train(Input(false, false, (*estimator)->strategy(), 1), step, {});
+      statuses[w] = (*estimator)->Train(Input(false, false, (*estimator)->held_rows(Mode::kTrain)), step, {});
       steps[w] = (*estimator)->global_step();
     });
     CHECK(statuses == std::vector<absl::Status>(workers));
@@ -273,7 +273,7 @@ TEST_CASE("What one worker is asked for from outside, all of them do after the s
       return w == 2 && calls == 5 ? Interruption::kStop : Interruption::kNone;
     };
     const auto estimator = Estimator::Create(Network({}), config, std::move(strategy)).value();
-    statuses[w] = estimator->Train(Input(false, false, estimator->strategy(), 1), std::nullopt, {});
+    statuses[w] = estimator->Train(Input(false, false, estimator->held_rows(Mode::kTrain)), std::nullopt, {});
     steps[w] = estimator->global_step();
   });
   for (const absl::Status& status : statuses) {
@@ -289,7 +289,7 @@ TEST_CASE("The error of one worker ends the training of all, and only that worke
   std::vector<absl::Status> statuses(3);
   OnEach(SplitAmong(3, 3), NewDirectory(), [&](int w, auto strategy, const std::string& dir) {
     const auto estimator = Estimator::Create(Network({}), ConfigOf({}, dir), std::move(strategy)).value();
-    const InputFn input = Input(false, false, estimator->strategy(), 1);
+    const InputFn input = Input(false, false, estimator->held_rows(Mode::kTrain));
     // The last worker finds the fifth batch damaged.
     class Damaged : public data::BatchSource {
      public:

@@ -1,4 +1,4 @@
-// What started this process as one of several: read from the environment that each launcher sets.
+// Launchers: what may have started this process as one of several, read from the environment that each of them sets.
 #pragma once
 
 #include <optional>
