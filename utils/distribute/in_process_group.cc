@@ -109,13 +109,14 @@ void InProcessGroup::Abort() {
 
 absl::Status InProcessGroup::Reset() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const absl::Status status = summer_->Reset();  // which may still be at work on a pack
   aborted_ = false;
   packs_.clear();
   first_number_ = 0;
   answered_.assign(size_, false);
   answer_ = true;
   for (const auto& member : members_) member->Reset();
-  return summer_->Reset();
+  return status;
 }
 
 InProcessGroup::Pack& InProcessGroup::PackNumber(int64_t number) {

@@ -78,7 +78,13 @@ class WorkerSummer : public PackSummer {
     return status_;
   }
   void Abort() override { exchange_.Fail(); }
-  absl::Status Reset() override { return absl::FailedPreconditionError("a worker has failed, and with it the job"); }
+  // Nothing is left to be summed after that; the buffers may go.
+  absl::Status Reset() override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return !summing_; });
+    given_.clear();
+    return absl::FailedPreconditionError("a worker has failed, and with it the job");
+  }
 
  private:
   struct Given {
@@ -96,9 +102,11 @@ class WorkerSummer : public PackSummer {
       if (ending_ || !status_.ok()) return;
       const Given given = given_.front();
       given_.pop_front();
+      summing_ = true;
       lock.unlock();
       const absl::Status status = SumPack(given.buffers);
       lock.lock();
+      summing_ = false;
       status_ = status;
       is_summed_[given.pack] = status.ok();
       changed_.notify_all();
@@ -201,6 +209,7 @@ class WorkerSummer : public PackSummer {
   std::deque<Given> given_;      // not yet taken by the thread
   std::vector<char> is_summed_;  // by pack, in this step
   absl::Status status_;          // an error, after which there are no sums any more
+  bool summing_ = false;         // the thread works on a pack
   bool ending_ = false;
   std::thread thread_;
 };

@@ -42,8 +42,7 @@ CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
       config_(std::move(config)),
       strategy_(std::move(strategy)),
       replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
-                // Workers that timed algorithms would choose different ones, and have other bits.
-                config_.winograd && !strategy_->has_other_workers() ? &algorithm_choices_ : nullptr) {
+                config_.winograd ? &algorithm_choices_ : nullptr) {
   config_.facts.insert(config_.facts.begin(), DatasetFact(config_));
   state_.seed = config_.seed;
 }
@@ -63,13 +62,15 @@ absl::Status CheckpointedModel::ShareState() {
     RETURN_IF_ERROR(Restore());
     if (config_.winograd) dir_->ReadAlgorithms(algorithm_choices_);
     shares_variables_ = restored_ != nullptr || warm_start_ != nullptr;
-    return absl::StrCat(shares_variables_ ? "1" : "0", saved_step_ ? "1" : "0", BytesOf(state_));
+    return absl::StrCat(shares_variables_ ? "1" : "0", saved_step_ ? "1" : "0", BytesOf(state_), "\n", origin_);
   };
   if (strategy_->is_chief()) return strategy_->FromChief(open()).status();
   ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
   ASSIGN_OR_RETURN(const std::string sent, strategy_->FromChief(""));
-  if (sent.size() < 2) return absl::DataLossError("the chief has sent no state");
-  ASSIGN_OR_RETURN(state_, RunStateFrom(absl::string_view(sent).substr(2)));
+  const size_t line_end = sent.find('\n');
+  if (sent.size() < 2 || line_end == sent.npos) return absl::DataLossError("the chief has sent no state");
+  ASSIGN_OR_RETURN(state_, RunStateFrom(absl::string_view(sent).substr(2, line_end - 2)));
+  origin_ = sent.substr(line_end + 1);
   shares_variables_ = sent[0] == '1';
   if (sent[1] == '1') saved_step_ = restored_step_ = state_.global_step;
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -111,7 +112,11 @@ absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(Mode mode, StepPar
     ASSIGN_OR_RETURN(missing[r].model, BuiltFor(mode, part, spec, shares_[r], prepare));
     compiles = true;
   }
-  if (compiles) RETURN_IF_ERROR(Compile(mode, missing));
+  if (strategy_.has_other_workers() && choices_ != nullptr && mode != Mode::kPredict) {
+    RETURN_IF_ERROR(CompileAsChief(mode, part, spec, prepare, missing));
+  } else if (compiles) {
+    RETURN_IF_ERROR(Compile(mode, missing));
+  }
   ReplicatedProgram program;
   for (size_t r = 0; r < shares_.size(); ++r) {
     std::map<Key, Compiled>& compiled = compiled_[r];
@@ -149,6 +154,41 @@ absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
   return absl::OkStatus();
 }
 
+absl::Status Replicas::CompileAsChief(Mode mode, StepPart part, const data::ElementSpec& spec, const PrepareFn& prepare,
+                                      std::vector<Compiled>& programs) {
+  if (strategy_.is_chief()) {
+    absl::Status status = Compile(mode, programs);
+    if (status.ok()) status = ChooseForOthers(mode, part, spec, prepare);
+    const auto choices = [&]() -> absl::StatusOr<std::string> {
+      RETURN_IF_ERROR(status);
+      return choices_->ToText();
+    };
+    return strategy_.FromChief(choices()).status();
+  }
+  ASSIGN_OR_RETURN(const std::string choices, strategy_.FromChief(""));
+  RETURN_IF_ERROR(choices_->Parse(choices));
+  return Compile(mode, programs);
+}
+
+absl::Status Replicas::ChooseForOthers(Mode mode, StepPart part, const data::ElementSpec& spec,
+                                       const PrepareFn& prepare) {
+  if (part == StepPart::kUpdate) return absl::OkStatus();  // the same for all shares
+  std::set<Key> known;
+  for (const auto* shares : {&shares_, &others_}) {
+    for (const BatchShare& share : *shares) {
+      Key key = {static_cast<int64_t>(mode), static_cast<int64_t>(part)};
+      AppendKey(share, key);
+      const bool is_new = known.insert(key).second && compiled_[0].count(key) == 0;
+      if (shares == &shares_ || !is_new) continue;
+      // Compiling chooses; the program itself is of no use here.
+      std::vector<Compiled> programs(1);
+      ASSIGN_OR_RETURN(programs[0].model, BuiltFor(mode, part, spec, share, prepare));
+      RETURN_IF_ERROR(Compile(mode, programs));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Replicas::Settle() {
   return settle_ == nullptr ? absl::OkStatus() : strategy_.RunAlone(0, [&] { return settle_->Run({}); });
 }
@@ -159,6 +199,7 @@ int64_t Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch
   const compute::Share local = predicts ? compute::Share{0, 1} : strategy_.local_replicas();
   const int parts = part == StepPart::kMicroBatch ? micro_batches_ * num_replicas : num_replicas;
   shares_.clear();
+  others_.clear();
   key_.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
   int64_t weight = 0;
   for (int r = 0; r < num_replicas; ++r) {
@@ -169,9 +210,9 @@ int64_t Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch
     BatchShare share = share_(mode, batch, examples);
     if (part == StepPart::kUpdate) share.weight = 1;
     weight += share.weight;
-    if (r < local.begin || r >= local.end) continue;
+    // That of the shares of all: workers have the same keys, and ask for their programs at the same steps.
     if (part != StepPart::kUpdate) AppendKey(share, key_);
-    shares_.push_back(std::move(share));
+    (r >= local.begin && r < local.end ? shares_ : others_).push_back(std::move(share));
   }
   return weight;
 }

@@ -54,7 +54,8 @@ class Replicas {
   // Makes the variables of a new graph; called before it is compiled.
   using PrepareFn = std::function<absl::Status(const compute::Graph& graph)>;
 
-  // Training steps have `micro_batches` micro-batches. `choices`, which must outlive this: see compute::CompileOptions.
+  // Training steps have `micro_batches` micro-batches. `choices`, which must outlive this: see compute::CompileOptions;
+  // with several workers all have the chief's.
   Replicas(const Model& model, compute::DType dtype, const compute::LossScale& loss_scale, int micro_batches,
            distribute::Strategy& strategy, compute::AlgorithmChoices* choices);
 
@@ -130,6 +131,12 @@ class Replicas {
   absl::StatusOr<std::vector<int64_t>> ChecksumsOfAll();
   // Compiles the programs of the replicas that have a model, but no program yet, all at the same time.
   absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
+  // The same with the chief's choices of algorithms, also for shares that it does not hold: all workers must choose the
+  // same, and a run that goes on with others, too.
+  absl::Status CompileAsChief(Mode mode, StepPart part, const data::ElementSpec& spec, const PrepareFn& prepare,
+                              std::vector<Compiled>& programs);
+  // Chooses algorithms for shares like those that other workers hold.
+  absl::Status ChooseForOthers(Mode mode, StepPart part, const data::ElementSpec& spec, const PrepareFn& prepare);
 
   const Model& model_;
   const ShareFn share_;
@@ -149,9 +156,9 @@ class Replicas {
   std::vector<compute::VariableSpec> checked_;
   std::unique_ptr<compute::Program> settle_;  // of one replica; several never defer updates
   int64_t asked_ = 0;                         // number of calls of ProgramFor
-  // The local replicas' shares and the key of the batch that ProgramFor is called for, kept so that a step allocates
-  // nothing.
-  std::vector<BatchShare> shares_;
+  // The shares of the local replicas and of the others, and the key of the batch that ProgramFor is called for, kept so
+  // that a step allocates nothing.
+  std::vector<BatchShare> shares_, others_;
   Key key_;
 };
 

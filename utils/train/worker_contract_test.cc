@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -12,6 +14,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/dropout/dropout.h"
@@ -38,7 +43,33 @@ struct Case {
   int micro_batches = 1;
   DType dtype = DType::kFloat32;
   bool skips = false;  // a dynamic loss scale, and a batch whose gradients are not finite
+  bool timed = false;  // an op whose algorithm is chosen as if by timing
 };
+
+constexpr compute::OpName kTestTimed("TestTimed");
+
+// The chosen algorithm decides by what its kernel multiplies, and every choice is another.
+std::atomic<int> choices_made = 0;
+const bool registered_timed =
+    compute::RegisterOp(
+        {.name = kTestTimed,
+         .infer = compute::SameTypeAsInput,
+         .gradient = [](const compute::Node&, absl::Span<const Value> dy) { return std::vector<Value>{dy[0]}; }}) &&
+    compute::RegisterKernel(
+        {.op = kTestTimed,
+         .device_kind = "cpu",
+         .dtypes = {DType::kFloat32},
+         .make = [](const compute::KernelSpec& spec) -> absl::StatusOr<compute::Kernel> {
+           const auto choose = []() -> absl::StatusOr<std::string> { return absl::StrCat(++choices_made); };
+           ASSIGN_OR_RETURN(const std::string chosen,
+                            spec.choices->FindOrChoose(absl::StrCat("TestTimed ", spec.input(0).ToString()), choose));
+           const float factor = 1 + static_cast<float>(chosen.size() + chosen.back()) / 1024;
+           return compute::Kernel{[n = spec.input(0).shape.num_elements(), factor](const compute::KernelArgs& args) {
+             const auto* x = static_cast<const float*>(args.inputs[0]);
+             std::transform(x, x + n, static_cast<float*>(args.outputs[0]), [&](float v) { return v * factor; });
+             return absl::OkStatus();
+           }};
+         }});
 
 // Two dense layers with batch normalization, dropout, a metric on the device and one on the host.
 Model Network(const Case& c) {
@@ -51,6 +82,7 @@ Model Network(const Case& c) {
     const int64_t n = in.features[0].shape().dim(0);
     const Value x = in.dtype == DType::kFloat32 ? in.features[0] : compute::Cast(in.features[0], in.dtype);
     Value y = layers.Dense(x, 5);
+    if (c.timed) y = compute::Apply(kTestTimed, {y});
     y = compute::Relu(layers.BatchNormalization(y, {.training = training, .synchronized = c.synchronized}));
     if (training) y = compute::Dropout(y, 0.3, in.random_state, "dropout");
     y = layers.Dense(y, 1);
@@ -185,9 +217,10 @@ void OnEach(const std::vector<Share>& split, const std::string& model_dir, const
 }
 
 // The outcome of each worker.
-std::vector<Outcome> OnWorkers(const std::vector<Share>& split, const Case& c, bool few) {
+std::vector<Outcome> OnWorkers(const std::vector<Share>& split, const Case& c, bool few,
+                               const std::string& model_dir = NewDirectory()) {
   std::vector<Outcome> outcomes(split.size());
-  OnEach(split, NewDirectory(), [&](int w, std::unique_ptr<distribute::Strategy> strategy, const std::string& dir) {
+  OnEach(split, model_dir, [&](int w, std::unique_ptr<distribute::Strategy> strategy, const std::string& dir) {
     outcomes[w] = RunOn(std::move(strategy), c, few, dir);
   });
   return outcomes;
@@ -231,6 +264,25 @@ TEST_CASE("So they have with shares that are empty and whatever a step consists 
                Case{.synchronized = true, .micro_batches = 3}, Case{.dtype = DType::kBFloat16}, Case{.skips = true});
   CAPTURE(c.synchronized, c.micro_batches, c.skips, compute::DTypeName(c.dtype));
   RequireSame(num_replicas, splits, c, /*few=*/true);
+}
+
+TEST_CASE("All workers have the chief's choices of algorithms, and so have those who continue") {
+  // 10 and 9 examples on 4 replicas: shares of 3 and 2, of which the chief does not have all. In the evaluation, too.
+  const Case c{.timed = true};
+  const std::string of_workers = NewDirectory(), of_one = NewDirectory(), file = "/algorithms.txt";
+  choices_made = 0;
+  const std::vector<Outcome> outcomes = OnWorkers(SplitAmong(4, 3), c, false, of_workers);
+  const int made = choices_made;
+  CHECK(made == 2);
+  REQUIRE(files::MakeDirectories(of_one).ok());
+  REQUIRE(files::WriteFileAtomically(of_one + file, files::ReadFile(of_workers + file, 1000).value()).ok());
+  const Outcome one =
+      RunOn(distribute::Strategy::Create({.num_replicas = 4, .num_threads = 1}).value(), c, false, of_one);
+  CHECK(choices_made == made);
+  for (const Outcome& outcome : outcomes) {
+    CHECK(outcome.status == "OK, OK at step 9");
+    CHECK(outcome == one);
+  }
 }
 
 std::string FileIn(const std::string& model_dir, int step) {
