@@ -82,6 +82,17 @@ absl::StatusOr<std::string> CanonicalAddress(absl::string_view address) {
   return absl::StrCat(*host, ":", *port);
 }
 
+bool IsLoopback(absl::string_view address) {
+  if (address.empty()) return true;
+  const absl::StatusOr<std::string> canonical = CanonicalAddress(address);
+  if (!canonical.ok()) return false;
+  const std::string host = canonical->substr(0, canonical->rfind(':'));
+  in_addr ipv4;
+  // The first byte is that of the network 127.0.0.0/8.
+  const bool is_ipv4 = inet_pton(AF_INET, host.c_str(), &ipv4) == 1;
+  return host == "[::1]" || (is_ipv4 && ntohl(ipv4.s_addr) >> 24 == 127);
+}
+
 absl::Status CheckAddresses(absl::Span<const PlacedAddress> addresses) {
   std::map<std::string, const PlacedAddress*> seen;
   for (const PlacedAddress& each : addresses) {

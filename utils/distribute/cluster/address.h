@@ -18,6 +18,9 @@ inline constexpr int kMaxPort = 65535;
 // brackets, and hosts with other characters than letters, digits, '-', '.' and '_'.
 absl::StatusOr<std::string> CanonicalAddress(absl::string_view address);
 
+// Returns true if only processes of this machine can reach the address, and for an empty one, which no one knows yet.
+bool IsLoopback(absl::string_view address);
+
 // An address and the place where it was read: "cluster.worker[1]".
 struct PlacedAddress {
   std::string place;

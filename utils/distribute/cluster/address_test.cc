@@ -50,6 +50,17 @@ TEST_CASE("What is no address is refused with what to write") {
   }
 }
 
+TEST_CASE("Addresses that only processes of the machine can reach") {
+  for (const char* address : {"", "localhost:1", "127.0.0.1:2222", "127.1.2.3:1", "[::1]:1", "[0:0::1]:1"}) {
+    CAPTURE(address);
+    CHECK(IsLoopback(address));
+  }
+  for (const char* address : {"a:1", "10.0.0.1:1", "127.example.org:1", "0.0.0.0:1", "[::2]:1", "[::]:1", "127.0.0.1"}) {
+    CAPTURE(address);
+    CHECK_FALSE(IsLoopback(address));
+  }
+}
+
 TEST_CASE("Two tasks cannot have one address") {
   CHECK(CheckAddresses({}).ok());
   CHECK(CheckAddresses({{"x[0]", "a:1"}, {"x[1]", "a:2"}, {"x[2]", "b:1"}}).ok());

@@ -41,6 +41,15 @@ std::optional<int> WorkerIndex(const ClusterSpec& cluster, const Task& task) {
   return cluster.NumTasks(kChief) + cluster.NumTasks(kMaster) + task.index;
 }
 
+std::vector<std::string> WorkerAddresses(const ClusterSpec& cluster) {
+  std::vector<std::string> all;
+  for (const absl::string_view job : {kChief, kMaster, kWorker}) {
+    const auto found = cluster.jobs.find(std::string(job));
+    if (found != cluster.jobs.end()) all.insert(all.end(), found->second.begin(), found->second.end());
+  }
+  return all;
+}
+
 std::string NameOf(const Task& task) { return absl::StrCat(task.type, " ", task.index); }
 
 std::string CountJobs(const ClusterSpec& cluster) {

@@ -48,6 +48,9 @@ bool IsChief(const ClusterSpec& cluster, const Task& task);
 // parameter servers and the evaluator.
 std::optional<int> WorkerIndex(const ClusterSpec& cluster, const Task& task);
 
+// Returns the addresses of the tasks that train, by their place among them.
+std::vector<std::string> WorkerAddresses(const ClusterSpec& cluster);
+
 // Returns "worker 1".
 std::string NameOf(const Task& task);
 

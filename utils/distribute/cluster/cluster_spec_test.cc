@@ -42,6 +42,12 @@ TEST_CASE("Parameter servers and the evaluator do not train") {
   CHECK(kWorkersOnly.NumTasks("ps") == 0);
 }
 
+TEST_CASE("The chief is the first of the workers") {
+  const ClusterSpec cluster = {{{"worker", {"b:1", "c:1"}}, {"chief", {"a:1"}}, {"ps", {"d:1"}}}};
+  CHECK(WorkerAddresses(cluster) == std::vector<std::string>{"a:1", "b:1", "c:1"});
+  CHECK(WorkerAddresses(kWorkersOnly) == kWorkersOnly.jobs.at("worker"));
+}
+
 TEST_CASE("Messages count and list the tasks") {
   CHECK(CountJobs(kWithChief) == "1 chief, 1 evaluator, 1 ps, 2 worker");
   CHECK(ListTasks(kWorkersOnly, {"worker", 1}) ==
