@@ -31,7 +31,7 @@ absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const c
   if (options.workers) {
     if (kind.make_peer_streams != nullptr || kind.all_reduce) {
       return absl::InvalidArgumentError(
-          absl::StrCat("several workers train on CPUs only, not on ", kind.name, " devices"));
+          absl::StrCat("several workers train on CPUs only, not on ", kind.name, " devices; give --num_gpus=0"));
     }
     if (options.all_reduce_alg.value_or(std::string(kReductionToOneDevice)) != kReductionToOneDevice) {
       return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", *options.all_reduce_alg,
@@ -56,8 +56,9 @@ absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
   if (kind.all_reduce && alg == kind.all_reduce->name) return kind.all_reduce->make_group(pointers, timeout);
   const int n = static_cast<int>(devices.size());
   if (options.workers) {
-    return std::make_unique<InProcessGroup>(
-        n, MakeWorkerSummer(options.workers->replicas, *options.workers->exchange, timeout), timeout);
+    const Workers& workers = *options.workers;
+    auto sum = MakeWorkerSum(workers.sum_order, workers.replicas, *workers.exchange, timeout);
+    return std::make_unique<InProcessGroup>(n, MakeWorkerSummer(std::move(sum), *workers.exchange), timeout);
   }
   const SumOrder order = alg == kHierarchicalCopy ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
   if (kind.make_peer_streams == nullptr) {
@@ -154,9 +155,11 @@ absl::Status Strategy::MakeDevices(const StrategyOptions& options) {
   const auto n = static_cast<int>(local_replicas_.size());
   for (int i = 0; i < n; ++i) {
     const int share = std::max<int>(1, compute::ShareOf(threads, i, n).size());
-    ASSIGN_OR_RETURN(
-        auto device,
-        compute::MakeDevice(options.device_kind, {.index = i, .num_threads = share, .allow_tf32 = options.allow_tf32}));
+    ASSIGN_OR_RETURN(auto device,
+                     compute::MakeDevice(options.device_kind,
+                                         {.index = options.device_indices.empty() ? i : options.device_indices[i],
+                                          .num_threads = share,
+                                          .allow_tf32 = options.allow_tf32}));
     device->set_recordings(options.recordings);
     device->set_warn(warn);
     devices_.push_back(std::move(device));

@@ -22,6 +22,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/distribute/exchange.h"
+#include "utils/distribute/worker_sum.h"
 
 namespace official::distribute {
 
@@ -29,6 +30,7 @@ namespace official::distribute {
 struct Workers {
   Exchange* exchange;                    // must outlive the strategy
   std::vector<compute::Share> replicas;  // that each holds, by worker: at least one, in ascending order
+  WorkerSumOrder sum_order = WorkerSumOrder::kOrdered;
 };
 
 struct StrategyOptions {
@@ -36,7 +38,9 @@ struct StrategyOptions {
   std::string device_kind = "cpu";
   int num_replicas = 1;                 // of all workers together
   std::optional<Workers> workers = {};  // where this process is not the only one; on CPUs
-  int num_threads = 0;                  // of all CPU devices together; 0: all cores
+  // Which devices of the kind the local replicas compute on, as many; empty: the first ones.
+  std::vector<int> device_indices = {};
+  int num_threads = 0;  // of all CPU devices together; 0: all cores
   // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or the one that the kind of
   // device brings along, on GPUs nccl, which is the default where there is one.
   std::optional<std::string> all_reduce_alg = {};

@@ -35,6 +35,15 @@ std::unique_ptr<Strategy> Mirrored(int n, const std::string& alg = "reduction_to
   return Strategy::Create({.num_replicas = n, .num_threads = 2, .all_reduce_alg = alg}).value();
 }
 
+TEST_CASE("The devices of a strategy are the first ones, or those that are named") {
+  const auto names = [](const std::vector<int>& indices) {
+    const auto strategy = Strategy::Create({.num_replicas = 2, .device_indices = indices, .num_threads = 2}).value();
+    return std::string(strategy->device(0).name()) + " " + std::string(strategy->device(1).name());
+  };
+  CHECK(names({}) == "cpu:0 cpu:1");
+  CHECK(names({3, 1}) == "cpu:3 cpu:1");
+}
+
 // Sums x [1000], 2 x and y [300000] over the devices in `packs`, a number or sizes, and gives x back unsummed as well.
 struct Sums {
   Graph graph;

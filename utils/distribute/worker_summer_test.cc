@@ -55,11 +55,13 @@ absl::Status SumPacks(compute::Communicator& communicator, std::vector<float>& n
 // The group of each worker.
 std::vector<std::unique_ptr<InProcessGroup>> GroupsOf(const std::vector<Share>& split,
                                                       const std::vector<std::unique_ptr<Exchange>>& exchanges,
-                                                      std::chrono::seconds deadline = std::chrono::minutes(1)) {
+                                                      std::chrono::seconds deadline = std::chrono::minutes(1),
+                                                      WorkerSumOrder order = WorkerSumOrder::kOrdered) {
   std::vector<std::unique_ptr<InProcessGroup>> groups;
   for (size_t w = 0; w < split.size(); ++w) {
+    auto sum = MakeWorkerSum(order, split, *exchanges[w], deadline);
     groups.push_back(std::make_unique<InProcessGroup>(static_cast<int>(split[w].size()),
-                                                      MakeWorkerSummer(split, *exchanges[w], deadline), deadline));
+                                                      MakeWorkerSummer(std::move(sum), *exchanges[w]), deadline));
   }
   return groups;
 }
@@ -140,6 +142,32 @@ TEST_CASE("However workers hold the replicas, sums have the bits of TreeSum") {
         REQUIRE(statuses[r].ok());
         REQUIRE(std::memcmp(numbers[r].data(), expected.data(), expected.size() * sizeof(float)) == 0);
       }
+    }
+  }
+}
+
+TEST_CASE("The sums of a ring are the same everywhere, and those of doubles but for rounding") {
+  for (const std::vector<Share>& split :
+       Splits{{{0, 1}, {1, 2}}, {{0, 2}, {2, 3}}, {{0, 1}, {1, 4}, {4, 6}}, {{0, 1}, {1, 2}, {2, 3}, {3, 4}}}) {
+    const auto n = static_cast<int>(split.back().end);
+    const auto exchanges = MakeMemoryExchanges(static_cast<int>(split.size()));
+    const auto groups = GroupsOf(split, exchanges, std::chrono::minutes(1), WorkerSumOrder::kRing);
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<std::vector<float>> numbers;
+      for (int r = 0; r < n; ++r) numbers.push_back(Packs(r, step));
+      const std::vector<std::vector<float>> given = numbers;
+      std::vector<absl::Status> statuses(n);
+      OnAll(split, [&](int w, int r) {
+        const int rank = r - static_cast<int>(split[w].begin);
+        statuses[r] = SumPacks(groups[w]->communicator(rank), numbers[r]);
+      });
+      CHECK(statuses == std::vector<absl::Status>(n));
+      for (size_t i = 0; i < given[0].size(); ++i) {
+        double sum = 0, magnitude = 0;
+        for (int r = 0; r < n; ++r) sum += given[r][i], magnitude += std::abs(given[r][i]);
+        REQUIRE(std::abs(numbers[0][i] - sum) <= magnitude * n * 0x1p-24);
+      }
+      for (int r = 1; r < n; ++r) REQUIRE(numbers[r] == numbers[0]);
     }
   }
 }
