@@ -207,7 +207,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
   shared.base.stop_threshold = config.hr_threshold;
   ASSIGN_OR_RETURN(const auto session, run::Session::Open(shared, results));
   std::unique_ptr<run::MlperfHook> mlperf;
-  if (config.mlperf_log) {
+  if (config.mlperf_log && session->is_chief()) {
     ASSIGN_OR_RETURN(mlperf, run::MlperfHook::Open(*config.mlperf_log, "ncf", "HR"));
   }
   ASSIGN_OR_RETURN(const NcfDataPtr data, LoadData(config));

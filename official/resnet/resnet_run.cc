@@ -72,8 +72,10 @@ absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
               Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), num_examples, fingerprint.ToString(num_examples)};
 }
 
-absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, int num_classes, const BadRecordsPtr& bad) {
-  const std::string &data_dir = config.base.data_dir, &model_dir = config.train.model_dir;
+// What is found out about the files is kept in `model_dir`, if there is one.
+absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::string& model_dir, int num_classes,
+                                      const BadRecordsPtr& bad) {
+  const std::string& data_dir = config.base.data_dir;
   ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir, bad));
   ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
   const ImagenetOptions options = {.fast_jpeg = config.fast_jpeg, .num_classes = num_classes, .bad = bad};
@@ -103,11 +105,11 @@ absl::StatusOr<ModelConfig> ModelOf(ModelConfig model, const NamedClasses& class
 
 // The names of the classes of a run that trains or evaluates. An evaluation or another start in --model_dir must have
 // those that training began with.
-absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config) {
+absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std::string& model_dir) {
   if (config.model.dataset == DatasetName::kCifar10 || config.performance.use_synthetic_data) {
     return FindClasses(config.model.dataset, config.label_file, {});
   }
-  const std::string& model_dir = config.train.model_dir;
+  if (model_dir.empty()) return FindClasses(config.model.dataset, config.label_file, {config.base.data_dir});
   ASSIGN_OR_RETURN(NamedClasses classes,
                    FindClasses(config.model.dataset, config.label_file, {config.base.data_dir, model_dir}));
   ASSIGN_OR_RETURN(const ClassNames trained, FindClassNames(model_dir));
@@ -128,7 +130,8 @@ absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names)
   return kept.empty() ? WriteClassNames(config.train.model_dir, names) : absl::OkStatus();
 }
 
-absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConfig& model, const BadRecordsPtr& bad) {
+absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const std::string& model_dir, const ModelConfig& model,
+                                     const BadRecordsPtr& bad) {
   const DatasetInfo& info = InfoOf(config.model.dataset);
   if (config.performance.use_synthetic_data) {
     return run::SyntheticInput({.stands_for = std::string(info.title),
@@ -140,7 +143,7 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const ModelConf
   }
   ASSIGN_OR_RETURN(const Sets sets, config.model.dataset == DatasetName::kCifar10
                                         ? LoadCifar10Sets(config)
-                                        : LoadImagenetSets(config, NumClasses(model), bad));
+                                        : LoadImagenetSets(config, model_dir, NumClasses(model), bad));
   const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
   return run::Input{.dataset = std::string(info.title),
@@ -192,10 +195,10 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
   const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
   const auto report_bad_records = absl::MakeCleanup([&] { bad->Report(); });
-  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config));
+  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, session->model_dir()));
   ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
-  ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model, bad));
-  RETURN_IF_ERROR(KeepClassNames(config, classes.names));
+  ASSIGN_OR_RETURN(run::Input input, LoadInput(config, session->model_dir(), model, bad));
+  if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
   model.schedule.batch_size = config.base.batch_size;
   model.schedule.num_train_examples = input.num_train_examples;
   ASSIGN_OR_RETURN(

@@ -76,13 +76,15 @@ absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(const train::Estimat
   RETURN_IF_ERROR(translations.status());
   const float cased = TextBleu(reference_, *translations, {.case_sensitive = true});
   const float uncased = TextBleu(reference_, *translations, {.case_sensitive = false});
+  const train::EvalResults results = {{"bleu_cased", cased}, {"bleu_uncased", uncased}};
   LOG(INFO) << "Bleu score (uncased): " << uncased << ", (cased): " << cased;
+  if (config_.model_dir.empty()) return results;
   if (events_ == nullptr) {
     ASSIGN_OR_RETURN(events_, train::EventWriter::Open(files::JoinPath(config_.model_dir, "bleu")));
   }
   RETURN_IF_ERROR(events_->AddScalars(estimator.global_step(), {{"bleu/uncased", uncased}, {"bleu/cased", cased}}));
   RETURN_IF_ERROR(events_->Flush());
-  return train::EvalResults{{"bleu_cased", cased}, {"bleu_uncased", uncased}};
+  return results;
 }
 
 }  // namespace official::transformer

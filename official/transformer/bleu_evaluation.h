@@ -18,7 +18,7 @@ namespace official::transformer {
 struct BleuConfig {
   std::string source, reference;  // files with a sentence a line, --bleu_source and --bleu_ref
   std::string vocab_file;
-  std::string model_dir;                            // events go into its subdirectory bleu
+  std::string model_dir;                            // events go into its subdirectory bleu; empty: there are none
   compute::DType dtype = compute::DType::kFloat32;  // type of the computation
 };
 

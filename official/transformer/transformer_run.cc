@@ -160,12 +160,13 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
 }
 
 // The evaluation by BLEU; nullptr without --bleu_source. A vocabulary that does not go with the network is an error.
-absl::StatusOr<std::unique_ptr<BleuEvaluation>> OpenBleu(const TransformerConfig& config) {
+absl::StatusOr<std::unique_ptr<BleuEvaluation>> OpenBleu(const TransformerConfig& config,
+                                                         const std::string& model_dir) {
   if (config.bleu_source) {
     return BleuEvaluation::Open({.source = *config.bleu_source,
                                  .reference = *config.bleu_ref,
                                  .vocab_file = *config.vocab_file,
-                                 .model_dir = config.train.model_dir,
+                                 .model_dir = model_dir,
                                  .dtype = config.train.dtype},
                                 config.params);
   }
@@ -184,7 +185,7 @@ std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
 
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
-  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu, OpenBleu(config));
+  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu, OpenBleu(config, session->model_dir()));
   const bool has_data = !config.performance.use_synthetic_data;
   ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));

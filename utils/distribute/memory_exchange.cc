@@ -20,6 +20,7 @@ struct Mail {
   std::condition_variable changed;
   std::map<Key, std::deque<std::string>> frames;
   std::optional<int> failed;  // the first worker that has failed
+  std::string reason;         // why
 };
 
 class MemoryExchange : public Exchange {
@@ -52,14 +53,20 @@ class MemoryExchange : public Exchange {
     return frame;
   }
 
-  void Fail() override {
+  void Fail(absl::string_view reason) override {
     const std::lock_guard<std::mutex> lock(mail_->mutex);
-    if (!mail_->failed) mail_->failed = worker_;
+    if (mail_->failed) return;
+    mail_->failed = worker_;
+    mail_->reason = std::string(reason);
     mail_->changed.notify_all();
   }
 
  private:
-  absl::Status Failed() const { return absl::CancelledError(absl::StrCat("worker ", *mail_->failed, " has failed")); }
+  absl::Status Failed() const {
+    const std::string& reason = mail_->reason;
+    return absl::CancelledError(
+        absl::StrCat("worker ", *mail_->failed, " has failed", reason.empty() ? "" : ": ", reason));
+  }
 
   const int worker_, num_workers_;
   const std::shared_ptr<Mail> mail_;

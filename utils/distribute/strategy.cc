@@ -219,6 +219,7 @@ void Strategy::Report(const absl::Status& status) {
     if (!first_error_.ok() && (absl::IsCancelled(status) || !absl::IsCancelled(first_error_))) return;
     first_error_ = status;
   }
+  if (!absl::IsCancelled(status)) Fail(status.message());
   group_->Abort();
 }
 

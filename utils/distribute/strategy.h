@@ -80,9 +80,9 @@ class Strategy {
   absl::StatusOr<std::vector<std::string>> GatherBytes(absl::string_view own) const;
   // Returns, likewise, what the chief gives, or its error. What others give is not looked at.
   absl::StatusOr<std::string> FromChief(absl::StatusOr<std::string> own) const;
-  // Ends what the other workers wait for, now and later, since this one has failed.
-  void Fail() {
-    if (workers_) workers_->exchange->Fail();
+  // Ends what the other workers wait for, now and later, since this one has failed for this reason.
+  void Fail(absl::string_view reason) {
+    if (workers_) workers_->exchange->Fail(reason);
   }
   // Returns, likewise, the numbers of all replicas in their order, as many of each, of which `own` are those of the
   // local ones. Where this worker is the only one, that is all.

@@ -41,7 +41,7 @@ class WorkerSummer : public PackSummer {
     changed_.wait(lock, [&] { return is_summed_[pack] || !status_.ok(); });
     return status_;
   }
-  void Abort() override { exchange_.Fail(); }
+  void Abort() override { exchange_.Fail(""); }
   // Nothing is left to be summed after that; the buffers may go.
   absl::Status Reset() override {
     std::unique_lock<std::mutex> lock(mutex_);

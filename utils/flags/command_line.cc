@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/cluster/launcher_env.h"
 #include "utils/flags/flag_file.h"
 #include "utils/flags/network.h"
 #include "utils/flags/other_names.h"
@@ -228,13 +230,23 @@ class CommandLineParser {
     return absl::OkStatus();
   }
 
+  // False in a worker of a cluster that is not its chief, whose alone --model_dir is.
+  bool OwnsModelDir() {
+    const Flag* const workers = Find("workers");
+    if (workers == nullptr) return true;
+    const auto environment = [](const char* name) { return std::getenv(name); };
+    const auto launch = distribute::ReadLauncherEnv(environment, workers->flag->CurrentValue());
+    // What is wrong with the environment is told when the run begins.
+    return !launch.ok() || !*launch || distribute::IsChief((*launch)->started.cluster, (*launch)->started.task);
+  }
+
   // What the network flags were in the training in --model_dir, of which those are left out that the flag could not
   // have now. Nothing if this run does not go on from there.
   FlagValues Trained() {
     FlagValues trained;
     const Flag* const clean = Find("clean");
     const Flag* const resume = Find("resume");
-    if (program_.network.empty() || result_.request_ != CommandLine::Request::kRun) return trained;
+    if (program_.network.empty() || result_.request_ != CommandLine::Request::kRun || !OwnsModelDir()) return trained;
     if ((clean != nullptr && clean->flag->CurrentValue() == "true") ||
         (resume != nullptr && resume->flag->CurrentValue() == "never")) {
       return trained;

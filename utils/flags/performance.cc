@@ -38,8 +38,7 @@ int InputThreads(std::optional<int> num_parallel_calls) {
 OFFICIAL_CONVERTED_FLAG(PerformanceConfig, num_parallel_calls, std::optional<int>, std::nullopt, InputThreads,
                         "Threads of the input pipeline, which read and decode examples.", .short_name = "npc",
                         .range = AtLeast(1), .unset_means = "the number of logical CPUs",
-                        .other_names = {
-                            {"workers num_workers num_data_workers j datasets_num_parallel_batches num_readers"}});
+                        .other_names = {{"num_workers num_data_workers j datasets_num_parallel_batches num_readers"}});
 
 OFFICIAL_FLAG_WITHOUT_FIELD(
     int, inter_op_parallelism_threads, 0, "Operations that are computed at the same time.", .short_name = "inter",
@@ -115,8 +114,9 @@ OFFICIAL_FLAG(
 OFFICIAL_FLAG(
     PerformanceConfig, distribution_strategy,
     "How the devices of a run train together, by TensorFlow's names. default: one_device on one device, mirrored on "
-    "several. off, one_device: refuses several devices. mirrored: each device computes its part of every batch, and "
-    "the gradients are summed. multi_worker_mirrored, collective_all_reduce: the same; a run has one worker.",
+    "several, multi_worker_mirrored with several workers. off, one_device: refuses several devices. mirrored: each "
+    "device computes its part of every batch, and "
+    "the gradients are summed; for one process. multi_worker_mirrored, collective_all_reduce: the same, with workers.",
     .choices = {"off", "default", "one_device", "mirrored", "multi_worker_mirrored", "collective_all_reduce"},
     .other_names = {{"strategy distribute"}});
 
@@ -149,6 +149,11 @@ OFFICIAL_FLAG(
     "batch, as a GPU would.",
     .range = {.min = 1, .max = 1024});
 
+OFFICIAL_FLAG(PerformanceConfig, devices,
+              "The devices to train on, in place of --num_gpus: gpu:0,gpu:2, of those that the machine shows. "
+              "cpu:0,cpu:1 are logical devices, as many as --num_cpu_devices would make.",
+              .unset_means = "the first ones");
+
 OFFICIAL_FLAG(train::TrainOptions, check_replicas_steps,
               "With several devices: steps between two checks that all of them hold the same weights.",
               .range = AtLeast(1));
@@ -175,13 +180,20 @@ absl::Status OneKindOfDevice(const CommandLine& command_line) {
                    absl::StrCat("cannot be combined with --num_gpus=", *num_gpus, "; use one of them"));
 }
 
+absl::Status DevicesAreNamedOrCounted(const CommandLine&) {
+  if (!absl::GetFlag(FLAGS_devices)) return absl::OkStatus();
+  if (absl::GetFlag(FLAGS_num_gpus)) return FlagError("devices", "cannot be combined with --num_gpus; use one of them");
+  if (absl::GetFlag(FLAGS_num_cpu_devices) == 1) return absl::OkStatus();
+  return FlagError("devices", "cannot be combined with --num_cpu_devices; use one of them");
+}
+
 }  // namespace
 
 std::string DTypeFlagValue(compute::DType dtype) { return NameOf(kTypes, dtype); }
 
 FlagGroup PerformanceFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {OneKindOfDevice, CheckLossScale};
+  group.validators = {OneKindOfDevice, DevicesAreNamedOrCounted, CheckLossScale};
   return group;
 }
 

@@ -23,6 +23,7 @@ struct PerformanceConfig {
   int all_reduce_timeout_secs = 600;
   bool tf32 = false;  // on GPUs, float32 matrix products and convolutions may be computed in TF32
   compute::Recordings cuda_graphs = compute::Recordings::kAuto;  // on GPUs
+  std::optional<std::string> devices;                            // "gpu:0,gpu:2"
   int num_cpu_devices = 1;  // logical devices that share the cores, if no GPU is used
 };
 

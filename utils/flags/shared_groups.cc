@@ -3,6 +3,7 @@
 #include "utils/compute/core/check.h"
 #include "utils/flags/base.h"
 #include "utils/flags/benchmark.h"
+#include "utils/flags/cluster.h"
 #include "utils/flags/device.h"
 #include "utils/flags/image.h"
 #include "utils/flags/performance.h"
@@ -10,7 +11,7 @@
 namespace official::flags {
 
 std::vector<FlagGroup> SharedGroups() {
-  return {BaseFlags(), PerformanceFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()};
+  return {BaseFlags(), PerformanceFlags(), ClusterFlags(), ImageFlags(), BenchmarkFlags(), DeviceFlags()};
 }
 
 FlagSpec SharedFlag(absl::string_view name) {

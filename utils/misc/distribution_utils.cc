@@ -1,9 +1,14 @@
 #include "utils/misc/distribution_utils.h"
 
+#include <algorithm>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace official::misc {
 
@@ -27,6 +32,32 @@ absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<
                       *num_gpus, gpus.count, gpus.count == 1 ? "" : "s"));
 }
 
+absl::StatusOr<NamedDevices> ParseDevices(absl::string_view devices) {
+  constexpr int kMostDevices = 1024;
+  NamedDevices named;
+  for (const absl::string_view item : absl::StrSplit(devices, ',')) {
+    std::string name = absl::AsciiStrToLower(absl::StripAsciiWhitespace(item));
+    absl::string_view rest = name;
+    absl::ConsumePrefix(&rest, "/");
+    absl::ConsumePrefix(&rest, "device:");
+    const auto error = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(absl::StrCat("--devices=", devices, ": \"", item, "\" ", why));
+    };
+    const bool is_gpu = absl::ConsumePrefix(&rest, "gpu:");
+    int index = -1;
+    const bool is_device = (is_gpu || absl::ConsumePrefix(&rest, "cpu:")) && !rest.empty() &&
+                           absl::ascii_isdigit(rest[0]) && absl::SimpleAtoi(rest, &index) && index < kMostDevices;
+    if (!is_device) return error("is no device; write a list such as gpu:0,gpu:2");
+    if (!named.indices.empty() && is_gpu != named.are_gpus) return error("is of another kind than those before");
+    if (std::find(named.indices.begin(), named.indices.end(), index) != named.indices.end()) {
+      return error("is there twice");
+    }
+    named.are_gpus = is_gpu;
+    named.indices.push_back(index);
+  }
+  return named;
+}
+
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices) {
   if (num_devices <= 1) return batch_size;
   const int remainder = batch_size % num_devices;
@@ -40,17 +71,22 @@ absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::st
                       below > 0 ? absl::StrCat("--batch_size=", below, " or ", above) : above));
 }
 
-absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_devices,
+absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_workers, int num_replicas,
                                          absl::string_view devices) {
-  if (distribution_strategy == "mirrored") return "mirrored";
+  const std::string flag = absl::StrCat("--distribution_strategy=", distribution_strategy);
   if (distribution_strategy == "multi_worker_mirrored" || distribution_strategy == "collective_all_reduce") {
     return "multi_worker_mirrored";
   }
-  if (num_devices <= 1) return "one_device";
+  if (num_workers > 1) {
+    if (distribution_strategy == "default") return "multi_worker_mirrored";
+    return absl::InvalidArgumentError(absl::StrCat(flag, " is for one process, and this run has ", num_workers,
+                                                   " workers; use --distribution_strategy=multi_worker_mirrored"));
+  }
+  if (distribution_strategy == "mirrored") return "mirrored";
+  if (num_replicas <= 1) return "one_device";
   if (distribution_strategy == "default") return "mirrored";
-  return absl::InvalidArgumentError(absl::StrCat("--distribution_strategy=", distribution_strategy,
-                                                 " is for one device, and this run has ", num_devices, " ", devices,
-                                                 "; use --distribution_strategy=mirrored, or one device"));
+  return absl::InvalidArgumentError(absl::StrCat(flag, " is for one device, and this run has ", num_replicas, " ",
+                                                 devices, "; use --distribution_strategy=mirrored, or one device"));
 }
 
 }  // namespace official::misc

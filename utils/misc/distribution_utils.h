@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -17,14 +18,24 @@ namespace official::misc {
 // more GPUs are asked for than there are.
 absl::StatusOr<int> GetNumGpus(std::optional<int> num_gpus, const std::function<VisibleGpus()>& count_gpus);
 
+// The devices that --devices names: all GPUs or all logical CPU devices.
+struct NamedDevices {
+  bool are_gpus = false;
+  std::vector<int> indices;
+};
+
+// Returns the devices of a list such as "gpu:0,gpu:2", also in TensorFlow's spelling "/gpu:0,/device:GPU:2".
+// InvalidArgument, with the item, if it is no list of different devices of one kind.
+absl::StatusOr<NamedDevices> ParseDevices(absl::string_view devices);
+
 // Returns the share of one replica in a global batch. InvalidArgument, with the nearest valid sizes, if `batch_size` is
 // not a multiple of `num_devices`. No GPU and one GPU both mean one replica. `devices` is their name in the message.
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
 
-// Returns TensorFlow's name of the strategy that --distribution_strategy asks for on so many devices: "one_device",
-// "mirrored" or "multi_worker_mirrored". InvalidArgument if it is for one device only and there are several. `devices`
-// is their name in the message.
-absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_devices,
+// Returns TensorFlow's name of the strategy that --distribution_strategy asks for with so many workers and, of all of
+// them, replicas: "one_device", "mirrored" or "multi_worker_mirrored". InvalidArgument if it is for one device, or one
+// worker, only and there are several. `devices` is what the message calls the replicas.
+absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_workers, int num_replicas,
                                          absl::string_view devices = "GPUs");
 
 }  // namespace official::misc

@@ -65,22 +65,54 @@ TEST_CASE("PerDeviceBatchSize proposes no empty batch and does not overflow") {
              Contains("--batch_size=2147483644 or --batch_size=2147483648"));
 }
 
-TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too many devices for it") {
-  for (const char* one : {"off", "default", "one_device"}) {
-    CHECK(StrategyName(one, 0).value() == "one_device");
-    CHECK(StrategyName(one, 1).value() == "one_device");
+TEST_CASE("Devices are named one by one") {
+  CHECK(ParseDevices("gpu:0").value().are_gpus);
+  CHECK(ParseDevices("gpu:0, gpu:2").value().indices == std::vector<int>{0, 2});
+  CHECK(ParseDevices("/gpu:3,/device:GPU:1").value().indices == std::vector<int>{3, 1});
+  CHECK_FALSE(ParseDevices("/cpu:0,cpu:1").value().are_gpus);
+  for (const auto& [devices, why] :
+       std::vector<std::pair<const char*, const char*>>{{"", "\"\" is no device; write a list such as gpu:0,gpu:2"},
+                                                        {"gpu", "\"gpu\" is no device"},
+                                                        {"gpu:", "\"gpu:\" is no device"},
+                                                        {"gpu:-1", "is no device"},
+                                                        {"gpu:x", "is no device"},
+                                                        {"gpu:1024", "is no device"},
+                                                        {"gpu:0,", "\"\" is no device"},
+                                                        {"tpu:0", "is no device"},
+                                                        {"gpu:0,cpu:0", "\"cpu:0\" is of another kind"},
+                                                        {"gpu:1,gpu:1", "\"gpu:1\" is there twice"}}) {
+    CAPTURE(devices);
+    const absl::Status status = ParseDevices(devices).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(Message(status), Contains(absl::StrCat("--devices=", devices, ": ")) && Contains(why));
   }
-  CHECK(StrategyName("default", 2).value() == "mirrored");
+}
+
+TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too many devices or workers for it") {
+  for (const char* one : {"off", "default", "one_device"}) {
+    CHECK(StrategyName(one, 1, 0).value() == "one_device");
+    CHECK(StrategyName(one, 1, 1).value() == "one_device");
+  }
+  CHECK(StrategyName("default", 1, 2).value() == "mirrored");
+  CHECK(StrategyName("default", 2, 2).value() == "multi_worker_mirrored");
   for (const int devices : {1, 4}) {
-    CHECK(StrategyName("mirrored", devices).value() == "mirrored");
-    CHECK(StrategyName("multi_worker_mirrored", devices).value() == "multi_worker_mirrored");
-    CHECK(StrategyName("collective_all_reduce", devices).value() == "multi_worker_mirrored");
+    CHECK(StrategyName("mirrored", 1, devices).value() == "mirrored");
+    for (const int workers : {1, 2}) {
+      CHECK(StrategyName("multi_worker_mirrored", workers, devices).value() == "multi_worker_mirrored");
+      CHECK(StrategyName("collective_all_reduce", workers, devices).value() == "multi_worker_mirrored");
+    }
   }
   for (const char* one : {"off", "one_device"}) {
-    const absl::Status status = StrategyName(one, 2, "CPU devices").status();
+    const absl::Status status = StrategyName(one, 1, 2, "CPU devices").status();
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(Message(status), Contains(absl::StrCat("--distribution_strategy=", one, " is for one device")) &&
                                     Contains("this run has 2 CPU devices;"));
+  }
+  for (const char* one : {"off", "one_device", "mirrored"}) {
+    const absl::Status status = StrategyName(one, 3, 3, "replicas").status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(Message(status), Contains(absl::StrCat("--distribution_strategy=", one, " is for one process")) &&
+                                    Contains("this run has 3 workers; use"));
   }
 }
 

@@ -16,6 +16,7 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
   return {.base = flags::BaseFromFlags(command_line),
           .train = std::move(train),
           .performance = flags::FromFlags<flags::PerformanceConfig>(),
+          .cluster = flags::FromFlags<flags::ClusterConfig>(),
           .benchmark = flags::FromFlags<flags::BenchmarkConfig>(),
           .taken_from_training = command_line.taken_from_training(),
           .notes = flags::NotesOnFormerDefaults(command_line),

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "utils/flags/base.h"
 #include "utils/flags/benchmark.h"
+#include "utils/flags/cluster.h"
 #include "utils/flags/command_line.h"
 #include "utils/flags/performance.h"
 #include "utils/train/options.h"
@@ -17,6 +18,7 @@ struct Config {
   flags::BaseConfig base;
   train::TrainOptions train;
   flags::PerformanceConfig performance;
+  flags::ClusterConfig cluster;
   flags::BenchmarkConfig benchmark;
   std::string taken_from_training;    // flags that have their value from the training in model_dir
   std::vector<std::string> notes;     // logged for the user when the run begins

@@ -1,8 +1,12 @@
 #include "utils/run/devices.h"
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
@@ -10,34 +14,93 @@
 
 namespace official::run {
 
-absl::StatusOr<Devices> DevicesFor(const Config& config) {
+namespace {
+
+// The devices of this process, by the flags and what the machine has.
+absl::StatusOr<misc::NamedDevices> WantedDevices(const Config& config) {
+  misc::NamedDevices wanted;
+  if (config.performance.devices) {
+    ASSIGN_OR_RETURN(wanted, misc::ParseDevices(*config.performance.devices));
+    if (!wanted.are_gpus) return wanted;
+    const int last = *std::max_element(wanted.indices.begin(), wanted.indices.end());
+    const misc::VisibleGpus gpus = UsableGpus();
+    if (last < gpus.count) return wanted;
+    const std::string shows = gpus.count == 0 ? absl::StrCat("has no GPU to train on (", gpus.why_none, ")")
+                                              : absl::StrCat("shows ", gpus.count, ", from gpu:0 on");
+    return absl::InvalidArgumentError(
+        absl::StrCat("--devices=", *config.performance.devices, ": there is no gpu:", last, ": this machine ", shows));
+  }
   // Several CPU devices are a wish for the CPU.
   const std::optional<int> wanted_gpus = config.performance.num_cpu_devices > 1 ? 0 : config.base.num_gpus;
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(wanted_gpus, UsableGpus));
+  wanted.are_gpus = num_gpus > 0;
+  wanted.indices.resize(num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices);
+  std::iota(wanted.indices.begin(), wanted.indices.end(), 0);
+  return wanted;
+}
+
+// The number of replicas of all workers, each of which has `num_devices` if it is not told otherwise.
+absl::StatusOr<int> NumReplicas(const Config& config, int num_workers, int num_gpus, int num_devices) {
+  const int all_devices = num_workers * num_devices;
+  const int num_replicas = config.cluster.num_replicas.value_or(all_devices);
+  const auto error = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("--num_replicas=", num_replicas, " ", why));
+  };
+  if (num_replicas < num_workers) {
+    return error(absl::StrCat("is less than the ", num_workers, " workers, of which each needs one; use at least ",
+                              num_workers, ", or fewer workers"));
+  }
+  // A GPU has one replica; logical CPU devices are made as they are needed.
+  const char* const flag = config.performance.devices               ? "--devices"
+                           : num_gpus > 0                           ? "--num_gpus"
+                           : config.performance.num_cpu_devices > 1 ? "--num_cpu_devices"
+                                                                    : nullptr;
+  if (flag == nullptr || num_replicas == all_devices) return num_replicas;
+  return error(absl::StrCat("contradicts ", flag, ", which makes ", num_devices, " on each of ", num_workers,
+                            num_workers == 1 ? " worker" : " workers", "; leave one of the two out"));
+}
+
+}  // namespace
+
+absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers) {
+  ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
+  const int num_gpus = wanted.are_gpus ? static_cast<int>(wanted.indices.size()) : 0;
   Devices devices;
   devices.kind = std::string(DeviceKindFor(num_gpus));
-  devices.num_replicas = num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices;
+  if (config.performance.devices && wanted.are_gpus) devices.indices = wanted.indices;
+  const auto num_devices = static_cast<int>(wanted.indices.size());
+  ASSIGN_OR_RETURN(devices.num_replicas, NumReplicas(config, num_workers, num_gpus, num_devices));
   if (config.performance.tf32 && num_gpus == 0) {
     LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
   }
-  const char* const plural = num_gpus > 0 ? "GPUs" : "CPU devices";
-  ASSIGN_OR_RETURN(devices.strategy,
-                   misc::StrategyName(config.performance.distribution_strategy, devices.num_replicas, plural));
+  const char* const plural = num_workers > 1 ? "replicas" : num_gpus > 0 ? "GPUs" : "CPU devices";
+  ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, num_workers,
+                                                        devices.num_replicas, plural));
   ASSIGN_OR_RETURN(devices.replica_batch,
                    misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, plural));
   return devices;
 }
 
-absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices) {
-  return distribute::Strategy::Create(
-      {.name = devices.strategy,
-       .device_kind = devices.kind,
-       .num_replicas = devices.num_replicas,
-       .num_threads = config.performance.intra_op_parallelism_threads,
-       .all_reduce_alg = config.performance.all_reduce_alg,
-       .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
-       .allow_tf32 = config.performance.tf32,
-       .recordings = config.performance.cuda_graphs});
+absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices,
+                                                                   distribute::Exchange* exchange) {
+  distribute::StrategyOptions options = {
+      .name = devices.strategy,
+      .device_kind = devices.kind,
+      .num_replicas = devices.num_replicas,
+      .device_indices = devices.indices,
+      .num_threads = config.performance.intra_op_parallelism_threads,
+      .all_reduce_alg = config.performance.all_reduce_alg,
+      .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
+      .allow_tf32 = config.performance.tf32,
+      .recordings = config.performance.cuda_graphs};
+  if (exchange != nullptr) {
+    options.workers =
+        distribute::Workers{.exchange = exchange, .replicas = {}, .sum_order = config.cluster.collective_communication};
+    for (int w = 0; w < exchange->num_workers(); ++w) {
+      options.workers->replicas.push_back(compute::ShareOf(devices.num_replicas, w, exchange->num_workers()));
+    }
+  }
+  return distribute::Strategy::Create(options);
 }
 
 }  // namespace official::run

@@ -3,24 +3,32 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "utils/distribute/exchange.h"
 #include "utils/distribute/strategy.h"
+#include "utils/run/cluster.h"
 #include "utils/run/config.h"
 
 namespace official::run {
 
 struct Devices {
   std::string kind;
-  std::string strategy;  // "one_device", "mirrored", "multi_worker_mirrored"
-  int num_replicas = 1;
-  int replica_batch = 0;  // examples of a batch for each replica
+  std::string strategy;           // "one_device", "mirrored", "multi_worker_mirrored"
+  std::vector<int> indices = {};  // those of --devices; empty: the first ones
+  int num_replicas = 1;           // of all workers together
+  int replica_batch = 0;          // examples of a batch for each replica
 };
 
-// Returns the devices that --num_gpus and --num_cpu_devices ask for. InvalidArgument if there are not so many GPUs,
-// --distribution_strategy is not for so many devices, or --batch_size cannot be divided among them.
-absl::StatusOr<Devices> DevicesFor(const Config& config);
+// Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
+// so many GPUs, --distribution_strategy is not for so many devices or workers, some worker would have no replica, or
+// --batch_size cannot be divided among them.
+absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1);
 
-absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices);
+// Returns the strategy of this process: with an exchange, which must outlive it, that of a worker with its part of the
+// replicas.
+absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices,
+                                                                   distribute::Exchange* exchange = nullptr);
 
 }  // namespace official::run

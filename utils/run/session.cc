@@ -1,12 +1,12 @@
 #include "utils/run/session.h"
 
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
-#include "utils/distribute/cluster/launcher_env.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
 #include "utils/logs/hooks_helper.h"
@@ -14,6 +14,7 @@
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
+#include "utils/run/cluster.h"
 #include "utils/run/run_record.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/train_hooks.h"
@@ -69,15 +70,10 @@ void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
                << " now: that epoch counts as finished";
 }
 
-// A process that ignored the others of its cluster would train alone, as they would, in the same directory.
-absl::Status CheckLauncher() {
-  const auto environment = [](const char* name) { return std::getenv(name); };
-  ASSIGN_OR_RETURN(const std::optional<distribute::Launch> launch,
-                   distribute::ReadLauncherEnv(environment, /*workers=*/""));
-  if (!launch) return absl::OkStatus();
-  RETURN_IF_ERROR(distribute::CheckOneProcess(*launch));
-  LOG(INFO) << distribute::Describe(*launch);
-  return absl::OkStatus();
+// "", or ", 2 of 4 on this worker".
+std::string WorkerText(const distribute::Strategy& strategy) {
+  if (!strategy.has_other_workers()) return "";
+  return absl::StrCat(", ", strategy.num_local_replicas(), " of ", strategy.num_replicas_in_sync(), " on this worker");
 }
 
 // A directory that cannot be written is better found now than after all training.
@@ -102,12 +98,22 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
-  RETURN_IF_ERROR(CheckLauncher());
-  if (config.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config.base.export_dir));
   std::unique_ptr<Session> session(new Session(config, results));
-  ASSIGN_OR_RETURN(session->devices_, DevicesFor(config));
-  RETURN_IF_ERROR(session->Lock());
+  ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers));
+  if (cluster.num_workers > 1) {
+    ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_.num_replicas));
+  }
+  if (!session->is_chief()) return session;
+  const absl::Status taken = session->TakeDirectories();
+  if (!taken.ok() && session->exchange_ != nullptr) session->exchange_->Fail(taken.message());
+  RETURN_IF_ERROR(taken);
   return session;
+}
+
+absl::Status Session::TakeDirectories() {
+  if (config_.base.export_dir) RETURN_IF_ERROR(CheckExportDir(*config_.base.export_dir));
+  return Lock();
 }
 
 absl::Status Session::Lock() {
@@ -134,7 +140,8 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
                .steps = options_.steps,
                .max_train_steps = config_.performance.max_train_steps};
   if (!base.eval_only) input_.facts.push_back(TrainingData(input_.fingerprint));
-  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_));
+  if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
+  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
   ASSIGN_OR_RETURN(estimator_,
                    train::Estimator::Create(std::move(model),
                                             EstimatorConfigFor(config_, input_, /*write_model_dir=*/true, options_),
@@ -151,7 +158,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
     LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
   }
-  ContinueInsideEpoch(input_, *estimator_);
+  RETURN_IF_ERROR(ChoosePosition());
   if (HasNextRound()) {
     RETURN_IF_ERROR(BeginTraining());
   } else {
@@ -160,25 +167,46 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   return estimator_.get();
 }
 
+absl::Status Session::CompareData() {
+  const std::string data = absl::StrCat(input_.dataset, " (training on ", input_.num_train_examples, " examples, ",
+                                        input_.fingerprint.empty() ? "made up" : input_.fingerprint, ")");
+  return CheckSame(*exchange_, "the data set", data, "give all workers the same data");
+}
+
+absl::Status Session::ChoosePosition() {
+  // What the checkpoint says of the data only the chief knows.
+  if (is_chief()) ContinueInsideEpoch(input_, *estimator_);
+  const data::Position own = estimator_->state().position;
+  ASSIGN_OR_RETURN(const std::string sent, estimator_->strategy().FromChief(absl::StrCat(own.epoch, " ", own.index)));
+  const std::pair<absl::string_view, absl::string_view> fields = absl::StrSplit(sent, ' ');
+  data::Position position;
+  if (!absl::SimpleAtoi(fields.first, &position.epoch) || !absl::SimpleAtoi(fields.second, &position.index)) {
+    return absl::DataLossError(absl::StrCat("the chief has sent no position in the data: ", sent));
+  }
+  if (!(position == own)) estimator_->ContinueAt(position);
+  return absl::OkStatus();
+}
+
 void Session::LogStart() const {
   const train::Estimator& estimator = *estimator_;
   const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
   const std::string precision(flags::DTypeFlagValue(config_.train.dtype));
   const bool resumes = estimator.origin() != "fresh" && !config_.base.eval_only;
-  logs::LogEvent(resumes ? "resume" : "start",
-                 absl::StrCat("device ", device, WithLibraries(devices_.kind), ", strategy ", strategy, ", precision ",
-                              precision, ", batch ", config_.base.batch_size, " (", devices_.replica_batch,
-                              " per replica), data ", input_.dataset, ", ", estimator.origin()),
-                 {{"model", options_.name},
-                  {"model_dir", config_.train.model_dir},
-                  {"dataset", input_.dataset},
-                  {"device", device},
-                  {"strategy", strategy},
-                  {"num_replicas", devices_.num_replicas},
-                  {"dtype", precision},
-                  {"batch_size", config_.base.batch_size},
-                  {"seed", static_cast<int64_t>(estimator.state().seed)},
-                  {"global_step", estimator.global_step()}});
+  logs::LogEvent(
+      resumes ? "resume" : "start",
+      absl::StrCat("device ", device, WithLibraries(devices_.kind), ", strategy ", strategy, ", precision ", precision,
+                   ", batch ", config_.base.batch_size, " (", devices_.replica_batch, " per replica",
+                   WorkerText(estimator.strategy()), "), data ", input_.dataset, ", ", estimator.origin()),
+      {{"model", options_.name},
+       {"model_dir", config_.train.model_dir},
+       {"dataset", input_.dataset},
+       {"device", device},
+       {"strategy", strategy},
+       {"num_replicas", devices_.num_replicas},
+       {"dtype", precision},
+       {"batch_size", config_.base.batch_size},
+       {"seed", static_cast<int64_t>(estimator.state().seed)},
+       {"global_step", estimator.global_step()}});
 }
 
 void Session::LogNothingToDo() const {
@@ -192,11 +220,20 @@ void Session::LogNothingToDo() const {
             << (schedule_.max_train_steps ? " or --max_train_steps" : "")
             << "; to start again, give --clean or another --model_dir";
   estimator_->LogChangedFlags();
+  if (!is_chief()) return;
   PrintEnd(base.output == "json", "nothing_to_do", state.global_step, {{"steps", 0}, {"examples_per_sec", nullptr}},
            results_);
 }
 
 absl::Status Session::BeginTraining() {
+  if (is_chief()) RETURN_IF_ERROR(OpenRecords());
+  // Until here there was nothing to save, and a signal has ended the process.
+  signals_.emplace();
+  running_ = true;
+  return is_chief() ? BeginRecords() : absl::OkStatus();
+}
+
+absl::Status Session::OpenRecords() {
   const flags::BaseConfig& base = config_.base;
   const train::RunState& state = estimator_->state();
   ASSIGN_OR_RETURN(logger_,
@@ -209,9 +246,11 @@ absl::Status Session::BeginTraining() {
                                     .grad_accum_steps = config_.train.grad_accum_steps,
                                     .num_train_examples = input_.num_train_examples}));
   }
-  // Until here there was nothing to save, and a signal has ended the process.
-  signals_.emplace();
-  running_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Session::BeginRecords() {
+  const flags::BaseConfig& base = config_.base;
   RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config_, options_, input_.dataset, devices_.replica_batch)));
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> named,
                    logs::GetTrainHooks(base.hooks, {.model_dir = config_.train.model_dir,
@@ -225,7 +264,7 @@ absl::Status Session::BeginTraining() {
                                   .steps = input_.steps_per_epoch};
   auto progress = std::make_unique<logs::Progress>(
       logs::ProgressOptions{.format = logs::CurrentLogFormat(),
-                            .total_steps = train::TotalSteps(schedule_, state, epoch),
+                            .total_steps = train::TotalSteps(schedule_, estimator_->state(), epoch),
                             .total_epochs = schedule_.steps ? 0 : base.train_epochs,
                             .log_every_n_steps = config_.train.log_every_n_steps,
                             .tensors = logs::TensorsInLog(base.hooks, options_.tensors_to_log)});
@@ -259,7 +298,9 @@ absl::Status Session::Train() {
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
-  RETURN_IF_ERROR(estimator_->Train(train_input, until.max_steps, hooks_));
+  const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_);
+  others_know_end_ = absl::IsCancelled(trained);  // all of them stop, or one has failed
+  RETURN_IF_ERROR(trained);
   if (estimator_->state().position == before) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndRound(round));
   return absl::OkStatus();
@@ -283,7 +324,9 @@ absl::StatusOr<train::EvalResults> Session::Evaluate() {
   const int64_t epoch = train::LastEpoch(estimator_->state());
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginEvaluation(epoch));
   const auto eval_input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
-  return estimator_->Evaluate(eval_input, config_.performance.max_train_steps);
+  absl::StatusOr<train::EvalResults> results = estimator_->Evaluate(eval_input, config_.performance.max_train_steps);
+  others_know_end_ = absl::IsCancelled(results.status());
+  return results;
 }
 
 absl::Status Session::Report(const train::EvalResults& results, absl::string_view metric) {
@@ -291,8 +334,8 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
   reported_ = true;
   const int64_t epoch = train::LastEpoch(estimator_->state());
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndEvaluation(epoch, results));
-  if (!base.eval_only) RETURN_IF_ERROR(logger_->LogEvaluationResult(results, estimator_->global_step()));
-  PrintEvaluation(base.output == "json", results, results_);
+  if (logger_ != nullptr) RETURN_IF_ERROR(logger_->LogEvaluationResult(results, estimator_->global_step()));
+  if (is_chief()) PrintEvaluation(base.output == "json", results, results_);
   if (base.eval_only) return absl::OkStatus();
   RETURN_IF_ERROR(estimator_->KeepEvaluatedStep());
   if (!base.stop_threshold) return absl::OkStatus();
@@ -305,28 +348,34 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
 
 absl::Status Session::Finish(const absl::Status& status) {
   if (!std::exchange(running_, false)) return absl::OkStatus();
-  const int64_t step = estimator_->global_step();
   const std::string outcome = Outcome(status, passed_stop_threshold_);
-  if (config_.base.eval_only) {
-    if (!status.ok()) return absl::OkStatus();
-    PrintEnd(config_.base.output == "json", outcome, step, {}, results_);
-    logs::LogEvent("end", absl::StrCat("evaluated step ", step), {{"status", outcome}, {"global_step", step}});
-    return absl::OkStatus();
-  }
-  absl::Status recorded;
-  if (status.ok() || outcome == "stopped") {
-    PrintEnd(config_.base.output == "json", outcome, step,
+  const bool ended = status.ok() || (outcome == "stopped" && !config_.base.eval_only);
+  if (is_chief() && ended) {
+    PrintEnd(config_.base.output == "json", outcome, estimator_->global_step(),
              progress_ == nullptr ? logs::Json::Object() : progress_->SummaryFields(), results_);
   }
-  if (status.ok()) {
-    if (progress_->ExamplesPerSecond()) {
-      recorded = logger_->LogMetric(
-          {.name = "examples_per_sec", .value = *progress_->ExamplesPerSecond(), .global_step = step});
-    }
-    logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
+  if (status.ok()) LogEnd(outcome);
+  return logger_ == nullptr ? absl::OkStatus() : FinishRecords(status);
+}
+
+void Session::LogEnd(const std::string& outcome) const {
+  const int64_t step = estimator_->global_step();
+  logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
+  std::string text = absl::StrCat(config_.base.eval_only ? "evaluated step " : "trained to step ", step);
+  if (progress_ != nullptr) {
+    absl::StrAppend(&text, ": ", progress_->Summary());
     const logs::Json::Object summary = progress_->SummaryFields();
     fields.insert(fields.end(), summary.begin(), summary.end());
-    logs::LogEvent("end", absl::StrCat("trained to step ", step, ": ", progress_->Summary()), std::move(fields));
+  }
+  logs::LogEvent("end", text, std::move(fields));
+}
+
+absl::Status Session::FinishRecords(const absl::Status& status) {
+  absl::Status recorded;
+  if (status.ok() && progress_->ExamplesPerSecond()) {
+    recorded = logger_->LogMetric({.name = "examples_per_sec",
+                                   .value = *progress_->ExamplesPerSecond(),
+                                   .global_step = estimator_->global_step()});
   }
   recorded.Update(logger_->OnFinish(status));
   const bool success = status.ok() && (passed_stop_threshold_ || !config_.base.stop_threshold);
@@ -340,15 +389,20 @@ absl::Status Session::End() {
   const bool stopped = misc::StopSignalReceived() != 0;
   signals_.reset();
   RETURN_IF_ERROR(recorded);
+  others_know_end_ = true;
   if (!trained || !stopped) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("stopped at step ", estimator_->global_step(), ", which is saved"));
 }
 
-Session::~Session() { Finish(absl::UnknownError("the run failed")).IgnoreError(); }
+Session::~Session() {
+  Finish(absl::UnknownError("the run failed")).IgnoreError();
+  // The others wait for a worker whose program ends on its own error, outside of training.
+  if (!others_know_end_ && exchange_ != nullptr) exchange_->Fail("");
+}
 
 absl::Status Session::Export(
     const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const {
-  if (!config_.base.export_dir) return absl::OkStatus();
+  if (!config_.base.export_dir || !is_chief()) return absl::OkStatus();
   const logs::TaskProgress progress({.title = "writing the SavedModel"});
   ASSIGN_OR_RETURN(const std::string path, write(*config_.base.export_dir));
   logs::LogEvent("export", absl::StrCat("SavedModel written to: ", path), {{"path", path}});
@@ -357,6 +411,7 @@ absl::Status Session::Export(
 
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
                                                               std::vector<train::RunFact> facts) {
+  RETURN_IF_ERROR(CheckAlone(config, "a prediction"));
   ASSIGN_OR_RETURN(Devices devices, DevicesFor(config));
   devices.num_replicas = 1;
   Input input;

@@ -15,6 +15,9 @@
 //   return session->Export(...);
 //
 // With --eval_only there is one round, which trains nothing. A session that goes without End counts as failed.
+//
+// A process that was started as one of several workers has a session of its own, and all of them do the same. The first
+// one, the chief, has --model_dir, hooks, records, results and the export to itself.
 #pragma once
 
 #include <functional>
@@ -28,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "utils/distribute/exchange.h"
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hook.h"
 #include "utils/logs/progress.h"
@@ -62,15 +66,19 @@ struct SessionOptions {
 
 class Session {
  public:
-  // Finds the devices and locks --model_dir, emptying it with --clean; results will go to `results`, all else to the
-  // log. Both arguments must outlive the session. NotFound for --eval_only without a directory; other errors say what
-  // to do.
+  // Finds the devices, waits for the other workers if there are any, and locks --model_dir, emptying it with --clean;
+  // results will go to `results`, all else to the log. Both arguments must outlive the session. NotFound for
+  // --eval_only without a directory; other errors say what to do.
   static absl::StatusOr<std::unique_ptr<Session>> Open(const Config& config, std::ostream& results);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Adds a hook to those of the flags; before Begin.
+  bool is_chief() const { return exchange_ == nullptr || exchange_->worker() == 0; }
+  // --model_dir; empty for a worker that is not the chief, which reads and writes nothing there.
+  std::string model_dir() const { return is_chief() ? config_.train.model_dir : ""; }
+
+  // Adds a hook to those of the flags, of the chief; before Begin.
   void AddHook(std::unique_ptr<logs::Hook> hook) { hooks_.push_back(std::move(hook)); }
 
   // Puts the model on the devices and restores it from --model_dir. From here on signals are requests to stop. Returns
@@ -94,34 +102,47 @@ class Session {
   // Ends the run and records its throughput. Cancelled if a signal came after the last step.
   absl::Status End();
 
-  // Writes a SavedModel to --export_dir, if there is one, with `write`, which returns its path.
+  // Writes a SavedModel to --export_dir, if there is one, with `write`, which returns its path; on the chief only.
   absl::Status Export(const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const;
 
  private:
   Session(const Config& config, std::ostream& results) : config_(config), results_(results) {}
+  // Checks and takes the directories that are written.
+  absl::Status TakeDirectories();
   absl::Status Lock();
-  // Makes the hooks and records and tells them that the training begins.
+  // Checks that all workers have the same data.
+  absl::Status CompareData();
+  // Sets the position in the data at which the training continues, the same on all workers.
+  absl::Status ChoosePosition();
   absl::Status BeginTraining();
+  // Tells the hooks of the program that the training begins, and makes those of the flags and the records.
+  absl::Status OpenRecords();
+  absl::Status BeginRecords();
   void LogStart() const;
   void LogNothingToDo() const;
   absl::Status PassEmptyRound(int64_t end_epoch);
-  // Tells the hooks and records how the run ended, once.
+  // Tells all how the run ended, once.
   absl::Status Finish(const absl::Status& status);
+  void LogEnd(const std::string& outcome) const;
+  absl::Status FinishRecords(const absl::Status& status);
 
   const Config& config_;
   std::ostream& results_;
   SessionOptions options_;
   train::Schedule schedule_;
   Devices devices_;
+  std::unique_ptr<distribute::Exchange> exchange_;  // with the other workers; null: there are none
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;
+  // Of the chief; other workers have none.
   std::unique_ptr<logs::BaseBenchmarkLogger> logger_;
   std::vector<std::unique_ptr<logs::Hook>> hooks_;
   const logs::Progress* progress_ = nullptr;  // one of the hooks
   std::optional<misc::StopSignals> signals_;
   bool running_ = false;  // from the beginning of the training or the evaluation to its end
   bool reported_ = false;
+  bool others_know_end_ = false;  // true: other workers wait for nothing any more, or know why
   bool passed_stop_threshold_ = false;
 };
 

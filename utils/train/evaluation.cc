@@ -228,7 +228,7 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
                                            std::optional<int64_t> max_steps) {
   absl::StatusOr<EvalResults> results = Evaluate(model, input_fn, max_steps);
   // Cancelled: all workers stop, or another one has failed.
-  if (!results.ok() && !absl::IsCancelled(results.status())) model.strategy().Fail();
+  if (!results.ok() && !absl::IsCancelled(results.status())) model.strategy().Fail(results.status().message());
   return results;
 }
 

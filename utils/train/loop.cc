@@ -28,7 +28,7 @@ class Loop {
   absl::Status Run(data::BatchSource& source, std::optional<int64_t> max_steps) {
     const absl::Status status = Steps(source, max_steps);
     // Cancelled: all workers stop, or another one has failed.
-    if (!status.ok() && !absl::IsCancelled(status)) model_.strategy().Fail();
+    if (!status.ok() && !absl::IsCancelled(status)) model_.strategy().Fail(status.message());
     return begun() ? runner_.Explain(status) : status;
   }
 

@@ -364,7 +364,7 @@ TEST_CASE("The error of one worker ends the training of all, and only that worke
   CHECK(statuses[2] == absl::DataLossError("a disk"));
   for (const int w : {0, 1}) {
     CHECK(absl::IsCancelled(statuses[w]));
-    CHECK_THAT(std::string(statuses[w].message()), Contains("worker 2 has failed"));
+    CHECK_THAT(std::string(statuses[w].message()), Contains("worker 2 has failed: a disk"));
   }
 }
 

@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
-#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +10,7 @@
 #include "utils/compute/cuda_backend/backend_entry.h"
 #include "utils/compute/cuda_backend/open_library.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/files/shared_object.h"
 
 namespace official::compute {
 namespace {
@@ -19,19 +18,11 @@ namespace {
 constexpr char kLibrary[] = "libofficial_cuda.so";
 constexpr char kPackage[] = "utils/compute/cuda_backend";  // of the library in Bazel's output
 
-// Beside the program, or, for one that lies where Bazel put it, in the library's own package.
 absl::StatusOr<std::string> FindLibrary() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path beside = program.parent_path() / kLibrary;
-  if (std::filesystem::exists(beside, error)) return beside.string();
-  for (std::filesystem::path dir = program.parent_path(); dir.has_relative_path(); dir = dir.parent_path()) {
-    if (dir.filename() != "bin") continue;
-    const std::filesystem::path built = dir / kPackage / kLibrary;
-    if (std::filesystem::exists(built, error)) return built.string();
-  }
-  return absl::NotFoundError(absl::StrCat("the CUDA backend is missing: there is no ", beside.string(),
-                                          "; build where the CUDA toolkit is installed (CUDA_HOME)"));
+  const std::string path = files::FindSharedObject(kLibrary, kPackage);
+  if (!path.empty()) return path;
+  return absl::NotFoundError(absl::StrCat("the CUDA backend is missing: there is no ", files::ProgramFolder(), "/",
+                                          kLibrary, "; build where the CUDA toolkit is installed (CUDA_HOME)"));
 }
 
 absl::StatusOr<CudaBackend> LoadLibrary() {

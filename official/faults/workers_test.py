@@ -1,0 +1,149 @@
+"""Several workers end with the bits of one process with as many devices as they have replicas together."""
+
+import json
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+from official.faults import harness
+from utils.fuzzing import make_corpus
+
+REPLICAS = 4
+# A multiple of the replicas; that of the other programs is one.
+BATCH = {"mnist": ("--batch_size=8",), "resnet": ("--batch_size=8",)}
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses of this machine that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    return addresses
+
+
+def tf_configs(count: int, with_chief: bool = False) -> list[str]:
+    """TF_CONFIG for each of so many workers, as TensorFlow's documents have it; the first is the chief."""
+    addresses = free_addresses(count)
+    if with_chief:
+        cluster = {"chief": addresses[:1], "worker": addresses[1:]}
+        tasks = [{"type": "chief", "index": 0}, *({"type": "worker", "index": i} for i in range(count - 1))]
+    else:
+        cluster = {"worker": addresses}
+        tasks = [{"type": "worker", "index": i} for i in range(count)]
+    return [json.dumps({"cluster": cluster, "task": task}) for task in tasks]
+
+
+def write_photographs(folder: Path) -> int:
+    """Writes ImageNet's records, 16 to train on and 4 to evaluate, and returns the bytes of the former."""
+    grey = make_corpus.jpeg(64, 64, b"\x11\x11\x11")
+    grey = grey[:2] + make_corpus.segment(0xFE, bytes(60000)) + grey[2:]  # with a long comment
+    for name, count in (("train", 16), ("validation", 4)):
+        records = b""
+        for i in range(count):
+            image = make_corpus.feature(b"image/encoded", make_corpus.field(1, make_corpus.field(1, grey)))
+            label = make_corpus.feature(b"image/class/label", make_corpus.field(3, make_corpus.field(1, bytes([i + 1]))))
+            records += make_corpus.record(make_corpus.field(1, image + label))
+        (folder / f"{name}-00000-of-00001").write_bytes(records)
+    return (folder / "train-00000-of-00001").stat().st_size
+
+
+class WorkersTest(harness.FaultTest):
+    def start_workers(self, model_dir: Path, count: int, *flags: str, flags_of: dict | None = None, chief=False):
+        """Starts the processes of a run; `flags_of` has further flags of some of them, by number."""
+        processes = []
+        for i, config in enumerate(tf_configs(count, chief)):
+            # No worker but the chief has a directory.
+            directory = model_dir if i == 0 else "/dev/null/none"
+            command = self.command(directory, *BATCH.get(self.program.name, ()), *flags, *(flags_of or {}).get(i, ()))
+            processes.append(self.start(command, env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"}))
+        return processes
+
+    def train_workers(self, model_dir: Path, count: int, *flags: str, chief: bool = False, steps: int = harness.STEPS):
+        """Trains to step `steps`, which must succeed everywhere, and returns the outcomes."""
+        processes = self.start_workers(model_dir, count, f"--max_train_steps={steps}", *flags, chief=chief)
+        outcomes = [self.finish(process) for process in processes]
+        for outcome in outcomes:
+            self.assertEqual(outcome.code, 0, "\n".join(o.told for o in outcomes))
+        for outcome in outcomes[1:]:
+            self.assertEqual(outcome.stdout, "", outcome.told)  # results are the chief's
+        return outcomes
+
+    def train_alone(self, model_dir: Path, *flags: str, steps: int = harness.STEPS) -> None:
+        self.train(model_dir, steps, f"--num_cpu_devices={REPLICAS}", *BATCH.get(self.program.name, ()), *flags)
+
+    @harness.of_every_program
+    def test_any_number_of_workers_has_the_same_bits(self) -> None:
+        alone = self.folder / "alone"
+        self.train_alone(alone)
+        for count, chief, flags in (
+            (2, False, ("--num_cpu_devices=2",)),
+            (4, True, ()),
+            (3, False, (f"--num_replicas={REPLICAS}",)),
+        ):
+            with self.subTest(workers=count):
+                model_dir = self.folder / f"workers{count}"
+                self.train_workers(model_dir, count, *flags, chief=chief)
+                self.assert_same_checkpoint(model_dir, alone)
+                self.assert_same_metrics(model_dir, alone)
+
+    @harness.of_every_program
+    def test_others_continue_with_the_same_bits(self) -> None:
+        alone, changing = self.folder / "alone", self.folder / "changing"
+        self.train_alone(alone)
+        replicas = f"--num_replicas={REPLICAS}"
+        self.train_workers(changing, 4, steps=6)
+        self.train_alone(changing, steps=13)
+        self.train_workers(changing, 3, replicas)
+        self.assert_same_checkpoint(changing, alone)
+
+    def test_a_signal_to_any_worker_saves_the_same_step_everywhere(self) -> None:
+        for receiver in (0, 1):
+            with self.subTest(receiver=receiver):
+                model_dir = self.folder / f"model{receiver}"
+                steps = 3000
+                flags = ("--train_epochs=10000", "--epochs_between_evals=10000", f"--max_train_steps={steps}")
+                processes = self.start_workers(model_dir, 2, *flags)
+                until = time.monotonic() + harness.DEADLINE
+                log = model_dir / "metric.log"
+                while not log.exists() or len(log.read_text().splitlines()) < 5:
+                    self.assertLess(time.monotonic(), until, "the run did not come to step 5")
+                    time.sleep(0.01)
+                processes[receiver].send_signal(signal.SIGTERM)
+                outcomes = [self.finish(process) for process in processes]
+                step = harness.latest_step(model_dir)
+                self.assertLess(step, steps, "the signal came too late")
+                for i, outcome in enumerate(outcomes):
+                    self.assertEqual(outcome.code, 143 if i == receiver else 138, outcome.told)
+                    self.assertIn(f"stopped at step {step}", outcome.stderr, outcome.told)
+
+    def test_a_worker_reads_its_own_records_and_nothing_in_the_directory(self) -> None:
+        size = write_photographs(self.data_dir)
+        model_dir, trace = self.folder / "model", self.folder / "trace"
+        flags = ("--dataset_name=imagenet", "--resnet_size=18", "--batch_size=8", "--train_epochs=1")
+        command = [str(self.binaries["resnet"]), f"--data_dir={self.data_dir}", f"--model_dir={model_dir}", *flags]
+        calls = "trace=%file,read,pread64,readv,preadv,preadv2,mmap"
+        tracer = ["strace", "-f", "-qq", "-y", "-s", "0", "-e", calls, "-o", str(trace)]
+        processes = [
+            self.start(prefix + command, env={**os.environ, "TF_CONFIG": config})
+            for prefix, config in zip(([], tracer), tf_configs(2))
+        ]
+        for process in processes:
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, f"strace must be installed and permitted here\n{outcome.told}")
+        text = trace.read_text()
+        self.assertNotIn(str(model_dir), text)
+        records = f"{self.data_dir}/train-00000-of-00001"
+        self.assertNotIn("mmap", "".join(line for line in text.splitlines() if records in line))
+        read = re.findall(rf"(?:read|preadv?2?|pread64|readv)\(\d+<{re.escape(records)}>.* = (\d+)$", text, re.MULTILINE)
+        self.assertGreater(sum(map(int, read)), 0.4 * size, "the trace shows no reading")
+        self.assertLess(sum(map(int, read)), 0.6 * size)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,25 @@
+// What the workers of a job need to find each other.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace official::distribute {
+
+struct ConnectOptions {
+  int worker = 0;  // this one
+  // "host:port" by worker. Only that of worker 0 must be known; the others listen on a free port where there is none.
+  std::vector<std::string> addresses;
+  // The name and value of what must be the same on all workers, in the same order: {"flag --batch_size", "128"}.
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::string secret;     // that they share; empty: nothing is proven
+  bool bind_all = false;  // listens on all interfaces, not only on that of its address
+  std::chrono::seconds start_timeout = std::chrono::minutes(5);  // how long workers wait for each other
+  std::chrono::seconds peer_timeout = std::chrono::seconds(10);  // after which a silent worker is lost
+  std::function<void(const std::string& line)> log;              // gets lines about long waits; may be empty
+};
+
+}  // namespace official::distribute

@@ -1,0 +1,41 @@
+#include "utils/distribute/connect_workers.h"
+
+#include <dlfcn.h>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/backend_entry.h"
+#include "utils/files/shared_object.h"
+
+namespace official::distribute {
+namespace {
+
+constexpr char kLibrary[] = "libofficial_cluster.so";
+constexpr char kPackage[] = "utils/distribute/grpc";
+
+absl::StatusOr<ConnectWorkersFunction*> LoadLibrary() {
+  const std::string path = files::FindSharedObject(kLibrary, kPackage);
+  if (path.empty()) {
+    return absl::NotFoundError(absl::StrCat("there is no ", kLibrary,
+                                            " beside the program, which several workers "
+                                            "need; copy both together"));
+  }
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::NotFoundError(absl::StrCat("cannot load ", path, ": ", dlerror(), "; install libgrpc++1.51"));
+  }
+  auto* const function = reinterpret_cast<ConnectWorkersFunction*>(dlsym(library, kConnectWorkers));
+  if (function != nullptr) return function;
+  return absl::NotFoundError(absl::StrCat(path, " is of another version than this program; copy both together"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Exchange>> ConnectWorkers(const ConnectOptions& options) {
+  ASSIGN_OR_RETURN(ConnectWorkersFunction* const connect, LoadLibrary());
+  absl::StatusOr<std::unique_ptr<Exchange>> exchange;
+  connect(options, exchange);
+  return exchange;
+}
+
+}  // namespace official::distribute

@@ -1,0 +1,18 @@
+// Connects the processes of a job.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "utils/distribute/connect_options.h"
+#include "utils/distribute/exchange.h"
+
+namespace official::distribute {
+
+// Returns the exchange of this worker when all workers are there. It loads gRPC, which a process that is alone does not
+// need. InvalidArgument, on all workers, if two of them differ in a fact; if this one has another secret than worker 0,
+// or its number is taken. FailedPrecondition if it cannot listen at its address, DeadlineExceeded if others do not
+// come, NotFound without the shared object.
+absl::StatusOr<std::unique_ptr<Exchange>> ConnectWorkers(const ConnectOptions& options);
+
+}  // namespace official::distribute

@@ -1,0 +1,15 @@
+// The function that a program calls in the shared object with gRPC.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "utils/distribute/connect_options.h"
+#include "utils/distribute/exchange.h"
+
+namespace official::distribute {
+
+inline constexpr char kConnectWorkers[] = "OfficialConnectWorkers";
+using ConnectWorkersFunction = void(const ConnectOptions& options, absl::StatusOr<std::unique_ptr<Exchange>>& exchange);
+
+}  // namespace official::distribute

@@ -1,0 +1,122 @@
+#include "utils/distribute/grpc/grpc_exchange.h"
+
+#include <grpc/support/log.h>
+
+#include <cstdlib>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/mailbox.h"
+#include "utils/distribute/grpc/meeting.h"
+#include "utils/distribute/grpc/peer.h"
+#include "utils/distribute/grpc/server.h"
+#include "utils/distribute/grpc/socket_address.h"
+#include "utils/distribute/grpc/wire.h"
+
+namespace official::distribute {
+namespace {
+
+class GrpcExchange : public Exchange {
+ public:
+  // `host` is null for workers other than the first.
+  GrpcExchange(int worker, std::unique_ptr<Mailbox> mailbox, std::unique_ptr<Host> host, std::unique_ptr<Server> server)
+      : worker_(worker), mailbox_(std::move(mailbox)), host_(std::move(host)), server_(std::move(server)) {}
+
+  // What has been sent arrives, and what others still send is taken, before the server ends.
+  ~GrpcExchange() override {
+    const auto deadline = std::chrono::steady_clock::now() + Sender::kMostWait;
+    for (const auto& [key, sender] : senders_) sender->SendEnd();
+    for (const auto& [key, sender] : senders_) sender->Flush(deadline);
+    senders_.clear();
+    server_.reset();
+  }
+
+  void Connect(const Job& job, std::chrono::seconds peer_timeout) {
+    num_workers_ = static_cast<int>(job.addresses.size());
+    mailbox_->SetAddresses(job.addresses);
+    server_->SetKey(job.key);
+    for (int w = 0; w < num_workers_; ++w) {
+      if (w == worker_) continue;
+      for (const Channel channel : {Channel::kSums, Channel::kValues}) {
+        const auto lost = [this, w](absl::string_view why) { mailbox_->SetLost(w, why); };
+        senders_[{w, channel}] =
+            std::make_unique<Sender>(MakeChannel(job.addresses[w], peer_timeout),
+                                     PackHello({.from = worker_, .to = w, .channel = channel}, job.key), lost);
+      }
+    }
+  }
+
+  int worker() const override { return worker_; }
+  int num_workers() const override { return num_workers_; }
+
+  absl::Status Send(int worker, Channel channel, absl::string_view frame) override {
+    RETURN_IF_ERROR(Known(mailbox_->StateOf(worker)));
+    senders_.at({worker, channel})->SendFrame(frame);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) override {
+    absl::StatusOr<std::string> frame = mailbox_->Receive(worker, channel, deadline);
+    if (!frame.ok()) RETURN_IF_ERROR(Known(frame.status()));
+    return frame;
+  }
+
+  void Fail(absl::string_view reason) override {
+    if (mailbox_->SetFailed(worker_, reason)) Tell(reason);
+  }
+
+ private:
+  // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.
+  absl::Status Known(const absl::Status& status) {
+    if (absl::IsCancelled(status) && mailbox_->SetFailed(worker_, status.message())) Tell(status.message());
+    return status;
+  }
+  void Tell(absl::string_view reason) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    for (const auto& [key, sender] : senders_) {
+      if (key.second == Channel::kValues) sender->SendFailure(reason);
+    }
+    for (const auto& [key, sender] : senders_) {
+      if (key.second == Channel::kValues) sender->Flush(deadline);
+    }
+  }
+
+  const int worker_;
+  int num_workers_ = 1;
+  const std::unique_ptr<Mailbox> mailbox_;
+  const std::unique_ptr<Host> host_;  // refuses those who come late
+  std::unique_ptr<Server> server_;
+  std::map<std::pair<int, Channel>, std::unique_ptr<Sender>> senders_;
+};
+
+std::string WithPort(const std::string& address, int port) {
+  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions& options) {
+  // What gRPC writes to stderr is told in our own words, unless it is asked for.
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+  std::string address = options.addresses[options.worker];
+  if (address.empty()) {
+    ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));
+  }
+  const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
+  auto host = options.worker == 0 ? std::make_unique<Host>(options) : nullptr;
+  auto mailbox = std::make_unique<Mailbox>(options.worker, options.addresses);
+  ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
+                   Server::Listen(bound, options.worker, static_cast<int>(options.addresses.size()),
+                                  options.peer_timeout, *mailbox, host.get()));
+  address = WithPort(address, server->port());
+  ASSIGN_OR_RETURN(const Job job, host != nullptr ? host->Meet(address) : MeetAt(options, address));
+  auto exchange =
+      std::make_unique<GrpcExchange>(options.worker, std::move(mailbox), std::move(host), std::move(server));
+  exchange->Connect(job, options.peer_timeout);
+  return exchange;
+}
+
+}  // namespace official::distribute

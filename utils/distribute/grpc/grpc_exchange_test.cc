@@ -1,0 +1,266 @@
+// The exchange between processes, which are threads here, over loopback.
+
+#include "utils/distribute/grpc/grpc_exchange.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "utils/distribute/grpc/wire.h"
+
+namespace official::distribute {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using Made = absl::StatusOr<std::unique_ptr<Exchange>>;
+constexpr Exchange::Channel kSums = Exchange::Channel::kSums, kValues = Exchange::Channel::kValues;
+constexpr std::chrono::seconds kLong(60);
+
+// A socket that listens on a free port of this machine, and its address.
+class Listener {
+ public:
+  Listener() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(listen(fd_, 1) == 0);
+    REQUIRE(getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { close(fd_); }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  const int fd_;
+  int port_;
+};
+
+std::vector<std::string> FreeAddresses(int n) {
+  std::vector<Listener> listeners(n);
+  std::vector<std::string> addresses;
+  for (const Listener& listener : listeners) addresses.push_back(listener.address());
+  return addresses;
+}
+
+// Calls f(worker) for each, in a thread of its own.
+void OnEach(int workers, const std::function<void(int)>& f) {
+  std::vector<std::thread> threads;
+  for (int w = 0; w < workers; ++w) threads.emplace_back([&f, w] { f(w); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<Made> Connect(int workers, const std::function<void(ConnectOptions&)>& change = nullptr) {
+  const std::vector<std::string> addresses = FreeAddresses(workers);
+  std::vector<Made> made(workers);
+  OnEach(workers, [&](int w) {
+    ConnectOptions options;
+    options.worker = w;
+    options.addresses = addresses;
+    options.start_timeout = kLong;
+    if (change) change(options);
+    made[w] = MakeGrpcExchange(options);
+  });
+  return made;
+}
+
+// Ends the exchanges at the same time, as processes do.
+void End(std::vector<Made>& made) {
+  OnEach(static_cast<int>(made.size()), [&](int w) {
+    if (made[w].ok()) made[w]->reset();
+  });
+}
+
+std::string FrameOf(int from, int to, int number, size_t bytes) {
+  std::string frame(bytes, '\0');
+  for (size_t i = 0; i < bytes; ++i) frame[i] = static_cast<char>(i * 7 + i / 1000 + from * 31 + to * 17 + number);
+  return frame;
+}
+
+TEST_CASE("Frames of any size arrive whole and in order, on both channels and in all directions at once") {
+  const int workers = GENERATE(2, 3, 4);
+  auto made = Connect(workers);
+  const size_t sizes[] = {0, 1, kPieceBytes - 1, kPieceBytes, kPieceBytes + 1, 3'000'000, 5, 0};
+  OnEach(workers, [&](int w) {
+    REQUIRE(made[w].ok());
+    Exchange& exchange = **made[w];
+    CHECK(exchange.worker() == w);
+    CHECK(exchange.num_workers() == workers);
+    for (int number = 0; number < static_cast<int>(std::size(sizes)); ++number) {
+      for (int to = 0; to < workers; ++to) {
+        if (to == w) continue;
+        CHECK(exchange.Send(to, kSums, FrameOf(w, to, number, sizes[number])).ok());
+        CHECK(exchange.Send(to, kValues, FrameOf(w, to, number + 100, 10)).ok());
+      }
+    }
+    for (int number = 0; number < static_cast<int>(std::size(sizes)); ++number) {
+      for (int from = 0; from < workers; ++from) {
+        if (from == w) continue;
+        CHECK(exchange.Receive(from, kValues, kLong).value() == FrameOf(from, w, number + 100, 10));
+        CHECK(exchange.Receive(from, kSums, kLong).value() == FrameOf(from, w, number, sizes[number]));
+      }
+    }
+  });
+  End(made);
+}
+
+TEST_CASE("What a worker has sent before it ended arrives, and then it is said that it has ended") {
+  auto made = Connect(2);
+  REQUIRE((*made[1])->Send(0, kSums, std::string(2'000'000, 'x')).ok());
+  made[1]->reset();
+  CHECK((*made[0])->Receive(1, kSums, kLong).value() == std::string(2'000'000, 'x'));
+  const absl::Status ended = (*made[0])->Receive(1, kSums, kLong).status();
+  CHECK(absl::IsCancelled(ended));
+  CHECK_THAT(std::string(ended.message()), StartsWith("worker 1 at 127.0.0.1:") && Contains(" has ended its run"));
+}
+
+TEST_CASE("Only the address of worker 0 has to be known") {
+  auto made = Connect(3, [](ConnectOptions& options) { options.addresses[1] = options.addresses[2] = ""; });
+  OnEach(3, [&](int w) {
+    REQUIRE(made[w].ok());
+    CHECK(Gather(**made[w], absl::StrCat(w), kLong).value() == std::vector<std::string>{"0", "1", "2"});
+  });
+  End(made);
+}
+
+TEST_CASE("With a secret that all have workers connect, with another none does") {
+  auto made = Connect(2, [](ConnectOptions& options) { options.secret = "0123456789abcdef"; });
+  CHECK((made[0].ok() && made[1].ok()));
+  End(made);
+  made = Connect(2, [](ConnectOptions& options) {
+    options.secret = absl::StrCat("0123456789abcde", options.worker);
+    options.start_timeout = std::chrono::seconds(1);
+  });
+  CHECK(absl::IsInvalidArgument(made[1].status()));
+  CHECK_THAT(std::string(made[1].status().message()), Contains("has another secret; give all the same"));
+  CHECK(absl::IsDeadlineExceeded(made[0].status()));
+  CHECK_THAT(std::string(made[0].status().message()), StartsWith("after 1 s there is no worker 1 at 127.0.0.1:"));
+}
+
+TEST_CASE("All workers tell in what two of them differ") {
+  auto made = Connect(3, [](ConnectOptions& options) {
+    options.facts = {{"flag --dtype", "fp32"}, {"flag --batch_size", options.worker == 2 ? "64" : "128"}};
+  });
+  for (const Made& each : made) {
+    CHECK(each.status() ==
+          absl::InvalidArgumentError("worker 2 has flag --batch_size 64, but worker 0 has 128; start all "
+                                     "workers with the same program and flags"));
+  }
+  made = Connect(2, [](ConnectOptions& options) {
+    options.facts.resize(1 + options.worker, {"flag --dtype", "fp32"});
+  });
+  for (const Made& each : made) {
+    CHECK_THAT(std::string(each.status().message()), StartsWith("worker 1 runs another program than worker 0"));
+  }
+}
+
+TEST_CASE("Two workers of one number, or of clusters of other sizes, do not train together") {
+  const std::vector<std::string> addresses = FreeAddresses(3);
+  std::vector<Made> made(3);
+  OnEach(3, [&](int w) {
+    ConnectOptions options;
+    options.worker = w == 2 ? 1 : w;
+    options.addresses = {addresses[0], w == 2 ? addresses[2] : addresses[1], addresses[1]};
+    options.start_timeout = std::chrono::seconds(2);
+    made[w] = MakeGrpcExchange(options);
+  });
+  const int refused = absl::IsInvalidArgument(made[1].status()) ? 1 : 2;
+  CHECK_THAT(std::string(made[refused].status().message()), StartsWith("there is a worker 1 already"));
+  CHECK_THAT(std::string(made[0].status().message()), StartsWith("after 2 s there is no worker 2 at"));
+  CHECK(made[3 - refused].status() == made[0].status());
+
+  made = Connect(2, [](ConnectOptions& options) {
+    options.start_timeout = std::chrono::seconds(2);
+    if (options.worker == 1) options.addresses.push_back("");
+  });
+  CHECK_THAT(std::string(made[1].status().message()), StartsWith("worker 1 of 3 workers cannot join a run of 2"));
+}
+
+TEST_CASE("A port that is taken is named, and so is a worker 0 that does not come") {
+  const Listener taken;
+  ConnectOptions options;
+  options.addresses = {taken.address(), ""};
+  const absl::Status status = MakeGrpcExchange(options).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains(absl::StrCat("cannot listen on ", taken.address(), ": Address already in use")));
+
+  options.worker = 1;
+  options.addresses = FreeAddresses(2);
+  options.start_timeout = std::chrono::seconds(1);
+  const absl::Status late = MakeGrpcExchange(options).status();
+  CHECK(absl::IsDeadlineExceeded(late));
+  CHECK_THAT(std::string(late.message()),
+             StartsWith(absl::StrCat("worker 1 has waited 1 s for worker 0 at ", options.addresses[0])));
+}
+
+TEST_CASE("The failure of one worker reaches all, with its reason") {
+  auto made = Connect(3);
+  OnEach(3, [&](int w) {
+    Exchange& exchange = **made[w];
+    if (w == 2) {
+      exchange.Fail("a disk is full");
+      exchange.Fail("the first reason counts");
+      CHECK(absl::IsCancelled(exchange.Receive(0, kValues, kLong).status()));
+      return;
+    }
+    // They wait for each other, not for the one that has failed.
+    const absl::Status status = exchange.Receive(1 - w, kSums, kLong).status();
+    CHECK(status == absl::CancelledError("worker 2 has failed: a disk is full"));
+    CHECK(exchange.Send(1 - w, kSums, "x") == status);
+  });
+  End(made);
+}
+
+TEST_CASE("A worker that sends nothing is named at the deadline") {
+  auto made = Connect(2);
+  const absl::Status status = (*made[0])->Receive(1, kValues, std::chrono::seconds(1)).status();
+  CHECK(absl::IsDeadlineExceeded(status));
+  CHECK_THAT(std::string(status.message()), StartsWith("worker 0 has waited 1 s for worker 1 at 127.0.0.1:"));
+  End(made);
+}
+
+// Sends bytes to an address, without waiting for an answer.
+void Disturb(const std::string& address, const std::string& bytes) {
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
+    [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  close(fd);
+}
+
+TEST_CASE("Strangers at the port do no harm") {
+  std::vector<std::string> addresses;
+  auto made = Connect(2, [&](ConnectOptions& options) {
+    if (options.worker == 0) addresses = options.addresses;
+  });
+  OnEach(3, [&](int w) {
+    for (int i = 0; i < 20; ++i) {
+      if (w == 2) {
+        for (const std::string& address : addresses) {
+          Disturb(address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+          Disturb(address, FrameOf(1, 2, i, 5000));
+          Disturb(address, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + FrameOf(1, 2, i, 100));
+        }
+        continue;
+      }
+      CHECK((*made[w])->Send(1 - w, kSums, FrameOf(w, 1 - w, i, 100'000)).ok());
+      CHECK((*made[w])->Receive(1 - w, kSums, kLong).value() == FrameOf(1 - w, w, i, 100'000));
+    }
+  });
+  End(made);
+}
+
+}  // namespace
+}  // namespace official::distribute

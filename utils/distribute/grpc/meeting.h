@@ -1,0 +1,61 @@
+// How the workers of a job find each other: all join at worker 0, which tells them who is where when the last one is
+// there, or why they cannot train together.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/distribute/connect_options.h"
+#include "utils/distribute/grpc/server.h"
+
+namespace official::distribute {
+
+// What all know after the meeting.
+struct Job {
+  std::vector<std::string> addresses;  // by worker
+  std::string key;                     // of the streams of frames
+};
+
+// The meeting, as worker 0 holds it.
+class Host : public JoinHandler {
+ public:
+  explicit Host(const ConnectOptions& options);
+  // Refuses those who still wait.
+  ~Host() override;
+
+  absl::StatusOr<std::string> Challenge(const std::string& first, std::string& state) override;
+  absl::Status Join(const std::string& second, const std::string& state,
+                    std::function<void(std::string)> answer) override;
+
+  // Waits for all, and tells them; `address` is worker 0's. InvalidArgument, for all of them, if two workers differ in
+  // a fact. DeadlineExceeded names those that have not come.
+  absl::StatusOr<Job> Meet(const std::string& address);
+
+ private:
+  struct Guest {
+    std::string address;
+    std::vector<std::string> facts;  // names and values in turn
+    std::function<void(std::string)> answer;
+  };
+  absl::Status CompareFacts(const std::map<int, Guest>& guests) const;
+  std::string Missing() const;
+
+  const ConnectOptions options_;
+  const std::string job_;  // random
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Guest> guests_;
+  bool over_ = false;
+};
+
+// The same of another worker, which listens at `address`.
+absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& address);
+
+}  // namespace official::distribute

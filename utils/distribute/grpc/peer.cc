@@ -1,0 +1,224 @@
+#include "utils/distribute/grpc/peer.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/server.h"
+#include "utils/distribute/grpc/wire.h"
+
+namespace official::distribute {
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, std::chrono::seconds peer_timeout) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // workers are not outside
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(std::chrono::milliseconds(peer_timeout).count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A worker that is not there yet is tried again soon.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20);
+  arguments.SetInt("grpc.http2.lookahead_bytes", 16 << 20);
+  arguments.SetInt("grpc.tcp_read_chunk_size", 1 << 20);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit Stream(std::function<void(absl::string_view why)> lost) : lost_(std::move(lost)) {}
+
+  void Start(grpc::GenericStub& stub) {
+    context_.set_wait_for_ready(true);
+    stub.PrepareBidiStreamingCall(&context_, kFramesMethod, grpc::StubOptions(), this);
+    AddHold();  // until no more is sent
+    StartCall();
+  }
+
+  // The last message ends the stream.
+  void Send(grpc::ByteBuffer message, bool last = false) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) return;
+    closed_ = last;
+    messages_.push_back(std::move(message));
+    if (!writing_ && !broken_) WriteNext();
+    if (broken_) Release();
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    writing_ = false;
+    broken_ = broken_ || !ok;
+    messages_.pop_front();
+    if (broken_) {
+      messages_.clear();
+    } else if (!messages_.empty()) {
+      WriteNext();
+    } else if (closed_) {
+      StartWritesDone();
+    }
+    if (broken_ || (closed_ && messages_.empty())) Release();
+    changed_.notify_all();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!closed_) lost_(status.ok() ? "it does not listen any more" : status.error_message());
+    done_ = broken_ = true;
+    changed_.notify_all();
+  }
+
+  // Waits until all is written, or, for the last message, taken by the other side.
+  void Wait(std::chrono::steady_clock::time_point deadline, bool taken) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_until(lock, deadline, [&] { return done_ || broken_ || (!taken && messages_.empty()); });
+  }
+
+  void End(std::chrono::steady_clock::time_point deadline) {
+    Send(MessageOf(std::string(1, kEndKind)), /*last=*/true);
+    Wait(deadline, /*taken=*/true);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      closed_ = true;
+    }
+    context_.TryCancel();
+    std::unique_lock<std::mutex> lock(mutex_);
+    Release();
+    changed_.wait(lock, [this] { return done_; });
+  }
+
+ private:
+  void WriteNext() {
+    writing_ = true;
+    StartWrite(&messages_.front());
+  }
+  void Release() {
+    if (!std::exchange(released_, true)) RemoveHold();
+  }
+
+  const std::function<void(absl::string_view why)> lost_;
+  grpc::ClientContext context_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<grpc::ByteBuffer> messages_;  // the first one is being written
+  bool writing_ = false, closed_ = false, broken_ = false, released_ = false, done_ = false;
+};
+
+Sender::Sender(std::shared_ptr<grpc::Channel> channel, std::string hello,
+               std::function<void(absl::string_view why)> lost)
+    : channel_(std::move(channel)), stub_(channel_), stream_(std::make_unique<Stream>(std::move(lost))) {
+  stream_->Start(stub_);
+  stream_->Send(MessageOf(hello));
+}
+
+Sender::~Sender() { stream_->End(std::chrono::steady_clock::now() + kMostWait); }
+
+void Sender::SendFrame(absl::string_view frame) {
+  stream_->Send(MessageOf(FrameHead(frame.size())));
+  const char kind = kPieceKind;
+  for (size_t at = 0; at < frame.size(); at += kPieceBytes) {
+    const absl::string_view piece = frame.substr(at, kPieceBytes);
+    const grpc::Slice slices[] = {grpc::Slice(&kind, 1), grpc::Slice(piece.data(), piece.size())};
+    stream_->Send(grpc::ByteBuffer(slices, 2));
+  }
+}
+
+void Sender::SendFailure(absl::string_view reason) {
+  stream_->Send(MessageOf(absl::StrCat(std::string(1, kFailKind), reason)), /*last=*/true);
+}
+
+void Sender::SendEnd() { stream_->Send(MessageOf(std::string(1, kEndKind)), /*last=*/true); }
+
+void Sender::Flush(std::chrono::steady_clock::time_point deadline) { stream_->Wait(deadline, /*taken=*/false); }
+
+namespace {
+
+class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  JoinCall(const std::string& first, const std::function<absl::StatusOr<std::string>(const std::string&)>& respond)
+      : write_(MessageOf(first)), respond_(respond) {}
+
+  void Start(const std::shared_ptr<grpc::Channel>& channel, std::chrono::seconds deadline) {
+    stub_ = std::make_unique<grpc::GenericStub>(channel);
+    context_.set_wait_for_ready(true);
+    context_.set_deadline(std::chrono::system_clock::now() + deadline);
+    stub_->PrepareBidiStreamingCall(&context_, kJoinMethod, grpc::StubOptions(), this);
+    StartWrite(&write_);
+    StartRead(&read_);
+    StartCall();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    if (num_answers_++ > 0) {
+      answer_ = TextOf(read_);
+      return;
+    }
+    absl::StatusOr<std::string> second = respond_(TextOf(read_));
+    if (!second.ok()) {
+      error_ = second.status();
+      return context_.TryCancel();
+    }
+    second_ = MessageOf(*second);
+    WriteSecond();
+    read_.Clear();
+    StartRead(&read_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (ok) WriteSecond();
+  }
+  void OnDone(const grpc::Status& status) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status_ = status;
+    done_.notify_all();
+  }
+
+  absl::StatusOr<std::string> Wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [this] { return status_.has_value(); });
+    RETURN_IF_ERROR(error_);
+    if (answer_) return *answer_;
+    if (status_->error_code() == grpc::StatusCode::PERMISSION_DENIED) {
+      return absl::PermissionDeniedError(status_->error_message());
+    }
+    if (status_->error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return absl::DeadlineExceededError("");
+    return absl::UnavailableError(status_->error_message());
+  }
+
+ private:
+  // Called when the second message is there, and when the first one has been written.
+  void WriteSecond() {
+    if (++ready_ == 2) StartWriteLast(&second_, grpc::WriteOptions());
+  }
+
+  std::unique_ptr<grpc::GenericStub> stub_;
+  grpc::ClientContext context_;
+  grpc::ByteBuffer write_, second_, read_;
+  std::atomic<int> ready_ = 0;
+  const std::function<absl::StatusOr<std::string>(const std::string&)>& respond_;
+  int num_answers_ = 0;
+  absl::Status error_;
+  std::optional<std::string> answer_;
+  std::mutex mutex_;
+  std::condition_variable done_;
+  std::optional<grpc::Status> status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
+                                     const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
+                                     std::chrono::seconds deadline) {
+  JoinCall call(first, respond);
+  call.Start(channel, deadline);
+  return call.Wait();
+}
+
+}  // namespace official::distribute

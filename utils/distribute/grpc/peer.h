@@ -1,0 +1,54 @@
+// The connection to another worker, on which this one sends.
+#pragma once
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "utils/distribute/exchange.h"
+
+namespace official::distribute {
+
+// A connection of its own, which is not shared with other channels. It is made when it is first used.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, std::chrono::seconds peer_timeout);
+
+// Messages to one worker on one of the exchange's channels, in the order in which they are sent.
+class Sender {
+ public:
+  // `hello` is the first message. `lost` is called, on a thread of gRPC, when the connection breaks.
+  Sender(std::shared_ptr<grpc::Channel> channel, std::string hello, std::function<void(absl::string_view why)> lost);
+  // What was sent arrives before this returns, if that takes no longer than `kMostWait`.
+  ~Sender();
+
+  // Copies the frame. Frames after Close are dropped.
+  void SendFrame(absl::string_view frame);
+  // The last message: this worker has failed.
+  void SendFailure(absl::string_view reason);
+  // The last message: nothing comes after it.
+  void SendEnd();
+  // Waits until all messages have left this process, or the deadline has passed.
+  void Flush(std::chrono::steady_clock::time_point deadline);
+
+  static constexpr std::chrono::seconds kMostWait{5};
+
+ private:
+  class Stream;
+  std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  std::unique_ptr<Stream> stream_;
+};
+
+// A worker that joins: sends `first`, gives the answer to `respond`, sends what that returns and returns the answer to
+// it, all within `deadline`. Waits for a server that is not there yet. Errors: DeadlineExceeded with the last reason,
+// and what the server or `respond` says.
+absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
+                                     const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
+                                     std::chrono::seconds deadline);
+
+}  // namespace official::distribute

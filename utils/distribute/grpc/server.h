@@ -1,0 +1,73 @@
+// The server of a worker: others join through it, if it is the first one, and send their frames to it.
+#pragma once
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "utils/distribute/grpc/mailbox.h"
+#include "utils/distribute/grpc/wire.h"
+
+namespace official::distribute {
+
+// Answers the requests of workers that join.
+class JoinHandler {
+ public:
+  virtual ~JoinHandler() = default;
+  // Returns the answer to the first message of a worker; an error refuses it.
+  virtual absl::StatusOr<std::string> Challenge(const std::string& first, std::string& state) = 0;
+  // Takes the second message, after which `answer` gets the result when all workers have joined. It may be called at
+  // any time, on any thread; an error before that refuses the worker.
+  virtual absl::Status Join(const std::string& second, const std::string& state,
+                            std::function<void(std::string)> answer) = 0;
+};
+
+class Server {
+ public:
+  // Listens on an address; port 0 is a free one. `join` may be null. Both must outlive the server. FailedPrecondition
+  // if that is not possible.
+  static absl::StatusOr<std::unique_ptr<Server>> Listen(const std::string& address, int worker, int num_workers,
+                                                        std::chrono::seconds peer_timeout, Mailbox& mailbox,
+                                                        JoinHandler* join);
+  ~Server();
+
+  int port() const { return port_; }
+  // Until the key of the job is known, those who send frames wait.
+  void SetKey(const std::string& key);
+
+ private:
+  class Service;
+  class JoinReactor;
+  class FramesReactor;
+
+  Server(int worker, int num_workers, Mailbox& mailbox, JoinHandler* join);
+  // Returns the worker and channel of a stream, each of which there is once; an error refuses it.
+  absl::StatusOr<FramesHello> Admit(const std::string& hello);
+
+  const int worker_, num_workers_;
+  Mailbox& mailbox_;
+  JoinHandler* const join_;
+  int port_ = 0;
+  std::mutex mutex_;
+  std::optional<std::string> key_;
+  std::vector<FramesReactor*> waiting_;  // for the key
+  std::set<std::pair<int, int>> streams_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+// Returns the bytes of a message.
+std::string TextOf(const grpc::ByteBuffer& message);
+// Returns a message of these bytes, which are copied.
+grpc::ByteBuffer MessageOf(absl::string_view bytes);
+
+}  // namespace official::distribute

@@ -1,0 +1,127 @@
+#include "utils/distribute/grpc/wire.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
+
+namespace official::distribute {
+namespace {
+
+// So much memory is taken before the bytes are there.
+constexpr uint64_t kMostReservedBytes = 64 << 20;
+
+absl::Status NoMessage() { return absl::InvalidArgumentError("this is no message of a worker"); }
+
+template <typename T>
+std::string BytesOf(T number) {
+  return {reinterpret_cast<const char*>(&number), sizeof(number)};
+}
+
+template <typename T>
+std::optional<T> TakeNumber(absl::string_view& bytes) {
+  T number;
+  if (bytes.size() < sizeof(number)) return std::nullopt;
+  std::memcpy(&number, bytes.data(), sizeof(number));
+  bytes.remove_prefix(sizeof(number));
+  return number;
+}
+
+}  // namespace
+
+std::string PackStrings(const std::vector<std::string>& strings) {
+  std::string message;
+  for (const std::string& text : strings) absl::StrAppend(&message, BytesOf(static_cast<uint32_t>(text.size())), text);
+  return message;
+}
+
+absl::StatusOr<std::vector<std::string>> UnpackStrings(absl::string_view message) {
+  std::vector<std::string> strings;
+  while (!message.empty()) {
+    const std::optional<uint32_t> size = TakeNumber<uint32_t>(message);
+    if (!size || *size > message.size()) return NoMessage();
+    strings.emplace_back(message.substr(0, *size));
+    message.remove_prefix(*size);
+  }
+  return strings;
+}
+
+std::string RandomBytes() {
+  unsigned char bytes[32];
+  OFFICIAL_CHECK(RAND_bytes(bytes, sizeof bytes) == 1) << "the system has no random numbers";
+  return {reinterpret_cast<const char*>(bytes), sizeof bytes};
+}
+
+std::string Proof(absl::string_view key, const std::vector<std::string>& parts) {
+  const std::string text = PackStrings(parts);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
+       text.size(), digest, &size);
+  return {reinterpret_cast<const char*>(digest), size};
+}
+
+bool SameProof(absl::string_view a, absl::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string PackHello(const FramesHello& hello, absl::string_view key) {
+  std::vector<std::string> fields = {"frames", absl::StrCat(hello.from), absl::StrCat(hello.to),
+                                     absl::StrCat(static_cast<int>(hello.channel))};
+  fields.push_back(Proof(key, fields));
+  return PackStrings(fields);
+}
+
+absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_view key) {
+  ASSIGN_OR_RETURN(std::vector<std::string> fields, UnpackStrings(message));
+  if (fields.size() != 5) return NoMessage();
+  const std::string proof = std::move(fields.back());
+  fields.pop_back();
+  FramesHello hello;
+  int channel = 0;
+  if (!SameProof(proof, Proof(key, fields)) || fields[0] != "frames" || !absl::SimpleAtoi(fields[1], &hello.from) ||
+      !absl::SimpleAtoi(fields[2], &hello.to) || !absl::SimpleAtoi(fields[3], &channel) || channel < 0 ||
+      channel > static_cast<int>(Exchange::Channel::kValues)) {
+    return NoMessage();
+  }
+  hello.channel = static_cast<Exchange::Channel>(channel);
+  return hello;
+}
+
+std::string FrameHead(uint64_t bytes) { return absl::StrCat(std::string(1, kFrameKind), BytesOf(bytes)); }
+
+absl::StatusOr<FrameReader::Result> FrameReader::Take(absl::string_view message) {
+  Result result;
+  if (message.empty()) return NoMessage();
+  const char kind = message[0];
+  message.remove_prefix(1);
+  if (kind == kEndKind) {
+    result.ends = true;
+  } else if (kind == kFailKind) {
+    result.failure = std::string(message);
+  } else if (kind == kFrameKind && !bytes_) {
+    bytes_ = TakeNumber<uint64_t>(message);
+    if (!bytes_ || *bytes_ > kMostFrameBytes || !message.empty()) return NoMessage();
+    frame_.reserve(std::min(*bytes_, kMostReservedBytes));
+  } else if (kind == kPieceKind && bytes_ && message.size() <= *bytes_ - frame_.size() && !message.empty()) {
+    frame_.append(message.data(), message.size());
+  } else {
+    return NoMessage();
+  }
+  if (bytes_ && frame_.size() == *bytes_) {
+    result.frame = std::exchange(frame_, {});
+    bytes_.reset();
+  }
+  return result;
+}
+
+}  // namespace official::distribute

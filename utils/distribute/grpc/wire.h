@@ -1,0 +1,65 @@
+// What workers send each other over gRPC: streams of messages, of which each begins with its kind. Nothing that comes
+// from the network is trusted.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/distribute/exchange.h"
+
+namespace official::distribute {
+
+// Bytes of a frame in one message.
+inline constexpr size_t kPieceBytes = 512 << 10;
+// Frames that are longer are refused.
+inline constexpr uint64_t kMostFrameBytes = uint64_t{1} << 34;
+
+// The methods that a worker serves.
+inline constexpr char kJoinMethod[] = "/official.Workers/Join", kFramesMethod[] = "/official.Workers/Frames";
+
+// Returns the strings as one message, and the strings of such a message; InvalidArgument if it is none.
+std::string PackStrings(const std::vector<std::string>& strings);
+absl::StatusOr<std::vector<std::string>> UnpackStrings(absl::string_view message);
+
+// Returns 32 random bytes.
+std::string RandomBytes();
+// Returns HMAC-SHA256 of the parts, with their lengths, under the key.
+std::string Proof(absl::string_view key, const std::vector<std::string>& parts);
+// Returns true if both are the same, in a time that does not depend on where they differ.
+bool SameProof(absl::string_view a, absl::string_view b);
+
+// The first message of a stream of frames.
+struct FramesHello {
+  int from = 0, to = 0;  // workers
+  Exchange::Channel channel = Exchange::Channel::kSums;
+};
+// `key` is that of the job. InvalidArgument if the message is none, or was made with another key.
+std::string PackHello(const FramesHello& hello, absl::string_view key);
+absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_view key);
+
+// The messages that follow.
+std::string FrameHead(uint64_t bytes);  // before the first piece of a frame of so many bytes
+inline constexpr char kPieceKind = 'P', kFrameKind = 'F', kEndKind = 'E', kFailKind = 'X';
+
+// Puts the messages of a stream together to frames.
+class FrameReader {
+ public:
+  struct Result {
+    std::optional<std::string> frame;    // that is complete now
+    bool ends = false;                   // the worker will send nothing more
+    std::optional<std::string> failure;  // the worker has failed, for this reason
+  };
+  // InvalidArgument for a message that cannot be there.
+  absl::StatusOr<Result> Take(absl::string_view message);
+
+ private:
+  std::string frame_;
+  std::optional<uint64_t> bytes_;  // of the frame, of which a part is still to come
+};
+
+}  // namespace official::distribute

@@ -1,0 +1,25 @@
+// The flags of a run by several workers. What started this process as one of them says the rest
+// (utils/distribute/cluster/launcher_env.h).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "utils/distribute/worker_sum.h"
+#include "utils/flags/flag_group.h"
+
+namespace official::flags {
+
+struct ClusterConfig {
+  std::optional<std::string> workers;  // the addresses of all workers; see distribute::ReadLauncherEnv
+  std::optional<int> num_replicas;     // of all workers together; unset: one for each of their devices
+  distribute::WorkerSumOrder collective_communication = distribute::WorkerSumOrder::kOrdered;
+  std::optional<std::string> run_secret_file;
+  bool insecure_cluster = false;  // true: workers on several machines may do without a secret
+  int start_timeout_secs = 300;   // how long workers wait for each other at the start
+  int peer_timeout_secs = 10;     // how long a worker may be silent until it counts as lost
+};
+
+FlagGroup ClusterFlags();
+
+}  // namespace official::flags

@@ -1,0 +1,177 @@
+#include "utils/run/cluster.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/cpu/simd.h"
+#include "utils/distribute/cluster/address.h"
+#include "utils/distribute/connect_workers.h"
+#include "utils/files/files.h"
+#include "utils/logs/log.h"
+#include "utils/misc/version.h"
+
+namespace official::run {
+namespace {
+
+constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// Flags that a worker may have of its own, since no number depends on them.
+constexpr auto kOwnFlags = std::to_array<absl::string_view>({
+    "all_reduce_timeout_secs",
+    "benchmark_log_dir",
+    "benchmark_logger_type",
+    "benchmark_test_id",
+    "bigquery_data_set",
+    "bigquery_metric_table",
+    "bigquery_run_status_table",
+    "bigquery_run_table",
+    "bleu_ref",
+    "bleu_source",
+    "clean",
+    "cuda_graphs",
+    "data_dir",
+    "export_dir",
+    "gcp_project",
+    "hooks",
+    "insecure_cluster",
+    "intra_op_parallelism_threads",
+    "inter_op_parallelism_threads",
+    "keep_checkpoint_max",
+    "log_format",
+    "mlperf_log",
+    "model_dir",
+    "num_cpu_devices",
+    "num_parallel_calls",
+    "num_replicas",
+    "output",
+    "peer_timeout_secs",
+    "raw_dir",
+    "resume",
+    "run_secret_file",
+    "save_checkpoints_secs",
+    "save_checkpoints_steps",
+    "seed",
+    "start_timeout_secs",
+    "vocab_file",
+    "workers",
+});
+
+Facts FactsOf(const Config& config, int num_replicas) {
+  Facts facts = {
+      {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
+      {"vector instructions", compute::HasAvx512() ? "AVX-512" : "AVX2 (OFFICIAL_MAX_ISA=avx2 makes all so)"},
+      {"number of replicas", absl::StrCat(num_replicas)}};
+  for (const absl::string_view line : absl::StrSplit(config.train.flags_text, '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> flag = absl::StrSplit(line, absl::MaxSplits('=', 1));
+    const absl::string_view name = flag.first.substr(2);  // behind "--"
+    if (std::find(kOwnFlags.begin(), kOwnFlags.end(), name) != kOwnFlags.end()) continue;
+    facts.emplace_back(absl::StrCat("flag --", name), std::string(flag.second));
+  }
+  return facts;
+}
+
+absl::Status SecretError(const std::string& path, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("--run_secret_file=", path, " ", what));
+}
+
+absl::StatusOr<std::string> ReadSecret(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::perms permissions = fs::status(path, error).permissions();
+  if (!error && (permissions & (fs::perms::group_all | fs::perms::others_all)) != fs::perms::none) {
+    return SecretError(path, absl::StrCat("can be used by others; make it yours alone: chmod 600 ", path));
+  }
+  const absl::StatusOr<std::string> secret = files::ReadFile(path, kMaxSecretBytes);
+  if (!secret.ok()) return SecretError(path, absl::StrCat("cannot be read: ", secret.status().message()));
+  if (static_cast<int64_t>(secret->size()) >= kMinSecretBytes) return *secret;
+  return SecretError(path, absl::StrCat("has ", secret->size(), " bytes, and needs at least ", kMinSecretBytes,
+                                        "; make one: head -c 32 /dev/urandom > ", path));
+}
+
+// The secret of the run; empty if there is none, and none is needed.
+absl::StatusOr<std::string> SecretOf(const Config& config, const std::vector<std::string>& addresses) {
+  const flags::ClusterConfig& cluster = config.cluster;
+  if (cluster.run_secret_file) return ReadSecret(*cluster.run_secret_file);
+  const auto far = std::find_if_not(addresses.begin(), addresses.end(), distribute::IsLoopback);
+  if (cluster.insecure_cluster || far == addresses.end()) return "";
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker ", far - addresses.begin(), " listens at ", *far,
+                   ", where strangers may take part in this run; give all workers a file with the same secret, "
+                   "--run_secret_file=FILE, or in a network that you trust --insecure_cluster"));
+}
+
+absl::Status CheckTasks(const distribute::Launch& launch) {
+  const distribute::ClusterTask& started = launch.started;
+  for (const absl::string_view job : {distribute::kPs, distribute::kEvaluator}) {
+    const bool is_self = started.task.type == job;
+    // An evaluator watches from outside, and its absence changes nothing: the workers evaluate.
+    if (!is_self && (job == distribute::kEvaluator || started.cluster.NumTasks(job) == 0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        launch.launcher, is_self ? " makes this process " : " describes ",
+        is_self ? distribute::NameOf(started.task) : absl::StrCat(started.cluster.NumTasks(job), " ", job),
+        ", but a run has only workers, which evaluate, too; leave it out of the cluster, or train without: ",
+        launch.alone));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Cluster> FindCluster(const Config& config) {
+  const auto environment = [](const char* name) { return std::getenv(name); };
+  Cluster cluster;
+  ASSIGN_OR_RETURN(cluster.launch, distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or("")));
+  if (!cluster.launch) return cluster;
+  RETURN_IF_ERROR(CheckTasks(*cluster.launch));
+  const distribute::ClusterTask& started = cluster.launch->started;
+  cluster.worker = distribute::WorkerIndex(started.cluster, started.task).value_or(0);
+  cluster.num_workers = started.cluster.NumWorkers();
+  LOG(INFO) << distribute::Describe(*cluster.launch);
+  return cluster;
+}
+
+absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
+                                                              int num_replicas) {
+  distribute::ConnectOptions options;
+  options.worker = cluster.worker;
+  options.addresses = distribute::WorkerAddresses(cluster.launch->started.cluster);
+  options.facts = FactsOf(config, num_replicas);
+  ASSIGN_OR_RETURN(options.secret, SecretOf(config, options.addresses));
+  options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
+  options.peer_timeout = std::chrono::seconds(config.cluster.peer_timeout_secs);
+  options.log = [](const std::string& line) { LOG(INFO) << line; };
+  return distribute::ConnectWorkers(options);
+}
+
+absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, const std::string& value,
+                       const std::string& advice) {
+  // All of them have read their data by then, which may have taken some of them longer than others.
+  ASSIGN_OR_RETURN(const std::vector<std::string> values, distribute::Gather(exchange, value, std::chrono::hours(24)));
+  for (size_t w = 1; w < values.size(); ++w) {
+    if (values[w] == values[0]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("worker ", w, " has ", what, " ", values[w], ", but worker 0 has ", values[0], "; ", advice));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAlone(const Config& config, const std::string& use) {
+  ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  if (cluster.num_workers == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(use, " is for one process, and ", cluster.launch->launcher,
+                                                 " describes ", cluster.num_workers,
+                                                 " workers; start it without: ", cluster.launch->alone));
+}
+
+}  // namespace official::run

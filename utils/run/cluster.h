@@ -1,0 +1,43 @@
+// The workers of a run: what started them, and the connections between them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/distribute/cluster/launcher_env.h"
+#include "utils/distribute/exchange.h"
+#include "utils/run/config.h"
+
+namespace official::run {
+
+// The place of this process in its run.
+struct Cluster {
+  std::optional<distribute::Launch> launch = {};  // what started it as one of several; nothing: it is alone
+  int worker = 0;
+  int num_workers = 1;
+
+  bool is_chief() const { return worker == 0; }
+};
+
+// Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, or if
+// the cluster has tasks that no run here has: parameter servers, an evaluator.
+absl::StatusOr<Cluster> FindCluster(const Config& config);
+
+// Connects the workers of a cluster with several, and returns when all are there. `num_replicas` is that of the run.
+// InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers
+// could take part: see flags::ClusterConfig. DeadlineExceeded names the workers that did not come in time.
+absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
+                                                              int num_replicas);
+
+// Returns OK if `value` is the same on all workers; else InvalidArgument, on all of them, with both values: "worker 1
+// has the data set X, but worker 0 has Y; <advice>".
+absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, const std::string& value,
+                       const std::string& advice);
+
+// Returns InvalidArgument if the process was started as one of several; `use` says what is for one: "--predict".
+absl::Status CheckAlone(const Config& config, const std::string& use);
+
+}  // namespace official::run

@@ -1,0 +1,134 @@
+// What the flags and the environment of a worker must fit together to, before it connects to the others.
+
+#include "utils/run/cluster.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "utils/distribute/cluster/cluster_spec.h"
+#include "utils/files/files.h"
+#include "utils/run/devices.h"
+#include "utils/run/small_run.h"
+
+namespace official::run {
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+// Sets TF_CONFIG as long as it lives.
+class TfConfig {
+ public:
+  explicit TfConfig(const std::string& text) { setenv("TF_CONFIG", text.c_str(), 1); }
+  ~TfConfig() { unsetenv("TF_CONFIG"); }
+};
+
+std::string Refused(const absl::Status& status) {
+  CHECK(absl::IsInvalidArgument(status));
+  return std::string(status.message());
+}
+
+constexpr char kTwoWorkers[] = R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})";
+constexpr char kChiefAndWorker[] =
+    R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})";
+constexpr char kWithPs[] = R"({"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "worker", "index": 0}})";
+constexpr char kEvaluator[] = R"({"cluster": {"chief": ["a:1"]}, "task": {"type": "evaluator", "index": 0}})";
+
+TEST_CASE("A process is alone, or one of the workers of its cluster") {
+  const Cluster alone = FindCluster({}).value();
+  CHECK_FALSE(alone.launch);
+  CHECK(alone.is_chief());
+  CHECK(alone.num_workers == 1);
+  CHECK(CheckAlone({}, "--predict").ok());
+  for (const char* text : {kTwoWorkers, kChiefAndWorker}) {
+    const TfConfig tf_config(text);
+    const Cluster cluster = FindCluster({}).value();
+    CHECK(cluster.num_workers == 2);
+    CHECK(cluster.worker == 1);
+    CHECK_FALSE(cluster.is_chief());
+    CHECK_THAT(Refused(CheckAlone({}, "--predict")),
+               StartsWith("--predict is for one process, and TF_CONFIG describes 2 workers; start it without: env -u"));
+  }
+}
+
+TEST_CASE("Tasks that no run has are refused") {
+  {
+    const TfConfig tf_config(kWithPs);
+    CHECK_THAT(Refused(FindCluster({}).status()), StartsWith("TF_CONFIG describes 1 ps, but a run has only workers"));
+  }
+  const TfConfig tf_config(kEvaluator);
+  CHECK_THAT(Refused(FindCluster({}).status()), StartsWith("TF_CONFIG makes this process evaluator 0, but"));
+}
+
+TEST_CASE("Strangers are kept out, or it is said that they need not be") {
+  const TfConfig tf_config(kTwoWorkers);
+  const Cluster cluster = FindCluster({}).value();
+  Config config;
+  const auto refused = [&] { return Refused(Connect(config, cluster, 2).status()); };
+  CHECK_THAT(refused(), StartsWith("worker 0 listens at a:1, where strangers may take part"));
+  const std::string file = absl::StrCat(NewDirectory("secret"), "-file");
+  config.cluster.run_secret_file = file;
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--run_secret_file=", file, " cannot be read: ")));
+  REQUIRE(files::WriteFileAtomically(file, "0123456789abcde").ok());
+  REQUIRE(chmod(file.c_str(), 0600) == 0);
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--run_secret_file=", file, " has 15 bytes, and needs at least 16")));
+  REQUIRE(files::WriteFileAtomically(file, "0123456789abcdef").ok());
+  for (const mode_t mode : {0640, 0604, 0610}) {
+    REQUIRE(chmod(file.c_str(), mode) == 0);
+    CHECK_THAT(refused(), StartsWith(absl::StrCat("--run_secret_file=", file, " can be used by others; ")));
+  }
+}
+
+TEST_CASE("Replicas are at least as many as workers, and as their devices where those are counted") {
+  Config config;
+  config.base.num_gpus = 0;
+  config.base.batch_size = 12;
+  CHECK(DevicesFor(config).value().num_replicas == 1);
+  CHECK(DevicesFor(config, 3).value().num_replicas == 3);
+  CHECK(DevicesFor(config, 3).value().strategy == "multi_worker_mirrored");
+  CHECK(DevicesFor(config, 3).value().replica_batch == 4);
+  config.performance.num_cpu_devices = 2;
+  CHECK(DevicesFor(config, 3).value().num_replicas == 6);
+  config.cluster.num_replicas = 6;
+  CHECK(DevicesFor(config, 3).value().num_replicas == 6);
+  config.cluster.num_replicas = 4;
+  CHECK(Refused(DevicesFor(config, 3).status()) ==
+        "--num_replicas=4 contradicts --num_cpu_devices, which makes 2 on each of 3 workers; leave one of the two out");
+  config.performance.num_cpu_devices = 1;
+  CHECK(DevicesFor(config, 3).value().replica_batch == 3);
+  CHECK(DevicesFor(config, 1).value().num_replicas == 4);
+  CHECK(DevicesFor(config, 1).value().strategy == "mirrored");
+  config.cluster.num_replicas = 2;
+  CHECK(Refused(DevicesFor(config, 3).status()) ==
+        "--num_replicas=2 is less than the 3 workers, of which each needs one; use at least 3, or fewer workers");
+  config.cluster.num_replicas = 5;
+  CHECK_THAT(Refused(DevicesFor(config, 3).status()),
+             Contains("Found 5 replicas with a batch size of 12; try --batch_size=10 or --batch_size=15 instead"));
+}
+
+TEST_CASE("Devices that are named are there, or it is said what is") {
+  Config config;
+  config.performance.devices = "cpu:0,cpu:1";
+  config.base.batch_size = 12;
+  CHECK(DevicesFor(config).value().num_replicas == 2);
+  CHECK(DevicesFor(config).value().indices.empty());
+  config.performance.devices = "gpu:0,gpu:1000";
+  CHECK_THAT(Refused(DevicesFor(config).status()),
+             StartsWith("--devices=gpu:0,gpu:1000: there is no gpu:1000: this machine "));
+}
+
+TEST_CASE("Several workers do not sum as the devices of one do") {
+  const TfConfig tf_config(kTwoWorkers);
+  Config config;
+  config.base.num_gpus = 0;
+  for (const char* name : {"mirrored", "one_device", "off"}) {
+    config.performance.distribution_strategy = name;
+    CHECK_THAT(Refused(DevicesFor(config, 2).status()), Contains("use --distribution_strategy=multi_worker_mirrored"));
+  }
+}
+
+}  // namespace
+}  // namespace official::run
