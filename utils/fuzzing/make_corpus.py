@@ -488,11 +488,12 @@ def tf_configs() -> dict[str, bytes]:
 
 
 def launcher_environments() -> dict[str, bytes]:
-    slurm = (
-        "SLURM_STEP_ID=0\nSLURM_PROCID=2\nSLURM_NODEID=1\nSLURM_STEP_NUM_TASKS=3\n"
-        "SLURM_STEP_NODELIST=n[08-09]\nSLURM_STEP_TASKS_PER_NODE=2,1"
+    step = "SLURM_JOB_ID=7\nSLURM_STEP_ID=0\nSLURM_PROCID=0\n"
+    slurm = step + "SLURM_NODEID=0\nSLURM_STEP_NUM_TASKS=3\nSLURM_STEP_NODELIST=n[08-09]"
+    torchrun = (
+        "RANK=1\nWORLD_SIZE=4\nMASTER_ADDR=h\nMASTER_PORT=29500\nGROUP_WORLD_SIZE=2\n"
+        "TORCHELASTIC_USE_AGENT_STORE=True"
     )
-    torchrun = "RANK=1\nWORLD_SIZE=4\nMASTER_ADDR=h\nMASTER_PORT=29500\nGROUP_WORLD_SIZE=2"
     texts = {
         "tf_config": 'TF_CONFIG={"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}',
         "torchrun": torchrun,
@@ -501,9 +502,10 @@ def launcher_environments() -> dict[str, bytes]:
         "slurm": slurm,
         "slurm_ports": slurm + "\nSLURM_STEP_RESV_PORTS=12000-12001",
         "slurm_torchrun": slurm + "\n" + torchrun,
-        "slurm_many": "SLURM_STEP_ID=0\nSLURM_PROCID=0\nSLURM_NTASKS=8192\nSLURM_STEP_NODELIST=n[0-8191]",
-        "slurm_product": "SLURM_STEP_ID=0\nSLURM_PROCID=0\nSLURM_NTASKS=2\nSLURM_STEP_NODELIST=" + "n[0-9]" * 20,
-        "tasks_per_node": slurm.replace("2,1", "1(x999999999)"),
+        "slurm_pmix": slurm + "\nPMIX_RANK=0\nPMIX_NAMESPACE=slurm.pmix.7.0",
+        "slurm_many": step + "SLURM_NTASKS=8192\nSLURM_STEP_NODELIST=n[0-8191]",
+        "slurm_product": step + "SLURM_NTASKS=2\nSLURM_STEP_NODELIST=" + "n[0-9]" * 20,
+        "slurm_huge": slurm.replace("JOB_ID=7", "JOB_ID=4294967295").replace("STEP_ID=0", "STEP_ID=4294967296"),
         "workers": "workers=job-[0-2].job:2222,[::1]:1\nJOB_COMPLETION_INDEX=1",
         "world": "RANK=0\nWORLD_SIZE=2147483648\nMASTER_ADDR=h\nMASTER_PORT=1",
         "empty": "",

@@ -12,6 +12,10 @@ namespace official::distribute {
 
 inline constexpr int kMaxPort = 65535;
 
+// The ports that a run takes where nobody gave it one: below those that Linux gives to outgoing connections, from 32768
+// on (/proc/sys/net/ipv4/ip_local_port_range), and above those of services.
+inline constexpr int kFirstRunPort = 20000, kNumRunPorts = 12000;
+
 // Returns `address` in the one form that equal addresses share: names in lower case and without a last dot, localhost
 // as 127.0.0.1, IPv6 addresses in brackets and as short as possible. No name is looked up. InvalidArgument, with what
 // to write instead, for a scheme ("grpc://a:1"), a missing port or one outside 1 to 65535, an IPv6 address without

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "utils/compute/core/status.h"
 #include "utils/misc/text.h"
 
@@ -102,25 +101,6 @@ absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view list) 
     if (end == rest.size()) return all;
     rest.remove_prefix(end + 1);
   }
-}
-
-absl::StatusOr<std::vector<int>> ExpandTasksPerNode(absl::string_view counts) {
-  std::vector<int> all;
-  for (absl::string_view part : absl::StrSplit(counts, ',')) {
-    int tasks = 0, nodes = 1;
-    absl::string_view repeated = part;
-    if (absl::ConsumeSuffix(&repeated, ")")) {
-      const size_t times = std::min(repeated.find("(x"), repeated.size());
-      if (!ReadNumber(repeated.substr(std::min(times + 2, repeated.size())), &nodes)) nodes = 0;
-      repeated = repeated.substr(0, times);
-    }
-    if (!ReadNumber(repeated, &tasks) || tasks < 1 || nodes < 1) {
-      return Refused(counts, "is no list of tasks a node, such as 2(x3),1");
-    }
-    if (all.size() + nodes > kMaxWords) return Refused(counts, "has too many nodes");
-    all.insert(all.end(), nodes, tasks);
-  }
-  return all;
 }
 
 }  // namespace official::distribute

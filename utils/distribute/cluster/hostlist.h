@@ -1,4 +1,4 @@
-// Slurm's short forms for lists of hosts and of tasks a host.
+// Slurm's short form for lists of hosts.
 #pragma once
 
 #include <string>
@@ -14,9 +14,5 @@ namespace official::distribute {
 // for all pairs. Brackets with a colon, as IPv6 addresses have them, are left as they are. InvalidArgument for an empty
 // list or word, an open bracket, what is no range, and more than 8192 words.
 absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view list);
-
-// Returns the numbers of SLURM_STEP_TASKS_PER_NODE, one a node: "2(x3),1" is 2, 2, 2, 1. InvalidArgument for anything
-// else, for a number below 1 and for more than 8192 nodes.
-absl::StatusOr<std::vector<int>> ExpandTasksPerNode(absl::string_view counts);
 
 }  // namespace official::distribute

@@ -48,14 +48,5 @@ TEST_CASE("What is no list of hosts is refused") {
   }
 }
 
-TEST_CASE("Tasks a node are counts with repetitions") {
-  CHECK(ExpandTasksPerNode("2(x3),1").value() == std::vector<int>{2, 2, 2, 1});
-  CHECK(ExpandTasksPerNode("4").value() == std::vector<int>{4});
-  for (const std::string text : {"", "0", "-1", "x", "2(x0)", "2(x", "2x3)", "2)", "(x3)", "2(x3", "2(x99999)", "1,"}) {
-    CAPTURE(text);
-    CHECK(absl::IsInvalidArgument(ExpandTasksPerNode(text).status()));
-  }
-}
-
 }  // namespace
 }  // namespace official::distribute

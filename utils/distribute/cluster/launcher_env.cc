@@ -56,6 +56,14 @@ struct RendezvousVariables {
 constexpr RendezvousVariables kOfProcess = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 constexpr RendezvousVariables kOfNode = {"PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT"};
 
+// The port at which worker 0 can listen: that of the variables, or one beside it if torchrun's agent, which keeps a
+// TCPStore for PyTorch's processes, listens there. PyTorch, too, compares with the one word "True".
+int PortOfWorker0(const Environment& environment, int port) {
+  const char* const agent_listens = environment("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent_listens == nullptr || absl::string_view(agent_listens) != "True") return port;
+  return port == kMaxPort ? port - 1 : port + 1;
+}
+
 MaybeTask ReadTorchrun(const Environment& environment, absl::string_view) {
   const bool of_node = !IsSet(environment, kOfProcess.rank) && IsSet(environment, kOfNode.size);
   const RendezvousVariables& names = of_node ? kOfNode : kOfProcess;
@@ -70,7 +78,7 @@ MaybeTask ReadTorchrun(const Environment& environment, absl::string_view) {
   ASSIGN_OR_RETURN(const std::string host, ReadText(environment, names.host));
   ASSIGN_OR_RETURN(const int port, ReadNumber(environment, names.port, 1, kMaxPort));
   std::vector<std::string> addresses(size);
-  addresses[0] = absl::StrCat(host, ":", port);
+  addresses[0] = absl::StrCat(host, ":", PortOfWorker0(environment, port));
   RETURN_IF_ERROR(CheckAddresses({{absl::StrCat(names.host, ":", names.port), addresses[0]}}));
   return WorkerOf(std::move(addresses), rank);
 }
@@ -99,7 +107,9 @@ MaybeTask ReadSlurm(const Environment& environment, absl::string_view) {
   if (StartedByMpirun(environment)) return std::nullopt;
   ASSIGN_OR_RETURN(std::optional<SlurmStep> step, ReadSlurmStep(environment));
   if (!step) return std::nullopt;
-  return WorkerOf(std::move(step->addresses), step->rank);
+  std::vector<std::string> addresses(step->num_tasks);
+  addresses[0] = std::move(step->address);
+  return WorkerOf(std::move(addresses), step->rank);
 }
 
 struct Reader {
@@ -152,6 +162,11 @@ absl::StatusOr<std::optional<Launch>> Read(const Reader& reader, const Environme
 
 int Launch::NumProcesses() const {
   return started.cluster.NumTasks() + (started.cluster.NumTasks(started.task.type) == 0 ? 1 : 0);
+}
+
+bool Launch::AddressesByPmix() const {
+  const auto workers = started.cluster.jobs.find(std::string(kWorker));
+  return workers != started.cluster.jobs.end() && !workers->second.empty() && workers->second.front().empty();
 }
 
 absl::StatusOr<std::optional<Launch>> ReadLauncherEnv(const Environment& environment, absl::string_view workers) {

@@ -21,6 +21,10 @@ struct Launch {
   // Returns the number of processes that belong together: those of the cluster, and this one if it is not in there,
   // as an evaluator need not be.
   int NumProcesses() const;
+
+  // Returns true if no address is known, but PMIx connects the processes: those of mpirun and srun --mpi=pmix.
+  // ShareByPmix (pmix.h) then tells all that of worker 0, for which FreeAddress (free_address.h) finds one.
+  bool AddressesByPmix() const;
 };
 
 // Returns what started this process; nothing if it is alone. `workers` is the value of --workers, "" if it is not
@@ -30,9 +34,11 @@ struct Launch {
 //                sets in the pods of an Indexed Job
 //   torchrun     RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; without RANK its defaults PET_NNODES, PET_NODE_RANK,
 //                PET_MASTER_ADDR, PET_MASTER_PORT, with which Kubeflow's TrainJob describes one process a node. They
-//                tell the address of worker 0 only, at which torchrun itself may listen
+//                tell the address of worker 0 only. Where torchrun itself listens there, which it says by
+//                TORCHELASTIC_USE_AGENT_STORE=True, the port of worker 0 is the next one (65534 after 65535)
 //   mpirun       PMIX_RANK and OMPI_COMM_WORLD_SIZE of Open MPI; they tell no addresses
-//   Slurm        in a step, which srun starts, as slurm_step.h reads it
+//   Slurm        in a step, which srun starts, as slurm_step.h reads it: the address of worker 0, or with
+//                srun --mpi=pmix none
 // All but TF_CONFIG describe workers only, and say nothing if there is one. InvalidArgument, with the variable, its
 // value and what to write, if a launcher's variables do not make a cluster, and with both values if two launchers
 // describe different numbers of processes or another place of this one. A torchrun that srun started on each node is

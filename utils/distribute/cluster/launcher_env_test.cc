@@ -73,15 +73,10 @@ const Variables kTrainJob = {{"PET_NNODES", "3"},
 const Variables kMpirun = {
     {"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "1234"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "3"}};
 // Task 2 of srun -N2 -n3, as Slurm 22.05 sets them.
-const Variables kSlurm = {{"SLURM_JOB_ID", "7"},
-                          {"SLURM_STEP_ID", "0"},
-                          {"SLURM_PROCID", "2"},
-                          {"SLURM_NODEID", "1"},
-                          {"SLURM_LOCALID", "0"},
-                          {"SLURM_NTASKS", "3"},
-                          {"SLURM_STEP_NUM_TASKS", "3"},
-                          {"SLURM_STEP_NODELIST", "node[08-09]"},
-                          {"SLURM_STEP_TASKS_PER_NODE", "2,1"}};
+const Variables kSlurm = {{"SLURM_JOB_ID", "7"},         {"SLURM_STEP_ID", "0"},
+                          {"SLURM_PROCID", "2"},         {"SLURM_NODEID", "1"},
+                          {"SLURM_LOCALID", "0"},        {"SLURM_NTASKS", "3"},
+                          {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_NODELIST", "node[08-09]"}};
 
 TEST_CASE("A process that nothing started as one of several is alone") {
   CHECK(IsAlone({}));
@@ -136,6 +131,19 @@ TEST_CASE("torchrun tells rank, size and the address of worker 0") {
         "cluster of torchrun: worker 0 at h:29500 (chief), worker 1 (this process), worker 2, worker 3");
 }
 
+TEST_CASE("Where torchrun listens at the port that it tells, worker 0 has the next one") {
+  const auto address = [](const std::string& agent_listens, const std::string& port) {
+    return Workers(
+        LaunchOf(With(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", agent_listens}, {"MASTER_PORT", port}})))[0];
+  };
+  CHECK(address("True", "29500") == "h:29501");
+  CHECK(address("True", "65534") == "h:65535");
+  CHECK(address("True", "65535") == "h:65534");
+  CHECK(address("False", "29500") == "h:29500");
+  CHECK(address("true", "29500") == "h:29500");
+  CHECK(address("", "65535") == "h:65535");
+}
+
 TEST_CASE("Without torchrun, its defaults describe a process a node") {
   const Launch launch = LaunchOf(kTrainJob);
   CHECK(launch.launcher == "torchrun");
@@ -152,21 +160,39 @@ TEST_CASE("mpirun tells rank and size, and hides the step of Slurm that runs its
   CHECK(LaunchOf(With(kMpirun, With(kSlurm, {{"SLURM_PROCID", "0"}}))).launcher == "mpirun");
 }
 
-TEST_CASE("Slurm tells the nodes, on which the tasks get ports from 8888 on") {
+TEST_CASE("Slurm tells the first node, on which task 0 has a port by the numbers of job and step") {
   const Launch launch = LaunchOf(kSlurm);
   CHECK(launch.launcher == "Slurm");
   CHECK(launch.started.task == Task{"worker", 2});
-  CHECK(Workers(launch) == std::vector<std::string>{"node08:8888", "node08:8889", "node09:8888"});
-  CHECK(Workers(LaunchOf(With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "12000-12001"}}))) ==
-        std::vector<std::string>{"node08:12000", "node08:12001", "node09:12000"});
-  // Without the numbers of the step: those of the job, with a task a node.
-  CHECK(Workers(LaunchOf(With(kSlurm, {{"SLURM_STEP_NUM_TASKS", ""},
-                                       {"SLURM_STEP_TASKS_PER_NODE", ""},
-                                       {"SLURM_STEP_NODELIST", "a,b,c"},
-                                       {"SLURM_NODEID", "2"}}))) ==
-        std::vector<std::string>{"a:8888", "b:8888", "c:8888"});
-  // srun --mpi=pmix
-  CHECK(LaunchOf(With(kSlurm, {{"PMIX_RANK", "2"}})).launcher == "Slurm");
+  CHECK(Workers(launch) == std::vector<std::string>{"node08:20112", "", ""});
+  const auto address = [](const Variables& changes) { return Workers(LaunchOf(With(kSlurm, changes)))[0]; };
+  CHECK(address({{"SLURM_STEP_ID", "3"}}) == "node08:20115");
+  CHECK(address({{"SLURM_JOB_ID", "749"}, {"SLURM_STEP_ID", "15"}}) == "node08:31999");
+  CHECK(address({{"SLURM_JOB_ID", "750"}}) == "node08:20000");
+  CHECK(address({{"SLURM_JOB_ID", "4294967295"}, {"SLURM_STEP_ID", "4294967290"}}) == "node08:20010");
+  CHECK(address({{"SLURM_STEP_RESV_PORTS", "12000-12001"}}) == "node08:12000");
+  // However the tasks behind the first lie on the nodes.
+  CHECK(address({{"SLURM_PROCID", "1"}, {"SLURM_NODEID", "1"}}) == "node08:20112");
+  CHECK(address({{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}}) == "node08:20112");
+  // Without the number of tasks of the step: that of the job.
+  CHECK(LaunchOf(With(kSlurm, {{"SLURM_STEP_NUM_TASKS", ""}, {"SLURM_NTASKS", "4"}})).NumProcesses() == 4);
+}
+
+TEST_CASE("The processes of mpirun and of srun --mpi=pmix meet by PMIx") {
+  CHECK(LaunchOf(kMpirun).AddressesByPmix());
+  const Variables pmix = With(kSlurm, {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}});
+  CHECK(LaunchOf(pmix).launcher == "Slurm");
+  CHECK(LaunchOf(pmix).AddressesByPmix());
+  CHECK(Workers(LaunchOf(pmix)) == std::vector<std::string>(3));
+  // A step of srun --mpi=none within that step.
+  CHECK(Workers(LaunchOf(With(pmix, {{"SLURM_STEP_ID", "1"}})))[0] == "node08:20113");
+  CHECK_FALSE(LaunchOf(With(pmix, {{"SLURM_STEP_ID", "1"}})).AddressesByPmix());
+  CHECK_FALSE(LaunchOf(kSlurm).AddressesByPmix());
+  CHECK_FALSE(LaunchOf(kTorchrun).AddressesByPmix());
+  CHECK_FALSE(LaunchOf(kTfConfig).AddressesByPmix());
+  CHECK_FALSE(LaunchOf({{"JOB_COMPLETION_INDEX", "1"}}, "a:1,b:1").AddressesByPmix());
+  // torchrun, started by srun --mpi=pmix on each node, is no PMIx.
+  CHECK_FALSE(LaunchOf(With(pmix, With(kTorchrun, {{"GROUP_WORLD_SIZE", "3"}}))).AddressesByPmix());
 }
 
 TEST_CASE("A list of workers and the index of a job of Kubernetes make a cluster") {
@@ -207,17 +233,17 @@ TEST_CASE("Wrong variables of Slurm are refused") {
   CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_NODELIST", ""}})), Contains("SLURM_STEP_NODELIST is not set"));
   CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_NODELIST", "node[08-"}})),
              Contains("SLURM_STEP_NODELIST is wrong: 'node[08-' has a bracket that is not closed"));
-  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "2(x"}})),
-             Contains("SLURM_STEP_TASKS_PER_NODE is wrong: '2(x' is no list"));
-  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", "2"}})),
-             Contains("has 2 nodes, and SLURM_STEP_TASKS_PER_NODE 2 tasks on 1 nodes, but the step has 3 tasks"));
-  CHECK_THAT(
-      MessageFor(With(kSlurm, {{"SLURM_NODEID", "0"}})),
-      Contains("SLURM_NODEID is 0, but with tasks in blocks task 2 is on node 1; use srun --distribution=block"));
-  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "12000"}})),
-             Contains("SLURM_STEP_RESV_PORTS has 1 ports, but a node has 2 tasks"));
+  CHECK(MessageFor(With(kSlurm, {{"SLURM_PROCID", "0"}})) ==
+        "the environment variable SLURM_NODEID is '1', but task 0 must be on the first node, 0; use srun "
+        "--distribution=block; to train without Slurm: env -u PMIX_RANK -u SLURM_STEP_ID PROGRAM ...");
+  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_JOB_ID", ""}})), Contains("SLURM_JOB_ID is not set"));
+  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_ID", "0x"}})), Contains("SLURM_STEP_ID is '0x'; it needs a number"));
+  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_NODELIST", "a/b"}})),
+             Contains("SLURM_STEP_NODELIST: \"a/b:20112\""));
   CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "x"}})), Contains("SLURM_STEP_RESV_PORTS is wrong"));
-  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "::,::"}})), Contains("SLURM_STEP_RESV_PORTS has"));
+  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "::,::"}})),
+             Contains("SLURM_STEP_RESV_PORTS: \"node08:[::,::]\""));
+  CHECK_THAT(MessageFor(With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "65536-65537"}})), Contains("\"node08:65536\""));
 }
 
 TEST_CASE("A list of workers must fit its index") {
@@ -239,10 +265,8 @@ TEST_CASE("Launchers that agree are one cluster, and the first is taken") {
                                               "task": {"type": "ps", "index": 0}})"}}))
             .started.task == Task{"ps", 0});
   // Two torchruns of two processes each, which srun started on two nodes.
-  const Variables torchruns = With(With(kSlurm, kTorchrun), {{"SLURM_STEP_NUM_TASKS", "2"},
-                                                             {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
-                                                             {"SLURM_PROCID", "0"},
-                                                             {"SLURM_NODEID", "0"}});
+  const Variables torchruns =
+      With(With(kSlurm, kTorchrun), {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}});
   CHECK(LaunchOf(torchruns).launcher == "torchrun");
   CHECK(LaunchOf(torchruns).NumProcesses() == 4);
 }
@@ -291,6 +315,7 @@ TEST_CASE("Damaged environments are refused in one line or give a task of the cl
                                         kMpirun,
                                         kSlurm,
                                         With(kSlurm, kMpirun),
+                                        With(kSlurm, {{"PMIX_NAMESPACE", "slurm.pmix.7.0"}}),
                                         With(kSlurm, {{"SLURM_STEP_RESV_PORTS", "12000-12003"}})};
   int refused = 0, taken = 0;
   for (int i = 0; i < 20'000; ++i) {

@@ -1,103 +1,78 @@
 #include "utils/distribute/cluster/slurm_step.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <numeric>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/cluster/address.h"
 #include "utils/distribute/cluster/hostlist.h"
+#include "utils/misc/text.h"
 
 namespace official::distribute {
 namespace {
 
-constexpr char kNodes[] = "SLURM_STEP_NODELIST";
-constexpr char kTasksPerNode[] = "SLURM_STEP_TASKS_PER_NODE";
+constexpr char kJob[] = "SLURM_JOB_ID", kStep[] = "SLURM_STEP_ID", kTask[] = "SLURM_PROCID";
+constexpr char kNodes[] = "SLURM_STEP_NODELIST", kNode[] = "SLURM_NODEID";
 constexpr char kPorts[] = "SLURM_STEP_RESV_PORTS";
-constexpr int kFirstPort = 8888;
+constexpr uint64_t kStepsWithOwnPort = 16;
 
-struct Node {
-  std::string name;
-  int num_tasks = 1;
-};
-
-absl::StatusOr<std::vector<Node>> ReadNodes(const Environment& environment, int num_tasks) {
-  ASSIGN_OR_RETURN(const std::string list, ReadText(environment, kNodes));
-  const absl::StatusOr<std::vector<std::string>> names = ExpandHostlist(list);
-  if (!names.ok()) return VariableError(kNodes, absl::StrCat("is wrong: ", names.status().message()));
-  std::vector<int> counts(names->size(), 1);
-  if (IsSet(environment, kTasksPerNode)) {
-    absl::StatusOr<std::vector<int>> given = ExpandTasksPerNode(environment(kTasksPerNode));
-    if (!given.ok()) return VariableError(kTasksPerNode, absl::StrCat("is wrong: ", given.status().message()));
-    counts = *std::move(given);
-  }
-  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  if (counts.size() != names->size() || sum != num_tasks) {
-    return VariableError(
-        kNodes, absl::StrCat("has ", names->size(), " nodes, and ", kTasksPerNode, " ", sum, " tasks on ",
-                             counts.size(), " nodes, but the step has ", num_tasks, " tasks; start all with one srun"));
-  }
-  std::vector<Node> nodes;
-  for (size_t i = 0; i < counts.size(); ++i) nodes.push_back({(*names)[i], counts[i]});
-  return nodes;
+// Slurm's numbers of jobs and steps have 32 bits.
+absl::StatusOr<uint64_t> ReadId(const Environment& environment, const char* name) {
+  ASSIGN_OR_RETURN(const std::string text, ReadText(environment, name));
+  uint32_t id = 0;
+  if (absl::SimpleAtoi(text, &id)) return uint64_t{id};
+  return VariableError(name, absl::StrCat("is '", misc::Printable(text), "'; it needs a number"));
 }
 
-// The port of the task at a place of its node.
-absl::StatusOr<std::vector<int>> ReadPorts(const Environment& environment, int most_tasks) {
-  std::vector<int> ports(most_tasks);
-  std::iota(ports.begin(), ports.end(), kFirstPort);
-  if (!IsSet(environment, kPorts)) return ports;
-  const absl::StatusOr<std::vector<std::string>> reserved = ExpandHostlist(absl::StrCat("[", environment(kPorts), "]"));
-  if (!reserved.ok()) return VariableError(kPorts, absl::StrCat("is wrong: ", reserved.status().message()));
-  if (static_cast<int>(reserved->size()) < most_tasks) {
-    return VariableError(kPorts, absl::StrCat("has ", reserved->size(), " ports, but a node has ", most_tasks,
-                                              " tasks; reserve more with srun --resv-ports=", most_tasks));
-  }
-  for (int i = 0; i < most_tasks; ++i) {
-    if (!absl::SimpleAtoi((*reserved)[i], &ports[i])) return VariableError(kPorts, "has other things than numbers");
-  }
-  return ports;
+// The first word of a list in the variable, which stands between `open` and `close`.
+absl::StatusOr<std::string> ReadFirst(const Environment& environment, const char* name, absl::string_view open = "",
+                                      absl::string_view close = "") {
+  ASSIGN_OR_RETURN(const std::string list, ReadText(environment, name));
+  const absl::StatusOr<std::vector<std::string>> words = ExpandHostlist(absl::StrCat(open, list, close));
+  if (!words.ok()) return VariableError(name, absl::StrCat("is wrong: ", words.status().message()));
+  return words->front();
 }
 
-// Tasks that do not lie in blocks would be looked for on nodes of others.
-absl::Status CheckPlacement(const Environment& environment, const std::vector<Node>& nodes, int rank) {
-  if (!IsSet(environment, "SLURM_NODEID")) return absl::OkStatus();
-  const int last_node = static_cast<int>(nodes.size()) - 1;
-  ASSIGN_OR_RETURN(const int node, ReadNumber(environment, "SLURM_NODEID", 0, last_node));
-  int expected = 0;
-  for (int tasks = nodes[0].num_tasks; tasks <= rank; tasks += nodes[++expected].num_tasks) {
+absl::StatusOr<std::string> ReadPort(const Environment& environment) {
+  if (IsSet(environment, kPorts)) return ReadFirst(environment, kPorts, "[", "]");
+  ASSIGN_OR_RETURN(const uint64_t job, ReadId(environment, kJob));
+  ASSIGN_OR_RETURN(const uint64_t step, ReadId(environment, kStep));
+  return absl::StrCat(kFirstRunPort + (job * kStepsWithOwnPort + step) % kNumRunPorts);
+}
+
+// The address of task 0. Only that task knows its node: on another than the first the others would not find it.
+absl::StatusOr<std::string> ReadAddress(const Environment& environment, int rank) {
+  if (rank == 0 && IsSet(environment, kNode) && absl::string_view(environment(kNode)) != "0") {
+    return VariableError(kNode, absl::StrCat("is '", misc::Printable(environment(kNode)), "', but task 0 must be on ",
+                                             "the first node, 0; use srun --distribution=block"));
   }
-  if (node == expected) return absl::OkStatus();
-  return VariableError("SLURM_NODEID", absl::StrCat("is ", node, ", but with tasks in blocks task ", rank,
-                                                    " is on node ", expected, "; use srun --distribution=block"));
+  ASSIGN_OR_RETURN(const std::string node, ReadFirst(environment, kNodes));
+  ASSIGN_OR_RETURN(const std::string port, ReadPort(environment));
+  const std::string address = absl::StrCat(node, ":", port);
+  RETURN_IF_ERROR(CheckAddresses({{IsSet(environment, kPorts) ? kPorts : kNodes, address}}));
+  return address;
+}
+
+// A step within a step of srun --mpi=pmix inherits the other variables of PMIx, but is in no namespace of its own.
+bool HasPmix(const Environment& environment) {
+  return IsSet(environment, "PMIX_NAMESPACE") && IsSet(environment, kJob) &&
+         environment("PMIX_NAMESPACE") == absl::StrCat("slurm.pmix.", environment(kJob), ".", environment(kStep));
 }
 
 }  // namespace
 
 absl::StatusOr<std::optional<SlurmStep>> ReadSlurmStep(const Environment& environment) {
-  if (!IsSet(environment, "SLURM_STEP_ID") || !IsSet(environment, "SLURM_PROCID")) return std::nullopt;
+  if (!IsSet(environment, kStep) || !IsSet(environment, kTask)) return std::nullopt;
   const char* const size_name = IsSet(environment, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   if (!IsSet(environment, size_name)) return std::nullopt;
-  ASSIGN_OR_RETURN(const int num_tasks, ReadNumber(environment, size_name, 1, kMaxProcesses));
-  if (num_tasks == 1) return std::nullopt;
-  ASSIGN_OR_RETURN(const int rank, ReadNumber(environment, "SLURM_PROCID", 0, num_tasks - 1));
-  ASSIGN_OR_RETURN(const std::vector<Node> nodes, ReadNodes(environment, num_tasks));
-  RETURN_IF_ERROR(CheckPlacement(environment, nodes, rank));
-  int most_tasks = 0;
-  for (const Node& node : nodes) most_tasks = std::max(most_tasks, node.num_tasks);
-  ASSIGN_OR_RETURN(const std::vector<int> ports, ReadPorts(environment, most_tasks));
-  SlurmStep step = {.addresses = {}, .rank = rank};
-  std::vector<PlacedAddress> placed;
-  for (const Node& node : nodes) {
-    for (int i = 0; i < node.num_tasks; ++i) {
-      step.addresses.push_back(absl::StrCat(node.name, ":", ports[i]));
-      placed.push_back({kNodes, step.addresses.back()});
-    }
-  }
-  RETURN_IF_ERROR(CheckAddresses(placed));
+  SlurmStep step;
+  ASSIGN_OR_RETURN(step.num_tasks, ReadNumber(environment, size_name, 1, kMaxProcesses));
+  if (step.num_tasks == 1) return std::nullopt;
+  ASSIGN_OR_RETURN(step.rank, ReadNumber(environment, kTask, 0, step.num_tasks - 1));
+  if (HasPmix(environment)) return step;
+  ASSIGN_OR_RETURN(step.address, ReadAddress(environment, step.rank));
   return step;
 }
 

@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "utils/distribute/cluster/environment.h"
@@ -11,15 +10,16 @@
 namespace official::distribute {
 
 struct SlurmStep {
-  std::vector<std::string> addresses;  // of the tasks, by rank
-  int rank = 0;                        // of this process
+  int num_tasks = 1;
+  int rank = 0;         // of this process
+  std::string address;  // of task 0; empty if PMIx connects the tasks, as srun --mpi=pmix makes it
 };
 
 // Returns the step that this process is a task of; nothing outside of a step, as in the shell of salloc and in a batch
-// script, and nothing if the step has one task. The tasks must lie on the nodes in blocks, as srun places them unless
-// told otherwise. Their ports on a node are those of SLURM_STEP_RESV_PORTS, which srun --resv-ports sets, else 8888,
-// 8889 and so on, as TensorFlow's SlurmClusterResolver gives them. InvalidArgument for variables that contradict each
-// other.
+// script, and nothing if the step has one task. Task 0 must lie on the first node, as srun places it unless told
+// otherwise. Its port is the first of SLURM_STEP_RESV_PORTS, which srun --resv-ports sets; else one from 20000 to
+// 31999 that follows from the numbers of job and step, so that 750 jobs in a row, with 16 steps each, have different
+// ones on a node that they share. InvalidArgument for variables that are missing or wrong.
 absl::StatusOr<std::optional<SlurmStep>> ReadSlurmStep(const Environment& environment);
 
 }  // namespace official::distribute
