@@ -14,6 +14,8 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/distribute/cluster/address.h"
+#include "utils/distribute/cluster/free_address.h"
+#include "utils/distribute/cluster/pmix.h"
 #include "utils/distribute/connect_workers.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
@@ -111,6 +113,18 @@ absl::StatusOr<std::string> SecretOf(const Config& config, const std::vector<std
                    "--run_secret_file=FILE, or in a network that you trust --insecure_cluster"));
 }
 
+// Where PMIx connects the processes, all have worker 0's address and a secret from it.
+absl::Status MeetByPmix(distribute::ConnectOptions& options) {
+  std::optional<std::string> own;
+  if (options.worker == 0) {
+    ASSIGN_OR_RETURN(own, distribute::FreeAddress());
+  }
+  ASSIGN_OR_RETURN(const distribute::PmixShare share, distribute::ShareByPmix(own, options.start_timeout));
+  options.addresses[0] = share.text;
+  options.secret = share.secret;
+  return absl::OkStatus();
+}
+
 absl::Status CheckTasks(const distribute::Launch& launch) {
   const distribute::ClusterTask& started = launch.started;
   for (const absl::string_view job : {distribute::kPs, distribute::kEvaluator}) {
@@ -147,8 +161,15 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
   options.worker = cluster.worker;
   options.addresses = distribute::WorkerAddresses(cluster.launch->started.cluster);
   options.facts = FactsOf(config, num_replicas);
-  ASSIGN_OR_RETURN(options.secret, SecretOf(config, options.addresses));
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
+  if (cluster.launch->AddressesByPmix()) {
+    RETURN_IF_ERROR(MeetByPmix(options));
+    if (config.cluster.run_secret_file) {
+      ASSIGN_OR_RETURN(options.secret, ReadSecret(*config.cluster.run_secret_file));
+    }
+  } else {
+    ASSIGN_OR_RETURN(options.secret, SecretOf(config, options.addresses));
+  }
   options.peer_timeout = std::chrono::seconds(config.cluster.peer_timeout_secs);
   options.log = [](const std::string& line) { LOG(INFO) << line; };
   return distribute::ConnectWorkers(options);
