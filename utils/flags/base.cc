@@ -19,24 +19,26 @@ constexpr Choice<train::Resume> kResumes[] = {
 
 OFFICIAL_FLAG(BaseConfig, data_dir, "Directory of the input data.", .short_name = "dd", .key = true, .required = true,
               .other_names = {{"data dataset_dir data_path dataset_path data_root train_data train_dir_data "
-                               "input_dir root"}});
+                               "input_dir root"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, model_dir,
               "Directory for checkpoints, event files and logs. Training resumes from the latest checkpoint in it.",
               .short_name = "md", .key = true, .required = true,
               .other_names = {{"checkpoint_dir checkpoint_path ckpt ckpt_dir ckpt_path checkpoints_dir save_dir "
                                "save_path output_dir out_dir log_dir logdir job_dir train_dir work_dir workdir "
-                               "model_path run_dir checkpoint"}});
+                               "model_path run_dir checkpoint"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(BaseConfig, clean, "Delete the contents of --model_dir before training starts.", .key = true,
-              .other_names = {{"overwrite force restart fresh delete reset"}});
+              .other_names = {{"overwrite force restart fresh delete reset"}}, .per_worker = true);
 
 OFFICIAL_CHOICE_FLAG(
     train::TrainOptions, resume, kResumes,
     "auto: resume from the latest checkpoint in --model_dir, or start from step 0 if there is none. never: exit "
     "with an error if there is a checkpoint. must: exit with an error if there is none.",
-    .other_names = {
-        {"resume_from restore resume_training continue", " (a run resumes the checkpoint in --model_dir)"}});
+    .other_names = {{"resume_from restore resume_training continue", " (a run resumes the checkpoint in --model_dir)"}},
+    .per_worker = true);
 
 OFFICIAL_FLAG(BaseConfig, train_epochs, "Epochs to train in total, including those of earlier runs in --model_dir.",
               .short_name = "te", .key = true, .range = AtLeast(0),
@@ -66,7 +68,8 @@ OFFICIAL_FLAG(BaseConfig, num_gpus, "Number of GPUs to train on: 0 trains on the
                               {"gpu gpus ngpu ngpus n_gpu n_gpus gpu_count num_devices devices nproc_per_node "
                                "num_replicas world_size"},
                               {"no_cuda no_gpu cpu use_cpu cpu_only", "=0"},
-                              {"device accelerator use_gpu use_cuda cuda", " (0 is the CPU)"}});
+                              {"device accelerator use_gpu use_cuda cuda", " (0 is the CPU)"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(
     BaseConfig, hooks,
@@ -76,14 +79,15 @@ OFFICIAL_FLAG(
     "ignored; --hooks= runs none.",
     .short_name = "hk", .key = true,
     .choices = {"LoggingTensorHook", "ProfilerHook", "ExamplesPerSecondHook", "LoggingMetricHook"}, .any_case = true,
-    .other_names = {{"profile profiler trace", "=ProfilerHook"}});
+    .other_names = {{"profile profiler trace", "=ProfilerHook"}}, .per_worker = true);
 
 OFFICIAL_FLAG(
     BaseConfig, export_dir,
     "After training, or after the evaluation of --eval_only, write a SavedModel to a new subdirectory of this "
     "directory.",
     .short_name = "ed", .key = true,
-    .other_names = {{"export saved_model saved_model_dir savedmodel_dir export_path export_model_dir"}});
+    .other_names = {{"export saved_model saved_model_dir savedmodel_dir export_path export_model_dir"}},
+    .per_worker = true);
 
 OFFICIAL_FLAG(BaseConfig, eval_only, "Evaluate the latest checkpoint in --model_dir once, instead of training.",
               .key = true,
@@ -91,7 +95,8 @@ OFFICIAL_FLAG(BaseConfig, eval_only, "Evaluate the latest checkpoint in --model_
 
 OFFICIAL_FLAG(train::TrainOptions, seed,
               "Seed of the initial weights, shuffling, augmentation and dropout. A resumed run keeps its first seed.",
-              .range = AtLeast(0), .other_names = {{"random_seed manual_seed rng_seed tf_random_seed"}});
+              .range = AtLeast(0), .other_names = {{"random_seed manual_seed rng_seed tf_random_seed"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(BaseConfig, shuffle, "Shuffle the training examples, in a different order in each epoch.");
 
@@ -101,14 +106,17 @@ OFFICIAL_FLAG(train::TrainOptions, save_checkpoints_steps,
               "Save a checkpoint every so many steps, instead of every --save_checkpoints_secs seconds.",
               .range = AtLeast(1),
               .other_names = {{"save_steps save_every checkpoint_steps save_interval save_freq "
-                               "save_interval_updates checkpoint_every"}});
+                               "save_interval_updates checkpoint_every"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, save_checkpoints_secs, "Save a checkpoint every so many seconds.",
-              .range = AtLeast(1), .other_names = {{"save_secs save_interval_secs checkpoint_secs"}});
+              .range = AtLeast(1), .other_names = {{"save_secs save_interval_secs checkpoint_secs"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, keep_checkpoint_max,
               "Number of checkpoints to keep in --model_dir: older ones are deleted. 0 keeps all.", .range = AtLeast(0),
-              .other_names = {{"keep_checkpoints keep_last save_total_limit max_to_keep keep_last_epochs"}});
+              .other_names = {{"keep_checkpoints keep_last save_total_limit max_to_keep keep_last_epochs"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, log_every_n_steps,
               "Steps between two lines of progress in the log, and between two entries of metric.log and of the event "
@@ -122,11 +130,11 @@ OFFICIAL_FLAG(
     "Format of the log on standard error. bar: lines, and a live progress bar below them; simple: lines; json: "
     "one JSON object per line; none: warnings and errors only; auto: bar on a terminal, otherwise simple.",
     .choices = {"auto", "bar", "simple", "json", "none"},
-    .other_names = {{"verbose verbosity v quiet silent log_level progress"}});
+    .other_names = {{"verbose verbosity v quiet silent log_level progress"}}, .per_worker = true);
 
 OFFICIAL_FLAG(BaseConfig, output,
               "Format of the results on standard output: text, or one JSON object per line for programs.",
-              .choices = {"text", "json"}, .other_names = {{"json", "=json"}});
+              .choices = {"text", "json"}, .other_names = {{"json", "=json"}}, .per_worker = true);
 
 namespace official::flags {
 namespace {

@@ -20,12 +20,13 @@ OFFICIAL_FLAG(
     "The addresses of all workers of a run, in the order of their numbers: host:port,host:port, or with ranges "
     "job-0-[0-3].job:2222. The number of this one is the environment variable JOB_COMPLETION_INDEX, which "
     "Kubernetes sets in the pods of an Indexed Job. TF_CONFIG, torchrun, mpirun and srun need no flag.",
-    .unset_means = "what started the program tells the workers, if there are any");
+    .unset_means = "what started the program tells the workers, if there are any", .per_worker = true);
 
 OFFICIAL_FLAG(ClusterConfig, num_replicas,
               "Number of replicas, which each compute an equal part of every batch, of all workers together. Results "
               "depend on it, and not on how many workers share them. One process has that many CPU devices.",
-              .range = {.min = 1, .max = 8192}, .unset_means = "one for each device of the workers");
+              .range = {.min = 1, .max = 8192}, .unset_means = "one for each device of the workers",
+              .per_worker = true);
 
 OFFICIAL_CHOICE_FLAG(
     ClusterConfig, collective_communication, kSumOrders,
@@ -36,18 +37,20 @@ OFFICIAL_CHOICE_FLAG(
 OFFICIAL_FLAG(ClusterConfig, run_secret_file,
               "File with a secret of at least 16 bytes that all workers have. A process that does not know it cannot "
               "take part. Only its owner may read the file.",
-              .unset_means = "none; then all workers must be on one machine, or --insecure_cluster given");
+              .unset_means = "none; then all workers must be on one machine, or --insecure_cluster given",
+              .per_worker = true);
 
 OFFICIAL_FLAG(ClusterConfig, insecure_cluster,
-              "Lets workers on several machines train without a secret: whoever reaches their ports can take part.");
+              "Lets workers on several machines train without a secret: whoever reaches their ports can take part.",
+              .per_worker = true);
 
 OFFICIAL_FLAG(ClusterConfig, start_timeout_secs,
               "Seconds that the workers of a run wait for each other at the start. After that they exit with an error.",
-              .range = AtLeast(1));
+              .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(ClusterConfig, peer_timeout_secs,
               "Seconds after which a worker that does not answer counts as lost, and the others exit with status 138.",
-              .range = AtLeast(1));
+              .range = AtLeast(1), .per_worker = true);
 
 namespace official::flags {
 

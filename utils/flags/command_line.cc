@@ -159,6 +159,16 @@ std::string CommandLine::AllFlagsText() const {
   return text;
 }
 
+std::vector<std::pair<std::string, std::string>> CommandLine::FlagsOfAllWorkers() const {
+  std::vector<std::pair<std::string, std::string>> flags;
+  for (const Group& group : groups_) {
+    for (const Flag& flag : group.flags) {
+      if (!flag.spec.per_worker) flags.emplace_back(flag.spec.name, flag.flag->CurrentValue());
+    }
+  }
+  return flags;
+}
+
 using Defaults = std::vector<std::pair<std::string, std::string>>;
 
 // The flag files of one command line, which is parsed several times: each is read once, since it may be a pipe.

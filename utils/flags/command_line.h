@@ -93,6 +93,9 @@ class CommandLine {
   // back.
   std::string AllFlagsText() const;
 
+  // Returns name and present value of the flags that all workers of a run must have the same.
+  std::vector<std::pair<std::string, std::string>> FlagsOfAllWorkers() const;
+
   // The commit that the program was built from.
   const std::string& commit() const { return commit_; }
 

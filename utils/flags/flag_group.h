@@ -49,6 +49,7 @@ struct FlagSpec {
   // Why the program accepts the flag, for TensorFlow's command lines, but does not use it; empty: it does.
   std::string not_used = "";
   std::vector<OtherNames> other_names = {};
+  bool per_worker = false;  // true: no number depends on it, and the workers of a run may have different values
 };
 
 // Checks several flags together, after the whole command line is parsed; returns FlagError or OK.

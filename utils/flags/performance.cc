@@ -38,7 +38,8 @@ int InputThreads(std::optional<int> num_parallel_calls) {
 OFFICIAL_CONVERTED_FLAG(PerformanceConfig, num_parallel_calls, std::optional<int>, std::nullopt, InputThreads,
                         "Threads of the input pipeline, which read and decode examples.", .short_name = "npc",
                         .range = AtLeast(1), .unset_means = "the number of logical CPUs",
-                        .other_names = {{"num_workers num_data_workers j datasets_num_parallel_batches num_readers"}});
+                        .other_names = {{"num_workers num_data_workers j datasets_num_parallel_batches num_readers"}},
+                        .per_worker = true);
 
 OFFICIAL_FLAG_WITHOUT_FIELD(
     int, inter_op_parallelism_threads, 0, "Operations that are computed at the same time.", .short_name = "inter",
@@ -46,11 +47,12 @@ OFFICIAL_FLAG_WITHOUT_FIELD(
     .not_used =
         "operations are computed one after another; --intra_op_parallelism_threads sets the threads "
         "of each",
-    .other_names = {{"num_inter_threads"}});
+    .other_names = {{"num_inter_threads"}}, .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, intra_op_parallelism_threads,
               "Threads that compute one operation on the CPU; 0 is one for each CPU core.", .short_name = "intra",
-              .range = AtLeast(0), .other_names = {{"threads num_threads num_intra_threads cpu_threads"}});
+              .range = AtLeast(0), .other_names = {{"threads num_threads num_intra_threads cpu_threads"}},
+              .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, use_synthetic_data,
               "Train on one constant batch instead of a data set, to measure speed. Nothing is read from --data_dir.",
@@ -128,7 +130,7 @@ OFFICIAL_FLAG(
     PerformanceConfig, all_reduce_timeout_secs,
     "With several devices: seconds that a device waits for the gradients of the others. After that the run exits "
     "with an error.",
-    .range = AtLeast(1));
+    .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(
     PerformanceConfig, tf32,
@@ -141,18 +143,18 @@ OFFICIAL_CHOICE_FLAG(
     "On GPUs: record the kernels of a step into a CUDA graph, which launches them all at once. auto: if that fails, "
     "say why and launch each kernel on its own, which computes the same. must: if it fails, exit with an error. off: "
     "launch each kernel on its own. No effect on CPUs.",
-    .other_names = {{"use_cuda_graph use_cuda_graphs enable_cuda_graph"}});
+    .other_names = {{"use_cuda_graph use_cuda_graphs enable_cuda_graph"}}, .per_worker = true);
 
 OFFICIAL_FLAG(
     PerformanceConfig, num_cpu_devices,
     "On CPUs: number of logical devices to train on. They share the cores; each computes an equal part of every "
     "batch, as a GPU would.",
-    .range = {.min = 1, .max = 1024});
+    .range = {.min = 1, .max = 1024}, .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, devices,
               "The devices to train on, in place of --num_gpus: gpu:0,gpu:2, of those that the machine shows. "
               "cpu:0,cpu:1 are logical devices, as many as --num_cpu_devices would make.",
-              .unset_means = "the first ones");
+              .unset_means = "the first ones", .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, check_replicas_steps,
               "With several devices: steps between two checks that all of them hold the same weights.",

@@ -513,6 +513,35 @@ def launcher_environments() -> dict[str, bytes]:
     return {name: text.encode() for name, text in texts.items()}
 
 
+def worker_messages() -> dict[str, bytes]:
+    """What one worker sends to another; the first byte says how it is read."""
+
+    def strings(*texts: bytes) -> bytes:
+        return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+
+    def stream(*messages: bytes) -> bytes:
+        return b"\2" + b"".join(bytes([len(message)]) + message for message in messages)
+
+    def head(size: int) -> bytes:
+        return b"F" + struct.pack("<Q", size)
+
+    return {
+        "strings": b"\0" + strings(b"official workers 1", b"nonce", b""),
+        "strings_cut": b"\0" + strings(b"abc")[:-1],
+        "strings_huge": b"\0" + struct.pack("<I", 2**32 - 1) + b"abc",
+        "hello": b"\1" + strings(b"frames", b"1", b"0", b"1", bytes(32)),
+        "hello_numbers": b"\1" + strings(b"frames", b"-1", b"99999999999", b"7", bytes(32)),
+        "frames": stream(head(3), b"Pab", b"Pc", head(0), b"E"),
+        "failure": stream(b"Xa disk is full"),
+        "piece_too_long": stream(head(1), b"Pab"),
+        "piece_alone": stream(b"Pab"),
+        "head_twice": stream(head(3), head(3)),
+        "empty_piece": stream(head(3), b"P"),
+        "empty_message": stream(b""),
+        **{f"frame_{size:x}": stream(head(size), b"Pab") for size in HUGE},
+    }
+
+
 def main() -> None:
     for target, files in {
         "utils/data/records/corpus/tf_record_fuzz": tf_records(),
@@ -527,6 +556,7 @@ def main() -> None:
         "utils/flags/corpus/command_line_fuzz": command_lines(),
         "utils/distribute/cluster/corpus/tf_config_fuzz": tf_configs(),
         "utils/distribute/cluster/corpus/launcher_env_fuzz": launcher_environments(),
+        "utils/distribute/grpc/corpus/wire_fuzz": worker_messages(),
         "official/transformer/text/corpus/vocabulary_fuzz": vocabularies(),
         "official/recommendation/data/corpus/ratings_file_fuzz": ratings_files(),
         "official/recommendation/data/corpus/item_names_fuzz": item_names(),

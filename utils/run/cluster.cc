@@ -1,7 +1,6 @@
 #include "utils/run/cluster.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -10,13 +9,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/distribute/cluster/address.h"
 #include "utils/distribute/cluster/free_address.h"
 #include "utils/distribute/cluster/pmix.h"
-#include "utils/distribute/connect_workers.h"
+#include "utils/distribute/grpc/connect_workers.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/misc/version.h"
@@ -28,57 +26,13 @@ constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Flags that a worker may have of its own, since no number depends on them.
-constexpr auto kOwnFlags = std::to_array<absl::string_view>({
-    "all_reduce_timeout_secs",
-    "benchmark_log_dir",
-    "benchmark_logger_type",
-    "benchmark_test_id",
-    "bigquery_data_set",
-    "bigquery_metric_table",
-    "bigquery_run_status_table",
-    "bigquery_run_table",
-    "bleu_ref",
-    "bleu_source",
-    "clean",
-    "cuda_graphs",
-    "data_dir",
-    "export_dir",
-    "gcp_project",
-    "hooks",
-    "insecure_cluster",
-    "intra_op_parallelism_threads",
-    "inter_op_parallelism_threads",
-    "keep_checkpoint_max",
-    "log_format",
-    "mlperf_log",
-    "model_dir",
-    "num_cpu_devices",
-    "num_parallel_calls",
-    "num_replicas",
-    "output",
-    "peer_timeout_secs",
-    "raw_dir",
-    "resume",
-    "run_secret_file",
-    "save_checkpoints_secs",
-    "save_checkpoints_steps",
-    "seed",
-    "start_timeout_secs",
-    "vocab_file",
-    "workers",
-});
-
 Facts FactsOf(const Config& config, int num_replicas) {
   Facts facts = {
       {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
       {"vector instructions", compute::HasAvx512() ? "AVX-512" : "AVX2 (OFFICIAL_MAX_ISA=avx2 makes all so)"},
       {"number of replicas", absl::StrCat(num_replicas)}};
-  for (const absl::string_view line : absl::StrSplit(config.train.flags_text, '\n', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> flag = absl::StrSplit(line, absl::MaxSplits('=', 1));
-    const absl::string_view name = flag.first.substr(2);  // behind "--"
-    if (std::find(kOwnFlags.begin(), kOwnFlags.end(), name) != kOwnFlags.end()) continue;
-    facts.emplace_back(absl::StrCat("flag --", name), std::string(flag.second));
+  for (const auto& [name, value] : config.flags_of_all_workers) {
+    facts.emplace_back(absl::StrCat("flag --", name), value);
   }
   return facts;
 }

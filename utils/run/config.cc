@@ -21,6 +21,7 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .taken_from_training = command_line.taken_from_training(),
           .notes = flags::NotesOnFormerDefaults(command_line),
           .warnings = flags::NotesOnUnusedFlags(command_line),
+          .flags_of_all_workers = command_line.FlagsOfAllWorkers(),
           .commit = command_line.commit()};
 }
 

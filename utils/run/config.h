@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,7 +24,9 @@ struct Config {
   std::string taken_from_training;    // flags that have their value from the training in model_dir
   std::vector<std::string> notes;     // logged for the user when the run begins
   std::vector<std::string> warnings;  // the same for flags that have no effect
-  std::string commit = "unknown";     // the commit of the program, for the run record
+  // Name and value of the flags that all workers of a run must have the same.
+  std::vector<std::pair<std::string, std::string>> flags_of_all_workers = {};
+  std::string commit = "unknown";  // the commit of the program, for the run record
 };
 Config ConfigFromFlags(const flags::CommandLine& command_line);
 

@@ -55,7 +55,8 @@ TEST_CASE("Addresses that only processes of the machine can reach") {
     CAPTURE(address);
     CHECK(IsLoopback(address));
   }
-  for (const char* address : {"a:1", "10.0.0.1:1", "127.example.org:1", "0.0.0.0:1", "[::2]:1", "[::]:1", "127.0.0.1"}) {
+  for (const char* address :
+       {"a:1", "10.0.0.1:1", "127.example.org:1", "0.0.0.0:1", "[::2]:1", "[::]:1", "127.0.0.1"}) {
     CAPTURE(address);
     CHECK_FALSE(IsLoopback(address));
   }

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "utils/distribute/connect_options.h"
+#include "utils/distribute/grpc/connect_options.h"
 #include "utils/distribute/grpc/server.h"
 
 namespace official::distribute {

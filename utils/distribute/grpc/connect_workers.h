@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "utils/distribute/connect_options.h"
 #include "utils/distribute/exchange.h"
+#include "utils/distribute/grpc/connect_options.h"
 
 namespace official::distribute {
 

@@ -1,4 +1,4 @@
-#include "utils/distribute/connect_workers.h"
+#include "utils/distribute/grpc/connect_workers.h"
 
 #include <dlfcn.h>
 
