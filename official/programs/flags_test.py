@@ -105,21 +105,29 @@ class FlagsTest(unittest.TestCase):
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertIn(told, done.stderr)
 
-    def test_one_of_several_processes_is_refused(self) -> None:
+    def test_a_worker_that_strangers_can_reach_needs_a_secret(self) -> None:
         cluster = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
         for name in programs:
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 done = run_a_step(name, Path(folder) / "model", TF_CONFIG=cluster)
                 self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn("TF_CONFIG describes a cluster of 2 tasks (2 worker), of which this is worker 1", done.stderr)
-                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                described, refused = done.stderr.splitlines()
+                self.assertIn("cluster of TF_CONFIG: worker 0 at a:1 (chief), worker 1 at b:1 (this process)", described)
+                self.assertIn("worker 0 listens at a:1, where strangers may take part", refused)
                 self.assertFalse((Path(folder) / "model").exists())
 
     def test_what_a_launcher_says_is_read_from_the_environment(self) -> None:
-        step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NODELIST": "n[1-2]"}
+        step = {
+            "SLURM_JOB_ID": "7",
+            "SLURM_STEP_ID": "0",
+            "SLURM_PROCID": "1",
+            "SLURM_NODEID": "1",
+            "SLURM_STEP_NUM_TASKS": "2",
+            "SLURM_STEP_NODELIST": "n[1-2]",
+        }
         for environment, told in (
             ({"TF_CONFIG": "[1]"}, "TF_CONFIG: it is [1]; write "),
-            (step, "Slurm describes a cluster of 2 tasks (2 worker), of which this is worker 1"),
+            (step, "cluster of Slurm: worker 0 at n1:20112 (chief), worker 1 (this process)"),
             ({"WORLD_SIZE": "4"}, "WORLD_SIZE is 4, but RANK is not set"),
         ):
             with self.subTest(told), tempfile.TemporaryDirectory() as folder:

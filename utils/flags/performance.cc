@@ -152,7 +152,7 @@ OFFICIAL_FLAG(
     .range = {.min = 1, .max = 1024}, .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, devices,
-              "The devices to train on, in place of --num_gpus: gpu:0,gpu:2, of those that the machine shows. "
+              "The devices to train on, instead of a number: gpu:0,gpu:2, of those that the machine shows. "
               "cpu:0,cpu:1 are logical devices, as many as --num_cpu_devices would make.",
               .unset_means = "the first ones", .per_worker = true);
 
