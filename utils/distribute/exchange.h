@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace official::distribute {
 
@@ -23,8 +24,12 @@ class Exchange {
 
   virtual int worker() const = 0;  // number of this one
   virtual int num_workers() const = 0;
-  // Returns as soon as the frame can be changed; it may not have arrived.
-  virtual absl::Status Send(int worker, Channel channel, absl::string_view frame) = 0;
+  // Sends a frame, of which the parts follow one another. Returns as soon as they can be changed; the frame may not
+  // have arrived.
+  virtual absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) = 0;
+  absl::Status Send(int worker, Channel channel, absl::string_view frame) {
+    return Send(worker, channel, absl::MakeConstSpan(&frame, 1));
+  }
   // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail().
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
   // Ends all waits, of all workers, now and later. Where it is called, it has an error that is told; the others are

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace official::distribute {
 namespace {
@@ -31,10 +32,11 @@ class MemoryExchange : public Exchange {
   int worker() const override { return worker_; }
   int num_workers() const override { return num_workers_; }
 
-  absl::Status Send(int worker, Channel channel, absl::string_view frame) override {
+  using Exchange::Send;
+  absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) override {
     const std::lock_guard<std::mutex> lock(mail_->mutex);
     if (mail_->failed) return Failed();
-    mail_->frames[{worker_, worker, channel}].emplace_back(frame);
+    mail_->frames[{worker_, worker, channel}].push_back(absl::StrJoin(parts, ""));
     mail_->changed.notify_all();
     return absl::OkStatus();
   }

@@ -28,10 +28,6 @@ void ForPieces(const std::vector<Buffer>& buffers, const Share& elements, const 
   }
 }
 
-void CopyOut(const std::vector<Buffer>& buffers, const Share& elements, float* out) {
-  ForPieces(buffers, elements, [&](const float* data, int64_t at, int64_t n) { std::copy_n(data, n, out + at); });
-}
-
 void CopyIn(const float* in, const Share& elements, const std::vector<Buffer>& buffers) {
   ForPieces(buffers, elements, [&](float* data, int64_t at, int64_t n) { std::copy_n(in + at, n, data); });
 }
@@ -42,8 +38,33 @@ int64_t ElementsOf(const std::vector<Buffer>& buffers) {
   return elements;
 }
 
-absl::string_view BytesOf(const std::vector<float>& numbers) {
-  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)};
+absl::string_view BytesOf(const float* numbers, int64_t n) {
+  return {reinterpret_cast<const char*>(numbers), n * sizeof(float)};
+}
+
+// The pieces of elements of buffers as parts of a frame.
+void AppendParts(const std::vector<Buffer>& buffers, const Share& elements, std::vector<absl::string_view>& parts) {
+  ForPieces(buffers, elements, [&](const float* data, int64_t, int64_t n) { parts.push_back(BytesOf(data, n)); });
+}
+
+// The same to other buffers, of any sizes.
+void CopyFromParts(absl::Span<const absl::string_view> parts, const Share& elements,
+                   const std::vector<Buffer>& buffers) {
+  int64_t first = elements.begin;
+  for (const absl::string_view part : parts) {
+    const auto n = static_cast<int64_t>(part.size() / sizeof(float));
+    CopyIn(reinterpret_cast<const float*>(part.data()), {first, first + n}, buffers);
+    first += n;
+  }
+}
+
+// Adds elements of buffers to those of others of the same sizes.
+void AddPieces(const std::vector<Buffer>& sums, const std::vector<Buffer>& x, const Share& elements) {
+  std::vector<absl::string_view> parts;
+  AppendParts(x, elements, parts);
+  auto part = parts.begin();
+  ForPieces(sums, elements,
+            [&](float* data, int64_t, int64_t n) { AddTo(data, reinterpret_cast<const float*>((part++)->data()), n); });
 }
 
 // Sends and receives parts of packs.
@@ -53,17 +74,15 @@ class Connection {
 
   int worker() const { return exchange_.worker(); }
   int num_workers() const { return exchange_.num_workers(); }
-  absl::Status Send(int worker, const std::vector<float>& numbers) {
-    return exchange_.Send(worker, kSums, BytesOf(numbers));
+  absl::Status Send(int worker, absl::Span<const absl::string_view> parts) {
+    return exchange_.Send(worker, kSums, parts);
   }
-  absl::Status Receive(int worker, int64_t n, float* out) {
-    ASSIGN_OR_RETURN(const std::string bytes, exchange_.Receive(worker, kSums, deadline_));
-    if (bytes.size() != n * sizeof(float)) {
-      return absl::InternalError(absl::StrCat("worker ", worker, " has sent ", bytes.size(), " bytes of a sum, not ",
-                                              n * sizeof(float), "; do all workers run the same program and flags?"));
-    }
-    if (n > 0) std::memcpy(out, bytes.data(), bytes.size());  // an empty segment has no address
-    return absl::OkStatus();
+  // Returns n numbers, as bytes at an address for floats.
+  absl::StatusOr<std::string> Receive(int worker, int64_t n) {
+    ASSIGN_OR_RETURN(std::string bytes, exchange_.Receive(worker, kSums, deadline_));
+    if (bytes.size() == n * sizeof(float)) return bytes;
+    return absl::InternalError(absl::StrCat("worker ", worker, " has sent ", bytes.size(), " bytes of a sum, not ",
+                                            n * sizeof(float), "; do all workers run the same program and flags?"));
   }
 
  private:
@@ -114,14 +133,11 @@ class OrderedWorkerSum : public WorkerSum {
   absl::Status SendToOwners(absl::Span<const std::vector<Buffer>> buffers, int64_t elements) {
     for (int w = 0; w < num_workers(); ++w) {
       if (w == worker_) continue;
-      const Share segment = SegmentOf(elements, w, num_workers());
-      frame_.resize(segment.size() * nodes_[worker_].size());
-      float* out = frame_.data();
+      parts_.clear();
       for (const Share& node : nodes_[worker_]) {
-        CopyOut(SumOf(buffers, node.begin), segment, out);
-        out += segment.size();
+        AppendParts(SumOf(buffers, node.begin), SegmentOf(elements, w, num_workers()), parts_);
       }
-      RETURN_IF_ERROR(connection_.Send(w, frame_));
+      RETURN_IF_ERROR(connection_.Send(w, parts_));
     }
     return absl::OkStatus();
   }
@@ -129,33 +145,56 @@ class OrderedWorkerSum : public WorkerSum {
   // Adds up all nodes of this worker's segment, stores the sum in all its buffers and sends it to the others.
   absl::Status SumOwnSegment(absl::Span<const std::vector<Buffer>> buffers, const Share& segment) {
     const int64_t n = segment.size();
-    sums_.resize(n * all_nodes_.size());
-    std::vector<float*> of_replica(num_replicas(), nullptr);  // the node that begins with it
-    float* out = sums_.data();
+    std::vector<std::string> received(num_workers());         // nodes, one after the other
+    std::vector<float*> of_replica(num_replicas(), nullptr);  // the received node that begins with it; null: an own one
     for (int w = 0; w < num_workers(); ++w) {
-      if (w != worker_) RETURN_IF_ERROR(connection_.Receive(w, n * static_cast<int64_t>(nodes_[w].size()), out));
+      if (w == worker_) continue;
+      ASSIGN_OR_RETURN(received[w], connection_.Receive(w, n * static_cast<int64_t>(nodes_[w].size())));
+      auto* out = reinterpret_cast<float*>(received[w].data());
       for (const Share& node : nodes_[w]) {
-        if (w == worker_) CopyOut(SumOf(buffers, node.begin), segment, out);
         of_replica[node.begin] = out;
         out += n;
       }
     }
-    JoinNodes(num_replicas(), all_nodes_, [&](int a, int b) { AddTo(of_replica[a], of_replica[b], n); });
-    sums_.resize(n);  // what is left is the sum
-    for (const std::vector<Buffer>& own : buffers) CopyIn(sums_.data(), segment, own);
+    JoinNodes(num_replicas(), all_nodes_, [&](int a, int b) { Join(buffers, segment, of_replica, a, b); });
+    const std::vector<Buffer>* in_place = nullptr;  // the buffers that have the sum already
+    parts_.clear();
+    if (of_replica[0] == nullptr) {
+      in_place = &SumOf(buffers, 0);
+      AppendParts(*in_place, segment, parts_);
+    } else {
+      parts_.push_back(BytesOf(of_replica[0], n));
+    }
     for (int w = 0; w < num_workers(); ++w) {
-      if (w != worker_) RETURN_IF_ERROR(connection_.Send(w, sums_));
+      if (w != worker_) RETURN_IF_ERROR(connection_.Send(w, parts_));
+    }
+    for (const std::vector<Buffer>& own : buffers) {
+      if (&own != in_place) CopyFromParts(parts_, segment, own);
     }
     return absl::OkStatus();
+  }
+
+  // Adds the segment of the node of replica b to that of a, of which each is in a device's buffers or was received.
+  void Join(absl::Span<const std::vector<Buffer>> buffers, const Share& segment, const std::vector<float*>& of_replica,
+            int a, int b) {
+    float *const sum = of_replica[a], *const x = of_replica[b];
+    if (sum != nullptr && x != nullptr) {
+      AddTo(sum, x, segment.size());
+    } else if (sum != nullptr) {
+      ForPieces(SumOf(buffers, b), segment, [&](float* data, int64_t at, int64_t n) { AddTo(sum + at, data, n); });
+    } else if (x != nullptr) {
+      ForPieces(SumOf(buffers, a), segment, [&](float* data, int64_t at, int64_t n) { AddTo(data, x + at, n); });
+    } else {
+      AddPieces(SumOf(buffers, a), SumOf(buffers, b), segment);
+    }
   }
 
   absl::Status TakeOtherSegments(absl::Span<const std::vector<Buffer>> buffers, int64_t elements) {
     for (int w = 0; w < num_workers(); ++w) {
       if (w == worker_) continue;
       const Share segment = SegmentOf(elements, w, num_workers());
-      frame_.resize(segment.size());
-      RETURN_IF_ERROR(connection_.Receive(w, segment.size(), frame_.data()));
-      for (const std::vector<Buffer>& own : buffers) CopyIn(frame_.data(), segment, own);
+      ASSIGN_OR_RETURN(const std::string sums, connection_.Receive(w, segment.size()));
+      for (const std::vector<Buffer>& own : buffers) CopyIn(reinterpret_cast<const float*>(sums.data()), segment, own);
     }
     return absl::OkStatus();
   }
@@ -165,7 +204,7 @@ class OrderedWorkerSum : public WorkerSum {
   std::vector<Share> all_nodes_;
   Connection connection_;
   const int worker_;
-  std::vector<float> frame_, sums_;
+  std::vector<absl::string_view> parts_;  // of a frame that is sent
 };
 
 // The segments go around twice: first each worker adds its own to what comes, then it passes the sums on.
@@ -182,15 +221,15 @@ class RingSum : public WorkerSum {
     for (int round = 0; round < 2 * (n - 1); ++round) {
       const Share sent = SegmentOf(elements, (worker + 2 * n - round) % n, n);
       const Share taken = SegmentOf(elements, (worker + 2 * n - round - 1) % n, n);
-      frame_.resize(sent.size());
-      CopyOut(buffers[0], sent, frame_.data());
-      RETURN_IF_ERROR(connection_.Send(next, frame_));
-      frame_.resize(taken.size());
-      RETURN_IF_ERROR(connection_.Receive(before, taken.size(), frame_.data()));
+      parts_.clear();
+      AppendParts(buffers[0], sent, parts_);
+      RETURN_IF_ERROR(connection_.Send(next, parts_));
+      ASSIGN_OR_RETURN(const std::string bytes, connection_.Receive(before, taken.size()));
+      const auto* const numbers = reinterpret_cast<const float*>(bytes.data());
       if (round < n - 1) {
-        ForPieces(buffers[0], taken, [&](float* data, int64_t at, int64_t m) { AddTo(data, frame_.data() + at, m); });
+        ForPieces(buffers[0], taken, [&](float* data, int64_t at, int64_t m) { AddTo(data, numbers + at, m); });
       } else {
-        CopyIn(frame_.data(), taken, buffers[0]);
+        CopyIn(numbers, taken, buffers[0]);
       }
     }
     CopyToDevices(buffers);
@@ -216,7 +255,7 @@ class RingSum : public WorkerSum {
   }
 
   Connection connection_;
-  std::vector<float> frame_;
+  std::vector<absl::string_view> parts_;
 };
 
 }  // namespace

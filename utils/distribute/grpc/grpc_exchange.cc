@@ -52,9 +52,10 @@ class GrpcExchange : public Exchange {
   int worker() const override { return worker_; }
   int num_workers() const override { return num_workers_; }
 
-  absl::Status Send(int worker, Channel channel, absl::string_view frame) override {
+  using Exchange::Send;
+  absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) override {
     RETURN_IF_ERROR(Known(mailbox_->StateOf(worker)));
-    senders_.at({worker, channel})->SendFrame(frame);
+    senders_.at({worker, channel})->SendFrame(parts);
     return absl::OkStatus();
   }
 

@@ -121,13 +121,17 @@ Sender::Sender(std::shared_ptr<grpc::Channel> channel, std::string hello,
 
 Sender::~Sender() { stream_->End(std::chrono::steady_clock::now() + kMostWait); }
 
-void Sender::SendFrame(absl::string_view frame) {
-  stream_->Send(MessageOf(FrameHead(frame.size())));
+void Sender::SendFrame(absl::Span<const absl::string_view> parts) {
+  uint64_t bytes = 0;
+  for (const absl::string_view part : parts) bytes += part.size();
+  stream_->Send(MessageOf(FrameHead(bytes)));
   const char kind = kPieceKind;
-  for (size_t at = 0; at < frame.size(); at += kPieceBytes) {
-    const absl::string_view piece = frame.substr(at, kPieceBytes);
-    const grpc::Slice slices[] = {grpc::Slice(&kind, 1), grpc::Slice(piece.data(), piece.size())};
-    stream_->Send(grpc::ByteBuffer(slices, 2));
+  for (const absl::string_view part : parts) {
+    for (size_t at = 0; at < part.size(); at += kPieceBytes) {
+      const absl::string_view piece = part.substr(at, kPieceBytes);
+      const grpc::Slice slices[] = {grpc::Slice(&kind, 1), grpc::Slice(piece.data(), piece.size())};
+      stream_->Send(grpc::ByteBuffer(slices, 2));
+    }
   }
 }
 

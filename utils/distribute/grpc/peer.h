@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "utils/distribute/exchange.h"
 
 namespace official::distribute {
@@ -26,8 +27,8 @@ class Sender {
   // What was sent arrives before this returns, if that takes no longer than `kMostWait`.
   ~Sender();
 
-  // Copies the frame. Frames after Close are dropped.
-  void SendFrame(absl::string_view frame);
+  // Copies the frame, of which the parts follow one another. What is sent after the last message is dropped.
+  void SendFrame(absl::Span<const absl::string_view> parts);
   // The last message: this worker has failed.
   void SendFailure(absl::string_view reason);
   // The last message: nothing comes after it.

@@ -79,9 +79,8 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
 
   void OnReadDone(bool ok) override {
     if (!ok) return End();
-    const std::string message = TextOf(read_);
-    if (hello_) return Take(message);
-    first_ = message;
+    if (hello_) return Take();
+    first_ = TextOf(read_);
     {
       const std::lock_guard<std::mutex> lock(server_.mutex_);
       if (!server_.key_) return server_.waiting_.push_back(this);
@@ -103,8 +102,13 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
     read_.Clear();
     StartRead(&read_);
   }
-  void Take(const std::string& message) {
-    absl::StatusOr<FrameReader::Result> taken = reader_.Take(message);
+  void Take() {
+    read_.Dump(&slices_).ok();
+    std::vector<absl::string_view> parts;
+    for (const grpc::Slice& slice : slices_) {
+      parts.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    }
+    absl::StatusOr<FrameReader::Result> taken = reader_.Take(parts);
     if (!taken.ok()) {
       server_.mailbox_.SetLost(hello_->from, taken.status().message());
       return Finish(Refused(taken.status()));
@@ -122,6 +126,7 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
 
   Server& server_;
   grpc::ByteBuffer read_;
+  std::vector<grpc::Slice> slices_;  // of the message
   std::string first_;
   std::optional<FramesHello> hello_;  // once it is admitted
   FrameReader reader_;

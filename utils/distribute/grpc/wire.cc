@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 
@@ -99,29 +100,47 @@ absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_
 
 std::string FrameHead(uint64_t bytes) { return absl::StrCat(std::string(1, kFrameKind), BytesOf(bytes)); }
 
-absl::StatusOr<FrameReader::Result> FrameReader::Take(absl::string_view message) {
+absl::StatusOr<FrameReader::Result> FrameReader::Take(absl::Span<const absl::string_view> parts) {
   Result result;
-  if (message.empty()) return NoMessage();
-  const char kind = message[0];
-  message.remove_prefix(1);
-  if (kind == kEndKind) {
-    result.ends = true;
-  } else if (kind == kFailKind) {
-    result.failure = std::string(message);
-  } else if (kind == kFrameKind && !bytes_) {
-    bytes_ = TakeNumber<uint64_t>(message);
-    if (!bytes_ || *bytes_ > kMostFrameBytes || !message.empty()) return NoMessage();
-    frame_.reserve(std::min(*bytes_, kMostReservedBytes));
-  } else if (kind == kPieceKind && bytes_ && message.size() <= *bytes_ - frame_.size() && !message.empty()) {
-    frame_.append(message.data(), message.size());
+  if (parts.empty() || parts[0].empty()) return NoMessage();
+  const char kind = parts[0][0];
+  if (kind == kPieceKind) {
+    RETURN_IF_ERROR(TakePiece(parts));
   } else {
-    return NoMessage();
+    const std::string message = absl::StrJoin(parts, "");
+    if (kind == kFrameKind) {
+      RETURN_IF_ERROR(TakeHead(message));
+    } else if (kind == kEndKind) {
+      result.ends = true;
+    } else if (kind == kFailKind) {
+      result.failure = message.substr(1);
+    } else {
+      return NoMessage();
+    }
   }
   if (bytes_ && frame_.size() == *bytes_) {
     result.frame = std::exchange(frame_, {});
     bytes_.reset();
   }
   return result;
+}
+
+absl::Status FrameReader::TakeHead(absl::string_view message) {
+  message.remove_prefix(1);
+  if (bytes_) return NoMessage();
+  bytes_ = TakeNumber<uint64_t>(message);
+  if (!bytes_ || *bytes_ > kMostFrameBytes || !message.empty()) return NoMessage();
+  frame_.reserve(std::min(*bytes_, kMostReservedBytes));
+  return absl::OkStatus();
+}
+
+absl::Status FrameReader::TakePiece(absl::Span<const absl::string_view> parts) {
+  uint64_t size = 0;
+  for (const absl::string_view part : parts) size += part.size();
+  if (!bytes_ || size < 2 || size - 1 > *bytes_ - frame_.size()) return NoMessage();
+  frame_.append(parts[0].data() + 1, parts[0].size() - 1);
+  for (const absl::string_view part : parts.subspan(1)) frame_.append(part.data(), part.size());
+  return absl::OkStatus();
 }
 
 }  // namespace official::distribute

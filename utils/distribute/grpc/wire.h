@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "utils/distribute/exchange.h"
 
 namespace official::distribute {
@@ -54,10 +55,13 @@ class FrameReader {
     bool ends = false;                   // the worker will send nothing more
     std::optional<std::string> failure;  // the worker has failed, for this reason
   };
-  // InvalidArgument for a message that cannot be there.
-  absl::StatusOr<Result> Take(absl::string_view message);
+  // Takes a message, of which the parts follow one another. InvalidArgument for one that cannot be there.
+  absl::StatusOr<Result> Take(absl::Span<const absl::string_view> parts);
 
  private:
+  absl::Status TakePiece(absl::Span<const absl::string_view> parts);
+  absl::Status TakeHead(absl::string_view message);
+
   std::string frame_;
   std::optional<uint64_t> bytes_;  // of the frame, of which a part is still to come
 };

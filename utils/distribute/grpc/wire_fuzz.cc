@@ -18,7 +18,8 @@ void ReadFrames(absl::string_view bytes) {
   while (!bytes.empty()) {
     const size_t size = static_cast<unsigned char>(bytes[0]);
     bytes.remove_prefix(1);
-    const auto taken = reader.Take(bytes.substr(0, size));
+    const auto taken =
+        reader.Take({bytes.substr(0, size / 2), bytes.substr(std::min(size / 2, bytes.size()), size - size / 2)});
     if (!taken.ok()) return;
     bytes.remove_prefix(std::min(size, bytes.size()));
   }
