@@ -187,16 +187,4 @@ std::string Describe(const Launch& launch) {
   return absl::StrCat("cluster of ", launch.launcher, ": ", ListTasks(launch.started.cluster, launch.started.task));
 }
 
-absl::Status CheckOneProcess(const Launch& launch) {
-  if (launch.NumProcesses() == 1) return absl::OkStatus();
-  const int tasks = launch.started.cluster.NumTasks();
-  return absl::InvalidArgumentError(
-      absl::StrCat(launch.launcher, " describes a cluster of ", tasks, tasks == 1 ? " task (" : " tasks (",
-                   CountJobs(launch.started.cluster), "), ", launch.NumProcesses() == tasks ? "of" : "beside",
-                   " which this is ", NameOf(launch.started.task),
-                   ", but a run cannot have several processes; train on the devices of one machine, "
-                   "with --num_gpus or --num_cpu_devices, without the cluster: ",
-                   launch.alone));
-}
-
 }  // namespace official::distribute

@@ -48,7 +48,4 @@ absl::StatusOr<std::optional<Launch>> ReadLauncherEnv(const Environment& environ
 // Returns the line for the log: "cluster of TF_CONFIG: worker 0 at a:1 (chief), worker 1 at b:1 (this process)".
 std::string Describe(const Launch& launch);
 
-// Returns InvalidArgument, with the tasks and how to train without the others, if there is more than one process.
-absl::Status CheckOneProcess(const Launch& launch);
-
 }  // namespace official::distribute

@@ -288,26 +288,6 @@ TEST_CASE("Launchers that disagree are refused with what both say") {
              Contains("--workers says that this is worker 0 of 2 processes, but torchrun that it is worker 1 of 4"));
 }
 
-TEST_CASE("One process is no cluster of several, and several are refused with what to do") {
-  CHECK(CheckOneProcess(
-            LaunchOf({{"TF_CONFIG", R"({"cluster": {"master": ["a:1"]}, "task": {"type": "master", "index": 0}})"}}))
-            .ok());
-  const absl::Status status = CheckOneProcess(
-      LaunchOf({{"TF_CONFIG", R"({"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]},
-                         "task": {"type": "worker", "index": 1}})"}}));
-  CHECK(absl::IsInvalidArgument(status));
-  CHECK(status.message() ==
-        "TF_CONFIG describes a cluster of 4 tasks (1 chief, 1 ps, 2 worker), of which this is worker 1, but a run "
-        "cannot have several processes; train on the devices of one machine, with --num_gpus or --num_cpu_devices, "
-        "without the cluster: env -u TF_CONFIG PROGRAM ...");
-  CHECK_THAT(std::string(CheckOneProcess(LaunchOf(kSlurm)).message()),
-             Contains("Slurm describes a cluster of 3 tasks (3 worker), of which this is worker 2, but"));
-  CHECK_THAT(std::string(CheckOneProcess(LaunchOf({{"TF_CONFIG", R"({"cluster": {"worker": ["a:1"]},
-                 "task": {"type": "evaluator", "index": 0}})"}}))
-                             .message()),
-             Contains("a cluster of 1 task (1 worker), beside which this is evaluator 0, but"));
-}
-
 TEST_CASE("Damaged environments are refused in one line or give a task of the cluster") {
   std::mt19937 random(2);
   const std::vector<Variables> valid = {kTorchrun,
