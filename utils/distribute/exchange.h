@@ -32,8 +32,9 @@ class Exchange {
   }
   // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail().
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
-  // Ends all waits, of all workers, now and later. Where it is called, it has an error that is told; the others are
-  // Cancelled with a text that names this worker and has the reason, if there is one. The first call counts.
+  // Ends all waits, of all workers, now and later, for frames that were not sent before. Where it is called, it has an
+  // error that is told; the others are Cancelled with a text that names this worker and has the reason, if there is
+  // one. The first call counts.
   virtual void Fail(absl::string_view reason) = 0;
 };
 

@@ -45,7 +45,7 @@ class MemoryExchange : public Exchange {
     std::unique_lock<std::mutex> lock(mail_->mutex);
     std::deque<std::string>& frames = mail_->frames[{worker, worker_, channel}];
     const bool in_time = mail_->changed.wait_for(lock, deadline, [&] { return mail_->failed || !frames.empty(); });
-    if (mail_->failed) return Failed();
+    if (mail_->failed && frames.empty()) return Failed();
     if (!in_time) {
       return absl::DeadlineExceededError(
           absl::StrCat("worker ", worker_, " has waited ", deadline.count(), " s for worker ", worker));

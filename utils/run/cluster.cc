@@ -131,14 +131,23 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
 
 absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, const std::string& value,
                        const std::string& advice) {
-  // All of them have read their data by then, which may have taken some of them longer than others.
-  ASSIGN_OR_RETURN(const std::vector<std::string> values, distribute::Gather(exchange, value, std::chrono::hours(24)));
-  for (size_t w = 1; w < values.size(); ++w) {
-    if (values[w] == values[0]) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("worker ", w, " has ", what, " ", values[w], ", but worker 0 has ", values[0], "; ", advice));
+  using distribute::Exchange;
+  constexpr Exchange::Channel kValues = Exchange::Channel::kValues;
+  // Reading the data may take some workers much longer than others.
+  constexpr std::chrono::seconds kLong = std::chrono::hours(24);
+  std::string difference;
+  if (exchange.worker() > 0) {
+    RETURN_IF_ERROR(exchange.Send(0, kValues, value));
+    ASSIGN_OR_RETURN(difference, exchange.Receive(0, kValues, kLong));
+  } else {
+    for (int w = 1; w < exchange.num_workers(); ++w) {
+      ASSIGN_OR_RETURN(const std::string other, exchange.Receive(w, kValues, kLong));
+      if (other == value || !difference.empty()) continue;
+      difference = absl::StrCat("worker ", w, " has ", what, " ", other, ", but worker 0 has ", value, "; ", advice);
+    }
+    for (int w = 1; w < exchange.num_workers(); ++w) RETURN_IF_ERROR(exchange.Send(w, kValues, difference));
   }
-  return absl::OkStatus();
+  return difference.empty() ? absl::OkStatus() : absl::InvalidArgumentError(difference);
 }
 
 absl::Status CheckAlone(const Config& config, const std::string& use) {

@@ -25,11 +25,17 @@ class GrpcExchange : public Exchange {
   GrpcExchange(int worker, std::unique_ptr<Mailbox> mailbox, std::unique_ptr<Host> host, std::unique_ptr<Server> server)
       : worker_(worker), mailbox_(std::move(mailbox)), host_(std::move(host)), server_(std::move(server)) {}
 
-  // What has been sent arrives, and what others still send is taken, before the server ends.
+  // What has been sent arrives at those who still want it.
   ~GrpcExchange() override {
-    const auto deadline = std::chrono::steady_clock::now() + Sender::kMostWait;
+    constexpr std::chrono::seconds kMostWait(5);
+    constexpr std::chrono::milliseconds kLookEvery(5);
+    const auto deadline = std::chrono::steady_clock::now() + kMostWait;
     for (const auto& [key, sender] : senders_) sender->SendEnd();
-    for (const auto& [key, sender] : senders_) sender->Flush(deadline);
+    for (const auto& [key, sender] : senders_) {
+      while (!mailbox_->IsGone(key.first) && std::chrono::steady_clock::now() < deadline) {
+        if (sender->WaitUntilTaken(kLookEvery)) break;
+      }
+    }
     senders_.clear();
     server_.reset();
   }

@@ -44,6 +44,12 @@ bool Mailbox::SetFailed(int who, absl::string_view reason) {
   return true;
 }
 
+bool Mailbox::IsGone(int worker) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Peer& peer = peers_[worker];
+  return peer.ended || peer.lost;
+}
+
 absl::Status Mailbox::ErrorOf(int worker, std::unique_lock<std::mutex>& lock) {
   const Peer& peer = peers_[worker];
   if (failed_.ok() && !peer.lost && !peer.ended) return absl::OkStatus();
@@ -69,10 +75,9 @@ absl::StatusOr<std::string> Mailbox::Receive(int from, Exchange::Channel channel
     return absl::DeadlineExceededError(
         absl::StrCat("worker ", worker_, " has waited ", deadline.count(), " s for ", NameOf(from)));
   }
-  if (!failed_.ok()) return failed_;
   if (frames.empty()) {
     const absl::Status error = ErrorOf(from, lock);
-    if (frames.empty() || !failed_.ok()) return error;
+    if (frames.empty()) return error;
   }
   std::string frame = std::move(frames.front());
   frames.pop_front();

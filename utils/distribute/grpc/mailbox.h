@@ -34,6 +34,9 @@ class Mailbox {
   // A worker has failed, this one or another: all waits end. Returns false if that is known already.
   bool SetFailed(int who, absl::string_view reason);
 
+  // Returns true if the worker wants nothing more: it has ended, or is lost.
+  bool IsGone(int worker);
+
   // See Exchange::Receive. A worker that is lost, or has ended, is Cancelled with what is known of it; that it has
   // failed before, and why, may come a little later, and is waited for.
   absl::StatusOr<std::string> Receive(int from, Exchange::Channel channel, std::chrono::seconds deadline);

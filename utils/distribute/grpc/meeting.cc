@@ -181,18 +181,16 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
     return PackStrings(second);
   };
   // A little longer than worker 0 waits, who knows the reason.
-  constexpr std::chrono::seconds kLonger(1);
-  const auto end = std::chrono::steady_clock::now() + options.start_timeout + kLonger;
+  constexpr std::chrono::seconds kLonger(2);
+  const auto end = std::chrono::system_clock::now() + options.start_timeout + kLonger;
   const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.addresses[0], options.peer_timeout);
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::seconds>(end - std::chrono::steady_clock::now());
-    absl::StatusOr<std::string> answer =
-        CallJoin(channel, PackStrings({kProtocol, nonce}), respond, std::max(left, std::chrono::seconds(1)));
+    absl::StatusOr<std::string> answer = CallJoin(channel, PackStrings({kProtocol, nonce}), respond, end);
     if (answer.ok()) return UnpackAnswer(*answer, options);
     const absl::Status& status = answer.status();
     if (absl::IsPermissionDenied(status)) return absl::InvalidArgumentError(status.message());
     // Worker 0 may have been started anew, or its server may come up just now.
-    if (absl::IsUnavailable(status) && std::chrono::steady_clock::now() < end) continue;
+    if (absl::IsUnavailable(status) && std::chrono::system_clock::now() < end) continue;
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
     return absl::DeadlineExceededError(
         absl::StrCat("worker ", options.worker, " has waited ", options.start_timeout.count(), " s for worker 0 at ",

@@ -76,21 +76,22 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
     changed_.notify_all();
   }
 
-  // Waits until all is written, or, for the last message, taken by the other side.
-  void Wait(std::chrono::steady_clock::time_point deadline, bool taken) {
+  // Waits until all is written.
+  void Flush(std::chrono::steady_clock::time_point deadline) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_until(lock, deadline, [&] { return done_ || broken_ || (!taken && messages_.empty()); });
+    changed_.wait_until(lock, deadline, [&] { return broken_ || messages_.empty(); });
+  }
+  // Waits until the stream has ended.
+  bool WaitUntilDone(std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, time, [&] { return done_ || broken_; });
   }
 
-  void End(std::chrono::steady_clock::time_point deadline) {
-    Send(MessageOf(std::string(1, kEndKind)), /*last=*/true);
-    Wait(deadline, /*taken=*/true);
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      closed_ = true;
-    }
+  // Ends the stream, whatever is under way in it.
+  void Cancel() {
     context_.TryCancel();
     std::unique_lock<std::mutex> lock(mutex_);
+    closed_ = true;
     Release();
     changed_.wait(lock, [this] { return done_; });
   }
@@ -119,7 +120,7 @@ Sender::Sender(std::shared_ptr<grpc::Channel> channel, std::string hello,
   stream_->Send(MessageOf(hello));
 }
 
-Sender::~Sender() { stream_->End(std::chrono::steady_clock::now() + kMostWait); }
+Sender::~Sender() { stream_->Cancel(); }
 
 void Sender::SendFrame(absl::Span<const absl::string_view> parts) {
   uint64_t bytes = 0;
@@ -141,7 +142,9 @@ void Sender::SendFailure(absl::string_view reason) {
 
 void Sender::SendEnd() { stream_->Send(MessageOf(std::string(1, kEndKind)), /*last=*/true); }
 
-void Sender::Flush(std::chrono::steady_clock::time_point deadline) { stream_->Wait(deadline, /*taken=*/false); }
+void Sender::Flush(std::chrono::steady_clock::time_point deadline) { stream_->Flush(deadline); }
+
+bool Sender::WaitUntilTaken(std::chrono::milliseconds time) { return stream_->WaitUntilDone(time); }
 
 namespace {
 
@@ -150,10 +153,10 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
   JoinCall(const std::string& first, const std::function<absl::StatusOr<std::string>(const std::string&)>& respond)
       : write_(MessageOf(first)), respond_(respond) {}
 
-  void Start(const std::shared_ptr<grpc::Channel>& channel, std::chrono::seconds deadline) {
+  void Start(const std::shared_ptr<grpc::Channel>& channel, std::chrono::system_clock::time_point deadline) {
     stub_ = std::make_unique<grpc::GenericStub>(channel);
     context_.set_wait_for_ready(true);
-    context_.set_deadline(std::chrono::system_clock::now() + deadline);
+    context_.set_deadline(deadline);
     stub_->PrepareBidiStreamingCall(&context_, kJoinMethod, grpc::StubOptions(), this);
     StartWrite(&write_);
     StartRead(&read_);
@@ -219,7 +222,7 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
 
 absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
                                      const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
-                                     std::chrono::seconds deadline) {
+                                     std::chrono::system_clock::time_point deadline) {
   JoinCall call(first, respond);
   call.Start(channel, deadline);
   return call.Wait();

@@ -24,7 +24,7 @@ class Sender {
  public:
   // `hello` is the first message. `lost` is called, on a thread of gRPC, when the connection breaks.
   Sender(std::shared_ptr<grpc::Channel> channel, std::string hello, std::function<void(absl::string_view why)> lost);
-  // What was sent arrives before this returns, if that takes no longer than `kMostWait`.
+  // Drops what has not arrived.
   ~Sender();
 
   // Copies the frame, of which the parts follow one another. What is sent after the last message is dropped.
@@ -35,8 +35,8 @@ class Sender {
   void SendEnd();
   // Waits until all messages have left this process, or the deadline has passed.
   void Flush(std::chrono::steady_clock::time_point deadline);
-
-  static constexpr std::chrono::seconds kMostWait{5};
+  // Waits until the other side has taken the last message, or the connection has ended; false if it has not in `time`.
+  bool WaitUntilTaken(std::chrono::milliseconds time);
 
  private:
   class Stream;
@@ -46,10 +46,10 @@ class Sender {
 };
 
 // A worker that joins: sends `first`, gives the answer to `respond`, sends what that returns and returns the answer to
-// it, all within `deadline`. Waits for a server that is not there yet. Errors: DeadlineExceeded with the last reason,
+// it, all before `deadline`. Waits for a server that is not there yet. Errors: DeadlineExceeded with the last reason,
 // and what the server or `respond` says.
 absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
                                      const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
-                                     std::chrono::seconds deadline);
+                                     std::chrono::system_clock::time_point deadline);
 
 }  // namespace official::distribute
