@@ -183,6 +183,26 @@ TEST_CASE("Two workers of one number, or of clusters of other sizes, do not trai
   CHECK_THAT(std::string(made[1].status().message()), StartsWith("worker 1 of 3 workers cannot join a run of 2"));
 }
 
+TEST_CASE("A worker that goes before all are there may come again") {
+  const std::vector<std::string> addresses = FreeAddresses(3);
+  const auto join = [&](int w, std::chrono::seconds start_timeout) {
+    ConnectOptions options;
+    options.worker = w;
+    options.addresses = addresses;
+    options.start_timeout = start_timeout;
+    return MakeGrpcExchange(options);
+  };
+  std::vector<Made> made(3);
+  std::thread host([&] { made[0] = join(0, kLong); });
+  CHECK(absl::IsDeadlineExceeded(join(1, std::chrono::seconds(1)).status()));
+  std::thread again([&] { made[1] = join(1, kLong); });
+  made[2] = join(2, kLong);
+  host.join();
+  again.join();
+  for (const Made& each : made) CHECK(each.ok());
+  End(made);
+}
+
 TEST_CASE("A port that is taken is named, and so is a worker 0 that does not come") {
   const Listener taken;
   ConnectOptions options;

@@ -82,7 +82,8 @@ absl::StatusOr<std::string> Host::Challenge(const std::string& first, std::strin
   return PackStrings({nonce, HostProof(options_.secret, nonce, strings[1])});
 }
 
-absl::Status Host::Join(const std::string& second, const std::string& state, std::function<void(std::string)> answer) {
+absl::Status Host::Join(const std::string& second, const std::string& state, const void* id,
+                        std::function<void(std::string)> answer) {
   ASSIGN_OR_RETURN(std::vector<std::string> strings, UnpackStrings(second));
   ASSIGN_OR_RETURN(const std::vector<std::string> nonces, UnpackStrings(state));
   int worker = 0;
@@ -103,9 +104,20 @@ absl::Status Host::Join(const std::string& second, const std::string& state, std
     return absl::InvalidArgumentError(
         absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
   }
-  guests_[worker] = {strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
+  guests_[worker] = {id, strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
   changed_.notify_all();
   return absl::OkStatus();
+}
+
+bool Host::Leave(const void* id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::erase_if(guests_, [id](const auto& guest) { return guest.second.id == id; }) > 0;
+}
+
+void Host::Done(const void* id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  answered_.erase(id);
+  changed_.notify_all();
 }
 
 std::string Host::Missing() const {
@@ -155,6 +167,7 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
     }
     over_ = true;
     guests.swap(guests_);
+    for (const auto& [worker, guest] : guests) answered_.insert(guest.id);
   }
   if (status.ok()) status = CompareFacts(guests);
   absl::StatusOr<Job> result = Job{{address}, KeyOf(options_.secret, job_)};
@@ -162,6 +175,10 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
   if (!status.ok()) result = status;
   const std::string answer = PackAnswer(result, job_);
   for (const auto& [worker, guest] : guests) guest.answer(answer);
+  // If it is an error, the server ends with this process; the guests are to have it before.
+  constexpr std::chrono::seconds kMostWait(5);
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, kMostWait, [this] { return answered_.empty(); });
   return result;
 }
 

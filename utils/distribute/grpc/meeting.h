@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@ class Host : public JoinHandler {
   ~Host() override;
 
   absl::StatusOr<std::string> Challenge(const std::string& first, std::string& state) override;
-  absl::Status Join(const std::string& second, const std::string& state,
+  absl::Status Join(const std::string& second, const std::string& state, const void* id,
                     std::function<void(std::string)> answer) override;
+  bool Leave(const void* id) override;
+  void Done(const void* id) override;
 
   // Waits for all, and tells them; `address` is worker 0's. InvalidArgument, for all of them, if two workers differ in
   // a fact. DeadlineExceeded names those that have not come.
@@ -40,6 +43,7 @@ class Host : public JoinHandler {
 
  private:
   struct Guest {
+    const void* id;
     std::string address;
     std::vector<std::string> facts;  // names and values in turn
     std::function<void(std::string)> answer;
@@ -52,6 +56,7 @@ class Host : public JoinHandler {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Guest> guests_;
+  std::set<const void*> answered_;  // guests whose answer is on its way
   bool over_ = false;
 };
 

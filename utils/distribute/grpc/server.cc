@@ -47,12 +47,16 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
       write_ = MessageOf(*answer);
       return StartWrite(&write_);
     }
-    const absl::Status joined = join_.Join(message, state_, [this](const std::string& answer) {
+    const absl::Status joined = join_.Join(message, state_, this, [this](const std::string& answer) {
       write_ = MessageOf(answer);
       answered_ = true;
       StartWriteAndFinish(&write_, {}, grpc::Status::OK);
     });
-    if (!joined.ok()) Refuse(joined);
+    if (!joined.ok()) return Refuse(joined);
+    if (++joined_or_cancelled_ == 2) Leave();
+  }
+  void OnCancel() override {
+    if (++joined_or_cancelled_ == 2) Leave();
   }
   void OnWriteDone(bool ok) override {
     if (answered_) return;
@@ -60,16 +64,24 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
     read_.Clear();
     StartRead(&read_);
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    join_.Done(this);
+    delete this;
+  }
 
  private:
   void Refuse(const absl::Status& why) { Finish(Refused(why)); }
+  // Called when it has joined, and has gone since.
+  void Leave() {
+    if (join_.Leave(this)) Refuse(absl::CancelledError("gone"));
+  }
 
   JoinHandler& join_;
   grpc::ByteBuffer read_, write_;
   std::string state_;
   bool challenged_ = false;
   std::atomic<bool> answered_ = false;
+  std::atomic<int> joined_or_cancelled_ = 0;  // how much of the two has happened
 };
 
 // The frames of one worker on one channel.

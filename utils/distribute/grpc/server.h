@@ -25,10 +25,14 @@ class JoinHandler {
   virtual ~JoinHandler() = default;
   // Returns the answer to the first message of a worker; an error refuses it.
   virtual absl::StatusOr<std::string> Challenge(const std::string& first, std::string& state) = 0;
-  // Takes the second message, after which `answer` gets the result when all workers have joined. It may be called at
-  // any time, on any thread; an error before that refuses the worker.
-  virtual absl::Status Join(const std::string& second, const std::string& state,
+  // Takes the second message of a guest, which is told apart by `id`; `answer` gets the result when all workers have
+  // joined. It may be called at any time, on any thread. An error refuses the worker.
+  virtual absl::Status Join(const std::string& second, const std::string& state, const void* id,
                             std::function<void(std::string)> answer) = 0;
+  // The guest has gone. Returns true if it will get no answer, which it was waiting for.
+  virtual bool Leave(const void* id) = 0;
+  // The guest has its answer, or will have none.
+  virtual void Done(const void* id) = 0;
 };
 
 class Server {
