@@ -190,6 +190,25 @@ class WorkersTest(harness.FaultTest):
         self.assertGreater(read, 0.4 * size, "the trace shows no reading")
         self.assertLess(read, 0.6 * size)
 
+    def test_what_workers_cannot_do_is_refused_everywhere(self) -> None:
+        for flags, words in (
+            (("--collective_communication=nccl",), "--collective_communication=nccl sums between GPUs, and this run"),
+            (("--all_reduce_alg=hierarchical_copy",), "--all_reduce_alg=hierarchical_copy is not for several workers"),
+        ):
+            with self.subTest(flags):
+                for process in self.start_workers(self.folder / "refused", 2, "--max_train_steps=1", *flags):
+                    outcome = self.finish(process)
+                    self.assertEqual(outcome.code, 2, outcome.told)
+                    self.assertIn(words, outcome.stderr)
+
+    def test_a_chief_without_a_directory_ends_the_run(self) -> None:
+        chief, worker = (self.finish(p) for p in self.start_workers(Path("/dev/null/none"), 2, "--max_train_steps=1"))
+        self.assertNotIn(chief.code, (0, 138), chief.told)
+        self.assertIn("/dev/null/none", chief.stderr)
+        self.assertEqual(worker.code, 138, worker.told)
+        self.assertIn("worker 0 has failed", worker.stderr)
+        self.assertIn("/dev/null/none", worker.stderr)
+
 
 if __name__ == "__main__":
     harness.main()

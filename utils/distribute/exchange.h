@@ -32,6 +32,8 @@ class Exchange {
   }
   // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail().
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
+  // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for a frame.
+  virtual absl::Status Check() = 0;
   // Ends all waits, of all workers, now and later, for frames that were not sent before. Where it is called, it has an
   // error that is told; the others are Cancelled with a text that names this worker and has the reason, if there is
   // one. The first call counts.

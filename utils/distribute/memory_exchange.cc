@@ -55,6 +55,11 @@ class MemoryExchange : public Exchange {
     return frame;
   }
 
+  absl::Status Check() override {
+    const std::lock_guard<std::mutex> lock(mail_->mutex);
+    return mail_->failed ? Failed() : absl::OkStatus();
+  }
+
   void Fail(absl::string_view reason) override {
     const std::lock_guard<std::mutex> lock(mail_->mutex);
     if (mail_->failed) return;

@@ -19,6 +19,13 @@
 namespace official::distribute {
 namespace {
 
+// Of sums with other workers: large enough that the way to them costs little beside the bytes, small enough that most
+// are under way while the devices still compute.
+constexpr compute::PackSizes kWorkerPacks = {.most_bytes = 4 << 20, .last_bytes = 1 << 18};
+
+// The packs of --num_packs.
+compute::PackSizes PacksByNumber(int num_packs) { return {.most_bytes = 1, .last_bytes = 1, .num_packs = num_packs}; }
+
 constexpr absl::string_view kHierarchicalCopy = "hierarchical_copy", kReductionToOneDevice = "reduction_to_one_device";
 
 std::string NameOf(const StrategyOptions& options) {
@@ -26,18 +33,33 @@ std::string NameOf(const StrategyOptions& options) {
   return options.workers ? "multi_worker_mirrored" : options.num_replicas == 1 ? "one_device" : "mirrored";
 }
 
-// The algorithm of the options, or else that of the kind; InvalidArgument if such devices, or workers, do not have it.
-absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const compute::DeviceKind& kind) {
-  if (options.workers) {
-    if (kind.make_peer_streams != nullptr || kind.all_reduce) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("several workers train on CPUs only, not on ", kind.name, " devices; give --num_gpus=0"));
-    }
-    if (options.all_reduce_alg.value_or(std::string(kReductionToOneDevice)) != kReductionToOneDevice) {
-      return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", *options.all_reduce_alg,
-                                                     " is not for several workers; use ", kReductionToOneDevice));
-    }
+// InvalidArgument if workers with such devices cannot sum as the options say.
+absl::Status CheckWorkerSums(const StrategyOptions& options, const compute::DeviceKind& kind) {
+  if (!kind.all_reduce && kind.make_peer_streams != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("several workers do not train on ", kind.name, " devices; give --num_gpus=0"));
   }
+  using enum CollectiveCommunication;
+  const CollectiveCommunication communication = options.workers->communication;
+  if (communication == kNccl && !kind.all_reduce) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--collective_communication=nccl sums between GPUs, and this run trains on ", kind.name,
+                     " devices; use auto, ordered or ring"));
+  }
+  if (kind.all_reduce && (communication == kOrdered || communication == kRing)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--collective_communication=", communication == kRing ? "ring" : "ordered",
+        " sums in the memory of the host, and this run trains on ", kind.name, " devices; use auto or nccl"));
+  }
+  const std::string needed = kind.all_reduce ? kind.all_reduce->name : std::string(kReductionToOneDevice);
+  if (options.all_reduce_alg.value_or(needed) == needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", *options.all_reduce_alg,
+                                                 " is not for several workers; use ", needed,
+                                                 ", and --collective_communication for how the workers sum"));
+}
+
+// The algorithm of the options, or else that of the kind; InvalidArgument if such devices do not have it.
+absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const compute::DeviceKind& kind) {
   const std::string own = kind.all_reduce ? kind.all_reduce->name : "";
   const std::string alg = options.all_reduce_alg.value_or(own.empty() ? std::string(kReductionToOneDevice) : own);
   if (alg == kHierarchicalCopy || alg == kReductionToOneDevice || (alg == own && !own.empty())) return alg;
@@ -46,20 +68,22 @@ absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const c
                                                  kReductionToOneDevice));
 }
 
+std::vector<compute::Device*> PointersTo(absl::Span<const std::unique_ptr<compute::Device>> devices) {
+  std::vector<compute::Device*> pointers;
+  for (const auto& device : devices) pointers.push_back(device.get());
+  return pointers;
+}
+
 absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
     const StrategyOptions& options, const compute::DeviceKind& kind,
     absl::Span<const std::unique_ptr<compute::Device>> devices) {
   ASSIGN_OR_RETURN(const std::string alg, AlgorithmFor(options, kind));
   const std::chrono::seconds timeout = options.all_reduce_timeout;
-  std::vector<compute::Device*> pointers;
-  for (const auto& device : devices) pointers.push_back(device.get());
-  if (kind.all_reduce && alg == kind.all_reduce->name) return kind.all_reduce->make_group(pointers, timeout);
-  const int n = static_cast<int>(devices.size());
-  if (options.workers) {
-    const Workers& workers = *options.workers;
-    auto sum = MakeWorkerSum(workers.sum_order, workers.replicas, *workers.exchange, timeout);
-    return std::make_unique<InProcessGroup>(n, MakeWorkerSummer(std::move(sum), *workers.exchange), timeout);
+  const std::vector<compute::Device*> pointers = PointersTo(devices);
+  if (kind.all_reduce && alg == kind.all_reduce->name) {
+    return kind.all_reduce->make_group(pointers, timeout, std::nullopt);
   }
+  const int n = static_cast<int>(devices.size());
   const SumOrder order = alg == kHierarchicalCopy ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
   if (kind.make_peer_streams == nullptr) {
     return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), timeout);
@@ -139,14 +163,27 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   strategy->timeout_ = options.all_reduce_timeout;
   strategy->local_replicas_ = options.workers ? options.workers->replicas[options.workers->exchange->worker()]
                                               : compute::Share{0, options.num_replicas};
+  if (options.workers) RETURN_IF_ERROR(CheckWorkerSums(options, *kind));
   RETURN_IF_ERROR(strategy->MakeDevices(options));
   if (options.num_replicas == 1) return strategy;
-  ASSIGN_OR_RETURN(strategy->group_, MakeGroup(options, *kind, strategy->devices_));
+  if (options.workers) {
+    RETURN_IF_ERROR(strategy->MakeWorkerGroup(*kind));
+  } else {
+    ASSIGN_OR_RETURN(strategy->group_, MakeGroup(options, *kind, strategy->devices_));
+  }
+  if (options.num_packs) strategy->pack_sizes_ = PacksByNumber(*options.num_packs);
   for (size_t i = 0; i < strategy->devices_.size(); ++i) {
     strategy->devices_[i]->set_communicator(&strategy->group_->communicator(static_cast<int>(i)));
     if (i > 0) strategy->threads_.push_back(std::make_unique<Thread>());
   }
   return strategy;
+}
+
+absl::StatusOr<std::unique_ptr<Strategy>> GetDistributionStrategy(int num_gpus,
+                                                                  std::optional<std::string> all_reduce_alg) {
+  return Strategy::Create({.device_kind = num_gpus == 0 ? "cpu" : compute::kCudaKind,
+                           .num_replicas = std::max(1, num_gpus),
+                           .all_reduce_alg = std::move(all_reduce_alg)});
 }
 
 absl::Status Strategy::MakeDevices(const StrategyOptions& options) {
@@ -167,7 +204,31 @@ absl::Status Strategy::MakeDevices(const StrategyOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status Strategy::MakeWorkerGroup(const compute::DeviceKind& kind) {
+  Exchange& exchange = *workers_->exchange;
+  if (kind.all_reduce) {
+    const compute::WorldRanks world = {
+        .first = static_cast<int>(local_replicas_.begin),
+        .count = num_replicas_in_sync_,
+        .from_first = [this](absl::StatusOr<std::string> own) { return FromChief(std::move(own)); },
+        .check = [&exchange] { return exchange.Check(); }};
+    ASSIGN_OR_RETURN(group_, kind.all_reduce->make_group(PointersTo(devices_), timeout_, world));
+    return absl::OkStatus();
+  }
+  const WorkerSumOrder order =
+      workers_->communication == CollectiveCommunication::kRing ? WorkerSumOrder::kRing : WorkerSumOrder::kOrdered;
+  auto summer = MakeWorkerSummer(MakeWorkerSum(order, workers_->replicas, exchange, timeout_), exchange);
+  worker_summer_ = summer.get();
+  group_ = std::make_unique<InProcessGroup>(num_local_replicas(), std::move(summer), timeout_);
+  pack_sizes_ = kWorkerPacks;
+  return absl::OkStatus();
+}
+
 Strategy::~Strategy() = default;
+
+SumCosts Strategy::CostsOfWorkerSums() const {
+  return worker_summer_ == nullptr ? SumCosts{} : worker_summer_->Costs();
+}
 
 std::string Strategy::Description() const {
   return absl::StrJoin(devices_, ", ",

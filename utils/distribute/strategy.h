@@ -23,6 +23,7 @@
 #include "utils/compute/kernel/device.h"
 #include "utils/distribute/exchange.h"
 #include "utils/distribute/worker_sum.h"
+#include "utils/distribute/worker_summer.h"
 
 namespace official::distribute {
 
@@ -30,20 +31,22 @@ namespace official::distribute {
 struct Workers {
   Exchange* exchange;                    // must outlive the strategy
   std::vector<compute::Share> replicas;  // that each holds, by worker: at least one, in ascending order
-  WorkerSumOrder sum_order = WorkerSumOrder::kOrdered;
+  CollectiveCommunication communication = CollectiveCommunication::kAuto;
 };
 
 struct StrategyOptions {
   std::string name = "";  // TensorFlow's; empty: the one that the number of replicas and workers has by default
   std::string device_kind = "cpu";
   int num_replicas = 1;                 // of all workers together
-  std::optional<Workers> workers = {};  // where this process is not the only one; on CPUs
+  std::optional<Workers> workers = {};  // where this process is not the only one
   // Which devices of the kind the local replicas compute on, as many; empty: the first ones.
   std::vector<int> device_indices = {};
   int num_threads = 0;  // of all CPU devices together; 0: all cores
   // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or the one that the kind of
   // device brings along, on GPUs nccl, which is the default where there is one.
   std::optional<std::string> all_reduce_alg = {};
+  // The number of packs in which gradients are summed; 0: each gradient is one. Without, the kind of device decides.
+  std::optional<int> num_packs = {};
   // A device that has waited this long for the others' gradients ends the step.
   std::chrono::seconds all_reduce_timeout = std::chrono::minutes(10);
   bool allow_tf32 = false;  // on GPUs: float32 matrix products and convolutions may be computed in TF32
@@ -72,6 +75,8 @@ class Strategy {
   compute::Device& device(int local_replica) const { return *devices_[local_replica]; }
   // The packs in which the devices sum gradients; without, as many as there are devices.
   const std::optional<compute::PackSizes>& pack_sizes() const { return pack_sizes_; }
+  // What the sums with the other workers have cost so far; zeros if there are none.
+  SumCosts CostsOfWorkerSums() const;
   // Returns a text such as "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)".
   std::string Description() const;
 
@@ -103,6 +108,8 @@ class Strategy {
 
   Strategy() = default;
   absl::Status MakeDevices(const StrategyOptions& options);
+  // Makes the group of the local devices, which sums with the other workers.
+  absl::Status MakeWorkerGroup(const compute::DeviceKind& kind);
   // Returns the bytes of all replicas, as many of each.
   absl::StatusOr<std::string> GatherOfReplicas(absl::string_view own) const;
   absl::Status RunOnThreads(absl::FunctionRef<absl::Status(int local_replica)> f);
@@ -115,6 +122,7 @@ class Strategy {
   std::chrono::seconds timeout_{};
   std::vector<std::unique_ptr<compute::Device>> devices_;
   std::unique_ptr<compute::CommunicatorGroup> group_;  // if there are several replicas
+  const WorkerSummer* worker_summer_ = nullptr;        // of the group, if there are other workers
   std::vector<std::unique_ptr<Thread>> threads_;       // of local replicas 1, 2, ...
   std::mutex mutex_;
   absl::Status first_error_;
@@ -132,5 +140,11 @@ absl::StatusOr<std::vector<T>> Strategy::Gather(std::vector<T> own) const {
   if (!all.empty()) std::memcpy(all.data(), bytes->data(), bytes->size());
   return all;
 }
+
+// Returns the strategy of upstream's get_distribution_strategy(num_gpus, all_reduce_alg)
+// (official/utils/misc/distribution_utils.py): without GPUs one_device on the CPU, with one one_device on it, with more
+// mirrored. Errors: those of Create.
+absl::StatusOr<std::unique_ptr<Strategy>> GetDistributionStrategy(int num_gpus,
+                                                                  std::optional<std::string> all_reduce_alg = {});
 
 }  // namespace official::distribute

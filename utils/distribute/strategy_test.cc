@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <latch>
 #include <thread>
 
 #include "utils/compute/core/status.h"
@@ -20,6 +21,7 @@
 #include "utils/compute/testing/op_test.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
+#include "utils/distribute/memory_exchange.h"
 
 namespace official::distribute {
 namespace {
@@ -142,6 +144,21 @@ TEST_CASE("Packs of sizes are filled in the order of computation, and the last o
   CHECK(packs_of({1, 1, 3}, sizes) == Packs{{1}, {1, 3}});
   CHECK(packs_of({2, 100, 2, 50}, sizes) == Packs{{2}, {100}, {2}, {50}});
   CHECK(packs_of({100}, sizes) == Packs{{100}});
+  CHECK(packs_of({10, 20, 30, 5, 1, 3}, {.most_bytes = 1, .last_bytes = 1, .num_packs = 2}) ==
+        Packs{{10, 20, 30}, {5, 1, 3}});
+  CHECK(packs_of({10, 20, 5}, {.most_bytes = 1, .last_bytes = 1}) == Packs{{10}, {20}, {5}});
+}
+
+TEST_CASE("The number of packs can be given") {
+  const auto sizes_with = [](std::optional<int> num_packs) {
+    return Strategy::Create({.num_replicas = 2, .num_packs = num_packs}).value()->pack_sizes();
+  };
+  CHECK(!sizes_with(std::nullopt));
+  REQUIRE(sizes_with(3));
+  CHECK(sizes_with(3)->num_packs == 3);
+  REQUIRE(sizes_with(0));
+  CHECK(sizes_with(0)->num_packs == 0);
+  CHECK(sizes_with(0)->most_bytes == 1);
 }
 
 TEST_CASE("The bits of sums do not depend on the packs") {
@@ -269,6 +286,19 @@ void CheckSums(compute::CommunicatorGroup& group, const std::vector<compute::Dev
   }
 }
 
+TEST_CASE("GetDistributionStrategy chooses by the number of GPUs") {
+  const auto on_cpu = GetDistributionStrategy(0).value();
+  CHECK(on_cpu->name() == "one_device");
+  CHECK(on_cpu->device(0).uses_host_memory());
+  const auto num_gpus = static_cast<int>(CudaDevices(0).size());
+  CHECK(!GetDistributionStrategy(num_gpus + 1).ok());
+  if (num_gpus < 2) return;
+  CHECK(GetDistributionStrategy(1).value()->name() == "one_device");
+  const auto mirrored = GetDistributionStrategy(2, "hierarchical_copy").value();
+  CHECK(mirrored->name() == "mirrored");
+  CHECK(mirrored->num_replicas_in_sync() == 2);
+}
+
 // What one GPU can test of NCCL is that it is called as it should be, and that a CUDA graph holds what it does.
 TEST_CASE("NCCL sums over the GPUs that there are") {
   const auto devices = CudaDevices(0);
@@ -279,7 +309,7 @@ TEST_CASE("NCCL sums over the GPUs that there are") {
   const compute::DeviceKind& cuda = *compute::FindDeviceKind(compute::kCudaKind);
   REQUIRE(cuda.all_reduce.has_value());
   CHECK(cuda.all_reduce->name == "nccl");
-  const auto group = cuda.all_reduce->make_group(Pointers(devices), std::chrono::minutes(1)).value();
+  const auto group = cuda.all_reduce->make_group(Pointers(devices), std::chrono::minutes(1), std::nullopt).value();
   CheckSums(*group, Pointers(devices));
   group->Abort();
   CHECK(absl::IsFailedPrecondition(group->Reset()));
@@ -289,7 +319,7 @@ TEST_CASE("A GPU whose gradients do not come is named, and nothing can be summed
   const auto devices = CudaDevices(0);
   if (devices.size() < 2) return;
   const auto group = compute::FindDeviceKind(compute::kCudaKind)
-                         ->all_reduce->make_group(Pointers(devices), std::chrono::seconds(1))
+                         ->all_reduce->make_group(Pointers(devices), std::chrono::seconds(1), std::nullopt)
                          .value();
   compute::Device& device = *devices[0];
   device.set_communicator(&group->communicator(0));
@@ -332,6 +362,92 @@ TEST_CASE("The error of one GPU ends the others' waiting, and the run") {
   const absl::Status broken = strategy->Run([](int) { return absl::OkStatus(); });
   CHECK(absl::IsFailedPrecondition(broken));
   CHECK_THAT(std::string(broken.message()), Contains("the GPUs' connections were cut"));
+}
+
+// Two workers, which are threads here, with a GPU each.
+struct TwoWorkers {
+  std::vector<std::unique_ptr<Exchange>> exchanges = MakeMemoryExchanges(2);
+
+  // Calls f(worker, strategy) for both.
+  template <typename F>
+  void Run(const F& f) const {
+    std::vector<std::thread> threads;
+    for (int w = 0; w < 2; ++w) {
+      threads.emplace_back([this, w, &f] {
+        f(w, *Strategy::Create({.device_kind = compute::kCudaKind,
+                                .num_replicas = 2,
+                                .workers = Workers{exchanges[w].get(), {{0, 1}, {1, 2}}},
+                                .device_indices = {w}})
+                  .value());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+// What replica `r` has of what Sums sums.
+std::vector<Tensor> FeedsOf(int64_t r) {
+  std::vector<Tensor> feeds = {Tensor(DType::kFloat32, {1000}), Tensor(DType::kFloat32, {300000})};
+  for (Tensor& feed : feeds) {
+    for (int64_t i = 0; i < feed.num_elements(); ++i) {
+      feed.data<float>()[i] = std::sin(static_cast<float>(i + 7 * r)) + static_cast<float>(r) / 3;
+    }
+  }
+  return feeds;
+}
+
+// Runs a program in several steps on a local replica, and returns its last sums.
+absl::Status RunSums(const Sums& sums, Strategy& strategy, int local_replica, std::vector<Tensor>& last) {
+  compute::Device& device = strategy.device(local_replica);
+  compute::VariableStore variables(device);
+  ASSIGN_OR_RETURN(const auto program, Program::Compile(sums.graph, sums.roots, device, variables));
+  const std::vector<Tensor> feeds = FeedsOf(strategy.local_replicas().begin + local_replica);
+  for (int step = 0; step < 3; ++step) RETURN_IF_ERROR(program->Run(feeds));
+  for (int i = 0; i < 3; ++i) {
+    ASSIGN_OR_RETURN(last.emplace_back(), program->Fetch(i));
+  }
+  return device.Synchronize();
+}
+
+TEST_CASE("GPUs of two workers sum by NCCL as those of one do") {
+  if (CudaDevices(0).size() < 2) return;
+  const Sums sums(2);
+  std::vector<std::vector<Tensor>> of_one(2), of_two(2);
+  {
+    const auto one = Strategy::Create({.device_kind = compute::kCudaKind, .num_replicas = 2}).value();
+    REQUIRE(one->Run([&](int r) { return RunSums(sums, *one, r, of_one[r]); }).ok());
+  }
+  std::vector<absl::Status> statuses(2);
+  TwoWorkers().Run([&](int w, Strategy& strategy) {
+    statuses[w] = strategy.Run([&](int r) { return RunSums(sums, strategy, r, of_two[w]); });
+  });
+  for (int w = 0; w < 2; ++w) {
+    INFO(statuses[w]);
+    REQUIRE(statuses[w].ok());
+    for (int i = 0; i < 3; ++i) {
+      const Tensor &a = of_one[w][i], &b = of_two[w][i];
+      REQUIRE(std::equal(a.data<float>(), a.data<float>() + a.num_elements(), b.data<float>()));
+    }
+  }
+}
+
+TEST_CASE("A worker that fails ends the wait of another one's GPU for NCCL") {
+  if (CudaDevices(0).size() < 2) return;
+  const Sums sums(2);
+  std::vector<absl::Status> statuses(2);
+  std::latch connected(2);
+  TwoWorkers().Run([&](int w, Strategy& strategy) {
+    connected.arrive_and_wait();
+    std::vector<Tensor> last;
+    statuses[w] = strategy.Run([&](int r) -> absl::Status {
+      if (w == 1) return absl::DataLossError("worker 1 is ill");
+      return RunSums(sums, strategy, r, last);
+    });
+    CHECK(absl::IsFailedPrecondition(strategy.Run([](int) { return absl::OkStatus(); })));
+  });
+  CHECK(absl::IsDataLoss(statuses[1]));
+  CHECK(absl::IsCancelled(statuses[0]));
+  CHECK_THAT(std::string(statuses[0].message()), Contains("worker 1 has failed: worker 1 is ill"));
 }
 
 TEST_CASE("GPUs, or one several times, sum by copying to each other") {
@@ -546,7 +662,8 @@ TEST_CASE("A device that never answers is named when the deadline has passed, an
 
 TEST_CASE("A kind of device brings its packs, and its own way to sum, which it uses unless told otherwise") {
   static int num_groups = 0;
-  const auto make_group = [](absl::Span<compute::Device* const> devices, std::chrono::seconds deadline) {
+  const auto make_group = [](absl::Span<compute::Device* const> devices, std::chrono::seconds deadline,
+                             const std::optional<compute::WorldRanks>&) {
     ++num_groups;
     const int n = static_cast<int>(devices.size());
     return absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>>(
@@ -570,6 +687,29 @@ TEST_CASE("A kind of device brings its packs, and its own way to sum, which it u
       Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "nccl"}).status();
   CHECK(absl::IsInvalidArgument(nccl));
   CHECK_THAT(std::string(nccl.message()), Contains("is not for own devices; use by_hand, hierarchical_copy or"));
+}
+
+TEST_CASE("Workers that cannot sum as they are told are refused") {
+  const auto exchanges = MakeMemoryExchanges(2);
+  const auto refusal = [&](const std::string& kind, CollectiveCommunication communication,
+                           std::optional<std::string> alg = std::nullopt) {
+    const Workers workers = {exchanges[0].get(), {{0, 1}, {1, 2}}, communication};
+    const absl::Status status =
+        Strategy::Create({.device_kind = kind, .num_replicas = 2, .workers = workers, .all_reduce_alg = std::move(alg)})
+            .status();
+    CHECK(absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  CHECK_THAT(
+      refusal("cpu", CollectiveCommunication::kNccl),
+      Contains("--collective_communication=nccl sums between GPUs, and this run trains on cpu devices; use auto"));
+  CHECK_THAT(refusal("cpu", CollectiveCommunication::kAuto, "hierarchical_copy"),
+             Contains("--all_reduce_alg=hierarchical_copy is not for several workers; use reduction_to_one_device"));
+  if (CudaDevices(0).empty()) return;
+  CHECK_THAT(refusal(compute::kCudaKind, CollectiveCommunication::kRing),
+             Contains("--collective_communication=ring sums in the memory of the host"));
+  CHECK_THAT(refusal(compute::kCudaKind, CollectiveCommunication::kAuto, "hierarchical_copy"),
+             Contains("--all_reduce_alg=hierarchical_copy is not for several workers; use nccl"));
 }
 
 TEST_CASE("Bad choices") {

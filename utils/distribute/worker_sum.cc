@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/ordered_sum.h"
@@ -15,6 +16,8 @@ namespace {
 using compute::Share;
 using Buffer = WorkerSum::Buffer;
 constexpr Exchange::Channel kSums = Exchange::Channel::kSums;
+// Of so few elements every worker adds up all: one message takes longer than what it spares.
+constexpr int64_t kFewElements = 1 << 12;
 
 // Calls f(buffer, at, n) for the pieces of elements [begin, end) of buffers that are taken one after the other; a piece
 // begins at element `at` of those.
@@ -74,7 +77,9 @@ class Connection {
 
   int worker() const { return exchange_.worker(); }
   int num_workers() const { return exchange_.num_workers(); }
+  int64_t bytes_sent() const { return bytes_sent_; }
   absl::Status Send(int worker, absl::Span<const absl::string_view> parts) {
+    for (const absl::string_view part : parts) bytes_sent_ += static_cast<int64_t>(part.size());
     return exchange_.Send(worker, kSums, parts);
   }
   // Returns n numbers, as bytes at an address for floats.
@@ -88,10 +93,11 @@ class Connection {
  private:
   Exchange& exchange_;
   const std::chrono::seconds deadline_;
+  int64_t bytes_sent_ = 0;
 };
 
 // Each worker adds up what its own devices hold, as far as the tree of all replicas has that in one subtree, and then
-// one segment of the pack for all.
+// one segment of the pack for all; or, where that takes no more bytes, all segments for itself.
 class OrderedWorkerSum : public WorkerSum {
  public:
   OrderedWorkerSum(std::vector<Share> replicas, Connection connection)
@@ -105,10 +111,18 @@ class OrderedWorkerSum : public WorkerSum {
   absl::Status Sum(absl::Span<const std::vector<Buffer>> buffers) override {
     const int64_t elements = ElementsOf(buffers[0]);
     AddOwnReplicas(buffers);
-    RETURN_IF_ERROR(SendToOwners(buffers, elements));
-    RETURN_IF_ERROR(SumOwnSegment(buffers, SegmentOf(elements, worker_, num_workers())));
-    return TakeOtherSegments(buffers, elements);
+    // Between two workers, half a pack each way and then the sum of the other half is as much as the whole one.
+    const bool each_for_itself = num_workers() == 2 || elements <= kFewElements;
+    const auto owned = [&](int worker) {
+      return each_for_itself ? Share{0, elements} : SegmentOf(elements, worker, num_workers());
+    };
+    RETURN_IF_ERROR(SendToOwners(buffers, owned));
+    RETURN_IF_ERROR(AddUp(buffers, owned(worker_)));
+    if (!each_for_itself) RETURN_IF_ERROR(SendSums());
+    CopyToDevices(buffers, owned(worker_));
+    return each_for_itself ? absl::OkStatus() : TakeOtherSegments(buffers, owned);
   }
+  int64_t bytes_sent() const override { return connection_.bytes_sent(); }
 
  private:
   int num_replicas() const { return static_cast<int>(replicas_.back().end); }
@@ -129,49 +143,54 @@ class OrderedWorkerSum : public WorkerSum {
     for (const Share& node : nodes_[worker_]) JoinReplicas(node, add);
   }
 
-  // Sends to each other worker, of the segment that it adds up, this worker's nodes one after the other.
-  absl::Status SendToOwners(absl::Span<const std::vector<Buffer>> buffers, int64_t elements) {
+  // Sends to each other worker, of the elements that it adds up, this worker's nodes one after the other.
+  absl::Status SendToOwners(absl::Span<const std::vector<Buffer>> buffers, absl::FunctionRef<Share(int worker)> owned) {
     for (int w = 0; w < num_workers(); ++w) {
       if (w == worker_) continue;
       parts_.clear();
-      for (const Share& node : nodes_[worker_]) {
-        AppendParts(SumOf(buffers, node.begin), SegmentOf(elements, w, num_workers()), parts_);
-      }
+      for (const Share& node : nodes_[worker_]) AppendParts(SumOf(buffers, node.begin), owned(w), parts_);
       RETURN_IF_ERROR(connection_.Send(w, parts_));
     }
     return absl::OkStatus();
   }
 
-  // Adds up all nodes of this worker's segment, stores the sum in all its buffers and sends it to the others.
-  absl::Status SumOwnSegment(absl::Span<const std::vector<Buffer>> buffers, const Share& segment) {
+  // Adds up these elements of all nodes. The sum is in sum_ then, which is part of sum_buffers_ unless that is null.
+  absl::Status AddUp(absl::Span<const std::vector<Buffer>> buffers, const Share& segment) {
     const int64_t n = segment.size();
-    std::vector<std::string> received(num_workers());         // nodes, one after the other
+    received_.resize(num_workers());                          // nodes, one after the other
     std::vector<float*> of_replica(num_replicas(), nullptr);  // the received node that begins with it; null: an own one
     for (int w = 0; w < num_workers(); ++w) {
       if (w == worker_) continue;
-      ASSIGN_OR_RETURN(received[w], connection_.Receive(w, n * static_cast<int64_t>(nodes_[w].size())));
-      auto* out = reinterpret_cast<float*>(received[w].data());
+      ASSIGN_OR_RETURN(received_[w], connection_.Receive(w, n * static_cast<int64_t>(nodes_[w].size())));
+      auto* out = reinterpret_cast<float*>(received_[w].data());
       for (const Share& node : nodes_[w]) {
         of_replica[node.begin] = out;
         out += n;
       }
     }
     JoinNodes(num_replicas(), all_nodes_, [&](int a, int b) { Join(buffers, segment, of_replica, a, b); });
-    const std::vector<Buffer>* in_place = nullptr;  // the buffers that have the sum already
-    parts_.clear();
-    if (of_replica[0] == nullptr) {
-      in_place = &SumOf(buffers, 0);
-      AppendParts(*in_place, segment, parts_);
+    sum_.clear();
+    sum_buffers_ = of_replica[0] == nullptr ? &SumOf(buffers, 0) : nullptr;
+    if (sum_buffers_ != nullptr) {
+      AppendParts(*sum_buffers_, segment, sum_);
     } else {
-      parts_.push_back(BytesOf(of_replica[0], n));
-    }
-    for (int w = 0; w < num_workers(); ++w) {
-      if (w != worker_) RETURN_IF_ERROR(connection_.Send(w, parts_));
-    }
-    for (const std::vector<Buffer>& own : buffers) {
-      if (&own != in_place) CopyFromParts(parts_, segment, own);
+      sum_.push_back(BytesOf(of_replica[0], n));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status SendSums() {
+    for (int w = 0; w < num_workers(); ++w) {
+      if (w != worker_) RETURN_IF_ERROR(connection_.Send(w, sum_));
+    }
+    return absl::OkStatus();
+  }
+
+  // Stores the sum in the buffers that do not have it yet.
+  void CopyToDevices(absl::Span<const std::vector<Buffer>> buffers, const Share& segment) {
+    for (const std::vector<Buffer>& own : buffers) {
+      if (&own != sum_buffers_) CopyFromParts(sum_, segment, own);
+    }
   }
 
   // Adds the segment of the node of replica b to that of a, of which each is in a device's buffers or was received.
@@ -189,10 +208,11 @@ class OrderedWorkerSum : public WorkerSum {
     }
   }
 
-  absl::Status TakeOtherSegments(absl::Span<const std::vector<Buffer>> buffers, int64_t elements) {
+  absl::Status TakeOtherSegments(absl::Span<const std::vector<Buffer>> buffers,
+                                 absl::FunctionRef<Share(int worker)> owned) {
     for (int w = 0; w < num_workers(); ++w) {
       if (w == worker_) continue;
-      const Share segment = SegmentOf(elements, w, num_workers());
+      const Share segment = owned(w);
       ASSIGN_OR_RETURN(const std::string sums, connection_.Receive(w, segment.size()));
       for (const std::vector<Buffer>& own : buffers) CopyIn(reinterpret_cast<const float*>(sums.data()), segment, own);
     }
@@ -205,6 +225,10 @@ class OrderedWorkerSum : public WorkerSum {
   Connection connection_;
   const int worker_;
   std::vector<absl::string_view> parts_;  // of a frame that is sent
+  // Of the pack that is summed.
+  std::vector<std::string> received_;   // by worker
+  std::vector<absl::string_view> sum_;  // of what this worker adds up, in parts
+  const std::vector<Buffer>* sum_buffers_ = nullptr;
 };
 
 // The segments go around twice: first each worker adds its own to what comes, then it passes the sums on.
@@ -235,6 +259,7 @@ class RingSum : public WorkerSum {
     CopyToDevices(buffers);
     return absl::OkStatus();
   }
+  int64_t bytes_sent() const override { return connection_.bytes_sent(); }
 
  private:
   // Makes the sum of the local replicas in the buffers of the first.

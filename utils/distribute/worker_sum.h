@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,14 @@ enum class WorkerSumOrder {
   kRing,     // each worker sends to the next one only: for very many workers. The last bits depend on their number
 };
 
+// How the workers of a job sum gradients.
+enum class CollectiveCommunication {
+  kAuto,     // NCCL on devices that have it, else ordered
+  kOrdered,  // WorkerSumOrder::kOrdered, in the host's memory
+  kRing,     // WorkerSumOrder::kRing
+  kNccl,     // the devices' own way to sum, between those of all workers
+};
+
 class WorkerSum {
  public:
   using Buffer = compute::Communicator::Buffer;
@@ -26,6 +35,8 @@ class WorkerSum {
   // Replaces what the buffers of each local device hold, [local device], by the sum over all replicas. All workers call
   // it for the same packs in the same order. Errors: those of the exchange.
   virtual absl::Status Sum(absl::Span<const std::vector<Buffer>> buffers) = 0;
+  // What this worker has sent for all sums so far, without the transport's own bytes.
+  virtual int64_t bytes_sent() const = 0;
 };
 
 // Returns a sum in the host's memory. `replicas` has, by worker, the replicas that it holds: ranges that follow one

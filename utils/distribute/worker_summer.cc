@@ -1,5 +1,6 @@
 #include "utils/distribute/worker_summer.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,11 +15,14 @@ namespace {
 
 using Buffer = PackSummer::Buffer;
 
-class WorkerSummer : public PackSummer {
+// In the first steps, buffers are touched for the first time and algorithms chosen.
+constexpr int64_t kFirstSteps = 5;
+
+class ThreadSummer : public WorkerSummer {
  public:
-  WorkerSummer(std::unique_ptr<WorkerSum> sum, Exchange& exchange)
+  ThreadSummer(std::unique_ptr<WorkerSum> sum, Exchange& exchange)
       : sum_(std::move(sum)), exchange_(exchange), thread_([this] { Loop(); }) {}
-  ~WorkerSummer() override {
+  ~ThreadSummer() override {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       ending_ = true;
@@ -31,6 +35,7 @@ class WorkerSummer : public PackSummer {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (pack >= static_cast<int>(is_summed_.size())) is_summed_.resize(pack + 1);
     is_summed_[pack] = false;
+    if (pack == 0 && ++steps_ > kFirstSteps) ++costs_.steps;
     given_.push_back({pack, buffers});
     changed_.notify_all();
   }
@@ -38,7 +43,9 @@ class WorkerSummer : public PackSummer {
   int64_t Share(int64_t left) const override { return left; }
   absl::Status Sum(int pack, absl::Span<const std::vector<Buffer>> buffers, int64_t begin, int64_t end) override {
     std::unique_lock<std::mutex> lock(mutex_);
+    const auto since = Clock::now();
     changed_.wait(lock, [&] { return is_summed_[pack] || !status_.ok(); });
+    if (costs_.steps > 0) costs_.waited_seconds += SecondsSince(since);
     return status_;
   }
   void Abort() override { exchange_.Fail(""); }
@@ -49,12 +56,21 @@ class WorkerSummer : public PackSummer {
     given_.clear();
     return absl::FailedPreconditionError("a worker has failed, and with it the job");
   }
+  SumCosts Costs() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return costs_;
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Given {
     int pack;
     absl::Span<const std::vector<Buffer>> buffers;  // [local device]
   };
+
+  static double SecondsSince(Clock::time_point since) {
+    return std::chrono::duration<double>(Clock::now() - since).count();
+  }
 
   void Loop() {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -65,9 +81,15 @@ class WorkerSummer : public PackSummer {
       given_.pop_front();
       summing_ = true;
       lock.unlock();
+      const auto since = Clock::now();
+      const int64_t sent_before = sum_->bytes_sent();
       const absl::Status status = sum_->Sum(given.buffers);
       lock.lock();
       summing_ = false;
+      if (costs_.steps > 0) {
+        costs_.seconds += SecondsSince(since);
+        costs_.bytes_sent += sum_->bytes_sent() - sent_before;
+      }
       status_ = status;
       is_summed_[given.pack] = status.ok();
       changed_.notify_all();
@@ -76,20 +98,22 @@ class WorkerSummer : public PackSummer {
 
   const std::unique_ptr<WorkerSum> sum_;
   Exchange& exchange_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Given> given_;      // not yet taken by the thread
   std::vector<char> is_summed_;  // by pack, in this step
   absl::Status status_;          // an error, after which there are no sums any more
-  bool summing_ = false;         // the thread works on a pack
+  int64_t steps_ = 0;
+  SumCosts costs_;
+  bool summing_ = false;  // the thread works on a pack
   bool ending_ = false;
   std::thread thread_;  // last: starts when all else is there
 };
 
 }  // namespace
 
-std::unique_ptr<PackSummer> MakeWorkerSummer(std::unique_ptr<WorkerSum> sum, Exchange& exchange) {
-  return std::make_unique<WorkerSummer>(std::move(sum), exchange);
+std::unique_ptr<WorkerSummer> MakeWorkerSummer(std::unique_ptr<WorkerSum> sum, Exchange& exchange) {
+  return std::make_unique<ThreadSummer>(std::move(sum), exchange);
 }
 
 }  // namespace official::distribute

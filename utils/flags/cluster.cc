@@ -7,10 +7,12 @@ OFFICIAL_FLAG_GROUP(cluster);
 namespace official::flags {
 namespace {
 
-using distribute::WorkerSumOrder;
+using distribute::CollectiveCommunication;
 
-constexpr Choice<WorkerSumOrder> kSumOrders[] = {
-    {"auto", WorkerSumOrder::kOrdered}, {"ordered", WorkerSumOrder::kOrdered}, {"ring", WorkerSumOrder::kRing}};
+constexpr Choice<CollectiveCommunication> kCommunications[] = {{"auto", CollectiveCommunication::kAuto},
+                                                               {"ordered", CollectiveCommunication::kOrdered},
+                                                               {"ring", CollectiveCommunication::kRing},
+                                                               {"nccl", CollectiveCommunication::kNccl}};
 
 }  // namespace
 }  // namespace official::flags
@@ -29,10 +31,11 @@ OFFICIAL_FLAG(ClusterConfig, num_replicas,
               .per_worker = true);
 
 OFFICIAL_CHOICE_FLAG(
-    ClusterConfig, collective_communication, kSumOrders,
+    ClusterConfig, collective_communication, kCommunications,
     "How several workers sum gradients. ordered: in the order of one process, so that results do not depend, to the "
     "bit, on the number of workers. ring: each worker sends to the next one only, which suits very many workers; the "
-    "last bits depend on their number. auto: ordered. NCCL sums between the GPUs of one worker (--all_reduce_alg).");
+    "last bits depend on their number. nccl: by NCCL, between the GPUs of all workers; its own order. auto: nccl on "
+    "GPUs, ordered on CPUs.");
 
 OFFICIAL_FLAG(ClusterConfig, run_secret_file,
               "File with a secret of at least 16 bytes that all workers have. A process that does not know it cannot "

@@ -13,7 +13,7 @@ namespace official::flags {
 struct ClusterConfig {
   std::optional<std::string> workers;  // the addresses of all workers; see distribute::ReadLauncherEnv
   std::optional<int> num_replicas;     // of all workers together; unset: one for each of their devices
-  distribute::WorkerSumOrder collective_communication = distribute::WorkerSumOrder::kOrdered;
+  distribute::CollectiveCommunication collective_communication = distribute::CollectiveCommunication::kAuto;
   std::optional<std::string> run_secret_file;
   bool insecure_cluster = false;  // true: workers on several machines may do without a secret
   int start_timeout_secs = 300;   // how long workers wait for each other at the start

@@ -126,6 +126,14 @@ OFFICIAL_FLAG(PerformanceConfig, all_reduce_alg, "Algorithm that sums the gradie
               .short_name = "ara", .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
               .unset_means = "chosen by the devices");
 
+OFFICIAL_FLAG(PerformanceConfig, num_packs,
+              "With several devices or workers: number of packs in which gradients are summed, while others are still "
+              "computed. 0: each gradient is a pack. Sums are the same with any number, but for those of NCCL.",
+              .range = {.min = 0, .max = 4096},
+              .unset_means =
+                  "packs of some megabytes between GPUs and workers, else "
+                  "as many as devices");
+
 OFFICIAL_FLAG(
     PerformanceConfig, all_reduce_timeout_secs,
     "With several devices: seconds that a device waits for the gradients of the others. After that the run exits "

@@ -20,6 +20,7 @@ struct PerformanceConfig {
   // off, default, one_device, mirrored, multi_worker_mirrored, collective_all_reduce
   std::string distribution_strategy = "default";
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
+  std::optional<int> num_packs;
   int all_reduce_timeout_secs = 600;
   bool tf32 = false;  // on GPUs, float32 matrix products and convolutions may be computed in TF32
   compute::Recordings cuda_graphs = compute::Recordings::kAuto;  // on GPUs

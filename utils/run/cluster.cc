@@ -26,11 +26,12 @@ constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-Facts FactsOf(const Config& config, int num_replicas) {
+Facts FactsOf(const Config& config, const Devices& devices) {
   Facts facts = {
       {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
       {"vector instructions", compute::HasAvx512() ? "AVX-512" : "AVX2 (OFFICIAL_MAX_ISA=avx2 makes all so)"},
-      {"number of replicas", absl::StrCat(num_replicas)}};
+      {"kind of device", devices.kind},
+      {"number of replicas", absl::StrCat(devices.num_replicas)}};
   for (const auto& [name, value] : config.flags_of_all_workers) {
     facts.emplace_back(absl::StrCat("flag --", name), value);
   }
@@ -110,11 +111,11 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
-                                                              int num_replicas) {
+                                                              const Devices& devices) {
   distribute::ConnectOptions options;
   options.worker = cluster.worker;
   options.addresses = distribute::WorkerAddresses(cluster.launch->started.cluster);
-  options.facts = FactsOf(config, num_replicas);
+  options.facts = FactsOf(config, devices);
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
   if (cluster.launch->AddressesByPmix()) {
     RETURN_IF_ERROR(MeetByPmix(options));

@@ -10,6 +10,7 @@
 #include "utils/distribute/cluster/launcher_env.h"
 #include "utils/distribute/exchange.h"
 #include "utils/run/config.h"
+#include "utils/run/devices.h"
 
 namespace official::run {
 
@@ -26,11 +27,11 @@ struct Cluster {
 // the cluster has tasks that no run here has: parameter servers, an evaluator.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
 
-// Connects the workers of a cluster with several, and returns when all are there. `num_replicas` is that of the run.
+// Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers
 // could take part: see flags::ClusterConfig. DeadlineExceeded names the workers that did not come in time.
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
-                                                              int num_replicas);
+                                                              const Devices& devices);
 
 // Returns OK if `value` is the same on all workers; else InvalidArgument, on all of them, with both values: "worker 1
 // has the data set X, but worker 0 has Y; <advice>".

@@ -67,7 +67,9 @@ TEST_CASE("Strangers are kept out, or it is said that they need not be") {
   const TfConfig tf_config(kTwoWorkers);
   const Cluster cluster = FindCluster({}).value();
   Config config;
-  const auto refused = [&] { return Refused(Connect(config, cluster, 2).status()); };
+  const auto refused = [&] {
+    return Refused(Connect(config, cluster, {.kind = "cpu", .strategy = "", .num_replicas = 2}).status());
+  };
   CHECK_THAT(refused(), StartsWith("worker 0 listens at a:1, where strangers may take part"));
   const std::string file = absl::StrCat(NewDirectory("secret"), "-file");
   config.cluster.run_secret_file = file;

@@ -90,12 +90,13 @@ absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config&
       .device_indices = devices.indices,
       .num_threads = config.performance.intra_op_parallelism_threads,
       .all_reduce_alg = config.performance.all_reduce_alg,
+      .num_packs = config.performance.num_packs,
       .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
       .allow_tf32 = config.performance.tf32,
       .recordings = config.performance.cuda_graphs};
   if (exchange != nullptr) {
-    options.workers =
-        distribute::Workers{.exchange = exchange, .replicas = {}, .sum_order = config.cluster.collective_communication};
+    options.workers = distribute::Workers{
+        .exchange = exchange, .replicas = {}, .communication = config.cluster.collective_communication};
     for (int w = 0; w < exchange->num_workers(); ++w) {
       options.workers->replicas.push_back(compute::ShareOf(devices.num_replicas, w, exchange->num_workers()));
     }

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "utils/distribute/exchange.h"
 #include "utils/distribute/strategy.h"
-#include "utils/run/cluster.h"
 #include "utils/run/config.h"
 
 namespace official::run {

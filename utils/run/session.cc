@@ -1,10 +1,12 @@
 #include "utils/run/session.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
@@ -76,6 +78,24 @@ std::string WorkerText(const distribute::Strategy& strategy) {
   return absl::StrCat(", ", strategy.num_local_replicas(), " of ", strategy.num_replicas_in_sync(), " on this worker");
 }
 
+// What the sums with other workers have cost, if there were any.
+void LogCostsOfSums(const distribute::Strategy& strategy) {
+  const distribute::SumCosts costs = strategy.CostsOfWorkerSums();
+  if (costs.steps == 0) return;
+  const auto steps = static_cast<double>(costs.steps);
+  const double megabytes = 1e-6 * static_cast<double>(costs.bytes_sent) / steps;
+  const double milliseconds = 1e3 * costs.seconds / steps, waited = 1e3 * costs.waited_seconds / steps;
+  const double hidden = std::max(0.0, 1 - costs.waited_seconds / costs.seconds);
+  logs::LogEvent("sums",
+                 absl::StrFormat("sums with other workers, a step: %.4g MB sent, %.4g ms, of which the devices waited "
+                                 "%.4g ms (%.0f%% hidden behind their work)",
+                                 megabytes, milliseconds, waited, 100 * hidden),
+                 {{"steps", costs.steps},
+                  {"bytes_sent_per_step", static_cast<double>(costs.bytes_sent) / steps},
+                  {"ms_per_step", milliseconds},
+                  {"waited_ms_per_step", waited}});
+}
+
 // A directory that cannot be written is better found now than after all training.
 absl::Status CheckExportDir(const std::string& export_dir) {
   const absl::Status status = files::CheckCanWriteIn(export_dir);
@@ -102,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers));
   if (cluster.num_workers > 1) {
-    ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_.num_replicas));
+    ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }
   if (!session->is_chief()) return session;
   const absl::Status taken = session->TakeDirectories();
@@ -367,6 +387,7 @@ void Session::LogEnd(const std::string& outcome) const {
     const logs::Json::Object summary = progress_->SummaryFields();
     fields.insert(fields.end(), summary.begin(), summary.end());
   }
+  LogCostsOfSums(estimator_->strategy());
   logs::LogEvent("end", text, std::move(fields));
 }
 

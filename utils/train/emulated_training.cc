@@ -10,12 +10,15 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/core/tensor.h"
 #include "utils/compute/cuda_emulation/grid.h"
+#include "utils/distribute/memory_exchange.h"
 #include "utils/distribute/strategy.h"
 #include "utils/logs/loss_recorder.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -32,30 +35,68 @@ struct Training {
   std::unique_ptr<BundleReader> first, last;  // checkpoints
 };
 
-Training TrainOn(const std::string& device_kind, int num_replicas, const Model& model, const InputFn& input,
-                 compute::DType dtype) {
+std::string NewDirectory(const Model& model) {
   static int counter = 0;
   const char* const root = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(root ? root : "/tmp", "/", model.name, "-", getpid(), "-", ++counter);
+}
+
+// Trains on the devices of one process. Appends the loss of each step to `losses`.
+absl::Status Train(const distribute::StrategyOptions& options, const std::string& model_dir, const Model& model,
+                   const InputFn& input, compute::DType dtype, std::vector<double>& losses) {
   EstimatorConfig config;
-  config.model_dir = absl::StrCat(root ? root : "/tmp", "/", model.name, "-", getpid(), "-", ++counter);
+  config.model_dir = model_dir;
   config.dtype = dtype;
   if (dtype == compute::DType::kFloat16) config.loss_scale.value = 128;
   config.winograd = false;  // what is computed does not depend on times
-  const std::string checkpoint = absl::StrCat(config.model_dir, "/model.ckpt-");
-  auto strategy =
-      distribute::Strategy::Create({.device_kind = device_kind, .num_replicas = num_replicas, .num_threads = 1})
-          .value();
-  const auto estimator = Estimator::Create(model, std::move(config), std::move(strategy)).value();
-  Training training;
+  ASSIGN_OR_RETURN(auto strategy, distribute::Strategy::Create(options));
+  ASSIGN_OR_RETURN(const auto estimator, Estimator::Create(model, std::move(config), std::move(strategy)));
   std::vector<std::unique_ptr<logs::Hook>> hooks;
-  hooks.push_back(std::make_unique<logs::LossRecorder<double>>(training.losses));
-  const absl::Status status = estimator->Train(input, kSteps, hooks);
-  INFO(device_kind << ": " << status);
+  hooks.push_back(std::make_unique<logs::LossRecorder<double>>(losses));
+  return estimator->Train(input, kSteps, hooks);
+}
+
+Training Trained(const absl::Status& status, std::vector<double> losses, const std::string& model_dir) {
+  INFO(status);
   REQUIRE(status.ok());
-  REQUIRE(training.losses.size() == kSteps);
-  training.first = BundleReader::Open(absl::StrCat(checkpoint, 0)).value();
-  training.last = BundleReader::Open(absl::StrCat(checkpoint, kSteps)).value();
-  return training;
+  REQUIRE(losses.size() == kSteps);
+  const std::string checkpoint = absl::StrCat(model_dir, "/model.ckpt-");
+  return {.losses = std::move(losses),
+          .first = BundleReader::Open(absl::StrCat(checkpoint, 0)).value(),
+          .last = BundleReader::Open(absl::StrCat(checkpoint, kSteps)).value()};
+}
+
+Training TrainOn(const std::string& device_kind, int num_replicas, const Model& model, const InputFn& input,
+                 compute::DType dtype) {
+  const std::string model_dir = NewDirectory(model);
+  std::vector<double> losses;
+  const absl::Status status = Train({.device_kind = device_kind, .num_replicas = num_replicas, .num_threads = 1},
+                                    model_dir, model, input, dtype, losses);
+  return Trained(status, std::move(losses), model_dir);
+}
+
+// Trains on a GPU of each of so many workers, which are threads here.
+Training TrainOnWorkers(int num_workers, const Model& model, const InputFn& input, compute::DType dtype) {
+  const std::string model_dir = NewDirectory(model);
+  const auto exchanges = distribute::MakeMemoryExchanges(num_workers);
+  std::vector<std::vector<double>> losses(num_workers);
+  std::vector<absl::Status> statuses(num_workers);
+  std::vector<std::thread> threads;
+  for (int w = 0; w < num_workers; ++w) {
+    threads.emplace_back([&, w] {
+      distribute::StrategyOptions options = {
+          .device_kind = compute::kCudaKind, .num_replicas = num_workers, .device_indices = {w}, .num_threads = 1};
+      options.workers = distribute::Workers{.exchange = exchanges[w].get(), .replicas = {}};
+      for (int r = 0; r < num_workers; ++r) options.workers->replicas.push_back({r, r + 1});
+      statuses[w] = Train(options, w == 0 ? model_dir : "/dev/null/none", model, input, dtype, losses[w]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int w = 1; w < num_workers; ++w) {
+    INFO(statuses[w]);
+    REQUIRE(statuses[w].ok());
+  }
+  return Trained(statuses[0], std::move(losses[0]), model_dir);
 }
 
 double Norm(const Tensor& a) {
@@ -100,6 +141,7 @@ TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, 
                                              : compute::cuda_emulation::Schedule::kDescending);
     RequireSameBits(gpu, TrainOn("cuda", num_replicas, model, input, dtype));
     compute::cuda_emulation::SetSchedule(schedule);
+    RequireSameBits(gpu, TrainOnWorkers(num_replicas, model, input, dtype));
   }
   TrainingDifference largest;
   for (int step = 0; step < kSteps; ++step) {

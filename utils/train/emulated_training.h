@@ -25,8 +25,8 @@ struct TrainingDifference {
 };
 
 // Trains five steps from the same seed on each: on one GPU and one CPU device, or on as many replicas of either. With
-// several replicas it trains on the GPUs once more, the threads of their kernels in another order, and requires the
-// same bits.
+// several replicas it trains on the GPUs once more, the threads of their kernels in another order, then on as many
+// workers with one GPU each, and requires the same bits.
 TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, compute::DType dtype,
                                       int num_replicas = 1);
 

@@ -381,14 +381,5 @@ TEST_CASE("What is wrong with the chief's directory, every worker tells") {
   }
 }
 
-TEST_CASE("Workers sum in one order only") {
-  const auto exchanges = distribute::MakeMemoryExchanges(2);
-  distribute::StrategyOptions options{.num_replicas = 2, .all_reduce_alg = "hierarchical_copy"};
-  options.workers = {exchanges[0].get(), {{0, 1}, {1, 2}}};
-  const absl::Status status = distribute::Strategy::Create(options).status();
-  CHECK(status == absl::InvalidArgumentError(
-                      "--all_reduce_alg=hierarchical_copy is not for several workers; use reduction_to_one_device"));
-}
-
 }  // namespace
 }  // namespace official::train

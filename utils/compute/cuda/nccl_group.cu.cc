@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -122,7 +123,8 @@ absl::Status NcclGroup::Member::Connect(const ncclUniqueId& id, int size) {
   ASSIGN_OR_RETURN(summed_, MakeEvent());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  return NcclStatus(Nccl().ncclCommInitRankConfig(&comm_, size, id, rank_, &config), nullptr, "ncclCommInitRankConfig");
+  return NcclStatus(Nccl().ncclCommInitRankConfig(&comm_, size, id, group_.WorldRank(rank_), &config), nullptr,
+                    "ncclCommInitRankConfig");
 }
 
 absl::Status NcclGroup::Member::WaitForCall(Clock::time_point give_up, absl::string_view call) {
@@ -142,6 +144,7 @@ absl::Status NcclGroup::Member::WaitForCall(Clock::time_point give_up, absl::str
     if (now - start < std::chrono::milliseconds(1)) {
       std::this_thread::yield();
     } else {
+      RETURN_IF_ERROR(group_.CheckOtherProcesses());
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
@@ -193,6 +196,10 @@ absl::Status NcclGroup::Member::CheckWait() {
     RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
     RETURN_IF_ERROR(NcclStatus(state, comm_, "ncclAllReduce"));
   }
+  if (absl::Status status = group_.CheckOtherProcesses(); !status.ok()) {
+    group_.Abort();  // or the device would wait on for what they do not give any more
+    return status;
+  }
   const Progress* const all = group_.progress_;
   const uint64_t given = all[rank_].given;
   const Clock::time_point now = Clock::now();
@@ -202,19 +209,21 @@ absl::Status NcclGroup::Member::CheckWait() {
   const bool waits = all[rank_].summed < given;
   waited_ = waits && std::exchange(waited_for_, given) == given ? waited_ + slice : Clock::duration(0);
   if (waited_ < group_.deadline_) return absl::OkStatus();
-  std::vector<size_t> missing;
+  std::vector<int> missing;
   for (size_t r = 0; r < group_.members_.size(); ++r) {
-    if (all[r].given < given) missing.push_back(r);
+    if (all[r].given < given) missing.push_back(group_.WorldRank(static_cast<int>(r)));
   }
   const std::string what = missing.empty()
                                ? "NCCL to add gradients; NCCL_DEBUG=INFO in the environment shows where it stands"
                                : absl::StrCat("the gradients of replica ", absl::StrJoin(missing, ", "));
   group_.Abort();  // or nobody could wait for the devices any more, not even to end
-  return absl::DeadlineExceededError(absl::StrCat("replica ", rank_, " has waited ", group_.deadline_.count(),
-                                                  " s for ", what, "; --all_reduce_timeout_secs sets how long it may"));
+  return absl::DeadlineExceededError(absl::StrCat("replica ", group_.WorldRank(rank_), " has waited ",
+                                                  group_.deadline_.count(), " s for ", what,
+                                                  "; --all_reduce_timeout_secs sets how long it may"));
 }
 
-NcclGroup::NcclGroup(std::chrono::seconds deadline) : deadline_(deadline) {}
+NcclGroup::NcclGroup(std::chrono::seconds deadline, const std::optional<WorldRanks>& world)
+    : deadline_(deadline), world_(world) {}
 
 NcclGroup::~NcclGroup() {
   if (aborter_.joinable()) aborter_.join();
@@ -223,14 +232,25 @@ NcclGroup::~NcclGroup() {
 }
 
 absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<Device* const> devices,
-                                                                   std::chrono::seconds deadline) {
+                                                                   std::chrono::seconds deadline,
+                                                                   const std::optional<WorldRanks>& world) {
   RETURN_IF_ERROR(LoadedNccl().status());
-  std::unique_ptr<NcclGroup> group(new NcclGroup(deadline));
+  std::unique_ptr<NcclGroup> group(new NcclGroup(deadline, world));
   const absl::Status status = group->Init(devices);
   devices[0]->MakeCurrent();
   if (status.ok()) return group;
   group->Abort();
   return absl::Status(status.code(), absl::StrCat("the GPUs cannot be connected: ", status.message()));
+}
+
+absl::StatusOr<std::string> NcclGroup::SharedId() {
+  const auto new_id = []() -> absl::StatusOr<std::string> {
+    ncclUniqueId id;
+    RETURN_IF_ERROR(NcclStatus(Nccl().ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId"));
+    return std::string(id.internal, sizeof(id.internal));
+  };
+  if (!world_) return new_id();
+  return world_->from_first(world_->first == 0 ? new_id() : "");
 }
 
 absl::Status NcclGroup::Init(absl::Span<Device* const> devices) {
@@ -241,11 +261,17 @@ absl::Status NcclGroup::Init(absl::Span<Device* const> devices) {
   for (int rank = 0; rank < size; ++rank) {
     members_.push_back(std::make_unique<Member>(*this, static_cast<CudaDevice&>(*devices[rank]), rank));
   }
+  ASSIGN_OR_RETURN(const std::string shared, SharedId());
   ncclUniqueId id;
-  RETURN_IF_ERROR(NcclStatus(Nccl().ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId"));
+  if (shared.size() != sizeof(id.internal)) {
+    return absl::InternalError(absl::StrCat("the first process has sent an id of ", shared.size(), " bytes, not ",
+                                            sizeof(id.internal), "; do all run the same program?"));
+  }
+  std::memcpy(id.internal, shared.data(), shared.size());
+  const int world_size = world_ ? world_->count : size;
   RETURN_IF_ERROR(NcclStatus(Nccl().ncclGroupStart(), nullptr, "ncclGroupStart"));
   absl::Status status;
-  for (int rank = 0; rank < size && status.ok(); ++rank) status.Update(members_[rank]->Connect(id, size));
+  for (int rank = 0; rank < size && status.ok(); ++rank) status.Update(members_[rank]->Connect(id, world_size));
   const ncclResult_t begun = Nccl().ncclGroupEnd();
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(NcclStatus(begun, nullptr, "ncclGroupEnd"));

@@ -1,10 +1,12 @@
-// The communicators of GPUs of one process: NCCL sums in place, on each device's own stream for sums, separate from
-// that of its kernels. Events join the two, so that all of it can be recorded into a CUDA graph.
+// The communicators of the GPUs of a process, alone or together with those of others: NCCL sums in place, on each
+// device's own stream for sums, separate from that of its kernels. Events join the two, so that all of it can be
+// recorded into a CUDA graph.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,7 +23,8 @@ class NcclGroup : public CommunicatorGroup {
   // See AllReduceAlgorithm in device.h. The order of the sums is NCCL's choice. After an Abort the group cannot be used
   // again.
   static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices,
-                                                                 std::chrono::seconds deadline);
+                                                                 std::chrono::seconds deadline,
+                                                                 const std::optional<WorldRanks>& world);
   // Returns "NCCL 2.28.9", or nothing if no group has been made.
   static std::string LoadedVersion();
   ~NcclGroup() override;
@@ -34,10 +37,15 @@ class NcclGroup : public CommunicatorGroup {
   class Member;
   struct Progress;
 
-  explicit NcclGroup(std::chrono::seconds deadline);
+  NcclGroup(std::chrono::seconds deadline, const std::optional<WorldRanks>& world);
   absl::Status Init(absl::Span<Device* const> devices);
+  // The name by which all communicators find each other, as bytes.
+  absl::StatusOr<std::string> SharedId();
+  int WorldRank(int rank) const { return world_ ? world_->first + rank : rank; }
+  absl::Status CheckOtherProcesses() const { return world_ ? world_->check() : absl::OkStatus(); }
 
   const std::chrono::seconds deadline_;
+  const std::optional<WorldRanks> world_;
   Progress* progress_ = nullptr;  // indexed by rank
   std::vector<std::unique_ptr<Member>> members_;
   std::atomic<bool> aborted_ = false;

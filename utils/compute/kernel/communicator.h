@@ -42,6 +42,7 @@ class Communicator {
 struct PackSizes {
   int64_t most_bytes;  // of a pack
   int64_t last_bytes;  // of the last one, for which the devices wait when they have computed everything else
+  int num_packs = 0;   // else: so many, of about the same sizes
 };
 
 class CommunicatorGroup {

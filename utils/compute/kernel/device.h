@@ -147,13 +147,23 @@ struct DeviceOptions {
 
 using DeviceFactory = std::function<absl::StatusOr<std::unique_ptr<Device>>(const DeviceOptions&)>;
 
+// The place of a group's devices among those of several processes, which sum together.
+struct WorldRanks {
+  int first;  // rank of the first device; those of the others follow
+  int count;  // of the devices of all processes
+  // Returns what the process with rank 0 gives, or its error. All processes call it once, at the same point.
+  std::function<absl::StatusOr<std::string>(absl::StatusOr<std::string> own)> from_first;
+  // Returns an error once another process has failed or is lost; called now and then while a device waits.
+  std::function<absl::Status()> check;
+};
+
 // A way to sum over several devices of a kind that its backend brings along. `devices` must outlive the group; the rank
-// of each is its index there. The error is DeadlineExceeded if they do not connect within the deadline, or when one of
-// them has waited that long in a step.
+// of each is its index there, or, with other processes, follows from `world`. The error is DeadlineExceeded if they do
+// not connect within the deadline, or when one of them has waited that long in a step.
 struct AllReduceAlgorithm {
   std::string name;  // value of --all_reduce_alg, one of the flag's choices (utils/flags/performance.cc): "nccl"
-  std::function<absl::StatusOr<std::unique_ptr<CommunicatorGroup>>(absl::Span<Device* const> devices,
-                                                                   std::chrono::seconds deadline)>
+  std::function<absl::StatusOr<std::unique_ptr<CommunicatorGroup>>(
+      absl::Span<Device* const> devices, std::chrono::seconds deadline, const std::optional<WorldRanks>& world)>
       make_group;
 };
 

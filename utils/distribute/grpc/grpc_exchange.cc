@@ -1,6 +1,7 @@
 #include "utils/distribute/grpc/grpc_exchange.h"
 
 #include <grpc/support/log.h>
+#include <malloc.h>
 
 #include <cstdlib>
 #include <map>
@@ -71,6 +72,13 @@ class GrpcExchange : public Exchange {
     return frame;
   }
 
+  absl::Status Check() override {
+    for (int w = 0; w < num_workers_; ++w) {
+      if (w != worker_) RETURN_IF_ERROR(Known(mailbox_->StateOf(w)));
+    }
+    return absl::OkStatus();
+  }
+
   void Fail(absl::string_view reason) override {
     if (mailbox_->SetFailed(worker_, reason)) Tell(reason);
   }
@@ -99,6 +107,13 @@ class GrpcExchange : public Exchange {
   std::map<std::pair<int, Channel>, std::unique_ptr<Sender>> senders_;
 };
 
+// Frames of some megabytes come and go every step. Their memory stays with the process, rather than to be given back to
+// the system and cleared by it each time.
+void KeepMemory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that there can be
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
+}
+
 std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
 }
@@ -108,6 +123,7 @@ std::string WithPort(const std::string& address, int port) {
 absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions& options) {
   // What gRPC writes to stderr is told in our own words, unless it is asked for.
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+  KeepMemory();
   std::string address = options.addresses[options.worker];
   if (address.empty()) {
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));

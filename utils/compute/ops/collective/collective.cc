@@ -110,6 +110,7 @@ std::vector<Value> AllReduce(absl::Span<const Value> values, int num_packs) {
 }
 
 std::vector<Value> AllReduce(absl::Span<const Value> values, const PackSizes& sizes) {
+  if (sizes.num_packs > 0) return AllReduce(values, sizes.num_packs);
   return AllReduceInPacks(values, [&](absl::Span<const Value> ordered) { return PacksOfSizes(ordered, sizes); });
 }
 
