@@ -4,6 +4,7 @@ Every measurement is a process of its own, so that start-up and peak memory are 
 """
 
 import argparse
+import contextlib
 import gzip
 import json
 import math
@@ -21,6 +22,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
+
+import cluster
 
 TOOLS = Path(__file__).resolve().parent.parent
 # A peer slower than this share of the best one of its dtype is measured once only.
@@ -44,6 +47,7 @@ class Workload:
     lengths: tuple[int, ...] = ()  # no training, but a beam search of sentences of so many ids
     sentences: bool = False  # of Multi30k instead of synthetic ones
     eval_batches: int = 0  # no training, but an evaluation of so many batches, of what `steps` have trained
+    distributed: bool = False  # by several processes
 
     @property
     def sentence_length(self) -> int | None:
@@ -95,6 +99,11 @@ WORKLOADS = {
     "transformer-tiny": transformer("tiny", batch_size=4096, rounds=2, warmup_steps=3, steps=10),
     "transformer-base": transformer("base", batch_size=576, rounds=2, warmup_steps=3, steps=5),
     "gpu-transformer-big": transformer("big", batch_size=16384, rounds=2, warmup_steps=10, steps=100),
+    "distribute-mnist": Workload("mnist", batch_size=100, distributed=True),
+    "distribute-resnet-cifar10-32": resnet("cifar10", 32, batch_size=128, warmup_steps=3, steps=12, distributed=True),
+    "distribute-transformer-base": transformer(
+        "base", batch_size=1936, rounds=2, warmup_steps=2, steps=4, distributed=True
+    ),
     "transformer-decode": transformer("base", batch_size=16, lengths=MULTI30K_LENGTHS),
     "ncf-ml-1m-256": ncf("ml-1m", 256, warmup_steps=200, steps=5000),
     "ncf-ml-1m-98304": ncf("ml-1m", 98304, warmup_steps=3, steps=30),
@@ -122,6 +131,8 @@ class Contestant:
     command: list[str]
     ours: bool = False
     rate: str = r"([\d.]+) (?:images|tokens|users)/s"  # in its output; else that of training
+    workers: int = 1  # processes, of the batch and the threads together
+    environment: Callable[[list[str], int], dict[str, str]] | None = None  # of a worker, by all addresses
 
     @property
     def title(self) -> str:
@@ -134,6 +145,10 @@ class Measurement:
     first_step_ms: float  # from the start of the process until the first step's loss is known; of input 0
     peak_mb: float
     other_cores: float  # that other processes were busy on meanwhile
+    cpu_ms: float = 0  # of all processes, a training step
+    sent_mb: float = 0  # by a worker, a training step
+    sum_ms: float = 0  # of ours: the sums with other workers, a step
+    sum_waited_ms: float = 0  # those of them in which the worker had nothing else to do
 
 
 def build(package: str, binary: str) -> Path:
@@ -225,6 +240,34 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
             command = peer_command(args, workload, script, environment)
             for name, dtype, flags in wanted:
                 field.append(Contestant(name, dtype, [*command, *flags, f"--dtype={dtype}"]))
+    return field
+
+
+def distributed_contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
+    """Ours in one process and in several, and the peers in several, of as many threads together."""
+    name, workers = f"{workload.model}_main", args.workers
+    own_args = argparse.Namespace(**vars(args))
+    own_args.threads = max(1, args.threads // workers)
+    several: dict[str, object] = {"workers": workers}
+    field = []
+    for dtype in args.dtype:
+        command = our_command(args, workload, dtype)
+        field.append(Contestant(f"{name}, 1 process", dtype, command, ours=True))
+        title = f"{name}, {workers} processes"
+        if args.mbit:
+            command = [*command, "--insecure_cluster"]
+        field.append(Contestant(title, dtype, command, ours=True, environment=cluster.tf_config, **several))
+    for title, script, packages, environment, flags in [
+        ("TensorFlow MultiWorkerMirrored", "tensorflow_train.py", "tensorflow-bench", cluster.tf_config, []),
+        ("PyTorch DDP, gloo", "pytorch_train.py", "pytorch", cluster.torchrun, []),
+        ("PyTorch DDP, gloo, channels last", "pytorch_train.py", "pytorch", cluster.torchrun, ["--channels_last"]),
+    ]:
+        if workload.model == "transformer" and "--channels_last" in flags:  # no images
+            continue
+        for dtype in dict.fromkeys([*args.dtype, "fp32"]):
+            if re.search(args.peers or "", f"{title} ({dtype})", re.IGNORECASE):
+                command = [*peer_command(own_args, workload, script, packages), "--distributed", f"--dtype={dtype}"]
+                field.append(Contestant(title, dtype, [*command, *flags], environment=environment, **several))
     return field
 
 
@@ -363,42 +406,81 @@ class RunFailed(Exception):
     """The output of a process that failed, and in the last line which it was."""
 
 
-def run(contestant: Contestant, threads: int, deadline: float | None) -> Measurement:
-    """Runs one process, which is ended after so many seconds."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
+def run(contestant: Contestant, threads: int, deadline: float | None, network: cluster.Network) -> Measurement:
+    """Runs the processes of a contestant, which are ended after so many seconds."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         saves = any(flag.startswith("--max_train_steps") for flag in contestant.command)
         saves = saves and "--eval_only" not in contestant.command
         command = contestant.command + ([f"--model_dir={folder}/model"] if saves else [])
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
+        own_threads = max(1, threads // contestant.workers)
+        environment = {**os.environ, "OMP_NUM_THREADS": str(own_threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
         # A process of so many threads has others too, which must not find cores of their own.
         cores = sorted(os.sched_getaffinity(0))[:threads]
+        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(contestant.workers)]
+        addresses = network.addresses(contestant.workers)
         start, busy = time.monotonic_ns(), cores_busy()
         environment["BENCH_STARTED_NS"] = str(start)
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-        )
-        ending = threading.Timer(deadline or threading.TIMEOUT_MAX, process.kill)
+        processes = {}
+        for worker, output in enumerate(outputs):
+            of_worker = contestant.environment(addresses, worker) if contestant.environment else {}
+            process = subprocess.Popen(
+                [*(network.prefix(worker) if contestant.workers > 1 else []), *command],
+                env={**environment, **of_worker},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )
+            processes[process.pid] = (worker, process)
+        started = [process for _, process in processes.values()]
+
+        def kill() -> None:
+            for process in started:
+                process.kill()
+
+        ending = threading.Timer(deadline or threading.TIMEOUT_MAX, kill)
         ending.daemon = True
         ending.start()
-        # wait4 gives the peak memory of this one process.
-        _, status, usage = os.wait4(process.pid, 0)
+        first_failure, usages = None, [None] * contestant.workers
+        while processes:
+            # wait4 gives the peak memory of this one process.
+            pid, status, usage = os.wait4(-1, 0)
+            if pid not in processes:
+                continue
+            worker, process = processes.pop(pid)
+            usages[worker] = usage
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode and first_failure is None:
+                first_failure = (worker, process.returncode)
+                kill()
         ending.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        busy = cores_busy() - busy - usage.ru_utime - usage.ru_stime
-        other_cores = max(0, busy * 1e9 / (time.monotonic_ns() - start))
-        output.seek(0)
-        text = output.read()
-    if process.returncode:
-        why = f"exit status {process.returncode}"
-        if deadline and process.returncode == -signal.SIGKILL:
+        cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        other_cores = max(0, (cores_busy() - busy - cpu) * 1e9 / (time.monotonic_ns() - start))
+        texts = []
+        for output in outputs:
+            output.seek(0)
+            texts.append(output.read())
+    if first_failure:
+        worker, returncode = first_failure
+        why = f"exit status {returncode}"
+        if deadline and returncode == -signal.SIGKILL:
             why = f"ended after {deadline:g} seconds"
-        raise RunFailed(f"{' '.join(command)}\n{text}tools/bench: {contestant.name} failed ({why})")
-    return parse_output(text, contestant.rate, usage.ru_maxrss / 1024, other_cores)
+        raise RunFailed(f"{' '.join(command)}\n{texts[worker]}tools/bench: {contestant.name} failed ({why})")
+    peak_mb = sum(usage.ru_maxrss for usage in usages) / 1024
+    measurement = parse_output(texts[0], contestant.rate, peak_mb, other_cores)
+    if contestant.ours:
+        measurement.cpu_ms = 1e3 * cpu / steps_of(contestant.command)
+    elif measurement.cpu_ms:  # what each saw of the one network, or of its own
+        measurement.cpu_ms *= contestant.workers
+        if not network.spaces:
+            measurement.sent_mb /= contestant.workers
+    return measurement
+
+
+def steps_of(command: list[str]) -> int:
+    """That one of ours trains."""
+    given = [flag.partition("=")[2] for flag in command if flag.startswith("--max_train_steps=")]
+    return int(given[0]) if given else 1
 
 
 def parse_output(text: str, rate_pattern: str, peak_mb: float, other_cores: float) -> Measurement:
@@ -410,7 +492,14 @@ def parse_output(text: str, rate_pattern: str, peak_mb: float, other_cores: floa
     rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
     if not first_step_ms or not rates:
         raise RunFailed(f"{text}tools/bench: no speed in this output")
-    return Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores)
+    measurement = Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores)
+    for record in records:
+        measurement.cpu_ms = record.get("cpu_ms_per_step", measurement.cpu_ms)
+        measurement.sent_mb = 1e-6 * record.get("network_bytes_per_step", 1e6 * measurement.sent_mb)
+        if record.get("event") == "sums":
+            measurement.sent_mb = 1e-6 * record["bytes_sent_per_step"]
+            measurement.sum_ms, measurement.sum_waited_ms = record["ms_per_step"], record["waited_ms_per_step"]
+    return measurement
 
 
 def speed(runs: list[Measurement]) -> float:
@@ -423,7 +512,11 @@ def best_peer(results: dict[str, list[Measurement]], field: list[Contestant], dt
 
 
 def measure(
-    field: list[Contestant], rounds: int, args: argparse.Namespace, save: Callable[[dict[str, list[Measurement]]], None]
+    field: list[Contestant],
+    rounds: int,
+    args: argparse.Namespace,
+    network: cluster.Network,
+    save: Callable[[dict[str, list[Measurement]]], None],
 ) -> dict[str, list[Measurement]]:
     """Round by round, so that what else the machine does falls on all alike. Saves the results after each run. Ends
     with the output of a process that fails; with --keep_going a peer that fails is out of the field, without results.
@@ -437,7 +530,7 @@ def measure(
                 continue
             print(f"round {i + 1} of {rounds}: {c.title}", end="", file=sys.stderr, flush=True)
             try:
-                results[c.title].append(run(c, args.threads, args.run_seconds))
+                results[c.title].append(run(c, args.threads, args.run_seconds, network))
                 print(f", {results[c.title][-1].examples_per_sec:.4g} examples/s", file=sys.stderr)
             except RunFailed as failure:
                 if c.ours or not args.keep_going:
@@ -476,6 +569,26 @@ def print_results(results: dict[str, list[Measurement]], field: list[Contestant]
                 if rival:
                     ratio = speed(results[c.title]) / speed(results[rival])
                     print(f"{c.title} against the best {dtype} peer, {rival}: {ratio:.2f}x")
+
+
+def print_sums(results: dict[str, list[Measurement]], field: list[Contestant], args: argparse.Namespace) -> None:
+    """What the processes of a distributed training cost and sent. The CPU time of ours, which is that of the whole
+    processes, has the start and the evaluation in it."""
+    print(f"{'a step':<56}{'CPU':>11}{'sent by a worker':>18}{'its sums':>12}{'hidden':>9}")
+    for c in field:
+        runs = [r for r in results[c.title] if r.cpu_ms]
+        cpu, sent, sums, waited = (
+            median(getattr(r, name) for r in runs) for name in ("cpu_ms", "sent_mb", "sum_ms", "sum_waited_ms")
+        )
+        row = f"{c.title:<56}{cpu:>8.4g} ms"
+        if c.workers > 1:
+            row += f"{sent:>15.4g} MB"
+        if sums:
+            row += f"{sums:>9.4g} ms{max(0, 1 - waited / sums):>9.0%}"
+        print(row)
+        if sums and args.mbit:
+            model = 2 * cluster.LATENCY_MS + sent * 8e3 / args.mbit
+            print(f"  {sent:.4g} MB through {args.mbit} Mbit/s take {model:.4g} ms; these sums {sums / model:.2f}x of that")
 
 
 def processor(device: str) -> str:
@@ -523,6 +636,8 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
+    parser.add_argument("--workers", type=int, default=2, help="processes of distribute; they share the threads")
+    parser.add_argument("--mbit", type=int, help="distribute: through links of so many Mbit/s between namespaces (root)")
     parser.add_argument("--rounds", type=int, help="over all; default: the workload's")
     parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
     parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
@@ -571,6 +686,8 @@ def main() -> None:
                 field = evaluation_contestants(args, workload, Path(folder))
             elif workload.sentences:
                 field, tokens = translation_contestants(args, workload, Path(folder))
+            elif workload.distributed:
+                field = distributed_contestants(args, workload)
             else:
                 field = contestants(args, workload)
 
@@ -579,12 +696,16 @@ def main() -> None:
                     of_all = {**measurements, name: {title: [asdict(r) for r in of] for title, of in results.items()}}
                     args.json.write_text(json.dumps(of_all, indent=1))
 
-            results = measure(field, workload.rounds, args, save)
+            workers = max(c.workers for c in field)
+            with cluster.network(workers, args.mbit if workers > 1 else None) as network:
+                results = measure(field, workload.rounds, args, network, save)
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
         without_steps = workload.input_of or workload.lengths or workload.eval_batches
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
         print(f"medians of interleaved {runs}; a much slower peer is run once")
         print_results(results, field, tokens)
+        if workload.distributed:
+            print_sums(results, field, args)
         print(flush=True)
         measurements[name] = {title: [asdict(r) for r in runs] for title, runs in results.items()}
 

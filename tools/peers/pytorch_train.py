@@ -60,6 +60,7 @@ def main() -> None:
     p.add_argument("--cuda_graphs", action="store_true", help="with --compile: replay the compiled passes as CUDA graphs")
     p.add_argument("--channels_last", action="store_true")
     p.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    p.add_argument("--distributed", action="store_true", help="one of several processes, as torchrun tells them")
     args = p.parse_args()
     device = "cuda" if args.device == "gpu" else "cpu"
     torch.set_default_device(device)
@@ -70,9 +71,16 @@ def main() -> None:
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
 
-    model, batch, optimizer = MODELS[args.model](args)
+    # Each worker has its share of the batch, and all speed is that of the whole.
+    own = argparse.Namespace(**vars(args))
+    if args.distributed:
+        torch.distributed.init_process_group("gloo")
+        own.batch_size = args.batch_size // torch.distributed.get_world_size()
+    model, batch, optimizer = MODELS[args.model](own)
     if args.channels_last:
         model, batch[0] = model.to(memory_format=torch.channels_last), batch[0].to(memory_format=torch.channels_last)
+    if args.distributed:
+        model = nn.parallel.DistributedDataParallel(model)
     label_smoothing = 0.0
     if args.model == "transformer":
         label_smoothing = pytorch_transformer.label_smoothing(transformer_architecture.architecture(args))
@@ -101,6 +109,8 @@ def main() -> None:
         return loss.detach()
 
     timing.measure(step, args)
+    if args.distributed:
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

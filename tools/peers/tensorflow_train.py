@@ -1,6 +1,7 @@
 """Trains a model in TensorFlow on constant random data and prints its speed: the whole step is one graph."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -149,19 +150,32 @@ def main() -> None:
     ncf_architecture.add_flags(p)
     p.add_argument("--xla", action="store_true", help="compile the step with XLA")
     p.add_argument("--inter_op_threads", type=int, default=1)
+    p.add_argument("--distributed", action="store_true", help="one of several workers, as TF_CONFIG tells them")
     args = p.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(args.threads)
     tf.config.threading.set_inter_op_parallelism_threads(args.inter_op_threads)
     tf.random.set_seed(1)
 
-    training = MODELS[args.model](args, tf.bfloat16 if args.dtype == "bf16" else tf.float32)
+    # Each worker has its share of the batch, and all speed is that of the whole.
+    strategy, own = None, argparse.Namespace(**vars(args))
+    if args.distributed:
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        own.batch_size = args.batch_size // strategy.num_replicas_in_sync
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        training = MODELS[args.model](own, tf.bfloat16 if args.dtype == "bf16" else tf.float32)
+
+    def replica_step(*batch: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = training.loss(*batch)
+        gradients = tape.gradient(loss, training.variables)
+        if strategy:
+            gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
+        training.apply(gradients)
+        return loss
 
     @tf.function(jit_compile=args.xla)
     def step(*batch: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = training.loss(*batch)
-        training.apply(tape.gradient(loss, training.variables))
-        return loss
+        return strategy.run(replica_step, batch) if strategy else replica_step(*batch)
 
     timing.measure(lambda: step(*training.batch), args)
 

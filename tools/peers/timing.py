@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import cluster
 
 DTYPES = ["fp32", "bf16", "fp16"]
 
@@ -32,9 +33,12 @@ def measure(step: Callable[[], Any], args: argparse.Namespace) -> None:
     for _ in range(args.warmup_steps - 1):
         loss = step()
     float(loss)
-    start = time.perf_counter()
+    start, cpu, sent = time.perf_counter(), time.process_time(), cluster.bytes_sent()
     for _ in range(args.steps):
         loss = step()
     float(loss)
     seconds = time.perf_counter() - start
-    print(json.dumps({"examples_per_sec": args.steps * args.batch_size / seconds}))
+    record = {"examples_per_sec": args.steps * args.batch_size / seconds}
+    record["cpu_ms_per_step"] = 1e3 * (time.process_time() - cpu) / args.steps
+    record["network_bytes_per_step"] = (cluster.bytes_sent() - sent) / args.steps
+    print(json.dumps(record))
