@@ -235,12 +235,14 @@ TEST_CASE("The failure of one worker reaches all, with its reason") {
     const absl::Status status = exchange.Receive(1 - w, kSums, kLong).status();
     CHECK(status == absl::CancelledError("worker 2 has failed: a disk is full"));
     CHECK(exchange.Send(1 - w, kSums, "x") == status);
+    CHECK(exchange.Check() == status);
   });
   End(made);
 }
 
 TEST_CASE("A worker that sends nothing is named at the deadline") {
   auto made = Connect(2);
+  CHECK((*made[0])->Check().ok());
   const absl::Status status = (*made[0])->Receive(1, kValues, std::chrono::seconds(1)).status();
   CHECK(absl::IsDeadlineExceeded(status));
   CHECK_THAT(std::string(status.message()), StartsWith("worker 0 has waited 1 s for worker 1 at 127.0.0.1:"));
