@@ -38,6 +38,11 @@ class BenchTest(unittest.TestCase):
                 self.assertIn("1250", done.stdout)
                 self.assertIn("1250", (self.folder / "measured.json").read_text())
 
+    def test_beside_busy_loops(self) -> None:
+        done = self.bench("--binary=trains", "--busy=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(", beside 2 busy loops\n", done.stdout)
+
     def test_folder_of_programs(self) -> None:
         (self.folder / "programs").mkdir()
         self.program.rename(self.folder / "programs" / "mnist_main")

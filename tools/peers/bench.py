@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
@@ -396,6 +396,22 @@ def write_cifar10(folder: Path) -> None:
         folder.joinpath(name).write_bytes(b"".join(b"\x07" + os.urandom(3 * 32 * 32) for _ in range(10000)))
 
 
+@contextlib.contextmanager
+def busy_loops(number: int, cores: list[int]) -> Iterator[None]:
+    """So many processes that do nothing but compute, on these cores."""
+    command = ["sh", "-c", "while :; do :; done"]
+    loops = [
+        subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cores), start_new_session=True)
+        for _ in range(number)
+    ]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 def cores_busy() -> float:
     """Seconds of all cores together since the start of the machine."""
     user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
@@ -636,6 +652,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
+    parser.add_argument("--busy", type=int, default=0, help="so many busy loops on the same cores all the while")
     parser.add_argument("--workers", type=int, default=2, help="processes of distribute; they share the threads")
     parser.add_argument("--mbit", type=int, help="distribute: through links of so many Mbit/s between namespaces (root)")
     parser.add_argument("--rounds", type=int, help="over all; default: the workload's")
@@ -697,9 +714,11 @@ def main() -> None:
                     args.json.write_text(json.dumps(of_all, indent=1))
 
             workers = max(c.workers for c in field)
-            with cluster.network(workers, args.mbit if workers > 1 else None) as network:
+            cores = sorted(os.sched_getaffinity(0))[: args.threads]
+            with cluster.network(workers, args.mbit if workers > 1 else None) as network, busy_loops(args.busy, cores):
                 results = measure(field, workload.rounds, args, network, save)
-        print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}")
+        beside = f", beside {args.busy} busy loop{'s' if args.busy > 1 else ''}" if args.busy else ""
+        print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}{beside}")
         without_steps = workload.input_of or workload.lengths or workload.eval_batches
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
         print(f"medians of interleaved {runs}; a much slower peer is run once")
