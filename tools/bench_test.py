@@ -83,6 +83,9 @@ class BenchTest(unittest.TestCase):
             ("--multi30k_dir=text", "there is no directory text"),
             ("--json=missing/measured.json", "there is no directory missing"),
             ("--json=.", ". is a directory"),
+            ("--workers=1", "1 is not a number of at least 2"),
+            ("--busy=-1", "-1 is not a number of at least 0"),
+            ("--mbit=fast", "fast is not a number of at least 1"),
         ):
             with self.subTest(flag):
                 done = self.bench("--binary=trains", flag)

@@ -4,7 +4,6 @@ Every measurement is a process of its own, so that start-up and peak memory are 
 """
 
 import argparse
-import contextlib
 import gzip
 import json
 import math
@@ -12,18 +11,17 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 
 import cluster
+import sum_model
+from runs import Contestant, Measurement, RunFailed, busy_loops, run
 
 TOOLS = Path(__file__).resolve().parent.parent
 # A peer slower than this share of the best one of its dtype is measured once only.
@@ -124,33 +122,6 @@ WORKLOADS = {
 }
 
 
-@dataclass
-class Contestant:
-    name: str
-    dtype: str
-    command: list[str]
-    ours: bool = False
-    rate: str = r"([\d.]+) (?:images|tokens|users)/s"  # in its output; else that of training
-    workers: int = 1  # processes, of the batch and the threads together
-    environment: Callable[[list[str], int], dict[str, str]] | None = None  # of a worker, by all addresses
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} ({self.dtype})"
-
-
-@dataclass
-class Measurement:
-    examples_per_sec: float
-    first_step_ms: float  # from the start of the process until the first step's loss is known; of input 0
-    peak_mb: float
-    other_cores: float  # that other processes were busy on meanwhile
-    cpu_ms: float = 0  # of all processes, a training step
-    sent_mb: float = 0  # by a worker, a training step
-    sum_ms: float = 0  # of ours: the sums with other workers, a step
-    sum_waited_ms: float = 0  # those of them in which the worker had nothing else to do
-
-
 def build(package: str, binary: str) -> Path:
     subprocess.run([TOOLS / "build", f"//{package}:{binary}"], check=True)
     return TOOLS.parent / "bazel-bin" / package / binary
@@ -187,13 +158,15 @@ def script_command(args: argparse.Namespace, script: str, environment: str) -> l
     return [python, str(TOOLS / "peers" / script)]
 
 
-def peer_command(args: argparse.Namespace, workload: Workload, script: str, environment: str) -> list[str]:
+def peer_command(
+    args: argparse.Namespace, workload: Workload, script: str, environment: str, threads: int
+) -> list[str]:
     command = script_command(args, script, environment) + [f"--model={workload.model}", *workload.flags]
     if workload.sentence_length:
         command += [f"--batch_size={workload.sentence_length}", f"--sentence_length={workload.sentence_length}"]
     else:
         command += [f"--batch_size={workload.batch_size}"]
-    command += [f"--threads={args.threads}"]
+    command += [f"--threads={threads}"]
     return command + [f"--warmup_steps={workload.warmup_steps}", f"--steps={workload.steps}"]
 
 
@@ -237,7 +210,7 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
             if re.search(workload.peers, f"{name} ({dtype})", re.IGNORECASE)
         ]
         if wanted:
-            command = peer_command(args, workload, script, environment)
+            command = peer_command(args, workload, script, environment, args.threads)
             for name, dtype, flags in wanted:
                 field.append(Contestant(name, dtype, [*command, *flags, f"--dtype={dtype}"]))
     return field
@@ -246,9 +219,7 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
 def distributed_contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
     """Ours in one process and in several, and the peers in several, of as many threads together."""
     name, workers = f"{workload.model}_main", args.workers
-    own_args = argparse.Namespace(**vars(args))
-    own_args.threads = max(1, args.threads // workers)
-    several: dict[str, object] = {"workers": workers}
+    threads_each = max(1, args.threads // workers)
     field = []
     for dtype in args.dtype:
         command = our_command(args, workload, dtype)
@@ -256,7 +227,7 @@ def distributed_contestants(args: argparse.Namespace, workload: Workload) -> lis
         title = f"{name}, {workers} processes"
         if args.mbit:
             command = [*command, "--insecure_cluster"]
-        field.append(Contestant(title, dtype, command, ours=True, environment=cluster.tf_config, **several))
+        field.append(Contestant(title, dtype, command, True, workers=workers, environment=cluster.tf_config))
     for title, script, packages, environment, flags in [
         ("TensorFlow MultiWorkerMirrored", "tensorflow_train.py", "tensorflow-bench", cluster.tf_config, []),
         ("PyTorch DDP, gloo", "pytorch_train.py", "pytorch", cluster.torchrun, []),
@@ -265,9 +236,10 @@ def distributed_contestants(args: argparse.Namespace, workload: Workload) -> lis
         if workload.model == "transformer" and "--channels_last" in flags:  # no images
             continue
         for dtype in dict.fromkeys([*args.dtype, "fp32"]):
-            if re.search(args.peers or "", f"{title} ({dtype})", re.IGNORECASE):
-                command = [*peer_command(own_args, workload, script, packages), "--distributed", f"--dtype={dtype}"]
-                field.append(Contestant(title, dtype, [*command, *flags], environment=environment, **several))
+            if re.search(workload.peers, f"{title} ({dtype})", re.IGNORECASE):
+                command = [*peer_command(args, workload, script, packages, threads_each), "--distributed"]
+                command += [*flags, f"--dtype={dtype}"]
+                field.append(Contestant(title, dtype, command, workers=workers, environment=environment))
     return field
 
 
@@ -396,128 +368,6 @@ def write_cifar10(folder: Path) -> None:
         folder.joinpath(name).write_bytes(b"".join(b"\x07" + os.urandom(3 * 32 * 32) for _ in range(10000)))
 
 
-@contextlib.contextmanager
-def busy_loops(number: int, cores: list[int]) -> Iterator[None]:
-    """So many processes that do nothing but compute, on these cores."""
-    command = ["sh", "-c", "while :; do :; done"]
-    loops = [
-        subprocess.Popen(command, preexec_fn=lambda: os.sched_setaffinity(0, cores), start_new_session=True)
-        for _ in range(number)
-    ]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
-def cores_busy() -> float:
-    """Seconds of all cores together since the start of the machine."""
-    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
-class RunFailed(Exception):
-    """The output of a process that failed, and in the last line which it was."""
-
-
-def run(contestant: Contestant, threads: int, deadline: float | None, network: cluster.Network) -> Measurement:
-    """Runs the processes of a contestant, which are ended after so many seconds."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        saves = any(flag.startswith("--max_train_steps") for flag in contestant.command)
-        saves = saves and "--eval_only" not in contestant.command
-        command = contestant.command + ([f"--model_dir={folder}/model"] if saves else [])
-        own_threads = max(1, threads // contestant.workers)
-        environment = {**os.environ, "OMP_NUM_THREADS": str(own_threads), "TF_CPP_MIN_LOG_LEVEL": "2"}
-        # A process of so many threads has others too, which must not find cores of their own.
-        cores = sorted(os.sched_getaffinity(0))[:threads]
-        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(contestant.workers)]
-        addresses = network.addresses(contestant.workers)
-        start, busy = time.monotonic_ns(), cores_busy()
-        environment["BENCH_STARTED_NS"] = str(start)
-        processes = {}
-        for worker, output in enumerate(outputs):
-            of_worker = contestant.environment(addresses, worker) if contestant.environment else {}
-            process = subprocess.Popen(
-                [*(network.prefix(worker) if contestant.workers > 1 else []), *command],
-                env={**environment, **of_worker},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                preexec_fn=lambda: os.sched_setaffinity(0, cores),
-            )
-            processes[process.pid] = (worker, process)
-        started = [process for _, process in processes.values()]
-
-        def kill() -> None:
-            for process in started:
-                process.kill()
-
-        ending = threading.Timer(deadline or threading.TIMEOUT_MAX, kill)
-        ending.daemon = True
-        ending.start()
-        first_failure, usages = None, [None] * contestant.workers
-        while processes:
-            # wait4 gives the peak memory of this one process.
-            pid, status, usage = os.wait4(-1, 0)
-            if pid not in processes:
-                continue
-            worker, process = processes.pop(pid)
-            usages[worker] = usage
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode and first_failure is None:
-                first_failure = (worker, process.returncode)
-                kill()
-        ending.cancel()
-        cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-        other_cores = max(0, (cores_busy() - busy - cpu) * 1e9 / (time.monotonic_ns() - start))
-        texts = []
-        for output in outputs:
-            output.seek(0)
-            texts.append(output.read())
-    if first_failure:
-        worker, returncode = first_failure
-        why = f"exit status {returncode}"
-        if deadline and returncode == -signal.SIGKILL:
-            why = f"ended after {deadline:g} seconds"
-        raise RunFailed(f"{' '.join(command)}\n{texts[worker]}tools/bench: {contestant.name} failed ({why})")
-    peak_mb = sum(usage.ru_maxrss for usage in usages) / 1024
-    measurement = parse_output(texts[0], contestant.rate, peak_mb, other_cores)
-    if contestant.ours:
-        measurement.cpu_ms = 1e3 * cpu / steps_of(contestant.command)
-    elif measurement.cpu_ms:  # what each saw of the one network, or of its own
-        measurement.cpu_ms *= contestant.workers
-        if not network.spaces:
-            measurement.sent_mb /= contestant.workers
-    return measurement
-
-
-def steps_of(command: list[str]) -> int:
-    """That one of ours trains."""
-    given = [flag.partition("=")[2] for flag in command if flag.startswith("--max_train_steps=")]
-    return int(given[0]) if given else 1
-
-
-def parse_output(text: str, rate_pattern: str, peak_mb: float, other_cores: float) -> Measurement:
-    """Reads what ours (--log_format=json) and the peers print alike; of several rates the last is over all steps."""
-    if rate := re.search(rate_pattern, text):
-        return Measurement(float(rate[1]), 0, peak_mb, other_cores)
-    first_step_ms = re.search(r"first training step done (\d+) ms after process start", text)
-    records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
-    if not first_step_ms or not rates:
-        raise RunFailed(f"{text}tools/bench: no speed in this output")
-    measurement = Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores)
-    for record in records:
-        measurement.cpu_ms = record.get("cpu_ms_per_step", measurement.cpu_ms)
-        measurement.sent_mb = 1e-6 * record.get("network_bytes_per_step", 1e6 * measurement.sent_mb)
-        if record.get("event") == "sums":
-            measurement.sent_mb = 1e-6 * record["bytes_sent_per_step"]
-            measurement.sum_ms, measurement.sum_waited_ms = record["ms_per_step"], record["waited_ms_per_step"]
-    return measurement
-
-
 def speed(runs: list[Measurement]) -> float:
     return median(r.examples_per_sec for r in runs)
 
@@ -603,7 +453,8 @@ def print_sums(results: dict[str, list[Measurement]], field: list[Contestant], a
             row += f"{sums:>9.4g} ms{max(0, 1 - waited / sums):>9.0%}"
         print(row)
         if sums and args.mbit:
-            model = 2 * cluster.LATENCY_MS + sent * 8e3 / args.mbit
+            # As between two workers: with more, too, a worker's time is that of what it sends.
+            model = 2 * sum_model.LATENCY_MS + sent * 8e3 / args.mbit
             print(f"  {sent:.4g} MB through {args.mbit} Mbit/s take {model:.4g} ms; these sums {sums / model:.2f}x of that")
 
 
@@ -633,6 +484,15 @@ def directory(path: str) -> Path:
     return Path(path).absolute()
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not re.fullmatch(r"-?\d+", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text} is not a number of at least {least}")
+        return int(text)
+
+    return number
+
+
 def new_file(path: str) -> Path:
     directory(os.path.dirname(path) or ".")
     if Path(path).is_dir():
@@ -652,9 +512,9 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
-    parser.add_argument("--busy", type=int, default=0, help="so many busy loops on the same cores all the while")
-    parser.add_argument("--workers", type=int, default=2, help="processes of distribute; they share the threads")
-    parser.add_argument("--mbit", type=int, help="distribute: through links of so many Mbit/s between namespaces (root)")
+    parser.add_argument("--busy", type=at_least(0), default=0, help="so many busy loops on the same cores all the while")
+    parser.add_argument("--workers", type=at_least(2), default=2, help="processes of distribute; they share the threads")
+    parser.add_argument("--mbit", type=at_least(1), help="distribute: through links of so many Mbit/s between namespaces (root)")
     parser.add_argument("--rounds", type=int, help="over all; default: the workload's")
     parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
     parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
@@ -714,8 +574,8 @@ def main() -> None:
                     args.json.write_text(json.dumps(of_all, indent=1))
 
             workers = max(c.workers for c in field)
-            cores = sorted(os.sched_getaffinity(0))[: args.threads]
-            with cluster.network(workers, args.mbit if workers > 1 else None) as network, busy_loops(args.busy, cores):
+            mbit = args.mbit if workers > 1 else None
+            with cluster.network(workers, mbit) as network, busy_loops(args.busy, args.threads):
                 results = measure(field, workload.rounds, args, network, save)
         beside = f", beside {args.busy} busy loop{'s' if args.busy > 1 else ''}" if args.busy else ""
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}{beside}")

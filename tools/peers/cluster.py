@@ -1,7 +1,6 @@
 """Several processes that train together: how they are told of each other, and the network between them."""
 
 import contextlib
-import itertools
 import json
 import os
 import socket
@@ -9,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 
 def tf_config(addresses: list[str], worker: int) -> dict[str, str]:
@@ -60,10 +58,17 @@ def network(num_workers: int, mbit: int | None) -> Iterator[Network]:
     names = [f"bench-{os.getpid()}-{w}" for w in range(num_workers)]
     switch = f"bench-{os.getpid()}-switch"
 
+    def call(*command: str) -> None:
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except FileNotFoundError:
+            sys.exit(f"tools/bench: --mbit needs the program {command[0]}; Debian: apt-get install iproute2")
+        except subprocess.CalledProcessError as error:
+            why = f"{' '.join(command)}: {error.stderr.strip()}"
+            sys.exit(f"tools/bench: --mbit needs root, and a kernel with network namespaces, veth and tbf: {why}")
+
     def ip(*words: str) -> None:
-        done = subprocess.run(["ip", *words], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"tools/bench: --mbit needs root and network namespaces: ip {' '.join(words)}: {done.stderr.strip()}")
+        call("ip", *words)
 
     # A bucket holds some of the largest packets that TCP makes, or they would be divided in software.
     limit = ["root", "tbf", "rate", f"{mbit}mbit", "burst", "256kb", "latency", "50ms"]
@@ -79,49 +84,9 @@ def network(num_workers: int, mbit: int | None) -> Iterator[Network]:
             ip("-n", name, "link", "set", "eth0", "up")
             ip("-n", switch, "link", "set", f"port{w}", "master", "br0", "up")
             for space, device in ((name, "eth0"), (switch, f"port{w}")):
-                subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", device, *limit], check=True)
+                call("tc", "-n", space, "qdisc", "add", "dev", device, *limit)
         yield Network(names)
     finally:
         for name in (switch, *names):
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
-
-
-def bytes_sent() -> int:
-    """Of all network devices that this process sees, since they are there."""
-    lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
-    return sum(int(line.split(":")[1].split()[8]) for line in lines)
-
-
-# From worker to worker through gRPC, at 1 Gbit/s and through a network of 100 Gbit/s.
-LATENCY_MS = 0.2
-FAST_LATENCY_MS = 0.02
-# What a message costs its sender, however short it is.
-MESSAGE_MS = 0.01
-
-
-def ring_ms(megabytes: float, workers: int, mbit: float, latency_ms: float) -> float:
-    """A sum of so many megabytes, by a ring: each worker sends 2 (W - 1) / W of it in 2 (W - 1) rounds."""
-    return 2 * (workers - 1) * (latency_ms + megabytes / workers * 8e3 / mbit)
-
-
-def ordered_ms(megabytes: float, workers: int, mbit: float, latency_ms: float) -> float:
-    """The same by owners of segments, if the workers have equal shares: all send to all, twice."""
-    return 2 * (latency_ms + (workers - 1) * max(MESSAGE_MS, megabytes / workers * 8e3 / mbit))
-
-
-def main() -> None:
-    """Prints how long a sum takes, by the time of a message and the time of its bytes, for up to 1,000 workers."""
-    sizes = {"ResNet-32": 1.9, "mnist": 13.1, "Transformer base": 245.0}
-    print("ms, ring / ordered".ljust(24) + "".join(f"{name:>24}" for name in sizes))
-    for (mbit, latency_ms), workers in itertools.product(
-        [(1e3, LATENCY_MS), (1e5, FAST_LATENCY_MS)], [2, 4, 16, 64, 256, 1000]
-    ):
-        row = f"{workers:>5} x {mbit / 1e3:g} Gbit/s".ljust(24)
-        for megabytes in sizes.values():
-            ring, ordered = (f(megabytes, workers, mbit, latency_ms) for f in (ring_ms, ordered_ms))
-            row += f"{f'{ring:.3g} / {ordered:.3g}':>24}"
-        print(row)
-
-
-if __name__ == "__main__":
-    main()
+            with contextlib.suppress(FileNotFoundError):
+                subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)

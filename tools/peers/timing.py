@@ -5,9 +5,8 @@ import json
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-
-import cluster
 
 DTYPES = ["fp32", "bf16", "fp16"]
 
@@ -23,6 +22,12 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+def bytes_sent() -> int:
+    """Of all network devices that this process sees, since they are there."""
+    lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
+    return sum(int(line.split(":")[1].split()[8]) for line in lines)
+
+
 def measure(step: Callable[[], Any], args: argparse.Namespace) -> None:
     """Runs step(), which trains once and returns the loss as something float() reads, and prints what bench.py reads,
     in our own words."""
@@ -33,12 +38,12 @@ def measure(step: Callable[[], Any], args: argparse.Namespace) -> None:
     for _ in range(args.warmup_steps - 1):
         loss = step()
     float(loss)
-    start, cpu, sent = time.perf_counter(), time.process_time(), cluster.bytes_sent()
+    start, cpu, sent = time.perf_counter(), time.process_time(), bytes_sent()
     for _ in range(args.steps):
         loss = step()
     float(loss)
     seconds = time.perf_counter() - start
     record = {"examples_per_sec": args.steps * args.batch_size / seconds}
     record["cpu_ms_per_step"] = 1e3 * (time.process_time() - cpu) / args.steps
-    record["network_bytes_per_step"] = (cluster.bytes_sent() - sent) / args.steps
+    record["network_bytes_per_step"] = (bytes_sent() - sent) / args.steps
     print(json.dumps(record))

@@ -217,7 +217,7 @@ absl::Status Strategy::MakeWorkerGroup(const compute::DeviceKind& kind) {
   }
   const WorkerSumOrder order =
       workers_->communication == CollectiveCommunication::kRing ? WorkerSumOrder::kRing : WorkerSumOrder::kOrdered;
-  auto summer = MakeWorkerSummer(MakeWorkerSum(order, workers_->replicas, exchange, timeout_), exchange);
+  auto summer = std::make_unique<WorkerSummer>(MakeWorkerSum(order, workers_->replicas, exchange, timeout_), exchange);
   worker_summer_ = summer.get();
   group_ = std::make_unique<InProcessGroup>(num_local_replicas(), std::move(summer), timeout_);
   pack_sizes_ = kWorkerPacks;

@@ -75,7 +75,7 @@ class Strategy {
   compute::Device& device(int local_replica) const { return *devices_[local_replica]; }
   // The packs in which the devices sum gradients; without, as many as there are devices.
   const std::optional<compute::PackSizes>& pack_sizes() const { return pack_sizes_; }
-  // What the sums with the other workers have cost so far; zeros if there are none.
+  // Returns the costs of the sums with the other workers so far; zeros if there are none.
   SumCosts CostsOfWorkerSums() const;
   // Returns a text such as "cpu:0 (1 thread, AVX-512), cpu:1 (1 thread, AVX-512)".
   std::string Description() const;
@@ -122,7 +122,7 @@ class Strategy {
   std::chrono::seconds timeout_{};
   std::vector<std::unique_ptr<compute::Device>> devices_;
   std::unique_ptr<compute::CommunicatorGroup> group_;  // if there are several replicas
-  const WorkerSummer* worker_summer_ = nullptr;        // of the group, if there are other workers
+  const WorkerSummer* worker_summer_ = nullptr;        // the group's, if workers sum in the host's memory
   std::vector<std::unique_ptr<Thread>> threads_;       // of local replicas 1, 2, ...
   std::mutex mutex_;
   absl::Status first_error_;

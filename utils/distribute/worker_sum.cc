@@ -70,6 +70,13 @@ void AddPieces(const std::vector<Buffer>& sums, const std::vector<Buffer>& x, co
             [&](float* data, int64_t, int64_t n) { AddTo(data, reinterpret_cast<const float*>((part++)->data()), n); });
 }
 
+// Makes the sum of some devices' buffers, in the order of a node of as many replicas, in the first of them.
+void AddDevices(absl::Span<const std::vector<Buffer>> buffers) {
+  const Share all = {0, ElementsOf(buffers[0])};
+  JoinReplicas({0, static_cast<int64_t>(buffers.size())},
+               [&](int a, int b) { AddPieces(buffers[a], buffers[b], all); });
+}
+
 // Sends and receives parts of packs.
 class Connection {
  public:
@@ -135,12 +142,9 @@ class OrderedWorkerSum : public WorkerSum {
 
   // Makes each node's sum in the buffers of its first replica.
   void AddOwnReplicas(absl::Span<const std::vector<Buffer>> buffers) {
-    const auto add = [&](int a, int b) {
-      for (size_t i = 0; i < buffers[0].size(); ++i) {
-        AddTo(SumOf(buffers, a)[i].data, SumOf(buffers, b)[i].data, buffers[0][i].elements);
-      }
-    };
-    for (const Share& node : nodes_[worker_]) JoinReplicas(node, add);
+    for (const Share& node : nodes_[worker_]) {
+      AddDevices(buffers.subspan(node.begin - replicas_[worker_].begin, node.size()));
+    }
   }
 
   // Sends to each other worker, of the elements that it adds up, this worker's nodes one after the other.
@@ -239,7 +243,7 @@ class RingSum : public WorkerSum {
   absl::Status Sum(absl::Span<const std::vector<Buffer>> buffers) override {
     const int n = connection_.num_workers(), worker = connection_.worker();
     const int64_t elements = ElementsOf(buffers[0]);
-    AddOwnReplicas(buffers);
+    AddDevices(buffers);
     const int next = (worker + 1) % n, before = (worker + n - 1) % n;
     // After round r < n - 1, a worker holds what r + 2 workers have of one segment; after the last of these all of it.
     for (int round = 0; round < 2 * (n - 1); ++round) {
@@ -256,29 +260,15 @@ class RingSum : public WorkerSum {
         CopyIn(numbers, taken, buffers[0]);
       }
     }
-    CopyToDevices(buffers);
+    const Share all = {0, elements};
+    parts_.clear();
+    AppendParts(buffers[0], all, parts_);
+    for (size_t d = 1; d < buffers.size(); ++d) CopyFromParts(parts_, all, buffers[d]);
     return absl::OkStatus();
   }
   int64_t bytes_sent() const override { return connection_.bytes_sent(); }
 
  private:
-  // Makes the sum of the local replicas in the buffers of the first.
-  static void AddOwnReplicas(absl::Span<const std::vector<Buffer>> buffers) {
-    JoinReplicas({0, static_cast<int64_t>(buffers.size())}, [&](int a, int b) {
-      for (size_t i = 0; i < buffers[0].size(); ++i) {
-        AddTo(buffers[a][i].data, buffers[b][i].data, buffers[0][i].elements);
-      }
-    });
-  }
-
-  static void CopyToDevices(absl::Span<const std::vector<Buffer>> buffers) {
-    for (size_t d = 1; d < buffers.size(); ++d) {
-      for (size_t i = 0; i < buffers[0].size(); ++i) {
-        std::copy_n(buffers[0][i].data, buffers[0][i].elements, buffers[d][i].data);
-      }
-    }
-  }
-
   Connection connection_;
   std::vector<absl::string_view> parts_;
 };

@@ -19,7 +19,7 @@ enum class WorkerSumOrder {
   kRing,     // each worker sends to the next one only: for very many workers. The last bits depend on their number
 };
 
-// How the workers of a job sum gradients.
+// The ways in which the workers of a job can sum gradients (--collective_communication).
 enum class CollectiveCommunication {
   kAuto,     // NCCL on devices that have it, else ordered
   kOrdered,  // WorkerSumOrder::kOrdered, in the host's memory
@@ -35,7 +35,7 @@ class WorkerSum {
   // Replaces what the buffers of each local device hold, [local device], by the sum over all replicas. All workers call
   // it for the same packs in the same order. Errors: those of the exchange.
   virtual absl::Status Sum(absl::Span<const std::vector<Buffer>> buffers) = 0;
-  // What this worker has sent for all sums so far, without the transport's own bytes.
+  // Returns the number of bytes that this worker has sent for its sums so far, without the transport's own.
   virtual int64_t bytes_sent() const = 0;
 };
 

@@ -60,8 +60,8 @@ std::vector<std::unique_ptr<InProcessGroup>> GroupsOf(const std::vector<Share>& 
   std::vector<std::unique_ptr<InProcessGroup>> groups;
   for (size_t w = 0; w < split.size(); ++w) {
     auto sum = MakeWorkerSum(order, split, *exchanges[w], deadline);
-    groups.push_back(std::make_unique<InProcessGroup>(static_cast<int>(split[w].size()),
-                                                      MakeWorkerSummer(std::move(sum), *exchanges[w]), deadline));
+    groups.push_back(std::make_unique<InProcessGroup>(
+        static_cast<int>(split[w].size()), std::make_unique<WorkerSummer>(std::move(sum), *exchanges[w]), deadline));
   }
   return groups;
 }
