@@ -231,14 +231,13 @@ absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
     if (net.num_layers > 0) {
       const auto wanted = plan.WantedItems(args, items, num_users * candidates);
       const auto n = static_cast<int64_t>(wanted.size());
-      ParallelFor(memories, 1, [&](int64_t first, int64_t last) {
-        const int64_t begin = n * first / memories, end = n * last / memories;
-        IsaKernels().item_halves(net, wanted.data() + begin, end - begin, plan.Memory(args, first));
+      ParallelFor(n, 64, [&](int64_t begin, int64_t end) {
+        IsaKernels().item_halves(net, wanted.data() + begin, end - begin, plan.Memory(args, compute::ThreadNumber()));
       });
     }
-    ParallelFor(memories, 1, [&](int64_t first, int64_t last) {
-      TileMemory memory = plan.Memory(args, first);
-      for (int64_t u = num_users * first / memories; u < num_users * last / memories; ++u) {
+    ParallelFor(num_users, 1, [&](int64_t first, int64_t last) {
+      TileMemory memory = plan.Memory(args, compute::ThreadNumber());
+      for (int64_t u = first; u < last; ++u) {
         IsaKernels().score_user(net, users[u], items + u * candidates, candidates, memory,
                                 args.output<float>(0) + u * candidates);
       }

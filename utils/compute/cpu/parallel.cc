@@ -1,47 +1,96 @@
 #include "utils/compute/cpu/parallel.h"
 
-#include <omp.h>
 #include <pmmintrin.h>
 #include <xmmintrin.h>
 
-// ThreadSanitizer does not see the synchronization inside libgomp. These two calls tell it what OpenMP guarantees: all
-// that came before the parallel region happens before its body, and the body before all that follows.
-#ifdef __SANITIZE_THREAD__
-extern "C" {
-void __tsan_acquire(void* address);
-void __tsan_release(void* address);
-}
-#define OFFICIAL_ACQUIRE(address) __tsan_acquire(address)
-#define OFFICIAL_RELEASE(address) __tsan_release(address)
-#else
-#define OFFICIAL_ACQUIRE(address)
-#define OFFICIAL_RELEASE(address)
-#endif
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "utils/compute/cpu/available_cores.h"
+#include "utils/compute/cpu/team.h"
 
 namespace official::compute {
+namespace {
+
+// OMP_NUM_THREADS, or as many as the process may have cores.
+int DefaultNumThreads() {
+  if (const char* const text = std::getenv("OMP_NUM_THREADS")) {
+    int n = 0;
+    if (absl::SimpleAtoi(std::string(*absl::StrSplit(text, ',').begin()), &n) && n > 0) return n;
+  }
+  return AvailableCores();
+}
+
+thread_local int num_threads = 0;  // of SetNumThreads; 0: the default
+
+void RunOnTeam(int parts, int threads, Team::RunFunction run, void* context) {
+  if (parts <= 1 || place.in_region) {
+    const Place outer = place;
+    place = {.in_region = outer.in_region};
+    for (int part = 0; part < parts; ++part) run(context, part);
+    place = outer;
+    return;
+  }
+  static thread_local Team team;
+  team.Run(parts, threads, run, context);
+}
+
+}  // namespace
 
 void FlushDenormals() {
   _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
   _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);
 }
 
-int NumThreads() { return omp_get_max_threads(); }
+int NumThreads() {
+  static const int by_default = DefaultNumThreads();
+  return num_threads > 0 ? num_threads : by_default;
+}
 
-void SetNumThreads(int n) { omp_set_num_threads(n); }
+void SetNumThreads(int n) { num_threads = n; }
 
-// Not instrumented itself: the compiler's own hand-over of `run` and `context` to the threads lies in here.
-__attribute__((no_sanitize("thread"), noinline)) void ParallelRun(int parts, void (*run)(void* context, int part),
-                                                                  void* context) {
-  [[maybe_unused]] static char fork_tag, join_tag;
-  OFFICIAL_RELEASE(&fork_tag);
-#pragma omp parallel for num_threads(parts) schedule(static, 1)
-  for (int part = 0; part < parts; ++part) {
-    OFFICIAL_ACQUIRE(&fork_tag);
-    FlushDenormals();
-    run(context, part);
-    OFFICIAL_RELEASE(&join_tag);
-  }
-  OFFICIAL_ACQUIRE(&join_tag);
+int ThreadNumber() { return place.thread; }
+
+void ParallelRun(int parts, void (*run)(void* context, int part), void* context) {
+  FlushDenormals();
+  RunOnTeam(parts, std::min(parts, NumThreads()), run, context);
 }
 
 }  // namespace official::compute
+
+// What oneDNN calls of OpenMP's runtime, so that its loops run on the same threads as ours: the linker finds these
+// before those of libgomp.
+extern "C" {
+
+__attribute__((visibility("default"))) void GOMP_parallel(void (*run)(void*), void* data, unsigned num_threads,
+                                                          unsigned /*flags*/) {
+  struct Context {
+    void (*run)(void*);
+    void* data;
+  } context{run, data};
+  const int parts = official::compute::place.in_region ? 1
+                    : num_threads > 0                  ? static_cast<int>(num_threads)
+                                                       : official::compute::NumThreads();
+  // A thread for each part: they may wait for each other.
+  official::compute::RunOnTeam(
+      parts, parts,
+      [](void* opaque, int) {
+        const Context& c = *static_cast<Context*>(opaque);
+        c.run(c.data);
+      },
+      &context);
+}
+
+__attribute__((visibility("default"))) void GOMP_barrier() {
+  using official::compute::place;
+  if (place.parts > 1) place.team->Barrier();
+}
+
+__attribute__((visibility("default"))) int omp_get_thread_num() { return official::compute::place.part; }
+__attribute__((visibility("default"))) int omp_get_num_threads() { return official::compute::place.parts; }
+__attribute__((visibility("default"))) int omp_get_max_threads() { return official::compute::NumThreads(); }
+__attribute__((visibility("default"))) int omp_in_parallel() { return official::compute::place.in_region; }
+
+}  // extern "C"

@@ -1,5 +1,4 @@
-// One pool of threads for the whole program: OpenMP's, which oneDNN uses too, so that its threads and ours never
-// compete.
+// Parallel loops. oneDNN's run on the same threads, so that its and ours never compete.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +6,15 @@
 
 namespace official::compute {
 
-// The number of threads that a parallel loop started by this thread uses, this one included. Initially it is the number
-// of cores.
+// The number of threads that a parallel loop started by this thread uses, this one included. Initially it is
+// AvailableCores().
 int NumThreads();
 // Sets this number for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
 void SetNumThreads(int n);
 
 // Runs this thread's parallel loops on one thread while it lives, in builds with the thread sanitizer; no effect in
-// others. It guards calls of a library that is not instrumented: the sanitizer does not see how OpenMP hands work over
-// to the threads, and would report it as races.
+// others. It guards calls of a library that is not instrumented: the sanitizer does not see where its threads wait for
+// each other, and would report races.
 class OneThreadUnderTsan {
 #ifdef __SANITIZE_THREAD__
  public:
@@ -34,17 +33,24 @@ class OneThreadUnderTsan {
 // flushes them too. The threads of a parallel loop do so by themselves.
 void FlushDenormals();
 
-// Calls run(context, part) for part in [0, parts), each part on a thread of its own, and returns when all have
-// finished.
+// Returns the number of the calling thread among those that run the loop it is in, below NumThreads(): for memory that
+// a thread needs while it works on a range. 0 outside of loops.
+int ThreadNumber();
+
+// Calls run(context, part) for part in [0, parts), on up to NumThreads() threads, and returns when all have finished. A
+// loop within a loop runs on one thread.
 void ParallelRun(int parts, void (*run)(void* context, int part), void* context);
 
 // Calls f(begin, end) on ranges that cover [0, n) once, in parallel, each of at least `grain` items (except the last).
-// The ranges depend on n, grain and NumThreads() only, so sums made per range are reproducible.
+// There are several for each thread, so that those which have a core do the work of one that has none just now. The
+// ranges depend on n, grain and NumThreads() only.
 template <typename F>
 void ParallelFor(int64_t n, int64_t grain, F&& f) {
-  const int64_t most = grain > 0 ? (n + grain - 1) / grain : n;
-  const int parts = static_cast<int>(std::min<int64_t>(NumThreads(), most));
+  constexpr int kRangesPerThread = 4;
   if (n <= 0) return;
+  const int64_t most = grain > 0 ? (n + grain - 1) / grain : n;
+  const int threads = NumThreads();
+  const int parts = threads == 1 ? 1 : static_cast<int>(std::min<int64_t>(threads * kRangesPerThread, most));
   if (parts <= 1) {
     f(int64_t{0}, n);
     return;

@@ -1,13 +1,32 @@
 #include "utils/compute/cpu/parallel.h"
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 #include <vector>
 
 #include "utils/compute/cpu/simd.h"
 
+// As oneDNN was compiled with them.
+extern "C" {
+void GOMP_parallel(void (*run)(void*), void* data, unsigned num_threads, unsigned flags);
+void GOMP_barrier();
+int omp_get_thread_num();
+int omp_get_num_threads();
+int omp_get_max_threads();
+int omp_in_parallel();
+}
+
 namespace official::compute {
 namespace {
+
+template <typename F>
+void ParallelRunForTest(int parts, F f) {
+  ParallelRun(
+      parts, [](void* context, int part) { (*static_cast<F*>(context))(part); }, &f);
+}
 
 TEST_CASE("ParallelFor covers the range once, whatever the number of threads") {
   const int before = NumThreads();
@@ -21,7 +40,7 @@ TEST_CASE("ParallelFor covers the range once, whatever the number of threads") {
     for (int64_t i = begin; i < end; ++i) ++visits[i];
   });
   CHECK(visits == std::vector<int>(n, 1));
-  CHECK(ranges <= threads);
+  CHECK(ranges <= (threads == 1 ? 1 : 4 * threads));
   CHECK(ranges <= std::max<int64_t>(n == 0 ? 0 : 1, n / grain + (n % grain != 0)));
   SetNumThreads(before);
 }
@@ -37,6 +56,104 @@ TEST_CASE("What was written before a loop is seen in it, and what it writes afte
     });
   }
   CHECK(values[0] == values[63]);
+}
+
+TEST_CASE("A thread without a core keeps nobody waiting: the others take its parts") {
+  SetNumThreads(2);
+  ParallelFor(2, 1, [](int64_t, int64_t) {});  // starts the threads
+  std::atomic<bool> held{false}, release{false};
+  std::thread other([&] {
+    // All that one thread can do is done by it, while the other one is in the first part.
+    SetNumThreads(2);
+    std::atomic<int> parts{0};
+    ParallelRunForTest(5, [&](int part) {
+      if (part == 0) {
+        held = true;
+        while (parts < 4) std::this_thread::yield();
+      } else {
+        ++parts;
+      }
+    });
+    release = parts == 4;
+  });
+  other.join();
+  CHECK(release);
+}
+
+TEST_CASE("A loop within a loop runs on one thread, and loops of several threads at the same time") {
+  std::vector<std::thread> threads;
+  std::atomic<int64_t> sum{0};
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      SetNumThreads(3);
+      for (int round = 0; round < 200; ++round) {
+        ParallelFor(9, 1, [&](int64_t begin, int64_t end) {
+          const std::thread::id own = std::this_thread::get_id();
+          ParallelFor(end - begin, 1, [&](int64_t first, int64_t last) {
+            if (std::this_thread::get_id() == own) sum += last - first;
+          });
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(sum == 3 * 200 * 9);
+}
+
+TEST_CASE("What oneDNN calls of OpenMP runs on our threads") {
+  SetNumThreads(3);
+  const int outside = omp_get_num_threads();
+  CHECK(outside == 1);
+  CHECK(omp_get_max_threads() == 3);
+  CHECK_FALSE(omp_in_parallel());
+  struct Shared {
+    std::atomic<int> numbers{0}, before{0}, too_early{0};
+  } shared;
+  const auto run = [](void* data) {
+    auto& s = *static_cast<Shared*>(data);
+    for (int round = 1; round <= 50; ++round) {
+      ++s.before;
+      GOMP_barrier();
+      if (s.before < omp_get_num_threads() * round) ++s.too_early;
+      GOMP_barrier();
+    }
+    s.numbers += 1 << (4 * omp_get_thread_num());
+    if (!omp_in_parallel()) s.numbers = -1;
+  };
+  for (int round = 0; round < 20; ++round) GOMP_parallel(run, &shared, round % 2 == 0 ? 3 : 0, 0), shared.before = 0;
+  CHECK(shared.numbers == 20 * 0x111);
+  CHECK(shared.too_early == 0);
+}
+
+TEST_CASE("A library finds our functions before libgomp's") {
+  for (const char* const name : {"GOMP_parallel", "GOMP_barrier", "omp_get_max_threads", "omp_get_num_threads",
+                                 "omp_get_thread_num", "omp_in_parallel"}) {
+    CAPTURE(name);
+    Dl_info in_use, own;
+    void* const address = dlsym(RTLD_DEFAULT, name);
+    REQUIRE(address != nullptr);
+    REQUIRE(dladdr(address, &in_use) != 0);
+    REQUIRE(dladdr(reinterpret_cast<void*>(&NumThreads), &own) != 0);
+    CHECK(in_use.dli_fbase == own.dli_fbase);
+  }
+}
+
+TEST_CASE("Threads that run a loop have numbers of their own") {
+  SetNumThreads(3);
+  std::atomic<bool> in_use[3] = {};
+  std::atomic<int> twice = 0, outside = 0;
+  for (int round = 0; round < 50; ++round) {
+    ParallelFor(1000, 1, [&](int64_t, int64_t) {
+      const int thread = ThreadNumber();
+      if (thread < 0 || thread >= 3) ++outside;
+      if (in_use[thread].exchange(true)) ++twice;
+      std::this_thread::yield();
+      in_use[thread] = false;
+    });
+  }
+  CHECK(twice == 0);
+  CHECK(outside == 0);
+  CHECK(ThreadNumber() == 0);
 }
 
 TEST_CASE("WithSimd runs its lambda once") {

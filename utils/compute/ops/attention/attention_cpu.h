@@ -152,17 +152,18 @@ inline void Clear(const HeadRows<T>& y) {
   for (int64_t r = 0; r < y.rows; ++r) std::fill_n(y.data + r * y.stride, y.columns, T(0.0f));
 }
 
-// Divides the heads of all sequences among threads, each with scratch memory of its own.
+// Divides the heads of all sequences into parts, several for each thread; a thread has scratch memory of its own.
 class Parts {
  public:
   explicit Parts(const AttentionGeometry& g)
       : batch_(g.batch),
         heads_(g.heads),
-        parts_(std::clamp<int64_t>(NumThreads(), 1, std::max<int64_t>(1, batch_ * heads_))) {}
+        threads_(NumThreads()),
+        parts_(threads_ == 1 ? 1 : std::clamp<int64_t>(4 * threads_, 1, std::max<int64_t>(1, batch_ * heads_))) {}
 
-  // The offset of `count` floats in the scratch of each part.
+  // The offset of `count` floats in the scratch of each thread.
   int64_t Add(int64_t count) { return plan_.Add(count * static_cast<int64_t>(sizeof(float))); }
-  int64_t scratch_bytes() const { return parts_ * plan_.bytes(); }
+  int64_t scratch_bytes() const { return threads_ * plan_.bytes(); }
 
   // task(sequence, head, scratch) for all, under WithSimd. The heads of a sequence, which share memory pages, come one
   // after the other; parts have about as much work each, however unlike the sequences are.
@@ -176,7 +177,7 @@ class Parts {
     for (int64_t b = 0; b < batch_; ++b) all += work_of(b) * heads_;
     ParallelFor(parts_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
-        char* const scratch = static_cast<char*>(args.scratch) + part * plan_.bytes();
+        char* const scratch = static_cast<char*>(args.scratch) + ThreadNumber() * plan_.bytes();
         int64_t done = 0;
         for (int64_t b = 0; b < batch_; ++b) {
           for (int64_t h = 0; h < heads_; ++h, done += work_of(b)) {
@@ -189,7 +190,7 @@ class Parts {
   }
 
  private:
-  const int64_t batch_, heads_, parts_;
+  const int64_t batch_, heads_, threads_, parts_;
   ScratchPlan plan_;
 };
 

@@ -65,10 +65,10 @@ WinogradShape Turned(const WinogradShape& s) {
 
 template <typename T>
 Kernel MakeForward(const WinogradShape& s, bool turned) {
-  const int64_t threads = std::min<int64_t>(NumThreads(), s.tiles());
+  const int64_t group = s.forward_tiles(), groups = (s.tiles() + group - 1) / group;
   ScratchPlan scratch;
   const int64_t u_at = scratch.Add(s.filters() * sizeof(float));
-  const int64_t buffers_at = scratch.Add(threads * s.ForwardFloats() * sizeof(float));
+  const int64_t buffers_at = scratch.Add(NumThreads() * s.ForwardFloats() * sizeof(float));
   return {.run =
               [=](const KernelArgs& args) {
                 const T* const filters =
@@ -80,11 +80,9 @@ Kernel MakeForward(const WinogradShape& s, bool turned) {
                 ParallelFor(s.in_channels / 16, 1, [&](int64_t begin, int64_t end) {
                   avx512::TransformFilters(filters, c, o, turned, 16 * begin, 16 * end, u);
                 });
-                ParallelFor(threads, 1, [&](int64_t begin, int64_t end) {
-                  for (int64_t thread = begin; thread < end; ++thread) {
-                    avx512::Forward(s, images, u, s.tiles() * thread / threads, s.tiles() * (thread + 1) / threads,
-                                    buffers + thread * s.ForwardFloats(), args.output<T>(0));
-                  }
+                ParallelFor(groups, 1, [&](int64_t begin, int64_t end) {
+                  avx512::Forward(s, images, u, group * begin, std::min(group * end, s.tiles()),
+                                  buffers + ThreadNumber() * s.ForwardFloats(), args.output<T>(0));
                 });
                 return absl::OkStatus();
               },

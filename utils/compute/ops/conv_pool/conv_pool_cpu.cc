@@ -66,7 +66,8 @@ struct Parts {
   int64_t offset = 0, bytes = 0;  // in the kernel's scratch: of part 0, and of each
 
   explicit Parts(const ConvPoolGeometry& g)
-      : images(g.batch), parts(std::clamp<int64_t>(NumThreads(), 1, std::max<int64_t>(1, g.batch))) {}
+      : images(g.batch),
+        parts(NumThreads() == 1 ? 1 : std::clamp<int64_t>(4 * NumThreads(), 1, std::max<int64_t>(1, g.batch))) {}
   // For sums over the images, which must not depend on the number of threads: enough parts for 16 of them.
   Parts(const ConvPoolGeometry& g, int batch_parts) : images(g.batch), parts(int64_t{4} * batch_parts) {}
   void Place(const ScratchPlan& part, ScratchPlan& kernel) {

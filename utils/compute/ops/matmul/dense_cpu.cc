@@ -78,14 +78,14 @@ std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeome
   const int64_t batch = g.m, depth = g.k, columns = g.n;
   const bool has_bias = spec.node.num_inputs() > matmul::kBias;
   const bool relu = has_bias && spec.attrs().Get<std::string>("activation") == "Relu";
-  // Each part computes its own columns; a thread takes at least 64.
-  const int64_t parts = std::min<int64_t>(NumThreads(), columns / 64);
+  // Each part computes its own columns, at least 64.
+  const int64_t parts = std::min<int64_t>(NumThreads() == 1 ? 1 : 4 * NumThreads(), columns / 64);
   const int64_t panels = columns / Kernels().columns;
   const int64_t panel_bytes = Kernels().columns * Kernels().depth * sizeof(float);
   ScratchPlan scratch;
   const int64_t packed_at = scratch.Add(batch * depth * sizeof(float));
   const int64_t sums_at = scratch.Add(batch * columns * sizeof(float));
-  const int64_t panels_at = scratch.Add(parts * panel_bytes);
+  const int64_t panels_at = scratch.Add(NumThreads() * panel_bytes);
 
   const auto run = [=](const KernelArgs& args) {
     const float* const x = args.input<float>(matmul::kA);
@@ -103,7 +103,7 @@ std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeome
         const int64_t end = panels * (part + 1) / parts * Kernels().columns;
         float* const sums = static_cast<float*>(ScratchAt(args, sums_at)) + begin * batch;
         Kernels().multiply(packed, batch, depth, {args.input<float>(matmul::kB), columns, begin, end},
-                           static_cast<float*>(ScratchAt(args, panels_at + part * panel_bytes)), sums);
+                           static_cast<float*>(ScratchAt(args, panels_at + ThreadNumber() * panel_bytes)), sums);
         Kernels().store(sums, batch, end - begin, has_bias ? args.input<float>(matmul::kBias) + begin : nullptr, relu,
                         args.output<float>(matmul::kY) + begin, columns);
       }
@@ -121,8 +121,9 @@ std::optional<Kernel> MakeDenseWeightGradient(const KernelSpec& spec, const MatM
   const int64_t most = std::max(columns, kBlockFloats / batch / columns * columns);
   const int64_t blocks = (out + most - 1) / most;
   const int64_t block = (out / columns + blocks - 1) / blocks * columns;
-  // Each thread computes its own rows.
-  const int64_t threads = std::clamp<int64_t>(in / Kernels().rows, 1, NumThreads());
+  // Each part computes its own rows, with memory of the thread.
+  const int64_t threads = NumThreads();
+  const int64_t parts = std::clamp<int64_t>(in / Kernels().rows / 8, 1, threads == 1 ? 1 : 2 * threads);
   ScratchPlan thread_scratch;
   const int64_t x_at = thread_scratch.Add(batch * Kernels().rows * sizeof(float));
   const int64_t packed_at = thread_scratch.Add(batch * block * sizeof(float));
@@ -138,11 +139,11 @@ std::optional<Kernel> MakeDenseWeightGradient(const KernelSpec& spec, const MatM
                                     args.input<float>(matmul::kA),
                                     args.input<float>(matmul::kB),
                                     args.output<float>(matmul::kY)};
-    ParallelFor(threads, 1, [&](int64_t first, int64_t last) {
-      for (int64_t t = first; t < last; ++t) {
-        const int64_t at = t * thread_bytes;
+    ParallelFor(parts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t part = first; part < last; ++part) {
+        const int64_t at = ThreadNumber() * thread_bytes;
         Kernels().weight_gradient(
-            gradient, in * t / threads, in * (t + 1) / threads, static_cast<float*>(ScratchAt(args, at + x_at)),
+            gradient, in * part / parts, in * (part + 1) / parts, static_cast<float*>(ScratchAt(args, at + x_at)),
             static_cast<float*>(ScratchAt(args, at + packed_at)), static_cast<float*>(ScratchAt(args, at + sums_at)));
       }
     });

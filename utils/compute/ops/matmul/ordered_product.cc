@@ -143,12 +143,8 @@ void OrderedProduct::Run(const float* a, const float* b, const float* bias, bool
                          .column_end = std::min(panels * (columns + 1) / column_blocks * kColumns, n)};
     BlockProduct(*this, block, thread_scratch).Run(relu);
   };
-  ParallelFor(num_threads, 1, [&](int64_t first, int64_t last) {
-    for (int64_t t = first; t < last; ++t) {
-      for (int64_t task = tasks * t / num_threads; task < tasks * (t + 1) / num_threads; ++task) {
-        run_task(task, static_cast<Scratch*>(scratch)[t]);
-      }
-    }
+  ParallelFor(tasks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t task = first; task < last; ++task) run_task(task, static_cast<Scratch*>(scratch)[ThreadNumber()]);
   });
 }
 

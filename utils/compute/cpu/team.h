@@ -1,0 +1,66 @@
+// The threads that run the parallel loops (parallel.h) of one thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace official::compute {
+
+// The part of a loop that the calling thread is in. Outside of loops as it is initially.
+struct Place {
+  int part = 0, parts = 1;
+  int thread = 0;          // of the team: 0 is the one whose loop it is
+  bool in_region = false;  // of several parts, here or further out
+  class Team* team = nullptr;
+};
+extern thread_local Place place;
+
+// Threads that work on the loops of the thread that owns this, together with it. Each has a share of a loop's parts and
+// works on them from first to last; whose share is done takes from the ends of the others', so that nobody waits for a
+// thread that has no core just now. Those who wait look again and again for a while, and sleep then: the while is short
+// where other work wants the cores.
+class Team {
+ public:
+  static constexpr int kMostThreads = 1024;
+  using RunFunction = void (*)(void* context, int part);
+
+  Team();
+  ~Team();
+
+  // Runs run(context, part) for part in [0, parts), on this thread and so many others, and returns when all have
+  // finished. If `threads` is `parts` each part may wait for others (Barrier). At most 2^20 parts. Throws
+  // std::system_error if the machine does not let that many threads start.
+  void Run(int parts, int threads, RunFunction run, void* context);
+
+  // Called from all parts of a loop; returns when all have called it.
+  void Barrier();
+
+ private:
+  // The parts that are left of a thread's share: `begin` and `end`, and the number of threads that may work now; all in
+  // one number, so that nobody takes a part twice, or one of a loop that is over.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> left = 0;
+  };
+
+  void WorkOn(int thread);
+  // Takes a part of this share, its first or its last one; -1: there is none, or thread `taker` is one too many now.
+  static int Take(Share& share, int taker, bool first);
+  void Help(int thread);
+
+  const std::unique_ptr<Share[]> shares_;
+  // Of the loop: who holds a part of it may read them. Who does not may find the next loop's.
+  RunFunction run_ = nullptr;
+  void* context_ = nullptr;
+  int parts_ = 0;
+  alignas(64) std::atomic<uint32_t> loops_ = 0;  // that have begun
+  alignas(64) std::atomic<int> done_ = 0;        // parts of the loop that are done
+  alignas(64) std::atomic<int> at_barrier_ = 0;
+  std::atomic<uint32_t> barriers_ = 0;  // that all have passed
+  std::atomic<bool> ending_ = false;
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace official::compute
