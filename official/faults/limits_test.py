@@ -17,7 +17,7 @@ class LimitsTest(harness.FaultTest):
         # From so little that the libraries cannot be loaded, to enough.
         whole, codes = self.folder / "whole", []
         self.train(whole)
-        for megabytes in (20, *range(60, 200, 35), *range(200, 1400, 200)):
+        for megabytes in (20, *range(60, 100, 4), *range(100, 200, 35), *range(200, 1400, 200)):
             with self.subTest(f"{megabytes} MB"):
                 model_dir = self.folder / f"{megabytes} MB"
                 limited = ["prlimit", f"--as={megabytes << 20}", "--core=0"]
