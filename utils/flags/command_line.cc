@@ -61,6 +61,7 @@ bool IsChoice(const FlagSpec& spec, absl::string_view value) {
 
 // The spelling that the program uses for a value written in another case.
 std::string ProgramSpelling(const FlagSpec& spec, absl::string_view value) {
+  if (!spec.word_for_zero.empty() && value == spec.word_for_zero) return "0";
   if (spec.any_case) {
     for (const absl::string_view choice : spec.choices) {
       if (absl::EqualsIgnoreCase(choice, value)) return std::string(choice);
@@ -125,7 +126,8 @@ bool IsBoolean(const CommandLine::Flag& flag) { return KindOf(*flag.flag) == Kin
 std::string DescribeValues(const CommandLine::Flag& flag) {
   const FlagSpec& spec = flag.spec;
   const std::string range = spec.range.ToString();
-  const std::string comma_range = range.empty() ? "" : absl::StrCat(", ", range);
+  const std::string comma_range =
+      absl::StrCat(range.empty() ? "" : ", ", range, spec.word_for_zero.empty() ? "" : ", or ", spec.word_for_zero);
   switch (KindOf(*flag.flag)) {
     case Kind::kBoolean:
       return "a boolean";

@@ -68,6 +68,8 @@ TEST_CASE("Flags whose fields are of another type") {
   CHECK_FALSE(train.winograd);
   CHECK(train.dtype == compute::DType::kBFloat16);
   CHECK(FromFlags<PerformanceConfig>().num_parallel_calls == 3);
+  REQUIRE(Parse({"--intra_op_parallelism_threads=4", "--intra_op_parallelism_threads=auto"}).ok());
+  CHECK(FromFlags<PerformanceConfig>().intra_op_parallelism_threads == 0);
   REQUIRE(Parse({"--cuda_graphs=must"}).ok());
   CHECK(FromFlags<PerformanceConfig>().cuda_graphs == compute::Recordings::kMust);
 }
@@ -78,6 +80,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK(performance.num_parallel_calls == static_cast<int>(std::thread::hardware_concurrency()));
   CHECK(performance.intra_op_parallelism_threads == 0);
   CHECK_FALSE(performance.use_synthetic_data);
+  CHECK_FALSE(performance.describe_plan);
   CHECK_FALSE(performance.max_train_steps.has_value());
   CHECK(performance.distribution_strategy == "default");
   CHECK_FALSE(performance.all_reduce_alg.has_value());
@@ -203,7 +206,8 @@ TEST_CASE("Ranges and choices of the groups") {
   CHECK_THAT(Error({"--data_format=NHWC"}), Contains("<channels_first|channels_last>"));
   CHECK_THAT(Error({"--max_train_steps=0"}), Contains("at least 1"));
   CHECK_THAT(Error({"--num_parallel_calls=0"}), Contains("at least 1"));
-  CHECK_THAT(Error({"--intra_op_parallelism_threads=-1"}), Contains("at least 0"));
+  CHECK_THAT(Error({"--intra_op_parallelism_threads=-1"}), Contains("needs an integer, at least 0, or auto"));
+  CHECK_THAT(Error({"--intra_op_parallelism_threads=all"}), Contains("needs an integer, at least 0, or auto"));
   CHECK_THAT(Error({"--epochs_between_evals=0"}), Contains("at least 1"));
   CHECK_THAT(Error({"--keep_checkpoint_max=-1"}), Contains("at least 0"));
   CHECK_THAT(Error({"--save_checkpoints_steps=0"}), Contains("at least 1"));

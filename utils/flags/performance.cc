@@ -50,9 +50,10 @@ OFFICIAL_FLAG_WITHOUT_FIELD(
     .other_names = {{"num_inter_threads"}}, .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, intra_op_parallelism_threads,
-              "Threads that compute one operation on the CPU; 0 is one for each CPU core.", .short_name = "intra",
-              .range = AtLeast(0), .other_names = {{"threads num_threads num_intra_threads cpu_threads"}},
-              .per_worker = true);
+              "Threads that compute one operation on the CPU. 0: one for each core that the process may use, by its "
+              "affinity and the quotas of its control groups.",
+              .short_name = "intra", .range = AtLeast(0), .word_for_zero = "auto",
+              .other_names = {{"threads num_threads num_intra_threads cpu_threads"}}, .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, use_synthetic_data,
               "Train on one constant batch instead of a data set, to measure speed. Nothing is read from --data_dir.",
@@ -163,6 +164,11 @@ OFFICIAL_FLAG(PerformanceConfig, devices,
               "The devices to train on, instead of a number: gpu:0,gpu:2, of those that the machine shows. "
               "cpu:0,cpu:1 are logical devices, as many as --num_cpu_devices would make.",
               .unset_means = "the first ones", .per_worker = true);
+
+OFFICIAL_FLAG(PerformanceConfig, describe_plan,
+              "After five training steps, log how a step is computed on the first device: the type of each op, what it "
+              "computes, by which algorithm, and its share of the time. Training goes on.",
+              .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, check_replicas_steps,
               "With several devices: steps between two checks that all of them hold the same weights.",

@@ -16,6 +16,7 @@ struct PerformanceConfig {
   int num_parallel_calls = 1;            // without the flag the number of logical CPUs
   int intra_op_parallelism_threads = 0;  // 0: the program decides
   bool use_synthetic_data = false;
+  bool describe_plan = false;
   std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; also limits an evaluation
   // off, default, one_device, mirrored, multi_worker_mirrored, collective_all_reduce
   std::string distribution_strategy = "default";

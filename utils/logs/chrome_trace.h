@@ -14,6 +14,8 @@ namespace official::logs {
 struct TraceEvent {
   std::string name{};                 // name of the node
   std::string op{};                   // type, e.g. "Conv2D"
+  std::string result{};               // type of what it computed, e.g. "float32[100,10]"; may be empty
+  std::string algorithm{};            // what computed it, e.g. "oneDNN jit:avx512_core"; may be empty
   std::vector<std::string> inputs{};  // names of the nodes that it read
   int64_t thread = 0;                 // ops of different threads never share a lane
   int64_t start_us = 0;               // microseconds since 1970

@@ -292,6 +292,7 @@ absl::Status Session::BeginRecords() {
   hooks_.push_back(std::move(progress));
   hooks_.push_back(train::MakeLossMetricHook(logger_.get(), config_.train.log_every_n_steps));
   hooks_.push_back(train::MakeFirstStepHook());
+  if (config_.performance.describe_plan) hooks_.push_back(train::MakePlanHook());
   return absl::OkStatus();
 }
 

@@ -80,6 +80,8 @@ logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int
   for (const compute::KernelTiming& t : timings) {
     trace.events.push_back({.name = t.name,
                             .op = t.op,
+                            .result = t.result,
+                            .algorithm = t.algorithm,
                             .start_us = start_us + (t.start_ns - timings[0].start_ns) / 1000,
                             .duration_us = t.duration_ns / 1000});
   }

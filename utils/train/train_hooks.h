@@ -16,4 +16,9 @@ std::unique_ptr<logs::Hook> MakeFirstStepHook();
 // of `every_n_steps`.
 std::unique_ptr<logs::Hook> MakeLossMetricHook(logs::BaseBenchmarkLogger* logger, int64_t every_n_steps);
 
+// Returns a hook that times the ops of three steps, the third to fifth of this process or, if it ends before, of those
+// there are, and then logs the event "plan": for the ops of one type, result and algorithm their share of the time,
+// their number and milliseconds in the mean of these steps; the largest share first.
+std::unique_ptr<logs::Hook> MakePlanHook();
+
 }  // namespace official::train

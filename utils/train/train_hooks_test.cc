@@ -17,5 +17,41 @@ TEST_CASE("The time of the first step is told once") {
   CHECK(text.find("first") == text.rfind("first"));
 }
 
+// A step with two ops of one kind and another one.
+logs::DeviceTrace StepTrace(int64_t us) {
+  const logs::TraceEvent product = {.op = "MatMul", .result = "float32[2,3]", .algorithm = "oneDNN", .duration_us = us};
+  return {.device = "/device:CPU:0", .events = {product, {.op = "Relu", .duration_us = 2 * us}, product}};
+}
+
+TEST_CASE("The plan is the mean of the third to fifth step, and is told once") {
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const auto hook = MakePlanHook();
+  for (int step = 1; step <= 7; ++step) {
+    const bool wanted = step <= 5;
+    CHECK(hook->BeforeStep(step, {}).trace == wanted);
+    const logs::DeviceTrace trace = StepTrace(step <= 2 ? 9000 : 1000 * (step - 2));
+    REQUIRE(hook->AfterStep({.global_step = step, .trace = absl::MakeConstSpan(&trace, wanted ? 1 : 0)}).ok());
+    CHECK(log.Text().empty() == (step < 5));
+  }
+  REQUIRE(hook->End({}).ok());
+  CHECK_THAT(log.Text(), Catch::EndsWith("plan of a step on /device:CPU:0, which takes 8 ms if each op is timed\n"
+                                         " share   ops        ms  op      result        algorithm\n"
+                                         " 50.0%     2     4.000  MatMul  float32[2,3]  oneDNN\n"
+                                         " 50.0%     1     4.000  Relu                  own\n"));
+}
+
+TEST_CASE("The plan of a run of fewer steps is that of its last one, in JSON with all fields") {
+  logs::CapturedLog log(logs::LogFormat::kJson);
+  const auto hook = MakePlanHook();
+  for (int step = 1; step <= 2; ++step) {
+    const logs::DeviceTrace trace = StepTrace(1000 * step);
+    REQUIRE(hook->AfterStep({.global_step = step, .trace = absl::MakeConstSpan(&trace, 1)}).ok());
+  }
+  CHECK(log.Text().empty());
+  REQUIRE(hook->End({}).ok());
+  CHECK_THAT(log.Text(), Catch::Contains(R"("event": "plan")") && Catch::Contains(R"("device": "/device:CPU:0")") &&
+                             Catch::Contains(R"("algorithm": "oneDNN", "count": 2, "ms": 4)"));
+}
+
 }  // namespace
 }  // namespace official::train

@@ -88,7 +88,8 @@ absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactor
         }
         return absl::OkStatus();
       },
-      .scratch_bytes = scratch.bytes()};
+      .scratch_bytes = scratch.bytes(),
+      .algorithm = absl::StrCat("in float32", kernel.algorithm.empty() ? "" : ", ", kernel.algorithm)};
 }
 
 }  // namespace official::compute

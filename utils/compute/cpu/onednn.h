@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -80,6 +81,12 @@ class OnednnPrimitive {
   std::vector<dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
 };
+
+// Returns the algorithm of a primitive for people, "oneDNN jit:avx512_core": see ONEDNN_VERBOSE of oneDNN.
+template <typename PrimitiveDesc>
+std::string OnednnAlgorithm(const PrimitiveDesc& pd) {
+  return std::string("oneDNN ") + pd.impl_info_str();
+}
 
 // A copy from one memory format to another. This throws dnnl::error.
 OnednnPrimitive OnednnReorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);

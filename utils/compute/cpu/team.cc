@@ -146,18 +146,22 @@ int Team::Take(Share& share, int taker, bool first) {
 }
 
 void Team::WorkOn(int thread) {
+  // The loop is not over before what was done is counted.
+  int done = 0;
   const auto run = [&](int part) {
-    const int parts = parts_;
-    place = {part, parts, thread, /*in_region=*/true, this};
+    place = {part, parts_, thread, /*in_region=*/true, this};
     run_(context_, part);
-    place = {};
-    if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == parts && thread > 0) done_.notify_one();
+    ++done;
   };
   for (int part; (part = Take(shares_[thread], thread, /*first=*/true)) >= 0;) run(part);
   const int threads = static_cast<int>(shares_[0].left.load(std::memory_order_acquire) >> 40);
   for (int i = 1; i < threads; ++i) {
     for (int part; (part = Take(shares_[(thread + i) % threads], thread, /*first=*/false)) >= 0;) run(part);
   }
+  if (done == 0) return;
+  place = {};
+  const int parts = parts_;
+  if (done_.fetch_add(done, std::memory_order_acq_rel) + done == parts && thread > 0) done_.notify_one();
 }
 
 void Team::Help(int thread) {

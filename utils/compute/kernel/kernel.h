@@ -55,6 +55,8 @@ struct Kernel {
   std::function<absl::Status(const KernelArgs&)> run;
   // The size of KernelArgs::scratch, aligned to 64 bytes; its content does not survive the run.
   int64_t scratch_bytes = 0;
+  // What computes it, for people: "oneDNN jit:avx512_core", "Winograd". Empty: a kernel of this program, the only one.
+  std::string algorithm = {};
 };
 
 // The description of the kernel to make.

@@ -80,6 +80,8 @@ struct Program::Plan {
   absl::Status CheckNumerics(Value v, OpName op);
   // Makes the outputs and the scratch memory of a step unwritten, on a device that checks memory.
   absl::Status ForgetResults(const Step& step);
+  // "float32[2,3]", with "blocked" behind it in another layout than the row-major one.
+  std::string TypeText(const Value& v) const;
   absl::Status CheckVariables();  // and the feeds
   // Takes what a run is given.
   absl::Status Feed(absl::Span<const Tensor> feeds);
@@ -268,6 +270,10 @@ absl::Status Program::Plan::ForgetResults(const Step& step) {
   return step.scratch == nullptr ? absl::OkStatus() : device->Forget(step.scratch, step.kernel.scratch_bytes);
 }
 
+std::string Program::Plan::TypeText(const Value& v) const {
+  return absl::StrCat(v.type().ToString(), layouts.LayoutOf(v) == Layout::kRowMajor ? "" : " blocked");
+}
+
 absl::Status Program::Plan::RunSteps(const RunOptions& options) {
   if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
   const int64_t start = NowNs();
@@ -299,8 +305,12 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> marks, timer->Read());
   for (size_t s = 0; s < steps.size(); ++s) {
     const Node& node = *steps[s].node;
-    options.timings->push_back(
-        {node.name(), std::string(node.op().name.text()), start + marks[s], marks[s + 1] - marks[s]});
+    options.timings->push_back({.name = node.name(),
+                                .op = std::string(node.op().name.text()),
+                                .result = node.num_outputs() == 0 ? "" : TypeText(node.output(0)),
+                                .algorithm = steps[s].kernel.algorithm,
+                                .start_ns = start + marks[s],
+                                .duration_ns = marks[s + 1] - marks[s]});
   }
   return absl::OkStatus();
 }
@@ -424,8 +434,7 @@ int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
 
 std::string Program::DebugString() const {
   const auto describe = [&](std::string* out, const Value& v) {
-    absl::StrAppend(out, v.node()->name(), ":", v.index(), " ", v.type().ToString());
-    if (plan_->layouts.LayoutOf(v) != Layout::kRowMajor) absl::StrAppend(out, " blocked");
+    absl::StrAppend(out, v.node()->name(), ":", v.index(), " ", plan_->TypeText(v));
   };
   std::string text;
   for (const Step& step : plan_->steps) {

@@ -32,6 +32,8 @@ struct CompileOptions {
 // memory of its own, a kernel that takes less time than it takes the host to give it is shown with the latter.
 struct KernelTiming {
   std::string name, op;
+  std::string result;             // type of output 0, with "blocked" if it is not row-major; empty: it has none
+  std::string algorithm;          // Kernel::algorithm
   int64_t start_ns, duration_ns;  // start: nanoseconds of the monotonic clock
 };
 

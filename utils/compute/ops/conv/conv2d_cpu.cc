@@ -128,7 +128,8 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
                                                    has_bias ? args.inputs[conv2d::kBias] : nullptr};
                   return conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
                 },
-                .scratch_bytes = scratch.bytes()};
+                .scratch_bytes = scratch.bytes(),
+                .algorithm = OnednnAlgorithm(pd)};
 }
 
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
@@ -149,7 +150,8 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
         ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[backprop_input::kFilters]));
         return conv.Run({args.inputs[backprop_input::kDy], weights, args.outputs[0], ScratchAt(args, scratchpad)});
       },
-      .scratch_bytes = scratch.bytes()};
+      .scratch_bytes = scratch.bytes(),
+      .algorithm = OnednnAlgorithm(pd)};
 }
 
 // Conv2DBackpropFilter and FusedConv2DBackpropFilter.
@@ -186,7 +188,8 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
                   RETURN_IF_ERROR(conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4)));
                   return reorder ? reorder.Run({result, d_filters}) : absl::OkStatus();
                 },
-                .scratch_bytes = scratch.bytes()};
+                .scratch_bytes = scratch.bytes(),
+                .algorithm = OnednnAlgorithm(pd)};
 }
 
 // Which inputs are images, and whether output 0 is. The others (filters, biases) are row-major.

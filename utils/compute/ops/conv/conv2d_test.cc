@@ -349,6 +349,32 @@ TEST_CASE("Algorithms are chosen by timing, where there are two, and the choice 
   CHECK(choices.TakeNew().count == 0);
 }
 
+TEST_CASE("A timed run says what each kernel computed, and by which algorithm") {
+  if (!HasAvx512()) return;
+  Graph graph;
+  const Value images = graph.Input("images", {DType::kFloat32, {2, 8, 8, 16}});
+  const Value filters = graph.Input("filters", {DType::kFloat32, {3, 3, 16, 16}});
+  const Value y = Conv2D(images, filters);
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  const std::vector<Tensor> feeds = {testing::RandomTensor(images.shape(), 1),
+                                     testing::RandomTensor(filters.shape(), 2)};
+  const auto algorithm = [&](const std::string& choice) {
+    AlgorithmChoices choices;
+    const std::string key = "Conv2D float32[2,8,8,16] float32[3,3,16,16] " + y.node()->attrs().ToString() + " on cpu";
+    REQUIRE(choices.Parse(key + "\t" + choice).ok());
+    auto program = Program::Compile(graph, {{images, filters}, {y}, {}}, *device, variables, {.choices = &choices});
+    std::vector<KernelTiming> timings;
+    REQUIRE((*program)->Run(feeds, {.timings = &timings}).ok());
+    const auto conv = std::find_if(timings.begin(), timings.end(), [](const auto& t) { return t.op == "Conv2D"; });
+    REQUIRE(conv != timings.end());
+    CHECK(conv->result == "float32[2,8,8,16] blocked");
+    return conv->algorithm;
+  };
+  CHECK_THAT(algorithm("direct"), Catch::StartsWith("oneDNN "));
+  CHECK(algorithm("winograd") == "Winograd F(4, 3), AVX-512");
+}
+
 TEST_CASE("What is chosen by timing computes the same, and is chosen once") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const std::unique_ptr<Device> device = MakeDevice(kind).value();

@@ -250,7 +250,8 @@ Kernel MakeBFloat16FilterGradient(const KernelSpec& spec) {
                 });
                 return absl::OkStatus();
               },
-          .scratch_bytes = scratch.bytes()};
+          .scratch_bytes = scratch.bytes(),
+          .algorithm = "product of patches, AVX-512 BF16"};
 }
 
 }  // namespace official::compute

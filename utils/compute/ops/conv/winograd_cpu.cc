@@ -63,6 +63,8 @@ WinogradShape Turned(const WinogradShape& s) {
           s.in_width, s.in_channels, 2 - s.before_y, 2 - s.before_x};
 }
 
+constexpr char kAlgorithm[] = "Winograd F(4, 3), AVX-512";
+
 template <typename T>
 Kernel MakeForward(const WinogradShape& s, bool turned) {
   const int64_t group = s.forward_tiles(), groups = (s.tiles() + group - 1) / group;
@@ -86,7 +88,8 @@ Kernel MakeForward(const WinogradShape& s, bool turned) {
                 });
                 return absl::OkStatus();
               },
-          .scratch_bytes = scratch.bytes()};
+          .scratch_bytes = scratch.bytes(),
+          .algorithm = kAlgorithm};
 }
 
 template <typename T>
@@ -118,7 +121,8 @@ Kernel MakeFilterGradient(const WinogradShape& s) {
                 });
                 return absl::OkStatus();
               },
-          .scratch_bytes = scratch.bytes()};
+          .scratch_bytes = scratch.bytes(),
+          .algorithm = kAlgorithm};
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/compute_in_float.h"
@@ -20,6 +22,8 @@ namespace official::compute {
 namespace {
 
 using dnnl::memory;
+
+constexpr char kOrdered[] = "sums in order, AVX2";
 
 // [batch, rows, columns], of rank 2 without a batch.
 memory::desc MatrixDesc(DType dtype, int64_t batch, int64_t rows, int64_t columns, bool transposed) {
@@ -64,6 +68,7 @@ class WeightGradientInParts {
   static bool IsWanted(const MatMulGeometry& g, int num_parts) { return num_parts > 1 || RowsAtATime(g) < g.m; }
 
   int64_t scratch_bytes() const { return scratch_.bytes(); }
+  const std::string& algorithm() const { return algorithm_; }
 
   absl::Status Run(const KernelArgs& args) const {
     for (int64_t row = 0; row < g_.m; row += rows_) RETURN_IF_ERROR(RunRows(args, row, std::min(rows_, g_.m - row)));
@@ -82,12 +87,13 @@ class WeightGradientInParts {
     return std::clamp<int64_t>(kMostElements / g.n, 1, g.m);
   }
 
-  Product MakeProduct(int64_t rows, int64_t depth, int64_t& scratch_bytes) const {
+  Product MakeProduct(int64_t rows, int64_t depth, int64_t& scratch_bytes) {
     if (depth == 0) return nullptr;
     if (!HasAvx512()) {
       const OrderedProduct product =
           MakeOrderedProduct({.m = rows, .n = g_.n, .k = depth, .transpose_a = true}, g_.m, g_.n);
       scratch_bytes = std::max(scratch_bytes, product.scratch_bytes());
+      algorithm_ = kOrdered;
       return [product](const float* x, const float* dy, float* y, void* scratch) {
         product.Run(x, dy, /*bias=*/nullptr, /*relu=*/false, y, scratch);
         return absl::OkStatus();
@@ -98,6 +104,7 @@ class WeightGradientInParts {
     const memory::desc y = MatrixDesc(DType::kFloat32, 1, rows, g_.n, false);
     const dnnl::matmul::primitive_desc pd({a, b, memory::desc(), y}, OnednnAttr(), OnednnEngine());
     scratch_bytes = std::max(scratch_bytes, static_cast<int64_t>(pd.scratchpad_desc().get_size()));
+    algorithm_ = OnednnAlgorithm(pd);
     const OnednnPrimitive product(
         dnnl::matmul(pd),
         {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
@@ -134,6 +141,7 @@ class WeightGradientInParts {
   int num_parts_;
   int64_t rows_, last_rows_;  // at a time, and those that are left over at the end
   std::vector<Part> parts_;
+  std::string algorithm_;
   ScratchPlan scratch_;
   int64_t sums_at_, library_at_;
 };
@@ -157,7 +165,8 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
       WeightGradientInParts::IsWanted(g, num_parts)) {
     const WeightGradientInParts product(g, num_parts);
     return Kernel{.run = [=](const KernelArgs& args) { return product.Run(args); },
-                  .scratch_bytes = product.scratch_bytes()};
+                  .scratch_bytes = product.scratch_bytes(),
+                  .algorithm = absl::StrCat(num_parts, " parts of the batch, each ", product.algorithm())};
   }
   if (dtype == DType::kFloat32 && !HasAvx512()) {
     const OrderedProduct product = MakeOrderedProduct(g, g.transpose_a ? g.m : g.k, g.transpose_b ? g.k : g.n);
@@ -169,7 +178,8 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                                     args.output<float>(places::kY), args.scratch);
                         return absl::OkStatus();
                       },
-                  .scratch_bytes = product.scratch_bytes()};
+                  .scratch_bytes = product.scratch_bytes(),
+                  .algorithm = kOrdered};
   }
   const memory::desc a = MatrixDesc(dtype, g.batch, g.m, g.k, g.transpose_a);
   const memory::desc b = MatrixDesc(dtype, g.batch, g.k, g.n, g.transpose_b);
@@ -193,7 +203,8 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                                                    has_bias ? args.inputs[places::kBias] : nullptr};
                   return matmul.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
                 },
-                .scratch_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size())};
+                .scratch_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()),
+                .algorithm = OnednnAlgorithm(pd)};
 }
 
 bool RegisterMatMul(OpName op) {
