@@ -42,9 +42,10 @@ general:
       Ignore unknown flags of these names, which are separated by commas.
 
 environment:
-  OFFICIAL_MAX_ISA=avx2
-      Do not use AVX-512, even if the processor has it. The last bits of results
-      depend on it. (default: no limit)
+  OFFICIAL_MAX_ISA=avx2, avx512 or avx512_bf16
+      Use no newer vector instructions, even if the processor has them: with
+      avx512_bf16 no AMX, for example. The last bits of results depend on it.
+      (default: no limit)
 )";
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/cpu/simd.h"
+#include "utils/compute/cpu/onednn.h"
 #include "utils/distribute/cluster/address.h"
 #include "utils/distribute/cluster/free_address.h"
 #include "utils/distribute/cluster/pmix.h"
@@ -26,12 +26,19 @@ constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
+// Those that change numbers: without bfloat16, AVX-512 or none.
+std::string VectorInstructions(compute::DType dtype) {
+  using compute::Isa;
+  const Isa isa = dtype == compute::DType::kBFloat16 ? compute::CpuIsa() : std::min(compute::CpuIsa(), Isa::kAvx512);
+  const std::string limit = compute::IsaLimit(isa);
+  return limit.empty() ? compute::IsaName(isa) : absl::StrCat(compute::IsaName(isa), " (", limit, " makes all so)");
+}
+
 Facts FactsOf(const Config& config, const Devices& devices) {
-  Facts facts = {
-      {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
-      {"vector instructions", compute::HasAvx512() ? "AVX-512" : "AVX2 (OFFICIAL_MAX_ISA=avx2 makes all so)"},
-      {"kind of device", devices.kind},
-      {"number of replicas", absl::StrCat(devices.num_replicas)}};
+  Facts facts = {{"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
+                 {"vector instructions", VectorInstructions(config.train.dtype)},
+                 {"kind of device", devices.kind},
+                 {"number of replicas", absl::StrCat(devices.num_replicas)}};
   for (const auto& [name, value] : config.flags_of_all_workers) {
     facts.emplace_back(absl::StrCat("flag --", name), value);
   }

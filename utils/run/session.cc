@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/onednn.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
 #include "utils/logs/hooks_helper.h"
@@ -113,6 +114,14 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
   if (misc::StopSignalReceived() != 0) return "stopped";
   if (!status.ok()) return "failed";
   return passed_stop_threshold ? "stop_threshold" : "finished";
+}
+
+// What our own kernels are made of: "own, AVX-512". They leave AMX to oneDNN.
+std::string OwnKernels(const std::string& device_kind, compute::DType dtype) {
+  using compute::Isa;
+  if (device_kind != "cpu") return "own, CUDA";
+  const bool pairs = dtype == compute::DType::kBFloat16 && compute::CpuIsa() == Isa::kAvx512Bf16;
+  return absl::StrCat("own, ", compute::IsaName(pairs ? Isa::kAvx512Bf16 : std::min(compute::CpuIsa(), Isa::kAvx512)));
 }
 
 }  // namespace
@@ -292,7 +301,9 @@ absl::Status Session::BeginRecords() {
   hooks_.push_back(std::move(progress));
   hooks_.push_back(train::MakeLossMetricHook(logger_.get(), config_.train.log_every_n_steps));
   hooks_.push_back(train::MakeFirstStepHook());
-  if (config_.performance.describe_plan) hooks_.push_back(train::MakePlanHook());
+  if (config_.performance.describe_plan) {
+    hooks_.push_back(train::MakePlanHook(OwnKernels(devices_.kind, config_.train.dtype)));
+  }
   return absl::OkStatus();
 }
 

@@ -53,17 +53,20 @@ class LossMetricHook : public logs::Hook {
 
 class PlanHook : public logs::Hook {
  public:
+  explicit PlanHook(std::string own_kernels) : own_kernels_(std::move(own_kernels)) {}
+
   logs::StepRequest BeforeStep(int64_t, logs::TimePoint) override { return {.trace = !written_}; }
   absl::Status AfterStep(const logs::StepInfo& step) override {
     if (written_ || step.trace.empty()) return absl::OkStatus();
+    ++seen_;
+    Step now = Summary(step.trace[0]);
     // The first steps meet cold caches and memory that was never used.
-    if (++seen_ <= kSkipped + 1) Forget();
-    Add(step.trace[0]);
+    if (seen_ <= kSkipped + 1 || now.us < fastest_.us) fastest_ = std::move(now);
     if (seen_ == kSkipped + kSteps) Write();
     return absl::OkStatus();
   }
   absl::Status End(const logs::StepInfo&) override {
-    if (!written_ && steps_ > 0) Write();
+    if (!written_ && seen_ > 0) Write();
     return absl::OkStatus();
   }
 
@@ -73,62 +76,65 @@ class PlanHook : public logs::Hook {
     std::string op, result, algorithm;
     int64_t count = 0, us = 0;
   };
+  struct Step {
+    std::string device;
+    std::vector<Row> rows{};
+    int64_t us = 0;
+  };
 
-  void Forget() {
-    rows_.clear();
-    steps_ = 0;
-  }
-  void Add(const logs::DeviceTrace& trace) {
-    ++steps_;
-    device_ = trace.device;
+  Step Summary(const logs::DeviceTrace& trace) const {
+    std::map<std::array<std::string, 3>, Row> rows;
+    Step step = {.device = trace.device};
     for (const logs::TraceEvent& event : trace.events) {
-      Row& row = rows_[{event.op, event.result, event.algorithm}];
-      row = {event.op, event.result, event.algorithm, row.count + 1, row.us + event.duration_us};
+      Row& row = rows[{event.op, event.result, event.algorithm}];
+      row = {event.op, event.result, event.algorithm.empty() ? own_kernels_ : event.algorithm, row.count + 1,
+             row.us + event.duration_us};
+      step.us += event.duration_us;
     }
+    for (auto& [key, row] : rows) step.rows.push_back(std::move(row));
+    std::stable_sort(step.rows.begin(), step.rows.end(), [](const Row& a, const Row& b) { return a.us > b.us; });
+    return step;
   }
+
   void Write() {
     written_ = true;
-    std::vector<Row> rows;
-    int64_t all = 0;
     size_t op = 2, result = 6;
-    for (const auto& [key, row] : rows_) {
-      rows.push_back(row);
-      all += row.us;
+    for (const Row& row : fastest_.rows) {
       op = std::max(op, row.op.size());
       result = std::max(result, row.result.size());
     }
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.us > b.us; });
-    const double all_ms = 1e-3 * static_cast<double>(all) / steps_;
+    const double all_ms = 1e-3 * static_cast<double>(fastest_.us);
     std::string text =
-        absl::StrFormat("plan of a step on %s, which takes %.4g ms if each op is timed\n", device_, all_ms);
+        absl::StrFormat("plan of a step on %s, which takes %.4g ms if each op is timed\n", fastest_.device, all_ms);
     absl::StrAppendFormat(&text, "%6s %5s %9s  %-*s  %-*s  %s", "share", "ops", "ms", op, "op", result, "result",
                           "algorithm");
     logs::Json::Array ops;
-    for (const Row& row : rows) {
-      const double ms = 1e-3 * static_cast<double>(row.us) / steps_, share = ms / std::max(all_ms, 1e-9);
-      const std::string algorithm = row.algorithm.empty() ? "own" : row.algorithm;
-      absl::StrAppendFormat(&text, "\n%5.1f%% %5d %9.3f  %-*s  %-*s  %s", 100 * share, row.count / steps_, ms, op,
-                            row.op, result, row.result, algorithm);
+    for (const Row& row : fastest_.rows) {
+      const double ms = 1e-3 * static_cast<double>(row.us), share = ms / std::max(all_ms, 1e-9);
+      absl::StrAppendFormat(&text, "\n%5.1f%% %5d %9.3f  %-*s  %-*s  %s", 100 * share, row.count, ms, op, row.op,
+                            result, row.result, row.algorithm);
       ops.push_back(logs::Json::Object{{"op", row.op},
                                        {"result", row.result},
-                                       {"algorithm", algorithm},
-                                       {"count", row.count / steps_},
+                                       {"algorithm", row.algorithm},
+                                       {"count", row.count},
                                        {"ms", ms},
                                        {"share", share}});
     }
-    logs::LogEvent("plan", text, {{"device", device_}, {"ms", all_ms}, {"ops", std::move(ops)}});
-    rows_.clear();
+    logs::LogEvent("plan", text, {{"device", fastest_.device}, {"ms", all_ms}, {"ops", std::move(ops)}});
+    fastest_ = {};
   }
 
+  const std::string own_kernels_;
   bool written_ = false;
-  int seen_ = 0, steps_ = 0;
-  std::string device_;
-  std::map<std::array<std::string, 3>, Row> rows_;
+  int seen_ = 0;
+  Step fastest_;  // of those that count
 };
 
 }  // namespace
 
-std::unique_ptr<logs::Hook> MakePlanHook() { return std::make_unique<PlanHook>(); }
+std::unique_ptr<logs::Hook> MakePlanHook(std::string own_kernels) {
+  return std::make_unique<PlanHook>(std::move(own_kernels));
+}
 
 std::unique_ptr<logs::Hook> MakeFirstStepHook() { return std::make_unique<FirstStepHook>(); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hook.h"
@@ -17,8 +18,9 @@ std::unique_ptr<logs::Hook> MakeFirstStepHook();
 std::unique_ptr<logs::Hook> MakeLossMetricHook(logs::BaseBenchmarkLogger* logger, int64_t every_n_steps);
 
 // Returns a hook that times the ops of three steps, the third to fifth of this process or, if it ends before, of those
-// there are, and then logs the event "plan": for the ops of one type, result and algorithm their share of the time,
-// their number and milliseconds in the mean of these steps; the largest share first.
-std::unique_ptr<logs::Hook> MakePlanHook();
+// there are, and then logs the event "plan" of the fastest of these: for the ops of one type, result and algorithm
+// their share of the time, their number and milliseconds; the largest share first. `own_kernels`: the algorithm of ops
+// whose kernel names none, "own, AVX-512".
+std::unique_ptr<logs::Hook> MakePlanHook(std::string own_kernels);
 
 }  // namespace official::train

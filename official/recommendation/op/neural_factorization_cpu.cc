@@ -17,6 +17,7 @@
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/check_ids.h"
+#include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/cpu/simd.h"
@@ -30,7 +31,6 @@ namespace math = compute::math;
 using compute::CheckIds;
 using compute::DType;
 using compute::HasAvx512;
-using compute::HasAvx512Bf16;
 using compute::Kernel;
 using compute::KernelArgs;
 using compute::KernelSpec;
@@ -126,7 +126,8 @@ struct Kernels {
 
 Product ProductOf(DType dtype) {
   if (dtype == DType::kFloat32) return Product::kFloat;
-  return HasAvx512Bf16() ? Product::kPairs : Product::kRounded;
+  // With AMX pairs are not multiplied faster than floats, which need not be brought together.
+  return compute::CpuIsa() == compute::Isa::kAvx512Bf16 ? Product::kPairs : Product::kRounded;
 }
 
 Kernels FindKernels(Product product) {

@@ -53,6 +53,7 @@ absl::StatusOr<Kernel> ComputeInFloat(const KernelSpec& spec, const KernelFactor
     return {scratch.Add(type.shape.num_elements() * sizeof(float)), type.shape.num_elements(), type.dtype};
   };
   Graph graph;
+  graph.set_batch_parts(spec.node.graph().batch_parts());
   std::vector<Value> float_inputs;
   std::vector<Converted> inputs, outputs;
   for (int i = 0; i < spec.node.num_inputs(); ++i) {

@@ -9,8 +9,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
-#include "utils/compute/cpu/simd.h"
 #include "utils/compute/cpu/start_threads.h"
 #include "utils/compute/kernel/device.h"
 
@@ -68,7 +68,7 @@ class CpuDevice : public Device {
 
  private:
   std::string Threads() const {
-    return absl::StrCat(num_threads_, num_threads_ == 1 ? " thread, " : " threads, ", HasAvx512() ? "AVX-512" : "AVX2");
+    return absl::StrCat(num_threads_, num_threads_ == 1 ? " thread, " : " threads, ", IsaName(CpuIsa()));
   }
 
   std::string name_;

@@ -1,7 +1,7 @@
 #include "utils/compute/cpu/max_isa.h"
 
 #include <cstdlib>
-#include <cstring>
+#include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -9,22 +9,41 @@
 namespace official::compute {
 namespace {
 
-constexpr char kVariable[] = "OFFICIAL_MAX_ISA", kAvx2[] = "avx2";
+constexpr char kVariable[] = "OFFICIAL_MAX_ISA";
 
 // Empty if it is not set.
-const char* Limit() {
+absl::string_view Limit() {
   const char* const limit = std::getenv(kVariable);
   return limit == nullptr ? "" : limit;
 }
 
+struct IsaNames {
+  const char *name, *limit;
+};
+constexpr IsaNames kIsas[] = {{"AVX2", "avx2"}, {"AVX-512", "avx512"}, {"AVX-512 BF16", "avx512_bf16"}, {"AMX", ""}};
+
+std::optional<Isa> Parse(absl::string_view limit) {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx}) {
+    if (limit == kIsas[static_cast<int>(isa)].limit) return isa;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-bool IsLimitedToAvx2() { return std::strcmp(Limit(), kAvx2) == 0; }
+const char* IsaName(Isa isa) { return kIsas[static_cast<int>(isa)].name; }
+
+std::string IsaLimit(Isa isa) {
+  return isa == Isa::kAmx ? "" : absl::StrCat(kVariable, "=", kIsas[static_cast<int>(isa)].limit);
+}
+
+Isa MaxIsa() { return Parse(Limit()).value_or(Isa::kAmx); }
 
 absl::Status CheckMaxIsa() {
-  if (Limit()[0] == '\0' || IsLimitedToAvx2()) return absl::OkStatus();
+  if (Parse(Limit())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("environment variable ", kVariable, "=", absl::CHexEscape(Limit()),
-                                                 ": must be ", kAvx2, ", for no AVX-512, or unset, for no limit"));
+                                                 ": must be avx2, avx512 or avx512_bf16, for nothing newer, or unset, ",
+                                                 "for no limit"));
 }
 
 }  // namespace official::compute

@@ -1,12 +1,27 @@
 // The environment variable OFFICIAL_MAX_ISA: a limit on the instruction set that kernels choose at run time.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace official::compute {
 
-// True if OFFICIAL_MAX_ISA=avx2: AVX-512 is not used, even if the machine has it. (Every program needs AVX2.)
-bool IsLimitedToAvx2();
+// Sets of vector instructions, each with those before it. Every program needs AVX2.
+enum class Isa {
+  kAvx2,
+  kAvx512,      // AVX-512 F, VL, BW, DQ, CD
+  kAvx512Bf16,  // products of pairs of bfloat16
+  kAmx,         // products of tiles of bfloat16
+};
+// "AVX2", "AVX-512", "AVX-512 BF16", "AMX".
+const char* IsaName(Isa isa);
+// "OFFICIAL_MAX_ISA=avx2", what makes every machine use no more than AVX2; empty for kAmx.
+std::string IsaLimit(Isa isa);
+
+// The newest set that may be used, whatever the machine has: that of OFFICIAL_MAX_ISA=avx2, avx512 or avx512_bf16, and
+// kAmx without the variable.
+Isa MaxIsa();
 
 // Returns InvalidArgument if the variable has any other value. Unset or empty it limits nothing.
 absl::Status CheckMaxIsa();

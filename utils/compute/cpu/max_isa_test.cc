@@ -9,24 +9,32 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-TEST_CASE("OFFICIAL_MAX_ISA is avx2 or not set") {
+TEST_CASE("OFFICIAL_MAX_ISA names a set of instructions or is not set") {
   unsetenv("OFFICIAL_MAX_ISA");
   CHECK(CheckMaxIsa().ok());
-  CHECK_FALSE(IsLimitedToAvx2());
-  setenv("OFFICIAL_MAX_ISA", "", 1);
-  CHECK(CheckMaxIsa().ok());
-  CHECK_FALSE(IsLimitedToAvx2());
-  setenv("OFFICIAL_MAX_ISA", "avx2", 1);
-  CHECK(CheckMaxIsa().ok());
-  CHECK(IsLimitedToAvx2());
+  CHECK(MaxIsa() == Isa::kAmx);
+  const std::pair<const char*, Isa> limits[] = {
+      {"", Isa::kAmx}, {"avx2", Isa::kAvx2}, {"avx512", Isa::kAvx512}, {"avx512_bf16", Isa::kAvx512Bf16}};
+  for (const auto& [limit, isa] : limits) {
+    setenv("OFFICIAL_MAX_ISA", limit, 1);
+    CHECK(CheckMaxIsa().ok());
+    CHECK(MaxIsa() == isa);
+  }
+}
+
+TEST_CASE("A set of instructions has a name, and says how to be the newest one that is used") {
+  CHECK(IsaName(Isa::kAvx512Bf16) == std::string("AVX-512 BF16"));
+  CHECK(IsaLimit(Isa::kAvx512Bf16) == "OFFICIAL_MAX_ISA=avx512_bf16");
+  CHECK(IsaLimit(Isa::kAmx).empty());
 }
 
 TEST_CASE("Any other OFFICIAL_MAX_ISA is refused with its value and those that there are") {
-  for (const char* value : {"AVX2", "avx", "sse4", "avx512", " avx2", "1"}) {
+  for (const char* value : {"AVX2", "avx", "sse4", "avx512f", " avx2", "amx", "1"}) {
     setenv("OFFICIAL_MAX_ISA", value, 1);
     const absl::Status status = CheckMaxIsa();
     CHECK(absl::IsInvalidArgument(status));
-    CHECK_THAT(std::string(status.message()), Contains(std::string("OFFICIAL_MAX_ISA=") + value) && Contains("avx2"));
+    CHECK_THAT(std::string(status.message()),
+               Contains(std::string("OFFICIAL_MAX_ISA=") + value) && Contains("avx2, avx512 or avx512_bf16"));
   }
   setenv("OFFICIAL_MAX_ISA", "avx2\n", 1);
   CHECK_THAT(std::string(CheckMaxIsa().message()), Contains("OFFICIAL_MAX_ISA=avx2\\n:"));

@@ -29,14 +29,39 @@ absl::Status ToStatus(dnnl_status_t status) {
   }
 }
 
+void LimitIsa() {
+  switch (HasAvx512() ? MaxIsa() : Isa::kAvx2) {
+    case Isa::kAvx2:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+      break;
+    case Isa::kAvx512:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_vnni);
+      break;
+    case Isa::kAvx512Bf16:
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+      break;
+    case Isa::kAmx:
+      break;
+  }
+}
+
 }  // namespace
 
 const dnnl::engine& OnednnEngine() {
   static const auto* engine = [] {
-    if (!HasAvx512()) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    LimitIsa();
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return *engine;
+}
+
+Isa CpuIsa() {
+  static const Isa isa = [] {
+    OnednnEngine();
+    if (HasAvx512Bf16() && dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx) return Isa::kAmx;
+    return HasAvx512Bf16() ? Isa::kAvx512Bf16 : HasAvx512() ? Isa::kAvx512 : Isa::kAvx2;
+  }();
+  return isa;
 }
 
 bool OnednnComputesIn(DType dtype) {

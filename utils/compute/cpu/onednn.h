@@ -12,14 +12,23 @@
 #include "absl/types/span.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/core/tensor.h"
+#include "utils/compute/cpu/max_isa.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
 #include "utils/compute/kernel/kernel.h"
 
 namespace official::compute {
 
-// The engine of the CPU. The first call limits oneDNN to AVX2 if HasAvx512() is false.
+// The engine of the CPU. The first call limits oneDNN to the instructions that OFFICIAL_MAX_ISA allows (max_isa.h).
 const dnnl::engine& OnednnEngine();
+
+// The newest instructions that kernels use on this machine. Our own ones have no use for AMX: oneDNN multiplies with
+// its tiles, unless ONEDNN_MAX_CPU_ISA forbids it.
+Isa CpuIsa();
+
+// True if oneDNN multiplies bfloat16 with tiles, many times faster than vectors do. A processor that has them
+// multiplies pairs of bfloat16 (Isa::kAvx512Bf16) no faster than floats.
+inline bool OnednnHasAmx() { return CpuIsa() == Isa::kAmx; }
 
 // True if oneDNN multiplies matrices of this type fast on this machine: float32 everywhere, bfloat16 where there are
 // instructions for it; elsewhere it refuses bfloat16 or emulates it, several times slower than float32. oneDNN 2.6 has

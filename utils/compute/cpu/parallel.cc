@@ -23,7 +23,8 @@ int DefaultNumThreads() {
   return AvailableCores();
 }
 
-thread_local int num_threads = 0;  // of SetNumThreads; 0: the default
+thread_local int num_threads = 0;   // of SetNumThreads; 0: the default
+thread_local int onednn_parts = 0;  // of OnednnParts; 0: there is none
 
 void RunOnTeam(int parts, int threads, Team::RunFunction run, void* context) {
   if (parts <= 1 || place.in_region) {
@@ -51,6 +52,9 @@ int NumThreads() {
 
 void SetNumThreads(int n) { num_threads = n; }
 
+OnednnParts::OnednnParts(int parts) : before_(onednn_parts) { onednn_parts = parts; }
+OnednnParts::~OnednnParts() { onednn_parts = before_; }
+
 int ThreadNumber() { return place.thread; }
 
 void ParallelRun(int parts, void (*run)(void* context, int part), void* context) {
@@ -64,18 +68,24 @@ void ParallelRun(int parts, void (*run)(void* context, int part), void* context)
 // before those of libgomp.
 extern "C" {
 
+__attribute__((visibility("default"))) int omp_get_max_threads() {
+  using official::compute::onednn_parts;
+  return onednn_parts > 0 ? onednn_parts : official::compute::NumThreads();
+}
+
 __attribute__((visibility("default"))) void GOMP_parallel(void (*run)(void*), void* data, unsigned num_threads,
                                                           unsigned /*flags*/) {
   struct Context {
     void (*run)(void*);
     void* data;
   } context{run, data};
+  using official::compute::onednn_parts;
   const int parts = official::compute::place.in_region ? 1
                     : num_threads > 0                  ? static_cast<int>(num_threads)
-                                                       : official::compute::NumThreads();
-  // A thread for each part: they may wait for each other.
+                                                       : omp_get_max_threads();
+  // Without OnednnParts a thread for each part: they may wait for each other.
   official::compute::RunOnTeam(
-      parts, parts,
+      parts, onednn_parts > 0 ? std::min(parts, official::compute::NumThreads()) : parts,
       [](void* opaque, int) {
         const Context& c = *static_cast<Context*>(opaque);
         c.run(c.data);
@@ -90,7 +100,6 @@ __attribute__((visibility("default"))) void GOMP_barrier() {
 
 __attribute__((visibility("default"))) int omp_get_thread_num() { return official::compute::place.part; }
 __attribute__((visibility("default"))) int omp_get_num_threads() { return official::compute::place.parts; }
-__attribute__((visibility("default"))) int omp_get_max_threads() { return official::compute::NumThreads(); }
 __attribute__((visibility("default"))) int omp_in_parallel() { return official::compute::place.in_region; }
 
 }  // extern "C"

@@ -29,6 +29,21 @@ class OneThreadUnderTsan {
 #endif
 };
 
+// While this lives, oneDNN divides what this thread asks it for into so many parts, as if there were as many threads,
+// and up to NumThreads() take them as they come: what it computes does not depend on the number of threads then. It is
+// for primitives whose parts do not wait for each other, and for both their creation and their runs. 0: one part a
+// thread.
+class OnednnParts {
+ public:
+  explicit OnednnParts(int parts);
+  ~OnednnParts();
+  OnednnParts(const OnednnParts&) = delete;
+  OnednnParts& operator=(const OnednnParts&) = delete;
+
+ private:
+  const int before_;
+};
+
 // Makes the float arithmetic of this thread treat denormal numbers as zero from now on: they are slow, and TensorFlow
 // flushes them too. The threads of a parallel loop do so by themselves.
 void FlushDenormals();

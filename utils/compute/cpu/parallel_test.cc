@@ -125,6 +125,35 @@ TEST_CASE("What oneDNN calls of OpenMP runs on our threads") {
   CHECK(shared.too_early == 0);
 }
 
+TEST_CASE("oneDNN's loops have as many parts as they are given, on no more threads than there are") {
+  struct Seen {
+    std::atomic<int> parts[5] = {};
+    std::atomic<int> most_threads = 0;
+  };
+  const int before = NumThreads(), threads = GENERATE(1, 2, 8);
+  SetNumThreads(threads);
+  {
+    const OnednnParts divided(5);
+    CHECK(omp_get_max_threads() == 5);
+    for (const unsigned asked : {0u, 5u}) {
+      Seen seen;
+      GOMP_parallel(
+          [](void* context) {
+            Seen& s = *static_cast<Seen*>(context);
+            if (omp_get_num_threads() == 5) ++s.parts[omp_get_thread_num()];
+            int most = s.most_threads;
+            while (most < ThreadNumber() + 1 && !s.most_threads.compare_exchange_weak(most, ThreadNumber() + 1)) {
+            }
+          },
+          &seen, asked, 0);
+      for (const std::atomic<int>& visits : seen.parts) CHECK(visits == 1);
+      CHECK(seen.most_threads <= threads);
+    }
+  }
+  CHECK(omp_get_max_threads() == threads);
+  SetNumThreads(before);
+}
+
 TEST_CASE("A library finds our functions before libgomp's") {
   for (const char* const name : {"GOMP_parallel", "GOMP_barrier", "omp_get_max_threads", "omp_get_num_threads",
                                  "omp_get_thread_num", "omp_in_parallel"}) {

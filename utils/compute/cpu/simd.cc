@@ -6,7 +6,7 @@ namespace official::compute {
 
 bool HasAvx512() {
   static const bool result = [] {
-    if (IsLimitedToAvx2()) return false;
+    if (MaxIsa() < Isa::kAvx512) return false;
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512cd");
@@ -15,7 +15,7 @@ bool HasAvx512() {
 }
 
 bool HasAvx512Bf16() {
-  static const bool result = HasAvx512() && __builtin_cpu_supports("avx512bf16");
+  static const bool result = HasAvx512() && MaxIsa() >= Isa::kAvx512Bf16 && __builtin_cpu_supports("avx512bf16");
   return result;
 }
 

@@ -8,9 +8,8 @@ namespace official::compute {
 
 #define OFFICIAL_AVX512 "avx512f,avx512vl,avx512bw,avx512dq,avx512cd,prefer-vector-width=512"
 
-// True if the machine has AVX-512 F, VL, BW, DQ, CD and OFFICIAL_MAX_ISA=avx2 is not set in the environment.
+// True if the machine has Isa::kAvx512 or kAvx512Bf16, and OFFICIAL_MAX_ISA does not forbid it (max_isa.h).
 bool HasAvx512();
-// True if the machine has AVX-512 BF16 too: products of pairs of bfloat16.
 bool HasAvx512Bf16();
 
 // `flatten` inlines the whole loop into the function that has the instruction set, so the compiler vectorizes it there.

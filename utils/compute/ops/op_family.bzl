@@ -12,6 +12,7 @@ _DEPS = [
 
 _CPU_DEPS = _DEPS + [
     "//utils/compute/core:batch_parts",
+    "//utils/compute/cpu:foreach_isa",
     "//utils/compute/cpu:parallel",
     "//utils/compute/kernel",
 ]
@@ -94,7 +95,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
       deps: what it depends on, besides the folder's family and _TEST_DEPS.
       size: how long it may take, as in cc_test.
       max_isas: instruction sets that the test runs with once more, using nothing newer: "avx2" adds matmul_avx2_test to
-        matmul_test.
+        matmul_test. "amx" is emulated where the processor lacks it.
       family: the name of the folder's family; that of the folder by default.
       emulated: False if the test runs no CUDA kernels.
     """
@@ -117,12 +118,13 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
         deps = [":" + cases],
     )
     for isa in max_isas:
+        is_amx = isa == "amx"
         native.cc_test(
             name = "%s_%s_test" % (name[:-len("_test")], isa),
-            size = size,
-            env = {"OFFICIAL_MAX_ISA": isa},
+            size = "medium" if is_amx else size,
+            env = {"OP_TEST_KIND": "cpu"} if is_amx else {"OFFICIAL_MAX_ISA": isa},
             visibility = visibility,
-            deps = [":" + cases],
+            deps = [":" + cases] + (["//utils/compute/cpu/amx_emulation:with_amx"] if is_amx else []),
         )
     if emulated:
         native.cc_test(

@@ -82,6 +82,7 @@ struct Program::Plan {
   absl::Status ForgetResults(const Step& step);
   // "float32[2,3]", with "blocked" behind it in another layout than the row-major one.
   std::string TypeText(const Value& v) const;
+  absl::Status AddTimings(int64_t start_ns, DeviceTimer& timer, std::vector<KernelTiming>& timings) const;
   absl::Status CheckVariables();  // and the feeds
   // Takes what a run is given.
   absl::Status Feed(absl::Span<const Tensor> feeds);
@@ -301,16 +302,19 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
     }
     if (timer != nullptr) RETURN_IF_ERROR(timer->Mark());
   }
-  if (timer == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<int64_t> marks, timer->Read());
+  return timer == nullptr ? absl::OkStatus() : AddTimings(start, *timer, *options.timings);
+}
+
+absl::Status Program::Plan::AddTimings(int64_t start_ns, DeviceTimer& timer, std::vector<KernelTiming>& timings) const {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> marks, timer.Read());
   for (size_t s = 0; s < steps.size(); ++s) {
     const Node& node = *steps[s].node;
-    options.timings->push_back({.name = node.name(),
-                                .op = std::string(node.op().name.text()),
-                                .result = node.num_outputs() == 0 ? "" : TypeText(node.output(0)),
-                                .algorithm = steps[s].kernel.algorithm,
-                                .start_ns = start + marks[s],
-                                .duration_ns = marks[s + 1] - marks[s]});
+    timings.push_back({.name = node.name(),
+                       .op = std::string(node.op().name.text()),
+                       .result = node.num_outputs() == 0 ? "" : TypeText(node.output(0)),
+                       .algorithm = steps[s].kernel.algorithm,
+                       .start_ns = start_ns + marks[s],
+                       .duration_ns = marks[s + 1] - marks[s]});
   }
   return absl::OkStatus();
 }

@@ -4,7 +4,8 @@
 //
 // Images are channel-blocked where their channels allow it: oneDNN's gradients of filters are up to twice as fast then
 // (3 x 3 with stride 2), the rest as fast as with row-major ones (NHWC) or a little faster, and Winograd's algorithm
-// exists for them only.
+// exists for them only. But oneDNN multiplies with AMX's tiles only where images are row-major: with AMX those of
+// bfloat16 are, and all of their convolutions are oneDNN's.
 
 #include <cstring>
 #include <utility>
@@ -209,6 +210,7 @@ LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
   const ImageValues images = ImagesOf(node);
   const auto can_block = [](const TensorType& type) { return type.shape.dim(3) % 16 == 0; };
   if (!HasAvx512() || !can_block(geometry.images) || !can_block(geometry.output)) return choice;
+  if (MultipliesTiles(node)) return choice;
   for (const int i : images.inputs) choice.inputs[i] = Layout::kChannelBlocked;
   if (images.output) choice.outputs[0] = Layout::kChannelBlocked;
   return choice;
@@ -216,7 +218,7 @@ LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
 
 bool UsesOwnFilterGradient(const KernelSpec& spec) {
   return spec.node.Is(op::Conv2DBackpropFilter) && spec.input(backprop_filter::kImages).dtype == DType::kBFloat16 &&
-         !IsEmpty(spec) && BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
+         !MultipliesTiles(spec.node) && !IsEmpty(spec) && BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
 }
 
 bool RegisterConv(OpName op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {

@@ -5,6 +5,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/conv/conv.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -273,7 +274,7 @@ Doubles FilterGradient(const Case& s, const std::vector<Tensor>& inputs, const s
   })[0]);
 }
 
-TEST_CASE("Our own kernels' results do not depend on the number of threads") {
+TEST_CASE("Gradients of filters do not depend on the number of threads") {
   if (!HasAvx512()) return;
   const Case s{9, 12, 13, 16, 3, 3, 32};
   const auto [algorithm, dtype] = GENERATE(table<std::string, DType>(
@@ -283,7 +284,7 @@ TEST_CASE("Our own kernels' results do not depend on the number of threads") {
   for (const Tensor& t : FilterGradientCase(s, false).inputs) inputs.push_back(t.CastTo(dtype));
   const int before = NumThreads();
   std::vector<Doubles> results;
-  for (const int threads : {1, 2, 3}) {
+  for (const int threads : {1, 2, 3, 4}) {
     SetNumThreads(threads);
     results.push_back(FilterGradient(s, inputs, algorithm));
     CHECK(results.back() == results[0]);
@@ -373,6 +374,45 @@ TEST_CASE("A timed run says what each kernel computed, and by which algorithm") 
   };
   CHECK_THAT(algorithm("direct"), Catch::StartsWith("oneDNN "));
   CHECK(algorithm("winograd") == "Winograd F(4, 3), AVX-512");
+}
+
+TEST_CASE("With AMX all convolutions of bfloat16 are products of its tiles, of row-major images") {
+  if (!OnednnHasAmx()) return;
+  // ResNet's, with fewer pixels.
+  for (const Case& s : {Case{2, 8, 8, 64, 1, 1, 64},
+                        {2, 8, 8, 64, 3, 3, 64},
+                        {2, 8, 8, 128, 3, 3, 128, {.stride = {2, 2}}},
+                        {2, 8, 8, 256, 1, 1, 512, {.stride = {2, 2}}},
+                        {2, 8, 8, 16, 3, 3, 16},
+                        {2, 8, 8, 16, 3, 3, 32, {.stride = {2, 2}}},
+                        {2, 4, 4, 512, 3, 3, 512}}) {
+    CAPTURE(s);
+    const DType dtype = DType::kBFloat16;
+    Graph graph;
+    const Value images = graph.Input("images", {dtype, Images(s)});
+    const Value filters = graph.Input("filters", {dtype, Filters(s)});
+    const Value y = Conv2D(images, filters, s.params);
+    const Value dy = graph.Input("dy", y.type());
+    const std::vector<Value> ys = {y}, seeds = {dy}, xs = {images, filters};
+    std::vector<Value> fetches = Gradients(ys, seeds, xs);
+    fetches.push_back(y);
+    const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+    VariableStore variables(*device);
+    AlgorithmChoices choices;
+    auto program =
+        Program::Compile(graph, {{images, filters, dy}, fetches, {}}, *device, variables, {.choices = &choices});
+    REQUIRE(program.ok());
+    std::vector<Tensor> feeds;
+    for (const Value& v : {images, filters, dy}) feeds.push_back(testing::RandomTensor(v.shape(), 1).CastTo(dtype));
+    std::vector<KernelTiming> timings;
+    REQUIRE((*program)->Run(feeds, {.timings = &timings}).ok());
+    CHECK(timings.size() == 3);
+    for (const KernelTiming& t : timings) {
+      INFO(t.op << ": " << t.algorithm);
+      CHECK_THAT(t.algorithm, Catch::Contains("amx"));
+    }
+    CHECK(choices.TakeNew().count == 0);
+  }
 }
 
 TEST_CASE("What is chosen by timing computes the same, and is chosen once") {

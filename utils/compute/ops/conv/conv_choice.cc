@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/onednn.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv/winograd.h"
 
@@ -23,7 +24,8 @@ constexpr const char* kAlgorithms[] = {"direct", "winograd"};
 bool HasSeveralAlgorithms(const Node& node) {
   const DType dtype = node.input(0).dtype();
   const bool has_bias = node.Is(op::FusedConv2D) || node.Is(op::FusedConv2DBackpropFilter);
-  return !has_bias && (dtype == DType::kFloat32 || dtype == DType::kBFloat16) && WinogradSupports(ConvGeometryOf(node));
+  return !has_bias && !MultipliesTiles(node) && (dtype == DType::kFloat32 || dtype == DType::kBFloat16) &&
+         WinogradSupports(ConvGeometryOf(node));
 }
 
 // Adds the node to `graph` with this algorithm, for at most `most_images` images.
@@ -135,6 +137,11 @@ absl::StatusOr<ConvAlgorithm> ChooseConvAlgorithm(const KernelSpec& spec) {
     ASSIGN_OR_RETURN(algorithm, spec.choices->FindOrChoose(key, choose));
   }
   return algorithm == "winograd" ? ConvAlgorithm::kWinograd : ConvAlgorithm::kDirect;
+}
+
+bool MultipliesTiles(const Node& node) {
+  const bool asks = node.attrs().Has("algorithm") && ConvAlgorithmOf(node.attrs()) == ConvAlgorithm::kWinograd;
+  return node.input(0).dtype() == DType::kBFloat16 && OnednnHasAmx() && !asks;
 }
 
 }  // namespace official::compute

@@ -146,6 +146,14 @@ class WeightGradientInParts {
   int64_t sums_at_, library_at_;
 };
 
+// The parts of a product for AMX, where oneDNN's sums would else depend on the number of threads; 0 for others. They
+// are by their work, which keeps a core busy for some 30 us.
+int PartsForAmx(const MatMulGeometry& g, DType dtype) {
+  if (dtype != DType::kBFloat16 || !OnednnHasAmx()) return 0;
+  constexpr int64_t kProductsOfPart = 16'000'000, kMostParts = 64;
+  return static_cast<int>(std::clamp<int64_t>(g.batch * g.m * g.n * g.k / kProductsOfPart, 1, kMostParts));
+}
+
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   namespace places = matmul;
   const MatMulGeometry g = MatMulGeometryOf(spec.node);
@@ -192,6 +200,8 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
     relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
     attr.set_post_ops(relu);
   }
+  const int parts = PartsForAmx(g, dtype);
+  const OnednnParts divided(parts);
   const dnnl::matmul::primitive_desc pd({a, b, bias, y}, attr, OnednnEngine());
   std::vector<OnednnPrimitive::Argument> arguments{
       {DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
@@ -201,6 +211,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
                   const void* const addresses[] = {args.inputs[places::kA], args.inputs[places::kB],
                                                    args.outputs[places::kY], args.scratch,
                                                    has_bias ? args.inputs[places::kBias] : nullptr};
+                  const OnednnParts divided(parts);
                   return matmul.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
                 },
                 .scratch_bytes = static_cast<int64_t>(pd.scratchpad_desc().get_size()),

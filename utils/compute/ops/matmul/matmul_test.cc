@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "utils/compute/cpu/parallel.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/reduction/reduction.h"
@@ -205,6 +206,29 @@ TEST_CASE("A dense layer of packed tokens is fused, and padding adds nothing to 
     }
     for (int64_t i = tokens * 24; i < rows * 24; ++i) CHECK(padded[0].data<float>()[i] == 0);
   }
+}
+
+TEST_CASE("Products in bfloat16 do not depend on the number of threads") {
+  // With AMX oneDNN would divide the sums of these among four threads otherwise than for one.
+  const DType dtype = DType::kBFloat16;
+  const Tensor a = testing::RandomTensor({512, 256}, 1).CastTo(dtype);
+  const Tensor b = testing::RandomTensor({512, 32}, 2).CastTo(dtype);
+  const Tensor many = testing::RandomTensor({512, 6000}, 3).CastTo(dtype);
+  const int before = NumThreads();
+  std::vector<Doubles> first;
+  for (const int threads : {1, 2, 3, 4}) {
+    CAPTURE(threads);
+    SetNumThreads(threads);
+    const std::vector<Tensor> y = testing::RunOnCpu({a, b, many}, [](auto in) {
+      return std::vector<Value>{MatMul(in[0], in[1], {.transpose_a = true}),
+                                MatMul(in[2], MatMul(in[2], in[1], {.transpose_a = true}))};
+    });
+    std::vector<Doubles> numbers;
+    for (const Tensor& t : y) numbers.push_back(testing::ToDoubles(t));
+    if (first.empty()) first = numbers;
+    CHECK((numbers == first));
+  }
+  SetNumThreads(before);
 }
 
 TEST_CASE("A product over nothing is zero") {
