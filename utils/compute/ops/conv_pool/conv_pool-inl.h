@@ -376,6 +376,7 @@ void BackwardFilterSingleChannel(const ConvPoolGeometry& g, const float* padded,
 constexpr ConvPoolKernels kConvPoolKernels = {
     .max_columns = kMaxTileVecs * kLanes,
     .forward_image = &ForwardImage,
+    .pool_rows = &PoolRows,
     .gather_grads = &GatherGrads,
     .backward_filter = &BackwardFilter,
     .backward_filter_single_channel = &BackwardFilterSingleChannel,

@@ -12,8 +12,8 @@ namespace backprop = conv_pool_backprop;
 using Types = absl::StatusOr<std::vector<TensorType>>;
 
 absl::StatusOr<ConvPoolGeometry> Resolve(const InferContext& c, const Shape& images, const Shape& filters) {
-  if (images.rank() != 4 || filters.rank() != 4 || c.dtype(0) != DType::kFloat32 || images.dim(3) != filters.dim(2)) {
-    return c.Error("takes float32 images [N, H, W, C] and filters [K, K, C, O]");
+  if (images.rank() != 4 || filters.rank() != 4 || !IsStorageType(c.dtype(0)) || images.dim(3) != filters.dim(2)) {
+    return c.Error("takes float images [N, H, W, C] and filters [K, K, C, O]");
   }
   const ConvPoolGeometry g = ConvPoolGeometryOf(images, filters);
   if (!ConvPoolSupports(g)) {
@@ -27,20 +27,21 @@ Shape PooledShape(const ConvPoolGeometry& g) { return {g.batch, g.pooled_height(
 Types InferForward(const InferContext& c) {
   if (c.num_inputs() != 3) return c.Error("takes images, filters and bias");
   ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(forward::kImages), c.shape(forward::kFilters)));
-  if (c.dtype(forward::kFilters) != DType::kFloat32 ||
-      c.type(forward::kBias) != TensorType{DType::kFloat32, {g.out_channels}}) {
-    return c.Error("the bias must have one number per filter");
+  const DType dtype = c.dtype(forward::kImages);
+  if (c.dtype(forward::kFilters) != dtype || c.type(forward::kBias) != TensorType{dtype, {g.out_channels}}) {
+    return c.Error("filters and bias must have the images' type, and the bias one number per filter");
   }
-  return std::vector<TensorType>{{DType::kFloat32, PooledShape(g)}, {DType::kUInt8, PooledShape(g)}};
+  return std::vector<TensorType>{{dtype, PooledShape(g)}, {DType::kUInt8, PooledShape(g)}};
 }
 
 // The inputs that the backward ops have in common.
 absl::Status CheckPooled(const InferContext& c, const Shape& pooled) {
   if (c.type(backprop::kCodes) == TensorType{DType::kUInt8, pooled} &&
-      c.type(backprop::kPooledGradient) == TensorType{DType::kFloat32, pooled}) {
+      c.type(backprop::kPooledGradient) == TensorType{c.dtype(0), pooled}) {
     return absl::OkStatus();
   }
-  return c.Error(absl::StrCat("codes and gradient must have the shape ", pooled.ToString()));
+  return c.Error(absl::StrCat("codes and gradient must have the shape ", pooled.ToString(), " and types uint8 and ",
+                              DTypeName(c.dtype(0))));
 }
 
 Types InferBackpropFilter(const InferContext& c) {
@@ -48,7 +49,7 @@ Types InferBackpropFilter(const InferContext& c) {
   const Shape filters(c.attrs.GetInts("filter_shape"));
   ASSIGN_OR_RETURN(const ConvPoolGeometry g, Resolve(c, c.shape(backprop::kImages), filters));
   RETURN_IF_ERROR(CheckPooled(c, PooledShape(g)));
-  return std::vector<TensorType>{{DType::kFloat32, filters}, {DType::kFloat32, {g.out_channels}}};
+  return std::vector<TensorType>{{c.dtype(0), filters}, {c.dtype(0), {g.out_channels}}};
 }
 
 // The images' shape, from filters and pooled images.
@@ -65,7 +66,7 @@ Types InferBackpropInput(const InferContext& c) {
   // A vector of one channel would be mostly empty.
   if (g.in_channels == 1) return c.Error("needs images of more than one channel");
   RETURN_IF_ERROR(CheckPooled(c, PooledShape(g)));
-  return std::vector<TensorType>{{DType::kFloat32, images}};
+  return std::vector<TensorType>{{c.dtype(0), images}};
 }
 
 const bool registered[] = {

@@ -38,7 +38,6 @@ bool Fits(const Node& conv, const Node& pool) {
   const Shape &images = conv.input(conv2d::kImages).shape(), &filters = conv.input(conv2d::kFilters).shape();
   const std::vector<int64_t>& window = pool.attrs().GetInts("ksize");
   return conv.attrs().Get<std::string>("activation") == "Relu" &&
-         conv.input(conv2d::kImages).dtype() == DType::kFloat32 &&
          ConvPoolSupports(ConvPoolGeometryOf(images, filters)) &&
          SlidesBy(1, conv.attrs(), images, {filters.dim(0), filters.dim(1)}) && window == std::vector<int64_t>{2, 2} &&
          SlidesBy(2, pool.attrs(), pool.input(0).shape(), {2, 2});

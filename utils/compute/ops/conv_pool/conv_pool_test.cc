@@ -312,12 +312,26 @@ TEST_CASE("Values that others read stay") {
                  op::FusedConv2D));
 }
 
-TEST_CASE("bfloat16 stays as it is") {
-  const DType b = DType::kBFloat16;
-  const Ops ops = CompiledOps({{b, {1, 8, 8, 16}}, {b, {3, 3, 16, 16}}, {b, {16}}}, [](absl::Span<const Value> in) {
-    return std::vector<Value>{Layer(in[0], in[1], in[2])};
-  });
-  CHECK(ops == Ops{op::FusedConv2D, op::MaxPool});
+TEST_CASE("On the CPU 16-bit layers are fused, too, and differ from others by their rounding") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    const Case s{2, 6, 10, 16, 16, 5};
+    std::vector<Tensor> inputs;
+    for (const Tensor& t : LayerInputs(s)) inputs.push_back(t.CastTo(dtype));
+    const Build build = [](auto in) {
+      const Value y = Layer(in[0], in[1], in[2]);
+      std::vector<Value> result = GradientsOf(y, in[3], {in[0], in[1], in[2]});
+      result.push_back(y);
+      return result;
+    };
+    CHECK(CompiledOps(TypesOf(inputs), build) == Ops{kForward, kBackpropFilter, kBackpropInput});
+    const std::vector<Tensor> narrow = testing::RunOnCpu(inputs, build);
+    for (Tensor& t : inputs) t = t.CastTo(DType::kFloat32);
+    const std::vector<Tensor> wide = testing::RunOnCpu(inputs, build);
+    for (size_t i = 0; i < wide.size(); ++i) {
+      CHECK(narrow[i].dtype() == dtype);
+      CHECK(Difference(testing::ToDoubles(narrow[i]), testing::ToDoubles(wide[i])) < 1.0 / 256);
+    }
+  }
 }
 
 TEST_CASE("A pool of what is not a convolution stays as it is") {
@@ -410,7 +424,10 @@ TEST_CASE("Inputs that do not fit say so") {
   CHECK_THAT(error({{f, {1, 7, 8, 16}}, filters, {f, {16}}}, kForward),
              Catch::Contains("does not support images [1,7,8"));
   CHECK_THAT(error({images, filters, {f, {15}}}, kForward), Catch::Contains("one number per filter"));
-  CHECK_THAT(error({images, pooled, pooled}, kBackpropFilter), Catch::Contains("codes and gradient"));
+  CHECK_THAT(error({images, {DType::kBFloat16, {3, 3, 16, 16}}, {f, {16}}}, kForward),
+             Catch::Contains("the images' type"));
+  CHECK_THAT(error({images, pooled, pooled}, kBackpropFilter),
+             Catch::Contains("codes and gradient must have the shape [1,4,4,16] and types uint8 and float32"));
   CHECK_THAT(error({filters, {u, {1, 4, 4, 32}}, pooled}, kBackpropInput), Catch::Contains("codes and gradient"));
 }
 

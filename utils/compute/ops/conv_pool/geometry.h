@@ -8,8 +8,8 @@
 //   FusedConv2DReluMaxPool(images, filters, bias) -> pooled, codes
 //   FusedConv2DReluMaxPoolBackpropFilter(images, codes, d_pooled; filter_shape) -> d_filters, d_bias
 //   FusedConv2DReluMaxPoolBackpropInput(filters, codes, d_pooled) -> d_images
-// images [N, H, W, C], filters [K, K, C, O], bias [O], pooled [N, H / 2, W / 2, O], all float32; codes uint8 like
-// pooled: see kDeadWindow.
+// images [N, H, W, C], filters [K, K, C, O], bias [O], pooled [N, H / 2, W / 2, O], all of one float type; codes uint8
+// like pooled: see kDeadWindow.
 #pragma once
 
 #include <cstdint>
