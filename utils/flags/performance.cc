@@ -167,7 +167,7 @@ OFFICIAL_FLAG(PerformanceConfig, devices,
 
 OFFICIAL_FLAG(PerformanceConfig, describe_plan,
               "After five training steps, log how a step is computed on the first device: the type of each op, what it "
-              "computes, by which algorithm, and its share of the time. Training goes on.",
+              "computes, by which algorithm, and its share of the time.",
               .per_worker = true);
 
 OFFICIAL_FLAG(train::TrainOptions, check_replicas_steps,

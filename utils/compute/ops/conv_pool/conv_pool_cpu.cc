@@ -405,12 +405,12 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   return Kernel{.run = run, .scratch_bytes = scratch.bytes()};
 }
 
-// Gradients in 16-bit types are converted, which costs little beside what they save: they skip three of four pixels,
-// which oneDNN's products of bfloat16 do not.
+// Gradients in bfloat16 are converted, which costs little beside what they save: they skip three of four pixels, which
+// oneDNN's products do not.
 bool RegisterConvPool(OpName op, const KernelFactory& make) {
   return RegisterKernel({.op = op,
                          .device_kind = "cpu",
-                         .dtypes = StorageTypes(),
+                         .dtypes = {DType::kFloat32, DType::kBFloat16},
                          .make = [op, make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
                            if (UsesBFloat16Forward(spec))
                              return CatchOnednn(op.text(), [&] { return MakeBFloat16Forward(spec); });
