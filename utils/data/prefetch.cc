@@ -83,11 +83,13 @@ class ReadAhead {
     try {
       return source_->Next();
     } catch (const std::bad_alloc&) {
-      return absl::InternalError("out of memory while reading data");
+      return out_of_memory_;
     }
   }
 
   const BatchSourcePtr source_;  // used by the thread alone, but for its spec and number of examples
+  // Made while there is memory.
+  const absl::Status out_of_memory_ = absl::InternalError("out of memory while reading data");
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<NextResult> ring_;  // entries [first_, first_ + num_ready_), modulo its size, are read and not yet taken

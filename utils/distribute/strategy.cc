@@ -288,11 +288,13 @@ absl::Status Strategy::RunOnThreads(absl::FunctionRef<absl::Status(int replica)>
   RETURN_IF_ERROR(broken_);
   std::vector<std::function<void()>> work;
   for (int replica = 0; replica < num_local_replicas(); ++replica) {
-    work.push_back([this, &f, replica] {
+    // Made while there is memory.
+    const absl::Status out_of_memory = absl::InternalError(absl::StrCat("out of memory on replica ", replica));
+    work.push_back([this, &f, replica, out_of_memory] {
       try {
         Report(f(replica));
       } catch (const std::bad_alloc&) {
-        Report(absl::InternalError(absl::StrCat("out of memory on replica ", replica)));
+        Report(out_of_memory);
       } catch (const std::exception& exception) {
         Report(absl::InternalError(absl::StrCat("internal error on replica ", replica, ": ", exception.what())));
       }

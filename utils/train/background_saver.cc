@@ -111,13 +111,16 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
                      return next;
                    }};
   }
-  const auto write = [this, step, handover, taken = std::move(taken), strings = content.strings]() -> absl::Status {
+  // Made while there is memory.
+  const absl::Status out_of_memory = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+  const auto write = [this, step, handover, out_of_memory, taken = std::move(taken),
+                      strings = content.strings]() -> absl::Status {
     const auto start = std::chrono::steady_clock::now();
     absl::Status status;
     try {
       status = saver_->SaveInTurn(step, taken, strings);
     } catch (const std::bad_alloc&) {
-      status = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+      status = out_of_memory;
     }
     handover->Close();
     if (status.ok()) {
@@ -130,7 +133,7 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
   writing_ = std::async(std::launch::async, write);
   for (const auto& [name, tensor] : content.tensors) {
     if (!handover->WaitForRoom(tensor.bytes)) break;  // Wait tells why
-    absl::StatusOr<Tensor> copy = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+    absl::StatusOr<Tensor> copy = out_of_memory;
     try {
       copy = tensor.read();
     } catch (const std::bad_alloc&) {  // then that is what the writer gets
