@@ -52,5 +52,13 @@ TEST_CASE("Products by oneDNN's code for AMX are those of loops") {
   }
 }
 
+// By isa_limit_test and onednn_limit_test, each with a variable of the environment that forbids AMX.
+TEST_CASE("What forbids AMX leaves AVX-512 BF16", "[.limited]") {
+  CHECK(CpuIsa() == Isa::kAvx512Bf16);
+  const memory::desc desc({64, 64}, memory::data_type::bf16, memory::format_tag::ab);
+  const dnnl::matmul::primitive_desc pd({desc, desc, desc}, OnednnAttr(), OnednnEngine());
+  CHECK_THAT(OnednnAlgorithm(pd), Catch::EndsWith("avx512_core_bf16"));
+}
+
 }  // namespace
 }  // namespace official::compute
