@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -78,6 +79,34 @@ TEST_CASE("A thread without a core keeps nobody waiting: the others take its par
   });
   other.join();
   CHECK(release);
+}
+
+TEST_CASE("Beside endless loops every part still runs once, and threads wait for no core for long") {
+  SetNumThreads(2);
+  std::atomic<bool> ending = false;
+  std::vector<std::thread> loops;
+  for (int i = 0; i < 3; ++i) {
+    loops.emplace_back([&] {
+      while (!ending) {
+      }
+    });
+  }
+  // Long enough for the threads to see that others want their cores, and to lend each other theirs.
+  std::vector<int64_t> work(8, 0);
+  int64_t rounds = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  for (; std::chrono::steady_clock::now() < end; ++rounds) {
+    ParallelRunForTest(static_cast<int>(work.size()), [&](int part) {
+      const auto part_end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+      while (std::chrono::steady_clock::now() < part_end) {
+      }
+      ++work[part];
+    });
+  }
+  ending = true;
+  for (std::thread& loop : loops) loop.join();
+  CHECK(rounds > 0);
+  CHECK(work == std::vector<int64_t>(work.size(), rounds));
 }
 
 TEST_CASE("A loop within a loop runs on one thread, and loops of several threads at the same time") {

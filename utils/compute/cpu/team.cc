@@ -1,6 +1,7 @@
 #include "utils/compute/cpu/team.h"
 
-#include <sys/resource.h>
+#include <sched.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "utils/compute/cpu/contention.h"
 #include "utils/compute/cpu/parallel.h"
 
 namespace official::compute {
@@ -17,14 +19,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // How long a thread that waits looks again and again before it sleeps. To wake a thread takes some microseconds, on a
-// virtual machine some tens of them; but where threads are more than cores, who looks keeps those from the core for
-// whom it waits.
+// virtual machine some tens of them; but who looks keeps other work from the core.
 constexpr Clock::duration kPatience = std::chrono::milliseconds(1);
-constexpr Clock::duration kPatienceAmongOthers = std::chrono::microseconds(5);
-// Others want a thread's core if it was put off it twice within the window; it believes so for a while then. Once may
-// be the kernel's own work.
-constexpr Clock::duration kWindow = std::chrono::milliseconds(20);
-constexpr Clock::duration kOthersStay = std::chrono::milliseconds(100);
+constexpr Clock::duration kPatienceAmongOthers = std::chrono::microseconds(100);
+constexpr Clock::duration kNoPatience = std::chrono::microseconds(5);
+// So long the owner of a team looks for a part of a thread that may have no core, before it lends its own.
+constexpr Clock::duration kBeforeLending = std::chrono::microseconds(100);
 
 // OMP_WAIT_POLICY: as OpenMP programs have it. None: as the machine is.
 std::optional<bool> AlwaysPatient() {
@@ -36,33 +36,26 @@ std::optional<bool> AlwaysPatient() {
   return std::nullopt;
 }
 
-// How often the calling thread was put off its core though it had work.
-int64_t TimesPreempted() {
-  rusage usage;
-  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+thread_local Contention contention;
+
+// How long the calling thread should look for what it waits for.
+Clock::duration Patience(Clock::time_point now) {
+  static const std::optional<bool> always = AlwaysPatient();
+  if (always) return *always ? kPatience : kNoPatience;
+  return contention.Now(now) ? kPatienceAmongOthers : kPatience;
 }
 
-// How long the calling thread should look for what it waits for. Of that thread.
-class Patience {
- public:
-  Clock::duration Now(Clock::time_point now) {
-    static const std::optional<bool> always = AlwaysPatient();
-    if (always) return *always ? kPatience : kPatienceAmongOthers;
-    if (now > next_look_) {
-      next_look_ = now + kWindow;
-      const int64_t times = TimesPreempted();
-      if (times > times_preempted_ + 1) others_until_ = now + kOthersStay;
-      times_preempted_ = times;
+// Looks for a while; returns true if `value` is not `old` any more.
+template <typename T>
+bool LookFor(const std::atomic<T>& value, T old, Clock::time_point end) {
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return true;
+      _mm_pause();
     }
-    return now < others_until_ ? kPatienceAmongOthers : kPatience;
-  }
-
- private:
-  Clock::time_point next_look_, others_until_;
-  int64_t times_preempted_ = 0;
-};
-
-thread_local Patience patience;
+  } while (Clock::now() < end);
+  return false;
+}
 
 // Returns when `value` is not `old` any more.
 template <typename T>
@@ -71,14 +64,8 @@ void WaitWhile(const std::atomic<T>& value, T old) {
     if (value.load(std::memory_order_acquire) != old) return;
     _mm_pause();
   }
-  const Clock::time_point start = Clock::now(), end = start + patience.Now(start);
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return;
-      _mm_pause();
-    }
-  } while (Clock::now() < end);
-  value.wait(old, std::memory_order_acquire);
+  const Clock::time_point now = Clock::now();
+  if (!LookFor(value, old, now + Patience(now))) value.wait(old, std::memory_order_acquire);
 }
 
 constexpr uint64_t kField = (1 << 20) - 1;
@@ -96,14 +83,13 @@ Team::~Team() {
   ending_ = true;
   loops_.fetch_add(1);
   loops_.notify_all();
-  for (std::thread& helper : helpers_) helper.join();
+  for (const auto& helper : helpers_) helper->thread.join();
 }
 
 void Team::Run(int parts, int threads, RunFunction run, void* context) {
   threads = std::clamp(threads, 1, kMostThreads);
-  while (static_cast<int>(helpers_.size()) + 1 < threads) {
-    helpers_.emplace_back([this, thread = static_cast<int>(helpers_.size()) + 1] { Help(thread); });
-  }
+  StartHelpers(threads - 1);
+  KeepHelpersOff();
   run_ = run;
   context_ = context;
   parts_ = parts;
@@ -117,7 +103,61 @@ void Team::Run(int parts, int threads, RunFunction run, void* context) {
   loops_.notify_all();
   WorkOn(0);
   for (int done = done_.load(std::memory_order_acquire); done != parts; done = done_.load(std::memory_order_acquire)) {
+    if (is_contended_) LendCore(done);
     WaitWhile(done_, done);
+  }
+}
+
+void Team::StartHelpers(int count) {
+  while (static_cast<int>(helpers_.size()) < count) {
+    auto helper = std::make_unique<Helper>();
+    helper->thread = std::thread([this, number = static_cast<int>(helpers_.size()) + 1, id = &helper->id] {
+      *id = gettid();
+      Help(number);
+    });
+    helpers_.push_back(std::move(helper));
+  }
+}
+
+void Team::KeepHelpersOff() {
+  const uint32_t changes = contention_changes_.load(std::memory_order_acquire);
+  const int processor = sched_getcpu();
+  if (changes == seen_changes_ && (!is_contended_ || processor == processor_)) return;
+  seen_changes_ = changes;
+  processor_ = processor;
+  is_contended_ = false;
+  for (size_t h = 0; h < helpers_.size(); ++h) {
+    Helper& helper = *helpers_[h];
+    const bool contended = shares_[h + 1].contended.load(std::memory_order_relaxed);
+    is_contended_ = is_contended_ || contended;
+    const int keep_off = contended ? processor : -1;
+    if (keep_off != helper.kept_off) KeepOff(helper, keep_off);
+  }
+}
+
+void Team::KeepOff(Helper& helper, int processor) {
+  if (!helper.affinity) helper.affinity.emplace(helper.id);
+  helper.kept_off = processor;
+  if (processor >= 0) {
+    helper.affinity->KeepOff(processor);
+  } else {
+    helper.affinity->Free();
+  }
+}
+
+void Team::LendCore(int done) {
+  if (LookFor(done_, done, Clock::now() + kBeforeLending)) return;
+  bool lent = false;
+  for (size_t h = 0; h < helpers_.size(); ++h) {
+    Helper& helper = *helpers_[h];
+    helper.borrows = helper.kept_off >= 0 && shares_[h + 1].works.load(std::memory_order_relaxed);
+    if (helper.borrows) helper.affinity->MoveTo(sched_getcpu());
+    lent = lent || helper.borrows;
+  }
+  if (!lent) return;
+  done_.wait(done, std::memory_order_acquire);
+  for (const auto& helper : helpers_) {
+    if (helper->borrows) KeepOff(*helper, sched_getcpu());
   }
 }
 
@@ -149,6 +189,7 @@ void Team::WorkOn(int thread) {
   // The loop is not over before what was done is counted.
   int done = 0;
   const auto run = [&](int part) {
+    if (done == 0) shares_[thread].works.store(true, std::memory_order_relaxed);
     place = {part, parts_, thread, /*in_region=*/true, this};
     run_(context_, part);
     ++done;
@@ -159,6 +200,7 @@ void Team::WorkOn(int thread) {
     for (int part; (part = Take(shares_[(thread + i) % threads], thread, /*first=*/false)) >= 0;) run(part);
   }
   if (done == 0) return;
+  shares_[thread].works.store(false, std::memory_order_relaxed);
   place = {};
   const int parts = parts_;
   if (done_.fetch_add(done, std::memory_order_acq_rel) + done == parts && thread > 0) done_.notify_one();
@@ -168,6 +210,10 @@ void Team::Help(int thread) {
   FlushDenormals();
   while (!ending_) {
     const uint32_t seen = loops_.load(std::memory_order_acquire);
+    if (const bool contended = contention.Now(Clock::now()); contended != shares_[thread].contended) {
+      shares_[thread].contended = contended;
+      contention_changes_.fetch_add(1, std::memory_order_release);
+    }
     WorkOn(thread);
     WaitWhile(loops_, seen);
   }

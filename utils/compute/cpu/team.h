@@ -4,8 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
+
+#include "utils/compute/cpu/affinity.h"
 
 namespace official::compute {
 
@@ -21,7 +24,8 @@ extern thread_local Place place;
 // Threads that work on the loops of the thread that owns this, together with it. Each has a share of a loop's parts and
 // works on them from first to last; whose share is done takes from the ends of the others', so that nobody waits for a
 // thread that has no core just now. Those who wait look again and again for a while, and sleep then: the while is short
-// where other work wants the cores.
+// where other work wants the cores. There, too, the owner keeps the others off its own core, on which they would only
+// take turns with it, and lends it to one that was put off another core in the middle of a part for which it waits.
 class Team {
  public:
   static constexpr int kMostThreads = 1024;
@@ -43,8 +47,26 @@ class Team {
   // one number, so that nobody takes a part twice, or one of a loop that is over.
   struct alignas(64) Share {
     std::atomic<uint64_t> left = 0;
+    // Of the thread whose share it is.
+    std::atomic<bool> works = false;      // on a part
+    std::atomic<bool> contended = false;  // other work wants its core
+  };
+  // A thread as its owner sees it.
+  struct Helper {
+    std::thread thread;
+    std::atomic<pid_t> id = 0;         // the kernel's; 0: it has not begun
+    std::optional<Affinity> affinity;  // once it has begun
+    int kept_off = -1;                 // a processor
+    bool borrows = false;              // the owner's core
   };
 
+  // Starts threads until there are so many.
+  void StartHelpers(int count);
+  // Keeps the helpers whose cores others want off the calling thread's core.
+  void KeepHelpersOff();
+  void KeepOff(Helper& helper, int processor);  // -1: from none
+  // Waits for a change of done_, without a core if a helper can use it.
+  void LendCore(int done);
   void WorkOn(int thread);
   // Takes a part of this share, its first or its last one; -1: there is none, or thread `taker` is one too many now.
   static int Take(Share& share, int taker, bool first);
@@ -60,7 +82,12 @@ class Team {
   alignas(64) std::atomic<int> at_barrier_ = 0;
   std::atomic<uint32_t> barriers_ = 0;  // that all have passed
   std::atomic<bool> ending_ = false;
-  std::vector<std::thread> helpers_;
+  std::atomic<uint32_t> contention_changes_ = 0;  // of helpers
+  // Of the owner.
+  std::vector<std::unique_ptr<Helper>> helpers_;
+  uint32_t seen_changes_ = 0;
+  bool is_contended_ = false;  // the core of a helper
+  int processor_ = -1;
 };
 
 }  // namespace official::compute
