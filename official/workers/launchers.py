@@ -36,7 +36,7 @@ SlurmctldPort={ports[0]}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 FirstJobId={first_job}
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
@@ -183,8 +183,12 @@ class Slurm(contextlib.AbstractContextManager):
             raise
         return self
 
+    def execute(self, command: list[str], env: dict[str, str] | None = None, **execute_options) -> Ended:
+        """Runs a command of Slurm, such as sbatch."""
+        return execute(command, env={**self.env, **(env or {})}, **execute_options)
+
     def srun(self, command: list[str], *options: str, env: dict[str, str] | None = None, **execute_options) -> Ended:
-        return execute(["srun", "--quiet", *options, *command], env={**self.env, **(env or {})}, **execute_options)
+        return self.execute(["srun", "--quiet", *options, *command], env, **execute_options)
 
     def _start_munged(self) -> None:
         key = self.folder / "munge.key"

@@ -1,10 +1,11 @@
 #include "utils/run/cluster.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -50,12 +51,8 @@ absl::Status SecretError(const std::string& path, absl::string_view what) {
 }
 
 absl::StatusOr<std::string> ReadSecret(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::perms permissions = fs::status(path, error).permissions();
-  if (!error && (permissions & (fs::perms::group_all | fs::perms::others_all)) != fs::perms::none) {
-    return SecretError(path, absl::StrCat("can be used by others; make it yours alone: chmod 600 ", path));
-  }
+  struct stat file;
+  if (stat(path.c_str(), &file) == 0) RETURN_IF_ERROR(CheckSecretFile(path, file, geteuid()));
   const absl::StatusOr<std::string> secret = files::ReadFile(path, kMaxSecretBytes);
   if (!secret.ok()) return SecretError(path, absl::StrCat("cannot be read: ", secret.status().message()));
   if (static_cast<int64_t>(secret->size()) >= kMinSecretBytes) return *secret;
@@ -115,6 +112,15 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   cluster.num_workers = started.cluster.NumWorkers();
   LOG(INFO) << distribute::Describe(*cluster.launch);
   return cluster;
+}
+
+absl::Status CheckSecretFile(const std::string& path, const struct stat& file, uid_t user) {
+  const bool is_of_root = file.st_uid == 0 && user != 0;
+  const mode_t forbidden = S_IRWXO | (is_of_root ? S_IWGRP | S_IXGRP : S_IRWXG);
+  if ((file.st_mode & forbidden) == 0) return absl::OkStatus();
+  const char* const advice =
+      is_of_root ? "a file of root may at most be read by your group: chmod 640 " : "make it yours alone: chmod 600 ";
+  return SecretError(path, absl::StrCat("can be used by others; ", advice, path));
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,

@@ -1,6 +1,8 @@
 // The workers of a run: what started them, and the connections between them.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +28,10 @@ struct Cluster {
 // Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, or if
 // the cluster has tasks that no run here has: parameter servers, an evaluator.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
+
+// Returns OK if a file with the secret of the run, which `user` reads, is kept from other users: a file of root may be
+// read by its group, as Kubernetes mounts a Secret for a pod that is not root; any other file by its owner only.
+absl::Status CheckSecretFile(const std::string& path, const struct stat& file, uid_t user);
 
 // Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers

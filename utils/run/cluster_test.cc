@@ -84,6 +84,31 @@ TEST_CASE("Strangers are kept out, or it is said that they need not be") {
   }
 }
 
+TEST_CASE("A secret is its owner's alone, or root's and that of a group of this user") {
+  constexpr uid_t kRoot = 0, kUser = 1000;
+  const auto check = [](uid_t owner, mode_t mode, uid_t user) {
+    struct stat file = {};
+    file.st_uid = owner;
+    file.st_mode = S_IFREG | mode;
+    return CheckSecretFile("secret", file, user);
+  };
+  for (const mode_t mode : {0400, 0600}) {
+    CHECK(check(kUser, mode, kUser).ok());
+    CHECK(check(kRoot, mode, kRoot).ok());
+  }
+  for (const mode_t mode : {0440, 0640}) {
+    CHECK(check(kRoot, mode, kUser).ok());
+    CHECK(Refused(check(kUser, mode, kUser)) ==
+          "--run_secret_file=secret can be used by others; make it yours alone: chmod 600 secret");
+    CHECK_FALSE(check(kRoot, mode, kRoot).ok());
+  }
+  for (const mode_t mode : {0444, 0660, 0450, 0641}) {
+    CHECK(Refused(check(kRoot, mode, kUser)) ==
+          "--run_secret_file=secret can be used by others; a file of root may at most be read by your group: "
+          "chmod 640 secret");
+  }
+}
+
 TEST_CASE("Replicas are at least as many as workers, and as their devices where those are counted") {
   Config config;
   config.base.num_gpus = 0;

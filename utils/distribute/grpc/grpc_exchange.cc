@@ -125,6 +125,8 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
   KeepMemory();
   std::string address = options.addresses[options.worker];
+  if (!address.empty()) WaitForName(address, HostOf::kThisWorker, options.start_timeout, options.log);
+  if (options.worker > 0) WaitForName(options.addresses[0], HostOf::kOtherWorker, options.start_timeout, options.log);
   if (address.empty()) {
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));
   }

@@ -221,6 +221,25 @@ TEST_CASE("A port that is taken is named, and so is a worker 0 that does not com
              StartsWith(absl::StrCat("worker 1 has waited 1 s for worker 0 at ", options.addresses[0])));
 }
 
+TEST_CASE("A worker waits for names that the DNS does not know yet, and at the end says which") {
+  ConnectOptions options;
+  options.start_timeout = std::chrono::seconds(1);
+  const auto status_after_a_second = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    const absl::Status status = MakeGrpcExchange(options).status();
+    CHECK(std::chrono::steady_clock::now() - start > std::chrono::milliseconds(700));
+    return status;
+  };
+  options.addresses = {"nobody.invalid:2222", ""};
+  const absl::Status own = status_after_a_second();
+  CHECK(absl::IsFailedPrecondition(own));
+  CHECK_THAT(std::string(own.message()), StartsWith("worker 0 cannot listen on nobody.invalid:2222: "));
+  options.worker = 1;
+  const absl::Status other = status_after_a_second();
+  CHECK(absl::IsUnavailable(other));
+  CHECK_THAT(std::string(other.message()), StartsWith("cannot find worker 0 at nobody.invalid:2222: "));
+}
+
 TEST_CASE("The failure of one worker reaches all, with its reason") {
   auto made = Connect(3);
   OnEach(3, [&](int w) {
