@@ -84,6 +84,29 @@ TEST_CASE("Strangers are kept out, or it is said that they need not be") {
   }
 }
 
+TEST_CASE("Certificates can be given instead of a secret, and need all of their files") {
+  const TfConfig tf_config(kTwoWorkers);
+  const Cluster cluster = FindCluster({}).value();
+  Config config;
+  const auto refused = [&] {
+    return Refused(Connect(config, cluster, {.kind = "cpu", .strategy = "", .num_replicas = 2}).status());
+  };
+  const std::string folder = NewDirectory("certificates");
+  const std::string cert = absl::StrCat(folder, "/cert"), key = absl::StrCat(folder, "/key");
+  config.cluster.tls_cert = cert;
+  CHECK_THAT(refused(), StartsWith("there is no --tls_key; give all of --tls_cert=FILE"));
+  config.cluster.tls_key = key;
+  CHECK_THAT(refused(), StartsWith("there is no --tls_ca; "));
+  config.cluster.tls_ca = cert;
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_cert=", cert, " cannot be read: ")));
+  REQUIRE(files::WriteFileAtomically(cert, "no certificate").ok());
+  REQUIRE(files::WriteFileAtomically(key, "no key").ok());
+  REQUIRE(chmod(key.c_str(), 0640) == 0);
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_key=", key, " can be used by others; ")));
+  REQUIRE(chmod(key.c_str(), 0600) == 0);
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_cert=", cert, " has no certificate in PEM ")));
+}
+
 TEST_CASE("Replicas are at least as many as workers, and as their devices where those are counted") {
   Config config;
   config.base.num_gpus = 0;
