@@ -15,7 +15,8 @@ struct ClusterConfig {
   std::optional<int> num_replicas;     // of all workers together; unset: one for each of their devices
   distribute::CollectiveCommunication collective_communication = distribute::CollectiveCommunication::kAuto;
   std::optional<std::string> run_secret_file;
-  bool insecure_cluster = false;  // true: workers on several machines may do without a secret
+  std::optional<std::string> tls_cert, tls_key, tls_ca;  // the files of mutual TLS, in PEM: all three or none
+  bool insecure_cluster = false;  // true: workers on several machines may do without a secret and without TLS
   int start_timeout_secs = 300;   // how long workers wait for each other at the start
   int peer_timeout_secs = 10;     // how long a worker may be silent until it counts as lost
 };

@@ -23,7 +23,7 @@
 namespace official::run {
 namespace {
 
-constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096;
+constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096, kMaxPemBytes = 1 << 20;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -46,18 +46,55 @@ Facts FactsOf(const Config& config, const Devices& devices) {
   return facts;
 }
 
-absl::Status SecretError(const std::string& path, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("--run_secret_file=", path, " ", what));
+// A flag that names a file, as messages have it.
+std::string NameOf(absl::string_view flag, const std::string& path) { return absl::StrCat("--", flag, "=", path); }
+
+absl::Status FileError(absl::string_view name, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(name, " ", what));
+}
+
+absl::StatusOr<std::string> ReadFlagFile(const std::string& name, const std::string& path, int64_t max_bytes) {
+  absl::StatusOr<std::string> text = files::ReadFile(path, max_bytes);
+  if (!text.ok()) return FileError(name, absl::StrCat("cannot be read: ", text.status().message()));
+  return text;
+}
+
+// The same of a file that others may not use.
+absl::StatusOr<std::string> ReadPrivateFile(const std::string& name, const std::string& path, int64_t max_bytes) {
+  struct stat file;
+  if (stat(path.c_str(), &file) == 0) {
+    const std::string advice = HowToKeepFromOthers(file, geteuid());
+    if (!advice.empty()) return FileError(name, absl::StrCat("can be used by others; ", advice, path));
+  }
+  return ReadFlagFile(name, path, max_bytes);
 }
 
 absl::StatusOr<std::string> ReadSecret(const std::string& path) {
-  struct stat file;
-  if (stat(path.c_str(), &file) == 0) RETURN_IF_ERROR(CheckSecretFile(path, file, geteuid()));
-  const absl::StatusOr<std::string> secret = files::ReadFile(path, kMaxSecretBytes);
-  if (!secret.ok()) return SecretError(path, absl::StrCat("cannot be read: ", secret.status().message()));
-  if (static_cast<int64_t>(secret->size()) >= kMinSecretBytes) return *secret;
-  return SecretError(path, absl::StrCat("has ", secret->size(), " bytes, and needs at least ", kMinSecretBytes,
-                                        "; make one: head -c 32 /dev/urandom > ", path));
+  const std::string name = NameOf("run_secret_file", path);
+  ASSIGN_OR_RETURN(const std::string secret, ReadPrivateFile(name, path, kMaxSecretBytes));
+  if (static_cast<int64_t>(secret.size()) >= kMinSecretBytes) return secret;
+  return FileError(name, absl::StrCat("has ", secret.size(), " bytes, and needs at least ", kMinSecretBytes,
+                                      "; make one: head -c 32 /dev/urandom > ", path));
+}
+
+// The files of TLS; nothing if no flag names one.
+absl::StatusOr<std::optional<distribute::TlsFiles>> ReadTlsFiles(const flags::ClusterConfig& cluster) {
+  if (!cluster.tls_cert && !cluster.tls_key && !cluster.tls_ca) return std::nullopt;
+  if (!cluster.tls_cert || !cluster.tls_key || !cluster.tls_ca) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no ",
+                     !cluster.tls_cert  ? "--tls_cert"
+                     : !cluster.tls_key ? "--tls_key"
+                                        : "--tls_ca",
+                     "; give all of --tls_cert=FILE --tls_key=FILE --tls_ca=FILE, or none of them"));
+  }
+  distribute::TlsFiles tls = {.cert = {.name = NameOf("tls_cert", *cluster.tls_cert), .pem = ""},
+                              .key = {.name = NameOf("tls_key", *cluster.tls_key), .pem = ""},
+                              .ca = {.name = NameOf("tls_ca", *cluster.tls_ca), .pem = ""}};
+  ASSIGN_OR_RETURN(tls.cert.pem, ReadFlagFile(tls.cert.name, *cluster.tls_cert, kMaxPemBytes));
+  ASSIGN_OR_RETURN(tls.key.pem, ReadPrivateFile(tls.key.name, *cluster.tls_key, kMaxPemBytes));
+  ASSIGN_OR_RETURN(tls.ca.pem, ReadFlagFile(tls.ca.name, *cluster.tls_ca, kMaxPemBytes));
+  return tls;
 }
 
 // The secret of the run; empty if there is none, and none is needed.
@@ -65,11 +102,12 @@ absl::StatusOr<std::string> SecretOf(const Config& config, const std::vector<std
   const flags::ClusterConfig& cluster = config.cluster;
   if (cluster.run_secret_file) return ReadSecret(*cluster.run_secret_file);
   const auto far = std::find_if_not(addresses.begin(), addresses.end(), distribute::IsLoopback);
-  if (cluster.insecure_cluster || far == addresses.end()) return "";
+  if (cluster.insecure_cluster || cluster.tls_cert || far == addresses.end()) return "";
   return absl::InvalidArgumentError(
       absl::StrCat("worker ", far - addresses.begin(), " listens at ", *far,
                    ", where strangers may take part in this run; give all workers a file with the same secret, "
-                   "--run_secret_file=FILE, or in a network that you trust --insecure_cluster"));
+                   "--run_secret_file=FILE, or certificates, --tls_cert and so on, or in a network that you trust "
+                   "--insecure_cluster"));
 }
 
 // Where PMIx connects the processes, all have worker 0's address and a secret from it.
@@ -114,13 +152,12 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   return cluster;
 }
 
-absl::Status CheckSecretFile(const std::string& path, const struct stat& file, uid_t user) {
+std::string HowToKeepFromOthers(const struct stat& file, uid_t user) {
   const bool is_of_root = file.st_uid == 0 && user != 0;
   const mode_t forbidden = S_IRWXO | (is_of_root ? S_IWGRP | S_IXGRP : S_IRWXG);
-  if ((file.st_mode & forbidden) == 0) return absl::OkStatus();
-  const char* const advice =
-      is_of_root ? "a file of root may at most be read by your group: chmod 640 " : "make it yours alone: chmod 600 ";
-  return SecretError(path, absl::StrCat("can be used by others; ", advice, path));
+  if ((file.st_mode & forbidden) == 0) return "";
+  return is_of_root ? "a file of root may at most be read by your group: chmod 640 "
+                    : "make it yours alone: chmod 600 ";
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
@@ -130,6 +167,7 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
   options.addresses = distribute::WorkerAddresses(cluster.launch->started.cluster);
   options.facts = FactsOf(config, devices);
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
+  ASSIGN_OR_RETURN(options.tls, ReadTlsFiles(config.cluster));
   if (cluster.launch->AddressesByPmix()) {
     RETURN_IF_ERROR(MeetByPmix(options));
     if (config.cluster.run_secret_file) {

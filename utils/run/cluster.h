@@ -29,9 +29,10 @@ struct Cluster {
 // the cluster has tasks that no run here has: parameter servers, an evaluator.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
 
-// Returns OK if a file with the secret of the run, which `user` reads, is kept from other users: a file of root may be
-// read by its group, as Kubernetes mounts a Secret for a pod that is not root; any other file by its owner only.
-absl::Status CheckSecretFile(const std::string& path, const struct stat& file, uid_t user);
+// Returns how to keep a file with a secret, which `user` reads, from other users: "make it yours alone: chmod 600 ";
+// empty if it is. A file of root may be read by its group, as Kubernetes mounts a Secret for a pod that is not root;
+// any other file by its owner only.
+std::string HowToKeepFromOthers(const struct stat& file, uid_t user);
 
 // Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers

@@ -86,27 +86,47 @@ TEST_CASE("Strangers are kept out, or it is said that they need not be") {
 
 TEST_CASE("A secret is its owner's alone, or root's and that of a group of this user") {
   constexpr uid_t kRoot = 0, kUser = 1000;
-  const auto check = [](uid_t owner, mode_t mode, uid_t user) {
+  const auto advice = [](uid_t owner, mode_t mode, uid_t user) {
     struct stat file = {};
     file.st_uid = owner;
     file.st_mode = S_IFREG | mode;
-    return CheckSecretFile("secret", file, user);
+    return HowToKeepFromOthers(file, user);
   };
   for (const mode_t mode : {0400, 0600}) {
-    CHECK(check(kUser, mode, kUser).ok());
-    CHECK(check(kRoot, mode, kRoot).ok());
+    CHECK(advice(kUser, mode, kUser).empty());
+    CHECK(advice(kRoot, mode, kRoot).empty());
   }
   for (const mode_t mode : {0440, 0640}) {
-    CHECK(check(kRoot, mode, kUser).ok());
-    CHECK(Refused(check(kUser, mode, kUser)) ==
-          "--run_secret_file=secret can be used by others; make it yours alone: chmod 600 secret");
-    CHECK_FALSE(check(kRoot, mode, kRoot).ok());
+    CHECK(advice(kRoot, mode, kUser).empty());
+    CHECK(advice(kUser, mode, kUser) == "make it yours alone: chmod 600 ");
+    CHECK(advice(kRoot, mode, kRoot) == "make it yours alone: chmod 600 ");
   }
   for (const mode_t mode : {0444, 0660, 0450, 0641}) {
-    CHECK(Refused(check(kRoot, mode, kUser)) ==
-          "--run_secret_file=secret can be used by others; a file of root may at most be read by your group: "
-          "chmod 640 secret");
+    CHECK(advice(kRoot, mode, kUser) == "a file of root may at most be read by your group: chmod 640 ");
   }
+}
+
+TEST_CASE("Certificates can be given instead of a secret, and need all of their files") {
+  const TfConfig tf_config(kTwoWorkers);
+  const Cluster cluster = FindCluster({}).value();
+  Config config;
+  const auto refused = [&] {
+    return Refused(Connect(config, cluster, {.kind = "cpu", .strategy = "", .num_replicas = 2}).status());
+  };
+  const std::string folder = NewDirectory("certificates");
+  const std::string cert = absl::StrCat(folder, "/cert"), key = absl::StrCat(folder, "/key");
+  config.cluster.tls_cert = cert;
+  CHECK_THAT(refused(), StartsWith("there is no --tls_key; give all of --tls_cert=FILE"));
+  config.cluster.tls_key = key;
+  CHECK_THAT(refused(), StartsWith("there is no --tls_ca; "));
+  config.cluster.tls_ca = cert;
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_cert=", cert, " cannot be read: ")));
+  REQUIRE(files::WriteFileAtomically(cert, "no certificate").ok());
+  REQUIRE(files::WriteFileAtomically(key, "no key").ok());
+  REQUIRE(chmod(key.c_str(), 0640) == 0);
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_key=", key, " can be used by others; ")));
+  REQUIRE(chmod(key.c_str(), 0600) == 0);
+  CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_cert=", cert, " has no certificate in PEM ")));
 }
 
 TEST_CASE("Replicas are at least as many as workers, and as their devices where those are counted") {

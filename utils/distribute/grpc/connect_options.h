@@ -3,11 +3,21 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace official::distribute {
+
+// The files of mutual TLS: a text in PEM, and its name in messages, "--tls_key=FILE".
+struct TlsFile {
+  std::string name, pem;
+};
+struct TlsFiles {
+  TlsFile cert, key;  // of this worker; the certificate may be followed by those of authorities between it and `ca`
+  TlsFile ca;         // the authorities that all workers' certificates are from
+};
 
 struct ConnectOptions {
   int worker = 0;  // this one
@@ -15,8 +25,9 @@ struct ConnectOptions {
   std::vector<std::string> addresses;
   // The name and value of what must be the same on all workers, in the same order: {"flag --batch_size", "128"}.
   std::vector<std::pair<std::string, std::string>> facts;
-  std::string secret;     // that they share; empty: nothing is proven
-  bool bind_all = false;  // listens on all interfaces, not only on that of its address
+  std::string secret;           // that they share; empty: it proves nothing
+  std::optional<TlsFiles> tls;  // nothing: connections are not encrypted, and have no certificates
+  bool bind_all = false;        // listens on all interfaces, not only on that of its address
   std::chrono::seconds start_timeout = std::chrono::minutes(5);  // how long workers wait for each other
   std::chrono::seconds peer_timeout = std::chrono::seconds(10);  // after which a silent worker is lost
   std::function<void(const std::string& line)> log;              // gets lines about long waits; may be empty

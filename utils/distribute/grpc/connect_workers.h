@@ -11,8 +11,9 @@ namespace official::distribute {
 
 // Returns the exchange of this worker when all workers are there. It loads gRPC, which a process that is alone does not
 // need. InvalidArgument, on all workers, if two of them differ in a fact; if this one has another secret than worker 0,
-// or its number is taken. FailedPrecondition if it cannot listen at its address, DeadlineExceeded if others do not
-// come, NotFound without the shared object.
+// its number is taken, or a file of TLS or the certificate of another worker is not accepted. FailedPrecondition if it
+// cannot listen at its address, DeadlineExceeded if others do not come or cannot be reached, NotFound without the
+// shared object.
 absl::StatusOr<std::unique_ptr<Exchange>> ConnectWorkers(const ConnectOptions& options);
 
 }  // namespace official::distribute

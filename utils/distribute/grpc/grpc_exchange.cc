@@ -10,9 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/mailbox.h"
 #include "utils/distribute/grpc/meeting.h"
 #include "utils/distribute/grpc/peer.h"
+#include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/server.h"
 #include "utils/distribute/grpc/socket_address.h"
 #include "utils/distribute/grpc/wire.h"
@@ -23,8 +25,13 @@ namespace {
 class GrpcExchange : public Exchange {
  public:
   // `host` is null for workers other than the first.
-  GrpcExchange(int worker, std::unique_ptr<Mailbox> mailbox, std::unique_ptr<Host> host, std::unique_ptr<Server> server)
-      : worker_(worker), mailbox_(std::move(mailbox)), host_(std::move(host)), server_(std::move(server)) {}
+  GrpcExchange(int worker, std::unique_ptr<Refusals> refusals, std::unique_ptr<Mailbox> mailbox,
+               std::unique_ptr<Host> host, std::unique_ptr<Server> server)
+      : worker_(worker),
+        refusals_(std::move(refusals)),
+        mailbox_(std::move(mailbox)),
+        host_(std::move(host)),
+        server_(std::move(server)) {}
 
   // What has been sent arrives at those who still want it.
   ~GrpcExchange() override {
@@ -41,19 +48,29 @@ class GrpcExchange : public Exchange {
     server_.reset();
   }
 
-  void Connect(const Job& job, std::chrono::seconds peer_timeout) {
+  // Opens the streams to all others. InvalidArgument, which the others are told, if one has a certificate that is not
+  // accepted here.
+  absl::Status Connect(const Job& job, const ConnectOptions& options) {
     num_workers_ = static_cast<int>(job.addresses.size());
     mailbox_->SetAddresses(job.addresses);
     server_->SetKey(job.key);
+    std::map<std::pair<int, Channel>, std::shared_ptr<grpc::Channel>> connections;
     for (int w = 0; w < num_workers_; ++w) {
       if (w == worker_) continue;
       for (const Channel channel : {Channel::kSums, Channel::kValues}) {
         const auto lost = [this, w](absl::string_view why) { mailbox_->SetLost(w, why); };
-        senders_[{w, channel}] =
-            std::make_unique<Sender>(MakeChannel(job.addresses[w], peer_timeout),
-                                     PackHello({.from = worker_, .to = w, .channel = channel}, job.key), lost);
+        const auto& connection = connections[{w, channel}] = MakeChannel(job.addresses[w], options);
+        senders_[{w, channel}] = std::make_unique<Sender>(
+            connection, PackHello({.from = worker_, .to = w, .channel = channel}, job.key), lost);
       }
     }
+    for (const auto& [key, connection] : connections) {
+      const absl::Status connected = WaitForPeer(*connection, key.first, job.addresses[key.first], options);
+      if (connected.ok()) continue;
+      Fail(connected.message());
+      return connected;
+    }
+    return absl::OkStatus();
   }
 
   int worker() const override { return worker_; }
@@ -84,6 +101,20 @@ class GrpcExchange : public Exchange {
   }
 
  private:
+  // Waits until there is a connection to a worker. OK also if the worker has gone meanwhile: Receive tells.
+  absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address,
+                           const ConnectOptions& options) {
+    const auto end = std::chrono::steady_clock::now() + options.start_timeout;
+    for (;;) {
+      const absl::Status connected = WaitUntilConnected(connection, worker, address, options);
+      if (!absl::IsUnavailable(connected) || mailbox_->IsGone(worker)) return connected;
+      if (std::chrono::steady_clock::now() < end) continue;
+      return absl::DeadlineExceededError(absl::StrCat("worker ", worker_, " has had no connection with worker ", worker,
+                                                      " at ", address, " for ", options.start_timeout.count(),
+                                                      " s: ", WhyNoConnection(worker, address, options.tls).message(),
+                                                      "; let all workers reach each other"));
+    }
+  }
   // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.
   absl::Status Known(const absl::Status& status) {
     if (absl::IsCancelled(status) && mailbox_->SetFailed(worker_, status.message())) Tell(status.message());
@@ -101,6 +132,7 @@ class GrpcExchange : public Exchange {
 
   const int worker_;
   int num_workers_ = 1;
+  const std::unique_ptr<Refusals> refusals_;
   const std::unique_ptr<Mailbox> mailbox_;
   const std::unique_ptr<Host> host_;  // refuses those who come late
   std::unique_ptr<Server> server_;
@@ -125,22 +157,23 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
   KeepMemory();
   std::string address = options.addresses[options.worker];
-  if (!address.empty()) WaitForName(address, HostOf::kThisWorker, options.start_timeout, options.log);
-  if (options.worker > 0) WaitForName(options.addresses[0], HostOf::kOtherWorker, options.start_timeout, options.log);
+  if (!address.empty()) WaitForName(address, WhoseName::kThisWorkers, options.start_timeout, options.log);
+  if (options.worker > 0)
+    WaitForName(options.addresses[0], WhoseName::kOtherWorkers, options.start_timeout, options.log);
   if (address.empty()) {
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));
   }
   const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
-  auto host = options.worker == 0 ? std::make_unique<Host>(options) : nullptr;
+  if (options.tls) RETURN_IF_ERROR(CheckTlsFiles(*options.tls, address));
+  auto refusals = std::make_unique<Refusals>(options.log);
+  auto host = options.worker == 0 ? std::make_unique<Host>(options, *refusals) : nullptr;
   auto mailbox = std::make_unique<Mailbox>(options.worker, options.addresses);
-  ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
-                   Server::Listen(bound, options.worker, static_cast<int>(options.addresses.size()),
-                                  options.peer_timeout, *mailbox, host.get()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Listen(bound, options, *mailbox, host.get(), *refusals));
   address = WithPort(address, server->port());
   ASSIGN_OR_RETURN(const Job job, host != nullptr ? host->Meet(address) : MeetAt(options, address));
-  auto exchange =
-      std::make_unique<GrpcExchange>(options.worker, std::move(mailbox), std::move(host), std::move(server));
-  exchange->Connect(job, options.peer_timeout);
+  auto exchange = std::make_unique<GrpcExchange>(options.worker, std::move(refusals), std::move(mailbox),
+                                                 std::move(host), std::move(server));
+  RETURN_IF_ERROR(exchange->Connect(job, options));
   return exchange;
 }
 

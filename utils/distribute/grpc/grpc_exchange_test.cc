@@ -3,11 +3,15 @@
 #include "utils/distribute/grpc/grpc_exchange.h"
 
 #include <arpa/inet.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <functional>
+#include <future>
+#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -268,8 +272,8 @@ TEST_CASE("A worker that sends nothing is named at the deadline") {
   End(made);
 }
 
-// Sends bytes to an address, without waiting for an answer.
-void Disturb(const std::string& address, const std::string& bytes) {
+// Returns a socket that is connected to an address, and has sent some bytes.
+int ConnectAndSend(const std::string& address, const std::string& bytes) {
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -278,8 +282,56 @@ void Disturb(const std::string& address, const std::string& bytes) {
   if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0) {
     [[maybe_unused]] const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  close(fd);
+  return fd;
 }
+
+// Sends bytes to an address, without waiting for an answer.
+void Disturb(const std::string& address, const std::string& bytes) { close(ConnectAndSend(address, bytes)); }
+
+// Calls a method of the worker at an address with one message, and returns how it ends the call.
+grpc::Status Call(const std::string& address, const std::string& method, const std::string& message) {
+  grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  const grpc::Slice slice(message);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::ByteBuffer response;
+  std::promise<grpc::Status> status;
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &response,
+                 [&status](const grpc::Status& result) { status.set_value(result); });
+  return status.get_future().get();
+}
+
+// Two workers, of which worker 0 has strangers at its port.
+class Visited {
+ public:
+  Visited() {
+    made_ = Connect(2, [this](ConnectOptions& options) {
+      options.secret = "0123456789abcdef";
+      if (options.worker > 0) return;
+      address_ = options.addresses[0];
+      options.log = [this](const std::string& line) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        log_.push_back(line);
+      };
+    });
+  }
+  const std::string& address() const { return address_; }
+  // Returns what worker 0 has logged, after both have had a frame of the other and have ended.
+  std::vector<std::string> End() {
+    OnEach(2, [&](int w) {
+      CHECK((*made_[w])->Send(1 - w, kSums, FrameOf(w, 1 - w, 1, 100'000)).ok());
+      CHECK((*made_[w])->Receive(1 - w, kSums, kLong).value() == FrameOf(1 - w, w, 1, 100'000));
+    });
+    distribute::End(made_);
+    return log_;
+  }
+
+ private:
+  std::vector<Made> made_;
+  std::string address_;
+  std::mutex mutex_;
+  std::vector<std::string> log_;
+};
 
 TEST_CASE("Strangers at the port do no harm") {
   std::vector<std::string> addresses;
@@ -301,6 +353,49 @@ TEST_CASE("Strangers at the port do no harm") {
     }
   });
   End(made);
+}
+
+TEST_CASE("Workers alone refuse nobody") {
+  Visited visited;
+  CHECK(visited.End().empty());
+}
+
+TEST_CASE("Strangers that speak as workers do are refused and counted, with a line now and the sums at the end") {
+  Visited visited;
+  const FramesHello hello = {.from = 1, .to = 0, .channel = kSums};
+  CHECK(Call(visited.address(), kJoinMethod, PackStrings({"hello"})).error_message() ==
+        "this is no worker of this version");
+  CHECK(Call(visited.address(), kFramesMethod, PackHello(hello, RandomBytes())).error_code() ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  CHECK(Call(visited.address(), "/official.Workers/Other", "").error_code() == grpc::StatusCode::UNIMPLEMENTED);
+  const std::vector<std::string> log = visited.End();
+  REQUIRE(log.size() >= 2);
+  CHECK(log[0] == "refused 1 connection or call of strangers, the last from 127.0.0.1: no worker of this run");
+  CHECK_THAT(log.back(), StartsWith("in all, refused 3 connections and calls of strangers: "));
+  for (const char* reason : {"1 (no worker of this run)", "1 (another key than that of this job)",
+                             "1 (a method that workers do not have)"}) {
+    CHECK_THAT(log.back(), Contains(reason));
+  }
+}
+
+TEST_CASE("Connections that prove nothing are few, and do not last") {
+  Visited visited;
+  std::vector<int> silent;
+  for (int i = 0; i < 500; ++i) silent.push_back(ConnectAndSend(visited.address(), i % 2 == 0 ? "" : "P"));
+  const auto start = std::chrono::steady_clock::now();
+  // All have been closed by the worker when a read does not wait any more.
+  for (const int fd : silent) {
+    char byte;
+    while (read(fd, &byte, 1) > 0) {
+    }
+    close(fd);
+  }
+  const auto waited = std::chrono::steady_clock::now() - start;
+  CHECK(waited > std::chrono::seconds(5));
+  const std::vector<std::string> log = visited.End();
+  CHECK(log.size() <= 2 + waited / std::chrono::seconds(10));
+  CHECK_THAT(log.back(), Contains("in all, refused 500 connections") && Contains("128 (no proof in time)") &&
+                             Contains("372 (too many others after it, without a proof)"));
 }
 
 }  // namespace

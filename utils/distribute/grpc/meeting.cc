@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/peer.h"
 
 namespace official::distribute {
@@ -59,7 +60,8 @@ absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOption
 
 }  // namespace
 
-Host::Host(const ConnectOptions& options) : options_(options), job_(RandomBytes()) {}
+Host::Host(const ConnectOptions& options, Refusals& refusals)
+    : options_(options), refusals_(refusals), job_(RandomBytes()) {}
 
 Host::~Host() {
   std::map<int, Guest> guests;
@@ -101,7 +103,7 @@ absl::Status Host::Join(const std::string& second, const std::string& state, con
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (over_ || guests_.count(worker) > 0) {
-    return absl::InvalidArgumentError(
+    return absl::AlreadyExistsError(
         absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
   }
   guests_[worker] = {id, strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
@@ -161,9 +163,11 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
       if (!changed_.wait_until(lock, until, all) && options_.log) options_.log(absl::StrCat("waiting for ", Missing()));
     }
     if (!all()) {
+      const std::string refused = refusals_.Summary();
       status =
           absl::DeadlineExceededError(absl::StrCat("after ", options_.start_timeout.count(), " s there is no ",
-                                                   Missing(), "; start all workers, or raise --start_timeout_secs"));
+                                                   Missing(), refused.empty() ? "" : absl::StrCat(" (", refused, ")"),
+                                                   "; start all workers, or raise --start_timeout_secs"));
     }
     over_ = true;
     guests.swap(guests_);
@@ -199,20 +203,29 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
   };
   // A little longer than worker 0 waits, who knows the reason.
   constexpr std::chrono::seconds kLonger(2);
+  // Why there is no connection, as it was a little before worker 0 ends, too.
+  constexpr std::chrono::seconds kLookBefore(1);
+  std::string reason;
   const auto end = std::chrono::system_clock::now() + options.start_timeout + kLonger;
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.addresses[0], options.peer_timeout);
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.addresses[0], options);
   for (;;) {
-    absl::StatusOr<std::string> answer = CallJoin(channel, PackStrings({kProtocol, nonce}), respond, end);
-    if (answer.ok()) return UnpackAnswer(*answer, options);
-    const absl::Status& status = answer.status();
+    absl::Status status = WaitUntilConnected(*channel, 0, options.addresses[0], options);
+    if (status.ok()) {
+      const absl::StatusOr<std::string> answer = CallJoin(channel, PackStrings({kProtocol, nonce}), respond, end);
+      if (answer.ok()) return UnpackAnswer(*answer, options);
+      status = answer.status();
+    } else if (reason.empty() && std::chrono::system_clock::now() >= end - kLonger - kLookBefore) {
+      reason = std::string(WhyNoConnection(0, options.addresses[0], options.tls).message());
+    }
     if (absl::IsPermissionDenied(status)) return absl::InvalidArgumentError(status.message());
     // Worker 0 may have been started anew, or its server may come up just now.
     if (absl::IsUnavailable(status) && std::chrono::system_clock::now() < end) continue;
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+    if (reason.empty()) reason = std::string(status.message());
     return absl::DeadlineExceededError(
         absl::StrCat("worker ", options.worker, " has waited ", options.start_timeout.count(), " s for worker 0 at ",
-                     options.addresses[0], " and all other workers", status.message().empty() ? "" : ": ",
-                     status.message(), "; start all workers, or raise --start_timeout_secs"));
+                     options.addresses[0], " and all other workers", reason.empty() ? "" : ": ", reason,
+                     "; start all workers, or raise --start_timeout_secs"));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/distribute/grpc/connect_options.h"
+#include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/server.h"
 
 namespace official::distribute {
@@ -27,7 +28,8 @@ struct Job {
 // The meeting, as worker 0 holds it.
 class Host : public JoinHandler {
  public:
-  explicit Host(const ConnectOptions& options);
+  // `refusals` are those of the server, for messages.
+  Host(const ConnectOptions& options, Refusals& refusals);
   // Refuses those who still wait.
   ~Host() override;
 
@@ -52,6 +54,7 @@ class Host : public JoinHandler {
   std::string Missing() const;
 
   const ConnectOptions options_;
+  Refusals& refusals_;
   const std::string job_;  // random
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -9,17 +9,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/server.h"
 #include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, std::chrono::seconds peer_timeout) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const ConnectOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // workers are not outside
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(std::chrono::milliseconds(peer_timeout).count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(std::chrono::milliseconds(options.peer_timeout).count()));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A worker that is not there yet is tried again soon.
@@ -29,7 +31,25 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, std::chro
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20);
   arguments.SetInt("grpc.http2.lookahead_bytes", 16 << 20);
   arguments.SetInt("grpc.tcp_read_chunk_size", 1 << 20);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, ChannelCredentialsOf(options.tls), arguments);
+}
+
+absl::Status WaitUntilConnected(grpc::Channel& channel, int worker, const std::string& address,
+                                const ConnectOptions& options) {
+  const auto is_ready_within = [&channel](std::chrono::milliseconds time) {
+    const auto end = std::chrono::system_clock::now() + time;
+    for (;;) {
+      const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
+      if (state == GRPC_CHANNEL_READY) return true;
+      if (!channel.WaitForStateChange(state, end)) return false;
+    }
+  };
+  if (is_ready_within(std::chrono::milliseconds(500))) return absl::OkStatus();
+  if (!options.tls) return absl::UnavailableError("");
+  // The other worker may have come between two attempts of gRPC. It would count ours as a stranger's.
+  grpc::experimental::ChannelResetConnectionBackoff(&channel);
+  if (is_ready_within(std::chrono::milliseconds(100))) return absl::OkStatus();
+  return WhyNoConnection(worker, address, options.tls);
 }
 
 class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -49,14 +69,25 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
     if (closed_) return;
     closed_ = last;
     messages_.push_back(std::move(message));
-    if (!writing_ && !broken_) WriteNext();
+    WriteNext();
     if (broken_) Release();
+  }
+
+  // The other side has admitted the stream. Until then it takes no more than the first message.
+  void OnReadInitialMetadataDone(bool ok) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    admitted_ = ok;
+    broken_ = broken_ || !ok;
+    WriteNext();
+    if (broken_) Release();
+    changed_.notify_all();
   }
 
   void OnWriteDone(bool ok) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     writing_ = false;
     broken_ = broken_ || !ok;
+    hello_written_ = true;
     messages_.pop_front();
     if (broken_) {
       messages_.clear();
@@ -97,7 +128,9 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   }
 
  private:
+  // Begins to write the first message, if that may be.
   void WriteNext() {
+    if (writing_ || broken_ || messages_.empty() || (hello_written_ && !admitted_)) return;
     writing_ = true;
     StartWrite(&messages_.front());
   }
@@ -110,6 +143,7 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<grpc::ByteBuffer> messages_;  // the first one is being written
+  bool hello_written_ = false, admitted_ = false;
   bool writing_ = false, closed_ = false, broken_ = false, released_ = false, done_ = false;
 };
 

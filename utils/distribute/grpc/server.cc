@@ -4,13 +4,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/socket_address.h"
 
 namespace official::distribute {
 namespace {
 
-// A hello, or what a worker that joins says of itself; frames come in pieces.
-constexpr int kMostMessageBytes = 4 << 20;
+using Reason = Refusals::Reason;
+
+// A piece of a frame is the longest message.
+constexpr int kMostMessageBytes = kPieceBytes + 1024;
+constexpr int kMostMetadataBytes = 4096;
 
 grpc::Status Refused(const absl::Status& why) {
   return {grpc::StatusCode::PERMISSION_DENIED, std::string(why.message())};
@@ -35,7 +39,9 @@ grpc::ByteBuffer MessageOf(absl::string_view bytes) {
 // One worker that joins: it proves that it knows the secret, and waits for the others.
 class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
  public:
-  explicit JoinReactor(JoinHandler& join) : join_(join) { StartRead(&read_); }
+  JoinReactor(Server& server, const std::string& peer) : server_(server), join_(*server.join_), peer_(peer) {
+    StartRead(&read_);
+  }
 
   void OnReadDone(bool ok) override {
     if (!ok) return Refuse(absl::CancelledError("gone"));
@@ -48,11 +54,13 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
       return StartWrite(&write_);
     }
     const absl::Status joined = join_.Join(message, state_, this, [this](const std::string& answer) {
+      server_.acceptor_->SetProven(peer_);  // before the worker leaves with the answer
       write_ = MessageOf(answer);
       answered_ = true;
       StartWriteAndFinish(&write_, {}, grpc::Status::OK);
     });
     if (!joined.ok()) return Refuse(joined);
+    server_.acceptor_->SetProven(peer_);
     if (++joined_or_cancelled_ == 2) Leave();
   }
   void OnCancel() override {
@@ -70,13 +78,20 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
   }
 
  private:
-  void Refuse(const absl::Status& why) { Finish(Refused(why)); }
+  void Refuse(const absl::Status& why) {
+    if (absl::IsInvalidArgument(why)) server_.acceptor_->CountRefusal(Reason::kNoWorker, peer_);
+    if (absl::IsPermissionDenied(why)) server_.acceptor_->CountRefusal(Reason::kWrongSecret, peer_);
+    if (absl::IsAlreadyExists(why)) server_.acceptor_->CountRefusal(Reason::kNotExpected, peer_);
+    Finish(Refused(why));
+  }
   // Called when it has joined, and has gone since.
   void Leave() {
     if (join_.Leave(this)) Refuse(absl::CancelledError("gone"));
   }
 
+  Server& server_;
   JoinHandler& join_;
+  const std::string peer_;
   grpc::ByteBuffer read_, write_;
   std::string state_;
   bool challenged_ = false;
@@ -87,7 +102,7 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
 // The frames of one worker on one channel.
 class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
  public:
-  explicit FramesReactor(Server& server) : server_(server) { StartRead(&read_); }
+  FramesReactor(Server& server, const std::string& peer) : server_(server), peer_(peer) { StartRead(&read_); }
 
   void OnReadDone(bool ok) override {
     if (!ok) return End();
@@ -103,9 +118,10 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
 
   // Called when the key is known.
   void Admit() {
-    const absl::StatusOr<FramesHello> hello = server_.Admit(first_);
+    const absl::StatusOr<FramesHello> hello = server_.Admit(first_, peer_);
     if (!hello.ok()) return Finish(Refused(hello.status()));
     hello_ = *hello;
+    StartSendInitialMetadata();  // tells the other side that it may send frames
     ReadNext();
   }
 
@@ -137,6 +153,7 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
   }
 
   Server& server_;
+  const std::string peer_;
   grpc::ByteBuffer read_;
   std::vector<grpc::Slice> slices_;  // of the message
   std::string first_;
@@ -149,8 +166,10 @@ class Server::Service : public grpc::CallbackGenericService {
   explicit Service(Server& server) : server_(server) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
-    if (context->method() == kJoinMethod && server_.join_ != nullptr) return new JoinReactor(*server_.join_);
-    if (context->method() == kFramesMethod) return new FramesReactor(server_);
+    const std::string peer = PeerOf(context->peer());
+    if (context->method() == kJoinMethod && server_.join_ != nullptr) return new JoinReactor(server_, peer);
+    if (context->method() == kFramesMethod) return new FramesReactor(server_, peer);
+    server_.acceptor_->CountRefusal(Reason::kUnknownMethod, peer);
     return CallbackGenericService::CreateReactor(context);  // which refuses
   }
 
@@ -158,17 +177,25 @@ class Server::Service : public grpc::CallbackGenericService {
   Server& server_;
 };
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& address, int worker, int num_workers,
-                                                       std::chrono::seconds peer_timeout, Mailbox& mailbox,
-                                                       JoinHandler* join) {
-  std::unique_ptr<Server> made(new Server(worker, num_workers, mailbox, join));
+absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& address, const ConnectOptions& options,
+                                                       Mailbox& mailbox, JoinHandler* join, Refusals& refusals) {
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Listen(address, options.peer_timeout, refusals);
+  if (!acceptor.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", options.worker, " cannot listen on ", address, ": ", acceptor.status().message(),
+                     "; is that an address of this machine, and does no other run use it?"));
+  }
+  std::unique_ptr<Server> made(new Server(options, mailbox, join));
+  made->acceptor_ = *std::move(acceptor);
   made->service_ = std::make_unique<Service>(*made);
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &made->port_);
+  made->connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, ServerCredentialsOf(options.tls));
   builder.RegisterCallbackGenericService(made->service_.get());
   builder.SetMaxReceiveMessageSize(kMostMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // else a taken port is bound
-  const auto timeout_ms = static_cast<int>(std::chrono::milliseconds(peer_timeout).count());
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);  // of a connection; a worker has one for each
+  const auto timeout_ms = static_cast<int>(std::chrono::milliseconds(options.peer_timeout).count());
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, timeout_ms);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -177,20 +204,27 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& addres
   builder.AddChannelArgument("grpc.http2.lookahead_bytes", 16 << 20);
   builder.AddChannelArgument("grpc.tcp_read_chunk_size", 1 << 20);
   made->server_ = builder.BuildAndStart();
-  if (made->server_ != nullptr && made->port_ > 0) return made;
-  return absl::FailedPreconditionError(
-      absl::StrCat("worker ", worker, " cannot listen on ", address, ": ", WhyNotListen(address),
-                   "; is that an address of this machine, and does no other run use it?"));
+  if (made->server_ == nullptr) return absl::InternalError("gRPC makes no server");
+  made->acceptor_->Start([connections = made->connections_.get()](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    connections->HandleNewConnection(&connection);
+  });
+  return made;
 }
 
-Server::Server(int worker, int num_workers, Mailbox& mailbox, JoinHandler* join)
-    : worker_(worker), num_workers_(num_workers), mailbox_(mailbox), join_(join) {}
+Server::Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* join)
+    : worker_(options.worker),
+      num_workers_(static_cast<int>(options.addresses.size())),
+      mailbox_(mailbox),
+      join_(join) {}
 
 Server::~Server() {
   if (server_ == nullptr) return;
   SetKey(RandomBytes());  // those who wait for the key are refused
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
+  acceptor_.reset();  // which has given all it took to the server until now
 }
 
 void Server::SetKey(const std::string& key) {
@@ -204,14 +238,23 @@ void Server::SetKey(const std::string& key) {
   for (FramesReactor* reactor : waiting) reactor->Admit();
 }
 
-absl::StatusOr<FramesHello> Server::Admit(const std::string& hello) {
+// A hello holds for the job whose random key made it, and each stream is there once. So one that was recorded opens
+// nothing, neither in a later job nor in the same one after the worker's own. Who could bring it before has to hold the
+// worker's own back, on the way between the two; who can do that can also change what they send, and only TLS helps.
+absl::StatusOr<FramesHello> Server::Admit(const std::string& hello, const std::string& peer) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ASSIGN_OR_RETURN(const FramesHello admitted, UnpackHello(hello, *key_));
-  const bool is_peer = admitted.from >= 0 && admitted.from < num_workers_ && admitted.from != worker_;
-  if (is_peer && admitted.to == worker_ &&
-      streams_.insert({admitted.from, static_cast<int>(admitted.channel)}).second) {
+  const absl::StatusOr<FramesHello> admitted = UnpackHello(hello, *key_);
+  if (!admitted.ok()) {
+    acceptor_->CountRefusal(Reason::kWrongKey, peer);
+    return admitted.status();
+  }
+  const bool is_peer = admitted->from >= 0 && admitted->from < num_workers_ && admitted->from != worker_;
+  if (is_peer && admitted->to == worker_ &&
+      streams_.insert({admitted->from, static_cast<int>(admitted->channel)}).second) {
+    acceptor_->SetProven(peer);
     return admitted;
   }
+  acceptor_->CountRefusal(Reason::kNotExpected, peer);
   return absl::InvalidArgumentError("this stream is not expected here");
 }
 

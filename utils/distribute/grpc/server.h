@@ -14,7 +14,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "utils/distribute/grpc/acceptor.h"
+#include "utils/distribute/grpc/connect_options.h"
 #include "utils/distribute/grpc/mailbox.h"
+#include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
@@ -37,14 +40,13 @@ class JoinHandler {
 
 class Server {
  public:
-  // Listens on an address; port 0 is a free one. `join` may be null. Both must outlive the server. FailedPrecondition
-  // if that is not possible.
-  static absl::StatusOr<std::unique_ptr<Server>> Listen(const std::string& address, int worker, int num_workers,
-                                                        std::chrono::seconds peer_timeout, Mailbox& mailbox,
-                                                        JoinHandler* join);
+  // Listens on an address; port 0 is a free one. `join` may be null. What is given must outlive the server, but the
+  // options. FailedPrecondition if that is not possible.
+  static absl::StatusOr<std::unique_ptr<Server>> Listen(const std::string& address, const ConnectOptions& options,
+                                                        Mailbox& mailbox, JoinHandler* join, Refusals& refusals);
   ~Server();
 
-  int port() const { return port_; }
+  int port() const { return acceptor_->port(); }
   // Until the key of the job is known, those who send frames wait.
   void SetKey(const std::string& key);
 
@@ -53,20 +55,22 @@ class Server {
   class JoinReactor;
   class FramesReactor;
 
-  Server(int worker, int num_workers, Mailbox& mailbox, JoinHandler* join);
-  // Returns the worker and channel of a stream, each of which there is once; an error refuses it.
-  absl::StatusOr<FramesHello> Admit(const std::string& hello);
+  Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* join);
+  // Returns the worker and channel of a stream of the connection from `peer`, each of which there is once; an error
+  // refuses it.
+  absl::StatusOr<FramesHello> Admit(const std::string& hello, const std::string& peer);
 
   const int worker_, num_workers_;
   Mailbox& mailbox_;
   JoinHandler* const join_;
-  int port_ = 0;
   std::mutex mutex_;
   std::optional<std::string> key_;
   std::vector<FramesReactor*> waiting_;  // for the key
   std::set<std::pair<int, int>> streams_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;  // of the acceptor, to the server
+  std::unique_ptr<Acceptor> acceptor_;
 };
 
 // Returns the bytes of a message.

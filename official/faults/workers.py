@@ -1,0 +1,84 @@
+"""Several workers on this machine: how tests start them."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from official.faults import harness
+
+REPLICAS = 4
+# A multiple of the replicas; that of the other programs is one.
+BATCH = {"mnist": ("--batch_size=8",), "resnet": ("--batch_size=8",)}
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses of this machine that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    return addresses
+
+
+def tf_configs(count: int, with_chief: bool = False) -> list[str]:
+    """TF_CONFIG for each of so many workers, as TensorFlow's documents have it; the first is the chief."""
+    addresses = free_addresses(count)
+    if with_chief:
+        cluster = {"chief": addresses[:1], "worker": addresses[1:]}
+        tasks = [{"type": "chief", "index": 0}, *({"type": "worker", "index": i} for i in range(count - 1))]
+    else:
+        cluster = {"worker": addresses}
+        tasks = [{"type": "worker", "index": i} for i in range(count)]
+    return [json.dumps({"cluster": cluster, "task": task}) for task in tasks]
+
+
+def addresses_of(configs: list[str]) -> list[str]:
+    """The addresses of the workers in such values of TF_CONFIG, without a chief."""
+    return json.loads(configs[0])["cluster"]["worker"]
+
+
+class WorkersCase(harness.FaultTest):
+    def start_workers(
+        self,
+        model_dir: Path,
+        count: int,
+        *flags: str,
+        flags_of: dict | None = None,
+        chief: bool = False,
+        configs: list[str] | None = None,
+    ) -> list[subprocess.Popen]:
+        """Starts the processes of a run; `flags_of` has further flags of some of them, by number, `configs` the
+        TF_CONFIG of each."""
+        processes = []
+        for i, config in enumerate(configs or tf_configs(count, chief)):
+            # No worker but the chief has a directory.
+            directory = model_dir if i == 0 else "/dev/null/none"
+            command = self.command(directory, *BATCH.get(self.program.name, ()), *flags, *(flags_of or {}).get(i, ()))
+            processes.append(self.start(command, env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"}))
+        return processes
+
+    def train_workers(self, model_dir: Path, count: int, *flags: str, chief: bool = False, steps: int = harness.STEPS):
+        """Trains to step `steps`, which must succeed everywhere, and returns the outcomes."""
+        processes = self.start_workers(model_dir, count, f"--max_train_steps={steps}", *flags, chief=chief)
+        outcomes = [self.finish(process) for process in processes]
+        for outcome in outcomes:
+            self.assertEqual(outcome.code, 0, "\n".join(o.told for o in outcomes))
+        for outcome in outcomes[1:]:
+            self.assertEqual(outcome.stdout, "", outcome.told)  # results are the chief's
+        return outcomes
+
+    def train_alone(self, model_dir: Path, *flags: str, steps: int = harness.STEPS) -> None:
+        self.train(model_dir, steps, f"--num_cpu_devices={REPLICAS}", *BATCH.get(self.program.name, ()), *flags)
+
+    def wait_for_records(self, model_dir: Path, count: int) -> None:
+        """Waits until a run has written so many records to its metric.log."""
+        until = time.monotonic() + harness.DEADLINE
+        log = model_dir / "metric.log"
+        while not log.exists() or len(log.read_text().splitlines()) < count:
+            self.assertLess(time.monotonic(), until, f"the run did not write {count} records")
+            time.sleep(0.01)
