@@ -164,7 +164,6 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));
   }
   const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
-  if (options.tls) RETURN_IF_ERROR(CheckTlsFiles(*options.tls, address));
   auto refusals = std::make_unique<Refusals>(options.log);
   auto host = options.worker == 0 ? std::make_unique<Host>(options, *refusals) : nullptr;
   auto mailbox = std::make_unique<Mailbox>(options.worker, options.addresses);
