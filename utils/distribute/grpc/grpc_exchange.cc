@@ -157,11 +157,17 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
   KeepMemory();
   std::string address = options.addresses[options.worker];
-  if (!address.empty()) WaitForName(address, WhoseName::kThisWorkers, options.start_timeout, options.log);
-  if (options.worker > 0)
+  const auto check_certificates = [&] { return options.tls ? CheckTlsFiles(*options.tls, address) : absl::OkStatus(); };
+  if (!address.empty()) {
+    RETURN_IF_ERROR(check_certificates());
+    WaitForName(address, WhoseName::kThisWorkers, options.start_timeout, options.log);
+  }
+  if (options.worker > 0) {
     WaitForName(options.addresses[0], WhoseName::kOtherWorkers, options.start_timeout, options.log);
+  }
   if (address.empty()) {
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));
+    RETURN_IF_ERROR(check_certificates());
   }
   const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
   auto refusals = std::make_unique<Refusals>(options.log);
