@@ -19,10 +19,8 @@ def connect(address: str, timeout: float = 5) -> socket.socket:
 def send(address: str, data: bytes, wait: float = 0.2) -> None:
     """Sends to a worker, which may close the connection at any time, and gives it time to answer."""
     with contextlib.suppress(OSError), connect(address) as stranger:
-        stranger.settimeout(wait)
-        if data.startswith(PREFACE):
-            stranger.recv(1 << 16)  # the settings of the worker, which are acknowledged
         stranger.sendall(data)
+        stranger.settimeout(wait)
         while stranger.recv(1 << 16):
             pass
 
@@ -104,6 +102,12 @@ def literal(name: bytes, value: bytes) -> bytes:
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
+def unknown_frames(total: int) -> bytes:
+    """A connection with so many bytes in frames of a kind that HTTP/2 does not know: who reads it has to skip them,
+    and no window limits them."""
+    return PREFACE + http2_frame(4, 0, 0, b"") + http2_frame(0x42, 0, 0, bytes(16384)) * (total // 16384)
+
+
 def call(method: bytes, *messages: bytes) -> bytes:
     """A connection that calls a method of gRPC with these messages."""
     headers = b"\x83\x86"  # POST, http
@@ -113,8 +117,7 @@ def call(method: bytes, *messages: bytes) -> bytes:
     for message in messages:
         message = b"\0" + struct.pack(">I", len(message)) + message
         data += b"".join(http2_frame(0, 0, 1, message[i : i + 16384]) for i in range(0, len(message), 16384))
-    settings, acknowledged = http2_frame(4, 0, 0, b""), http2_frame(4, 1, 0, b"")
-    return PREFACE + settings + acknowledged + http2_frame(1, 4, 1, headers) + data
+    return PREFACE + http2_frame(4, 0, 0, b"") + http2_frame(1, 4, 1, headers) + data
 
 
 # ---- What workers say ----

@@ -84,7 +84,6 @@ class StrangersTest(workers.WorkersCase):
 
     def test_strangers_of_all_kinds(self) -> None:
         old = strangers.call(strangers.FRAMES, self.old_hello())
-        long = strangers.call(strangers.FRAMES, bytes(8 << 20))[: 1 << 20]  # of which the end does not come
         begin = time.monotonic()
 
         def visit(addresses: list[str]) -> None:
@@ -104,7 +103,7 @@ class StrangersTest(workers.WorkersCase):
                     strangers.shake_hands(address)
                     strangers.send(address, old)
                     strangers.send(address, strangers.call(b"/grpc.health.v1.Health/Check", b""))
-                    strangers.send(address, long)
+                    strangers.send(address, strangers.unknown_frames(1 << 20))
                 strangers.send(addresses[0], strangers.join())
                 slow.drip()
                 time.sleep(0.2)

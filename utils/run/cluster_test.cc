@@ -92,7 +92,7 @@ TEST_CASE("Certificates can be given instead of a secret, and need all of their 
     return Refused(Connect(config, cluster, {.kind = "cpu", .strategy = "", .num_replicas = 2}).status());
   };
   const std::string folder = NewDirectory("certificates");
-  const std::string cert = absl::StrCat(folder, "/cert"), key = absl::StrCat(folder, "/key");
+  const std::string cert = absl::StrCat(folder, "-cert"), key = absl::StrCat(folder, "-key");
   config.cluster.tls_cert = cert;
   CHECK_THAT(refused(), StartsWith("there is no --tls_key; give all of --tls_cert=FILE"));
   config.cluster.tls_key = key;
