@@ -77,17 +77,17 @@ void Acceptor::Watch(int fd, uint64_t id, uint32_t events) {
 void Acceptor::Run() {
   for (;;) {
     epoll_event events[16];
-    const int count = epoll_wait(epoll_, events, std::size(events), MillisecondsLeft());
+    const int count = epoll_wait(epoll_, events, std::size(events), MillisecondsUntilCheck());
     for (int i = 0; i < count; ++i) {
       const uint64_t id = events[i].data.u64;
       if (id == static_cast<uint64_t>(stop_)) return;
       if (std::find(listeners_.begin(), listeners_.end(), id) != listeners_.end()) {
         Accept(static_cast<int>(id));
       } else {
-        Look(id, (events[i].events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0);
+        TakeEnd(id);
       }
     }
-    CloseLate();
+    CloseExceeding();
   }
 }
 
@@ -107,36 +107,37 @@ void Acceptor::Accept(int listener) {
     // A worker proves itself in two round trips: who has been there longest has had its time.
     if (unproven_.size() == kMostUnproven) Refuse(unproven_.begin(), Reason::kTooMany);
     unproven_.push_back({next_id_, PeerOf(address), second, Clock::now() + kProveWithin});
-    // Told of each arrival once, since the bytes are read by gRPC.
-    Watch(second, next_id_++, EPOLLIN | EPOLLRDHUP | EPOLLET);
+    Watch(second, next_id_++, EPOLLRDHUP);
   }
   take_(fd);
 }
 
-void Acceptor::Look(uint64_t id, bool ended) {
+void Acceptor::TakeEnd(uint64_t id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Place place =
       std::find_if(unproven_.begin(), unproven_.end(), [id](const Unproven& each) { return each.id == id; });
   if (place == unproven_.end()) return;
-  if (ended) {
-    Refuse(place, Reason::kGone);
-  } else if (BytesReceived(place->fd) > kMostBytes) {
-    Refuse(place, Reason::kTooMuch);
+  Refuse(place, BytesReceived(place->fd) > kMostBytes ? Reason::kTooMuch : Reason::kGone);
+}
+
+void Acceptor::CloseExceeding() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  for (Place place = unproven_.begin(); place != unproven_.end();) {
+    const Place each = place++;
+    if (each->deadline <= now) {
+      Refuse(each, Reason::kTooSlow);
+    } else if (BytesReceived(each->fd) > kMostBytes) {
+      Refuse(each, Reason::kTooMuch);
+    }
   }
 }
 
-void Acceptor::CloseLate() {
+int Acceptor::MillisecondsUntilCheck() {
+  // Of bytes that gRPC has read already epoll tells nothing.
+  constexpr int kCheckEvery = 20;
   const std::lock_guard<std::mutex> lock(mutex_);
-  while (!unproven_.empty() && unproven_.front().deadline <= Clock::now()) {
-    Refuse(unproven_.begin(), Reason::kTooSlow);
-  }
-}
-
-int Acceptor::MillisecondsLeft() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (unproven_.empty()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(unproven_.front().deadline - Clock::now());
-  return std::max(0, static_cast<int>(left.count()));
+  return unproven_.empty() ? -1 : kCheckEvery;
 }
 
 Acceptor::Place Acceptor::Find(const std::string& peer) {

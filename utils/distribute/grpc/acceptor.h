@@ -54,10 +54,10 @@ class Acceptor {
   Acceptor(std::vector<int> listeners, Refusals& refusals);
   void Run();
   void Accept(int listener);
-  // What happens when something has come on a connection, or it has ended.
-  void Look(uint64_t id, bool ended);
-  void CloseLate();
-  int MillisecondsLeft();
+  void TakeEnd(uint64_t id);
+  // Closes the connections that have had their time, or have sent too much.
+  void CloseExceeding();
+  int MillisecondsUntilCheck();
   Place Find(const std::string& peer);
   // Ends a connection, also for gRPC.
   void Refuse(Place place, Refusals::Reason reason);
