@@ -6,7 +6,7 @@ from pathlib import Path
 from official.faults import certificates, workers
 
 HOST = "127.0.0.1"
-TIMEOUT = 4  # seconds that workers wait for each other
+TIMEOUT = 8  # seconds that workers wait for each other
 
 
 class CertificatesTest(workers.WorkersCase):

@@ -20,6 +20,9 @@ namespace {
 
 using Reason = Refusals::Reason;
 
+// A worker joins at the first one, and sends to each other one on two channels.
+constexpr size_t kConnectionsOfWorker = 3;
+
 uint64_t BytesReceived(int fd) {
   tcp_info info = {};
   socklen_t size = sizeof info;
@@ -28,7 +31,7 @@ uint64_t BytesReceived(int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& address,
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& address, size_t num_workers,
                                                            std::chrono::seconds peer_timeout, Refusals& refusals) {
   ASSIGN_OR_RETURN(std::vector<int> listeners, ListenAt(address));
   for (const int fd : listeners) {
@@ -38,12 +41,13 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& ad
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
   }
-  return std::unique_ptr<Acceptor>(new Acceptor(std::move(listeners), refusals));
+  return std::unique_ptr<Acceptor>(new Acceptor(std::move(listeners), num_workers, refusals));
 }
 
-Acceptor::Acceptor(std::vector<int> listeners, Refusals& refusals)
+Acceptor::Acceptor(std::vector<int> listeners, size_t num_workers, Refusals& refusals)
     : listeners_(std::move(listeners)),
       port_(PortOf(listeners_[0])),
+      most_unproven_(kMostStrangers + kConnectionsOfWorker * num_workers),
       refusals_(refusals),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       stop_(eventfd(0, EFD_CLOEXEC)) {
@@ -105,7 +109,7 @@ void Acceptor::Accept(int listener) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // A worker proves itself in two round trips: who has been there longest has had its time.
-    if (unproven_.size() == kMostUnproven) Refuse(unproven_.begin(), Reason::kTooMany);
+    if (unproven_.size() >= most_unproven_) Refuse(unproven_.begin(), Reason::kTooMany);
     unproven_.push_back({next_id_, PeerOf(address), second, Clock::now() + kProveWithin});
     Watch(second, next_id_++, EPOLLRDHUP);
   }

@@ -20,15 +20,16 @@ namespace official::distribute {
 
 class Acceptor {
  public:
-  // A connection has to prove within that time what it is, sends no more bytes before, and no more others wait for it.
+  // A connection has to prove within that time what it is, and sends no more bytes before.
   static constexpr std::chrono::seconds kProveWithin{10};
   static constexpr uint64_t kMostBytes = 256 << 10;
-  static constexpr size_t kMostUnproven = 128;
+  // So many may be unproven at once, beside those of all workers, which come at the same time when a run starts.
+  static constexpr size_t kMostStrangers = 128;
 
-  // Listens at an address. Connections break when what was sent is not acknowledged for `peer_timeout`. Unavailable
-  // with what the system says. `refusals` must outlive the result.
-  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const std::string& address, std::chrono::seconds peer_timeout,
-                                                          Refusals& refusals);
+  // Listens at an address of a run with so many workers. Connections break when what was sent is not acknowledged for
+  // `peer_timeout`. Unavailable with what the system says. `refusals` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const std::string& address, size_t num_workers,
+                                                          std::chrono::seconds peer_timeout, Refusals& refusals);
   // Accepts nothing more.
   ~Acceptor();
 
@@ -51,7 +52,7 @@ class Acceptor {
   };
   using Place = std::list<Unproven>::iterator;
 
-  Acceptor(std::vector<int> listeners, Refusals& refusals);
+  Acceptor(std::vector<int> listeners, size_t num_workers, Refusals& refusals);
   void Run();
   void Accept(int listener);
   void TakeEnd(uint64_t id);
@@ -67,6 +68,7 @@ class Acceptor {
 
   const std::vector<int> listeners_;
   const int port_;
+  const size_t most_unproven_;
   Refusals& refusals_;
   const int epoll_, stop_;
   std::function<void(int fd)> take_;

@@ -179,7 +179,8 @@ class Server::Service : public grpc::CallbackGenericService {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& address, const ConnectOptions& options,
                                                        Mailbox& mailbox, JoinHandler* join, Refusals& refusals) {
-  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Listen(address, options.peer_timeout, refusals);
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
+      Acceptor::Listen(address, options.addresses.size(), options.peer_timeout, refusals);
   if (!acceptor.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", options.worker, " cannot listen on ", address, ": ", acceptor.status().message(),
