@@ -207,6 +207,33 @@ TEST_CASE("A worker that goes before all are there may come again") {
   End(made);
 }
 
+TEST_CASE("A worker that comes again while the others still train waits for them to start again") {
+  const std::vector<std::string> addresses = {FreeAddresses(1)[0], ""};
+  const auto join = [&](int w, std::chrono::seconds start_timeout) {
+    ConnectOptions options;
+    options.worker = w;
+    options.addresses = addresses;
+    options.start_timeout = start_timeout;
+    return MakeGrpcExchange(options);
+  };
+  std::vector<Made> made(2);
+  const auto meet = [&] { OnEach(2, [&](int w) { made[w] = join(w, kLong); }); };
+  meet();
+  const absl::Status late = join(1, std::chrono::seconds(1)).status();
+  CHECK(absl::IsDeadlineExceeded(late));
+  CHECK_THAT(std::string(late.message()), Contains("it trains with the workers that were there before"));
+  Made again;
+  std::thread waiting([&] { again = join(1, kLong); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  End(made);
+  made[0] = join(0, kLong);
+  waiting.join();
+  REQUIRE(again.ok());
+  made[1] = std::move(again);
+  CHECK(made[0].ok());
+  End(made);
+}
+
 TEST_CASE("A port that is taken is named, and so is a worker 0 that does not come") {
   const Listener taken;
   ConnectOptions options;

@@ -1,5 +1,7 @@
 #include "utils/distribute/grpc/meeting.h"
 
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -102,7 +104,8 @@ absl::Status Host::Join(const std::string& second, const std::string& state, con
                                                    "; tell all of them the same cluster"));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (over_ || guests_.count(worker) > 0) {
+  if (over_) return absl::UnavailableError("it trains with the workers that were there before");
+  if (guests_.count(worker) > 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
   }
@@ -205,7 +208,10 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
   constexpr std::chrono::seconds kLonger(2);
   // Why there is no connection, as it was a little before worker 0 ends, too.
   constexpr std::chrono::seconds kLookBefore(1);
-  std::string reason;
+  std::string no_connection, refusal;
+  std::optional<std::chrono::system_clock::time_point> taken_since;  // this worker's number
+  constexpr std::chrono::seconds kPredecessorLeaves(1);
+  constexpr std::chrono::milliseconds kTryAgain(50);
   const auto end = std::chrono::system_clock::now() + options.start_timeout + kLonger;
   const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.addresses[0], options);
   for (;;) {
@@ -214,14 +220,26 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
       const absl::StatusOr<std::string> answer = CallJoin(channel, PackStrings({kProtocol, nonce}), respond, end);
       if (answer.ok()) return UnpackAnswer(*answer, options);
       status = answer.status();
-    } else if (reason.empty() && std::chrono::system_clock::now() >= end - kLonger - kLookBefore) {
-      reason = std::string(WhyNoConnection(0, options.addresses[0], options.tls).message());
+      if (absl::IsUnavailable(status)) refusal = std::string(status.message());
+      if (absl::IsAlreadyExists(status)) {
+        // Of a predecessor that has gone worker 0 may not know yet.
+        taken_since = taken_since.value_or(std::chrono::system_clock::now());
+        if (std::chrono::system_clock::now() - *taken_since > kPredecessorLeaves) {
+          return absl::InvalidArgumentError(status.message());
+        }
+        status = absl::UnavailableError(status.message());
+      }
+      std::this_thread::sleep_for(kTryAgain);
+    } else if (no_connection.empty() && std::chrono::system_clock::now() >= end - kLonger - kLookBefore) {
+      no_connection = std::string(WhyNoConnection(0, options.addresses[0], options.tls).message());
     }
     if (absl::IsPermissionDenied(status)) return absl::InvalidArgumentError(status.message());
     // Worker 0 may have been started anew, or its server may come up just now.
     if (absl::IsUnavailable(status) && std::chrono::system_clock::now() < end) continue;
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
-    if (reason.empty()) reason = std::string(status.message());
+    const std::string reason = !no_connection.empty() ? no_connection
+                               : !refusal.empty()     ? refusal
+                                                      : std::string(status.message());
     return absl::DeadlineExceededError(
         absl::StrCat("worker ", options.worker, " has waited ", options.start_timeout.count(), " s for worker 0 at ",
                      options.addresses[0], " and all other workers", reason.empty() ? "" : ": ", reason,

@@ -229,6 +229,9 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
     if (status_->error_code() == grpc::StatusCode::PERMISSION_DENIED) {
       return absl::PermissionDeniedError(status_->error_message());
     }
+    if (status_->error_code() == grpc::StatusCode::ALREADY_EXISTS) {
+      return absl::AlreadyExistsError(status_->error_message());
+    }
     if (status_->error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return absl::DeadlineExceededError("");
     return absl::UnavailableError(status_->error_message());
   }

@@ -17,7 +17,10 @@ constexpr int kMostMessageBytes = kPieceBytes + 1024;
 constexpr int kMostMetadataBytes = 4096;
 
 grpc::Status Refused(const absl::Status& why) {
-  return {grpc::StatusCode::PERMISSION_DENIED, std::string(why.message())};
+  const grpc::StatusCode code = absl::IsUnavailable(why)     ? grpc::StatusCode::UNAVAILABLE
+                                : absl::IsAlreadyExists(why) ? grpc::StatusCode::ALREADY_EXISTS
+                                                             : grpc::StatusCode::PERMISSION_DENIED;
+  return {code, std::string(why.message())};
 }
 
 }  // namespace
