@@ -11,7 +11,7 @@ class Contention {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Of the calling thread.
+  // Belongs to the calling thread.
   Contention();
 
   // Returns true if the calling thread has lately waited for a core though it had work. It looks at most once in 20 ms

@@ -47,7 +47,7 @@ class Team {
   // one number, so that nobody takes a part twice, or one of a loop that is over.
   struct alignas(64) Share {
     std::atomic<uint64_t> left = 0;
-    // Of the thread whose share it is.
+    // State of the thread whose share it is.
     std::atomic<bool> works = false;      // on a part
     std::atomic<bool> contended = false;  // other work wants its core
   };
@@ -83,7 +83,7 @@ class Team {
   std::atomic<uint32_t> barriers_ = 0;  // that all have passed
   std::atomic<bool> ending_ = false;
   std::atomic<uint32_t> contention_changes_ = 0;  // of helpers
-  // Of the owner.
+  // Only the owner uses these.
   std::vector<std::unique_ptr<Helper>> helpers_;
   uint32_t seen_changes_ = 0;
   bool is_contended_ = false;  // the core of a helper

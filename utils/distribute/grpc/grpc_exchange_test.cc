@@ -75,6 +75,14 @@ std::vector<Made> Connect(int workers, const std::function<void(ConnectOptions&)
   return made;
 }
 
+Made Join(const std::vector<std::string>& addresses, int worker, std::chrono::seconds start_timeout) {
+  ConnectOptions options;
+  options.worker = worker;
+  options.addresses = addresses;
+  options.start_timeout = start_timeout;
+  return MakeGrpcExchange(options);
+}
+
 // Ends the exchanges at the same time, as processes do.
 void End(std::vector<Made>& made) {
   OnEach(static_cast<int>(made.size()), [&](int w) {
@@ -189,13 +197,7 @@ TEST_CASE("Two workers of one number, or of clusters of other sizes, do not trai
 
 TEST_CASE("A worker that goes before all are there may come again") {
   const std::vector<std::string> addresses = FreeAddresses(3);
-  const auto join = [&](int w, std::chrono::seconds start_timeout) {
-    ConnectOptions options;
-    options.worker = w;
-    options.addresses = addresses;
-    options.start_timeout = start_timeout;
-    return MakeGrpcExchange(options);
-  };
+  const auto join = [&](int w, std::chrono::seconds start_timeout) { return Join(addresses, w, start_timeout); };
   std::vector<Made> made(3);
   std::thread host([&] { made[0] = join(0, kLong); });
   CHECK(absl::IsDeadlineExceeded(join(1, std::chrono::seconds(1)).status()));
@@ -209,13 +211,7 @@ TEST_CASE("A worker that goes before all are there may come again") {
 
 TEST_CASE("A worker that comes again while the others still train waits for them to start again") {
   const std::vector<std::string> addresses = {FreeAddresses(1)[0], ""};
-  const auto join = [&](int w, std::chrono::seconds start_timeout) {
-    ConnectOptions options;
-    options.worker = w;
-    options.addresses = addresses;
-    options.start_timeout = start_timeout;
-    return MakeGrpcExchange(options);
-  };
+  const auto join = [&](int w, std::chrono::seconds start_timeout) { return Join(addresses, w, start_timeout); };
   std::vector<Made> made(2);
   const auto meet = [&] { OnEach(2, [&](int w) { made[w] = join(w, kLong); }); };
   meet();
