@@ -55,9 +55,7 @@ Acceptor::Acceptor(std::vector<int> listeners, size_t num_workers, Refusals& ref
 }
 
 Acceptor::~Acceptor() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);
-  if (thread_.joinable()) thread_.join();
+  Stop();
   while (!unproven_.empty()) Forget(unproven_.begin());
   for (const int fd : listeners_) close(fd);
   close(epoll_);
@@ -69,6 +67,12 @@ void Acceptor::Start(std::function<void(int fd)> take) {
   Watch(stop_, stop_, EPOLLIN);
   for (const int fd : listeners_) Watch(fd, fd, EPOLLIN);
   thread_ = std::thread([this] { Run(); });
+}
+
+void Acceptor::Stop() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof one);
+  if (thread_.joinable()) thread_.join();
 }
 
 void Acceptor::Watch(int fd, uint64_t id, uint32_t events) {

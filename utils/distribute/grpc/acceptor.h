@@ -30,12 +30,13 @@ class Acceptor {
   // `peer_timeout`. Unavailable with what the system says. `refusals` must outlive the result.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const std::string& address, size_t num_workers,
                                                           std::chrono::seconds peer_timeout, Refusals& refusals);
-  // Accepts nothing more.
   ~Acceptor();
 
   int port() const { return port_; }
   // Calls `take` with each connection from now on, on a thread of its own. It owns the descriptor that it gets.
   void Start(std::function<void(int fd)> take);
+  // Accepts and closes nothing more. `take` is not called after this.
+  void Stop();
   // The connection from `peer`, "10.0.0.7:4000", is a worker's: it may stay, and send as much as it likes.
   void SetProven(const std::string& peer);
   // Counts a call of `peer` that is refused. The end of its connection does not count then.

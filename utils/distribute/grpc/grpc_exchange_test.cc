@@ -205,7 +205,7 @@ TEST_CASE("A worker that goes before all are there may come again") {
   made[2] = join(2, kLong);
   host.join();
   again.join();
-  for (const Made& each : made) CHECK(each.ok());
+  for (const Made& each : made) CHECK(each.status() == absl::OkStatus());
   End(made);
 }
 
@@ -265,6 +265,23 @@ TEST_CASE("A worker waits for names that the DNS does not know yet, and at the e
   const absl::Status other = status_after_a_second();
   CHECK(absl::IsUnavailable(other));
   CHECK_THAT(std::string(other.message()), StartsWith("cannot find worker 0 at nobody.invalid:2222: "));
+}
+
+TEST_CASE("Two workers of which only one reaches the other end both") {
+  auto made = Connect(2, [](ConnectOptions& options) {
+    options.start_timeout = std::chrono::seconds(2);
+    // It listens everywhere, and says that it is where nobody is (RFC 5737).
+    if (options.worker == 1) options.addresses[1] = "192.0.2.1:0";
+    options.bind_all = options.worker == 1;
+  });
+  CHECK(absl::IsDeadlineExceeded(made[0].status()));
+  CHECK_THAT(std::string(made[0].status().message()),
+             StartsWith("worker 0 has had no connection with worker 1 at 192.0.2.1:"));
+  REQUIRE(made[1].ok());
+  const absl::Status lost = (*made[1])->Receive(0, kValues, kLong).status();
+  CHECK(absl::IsCancelled(lost));
+  CHECK_THAT(std::string(lost.message()), StartsWith("worker 0 at 127.0.0.1:") && Contains("was lost"));
+  End(made);
 }
 
 TEST_CASE("The failure of one worker reaches all, with its reason") {

@@ -59,7 +59,8 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   void Start(grpc::GenericStub& stub) {
     context_.set_wait_for_ready(true);
     stub.PrepareBidiStreamingCall(&context_, kFramesMethod, grpc::StubOptions(), this);
-    AddHold();  // until no more is sent
+    AddHold();            // until no more is sent
+    StartRead(&answer_);  // nothing comes, but the end of the stream is seen where nothing is being written
     StartCall();
   }
 
@@ -77,9 +78,18 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   void OnReadInitialMetadataDone(bool ok) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     admitted_ = ok;
-    broken_ = broken_ || !ok;
     WriteNext();
-    if (broken_) Release();
+  }
+
+  void OnReadDone(bool ok) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (ok) {
+      answer_.Clear();
+      return StartRead(&answer_);
+    }
+    broken_ = true;
+    if (!writing_) messages_.clear();
+    Release();
     changed_.notify_all();
   }
 
@@ -143,6 +153,7 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<grpc::ByteBuffer> messages_;  // the first one is being written
+  grpc::ByteBuffer answer_;
   bool hello_written_ = false, admitted_ = false;
   bool writing_ = false, closed_ = false, broken_ = false, released_ = false, done_ = false;
 };

@@ -226,9 +226,9 @@ Server::Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* joi
 Server::~Server() {
   if (server_ == nullptr) return;
   SetKey(RandomBytes());  // those who wait for the key are refused
+  acceptor_->Stop();      // a server that is shut down does not close the connections that it is given
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
-  acceptor_.reset();  // which has given all it took to the server until now
 }
 
 void Server::SetKey(const std::string& key) {
