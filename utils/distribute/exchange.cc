@@ -1,8 +1,11 @@
 #include "utils/distribute/exchange.h"
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 
 namespace official::distribute {
+
+std::string Exchange::NameOf(int worker) const { return absl::StrCat("worker ", NumberOf(worker)); }
 
 absl::StatusOr<std::vector<std::string>> Gather(Exchange& exchange, absl::string_view own,
                                                 std::chrono::seconds deadline) {

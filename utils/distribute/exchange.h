@@ -24,6 +24,10 @@ class Exchange {
 
   virtual int worker() const = 0;  // number of this one
   virtual int num_workers() const = 0;
+  // The number that the cluster gives a worker, and its name in messages: "worker 2 at 10.0.0.1:2222". Where a job goes
+  // on without some of its workers, the others move up in the exchange, and keep these.
+  virtual int NumberOf(int worker) const { return worker; }
+  virtual std::string NameOf(int worker) const;
   // Sends a frame, of which the parts follow one another. Returns as soon as they can be changed; the frame may not
   // have arrived.
   virtual absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) = 0;
@@ -38,6 +42,13 @@ class Exchange {
   // error that is told; the others are Cancelled with a text that names this worker and has the reason, if there is
   // one. The first call counts.
   virtual void Fail(absl::string_view reason) = 0;
+
+  // Workers that are lost, by their numbers in the cluster: they went, or were silent for too long, without a word.
+  virtual std::vector<int> Lost() { return {}; }
+  // Workers, likewise, that came after the job had begun and wait to take part. Only the first worker knows of them.
+  virtual std::vector<int> Late() { return {}; }
+  // The job is done. Who waits to take part is told so; else it would wait for the job to begin again.
+  virtual void Finish() {}
 };
 
 // Returns what each worker has given, by worker; every worker gives something. Errors: those of Receive.

@@ -28,6 +28,20 @@ compute::PackSizes PacksByNumber(int num_packs) { return {.most_bytes = 1, .last
 
 constexpr absl::string_view kHierarchicalCopy = "hierarchical_copy", kReductionToOneDevice = "reduction_to_one_device";
 
+// Adds the time that it lives.
+class AddTime {
+ public:
+  explicit AddTime(double& seconds) : seconds_(seconds), begin_(Clock::now()) {}
+  ~AddTime() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  AddTime(const AddTime&) = delete;
+  AddTime& operator=(const AddTime&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& seconds_;
+  const Clock::time_point begin_;
+};
+
 std::string NameOf(const StrategyOptions& options) {
   if (!options.name.empty()) return options.name;
   return options.workers ? "multi_worker_mirrored" : options.num_replicas == 1 ? "one_device" : "mirrored";
@@ -235,13 +249,19 @@ std::string Strategy::Description() const {
                        [](std::string* out, const auto& device) { absl::StrAppend(out, device->Description()); });
 }
 
+double Strategy::SecondsOfWaiting() const {
+  return seconds_of_values_ + (worker_summer_ == nullptr ? 0 : worker_summer_->SecondsOfWaiting());
+}
+
 absl::StatusOr<std::vector<std::string>> Strategy::GatherBytes(absl::string_view own) const {
   if (!workers_) return std::vector<std::string>{std::string(own)};
+  const AddTime add_time(seconds_of_values_);
   return distribute::Gather(*workers_->exchange, own, timeout_);
 }
 
 absl::StatusOr<std::string> Strategy::FromChief(absl::StatusOr<std::string> own) const {
   if (!workers_) return own;
+  const AddTime add_time(seconds_of_values_);
   Exchange& exchange = *workers_->exchange;
   constexpr Exchange::Channel kValues = Exchange::Channel::kValues;
   // The code of the status in front, then its message or what is given.

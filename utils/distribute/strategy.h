@@ -85,6 +85,12 @@ class Strategy {
   absl::StatusOr<std::vector<std::string>> GatherBytes(absl::string_view own) const;
   // Returns, likewise, what the chief gives, or its error. What others give is not looked at.
   absl::StatusOr<std::string> FromChief(absl::StatusOr<std::string> own) const;
+  // Returns how long this worker has waited for others, in sums in the host's memory and in what follows.
+  double SecondsOfWaiting() const;
+  // Returns "worker 2 at 10.0.0.1:2222"; there must be other workers.
+  std::string NameOfWorker(int worker) const { return workers_->exchange->NameOf(worker); }
+  // True on the chief if workers that came late wait to take part.
+  bool HasLateWorkers() const { return workers_ && !workers_->exchange->Late().empty(); }
   // Ends what the other workers wait for, now and later, since this one has failed for this reason.
   void Fail(absl::string_view reason) {
     if (workers_) workers_->exchange->Fail(reason);
@@ -120,6 +126,7 @@ class Strategy {
   compute::Share local_replicas_{0, 1};
   std::optional<Workers> workers_;
   std::chrono::seconds timeout_{};
+  mutable double seconds_of_values_ = 0;  // in which this worker has waited for those that others give
   std::vector<std::unique_ptr<compute::Device>> devices_;
   std::unique_ptr<compute::CommunicatorGroup> group_;  // if there are several replicas
   const WorkerSummer* worker_summer_ = nullptr;        // the group's, if workers sum in the host's memory

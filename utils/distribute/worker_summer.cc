@@ -40,7 +40,9 @@ absl::Status WorkerSummer::Sum(int pack, absl::Span<const std::vector<Buffer>> b
   std::unique_lock<std::mutex> lock(mutex_);
   const auto since = Clock::now();
   changed_.wait(lock, [&] { return is_summed_[pack] || !status_.ok(); });
-  if (costs_.steps > 0) costs_.waited_seconds += SecondsSince(since);
+  const double seconds = SecondsSince(since);
+  seconds_of_waiting_ += seconds;
+  if (costs_.steps > 0) costs_.waited_seconds += seconds;
   return status_;
 }
 
@@ -50,6 +52,11 @@ absl::Status WorkerSummer::Reset() {
   changed_.wait(lock, [this] { return !summing_; });
   given_.clear();
   return absl::FailedPreconditionError("a worker has failed, and with it the job");
+}
+
+double WorkerSummer::SecondsOfWaiting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return seconds_of_waiting_;
 }
 
 SumCosts WorkerSummer::Costs() const {

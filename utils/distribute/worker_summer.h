@@ -41,6 +41,8 @@ class WorkerSummer : public PackSummer {
   absl::Status Reset() override;
 
   SumCosts Costs() const;
+  // Returns how long the devices have waited for sums, from the first step on.
+  double SecondsOfWaiting() const;
 
  private:
   struct Given {
@@ -58,6 +60,7 @@ class WorkerSummer : public PackSummer {
   absl::Status status_;          // an error, after which there are no sums any more
   int64_t steps_ = 0;
   SumCosts costs_;
+  double seconds_of_waiting_ = 0;
   bool summing_ = false;  // the thread works on a pack
   bool ending_ = false;
   std::thread thread_;  // last: starts when all else is there

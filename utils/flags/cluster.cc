@@ -14,6 +14,8 @@ constexpr Choice<CollectiveCommunication> kCommunications[] = {{"auto", Collecti
                                                                {"ring", CollectiveCommunication::kRing},
                                                                {"nccl", CollectiveCommunication::kNccl}};
 
+constexpr Choice<OnPeerLoss> kOnPeerLoss[] = {{"exit", OnPeerLoss::kExit}, {"restart", OnPeerLoss::kRestart}};
+
 }  // namespace
 }  // namespace official::flags
 
@@ -67,8 +69,19 @@ OFFICIAL_FLAG(ClusterConfig, start_timeout_secs,
               .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(ClusterConfig, peer_timeout_secs,
-              "Seconds after which a worker that does not answer counts as lost, and the others exit with status 138.",
+              "Seconds after which a worker that does not answer counts as lost; see --on_peer_loss.",
               .range = AtLeast(1), .per_worker = true);
+
+OFFICIAL_CHOICE_FLAG(
+    ClusterConfig, on_peer_loss, kOnPeerLoss,
+    "What the other workers do when one is lost. exit: they exit with status 138, so that what started them starts all "
+    "again. restart: they begin again themselves, in the same processes, from the last checkpoint and with as many "
+    "replicas, which those who are left share; a worker that comes back takes part from the next checkpoint on. The "
+    "first worker cannot be missing.");
+
+OFFICIAL_FLAG(ClusterConfig, min_workers,
+              "With --on_peer_loss=restart: with fewer workers the run waits, for --start_timeout_secs.",
+              .range = AtLeast(1), .unset_means = "all of them at the start, one after a loss", .per_worker = true);
 
 namespace official::flags {
 

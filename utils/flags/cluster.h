@@ -10,6 +10,9 @@
 
 namespace official::flags {
 
+// What the workers do when one of them is lost.
+enum class OnPeerLoss { kExit, kRestart };
+
 struct ClusterConfig {
   std::optional<std::string> workers;  // the addresses of all workers; see distribute::ReadLauncherEnv
   std::optional<int> num_replicas;     // of all workers together; unset: one for each of their devices
@@ -19,6 +22,8 @@ struct ClusterConfig {
   bool insecure_cluster = false;  // true: workers on several machines may do without a secret and without TLS
   int start_timeout_secs = 300;   // how long workers wait for each other at the start
   int peer_timeout_secs = 10;     // how long a worker may be silent until it counts as lost
+  OnPeerLoss on_peer_loss = OnPeerLoss::kExit;
+  std::optional<int> min_workers;  // with restart: a run with fewer waits; unset: all at the start, 1 after a loss
 };
 
 FlagGroup ClusterFlags();

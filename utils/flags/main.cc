@@ -22,6 +22,7 @@
 #include "utils/logs/log.h"
 #include "utils/misc/build_commit.h"
 #include "utils/misc/exit_code.h"
+#include "utils/misc/restart.h"
 #include "utils/misc/stop_signals.h"
 
 namespace official::flags {
@@ -71,16 +72,19 @@ void HandleCrash(int signal, siginfo_t* info, void* context) {
 }
 
 // One line; in a log of JSON lines an object, too.
-void TellError(const Program& program, const absl::Status& status, std::ostream& err) {
+void TellEnd(const Program& program, const absl::Status& status, std::ostream& err) {
   const std::string message = absl::StrCat(program.name, ": ", status.message());
   if (logs::CurrentLogFormat() != logs::LogFormat::kJson) {
     err << message << "\n";
     return;
   }
   const int signal = absl::IsCancelled(status) ? misc::StopSignalReceived() : 0;
-  logs::WriteLog(logs::Severity::ERROR, message,
-                 {{"event", signal != 0 ? "stop" : "error"},
-                  {"exit_code", misc::ExitCode(status)},
+  const int exit_code = misc::ExitCode(status);
+  logs::WriteLog(exit_code == 0 ? logs::Severity::INFO : logs::Severity::ERROR, message,
+                 {{"event", signal != 0      ? "stop"
+                            : exit_code == 0 ? "end"
+                                             : "error"},
+                  {"exit_code", exit_code},
                   {"signal", signal != 0 ? logs::Json(signal) : logs::Json()}});
 }
 
@@ -125,7 +129,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, Body 
       break;
   }
   if (!out.flush() && status.ok()) status = absl::AbortedError("cannot write to standard output");
-  if (!status.ok()) TellError(program, status, err);
+  if (!status.ok()) TellEnd(program, status, err);
   return misc::ExitCode(status);
 }
 
@@ -140,7 +144,10 @@ int RunMain(int argc, char** argv, const Program& program, Body body) {
   built.commit = misc::kBuildCommit;
   const int exit_code = Run(arguments, built, body, std::cout, std::cerr);
   const int stop_signal = misc::StopSignalReceived();
-  if (exit_code == misc::kExitResumeMe && stop_signal != 0) misc::DieOfSignal(stop_signal);
+  if (exit_code == misc::kExitResumeMe) {
+    if (stop_signal != 0) misc::DieOfSignal(stop_signal);
+    misc::RestartIfRequested(argv);
+  }
   // What a body wrote with printf.
   if (exit_code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
     std::cerr << program.name << ": cannot write to standard output\n";

@@ -1,8 +1,20 @@
 #include "utils/misc/exit_code.h"
 
 namespace official::misc {
+namespace {
+
+constexpr char kNothingLeft[] = "official.nothing_left";
+
+}  // namespace
+
+absl::Status NothingLeftToDo(absl::string_view message) {
+  absl::Status status = absl::CancelledError(message);
+  status.SetPayload(kNothingLeft, {});
+  return status;
+}
 
 int ExitCode(const absl::Status& status) {
+  if (status.GetPayload(kNothingLeft)) return 0;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return 0;

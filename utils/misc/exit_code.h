@@ -4,6 +4,7 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace official::misc {
 
@@ -21,5 +22,8 @@ inline constexpr int kExitResumeMe = 138;     // interrupted, everything is save
 // and FailedPrecondition 73, Aborted 74, PermissionDenied 77, Cancelled 138, every other code 1, including
 // ResourceExhausted, which means not enough memory or threads. (A full disk is an input or output error: Aborted.)
 int ExitCode(const absl::Status& status);
+
+// Returns a status that ends the program as OK would, with a message: 0.
+absl::Status NothingLeftToDo(absl::string_view message);
 
 }  // namespace official::misc

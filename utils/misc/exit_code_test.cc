@@ -21,6 +21,7 @@ TEST_CASE("Exit codes are those of sysexits.h") {
   CHECK(ExitCode(absl::InternalError("")) == 1);
   CHECK(ExitCode(absl::ResourceExhaustedError("out of memory")) == 1);
   CHECK(ExitCode(absl::OutOfRangeError("")) == 1);
+  CHECK(ExitCode(NothingLeftToDo("")) == 0);
 }
 
 }  // namespace

@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/distribute/cluster/address.h"
@@ -18,6 +21,7 @@
 #include "utils/distribute/grpc/connect_workers.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/misc/exit_code.h"
 #include "utils/misc/version.h"
 
 namespace official::run {
@@ -137,7 +141,50 @@ absl::Status CheckTasks(const distribute::Launch& launch) {
   return absl::OkStatus();
 }
 
+// Who began in this process before has written it, so that a value that makes no sense is nobody's.
+std::optional<Restart> ReadRestart() {
+  const char* const value = std::getenv(kRestartVariable);
+  if (value == nullptr) return std::nullopt;
+  const std::pair<absl::string_view, absl::string_view> fields = absl::StrSplit(value, ' ');
+  Restart restart;
+  if (!absl::SimpleAtoi(fields.first, &restart.count)) return std::nullopt;
+  for (const absl::string_view worker : absl::StrSplit(fields.second, ',', absl::SkipEmpty())) {
+    if (!absl::SimpleAtoi(worker, &restart.workers.emplace_back())) return std::nullopt;
+  }
+  return restart;
+}
+
+absl::Status CheckElastic(const flags::ClusterConfig& config, const Cluster& cluster) {
+  if (config.on_peer_loss != flags::OnPeerLoss::kRestart) {
+    if (!config.min_workers) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("--min_workers=", *config.min_workers,
+                                                   " is for runs that go on without a worker; give "
+                                                   "--on_peer_loss=restart, too, or leave it out"));
+  }
+  if (config.min_workers.value_or(1) > cluster.num_workers) {
+    return absl::InvalidArgumentError(absl::StrCat("--min_workers=", *config.min_workers, ", but ",
+                                                   cluster.launch->launcher, " describes only ", cluster.num_workers,
+                                                   " workers; use at most as many"));
+  }
+  if (!cluster.launch->AddressesByPmix()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--on_peer_loss=restart needs the addresses of the workers, and ", cluster.launch->launcher,
+                   " connects them by PMIx, once; leave it out, and let all of them be started again when they exit "
+                   "with status 138"));
+}
+
+// What the meeting of the workers has to know of that.
+std::optional<distribute::Elastic> ElasticOf(const flags::ClusterConfig& config, const Cluster& cluster) {
+  if (config.on_peer_loss != flags::OnPeerLoss::kRestart) return std::nullopt;
+  if (!cluster.restart) return distribute::Elastic{.min_workers = config.min_workers.value_or(cluster.num_workers)};
+  return distribute::Elastic{.min_workers = config.min_workers.value_or(1), .expected = cluster.restart->workers};
+}
+
 }  // namespace
+
+std::string ValueOf(const Restart& restart) {
+  return absl::StrCat(restart.count, " ", absl::StrJoin(restart.workers, ","));
+}
 
 absl::StatusOr<Cluster> FindCluster(const Config& config) {
   const auto environment = [](const char* name) { return std::getenv(name); };
@@ -148,7 +195,10 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   const distribute::ClusterTask& started = cluster.launch->started;
   cluster.worker = distribute::WorkerIndex(started.cluster, started.task).value_or(0);
   cluster.num_workers = started.cluster.NumWorkers();
-  LOG(INFO) << distribute::Describe(*cluster.launch);
+  if (cluster.num_workers > 1) RETURN_IF_ERROR(CheckElastic(config.cluster, cluster));
+  cluster.restart = ReadRestart();
+  LOG(INFO) << distribute::Describe(*cluster.launch)
+            << (cluster.restart ? absl::StrCat(", begins again (", cluster.restart->count, ")") : "");
   return cluster;
 }
 
@@ -177,8 +227,20 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
     ASSIGN_OR_RETURN(options.secret, SecretOf(config, options.addresses));
   }
   options.peer_timeout = std::chrono::seconds(config.cluster.peer_timeout_secs);
+  options.elastic = ElasticOf(config.cluster, cluster);
+  if (options.elastic && devices.kind != "cpu" && options.elastic->min_workers < cluster.num_workers) {
+    // A GPU has one replica, and so the others cannot have those of one that is missing.
+    options.elastic->min_workers = cluster.num_workers;
+    if (config.cluster.min_workers) {
+      return absl::InvalidArgumentError(absl::StrCat("--min_workers=", *config.cluster.min_workers,
+                                                     ": on GPUs a run needs all of its ", cluster.num_workers,
+                                                     " workers, since each GPU has one replica; leave it out"));
+    }
+  }
   options.log = [](const std::string& line) { LOG(INFO) << line; };
-  return distribute::ConnectWorkers(options);
+  absl::StatusOr<std::unique_ptr<distribute::Exchange>> exchange = distribute::ConnectWorkers(options);
+  if (absl::IsOutOfRange(exchange.status())) return misc::NothingLeftToDo(exchange.status().message());
+  return exchange;
 }
 
 absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, const std::string& value,
@@ -195,7 +257,8 @@ absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, 
     for (int w = 1; w < exchange.num_workers(); ++w) {
       ASSIGN_OR_RETURN(const std::string other, exchange.Receive(w, kValues, kLong));
       if (other == value || !difference.empty()) continue;
-      difference = absl::StrCat("worker ", w, " has ", what, " ", other, ", but worker 0 has ", value, "; ", advice);
+      difference = absl::StrCat("worker ", exchange.NumberOf(w), " has ", what, " ", other, ", but worker 0 has ",
+                                value, "; ", advice);
     }
     for (int w = 1; w < exchange.num_workers(); ++w) RETURN_IF_ERROR(exchange.Send(w, kValues, difference));
   }

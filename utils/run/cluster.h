@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,17 +17,29 @@
 
 namespace official::run {
 
+// How often the workers of a run have begun again since they were started, and who is expected to: see
+// flags::OnPeerLoss.
+struct Restart {
+  int count = 0;
+  std::vector<int> workers;  // their numbers, in ascending order
+};
+// The variable by which a process that begins again is told of it, and its value: "2 0,1,3".
+inline constexpr char kRestartVariable[] = "OFFICIAL_RESTART";
+std::string ValueOf(const Restart& restart);
+
 // The place of this process in its run.
 struct Cluster {
   std::optional<distribute::Launch> launch = {};  // what started it as one of several; nothing: it is alone
   int worker = 0;
   int num_workers = 1;
+  std::optional<Restart> restart = {};  // nothing: it begins for the first time
 
   bool is_chief() const { return worker == 0; }
 };
 
-// Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, or if
-// the cluster has tasks that no run here has: parameter servers, an evaluator.
+// Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, if the
+// cluster has tasks that no run here has, parameter servers or an evaluator, or if its workers cannot do without one of
+// them and --on_peer_loss=restart says so.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
 
 // Returns how to keep a file with a secret, which `user` reads, from other users: "make it yours alone: chmod 600 ";
@@ -36,7 +49,8 @@ std::string HowToKeepFromOthers(const struct stat& file, uid_t user);
 
 // Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers
-// could take part: see flags::ClusterConfig. DeadlineExceeded names the workers that did not come in time.
+// could take part: see flags::ClusterConfig. DeadlineExceeded names the workers that did not come in time; Cancelled
+// likewise if they had trained before. misc::NothingLeftToDo if the others were done before this one could take part.
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
                                                               const Devices& devices);
 

@@ -177,5 +177,38 @@ TEST_CASE("Several workers do not sum as the devices of one do") {
   }
 }
 
+TEST_CASE("A run that goes on without a worker knows how many there must be, and their addresses") {
+  const TfConfig tf_config(kTwoWorkers);
+  Config config;
+  config.cluster.min_workers = 1;
+  CHECK_THAT(Refused(FindCluster(config).status()), StartsWith("--min_workers=1 is for runs that go on without"));
+  config.cluster.on_peer_loss = flags::OnPeerLoss::kRestart;
+  CHECK(FindCluster(config).ok());
+  config.cluster.min_workers = 3;
+  CHECK_THAT(Refused(FindCluster(config).status()), StartsWith("--min_workers=3, but TF_CONFIG describes only 2"));
+}
+
+TEST_CASE("Processes that PMIx connects cannot begin again in place") {
+  setenv("PMIX_RANK", "1", 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  Config config;
+  config.cluster.on_peer_loss = flags::OnPeerLoss::kRestart;
+  CHECK_THAT(Refused(FindCluster(config).status()),
+             StartsWith("--on_peer_loss=restart needs the addresses of the workers, and mpirun connects them by PMIx"));
+  unsetenv("PMIX_RANK");
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
+TEST_CASE("A process that begins again knows how often, and with whom") {
+  const TfConfig tf_config(kTwoWorkers);
+  CHECK_FALSE(FindCluster({}).value().restart);
+  setenv(kRestartVariable, ValueOf({.count = 3, .workers = {0, 1}}).c_str(), 1);
+  const Cluster cluster = FindCluster({}).value();
+  unsetenv(kRestartVariable);
+  REQUIRE(cluster.restart);
+  CHECK(cluster.restart->count == 3);
+  CHECK(cluster.restart->workers == std::vector<int>{0, 1});
+}
+
 }  // namespace
 }  // namespace official::run

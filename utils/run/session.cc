@@ -17,7 +17,7 @@
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
-#include "utils/run/cluster.h"
+#include "utils/misc/restart.h"
 #include "utils/run/run_record.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/train_hooks.h"
@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
   std::unique_ptr<Session> session(new Session(config, results));
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers));
+  session->restart_ = cluster.restart;
   if (cluster.num_workers > 1) {
     ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }
@@ -152,7 +153,7 @@ absl::Status Session::Lock() {
   ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(config_.train.model_dir));
   // If the default was missing when the program began, somebody else may have made it meanwhile.
   if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(config_.train.model_dir));
-  if (!base.clean) return absl::OkStatus();
+  if (!base.clean || restart_) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(config_.train.model_dir, {base.data_dir}));
   if (cleaned) {
     LOG(INFO) << "--clean flag set. Removed existing model dir: " << config_.train.model_dir;
@@ -423,6 +424,7 @@ absl::Status Session::End() {
   signals_.reset();
   RETURN_IF_ERROR(recorded);
   others_know_end_ = true;
+  if (exchange_ != nullptr) exchange_->Finish();
   if (!trained || !stopped) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("stopped at step ", estimator_->global_step(), ", which is saved"));
 }
@@ -431,6 +433,32 @@ Session::~Session() {
   Finish(absl::UnknownError("the run failed")).IgnoreError();
   // The others wait for a worker whose program ends on its own error, outside of training.
   if (!others_know_end_ && exchange_ != nullptr) exchange_->Fail("");
+  BeginAgainIfWanted();
+}
+
+void Session::BeginAgainIfWanted() {
+  if (exchange_ == nullptr || config_.cluster.on_peer_loss != flags::OnPeerLoss::kRestart) return;
+  if (misc::StopSignalReceived() != 0) return;
+  // Those that will not be there: they are lost, or were asked to stop, after which the state was saved.
+  std::vector<int> gone = exchange_->Lost();
+  const bool was_lost = !gone.empty();
+  bool takes_late = false;
+  if (estimator_ != nullptr) {
+    takes_late = estimator_->stopped_for_late_worker();
+    for (const int worker : estimator_->stopped_by()) gone.push_back(exchange_->NumberOf(worker));
+  }
+  if (gone.empty() && !takes_late) return;
+  const auto is_gone = [&gone](int worker) { return std::find(gone.begin(), gone.end(), worker) != gone.end(); };
+  // The chief was asked to stop, and with it the run. If it is lost, it may be as to this worker only.
+  if (is_gone(0) && !was_lost) return;
+  Restart next = {.count = restart_ ? restart_->count + 1 : 1, .workers = exchange_->Late()};
+  for (int w = 0; w < exchange_->num_workers(); ++w) {
+    const int number = exchange_->NumberOf(w);
+    if (w == exchange_->worker() || !is_gone(number)) next.workers.push_back(number);
+  }
+  std::sort(next.workers.begin(), next.workers.end());
+  next.workers.erase(std::unique(next.workers.begin(), next.workers.end()), next.workers.end());
+  misc::RequestRestart(kRestartVariable, ValueOf(next));
 }
 
 absl::Status Session::Export(

@@ -37,6 +37,7 @@
 #include "utils/logs/progress.h"
 #include "utils/logs/run_info.h"
 #include "utils/misc/stop_signals.h"
+#include "utils/run/cluster.h"
 #include "utils/run/config.h"
 #include "utils/run/devices.h"
 #include "utils/run/input.h"
@@ -123,6 +124,8 @@ class Session {
   absl::Status PassEmptyRound(int64_t end_epoch);
   // Tells all how the run ended, once.
   absl::Status Finish(const absl::Status& status);
+  // Asks for this process to begin again, if workers are missing now, or others wait to take part.
+  void BeginAgainIfWanted();
   void LogEnd(const std::string& outcome) const;
   absl::Status FinishRecords(const absl::Status& status);
 
@@ -131,6 +134,7 @@ class Session {
   SessionOptions options_;
   train::Schedule schedule_;
   Devices devices_;
+  std::optional<Restart> restart_;                  // that this process is
   std::unique_ptr<distribute::Exchange> exchange_;  // with the other workers; null: there are none
   std::unique_ptr<train::RunLock> lock_;
   Input input_;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/train/short_list.h"
 
@@ -185,16 +186,47 @@ absl::Status CheckpointedModel::RestoreVariables(const std::vector<compute::Vari
 }
 
 absl::StatusOr<CheckpointedModel::Agreed> CheckpointedModel::Agree(bool save_is_due) {
-  Agreed agreed{.interruption = config_.interruption(), .save_is_due = save_is_due};
+  Agreed agreed{.interruption = config_.interruption(), .save_is_due = save_is_due, .late_workers = false};
   if (!strategy_->has_other_workers()) return agreed;
-  const std::string own = {static_cast<char>(agreed.interruption), save_is_due ? '\1' : '\0'};
+  const float seconds = SecondsOfWork();
+  std::string own = {static_cast<char>(agreed.interruption), static_cast<char>(save_is_due),
+                     static_cast<char>(strategy_->HasLateWorkers())};
+  own.append(reinterpret_cast<const char*>(&seconds), sizeof seconds);
   ASSIGN_OR_RETURN(const std::vector<std::string> all, strategy_->GatherBytes(own));
-  for (const std::string& of_worker : all) {
-    if (of_worker.size() != own.size()) return absl::DataLossError("a worker has not said whether it is to stop");
-    agreed.interruption = std::max(agreed.interruption, static_cast<Interruption>(of_worker[0]));
+  for (size_t w = 0; w < all.size(); ++w) {
+    if (all[w].size() != own.size()) return absl::DataLossError("a worker has not said whether it is to stop");
+    const auto wanted = static_cast<Interruption>(all[w][0]);
+    if (wanted == Interruption::kStop) stopped_by_.push_back(static_cast<int>(w));
+    agreed.interruption = std::max(agreed.interruption, wanted);
   }
   agreed.save_is_due = all[0][1] != 0;
+  agreed.late_workers = all[0][2] != 0;
+  agreed_ = StragglerWatch::Clock::now();
+  waited_seconds_ = strategy_->SecondsOfWaiting();
+  if (strategy_->is_chief()) LogStraggler(all);
   return agreed;
+}
+
+float CheckpointedModel::SecondsOfWork() {
+  if (!agreed_) return 0;
+  const double passed = std::chrono::duration<double>(StragglerWatch::Clock::now() - *agreed_).count();
+  return static_cast<float>(std::max(0.0, passed - (strategy_->SecondsOfWaiting() - waited_seconds_)));
+}
+
+void CheckpointedModel::LogStraggler(const std::vector<std::string>& all) {
+  std::vector<float> seconds(all.size());
+  for (size_t w = 0; w < all.size(); ++w) {
+    std::memcpy(&seconds[w], all[w].data() + all[w].size() - sizeof(float), sizeof(float));
+  }
+  const std::optional<Straggler> straggler = straggler_watch_.Add(seconds, *agreed_);
+  if (!straggler) return;
+  const std::string name = strategy_->NameOfWorker(straggler->worker);
+  logs::LogEvent("straggler",
+                 absl::StrFormat("%s keeps the others waiting: it computes for %.4g ms a step, the others for %.4g ms",
+                                 name, 1e3 * straggler->seconds, 1e3 * straggler->others_seconds),
+                 {{"worker", name},
+                  {"ms_per_step", 1e3 * straggler->seconds},
+                  {"ms_per_step_of_others", 1e3 * straggler->others_seconds}});
 }
 
 absl::Status CheckpointedModel::TakeRequestOfChief(logs::StepRequest& request) {

@@ -19,6 +19,7 @@
 #include "utils/train/model_dir.h"
 #include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
+#include "utils/train/straggler.h"
 #include "utils/train/warm_start.h"
 
 namespace official::train {
@@ -49,12 +50,18 @@ class CheckpointedModel {
   // workers: they stop between steps only, all of them after the same one.
   const std::atomic<int>* stop() const { return strategy_->has_other_workers() ? nullptr : config_.stop; }
   bool StopIsWanted() const { return stop() != nullptr && *stop() != 0; }
-  // The requests that all workers meet between two steps.
+  // The requests that all workers meet between two steps. Logs, on the chief, who keeps the others waiting.
   struct Agreed {
     Interruption interruption;  // the strongest that any of them has been asked for
     bool save_is_due;           // as the chief says
+    bool late_workers;          // there are some that wait to take part, as the chief knows
   };
   absl::StatusOr<Agreed> Agree(bool save_is_due);
+  // The workers, by their place in the strategy's exchange, that have asked all to stop.
+  const std::vector<int>& stopped_by() const { return stopped_by_; }
+  // Whether the training was stopped so that a worker that waits can take part.
+  bool stopped_for_late_worker() const { return stopped_for_late_worker_; }
+  void StopForLateWorker() { stopped_for_late_worker_ = true; }
   // Replaces what the hooks of this process want to see of the next step by what those of the chief do.
   absl::Status TakeRequestOfChief(logs::StepRequest& request);
 
@@ -99,6 +106,15 @@ class CheckpointedModel {
   std::string origin_ = "fresh";
   RunState state_;
   std::optional<int64_t> saved_step_, restored_step_;
+  // Returns, with several workers, how long this one has computed since the last call.
+  float SecondsOfWork();
+  void LogStraggler(const std::vector<std::string>& all);
+
+  StragglerWatch straggler_watch_;
+  std::optional<StragglerWatch::Clock::time_point> agreed_;  // when the last agreement was reached
+  double waited_seconds_ = 0;                                // until then
+  std::vector<int> stopped_by_;
+  bool stopped_for_late_worker_ = false;
   bool shares_variables_ = false;  // with other workers: variables do not begin with their initial values
 };
 

@@ -64,6 +64,11 @@ class Estimator {
     return TrainLoop(*model_, input_fn, max_steps, hooks);
   }
 
+  // Why Train or Evaluate was Cancelled, with several workers: those that were asked to stop, by their place in the
+  // exchange, or a worker that waits to take part, for which the training stops at a checkpoint.
+  const std::vector<int>& stopped_by() const { return model_->stopped_by(); }
+  bool stopped_for_late_worker() const { return model_->stopped_for_late_worker(); }
+
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
   // Cancelled if it was interrupted. If a loss is not finite, the error names the first tensor that is not: DataLoss
   // for a variable of the checkpoint that the run began with, else Internal.

@@ -60,6 +60,7 @@ class Loop {
                     logs::StepInfo& info);
   // Stops or saves, as it is wanted outside or due, or does neither.
   absl::Status MeetInterruption(bool save_is_due);
+  void StopForLateWorker();
   bool SaveIsDue() const;
   absl::Status End();
 
@@ -218,6 +219,8 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
   ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(save_is_due));
   stopped_ = agreed.interruption == Interruption::kStop;
   const bool asked = agreed.interruption == Interruption::kSave;
+  // Stopping saves.
+  if (agreed.late_workers && (agreed.save_is_due || asked) && !stopped_ && begun()) StopForLateWorker();
   if ((agreed.save_is_due || asked) && !stopped_ && begun()) {
     save_time_ = last_.time;
     RETURN_IF_ERROR(model_.Save());
@@ -229,6 +232,11 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
   return absl::OkStatus();
 }
 
+void Loop::StopForLateWorker() {
+  stopped_ = true;
+  model_.StopForLateWorker();
+}
+
 absl::Status Loop::End() {
   if (!begun()) {
     return stopped_
@@ -236,6 +244,10 @@ absl::Status Loop::End() {
                : absl::OkStatus();
   }
   const Clock::time_point start = Clock::now();
+  if (!stopped_ && model_.strategy().has_other_workers()) {
+    ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(/*save_is_due=*/true));
+    if (agreed.late_workers) StopForLateWorker();
+  }
   RETURN_IF_ERROR(model_.Save());
   RETURN_IF_ERROR(model_.dir().WaitForSave());
   if (last_update_ != nullptr && !last_.loss) {
@@ -249,7 +261,9 @@ absl::Status Loop::End() {
   return absl::CancelledError(
       absl::StrCat("stopped at step ", state_.global_step,
                    left_step_ ? absl::StrCat(" in the middle of step ", state_.global_step + 1) : "",
-                   "; its checkpoint was saved in ", elapsed.count(), " ms, and the same command continues from it"));
+                   "; its checkpoint was saved in ", elapsed.count(), " ms, and ",
+                   model_.stopped_for_late_worker() ? "another worker takes part from there on"
+                                                    : "the same command continues from it"));
 }
 
 }  // namespace

@@ -19,6 +19,14 @@ struct TlsFiles {
   TlsFile ca;         // the authorities that all workers' certificates are from
 };
 
+// A job that goes on without workers that are lost.
+struct Elastic {
+  int min_workers = 1;  // with fewer it does not begin
+  // When it begins again, the workers that are still there: it waits for no others, and for these as long as for one
+  // that is silent. Nothing at the first beginning, where it waits for all until the start times out.
+  std::optional<std::vector<int>> expected = {};
+};
+
 struct ConnectOptions {
   int worker = 0;  // this one
   // "host:port" by worker. Only that of worker 0 must be known; the others listen on a free port where there is none.
@@ -30,6 +38,7 @@ struct ConnectOptions {
   bool bind_all = false;        // listens on all interfaces, not only on that of its address
   std::chrono::seconds start_timeout = std::chrono::minutes(5);  // how long workers wait for each other
   std::chrono::seconds peer_timeout = std::chrono::seconds(10);  // after which a silent worker is lost
+  std::optional<Elastic> elastic = {};                           // nothing: all workers train, always
   std::function<void(const std::string& line)> log;              // gets lines about long waits; may be empty
 };
 

@@ -24,10 +24,10 @@ namespace {
 
 class GrpcExchange : public Exchange {
  public:
-  // `host` is null for workers other than the first.
+  // `worker` is its number in the cluster, `host` null for workers other than the first.
   GrpcExchange(int worker, std::unique_ptr<Refusals> refusals, std::unique_ptr<Mailbox> mailbox,
                std::unique_ptr<Host> host, std::unique_ptr<Server> server)
-      : worker_(worker),
+      : number_(worker),
         refusals_(std::move(refusals)),
         mailbox_(std::move(mailbox)),
         host_(std::move(host)),
@@ -45,27 +45,34 @@ class GrpcExchange : public Exchange {
       }
     }
     senders_.clear();
+    if (host_ != nullptr) {
+      host_->Dismiss(finished_ ? absl::OutOfRangeError("the job was done without this worker")
+                               : absl::UnavailableError("worker 0 begins again"));
+    }
     server_.reset();
   }
 
   // Opens the streams to all others. InvalidArgument, which the others are told, if one has a certificate that is not
   // accepted here.
   absl::Status Connect(const Job& job, const ConnectOptions& options) {
-    num_workers_ = static_cast<int>(job.addresses.size());
-    mailbox_->SetAddresses(job.addresses);
+    for (const auto& [worker, address] : job.addresses) {
+      mailbox_->SetAddress(worker, address);
+      if (worker == number_) worker_ = num_workers();
+      numbers_.push_back(worker);
+    }
     server_->SetKey(job.key);
     std::map<std::pair<int, Channel>, std::shared_ptr<grpc::Channel>> connections;
-    for (int w = 0; w < num_workers_; ++w) {
-      if (w == worker_) continue;
+    for (const auto& [w, address] : job.addresses) {
+      if (w == number_) continue;
       for (const Channel channel : {Channel::kSums, Channel::kValues}) {
-        const auto lost = [this, w](absl::string_view why) { mailbox_->SetLost(w, why); };
-        const auto& connection = connections[{w, channel}] = MakeChannel(job.addresses[w], options);
+        const auto lost = [this, w = w](absl::string_view why) { mailbox_->SetLost(w, why); };
+        const auto& connection = connections[{w, channel}] = MakeChannel(address, options);
         senders_[{w, channel}] = std::make_unique<Sender>(
-            connection, PackHello({.from = worker_, .to = w, .channel = channel}, job.key), lost);
+            connection, PackHello({.from = number_, .to = w, .channel = channel}, job.key), lost);
       }
     }
     for (const auto& [key, connection] : connections) {
-      const absl::Status connected = WaitForPeer(*connection, key.first, job.addresses[key.first], options);
+      const absl::Status connected = WaitForPeer(*connection, key.first, job.addresses.at(key.first), options);
       if (connected.ok()) continue;
       Fail(connected.message());
       return connected;
@@ -74,42 +81,56 @@ class GrpcExchange : public Exchange {
   }
 
   int worker() const override { return worker_; }
-  int num_workers() const override { return num_workers_; }
+  int num_workers() const override { return static_cast<int>(numbers_.size()); }
+  int NumberOf(int worker) const override { return numbers_[worker]; }
+  std::string NameOf(int worker) const override { return mailbox_->NameOf(numbers_[worker]); }
 
   using Exchange::Send;
   absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) override {
-    RETURN_IF_ERROR(Known(mailbox_->StateOf(worker)));
-    senders_.at({worker, channel})->SendFrame(parts);
+    RETURN_IF_ERROR(Known(mailbox_->StateOf(numbers_[worker])));
+    senders_.at({numbers_[worker], channel})->SendFrame(parts);
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) override {
-    absl::StatusOr<std::string> frame = mailbox_->Receive(worker, channel, deadline);
+    absl::StatusOr<std::string> frame = mailbox_->Receive(numbers_[worker], channel, deadline);
     if (!frame.ok()) RETURN_IF_ERROR(Known(frame.status()));
     return frame;
   }
 
   absl::Status Check() override {
-    for (int w = 0; w < num_workers_; ++w) {
-      if (w != worker_) RETURN_IF_ERROR(Known(mailbox_->StateOf(w)));
+    for (const int w : numbers_) {
+      if (w != number_) RETURN_IF_ERROR(Known(mailbox_->StateOf(w)));
     }
     return absl::OkStatus();
   }
 
   void Fail(absl::string_view reason) override {
-    if (mailbox_->SetFailed(worker_, reason)) Tell(reason);
+    const Failure failure = {std::string(reason)};
+    if (mailbox_->SetFailed(number_, failure)) Tell(failure);
   }
+
+  std::vector<int> Lost() override { return mailbox_->Lost(); }
+  std::vector<int> Late() override { return host_ == nullptr ? std::vector<int>() : host_->Late(); }
+  void Finish() override { finished_ = true; }
 
  private:
   // Waits until there is a connection to a worker. OK also if the worker has gone meanwhile: Receive tells.
   absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address,
                            const ConnectOptions& options) {
-    const auto end = std::chrono::steady_clock::now() + options.start_timeout;
+    const auto begin = std::chrono::steady_clock::now(), end = begin + options.start_timeout;
+    constexpr std::chrono::seconds kSurelyGone(1);
     for (;;) {
       const absl::Status connected = WaitUntilConnected(connection, worker, address, options);
-      if (!absl::IsUnavailable(connected) || mailbox_->IsGone(worker)) return connected;
+      if (!absl::IsUnavailable(connected)) return connected;
+      if (mailbox_->IsGone(worker)) return absl::OkStatus();
+      // It listened when it joined.
+      if (std::chrono::steady_clock::now() - begin > kSurelyGone && NobodyListensAt(address)) {
+        mailbox_->SetLost(worker, "it does not listen any more");
+        return absl::OkStatus();
+      }
       if (std::chrono::steady_clock::now() < end) continue;
-      return absl::DeadlineExceededError(absl::StrCat("worker ", worker_, " has had no connection with worker ", worker,
+      return absl::DeadlineExceededError(absl::StrCat("worker ", number_, " has had no connection with worker ", worker,
                                                       " at ", address, " for ", options.start_timeout.count(),
                                                       " s: ", WhyNoConnection(worker, address, options.tls).message(),
                                                       "; let all workers reach each other"));
@@ -117,21 +138,27 @@ class GrpcExchange : public Exchange {
   }
   // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.
   absl::Status Known(const absl::Status& status) {
-    if (absl::IsCancelled(status) && mailbox_->SetFailed(worker_, status.message())) Tell(status.message());
+    if (!absl::IsCancelled(status)) return status;
+    const std::vector<int> lost = mailbox_->Lost();
+    Failure failure = {std::string(status.message())};
+    if (!lost.empty()) failure.lost = lost[0];
+    if (mailbox_->SetFailed(number_, failure)) Tell(failure);
     return status;
   }
-  void Tell(absl::string_view reason) {
+  void Tell(const Failure& failure) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (const auto& [key, sender] : senders_) {
-      if (key.second == Channel::kValues) sender->SendFailure(reason);
+      if (key.second == Channel::kValues) sender->SendFailure(failure);
     }
     for (const auto& [key, sender] : senders_) {
       if (key.second == Channel::kValues) sender->Flush(deadline);
     }
   }
 
-  const int worker_;
-  int num_workers_ = 1;
+  const int number_;
+  int worker_ = 0;            // the place of that among the numbers
+  std::vector<int> numbers_;  // of all workers that take part, in ascending order
+  bool finished_ = false;
   const std::unique_ptr<Refusals> refusals_;
   const std::unique_ptr<Mailbox> mailbox_;
   const std::unique_ptr<Host> host_;  // refuses those who come late
@@ -172,7 +199,7 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
   auto refusals = std::make_unique<Refusals>(options.log);
   auto host = options.worker == 0 ? std::make_unique<Host>(options, *refusals) : nullptr;
-  auto mailbox = std::make_unique<Mailbox>(options.worker, options.addresses);
+  auto mailbox = std::make_unique<Mailbox>(options);
   ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Listen(bound, options, *mailbox, host.get(), *refusals));
   address = WithPort(address, server->port());
   ASSIGN_OR_RETURN(const Job job, host != nullptr ? host->Meet(address) : MeetAt(options, address));

@@ -1,5 +1,7 @@
 #include "utils/distribute/grpc/mailbox.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace official::distribute {
@@ -8,13 +10,30 @@ namespace {
 // The message of a worker that fails may come a little after the end of another one's connection.
 constexpr std::chrono::milliseconds kReasonTakes(300);
 
+// A wait is told of when it has taken so long, and then each time it has become twice as long.
+constexpr std::chrono::seconds kTellAfter(10);
+
 }  // namespace
 
-std::string Mailbox::NameOf(int worker) const { return absl::StrCat("worker ", worker, " at ", addresses_[worker]); }
+Mailbox::Mailbox(const ConnectOptions& options)
+    : worker_(options.worker),
+      advice_(options.elastic ? "the others go on from the last checkpoint"
+                              : "start all workers again, they continue from the last checkpoint"),
+      log_(options.log),
+      addresses_(options.addresses) {}
 
-void Mailbox::SetAddresses(std::vector<std::string> addresses) {
+std::string Mailbox::NameLocked(int worker) const {
+  return absl::StrCat("worker ", worker, " at ", addresses_[worker]);
+}
+
+std::string Mailbox::NameOf(int worker) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  addresses_ = std::move(addresses);
+  return NameLocked(worker);
+}
+
+void Mailbox::SetAddress(int worker, const std::string& address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  addresses_[worker] = address;
 }
 
 void Mailbox::Put(int from, Exchange::Channel channel, std::string frame) {
@@ -36,18 +55,31 @@ void Mailbox::SetLost(int from, absl::string_view why) {
   changed_.notify_all();
 }
 
-bool Mailbox::SetFailed(int who, absl::string_view reason) {
+bool Mailbox::SetFailed(int who, const Failure& failure) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!failed_.ok()) return false;
-  failed_ = absl::CancelledError(absl::StrCat("worker ", who, " has failed", reason.empty() ? "" : ": ", reason));
+  if (who != worker_) peers_[who].ended = true;
+  if (failure.lost) told_lost_.insert(*failure.lost);
   changed_.notify_all();
+  if (!failed_.ok()) return false;
+  failed_ = absl::CancelledError(
+      failure.lost ? failure.reason
+                   : absl::StrCat("worker ", who, " has failed", failure.reason.empty() ? "" : ": ", failure.reason));
   return true;
 }
 
 bool Mailbox::IsGone(int worker) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Peer& peer = peers_[worker];
-  return peer.ended || peer.lost;
+  return peer.ended || peer.lost || told_lost_.count(worker) > 0;
+}
+
+std::vector<int> Mailbox::Lost() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::set<int> lost = told_lost_;
+  for (const auto& [worker, peer] : peers_) {
+    if (peer.lost && !peer.ended) lost.insert(worker);
+  }
+  return {lost.begin(), lost.end()};
 }
 
 absl::Status Mailbox::ErrorOf(int worker, std::unique_lock<std::mutex>& lock) {
@@ -55,9 +87,8 @@ absl::Status Mailbox::ErrorOf(int worker, std::unique_lock<std::mutex>& lock) {
   if (failed_.ok() && !peer.lost && !peer.ended) return absl::OkStatus();
   if (failed_.ok()) changed_.wait_for(lock, kReasonTakes, [this] { return !failed_.ok(); });
   if (!failed_.ok()) return failed_;
-  if (!peer.lost) return absl::CancelledError(absl::StrCat(NameOf(worker), " has ended its run"));
-  return absl::CancelledError(absl::StrCat(NameOf(worker), " was lost (", *peer.lost,
-                                           "); start all workers again, they continue from the last checkpoint"));
+  if (!peer.lost) return absl::CancelledError(absl::StrCat(NameLocked(worker), " has ended its run"));
+  return absl::CancelledError(absl::StrCat(NameLocked(worker), " was lost (", *peer.lost, "); ", advice_));
 }
 
 absl::Status Mailbox::StateOf(int worker) {
@@ -69,11 +100,15 @@ absl::StatusOr<std::string> Mailbox::Receive(int from, Exchange::Channel channel
   std::unique_lock<std::mutex> lock(mutex_);
   Peer& peer = peers_[from];
   std::deque<std::string>& frames = peer.frames[static_cast<int>(channel)];
-  const bool in_time =
-      changed_.wait_for(lock, deadline, [&] { return !failed_.ok() || !frames.empty() || peer.lost || peer.ended; });
-  if (!in_time) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("worker ", worker_, " has waited ", deadline.count(), " s for ", NameOf(from)));
+  const auto is_over = [&] { return !failed_.ok() || !frames.empty() || peer.lost || peer.ended; };
+  const Clock::time_point begin = Clock::now();
+  for (std::chrono::seconds tell_after = kTellAfter; !is_over(); tell_after *= 2) {
+    if (changed_.wait_until(lock, begin + std::min(deadline, tell_after), is_over)) break;
+    if (deadline <= tell_after) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("worker ", worker_, " has waited ", deadline.count(), " s for ", NameLocked(from)));
+    }
+    if (log_) log_(absl::StrCat("has waited ", tell_after.count(), " s for ", NameLocked(from)));
   }
   if (frames.empty()) {
     const absl::Status error = ErrorOf(from, lock);

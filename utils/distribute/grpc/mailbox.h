@@ -7,24 +7,27 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/distribute/exchange.h"
+#include "utils/distribute/grpc/connect_options.h"
+#include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
 
-// This is safe for use by several threads.
+// Workers have the numbers here that the cluster gives them. This is safe for use by several threads.
 class Mailbox {
  public:
-  // `addresses` of the workers, for messages.
-  Mailbox(int worker, std::vector<std::string> addresses) : worker_(worker), addresses_(std::move(addresses)) {}
+  explicit Mailbox(const ConnectOptions& options);
 
-  // Where the workers listen, once that is known of all.
-  void SetAddresses(std::vector<std::string> addresses);
+  // Where a worker listens, once that is known.
+  void SetAddress(int worker, const std::string& address);
+  // Returns "worker 2 at 10.0.0.1:2222".
+  std::string NameOf(int worker);
 
   void Put(int from, Exchange::Channel channel, std::string frame);
   // Worker `from` sends nothing more, since it has ended.
@@ -32,13 +35,15 @@ class Mailbox {
   // The connection with the worker is broken.
   void SetLost(int from, absl::string_view why);
   // A worker has failed, this one or another: all waits end. Returns false if that is known already.
-  bool SetFailed(int who, absl::string_view reason);
+  bool SetFailed(int who, const Failure& failure);
 
   // Returns true if the worker wants nothing more: it has ended, or is lost.
   bool IsGone(int worker);
+  // Returns the workers that are lost to this one, or to one that has failed for that.
+  std::vector<int> Lost();
 
   // See Exchange::Receive. A worker that is lost, or has ended, is Cancelled with what is known of it; that it has
-  // failed before, and why, may come a little later, and is waited for.
+  // failed before, and why, may come a little later, and is waited for. A long wait is logged.
   absl::StatusOr<std::string> Receive(int from, Exchange::Channel channel, std::chrono::seconds deadline);
   // Returns OK, or the error that Receive would return for a worker from which nothing has come.
   absl::Status StateOf(int worker);
@@ -52,13 +57,16 @@ class Mailbox {
   };
   // Waits for the reason of a peer's loss or end, and returns it as an error; OK if the peer is there.
   absl::Status ErrorOf(int worker, std::unique_lock<std::mutex>& lock);
-  std::string NameOf(int worker) const;
+  std::string NameLocked(int worker) const;
 
   const int worker_;
+  const std::string advice_;  // once a worker is lost
+  const std::function<void(const std::string& line)> log_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> addresses_;
   std::map<int, Peer> peers_;
+  std::set<int> told_lost_;  // by workers that have failed
   absl::Status failed_;
 };
 

@@ -1,5 +1,6 @@
 #include "utils/distribute/grpc/meeting.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -36,14 +37,17 @@ std::vector<std::string> FlatFacts(const ConnectOptions& options) {
   return flat;
 }
 
-// The answer to a worker: the code of a status, then its message, or the job and all addresses.
+// The answer to a worker: the code of a status, then its message, or the job, and all numbers and addresses in turn.
 std::string PackAnswer(const absl::StatusOr<Job>& result, const std::string& job) {
   std::vector<std::string> strings = {absl::StrCat(static_cast<int>(result.status().code()))};
   if (!result.ok()) {
     strings.emplace_back(result.status().message());
   } else {
     strings.push_back(job);
-    strings.insert(strings.end(), result->addresses.begin(), result->addresses.end());
+    for (const auto& [worker, address] : result->addresses) {
+      strings.push_back(absl::StrCat(worker));
+      strings.push_back(address);
+    }
   }
   return PackStrings(strings);
 }
@@ -55,9 +59,29 @@ absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOption
     return absl::InternalError("worker 0 has answered what is no answer");
   }
   if (code != 0) return absl::Status(static_cast<absl::StatusCode>(code), strings[1]);
-  if (strings.size() != options.addresses.size() + 2)
-    return absl::InternalError("worker 0 has another number of workers");
-  return Job{{strings.begin() + 2, strings.end()}, KeyOf(options.secret, strings[1])};
+  Job job = {.addresses = {}, .key = KeyOf(options.secret, strings[1])};
+  for (size_t i = 2; i + 1 < strings.size(); i += 2) {
+    int worker = -1;
+    if (!absl::SimpleAtoi(strings[i], &worker) || worker < 0 || worker >= static_cast<int>(options.addresses.size())) {
+      return absl::InternalError("worker 0 has named a worker that there is not");
+    }
+    job.addresses[worker] = strings[i + 1];
+  }
+  const bool all = job.addresses.size() == options.addresses.size();
+  if (job.addresses.count(options.worker) > 0 && (all || options.elastic)) return job;
+  return absl::InternalError("worker 0 trains with other workers");
+}
+
+bool BeginsAgain(const ConnectOptions& options) { return options.elastic && options.elastic->expected; }
+
+// The workers of a job that begins again need to be started anew, by what starts them; at the first start something is
+// wrong.
+absl::Status StartTimeout(bool again, const std::string& what) {
+  if (again) {
+    return absl::CancelledError(
+        absl::StrCat(what, "; start all workers again, they continue from the last checkpoint"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(what, "; start all workers, or raise --start_timeout_secs"));
 }
 
 }  // namespace
@@ -65,16 +89,34 @@ absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOption
 Host::Host(const ConnectOptions& options, Refusals& refusals)
     : options_(options), refusals_(refusals), job_(RandomBytes()) {}
 
-Host::~Host() {
+Host::~Host() { Dismiss(absl::CancelledError("worker 0 has ended before all workers were there")); }
+
+std::vector<int> Host::Late() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<int> late;
+  for (const auto& [worker, guest] : guests_) {
+    if (over_) late.push_back(worker);
+  }
+  return late;
+}
+
+void Host::Dismiss(const absl::Status& why) {
   std::map<int, Guest> guests;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    over_ = true;
+    over_ = dismissed_ = true;
     guests.swap(guests_);
+    for (const auto& [worker, guest] : guests) answered_.insert(guest.id);
   }
-  for (const auto& [worker, guest] : guests) {
-    guest.answer(PackAnswer(absl::CancelledError("worker 0 has ended before all workers were there"), job_));
-  }
+  Answer(guests, PackAnswer(why, job_));
+}
+
+void Host::Answer(const std::map<int, Guest>& guests, const std::string& answer) {
+  for (const auto& [worker, guest] : guests) guest.answer(answer);
+  // The server may end with this process; the guests are to have it before.
+  constexpr std::chrono::seconds kMostWait(5);
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, kMostWait, [this] { return answered_.empty(); });
 }
 
 absl::StatusOr<std::string> Host::Challenge(const std::string& first, std::string& state) {
@@ -104,12 +146,24 @@ absl::Status Host::Join(const std::string& second, const std::string& state, con
                                                    "; tell all of them the same cluster"));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (over_) return absl::UnavailableError("it trains with the workers that were there before");
+  if (dismissed_ || (over_ && !options_.elastic)) {
+    return absl::UnavailableError("it trains with the workers that were there before");
+  }
   if (guests_.count(worker) > 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
   }
-  guests_[worker] = {id, strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
+  Guest guest = {id, strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
+  // Who comes to workers that train, or trained before, ends none of them.
+  if (over_ || BeginsAgain(options_)) {
+    const absl::Status same = CompareFacts(worker, guest);
+    if (!same.ok()) return absl::FailedPreconditionError(same.message());
+  }
+  if (over_ && options_.log) {
+    options_.log(
+        absl::StrCat("worker ", worker, " at ", guest.address, " waits to take part, from the next checkpoint on"));
+  }
+  guests_[worker] = std::move(guest);
   changed_.notify_all();
   return absl::OkStatus();
 }
@@ -136,21 +190,58 @@ std::string Host::Missing() const {
   return absl::StrJoin(missing, ", ");
 }
 
-absl::Status Host::CompareFacts(const std::map<int, Guest>& guests) const {
+absl::Status Host::CompareFacts(int worker, const Guest& guest) const {
   const std::vector<std::string> own = FlatFacts(options_);
-  for (const auto& [worker, guest] : guests) {
-    if (guest.facts == own) continue;
-    for (size_t i = 0; i + 1 < own.size() && i + 1 < guest.facts.size(); i += 2) {
-      if (guest.facts[i] == own[i] && guest.facts[i + 1] == own[i + 1]) continue;
-      if (guest.facts[i] != own[i]) break;
-      return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " has ", own[i], " ", guest.facts[i + 1],
-                                                     ", but worker 0 has ", own[i + 1],
-                                                     "; start all workers with the same program and flags"));
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("worker ", worker, " runs another program than worker 0; start all workers with the same"));
+  if (guest.facts == own) return absl::OkStatus();
+  for (size_t i = 0; i + 1 < own.size() && i + 1 < guest.facts.size(); i += 2) {
+    if (guest.facts[i] == own[i] && guest.facts[i + 1] == own[i + 1]) continue;
+    if (guest.facts[i] != own[i]) break;
+    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " has ", own[i], " ", guest.facts[i + 1],
+                                                   ", but worker 0 has ", own[i + 1],
+                                                   "; start all workers with the same program and flags"));
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("worker ", worker, " runs another program than worker 0; start all workers with the same"));
+}
+
+bool Host::AreEnough() const {
+  const size_t all = options_.addresses.size();
+  const size_t min = options_.elastic ? options_.elastic->min_workers : all;
+  return guests_.size() + 1 >= std::min(min, all);
+}
+
+bool Host::IsComplete() const {
+  if (guests_.size() + 1 == options_.addresses.size()) return true;
+  if (!BeginsAgain(options_) || !AreEnough()) return false;
+  const std::vector<int>& expected = *options_.elastic->expected;
+  return std::all_of(expected.begin(), expected.end(),
+                     [this](int worker) { return worker == options_.worker || guests_.count(worker) > 0; });
+}
+
+absl::Status Host::WaitForGuests(std::unique_lock<std::mutex>& lock) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kTellEvery(10);
+  const Clock::time_point begin = Clock::now(), deadline = begin + options_.start_timeout;
+  const bool again = BeginsAgain(options_);
+  // From then on the others need not come, if there are enough without them.
+  const Clock::time_point patience = again ? std::min(deadline, begin + options_.peer_timeout) : deadline;
+  const auto is_over = [&] { return IsComplete() || (Clock::now() >= patience && AreEnough()); };
+  Clock::time_point tell = begin + kTellEvery;
+  while (!is_over() && Clock::now() < deadline) {
+    const Clock::time_point next = Clock::now() < patience ? std::min(patience, tell) : std::min(deadline, tell);
+    if (changed_.wait_until(lock, next, is_over)) break;
+    if (Clock::now() < tell) continue;
+    tell += kTellEvery;
+    if (options_.log) options_.log(absl::StrCat("waiting for ", Missing()));
+  }
+  if (is_over()) {
+    const bool all = guests_.size() + 1 == options_.addresses.size();
+    if (!all && options_.log) options_.log(absl::StrCat("goes on without ", Missing()));
+    return absl::OkStatus();
+  }
+  const std::string refused = refusals_.Summary();
+  return StartTimeout(again, absl::StrCat("after ", options_.start_timeout.count(), " s there is no ", Missing(),
+                                          refused.empty() ? "" : absl::StrCat(" (", refused, ")")));
 }
 
 absl::StatusOr<Job> Host::Meet(const std::string& address) {
@@ -158,40 +249,21 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
   absl::Status status;
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto all = [this] { return guests_.size() + 1 == options_.addresses.size(); };
-    const auto deadline = std::chrono::steady_clock::now() + options_.start_timeout;
-    constexpr std::chrono::seconds kTellEvery(10);
-    while (!all() && std::chrono::steady_clock::now() < deadline) {
-      const auto until = std::min(deadline, std::chrono::steady_clock::now() + kTellEvery);
-      if (!changed_.wait_until(lock, until, all) && options_.log) options_.log(absl::StrCat("waiting for ", Missing()));
-    }
-    if (!all()) {
-      const std::string refused = refusals_.Summary();
-      status =
-          absl::DeadlineExceededError(absl::StrCat("after ", options_.start_timeout.count(), " s there is no ",
-                                                   Missing(), refused.empty() ? "" : absl::StrCat(" (", refused, ")"),
-                                                   "; start all workers, or raise --start_timeout_secs"));
-    }
+    status = WaitForGuests(lock);
     over_ = true;
     guests.swap(guests_);
     for (const auto& [worker, guest] : guests) answered_.insert(guest.id);
   }
-  if (status.ok()) status = CompareFacts(guests);
-  absl::StatusOr<Job> result = Job{{address}, KeyOf(options_.secret, job_)};
-  for (const auto& [worker, guest] : guests) result->addresses.push_back(guest.address);
+  for (const auto& [worker, guest] : guests) status.Update(CompareFacts(worker, guest));
+  absl::StatusOr<Job> result = Job{{{0, address}}, KeyOf(options_.secret, job_)};
+  for (const auto& [worker, guest] : guests) result->addresses[worker] = guest.address;
   if (!status.ok()) result = status;
-  const std::string answer = PackAnswer(result, job_);
-  for (const auto& [worker, guest] : guests) guest.answer(answer);
-  // If it is an error, the server ends with this process; the guests are to have it before.
-  constexpr std::chrono::seconds kMostWait(5);
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, kMostWait, [this] { return answered_.empty(); });
+  Answer(guests, PackAnswer(result, job_));
   return result;
 }
 
 absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& address) {
   const std::string nonce = RandomBytes(), worker = absl::StrCat(options.worker);
-  absl::Status refused;
   const auto respond = [&](const std::string& challenge) -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(const std::vector<std::string> strings, UnpackStrings(challenge));
     if (strings.size() != 2 || !SameProof(strings[1], HostProof(options.secret, strings[0], nonce))) {
@@ -204,46 +276,58 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
     second.insert(second.end(), facts.begin(), facts.end());
     return PackStrings(second);
   };
+  using Clock = std::chrono::system_clock;
   // A little longer than worker 0 waits, who knows the reason.
   constexpr std::chrono::seconds kLonger(2);
   // Why there is no connection, as it was a little before worker 0 ends, too.
   constexpr std::chrono::seconds kLookBefore(1);
-  std::string no_connection, refusal;
-  std::optional<std::chrono::system_clock::time_point> taken_since;  // this worker's number
   constexpr std::chrono::seconds kPredecessorLeaves(1);
   constexpr std::chrono::milliseconds kTryAgain(50);
-  const auto end = std::chrono::system_clock::now() + options.start_timeout + kLonger;
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.addresses[0], options);
+  const std::string& host = options.addresses[0];
+  const bool again = BeginsAgain(options);
+  // Worker 0 begins again at once, or not at all.
+  const std::chrono::seconds patience = again ? options.peer_timeout : options.start_timeout;
+  std::string no_connection, refusal;
+  std::optional<Clock::time_point> taken_since;  // this worker's number
+  Clock::time_point end = Clock::now() + patience + kLonger;
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(host, options);
+  const auto tell = [&] {
+    if (options.log) options.log(absl::StrCat("waiting for worker 0 at ", host, " to begin with this one"));
+  };
   for (;;) {
-    absl::Status status = WaitUntilConnected(*channel, 0, options.addresses[0], options);
+    absl::Status status = WaitUntilConnected(*channel, 0, host, options);
     if (status.ok()) {
-      const absl::StatusOr<std::string> answer = CallJoin(channel, PackStrings({kProtocol, nonce}), respond, end);
-      if (answer.ok()) return UnpackAnswer(*answer, options);
-      status = answer.status();
+      const Clock::time_point begin = Clock::now();
+      // The worker 0 of an elastic job keeps those that come late until it can take them, however long that is.
+      const Clock::time_point call_end = options.elastic ? Clock::time_point::max() : end;
+      const absl::StatusOr<std::string> answer =
+          CallJoin(channel, PackStrings({kProtocol, nonce}), respond, call_end, tell);
+      const absl::StatusOr<Job> job = answer.ok() ? UnpackAnswer(*answer, options) : answer.status();
+      if (answer.ok() && !(options.elastic && absl::IsUnavailable(job.status()))) return job;
+      const bool was_kept = answer.ok() || Clock::now() - begin > std::chrono::seconds(1);
+      if (options.elastic && was_kept) end = Clock::now() + patience + kLonger;
+      status = job.status();
       if (absl::IsUnavailable(status)) refusal = std::string(status.message());
       if (absl::IsAlreadyExists(status)) {
         // Of a predecessor that has gone worker 0 may not know yet.
-        taken_since = taken_since.value_or(std::chrono::system_clock::now());
-        if (std::chrono::system_clock::now() - *taken_since > kPredecessorLeaves) {
-          return absl::InvalidArgumentError(status.message());
-        }
+        taken_since = taken_since.value_or(Clock::now());
+        if (Clock::now() - *taken_since > kPredecessorLeaves) return absl::InvalidArgumentError(status.message());
         status = absl::UnavailableError(status.message());
       }
       std::this_thread::sleep_for(kTryAgain);
-    } else if (no_connection.empty() && std::chrono::system_clock::now() >= end - kLonger - kLookBefore) {
-      no_connection = std::string(WhyNoConnection(0, options.addresses[0], options.tls).message());
+    } else if (no_connection.empty() && Clock::now() >= end - kLonger - kLookBefore) {
+      no_connection = std::string(WhyNoConnection(0, host, options.tls).message());
     }
     if (absl::IsPermissionDenied(status)) return absl::InvalidArgumentError(status.message());
     // Worker 0 may have been started anew, or its server may come up just now.
-    if (absl::IsUnavailable(status) && std::chrono::system_clock::now() < end) continue;
+    if (absl::IsUnavailable(status) && Clock::now() < end) continue;
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
     const std::string reason = !no_connection.empty() ? no_connection
                                : !refusal.empty()     ? refusal
                                                       : std::string(status.message());
-    return absl::DeadlineExceededError(
-        absl::StrCat("worker ", options.worker, " has waited ", options.start_timeout.count(), " s for worker 0 at ",
-                     options.addresses[0], " and all other workers", reason.empty() ? "" : ": ", reason,
-                     "; start all workers, or raise --start_timeout_secs"));
+    return StartTimeout(
+        again, absl::StrCat("worker ", options.worker, " has waited ", patience.count(), " s for worker 0 at ", host,
+                            again ? "" : " and all other workers", reason.empty() ? "" : ": ", reason));
   }
 }
 

@@ -21,8 +21,8 @@ namespace official::distribute {
 
 // What all know after the meeting.
 struct Job {
-  std::vector<std::string> addresses;  // by worker
-  std::string key;                     // of the streams of frames
+  std::map<int, std::string> addresses;  // of the workers that take part, by their numbers in the cluster
+  std::string key;                       // of the streams of frames
 };
 
 // The meeting, as worker 0 holds it.
@@ -39,9 +39,16 @@ class Host : public JoinHandler {
   bool Leave(const void* id) override;
   void Done(const void* id) override;
 
-  // Waits for all, and tells them; `address` is worker 0's. InvalidArgument, for all of them, if two workers differ in
-  // a fact. DeadlineExceeded names those that have not come.
+  // Waits for all, and tells them; `address` is worker 0's. ConnectOptions::elastic says when it goes on without some.
+  // InvalidArgument, for all of them, if two workers differ in a fact; in a job that begins again, only for the one
+  // that differs from this one. DeadlineExceeded names those that have not come.
   absl::StatusOr<Job> Meet(const std::string& address);
+
+  // The workers that came after the meeting. In an elastic job they wait until they are dismissed; else they are
+  // refused, Unavailable.
+  std::vector<int> Late();
+  // Tells them why the wait is over: Unavailable lets them join again.
+  void Dismiss(const absl::Status& why);
 
  private:
   struct Guest {
@@ -50,20 +57,28 @@ class Host : public JoinHandler {
     std::vector<std::string> facts;  // names and values in turn
     std::function<void(std::string)> answer;
   };
-  absl::Status CompareFacts(const std::map<int, Guest>& guests) const;
+  absl::Status CompareFacts(int worker, const Guest& guest) const;
   std::string Missing() const;
+  // True if it is known that nobody else comes, or not soon.
+  bool IsComplete() const;
+  // Waits until that is so, and returns OK, or why the meeting has failed.
+  absl::Status WaitForGuests(std::unique_lock<std::mutex>& lock);
+  bool AreEnough() const;
+  // Sends the guests their answer, and waits until it has arrived.
+  void Answer(const std::map<int, Guest>& guests, const std::string& answer);
 
   const ConnectOptions options_;
   Refusals& refusals_;
   const std::string job_;  // random
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int, Guest> guests_;
+  std::map<int, Guest> guests_;     // after the meeting those who came late
   std::set<const void*> answered_;  // guests whose answer is on its way
-  bool over_ = false;
+  bool over_ = false;               // the meeting
+  bool dismissed_ = false;          // nobody may wait for the next one any more
 };
 
-// The same of another worker, which listens at `address`.
+// The same of another worker, which listens at `address`. OutOfRange if the job was done while it waited to take part.
 absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& address);
 
 }  // namespace official::distribute

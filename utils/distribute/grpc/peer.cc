@@ -7,11 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/server.h"
-#include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
 
@@ -181,9 +179,7 @@ void Sender::SendFrame(absl::Span<const absl::string_view> parts) {
   }
 }
 
-void Sender::SendFailure(absl::string_view reason) {
-  stream_->Send(MessageOf(absl::StrCat(std::string(1, kFailKind), reason)), /*last=*/true);
-}
+void Sender::SendFailure(const Failure& failure) { stream_->Send(MessageOf(PackFailure(failure)), /*last=*/true); }
 
 void Sender::SendEnd() { stream_->Send(MessageOf(std::string(1, kEndKind)), /*last=*/true); }
 
@@ -232,9 +228,10 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
     done_.notify_all();
   }
 
-  absl::StatusOr<std::string> Wait() {
+  absl::StatusOr<std::string> Wait(const std::function<void()>& waiting) {
+    constexpr std::chrono::seconds kTellEvery(10);
     std::unique_lock<std::mutex> lock(mutex_);
-    done_.wait(lock, [this] { return status_.has_value(); });
+    while (!done_.wait_for(lock, kTellEvery, [this] { return status_.has_value(); })) waiting();
     RETURN_IF_ERROR(error_);
     if (answer_) return *answer_;
     if (status_->error_code() == grpc::StatusCode::PERMISSION_DENIED) {
@@ -270,10 +267,11 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
 
 absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
                                      const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
-                                     std::chrono::system_clock::time_point deadline) {
+                                     std::chrono::system_clock::time_point deadline,
+                                     const std::function<void()>& waiting) {
   JoinCall call(first, respond);
   call.Start(channel, deadline);
-  return call.Wait();
+  return call.Wait(waiting);
 }
 
 }  // namespace official::distribute

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "utils/distribute/exchange.h"
 #include "utils/distribute/grpc/connect_options.h"
+#include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
 
@@ -36,7 +37,7 @@ class Sender {
   // Copies the frame, of which the parts follow one another. What is sent after the last message is dropped.
   void SendFrame(absl::Span<const absl::string_view> parts);
   // The last message: this worker has failed.
-  void SendFailure(absl::string_view reason);
+  void SendFailure(const Failure& failure);
   // The last message: nothing comes after it.
   void SendEnd();
   // Waits until all messages have left this process, or the deadline has passed.
@@ -52,10 +53,11 @@ class Sender {
 };
 
 // A worker that joins: sends `first`, gives the answer to `respond`, sends what that returns and returns the answer to
-// it, all before `deadline`. Waits for a server that is not there yet. Errors: DeadlineExceeded with the last reason,
-// and what the server or `respond` says.
+// it, all before `deadline`. Waits for a server that is not there yet, and calls `waiting` every ten seconds. Errors:
+// DeadlineExceeded with the last reason, and what the server or `respond` says.
 absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
                                      const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
-                                     std::chrono::system_clock::time_point deadline);
+                                     std::chrono::system_clock::time_point deadline,
+                                     const std::function<void()>& waiting);
 
 }  // namespace official::distribute

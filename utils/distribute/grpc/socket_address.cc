@@ -110,6 +110,12 @@ int PortOf(int socket) {
                                            : reinterpret_cast<const sockaddr_in&>(bytes).sin_port);
 }
 
+bool NobodyListensAt(const std::string& address) {
+  const absl::StatusOr<int> fd = ConnectTo(address, std::chrono::seconds(1));
+  if (fd.ok()) close(*fd);
+  return fd.status() == SystemError(ECONNREFUSED);
+}
+
 absl::StatusOr<int> ConnectTo(const std::string& address, std::chrono::milliseconds timeout) {
   ASSIGN_OR_RETURN(const AddressList addresses, Resolve(address));
   timeval time = {};

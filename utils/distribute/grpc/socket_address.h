@@ -27,6 +27,9 @@ int PortOf(int socket);
 // and writes of it take no longer than `timeout` either.
 absl::StatusOr<int> ConnectTo(const std::string& address, std::chrono::milliseconds timeout);
 
+// Returns true if the machine of an address answers that nobody listens there.
+bool NobodyListensAt(const std::string& address);
+
 // Returns the numeric address of a socket's other end, "10.0.0.7:4000" or "[fe80::1]:4000". An IPv4 address that came
 // to an IPv6 socket is an IPv4 address.
 std::string PeerOf(const sockaddr_storage& bytes);

@@ -98,6 +98,11 @@ absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_
   return hello;
 }
 
+std::string PackFailure(const Failure& failure) {
+  if (!failure.lost) return absl::StrCat(std::string(1, kFailKind), failure.reason);
+  return absl::StrCat(std::string(1, kLostKind), BytesOf(static_cast<int32_t>(*failure.lost)), failure.reason);
+}
+
 std::string FrameHead(uint64_t bytes) { return absl::StrCat(std::string(1, kFrameKind), BytesOf(bytes)); }
 
 absl::StatusOr<FrameReader::Result> FrameReader::Take(absl::Span<const absl::string_view> parts) {
@@ -113,7 +118,12 @@ absl::StatusOr<FrameReader::Result> FrameReader::Take(absl::Span<const absl::str
     } else if (kind == kEndKind) {
       result.ends = true;
     } else if (kind == kFailKind) {
-      result.failure = message.substr(1);
+      result.failure = Failure{message.substr(1)};
+    } else if (kind == kLostKind) {
+      absl::string_view rest = absl::string_view(message).substr(1);
+      const std::optional<int32_t> lost = TakeNumber<int32_t>(rest);
+      if (!lost) return NoMessage();
+      result.failure = Failure{std::string(rest), *lost};
     } else {
       return NoMessage();
     }

@@ -45,15 +45,22 @@ absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_
 
 // The messages that follow.
 std::string FrameHead(uint64_t bytes);  // before the first piece of a frame of so many bytes
-inline constexpr char kPieceKind = 'P', kFrameKind = 'F', kEndKind = 'E', kFailKind = 'X';
+inline constexpr char kPieceKind = 'P', kFrameKind = 'F', kEndKind = 'E';
+// The last message of a worker that has failed, since `lost` is lost to it, or for another reason.
+struct Failure {
+  std::string reason;
+  std::optional<int> lost = {};
+};
+std::string PackFailure(const Failure& failure);
+inline constexpr char kFailKind = 'X', kLostKind = 'L';  // which it begins with
 
 // Puts the messages of a stream together to frames.
 class FrameReader {
  public:
   struct Result {
-    std::optional<std::string> frame;    // that is complete now
-    bool ends = false;                   // the worker will send nothing more
-    std::optional<std::string> failure;  // the worker has failed, for this reason
+    std::optional<std::string> frame;  // that is complete now
+    bool ends = false;                 // the worker will send nothing more
+    std::optional<Failure> failure;    // the worker has failed
   };
   // Takes a message, of which the parts follow one another. InvalidArgument for one that cannot be there.
   absl::StatusOr<Result> Take(absl::Span<const absl::string_view> parts);

@@ -1,0 +1,14 @@
+// A process that begins again in place: the same program and command line, the same process for who started it.
+#pragma once
+
+#include "absl/strings/string_view.h"
+
+namespace official::misc {
+
+// Asks for that once the program has ended with kExitResumeMe, with a variable of the environment set.
+void RequestRestart(absl::string_view variable, absl::string_view value);
+// Begins again if it was asked for. Returns if it was not, or if the system does not let it, which is written to
+// stderr.
+void RestartIfRequested(char** argv);
+
+}  // namespace official::misc

@@ -1,0 +1,44 @@
+#include "utils/misc/restart.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+namespace official::misc {
+namespace {
+
+// Ends the process at the second beginning, before Catch sees its arguments.
+constexpr char kAgain[] = "OFFICIAL_RESTART_TEST";
+constexpr int kBegunAgain = 77;
+[[maybe_unused]] const bool checked = [] {
+  const char* const value = std::getenv(kAgain);
+  if (value != nullptr) _exit(std::string(value) == "2 0,1" ? kBegunAgain : 1);
+  return true;
+}();
+
+int StatusOf(void (*child)()) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    child();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_CASE("A process begins again if it was asked to, with the variable, and not else") {
+  static char name[] = "restart_test";
+  static char* arguments[] = {name, nullptr};
+  CHECK(StatusOf([] { RestartIfRequested(arguments); }) == 0);
+  CHECK(StatusOf([] {
+          RequestRestart(kAgain, "2 0,1");
+          RestartIfRequested(arguments);
+        }) == kBegunAgain);
+}
+
+}  // namespace
+}  // namespace official::misc
