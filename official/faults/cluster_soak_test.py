@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from official.faults import harness, strangers, workers
+from official.faults.programs import PROGRAMS
 from official.faults.workers import REPLICAS, addresses_of, tf_configs
 
 WORKERS = 3
@@ -39,12 +40,14 @@ class ClusterSoakTest(workers.WorkersCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.program = PROGRAMS["ncf"]  # its steps are the shortest
+        self.write_data(self.data_dir)
         self.rng = random.Random(self.seed)
         self.runs, self.history = 0, []
         self.addCleanup(self.kill_all)
         self.processes: list[subprocess.Popen] = []
         self.whole = self.folder / "whole"
-        outcome = self.execute(self.command(self.whole, *workers.BATCH["mnist"], *FLAGS, f"--num_cpu_devices={REPLICAS}"))
+        outcome = self.execute(self.command(self.whole, *FLAGS, f"--num_cpu_devices={REPLICAS}"))
         self.assertEqual(outcome.code, 0, outcome.told)
 
     # ---- A run, and what starts its workers again ----
@@ -60,7 +63,6 @@ class ClusterSoakTest(workers.WorkersCase):
 
     def start_worker(self, worker: int) -> subprocess.Popen:
         flags = [
-            *workers.BATCH["mnist"],
             *FLAGS,
             f"--num_replicas={REPLICAS}",
             f"--peer_timeout_secs={PEER_TIMEOUT}",
@@ -190,9 +192,9 @@ class ClusterSoakTest(workers.WorkersCase):
         # The shared object is looked for beside the program.
         programs = self.folder / "programs"
         programs.mkdir()
-        for file in (self.binaries["mnist"], self.hasty):
+        for file in (self.binaries["ncf"], self.hasty):
             shutil.copy(file, programs / file.name)
-        self.binaries = {**self.binaries, "mnist": programs / self.binaries["mnist"].name}
+        self.binaries = {**self.binaries, "ncf": programs / self.binaries["ncf"].name}
         with self.assertRaisesRegex(AssertionError, "ckpt.* differs|replicas? .*differ"):
             self.run_with([self.a_pause, self.a_kill], 10)
 
