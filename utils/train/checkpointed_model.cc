@@ -210,7 +210,8 @@ absl::StatusOr<CheckpointedModel::Agreed> CheckpointedModel::Agree(bool save_is_
 float CheckpointedModel::SecondsOfWork() {
   if (!agreed_) return 0;
   const double passed = std::chrono::duration<double>(StragglerWatch::Clock::now() - *agreed_).count();
-  return static_cast<float>(std::max(0.0, passed - (strategy_->SecondsOfWaiting() - waited_seconds_)));
+  const double worked = std::max(0.0, passed - (strategy_->SecondsOfWaiting() - waited_seconds_));
+  return static_cast<float>(worked / strategy_->num_local_replicas());
 }
 
 void CheckpointedModel::LogStraggler(const std::vector<std::string>& all) {
@@ -222,7 +223,8 @@ void CheckpointedModel::LogStraggler(const std::vector<std::string>& all) {
   if (!straggler) return;
   const std::string name = strategy_->NameOfWorker(straggler->worker);
   logs::LogEvent("straggler",
-                 absl::StrFormat("%s keeps the others waiting: it computes for %.4g ms a step, the others for %.4g ms",
+                 absl::StrFormat("%s keeps the others waiting: it computes for %.4g ms a step and replica, the others "
+                                 "for %.4g ms",
                                  name, 1e3 * straggler->seconds, 1e3 * straggler->others_seconds),
                  {{"worker", name},
                   {"ms_per_step", 1e3 * straggler->seconds},

@@ -106,7 +106,7 @@ class CheckpointedModel {
   std::string origin_ = "fresh";
   RunState state_;
   std::optional<int64_t> saved_step_, restored_step_;
-  // Returns, with several workers, how long this one has computed since the last call.
+  // Returns, with several workers, how long this one has computed since the last agreement, for each of its replicas.
   float SecondsOfWork();
   void LogStraggler(const std::vector<std::string>& all);
 

@@ -11,7 +11,7 @@ namespace official::train {
 
 struct Straggler {
   int worker;
-  double seconds;         // that it has computed, a step
+  double seconds;         // that it has computed, a step and replica
   double others_seconds;  // the median of the others
 };
 
@@ -19,9 +19,9 @@ class StragglerWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Takes, after each step, how long each worker has computed since the last one, its waits for others left out.
-  // Returns a worker that has needed much longer than the others for ten seconds; if it goes on, again after twice as
-  // long each time.
+  // Takes, after each step, how long each worker has computed since the last one for each of its replicas, its waits
+  // for others left out. Returns a worker that has needed much longer than the others for ten seconds; if it goes on,
+  // again after twice as long each time.
   std::optional<Straggler> Add(absl::Span<const float> seconds, Clock::time_point now);
 
  private:
