@@ -200,7 +200,9 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
 absl::Status Session::CompareData() {
   const std::string data = absl::StrCat(input_.dataset, " (training on ", input_.num_train_examples, " examples, ",
                                         input_.fingerprint.empty() ? "made up" : input_.fingerprint, ")");
-  return CheckSame(*exchange_, "the data set", data, "give all workers the same data");
+  const absl::Status same = CheckSame(*exchange_, "the data set", data, "give all workers the same data");
+  others_know_end_ = absl::IsInvalidArgument(same);  // all are told of a difference
+  return same;
 }
 
 absl::Status Session::ChoosePosition() {
