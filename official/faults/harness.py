@@ -28,6 +28,11 @@ def of_every_program(test):
     return test
 
 
+def of(program: str):
+    """Marks a test method that runs with one of PROGRAMS in place of mnist_main."""
+    return functools.partial(with_program, program=program)
+
+
 class Outcome:
     """How a run ended. `code` is that of a shell: 128 + N if signal N ended it."""
 
@@ -61,10 +66,10 @@ class FaultTest(unittest.TestCase):
         self.program = PROGRAMS[getattr(test, "program", "mnist")]
         self.write_data(self.data_dir)
 
-    def write_data(self, folder: Path, times: int = 1) -> None:
-        """Writes the program's data set, or one with `times` times as many examples."""
+    def write_data(self, folder: Path, times: int = 1, seed: int = 1) -> None:
+        """Writes the program's data set, one with `times` times as many examples, or others by another seed."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.program.write_data(folder, times)
+        self.program.write_data(folder, times, seed)
 
     # ---- Running ----
 

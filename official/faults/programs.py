@@ -21,8 +21,8 @@ FLAGS = ("--train_epochs=3", "--epochs_between_evals=3", "--log_every_n_steps=1"
 @dataclass(frozen=True)
 class Program:
     name: str  # of the binary, without _main
-    # Writes a data set of `times` times as many examples to a folder.
-    write_data: Callable[[Path, int], None]
+    # Writes a data set of `times` times as many examples to a folder; another one for another `seed`.
+    write_data: Callable[[Path, int, int], None]
     # Reads the data set in a folder, with the network and the batch size.
     data_flags: Callable[[Path], tuple[str, ...]]
 
@@ -31,9 +31,9 @@ class Program:
         return f"{self.name}_main"
 
 
-def write_mnist(folder: Path, times: int = 1) -> None:
+def write_mnist(folder: Path, times: int = 1, seed: int = 1) -> None:
     """Images that can be learned, as IDX files: row 2l of digit l is bright, the rest is noise."""
-    rng = random.Random(1)
+    rng = random.Random(seed)
     for name, count in (("train", 64 * times), ("t10k", 20 * times)):
         labels = bytes(rng.randrange(10) for _ in range(count))
         images = bytearray(rng.randrange(60) for _ in range(count * 784))
@@ -44,9 +44,9 @@ def write_mnist(folder: Path, times: int = 1) -> None:
         (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 2049, count) + labels)
 
 
-def write_cifar10(folder: Path, times: int = 1) -> None:
+def write_cifar10(folder: Path, times: int = 1, seed: int = 1) -> None:
     """Random labels and pixels, 70 to train on in five files and 20 to evaluate."""
-    rng = random.Random(1)
+    rng = random.Random(seed)
     parts = folder / "cifar-10-batches-bin"
     parts.mkdir(exist_ok=True)
     for name, count in [*((f"data_batch_{i}", 14) for i in range(1, 6)), ("test_batch", 20)]:
@@ -54,9 +54,9 @@ def write_cifar10(folder: Path, times: int = 1) -> None:
         (parts / f"{name}.bin").write_bytes(b"".join(records))
 
 
-def write_ratings(folder: Path, times: int = 1) -> None:
+def write_ratings(folder: Path, times: int = 1, seed: int = 1) -> None:
     """40 users with 30 ratings each. There are 1200 items, since an evaluation needs 999 that a user has not rated."""
-    rng = random.Random(1)
+    rng = random.Random(seed)
     lines = ["user_id,item_id,rating,timestamp\n"]
     for _ in range(times):
         items = rng.sample(range(1, 1201), 1200)
@@ -65,9 +65,9 @@ def write_ratings(folder: Path, times: int = 1) -> None:
     (folder / "ratings.csv").write_text("".join(lines))
 
 
-def write_translations(folder: Path, times: int = 1) -> None:
+def write_translations(folder: Path, times: int = 1, seed: int = 1) -> None:
     """Random sentence pairs, 208 to train on and 32 to evaluate, of 3 to 7 ids, which all go into one bucket."""
-    rng = random.Random(1)
+    rng = random.Random(seed)
 
     def sentence() -> bytes:
         ids = [rng.randrange(2, 64) for _ in range(rng.randint(2, 6))] + [1]

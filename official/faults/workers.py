@@ -5,11 +5,13 @@ import os
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from official.faults import harness
 
 REPLICAS = 4
+AS_MANY_REPLICAS = f"--num_replicas={REPLICAS}"  # where the workers hold different numbers of them
 # A multiple of the replicas; that of the other programs is one.
 BATCH = {"mnist": ("--batch_size=8",), "resnet": ("--batch_size=8",)}
 
@@ -26,8 +28,13 @@ def free_addresses(count: int) -> list[str]:
 
 
 def tf_configs(count: int, with_chief: bool = False) -> list[str]:
-    """TF_CONFIG for each of so many workers, as TensorFlow's documents have it; the first is the chief."""
-    addresses = free_addresses(count)
+    """TF_CONFIG for each of so many workers on this machine."""
+    return configs_of(free_addresses(count), with_chief)
+
+
+def configs_of(addresses: list[str], with_chief: bool = False) -> list[str]:
+    """TF_CONFIG for workers at these addresses, as TensorFlow's documents have it; the first is the chief."""
+    count = len(addresses)
     if with_chief:
         cluster = {"chief": addresses[:1], "worker": addresses[1:]}
         tasks = [{"type": "chief", "index": 0}, *({"type": "worker", "index": i} for i in range(count - 1))]
@@ -42,6 +49,17 @@ def addresses_of(configs: list[str]) -> list[str]:
     return json.loads(configs[0])["cluster"]["worker"]
 
 
+def with_environment(variables: dict[str, str]) -> list[str]:
+    """What stands before a command that gets these variables."""
+    return ["env", *(f"{name}={value}" for name, value in variables.items())]
+
+
+def count_records(model_dir: Path) -> int:
+    """How many records a run has written to its metric.log."""
+    log = model_dir / "metric.log"
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
 class WorkersCase(harness.FaultTest):
     def start_workers(
         self,
@@ -49,18 +67,25 @@ class WorkersCase(harness.FaultTest):
         count: int,
         *flags: str,
         flags_of: dict | None = None,
+        prefix_of: dict | None = None,
         chief: bool = False,
         configs: list[str] | None = None,
     ) -> list[subprocess.Popen]:
-        """Starts the processes of a run; `flags_of` has further flags of some of them, by number, `configs` the
-        TF_CONFIG of each."""
-        processes = []
-        for i, config in enumerate(configs or tf_configs(count, chief)):
-            # No worker but the chief has a directory.
-            directory = model_dir if i == 0 else "/dev/null/none"
-            command = self.command(directory, *BATCH.get(self.program.name, ()), *flags, *(flags_of or {}).get(i, ()))
-            processes.append(self.start(command, env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"}))
-        return processes
+        """Starts the processes of a run; `flags_of` has further flags of some of them, by number, `prefix_of` what
+        stands before the command of some, `configs` the TF_CONFIG of each."""
+        flags_of, prefix_of = flags_of or {}, prefix_of or {}
+        return [
+            self.start_worker(model_dir, i, config, *flags, *flags_of.get(i, ()), prefix=prefix_of.get(i, ()))
+            for i, config in enumerate(configs or tf_configs(count, chief))
+        ]
+
+    def start_worker(
+        self, model_dir: Path, number: int, config: str, *flags: str, prefix: Sequence[str] = ()
+    ) -> subprocess.Popen:
+        # No worker but the chief has a directory.
+        directory = model_dir if number == 0 else "/dev/null/none"
+        command = self.command(directory, *BATCH.get(self.program.name, ()), *flags)
+        return self.start([*prefix, *command], env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"})
 
     def train_workers(self, model_dir: Path, count: int, *flags: str, chief: bool = False, steps: int = harness.STEPS):
         """Trains to step `steps`, which must succeed everywhere, and returns the outcomes."""
@@ -78,7 +103,6 @@ class WorkersCase(harness.FaultTest):
     def wait_for_records(self, model_dir: Path, count: int) -> None:
         """Waits until a run has written so many records to its metric.log."""
         until = time.monotonic() + harness.DEADLINE
-        log = model_dir / "metric.log"
-        while not log.exists() or len(log.read_text().splitlines()) < count:
+        while count_records(model_dir) < count:
             self.assertLess(time.monotonic(), until, f"the run did not write {count} records")
             time.sleep(0.01)

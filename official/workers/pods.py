@@ -9,16 +9,14 @@ import contextlib
 import itertools
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from official.workers import manifests
+from official.workers import manifests, networks
 
 NAMES_DELAY = 0.5  # seconds after which the others know the name of a pod
 SETTLE = 20  # seconds in which workers notice that one of them is lost
@@ -63,25 +61,8 @@ exec unshare --pid bash -c '"$@" & wait "$!"' wait bash -euc '
 
 
 def enter_namespaces() -> None:
-    """Starts this program again with a network and mounts of its own, in which it is root."""
-    if os.environ.get("OFFICIAL_EMULATION") == "entered":
-        run("mount -t tmpfs tmpfs /run")
-        run("mkdir /run/netns")
-        run("ip link add br0 type bridge")
-        run("ip link set br0 up")
-        return
-    user = [] if os.geteuid() == 0 else ["--map-root-user", "--map-auto"]
-    command = ["unshare", *user, "--mount", "--net", "--propagation", "private", sys.executable, *sys.orig_argv[1:]]
-    # chroot is in sbin.
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    os.execvpe("unshare", command, {**os.environ, "PATH": path, "OFFICIAL_EMULATION": "entered"})
-
-
-def run(command: str) -> None:
-    done = subprocess.run(shlex.split(command), capture_output=True, text=True)
-    if done.returncode != 0:
-        needs = "this needs root, or a user with entries in /etc/subuid and /etc/subgid"
-        raise RuntimeError(f"{command}: {done.stderr}; {needs}")
+    """Starts this program again with namespaces in which it is root, and has other users, too."""
+    networks.enter_namespaces("--map-root-user", "--map-auto")
 
 
 class Ended(NamedTuple):
@@ -159,11 +140,7 @@ class Pod:
         shutil.copy("/etc/ld.so.cache", self.etc)
         (self.etc / "nsswitch.conf").write_text("hosts: files\n")
         self.set_hosts("")
-        run(f"ip netns add pod{number}")
-        run(f"ip link add veth{number} master br0 type veth peer name eth0 netns pod{number}")
-        run(f"ip link set veth{number} up")
-        for command in (f"addr add {address}/16 dev eth0", "link set eth0 up", "link set lo up"):
-            run(f"ip -n pod{number} {command}")
+        networks.add_host(f"pod{number}", f"veth{number}", address)
         self.number = number
         context = pod["securityContext"]
         volumes = {volume["name"]: self._volume(cluster, volume, context["fsGroup"]) for volume in pod["volumes"]}
@@ -176,7 +153,7 @@ class Pod:
         environment = {each["name"]: each["value"] for each in container.get("env", [])} | spec.environment
         variables = [f"{name}={value}" for name, value in {"PATH": PATH, **environment}.items()]
         command = ["setpriv", *user, *powerless, "env", "-i", *variables, *container["command"], *flags]
-        namespaces = ["nsenter", f"--net=/run/netns/pod{number}", "unshare", "--mount"]
+        namespaces = [*networks.inside(f"pod{number}"), "unshare", "--mount"]
         enter = ["bash", "-c", ENTER, "enter", str(self.folder / "root"), str(self.etc), str(cluster.programs)]
         self.output = self.folder / "output"
         with self.output.open("w") as output:

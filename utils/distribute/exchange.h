@@ -34,7 +34,8 @@ class Exchange {
   absl::Status Send(int worker, Channel channel, absl::string_view frame) {
     return Send(worker, channel, absl::MakeConstSpan(&frame, 1));
   }
-  // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail().
+  // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail() or when any
+  // worker is lost.
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
   // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for a frame.
   virtual absl::Status Check() = 0;

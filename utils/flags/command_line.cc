@@ -192,6 +192,7 @@ class CommandLineParser {
   CommandLineParser(const Program& program, const Defaults& defaults, FlagFiles& flag_files,
                     const FlagValues& trained = {})
       : program_(program), flag_files_(flag_files), trained_(trained) {
+    result_.program_ = program.name;
     result_.commit_ = program.commit;
     AddGroup(program.flags);
     if (program.shared_flags) {

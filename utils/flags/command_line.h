@@ -96,7 +96,8 @@ class CommandLine {
   // Returns name and present value of the flags that all workers of a run must have the same.
   std::vector<std::pair<std::string, std::string>> FlagsOfAllWorkers() const;
 
-  // The commit that the program was built from.
+  // The name of the program, and the commit that it was built from.
+  const std::string& program() const { return program_; }
   const std::string& commit() const { return commit_; }
 
   // The groups in the order of the help: the program's own first.
@@ -112,7 +113,7 @@ class CommandLine {
   std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
   std::vector<std::string> words_;
   std::string taken_from_training_;
-  std::string commit_;
+  std::string program_, commit_;
 };
 
 // Returns one line for each flag that the user gave although this program does not use it: what has no effect, and why.

@@ -158,8 +158,9 @@ TEST_CASE("--version names program, version and commit") {
   CHECK_THAT(outcome.out, StartsWith("test_main 0.") && Contains(", commit 0123456789ab+changes, "));
 }
 
-TEST_CASE("The body knows the commit that the program was built from") {
+TEST_CASE("The body knows the program and the commit that it was built from") {
   const Outcome outcome = RunWith({}, [](const CommandLine& command_line) {
+    CHECK(command_line.program() == "test_main");
     CHECK(command_line.commit() == "0123456789ab+changes");
     return absl::OkStatus();
   });

@@ -40,7 +40,8 @@ std::string VectorInstructions(compute::DType dtype) {
 }
 
 Facts FactsOf(const Config& config, const Devices& devices) {
-  Facts facts = {{"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
+  Facts facts = {{"program", config.program},
+                 {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
                  {"vector instructions", VectorInstructions(config.train.dtype)},
                  {"kind of device", devices.kind},
                  {"number of replicas", absl::StrCat(devices.num_replicas)}};

@@ -22,6 +22,7 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .notes = flags::NotesOnFormerDefaults(command_line),
           .warnings = flags::NotesOnUnusedFlags(command_line),
           .flags_of_all_workers = command_line.FlagsOfAllWorkers(),
+          .program = command_line.program(),
           .commit = command_line.commit()};
 }
 

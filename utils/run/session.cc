@@ -134,10 +134,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
   if (cluster.num_workers > 1) {
     ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }
-  if (!session->is_chief()) return session;
-  const absl::Status taken = session->TakeDirectories();
+  const absl::Status taken = session->is_chief() ? session->TakeDirectories() : absl::OkStatus();
   if (!taken.ok() && session->exchange_ != nullptr) session->exchange_->Fail(taken.message());
   RETURN_IF_ERROR(taken);
+  // A process that begins again itself does so once it has its data.
+  if (session->exchange_ != nullptr && config.cluster.on_peer_loss == flags::OnPeerLoss::kExit) {
+    session->loss_watch_.emplace(*session->exchange_, config.program);
+  }
   return session;
 }
 
@@ -170,6 +173,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
                .steps = options_.steps,
                .max_train_steps = config_.performance.max_train_steps};
   if (!base.eval_only) input_.facts.push_back(TrainingData(input_.fingerprint));
+  loss_watch_.reset();
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
   ASSIGN_OR_RETURN(estimator_,
@@ -200,7 +204,9 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
 absl::Status Session::CompareData() {
   const std::string data = absl::StrCat(input_.dataset, " (training on ", input_.num_train_examples, " examples, ",
                                         input_.fingerprint.empty() ? "made up" : input_.fingerprint, ")");
-  return CheckSame(*exchange_, "the data set", data, "give all workers the same data");
+  const absl::Status same = CheckSame(*exchange_, "the data set", data, "give all workers the same data");
+  others_know_end_ = absl::IsInvalidArgument(same);  // all are told of a difference
+  return same;
 }
 
 absl::Status Session::ChoosePosition() {
@@ -430,6 +436,7 @@ absl::Status Session::End() {
 }
 
 Session::~Session() {
+  loss_watch_.reset();
   Finish(absl::UnknownError("the run failed")).IgnoreError();
   // The others wait for a worker whose program ends on its own error, outside of training.
   if (!others_know_end_ && exchange_ != nullptr) exchange_->Fail("");

@@ -41,6 +41,7 @@
 #include "utils/run/config.h"
 #include "utils/run/devices.h"
 #include "utils/run/input.h"
+#include "utils/run/loss_watch.h"
 #include "utils/run/report.h"
 #include "utils/train/estimator.h"
 #include "utils/train/model.h"
@@ -136,6 +137,7 @@ class Session {
   Devices devices_;
   std::optional<Restart> restart_;                  // that this process is
   std::unique_ptr<distribute::Exchange> exchange_;  // with the other workers; null: there are none
+  std::optional<LossWatch> loss_watch_;             // until the data are there
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;

@@ -1,5 +1,6 @@
 #include "utils/distribute/grpc/grpc_exchange.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <malloc.h>
 
@@ -182,6 +183,9 @@ std::string WithPort(const std::string& address, int port) {
 absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions& options) {
   // What gRPC writes to stderr is told in our own words, unless it is asked for.
   if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
+  // Else gRPC ends with the exchange, and waits for a thread of its own that, once a socket was full, may sleep for ten
+  // seconds. The process ends at once.
+  grpc_init();
   KeepMemory();
   std::string address = options.addresses[options.worker];
   const auto check_certificates = [&] { return options.tls ? CheckTlsFiles(*options.tls, address) : absl::OkStatus(); };

@@ -51,7 +51,10 @@ void Mailbox::SetEnded(int from) {
 void Mailbox::SetLost(int from, absl::string_view why) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Peer& peer = peers_[from];
-  if (!peer.ended && !peer.lost) peer.lost = std::string(why);
+  if (!peer.ended && !peer.lost) {
+    peer.lost = std::string(why);
+    first_lost_ = first_lost_.value_or(from);
+  }
   changed_.notify_all();
 }
 
@@ -100,7 +103,7 @@ absl::StatusOr<std::string> Mailbox::Receive(int from, Exchange::Channel channel
   std::unique_lock<std::mutex> lock(mutex_);
   Peer& peer = peers_[from];
   std::deque<std::string>& frames = peer.frames[static_cast<int>(channel)];
-  const auto is_over = [&] { return !failed_.ok() || !frames.empty() || peer.lost || peer.ended; };
+  const auto is_over = [&] { return !failed_.ok() || !frames.empty() || first_lost_ || peer.ended; };
   const Clock::time_point begin = Clock::now();
   for (std::chrono::seconds tell_after = kTellAfter; !is_over(); tell_after *= 2) {
     if (changed_.wait_until(lock, begin + std::min(deadline, tell_after), is_over)) break;
@@ -111,7 +114,8 @@ absl::StatusOr<std::string> Mailbox::Receive(int from, Exchange::Channel channel
     if (log_) log_(absl::StrCat("has waited ", tell_after.count(), " s for ", NameLocked(from)));
   }
   if (frames.empty()) {
-    const absl::Status error = ErrorOf(from, lock);
+    // Without the one that is lost the others do nothing, either.
+    const absl::Status error = ErrorOf(first_lost_.value_or(from), lock);
     if (frames.empty()) return error;
   }
   std::string frame = std::move(frames.front());

@@ -42,8 +42,8 @@ class Mailbox {
   // Returns the workers that are lost to this one, or to one that has failed for that.
   std::vector<int> Lost();
 
-  // See Exchange::Receive. A worker that is lost, or has ended, is Cancelled with what is known of it; that it has
-  // failed before, and why, may come a little later, and is waited for. A long wait is logged.
+  // See Exchange::Receive. A worker that is lost, whichever it is, or has ended, is Cancelled with what is known of it;
+  // that it has failed before, and why, may come a little later, and is waited for. A long wait is logged.
   absl::StatusOr<std::string> Receive(int from, Exchange::Channel channel, std::chrono::seconds deadline);
   // Returns OK, or the error that Receive would return for a worker from which nothing has come.
   absl::Status StateOf(int worker);
@@ -66,6 +66,7 @@ class Mailbox {
   std::condition_variable changed_;
   std::vector<std::string> addresses_;
   std::map<int, Peer> peers_;
+  std::optional<int> first_lost_;
   std::set<int> told_lost_;  // by workers that have failed
   absl::Status failed_;
 };

@@ -1,0 +1,126 @@
+"""The address of a worker is taken, not its own or not known yet: a line says which, why, and what to try."""
+
+import multiprocessing
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from official.faults import harness, workers
+
+START_TIMEOUT = 3  # seconds
+TOLD_AFTER = 10  # seconds of waiting for a name
+NOBODY = 65534
+# $1, $2: what become /etc/hosts and /etc/nsswitch.conf; then comes the command.
+WITH_HOSTS = 'mount --bind "$1" /etc/hosts && mount --bind "$2" /etc/nsswitch.conf && shift 2 && exec "$@"'
+
+
+class WorkerAddressesTest(workers.WorkersCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.model_dir = self.folder / "model"
+
+    def begin(self, addresses: list[str], *flags: str, prefix_of: dict | None = None) -> list[subprocess.Popen]:
+        flags = ("--insecure_cluster", "--max_train_steps=2", *flags)
+        configs = workers.configs_of(addresses)
+        return self.start_workers(self.model_dir, len(addresses), *flags, configs=configs, prefix_of=prefix_of)
+
+    def assert_cannot_listen(self, address: str, worker: int, reason: str, **begin) -> None:
+        """Worker `worker` of two cannot listen at its address for this reason, and the other waits for it in vain."""
+        addresses = workers.free_addresses(2)
+        addresses[worker] = address
+        processes = self.begin(addresses, f"--start_timeout_secs={START_TIMEOUT}", **begin)
+        outcomes = [self.finish(process) for process in processes]
+        self.assert_refused(
+            outcomes[worker],
+            73,
+            f"worker {worker} cannot listen on {address}: {reason}; is that an address of this machine, "
+            "and does no other run use it?",
+        )
+        missing = f"waited {START_TIMEOUT} s for worker 0 at {address}" if worker == 0 else f"no worker 1 at {address}"
+        self.assert_refused(outcomes[1 - worker], 1, missing, "start all workers, or raise --start_timeout_secs")
+        self.assertEqual(list(self.model_dir.glob("*ckpt*")), [])
+
+    def test_a_port_is_taken(self) -> None:
+        self.check_taken_ports()
+
+    def test_a_port_is_taken_by_another_user(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest("only root can start processes of another user")
+        self.check_taken_ports(NOBODY)
+
+    def check_taken_ports(self, user: int | None = None) -> None:
+        for worker in (0, 1):
+            with self.subTest(worker=worker):
+                (address,) = workers.free_addresses(1)
+                context = multiprocessing.get_context("fork")
+                listens = context.Event()
+                listener = context.Process(target=listen, args=(address, user, listens), daemon=True)
+                listener.start()
+                self.addCleanup(listener.kill)
+                self.assertTrue(listens.wait(harness.DEADLINE))
+                self.assert_cannot_listen(address, worker, "Address already in use")
+
+    def test_an_address_of_another_machine(self) -> None:
+        self.assert_cannot_listen("192.0.2.1:2222", 1, "Cannot assign requested address")  # RFC 5737
+
+    def test_a_port_of_root(self) -> None:
+        if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 1:
+            self.skipTest("every user may listen at port 1 here")
+        # Root may without this capability as little as others.
+        powerless = ["setpriv", "--bounding-set=-net_bind_service"] if os.geteuid() == 0 else []
+        outcome = self.execute([*powerless, "true"])
+        if outcome.code != 0:
+            self.skipTest(f"the rights of root cannot be given up here: {outcome.error}")
+        self.assert_cannot_listen("127.0.0.1:1", 1, "Permission denied", prefix_of={1: powerless})
+
+    # ---- Names ----
+
+    def with_hosts(self) -> tuple[Path, list[str]]:
+        """A file that a command takes for /etc/hosts, and what stands before that command."""
+        hosts, switch = self.folder / "hosts", self.folder / "nsswitch.conf"
+        hosts.write_text("127.0.0.1 localhost\n")
+        switch.write_text("hosts: files\n")
+        files = (str(hosts), str(switch))
+        own_mounts = ["unshare", "--map-root-user", "--mount", "bash", "-c", WITH_HOSTS, "bash", *files]
+        outcome = self.execute([*own_mounts, "true"])
+        if outcome.code != 0:
+            self.skipTest(f"nothing can be mounted here: {outcome.error}")
+        return hosts, own_mounts
+
+    def test_names_that_are_known_later(self) -> None:
+        hosts, own_mounts = self.with_hosts()
+        ports = [address.rsplit(":", 1)[1] for address in workers.free_addresses(2)]
+        names = [f"worker-{i}.test" for i in range(2)]
+        addresses = [f"{name}:{port}" for name, port in zip(names, ports)]
+        processes = self.begin(addresses, prefix_of={i: own_mounts for i in range(2)})
+        time.sleep(TOLD_AFTER + 1)
+        self.assertEqual([process.poll() for process in processes], [None, None])
+        hosts.write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
+        for name, process in zip(names, processes):
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+            self.assertIn(f"waiting for the DNS to know {name}: ", outcome.stderr, outcome.told)
+
+    def test_a_name_that_is_never_known(self) -> None:
+        _, own_mounts = self.with_hosts()
+        for worker in (0, 1):
+            with self.subTest(worker=worker):
+                address = workers.free_addresses(1)[0].replace("127.0.0.1", "worker.test")
+                prefix_of = {i: own_mounts for i in range(2)}
+                self.assert_cannot_listen(address, worker, "Name or service not known", prefix_of=prefix_of)
+
+
+def listen(address: str, user: int | None, listens) -> None:
+    """Listens at an address, as another user if one is given, until it is killed."""
+    if user is not None:
+        os.setuid(user)
+    host, port = address.rsplit(":", 1)
+    with socket.create_server((host, int(port))):
+        listens.set()
+        time.sleep(10 * harness.DEADLINE)
+
+
+if __name__ == "__main__":
+    harness.main()

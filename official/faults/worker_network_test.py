@@ -1,0 +1,95 @@
+"""Workers on hosts whose network is cut, slow or loses packets: they end and say who is lost, or have the same bits.
+
+Needs the right to make networks, outside of a sandbox, and nft; is skipped elsewhere.
+"""
+
+import time
+
+from official.faults import harness, losses, workers
+from official.faults.losses import ENDLESS, HANG, PATIENCE, PEER_TIMEOUT, SOON, VICTIMS, WORKERS
+from official.workers import networks
+
+SAVES = "--save_checkpoints_steps=3"
+SLOWNESS = 5  # seconds
+
+
+class WorkerNetworkTest(losses.LossCase):
+    why_not = ""  # a network can be made here
+
+    def setUp(self) -> None:
+        if self.why_not:
+            self.skipTest(self.why_not)
+        super().setUp()
+
+    def begin_on_hosts(self, *flags: str) -> None:
+        """Starts the workers, each on a host of its own."""
+        self.network = self.enterContext(networks.Network(WORKERS))
+        on_hosts = dict(enumerate(map(networks.inside, self.network.hosts)))
+        self.begin_at(self.network.addresses(), "--insecure_cluster", *flags, prefix_of=on_hosts)
+
+    def test_a_worker_is_cut_off(self) -> None:
+        def lose(victim: int) -> float:
+            self.begin_on_hosts(*ENDLESS, SAVES, PATIENCE)
+            self.wait_for_steps(4)
+            self.network.cut(victim)
+            took = self.seconds_until_end(self.processes)
+            outcomes = [self.finish(process) for process in self.processes]
+            cut_off = outcomes.pop(victim)
+            self.assert_name_the_lost(outcomes, victim)
+            self.assertEqual(cut_off.code, 138, cut_off.told)
+            # If it was the chief, it has saved no step but those that all have done.
+            self.assert_as_alone(*ENDLESS)
+            return took
+
+        for victim in VICTIMS:
+            with self.subTest(victim=victim):
+                self.assert_in_time(PEER_TIMEOUT + 2, lose, victim)
+
+    def test_killed_in_a_sum(self) -> None:
+        def lose(victim: int) -> float:
+            self.begin_on_hosts(*ENDLESS, SAVES, f"--peer_timeout_secs={2 * HANG}")
+            self.wait_for_steps(4)
+            for host in range(WORKERS):
+                self.network.slow_down(host, "20mbit")
+            time.sleep(1)  # of the seconds that the sum of 13 MB takes now
+            steps = workers.count_records(self.model_dir)
+            took = self.kill(victim)
+            self.assertEqual(workers.count_records(self.model_dir), steps, "the sum was over")
+            self.assert_as_alone(*ENDLESS)
+            return took
+
+        for victim in VICTIMS:
+            with self.subTest(victim=victim):
+                self.assert_in_time(SOON, lose, victim)
+
+    def assert_ends_as_alone(self) -> None:
+        for process in self.processes:
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+        alone = self.folder / "alone"
+        self.train_alone(alone)
+        self.assert_same_checkpoint(self.model_dir, alone)
+        self.assert_same_metrics(self.model_dir, alone)
+
+    # The one with small gradients: of ten packets one is sent again after 0.2 seconds or more.
+    @harness.of("resnet")
+    def test_packets_are_lost(self) -> None:
+        self.begin_on_hosts(f"--max_train_steps={harness.STEPS}")
+        self.network.lose(1, percent=10)
+        self.assert_ends_as_alone()
+
+    def test_a_slow_link(self) -> None:
+        self.begin_on_hosts(f"--max_train_steps={harness.STEPS}")
+        self.wait_for_steps(2)
+        self.network.slow_down(1, "1mbit")
+        time.sleep(SLOWNESS)
+        self.assertLess(workers.count_records(self.model_dir), harness.STEPS // 2, "the link was not slow")
+        self.network.end_slowness(1)
+        self.assert_ends_as_alone()
+
+
+if __name__ == "__main__":
+    WorkerNetworkTest.why_not = networks.why_not("--map-root-user")
+    if not WorkerNetworkTest.why_not:
+        networks.enter_namespaces("--map-root-user")
+    harness.main()
