@@ -18,7 +18,8 @@ from pathlib import Path
 
 from official.faults import harness, strangers, workers
 from official.faults.programs import PROGRAMS
-from official.faults.workers import REPLICAS, addresses_of, tf_configs
+from official.faults.workers import AS_MANY_REPLICAS, REPLICAS, configs_of, free_addresses
+from official.workers import networks
 
 WORKERS = 3
 STEPS = 1000
@@ -37,6 +38,7 @@ class ClusterSoakTest(workers.WorkersCase):
     faults: int
     seed: int
     hasty: Path  # the libofficial_cluster.so with the bug
+    has_networks: bool  # each worker has a host of its own
 
     def setUp(self) -> None:
         super().setUp()
@@ -57,22 +59,27 @@ class ClusterSoakTest(workers.WorkersCase):
         self.runs += 1
         self.model_dir = self.folder / f"model{self.runs}"
         self.restart = self.rng.random() < 0.5
-        self.configs = tf_configs(WORKERS)
+        if self.has_networks:
+            self.network = self.enterContext(networks.Network(WORKERS))
+        self.addresses = self.network.addresses() if self.has_networks else free_addresses(WORKERS)
+        self.configs = configs_of(self.addresses)
         self.done = [False] * WORKERS
-        self.processes = [self.start_worker(worker) for worker in range(WORKERS)]
+        self.processes = [self.start_again(worker) for worker in range(WORKERS)]
 
-    def start_worker(self, worker: int) -> subprocess.Popen:
+    def start_again(self, worker: int) -> subprocess.Popen:
         flags = [
             *FLAGS,
-            f"--num_replicas={REPLICAS}",
+            AS_MANY_REPLICAS,
+            "--insecure_cluster",
             f"--peer_timeout_secs={PEER_TIMEOUT}",
             "--start_timeout_secs=60",
         ]
         if self.restart:
             flags.append("--on_peer_loss=restart")
         with (self.folder / f"run{self.runs}-worker{worker}").open("a") as log:
+            host = networks.inside(self.network.hosts[worker]) if self.has_networks else []
             return subprocess.Popen(
-                self.command(self.model_dir if worker == 0 else "/dev/null/none", *flags),
+                [*host, *self.command(self.model_dir if worker == 0 else "/dev/null/none", *flags)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -89,7 +96,7 @@ class ClusterSoakTest(workers.WorkersCase):
                 self.done[worker] = True
             else:
                 self.assertIn(code, (138, -signal.SIGKILL, -signal.SIGTERM), self.told())
-                self.processes[worker] = self.start_worker(worker)
+                self.processes[worker] = self.start_again(worker)
 
     def step(self) -> int:
         return harness.latest_step(self.model_dir)
@@ -102,8 +109,11 @@ class ClusterSoakTest(workers.WorkersCase):
 
     def told(self) -> str:
         logs = sorted(self.folder.glob(f"run{self.runs}-worker*"))
-        tails = (f"--- {log.name}\n" + "\n".join(log.read_text().splitlines()[-25:]) for log in logs)
-        return "\n".join([f"--seed={self.seed}, run {self.runs}: {', '.join(self.history)}", *tails])
+        lines = [f"--seed={self.seed}, run {self.runs}: {', '.join(self.history)}"]
+        for log in logs:
+            told = [line for line in log.read_text().splitlines() if " loss = " not in line]
+            lines += [f"--- {log.name}", *told[-25:]]
+        return "\n".join(lines)
 
     def end(self) -> None:
         """Waits for the end of the run, and compares it with one of one process."""
@@ -155,9 +165,27 @@ class ClusterSoakTest(workers.WorkersCase):
         self.frozen(PEER_TIMEOUT + self.rng.uniform(0.5, 1.5))
 
     def strangers_call(self) -> None:
-        address = self.rng.choice(addresses_of(self.configs))
+        address = self.rng.choice(self.addresses)
         for data in (self.rng.randbytes(self.rng.randrange(5000)), strangers.join(self.rng.randrange(WORKERS)), b""):
             strangers.send(address, data, wait=0.05)
+
+    def a_cut(self) -> None:
+        host = self.rng.randrange(WORKERS)
+        self.network.cut(host)
+        self.watch(self.rng.choice([0.5, PEER_TIMEOUT + 1]))
+        self.network.mend(host)
+
+    def a_lossy_link(self) -> None:
+        host = self.rng.randrange(WORKERS)
+        self.network.lose(host, percent=20)
+        self.watch(1)
+        self.network.mend(host)
+
+    def a_slow_link(self) -> None:
+        host = self.rng.randrange(WORKERS)
+        self.network.slow_down(host, "1mbit")
+        self.watch(1)
+        self.network.end_slowness(host)
 
     # ---- The tests ----
 
@@ -186,6 +214,8 @@ class ClusterSoakTest(workers.WorkersCase):
             self.a_long_pause,
             self.two_kills,
         ]
+        if self.has_networks:
+            kinds += [self.a_cut, self.a_lossy_link, self.a_slow_link]
         self.run_with(kinds, self.faults)
 
     def test_a_planted_bug_is_found(self) -> None:
@@ -195,7 +225,7 @@ class ClusterSoakTest(workers.WorkersCase):
         for file in (self.binaries["ncf"], self.hasty):
             shutil.copy(file, programs / file.name)
         self.binaries = {**self.binaries, "ncf": programs / self.binaries["ncf"].name}
-        with self.assertRaisesRegex(AssertionError, "ckpt.* differs|replicas? .*differ"):
+        with self.assertRaisesRegex(AssertionError, "ckpt.* differs|is no longer the same on replica"):
             self.run_with([self.a_pause, self.a_kill], 10)
 
 
@@ -204,9 +234,18 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hasty", type=Path, required=True)
-    options, sys.argv[1:] = parser.parse_known_args()
+    options, rest = parser.parse_known_args()
     ClusterSoakTest.faults, ClusterSoakTest.seed = options.faults, options.seed
     ClusterSoakTest.hasty = options.hasty.resolve()
+    why_not = networks.why_not("--map-root-user")
+    ClusterSoakTest.has_networks = not why_not
+    if why_not:
+        print(f"without faults of the network: {why_not}", file=sys.stderr)
+    else:
+        networks.enter_namespaces("--map-root-user")
+        # From where strangers call.
+        networks.run("ip address add 10.1.255.254/16 dev br0")
+    sys.argv[1:] = rest
     harness.main()
 
 

@@ -91,6 +91,12 @@ class Network(contextlib.AbstractContextManager):
         """Loses so many of 100 packets on the link of a host, in each direction."""
         self._drop(host, f"numgen random mod 100 < {percent} drop")
 
+    def mend(self, host: int) -> None:
+        """Ends what cut() or lose() has begun."""
+        for prefix, device in self.links[host]:
+            for command in ("flush", "delete"):
+                run(f"{prefix} nft {command} chain netdev links {device}")
+
     def _drop(self, host: int, rule: str) -> None:
         for prefix, device in self.links[host]:
             nft = f"{prefix} nft add"

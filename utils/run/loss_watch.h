@@ -1,4 +1,5 @@
-// LossWatch: looks whether another worker is lost while this one does what it cannot interrupt, such as to read its data.
+// LossWatch: looks whether another worker is lost while this one does what it cannot interrupt, such as to read its
+// data.
 #pragma once
 
 #include <condition_variable>
