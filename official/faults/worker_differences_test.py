@@ -52,6 +52,11 @@ class WorkerDifferencesTest(workers.WorkersCase):
             flags_of={i: (f"--learning_rate=0.0{i + 1}",) for i in range(WORKERS)},
         )
 
+        self.assert_refused_everywhere(
+            f"worker 1 has flag --stop_threshold 0.9, but worker 0 has none; {SAME}",
+            flags_of={1: ("--stop_threshold=0.9",)},
+        )
+
     def test_the_number_of_replicas(self) -> None:
         self.assert_refused_everywhere(
             f"worker 1 has number of replicas 8, but worker 0 has 4; {SAME}", flags_of={1: ("--num_replicas=8",)}

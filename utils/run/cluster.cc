@@ -46,7 +46,7 @@ Facts FactsOf(const Config& config, const Devices& devices) {
                  {"kind of device", devices.kind},
                  {"number of replicas", absl::StrCat(devices.num_replicas)}};
   for (const auto& [name, value] : config.flags_of_all_workers) {
-    facts.emplace_back(absl::StrCat("flag --", name), value);
+    facts.emplace_back(absl::StrCat("flag --", name), value.empty() ? "none" : value);
   }
   return facts;
 }
