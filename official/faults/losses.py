@@ -14,7 +14,7 @@ WORKERS = 3
 VICTIMS = (0, 2)  # the chief and another one
 SOON = 1  # seconds in which the others end when one was killed
 PEER_TIMEOUT = 2
-HANG = 30  # seconds after which workers that are to end will not
+HANG = 8  # seconds after which workers that are to end hang, however busy the machine is
 PATIENCE = f"--peer_timeout_secs={PEER_TIMEOUT}"
 ENDLESS = ("--train_epochs=1000000", "--epochs_between_evals=1000000")
 

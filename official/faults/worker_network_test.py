@@ -77,6 +77,7 @@ class WorkerNetworkTest(losses.LossCase):
         self.begin_on_hosts(f"--max_train_steps={harness.STEPS}")
         self.network.lose(1, percent=10)
         self.assert_ends_as_alone()
+        self.assertGreater(self.network.count_lost(1), 20)
 
     def test_a_slow_link(self) -> None:
         self.begin_on_hosts(f"--max_train_steps={harness.STEPS}")

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,11 +45,13 @@ def unshare(as_user: tuple[str, ...]) -> list[str]:
     return ["unshare", *user, "--mount", "--net", "--propagation", "private"]
 
 
-def run(command: str) -> None:
+def run(command: str) -> str:
+    """Returns what a command prints."""
     done = subprocess.run(shlex.split(command), check=False, capture_output=True, text=True)
     if done.returncode != 0:
         needs = "this needs root, or a user with entries in /etc/subuid and /etc/subgid"
         raise RuntimeError(f"{command}: {done.stderr}; {needs}")
+    return done.stdout
 
 
 def inside(host: str) -> list[str]:
@@ -89,7 +92,12 @@ class Network(contextlib.AbstractContextManager):
 
     def lose(self, host: int, percent: int) -> None:
         """Loses so many of 100 packets on the link of a host, in each direction."""
-        self._drop(host, f"numgen random mod 100 < {percent} drop")
+        self._drop(host, f"numgen random mod 100 < {percent} counter drop")
+
+    def count_lost(self, host: int) -> int:
+        """How many packets lose() has lost on the link of a host."""
+        chains = [run(f"{prefix} nft list chain netdev links {device}") for prefix, device in self.links[host]]
+        return sum(int(re.search(r"counter packets (\d+)", chain)[1]) for chain in chains)
 
     def mend(self, host: int) -> None:
         """Ends what cut() or lose() has begun."""
