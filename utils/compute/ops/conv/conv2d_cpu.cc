@@ -7,12 +7,19 @@
 // exists for them only. But oneDNN multiplies with AMX's tiles only where images are row-major: with AMX those of
 // bfloat16 are, and all of their convolutions are oneDNN's.
 
+#include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/compute_in_float.h"
 #include "utils/compute/cpu/onednn.h"
+#include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv/conv_choice.h"
@@ -155,42 +162,188 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
       .algorithm = OnednnAlgorithm(pd)};
 }
 
-// Conv2DBackpropFilter and FusedConv2DBackpropFilter.
-absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
-  if (IsEmpty(spec)) return ZeroKernel(spec);
-  const Problem p =
-      MakeProblem(spec, spec.input_layouts[backprop_filter::kImages], spec.input_layouts[backprop_filter::kDy]);
+// The gradient of filters is a sum over the batch, which oneDNN divides among its threads. To have the same bits with
+// any number of them, the batch is divided here, into parts that depend on the problem alone: Graph::batch_parts times
+// a power of two. Each part is a primitive for one thread; their sums are added in the order of a tree.
+class FilterGradientParts {
+ public:
+  FilterGradientParts(const ConvGeometry& geometry, int batch_parts) : batch_(geometry.images.shape.dim(0)) {
+    // To add a part takes as long as to compute some dozen pixels.
+    constexpr int64_t kPixels = 256, kMost = 16;
+    const Shape& s = geometry.output.shape;
+    const int64_t pixels = s.dim(0) * s.dim(1) * s.dim(2);
+    count_ = batch_parts;
+    while (2 * count_ <= kMost && pixels / (2 * count_) >= kPixels) count_ *= 2;
+    count_ = std::min(count_, batch_);
+  }
+  int64_t count() const { return count_; }
+  Share images(int64_t part) const { return ShareOf(batch_, part, count_); }
+
+ private:
+  int64_t batch_, count_;
+};
+
+// Adds the parts, of n floats each, which follow one another, in the first of them.
+void AddParts(float* parts, int64_t count, int64_t n) {
+  constexpr int64_t kGrain = 1 << 12, kBlock = 1 << 10;
+  ParallelFor(n, kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t size = std::min(kBlock, end - at);
+      for (int64_t step = 1; step < count; step *= 2) {
+        for (int64_t part = 0; part + step < count; part += 2 * step) {
+          float* const sum = parts + part * n + at;
+          const float* const x = sum + step * n;
+          for (int64_t i = 0; i < size; ++i) sum[i] += x[i];
+        }
+      }
+    }
+  });
+}
+
+// The gradients of filters, and of the bias if there is one, of a part of the batch.
+struct FilterGradientPart {
+  OnednnPrimitive conv;   // has memory objects of its own, so that the parts can run at the same time
+  int64_t images, dy;     // where its images and their gradients begin, in bytes
+  int64_t scratchpad;     // the place of oneDNN's
+  memory::desc gradient;  // oneDNN's order of the filters
+  std::string algorithm;
+};
+
+int64_t BytesOfImages(const TensorType& images, int64_t count) {
+  return images.num_bytes() / images.shape.dim(0) * count;
+}
+
+memory::desc OnednnImagesOf(const TensorType& images, Layout layout, int64_t count) {
+  const Shape& s = images.shape;
+  return OnednnImages({images.dtype, Shape({count, s.dim(1), s.dim(2), s.dim(3)})}, layout);
+}
+
+// `order` is that of the filters, if another part has chosen it.
+FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& images, const memory::desc* order,
+                                          ScratchPlan& scratch) {
+  const Layout image_layout = spec.input_layouts[backprop_filter::kImages];
+  const Layout dy_layout = spec.input_layouts[backprop_filter::kDy];
+  Problem p = MakeProblem(spec, image_layout, dy_layout);
+  p.images = OnednnImagesOf(p.geometry.images, image_layout, images.size());
+  p.output = OnednnImagesOf(p.geometry.output, dy_layout, images.size());
+  if (order != nullptr) p.any_filters = *order;
   const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   const memory::desc bias = has_bias ? p.bias : memory::desc();
   const dnnl::convolution_backward_weights::primitive_desc pd(
       {kDirect, p.images, p.any_filters, bias, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
       OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr(), bias));
-  ScratchPlan scratch;
-  const memory::desc gradient = pd.diff_weights_desc();
-  OnednnPrimitive reorder;
-  int64_t gradient_offset = 0;
-  if (gradient != p.filters) {
-    reorder = OnednnReorder(gradient, p.filters);
-    gradient_offset = scratch.Add(gradient.get_size());
-  }
-  const int64_t scratchpad = scratch.Add(pd.scratchpad_desc().get_size());
   std::vector<OnednnPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
                                                    {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
-                                                   {DNNL_ARG_DIFF_WEIGHTS, gradient},
+                                                   {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
                                                    {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
   if (has_bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, pd.diff_bias_desc()});
-  const OnednnPrimitive conv(dnnl::convolution_backward_weights(pd), arguments);
+  return {.conv = OnednnPrimitive(dnnl::convolution_backward_weights(pd), arguments),
+          .images = BytesOfImages(p.geometry.images, images.begin),
+          .dy = BytesOfImages(p.geometry.output, images.begin),
+          .scratchpad = scratch.Add(pd.scratchpad_desc().get_size()),
+          .gradient = pd.diff_weights_desc(),
+          .algorithm = OnednnAlgorithm(pd)};
+}
+
+// Calls run(part) for each at the same time, and returns one of the errors, if there are any.
+absl::Status RunParts(int64_t count, absl::FunctionRef<absl::Status(int part)> run) {
+  struct Context {
+    absl::FunctionRef<absl::Status(int part)> run;
+    std::mutex mutex;
+    absl::Status status;
+  } context{.run = run, .mutex = {}, .status = {}};
+  ParallelRun(
+      static_cast<int>(count),
+      [](void* opaque, int part) {
+        Context& c = *static_cast<Context*>(opaque);
+        absl::Status status = c.run(part);
+        if (status.ok()) return;
+        const std::lock_guard<std::mutex> lock(c.mutex);
+        c.status = std::move(status);
+      },
+      &context);
+  return context.status;
+}
+
+// Conv2DBackpropFilter and FusedConv2DBackpropFilter in float.
+absl::StatusOr<Kernel> MakeDividedBackpropFilter(const KernelSpec& spec) {
+  const OnednnParts one_thread(1);
+  const ConvGeometry geometry = ConvGeometryOf(spec.node);
+  const FilterGradientParts division(geometry, spec.node.graph().batch_parts());
+  const int64_t count = division.count();
+  ScratchPlan scratch;
+  std::vector<FilterGradientPart> parts;
+  for (int64_t i = 0; i < count; ++i) {
+    const memory::desc* const order = i == 0 ? nullptr : &parts[0].gradient;
+    parts.push_back(MakeFilterGradientPart(spec, division.images(i), order, scratch));
+  }
+  const memory::desc filters = FilterDesc(geometry.filters, memory::format_tag::hwio), gradient = parts[0].gradient;
+  const OnednnPrimitive reorder = gradient == filters ? OnednnPrimitive() : OnednnReorder(gradient, filters);
+  const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
+  constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
+  const int64_t gradient_floats = static_cast<int64_t>(gradient.get_size()) / kFloatBytes;
+  const int64_t bias_floats = has_bias ? geometry.filters.shape.dim(3) : 0;
+  const int64_t gradients = scratch.Add(count * gradient_floats * kFloatBytes);
+  const int64_t biases = scratch.Add(count * bias_floats * kFloatBytes);
+  std::string algorithm = parts[0].algorithm;
+  return Kernel{.run = [=, parts = std::move(parts)](const KernelArgs& args) -> absl::Status {
+                  const auto* const images = static_cast<const char*>(args.inputs[backprop_filter::kImages]);
+                  const auto* const dy = static_cast<const char*>(args.inputs[backprop_filter::kDy]);
+                  auto* const d_filters = static_cast<float*>(ScratchAt(args, gradients));
+                  auto* const d_bias = static_cast<float*>(ScratchAt(args, biases));
+                  RETURN_IF_ERROR(RunParts(count, [&](int i) {
+                    const FilterGradientPart& part = parts[i];
+                    const OnednnParts one_thread_for_it(1);
+                    const void* const addresses[] = {images + part.images, dy + part.dy,
+                                                     d_filters + i * gradient_floats, ScratchAt(args, part.scratchpad),
+                                                     d_bias + i * bias_floats};
+                    return part.conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
+                  }));
+                  AddParts(d_filters, count, gradient_floats);
+                  AddParts(d_bias, count, bias_floats);
+                  if (has_bias) {
+                    std::memcpy(args.outputs[backprop_filter::kBiasGradient], d_bias, bias_floats * kFloatBytes);
+                  }
+                  void* const result = args.outputs[backprop_filter::kFilterGradient];
+                  if (reorder) return reorder.Run({d_filters, result});
+                  std::memcpy(result, d_filters, gradient_floats * kFloatBytes);
+                  return absl::OkStatus();
+                },
+                .scratch_bytes = scratch.bytes(),
+                .algorithm = std::move(algorithm)};
+}
+
+// The same in bfloat16, for oneDNN's tiles of AMX, which takes the threads as it likes.
+absl::StatusOr<Kernel> MakeUndividedBackpropFilter(const KernelSpec& spec) {
+  ScratchPlan scratch;
+  FilterGradientPart all =
+      MakeFilterGradientPart(spec, {0, ConvGeometryOf(spec.node).images.shape.dim(0)}, nullptr, scratch);
+  const memory::desc filters = FilterDesc(ConvGeometryOf(spec.node).filters, memory::format_tag::hwio);
+  OnednnPrimitive reorder;
+  int64_t gradient = 0;
+  if (all.gradient != filters) {
+    reorder = OnednnReorder(all.gradient, filters);
+    gradient = scratch.Add(all.gradient.get_size());
+  }
+  const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
                   void* const d_filters = args.outputs[backprop_filter::kFilterGradient];
-                  void* const result = reorder ? ScratchAt(args, gradient_offset) : d_filters;
-                  const void* const addresses[] = {
-                      args.inputs[backprop_filter::kImages], args.inputs[backprop_filter::kDy], result,
-                      ScratchAt(args, scratchpad), has_bias ? args.outputs[backprop_filter::kBiasGradient] : nullptr};
-                  RETURN_IF_ERROR(conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4)));
+                  void* const result = reorder ? ScratchAt(args, gradient) : d_filters;
+                  const void* const addresses[] = {args.inputs[backprop_filter::kImages],
+                                                   args.inputs[backprop_filter::kDy], result,
+                                                   ScratchAt(args, all.scratchpad),
+                                                   has_bias ? args.outputs[backprop_filter::kBiasGradient] : nullptr};
+                  RETURN_IF_ERROR(all.conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4)));
                   return reorder ? reorder.Run({result, d_filters}) : absl::OkStatus();
                 },
                 .scratch_bytes = scratch.bytes(),
-                .algorithm = OnednnAlgorithm(pd)};
+                .algorithm = all.algorithm};
+}
+
+absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
+  if (IsEmpty(spec)) return ZeroKernel(spec);
+  const bool is_float = ConvGeometryOf(spec.node).filters.dtype == DType::kFloat32;
+  return is_float ? MakeDividedBackpropFilter(spec) : MakeUndividedBackpropFilter(spec);
 }
 
 // Which inputs are images, and whether output 0 is. The others (filters, biases) are row-major.
