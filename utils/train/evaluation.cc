@@ -37,6 +37,7 @@ absl::Status WaitForData(CheckpointedModel& model, data::BatchSource& source) {
     if (agreed.interruption == Interruption::kSave) model.LogSavedOnRequest();
     // Several workers ask once a batch, so that all of them ask as often.
     do {
+      RETURN_IF_ERROR(model.strategy().CheckWorkers());
       is_ready = source.WaitUntilReady(kAskInterval);
     } while (!is_ready && model.strategy().has_other_workers());
   } while (!is_ready);

@@ -111,7 +111,8 @@ absl::Status Loop::WaitForData(data::BatchSource& source) {
           logs::TaskProgressOptions{.title = absl::StrCat("waiting for the data of step ", state_.global_step + 1)});
     }
     // The others may have their data: with them, requests are met after the step.
-    if (!model_.strategy().has_other_workers()) RETURN_IF_ERROR(MeetInterruption(/*save_is_due=*/false));
+    RETURN_IF_ERROR(model_.strategy().has_other_workers() ? model_.strategy().CheckWorkers()
+                                                          : MeetInterruption(/*save_is_due=*/false));
   }
   return absl::OkStatus();
 }
