@@ -36,8 +36,11 @@ class ElasticTest(workers.WorkersCase):
         self.model_dir = self.folder / "model"
         self.logs: list[Path] = []
 
-    def start_elastic(self, configs: list[str], *flags: str, number: int | None = None) -> list[subprocess.Popen]:
-        """Starts all workers, or one of them. Each writes to a file of its own, so that it can be read meanwhile."""
+    def start_elastic(
+        self, configs: list[str], *flags: str, number: int | None = None, special: int | None = None, env: dict | None = None
+    ) -> list[subprocess.Popen]:
+        """Starts all workers, or one of them; one may have a further environment. Each writes to a file of its own, so
+        that it can be read meanwhile."""
         processes = []
         for i, config in enumerate(configs):
             if number not in (None, i):
@@ -53,7 +56,7 @@ class ElasticTest(workers.WorkersCase):
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"},
+                    env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1", **(env if i == special else {})},
                 )
             self.addCleanup(lambda process=process: (process.kill(), process.wait()))
             processes.append(process)
@@ -137,6 +140,19 @@ class ElasticTest(workers.WorkersCase):
         for process in (processes[0], processes[1], processes[3]):
             self.assertEqual(self.code(process), 0, self.told())
         self.assertIn("trained to step", self.logs[3].read_text())
+        self.expect_bits_of_one_process()
+
+    def test_while_data_are_read(self) -> None:
+        # The one whose data take long sees it, too.
+        slow = self.with_fault(self.data_dir, "slow", 1, call="read", seconds=6)
+        processes = self.start_elastic(tf_configs(3), special=1, env=slow)
+        self.wait_for_log(self.logs[2], "cluster of")
+        time.sleep(2)
+        processes[2].kill()
+        for log in self.logs[:2]:
+            self.wait_for_log(log, r"begins again \(1\)", deadline=SECONDS_TO_NEXT_STEP)
+        for process in processes[:2]:
+            self.assertEqual(self.code(process), 0, self.told())
         self.expect_bits_of_one_process()
 
     @harness.of_every_program

@@ -146,7 +146,7 @@ int RunMain(int argc, char** argv, const Program& program, Body body) {
   const int stop_signal = misc::StopSignalReceived();
   if (exit_code == misc::kExitResumeMe) {
     if (stop_signal != 0) misc::DieOfSignal(stop_signal);
-    misc::RestartIfRequested(argv);
+    misc::RestartIfRequested();
   }
   // What a body wrote with printf.
   if (exit_code == 0 && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {

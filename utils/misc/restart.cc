@@ -4,8 +4,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace official::misc {
 namespace {
@@ -24,11 +26,17 @@ void RequestRestart(absl::string_view variable, absl::string_view value) {
   Requested() = Variable{std::string(variable), std::string(value)};
 }
 
-void RestartIfRequested(char** argv) {
+void RestartIfRequested() {
   if (!Requested()) return;
+  std::vector<std::string> arguments;
+  std::ifstream command_line("/proc/self/cmdline");
+  for (std::string argument; std::getline(command_line, argument, '\0');) arguments.push_back(argument);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
   setenv(Requested()->name.c_str(), Requested()->value.c_str(), /*overwrite=*/1);
   std::fflush(nullptr);
-  execv("/proc/self/exe", argv);
+  execv("/proc/self/exe", argv.data());
   std::perror("cannot begin again");
 }
 

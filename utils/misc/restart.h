@@ -7,8 +7,8 @@ namespace official::misc {
 
 // Asks for that once the program has ended with kExitResumeMe, with a variable of the environment set.
 void RequestRestart(absl::string_view variable, absl::string_view value);
-// Begins again if it was asked for. Returns if it was not, or if the system does not let it, which is written to
-// stderr.
-void RestartIfRequested(char** argv);
+// Begins again at once if it was asked for, whatever other threads do. Returns if it was not, or if the system does not
+// let it, which is written to stderr.
+void RestartIfRequested();
 
 }  // namespace official::misc

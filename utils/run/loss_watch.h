@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,8 +15,8 @@ namespace official::run {
 class LossWatch {
  public:
   // Ends this process, which needs nothing to be saved, when Exchange::Check has an error: with that in the log and the
-  // exit status that asks for another start.
-  LossWatch(distribute::Exchange& exchange, const std::string& program);
+  // exit status that asks for another start. Before that it calls `before_end`, on another thread.
+  LossWatch(distribute::Exchange& exchange, const std::string& program, std::function<void()> before_end);
 
  private:
   std::mutex mutex_;

@@ -137,9 +137,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
   const absl::Status taken = session->is_chief() ? session->TakeDirectories() : absl::OkStatus();
   if (!taken.ok() && session->exchange_ != nullptr) session->exchange_->Fail(taken.message());
   RETURN_IF_ERROR(taken);
-  // A process that begins again itself does so once it has its data.
-  if (session->exchange_ != nullptr && config.cluster.on_peer_loss == flags::OnPeerLoss::kExit) {
-    session->loss_watch_.emplace(*session->exchange_, config.program);
+  if (session->exchange_ != nullptr) {
+    const auto begin_again = [&session = *session] {
+      session.BeginAgainIfWanted();
+      misc::RestartIfRequested();
+    };
+    session->loss_watch_.emplace(*session->exchange_, config.program, begin_again);
   }
   return session;
 }
