@@ -9,7 +9,7 @@ import struct
 import time
 from pathlib import Path
 
-from official.faults import harness
+from official.faults import harness, workers
 
 STEPS = 150
 FLAGS = ("--train_epochs=25", "--epochs_between_evals=25", f"--max_train_steps={STEPS}")
@@ -193,6 +193,25 @@ class StopTest(harness.FaultTest):
         self.assert_refused(self.run_steps(model_dir, 6, "--resume=never"), 73, "--resume=never", "model.ckpt-5")
         outcome = self.train(model_dir, 6, "--resume=must")
         self.assertTrue(re.search(r"resumed from .*model\.ckpt-5", outcome.stderr), outcome.told)
+
+
+class Process1Test(harness.FaultTest):
+    def test_a_signal_before_the_training(self) -> None:
+        # As in a container. Worker 0 waits for the other one.
+        process = self.start(
+            ["unshare", "--map-root-user", "--pid", "--fork", *self.command(self.folder / "model")],
+            env={**os.environ, "TF_CONFIG": workers.tf_configs(2)[0]},
+        )
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        until = time.monotonic() + 10
+        while not (child := children.read_text().strip()) or "main" not in Path(f"/proc/{child}/comm").read_text():
+            if process.poll() is not None:
+                self.skipTest(f"no namespace can be made here: {self.finish(process).error}")
+            self.assertLess(time.monotonic(), until, "the program does not start")
+            time.sleep(0.05)
+        time.sleep(1)
+        os.kill(int(child), signal.SIGTERM)
+        self.assertEqual(self.finish(process, deadline=5).code, 128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

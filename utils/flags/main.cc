@@ -103,6 +103,15 @@ void InstallCrashHandler(const char* program) {
   }
 }
 
+// The kernel keeps the signals that would end another process from process 1, as which a container has this program,
+// unless it handles them.
+void EndBySignalsAsProcess1() {
+  if (getpid() != 1) return;
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1}) {
+    if (std::signal(signal, misc::DieOfSignal) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
+
 }  // namespace
 
 int Run(const std::vector<std::string>& arguments, const Program& program, Body body, std::ostream& out,
@@ -136,6 +145,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, Body 
 int RunMain(int argc, char** argv, const Program& program, Body body) {
   OccupyStandardStreams();
   InstallCrashHandler(argv[0]);
+  EndBySignalsAsProcess1();
   // A reader that has gone is an error of the write, not the end of a training; so is a file at the limit (ulimit -f).
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
