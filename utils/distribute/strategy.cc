@@ -284,8 +284,9 @@ absl::StatusOr<std::string> Strategy::GatherOfReplicas(absl::string_view own) co
   for (size_t w = 0; w < given.size(); ++w) {
     const size_t expected = own.size() / devices_.size() * workers_->replicas[w].size();
     if (given[w].size() != expected) {
-      return absl::InternalError(absl::StrCat("worker ", w, " has sent ", given[w].size(), " bytes of its values, not ",
-                                              expected, "; do all workers run the same program and flags?"));
+      return absl::InternalError(absl::StrCat(NameOfWorker(static_cast<int>(w)), " has sent ", given[w].size(),
+                                              " bytes of its values, not ", expected,
+                                              "; do all workers run the same program and flags?"));
     }
     all += given[w];
   }

@@ -93,8 +93,9 @@ class Connection {
   absl::StatusOr<std::string> Receive(int worker, int64_t n) {
     ASSIGN_OR_RETURN(std::string bytes, exchange_.Receive(worker, kSums, deadline_));
     if (bytes.size() == n * sizeof(float)) return bytes;
-    return absl::InternalError(absl::StrCat("worker ", worker, " has sent ", bytes.size(), " bytes of a sum, not ",
-                                            n * sizeof(float), "; do all workers run the same program and flags?"));
+    return absl::InternalError(absl::StrCat(exchange_.NameOf(worker), " has sent ", bytes.size(),
+                                            " bytes of a sum, not ", n * sizeof(float),
+                                            "; do all workers run the same program and flags?"));
   }
 
  private:

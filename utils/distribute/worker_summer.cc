@@ -38,9 +38,10 @@ void WorkerSummer::Begin(int pack, absl::Span<const std::vector<Buffer>> buffers
 
 absl::Status WorkerSummer::Sum(int pack, absl::Span<const std::vector<Buffer>> buffers, int64_t begin, int64_t end) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto since = Clock::now();
+  if (waiting_++ == 0) waiting_since_ = Clock::now();
   changed_.wait(lock, [&] { return is_summed_[pack] || !status_.ok(); });
-  const double seconds = SecondsSince(since);
+  if (--waiting_ > 0) return status_;
+  const double seconds = SecondsSince(waiting_since_);
   seconds_of_waiting_ += seconds;
   if (costs_.steps > 0) costs_.waited_seconds += seconds;
   return status_;

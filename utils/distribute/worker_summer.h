@@ -1,6 +1,7 @@
 // Sums of an InProcessGroup whose devices are some of the replicas of a job with several workers.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -61,7 +62,9 @@ class WorkerSummer : public PackSummer {
   int64_t steps_ = 0;
   SumCosts costs_;
   double seconds_of_waiting_ = 0;
-  bool summing_ = false;  // the thread works on a pack
+  int waiting_ = 0;                                      // devices that wait for a sum
+  std::chrono::steady_clock::time_point waiting_since_;  // when the first of them began
+  bool summing_ = false;                                 // the thread works on a pack
   bool ending_ = false;
   std::thread thread_;  // last: starts when all else is there
 };

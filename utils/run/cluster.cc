@@ -146,10 +146,13 @@ absl::Status CheckTasks(const distribute::Launch& launch) {
 std::optional<Restart> ReadRestart() {
   const char* const value = std::getenv(kRestartVariable);
   if (value == nullptr) return std::nullopt;
-  const std::pair<absl::string_view, absl::string_view> fields = absl::StrSplit(value, ' ');
+  const std::vector<absl::string_view> fields = absl::StrSplit(value, ' ');
   Restart restart;
-  if (!absl::SimpleAtoi(fields.first, &restart.count)) return std::nullopt;
-  for (const absl::string_view worker : absl::StrSplit(fields.second, ',', absl::SkipEmpty())) {
+  if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &restart.count) ||
+      !absl::SimpleAtoi(fields[2], &restart.in_vain)) {
+    return std::nullopt;
+  }
+  for (const absl::string_view worker : absl::StrSplit(fields[1], ',', absl::SkipEmpty())) {
     if (!absl::SimpleAtoi(worker, &restart.workers.emplace_back())) return std::nullopt;
   }
   return restart;
@@ -184,7 +187,7 @@ std::optional<distribute::Elastic> ElasticOf(const flags::ClusterConfig& config,
 }  // namespace
 
 std::string ValueOf(const Restart& restart) {
-  return absl::StrCat(restart.count, " ", absl::StrJoin(restart.workers, ","));
+  return absl::StrCat(restart.count, " ", absl::StrJoin(restart.workers, ","), " ", restart.in_vain);
 }
 
 absl::StatusOr<Cluster> FindCluster(const Config& config) {

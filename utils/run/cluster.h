@@ -22,8 +22,9 @@ namespace official::run {
 struct Restart {
   int count = 0;
   std::vector<int> workers;  // their numbers, in ascending order
+  int in_vain = 0;           // how often in a row without a step that was trained
 };
-// The variable by which a process that begins again is told of it, and its value: "2 0,1,3".
+// The variable by which a process that begins again is told of it, and its value: "2 0,1,3 0".
 inline constexpr char kRestartVariable[] = "OFFICIAL_RESTART";
 std::string ValueOf(const Restart& restart);
 

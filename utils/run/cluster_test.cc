@@ -202,11 +202,12 @@ TEST_CASE("Processes that PMIx connects cannot begin again in place") {
 TEST_CASE("A process that begins again knows how often, and with whom") {
   const TfConfig tf_config(kTwoWorkers);
   CHECK_FALSE(FindCluster({}).value().restart);
-  setenv(kRestartVariable, ValueOf({.count = 3, .workers = {0, 1}}).c_str(), 1);
+  setenv(kRestartVariable, ValueOf({.count = 3, .workers = {0, 1}, .in_vain = 2}).c_str(), 1);
   const Cluster cluster = FindCluster({}).value();
   unsetenv(kRestartVariable);
   REQUIRE(cluster.restart);
   CHECK(cluster.restart->count == 3);
+  CHECK(cluster.restart->in_vain == 2);
   CHECK(cluster.restart->workers == std::vector<int>{0, 1});
 }
 

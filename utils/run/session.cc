@@ -1,7 +1,9 @@
 #include "utils/run/session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -196,6 +198,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
   }
   RETURN_IF_ERROR(ChoosePosition());
+  first_step_ = estimator_->global_step();
   if (HasNextRound()) {
     RETURN_IF_ERROR(BeginTraining());
   } else {
@@ -432,7 +435,7 @@ absl::Status Session::End() {
   const bool stopped = misc::StopSignalReceived() != 0;
   signals_.reset();
   RETURN_IF_ERROR(recorded);
-  others_know_end_ = true;
+  others_know_end_ = ended_ = true;
   if (exchange_ != nullptr) exchange_->Finish();
   if (!trained || !stopped) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("stopped at step ", estimator_->global_step(), ", which is saved"));
@@ -448,7 +451,7 @@ Session::~Session() {
 
 void Session::BeginAgainIfWanted() {
   if (exchange_ == nullptr || config_.cluster.on_peer_loss != flags::OnPeerLoss::kRestart) return;
-  if (misc::StopSignalReceived() != 0) return;
+  if (misc::StopSignalReceived() != 0 || ended_) return;
   // Those that will not be there: they are lost, or were asked to stop, after which the state was saved.
   std::vector<int> gone = exchange_->Lost();
   const bool was_lost = !gone.empty();
@@ -468,6 +471,12 @@ void Session::BeginAgainIfWanted() {
   }
   std::sort(next.workers.begin(), next.workers.end());
   next.workers.erase(std::unique(next.workers.begin(), next.workers.end()), next.workers.end());
+  // Where they lose each other again and again before they train, each time is later, and at some time the last.
+  const bool has_trained = estimator_ != nullptr && estimator_->global_step() > first_step_;
+  next.in_vain = has_trained || !restart_ ? 0 : restart_->in_vain + 1;
+  constexpr int kMostInVain = 20;
+  if (next.in_vain > kMostInVain) return;
+  std::this_thread::sleep_for(std::chrono::seconds(std::clamp(next.in_vain - 2, 0, 10)));
   misc::RequestRestart(kRestartVariable, ValueOf(next));
 }
 

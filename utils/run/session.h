@@ -148,6 +148,8 @@ class Session {
   std::optional<misc::StopSignals> signals_;
   bool running_ = false;  // from the beginning of the training or the evaluation to its end
   bool reported_ = false;
+  bool ended_ = false;            // in order
+  int64_t first_step_ = 0;        // of this process
   bool others_know_end_ = false;  // true: other workers wait for nothing any more, or know why
   bool passed_stop_threshold_ = false;
 };

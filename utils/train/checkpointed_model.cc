@@ -194,7 +194,10 @@ absl::StatusOr<CheckpointedModel::Agreed> CheckpointedModel::Agree(bool save_is_
   own.append(reinterpret_cast<const char*>(&seconds), sizeof seconds);
   ASSIGN_OR_RETURN(const std::vector<std::string> all, strategy_->GatherBytes(own));
   for (size_t w = 0; w < all.size(); ++w) {
-    if (all[w].size() != own.size()) return absl::DataLossError("a worker has not said whether it is to stop");
+    if (all[w].size() != own.size()) {
+      return absl::DataLossError(
+          absl::StrCat(strategy_->NameOfWorker(static_cast<int>(w)), " has not said whether it is to stop"));
+    }
     const auto wanted = static_cast<Interruption>(all[w][0]);
     if (wanted == Interruption::kStop) stopped_by_.push_back(static_cast<int>(w));
     agreed.interruption = std::max(agreed.interruption, wanted);

@@ -62,7 +62,8 @@ class Loop {
   absl::Status MeetInterruption(bool save_is_due);
   void StopForLateWorker();
   bool SaveIsDue() const;
-  absl::Status End();
+  // `is_last`: nothing is trained after this.
+  absl::Status End(bool is_last);
 
   CheckpointedModel& model_;
   RunState& state_;
@@ -76,7 +77,8 @@ class Loop {
   ReplicatedProgram* last_update_ = nullptr;  // its update; null if it was left or skipped
   Clock::time_point save_time_ = Clock::now();
   bool stopped_ = false;
-  bool left_step_ = false;  // stopped in the middle of a step
+  bool save_was_asked_ = false;  // which End makes
+  bool left_step_ = false;       // stopped in the middle of a step
 };
 
 absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_steps) {
@@ -100,7 +102,7 @@ absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_s
         runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
     RETURN_IF_ERROR(AfterStep(computed, start, **batch, *program));
   }
-  return End();
+  return End(/*is_last=*/max_steps && state_.global_step >= *max_steps);
 }
 
 absl::Status Loop::WaitForData(data::BatchSource& source) {
@@ -221,7 +223,11 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
   stopped_ = agreed.interruption == Interruption::kStop;
   const bool asked = agreed.interruption == Interruption::kSave;
   // Stopping saves.
-  if (agreed.late_workers && (agreed.save_is_due || asked) && !stopped_ && begun()) StopForLateWorker();
+  if (agreed.late_workers && (agreed.save_is_due || asked) && !stopped_ && begun()) {
+    StopForLateWorker();
+    save_was_asked_ = asked;
+    return absl::OkStatus();
+  }
   if ((agreed.save_is_due || asked) && !stopped_ && begun()) {
     save_time_ = last_.time;
     RETURN_IF_ERROR(model_.Save());
@@ -238,7 +244,7 @@ void Loop::StopForLateWorker() {
   model_.StopForLateWorker();
 }
 
-absl::Status Loop::End() {
+absl::Status Loop::End(bool is_last) {
   if (!begun()) {
     return stopped_
                ? absl::CancelledError(absl::StrCat("stopped before step ", state_.global_step + 1, " had its data"))
@@ -247,10 +253,12 @@ absl::Status Loop::End() {
   const Clock::time_point start = Clock::now();
   if (!stopped_ && model_.strategy().has_other_workers()) {
     ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(/*save_is_due=*/true));
-    if (agreed.late_workers) StopForLateWorker();
+    if (agreed.late_workers && !is_last) StopForLateWorker();
+    save_was_asked_ = agreed.interruption == Interruption::kSave;
   }
   RETURN_IF_ERROR(model_.Save());
   RETURN_IF_ERROR(model_.dir().WaitForSave());
+  if (save_was_asked_) model_.LogSavedOnRequest();
   if (last_update_ != nullptr && !last_.loss) {
     ASSIGN_OR_RETURN(last_.loss, model_.replicas().MeanFetch(*last_update_, 0));
   }

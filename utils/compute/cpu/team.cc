@@ -109,6 +109,7 @@ void Team::Run(int parts, int threads, RunFunction run, void* context) {
 }
 
 void Team::StartHelpers(int count) {
+  if (static_cast<int>(helpers_.size()) < count) helpers_.reserve(count);  // no thread is without a place
   while (static_cast<int>(helpers_.size()) < count) {
     auto helper = std::make_unique<Helper>();
     helper->thread = std::thread([this, number = static_cast<int>(helpers_.size()) + 1, id = &helper->id] {

@@ -4,6 +4,7 @@
 #include <grpc/support/log.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <utility>
@@ -48,7 +49,7 @@ class GrpcExchange : public Exchange {
     senders_.clear();
     if (host_ != nullptr) {
       host_->Dismiss(finished_ ? absl::OutOfRangeError("the job was done without this worker")
-                               : absl::UnavailableError("worker 0 begins again"));
+                               : absl::UnavailableError("worker 0 has ended, or begins again"));
     }
     server_.reset();
   }
@@ -112,7 +113,17 @@ class GrpcExchange : public Exchange {
   }
 
   std::vector<int> Lost() override { return mailbox_->Lost(); }
-  std::vector<int> Late() override { return host_ == nullptr ? std::vector<int>() : host_->Late(); }
+  // Whose number takes part and is not lost is a second one of the same number, and waits in vain.
+  std::vector<int> Late() override {
+    std::vector<int> late = host_ == nullptr ? std::vector<int>() : host_->Late();
+    if (late.empty()) return late;
+    const std::vector<int> lost = mailbox_->Lost();
+    const auto is_in = [](const std::vector<int>& list, int worker) {
+      return std::find(list.begin(), list.end(), worker) != list.end();
+    };
+    std::erase_if(late, [&](int worker) { return is_in(numbers_, worker) && !is_in(lost, worker); });
+    return late;
+  }
   void Finish() override { finished_ = true; }
 
  private:
@@ -140,9 +151,7 @@ class GrpcExchange : public Exchange {
   // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.
   absl::Status Known(const absl::Status& status) {
     if (!absl::IsCancelled(status)) return status;
-    const std::vector<int> lost = mailbox_->Lost();
-    Failure failure = {std::string(status.message())};
-    if (!lost.empty()) failure.lost = lost[0];
+    const Failure failure = {std::string(status.message()), mailbox_->FirstLost()};
     if (mailbox_->SetFailed(number_, failure)) Tell(failure);
     return status;
   }

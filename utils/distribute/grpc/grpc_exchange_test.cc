@@ -373,6 +373,21 @@ TEST_CASE("Who comes late waits for the job to begin again, or to be done") {
   }
 }
 
+TEST_CASE("A second process of a worker that takes part does not count as late") {
+  const std::vector<std::string> addresses = {FreeAddresses(1)[0], ""};
+  std::vector<Made> made(2);
+  OnEach(2, [&](int w) { made[w] = JoinElastic(addresses, w, 2, std::nullopt); });
+  REQUIRE((made[0].ok() && made[1].ok()));
+  absl::Status second;
+  std::thread waiting([&] { second = JoinElastic(addresses, 1, 2, std::nullopt).status(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  CHECK((*made[0])->Late().empty());
+  (*made[0])->Finish();
+  End(made);
+  waiting.join();
+  CHECK(absl::IsOutOfRange(second));
+}
+
 TEST_CASE("Who comes late with another flag is refused alone") {
   const std::vector<std::string> addresses = FreeAddresses(2);
   const Made host = JoinElastic(addresses, 0, 1, std::vector<int>{0}, {{"flag --seed", "1"}});

@@ -61,7 +61,7 @@ void Mailbox::SetLost(int from, absl::string_view why) {
 bool Mailbox::SetFailed(int who, const Failure& failure) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (who != worker_) peers_[who].ended = true;
-  if (failure.lost) told_lost_.insert(*failure.lost);
+  if (failure.lost && *failure.lost < static_cast<int>(addresses_.size())) told_lost_.insert(*failure.lost);
   changed_.notify_all();
   if (!failed_.ok()) return false;
   failed_ = absl::CancelledError(
@@ -74,6 +74,11 @@ bool Mailbox::IsGone(int worker) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Peer& peer = peers_[worker];
   return peer.ended || peer.lost || told_lost_.count(worker) > 0;
+}
+
+std::optional<int> Mailbox::FirstLost() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return first_lost_;
 }
 
 std::vector<int> Mailbox::Lost() {

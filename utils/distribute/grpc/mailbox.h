@@ -41,6 +41,8 @@ class Mailbox {
   bool IsGone(int worker);
   // Returns the workers that are lost to this one, or to one that has failed for that.
   std::vector<int> Lost();
+  // Returns the first one that was lost to this one, if there is one.
+  std::optional<int> FirstLost();
 
   // See Exchange::Receive. A worker that is lost, whichever it is, or has ended, is Cancelled with what is known of it;
   // that it has failed before, and why, may come a little later, and is waited for. A long wait is logged.

@@ -15,7 +15,7 @@
 namespace official::distribute {
 namespace {
 
-constexpr char kProtocol[] = "official workers 1";
+constexpr char kProtocol[] = "official workers 2";
 constexpr size_t kMostNamed = 10;
 
 // Worker 0's proof towards a worker, and that of a worker.
@@ -159,7 +159,7 @@ absl::Status Host::Join(const std::string& second, const std::string& state, con
     const absl::Status same = CompareFacts(worker, guest);
     if (!same.ok()) return absl::FailedPreconditionError(same.message());
   }
-  if (over_ && options_.log) {
+  if (over_ && options_.log && known_.insert(worker).second) {
     options_.log(
         absl::StrCat("worker ", worker, " at ", guest.address, " waits to take part, from the next checkpoint on"));
   }
@@ -252,7 +252,10 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
     status = WaitForGuests(lock);
     over_ = true;
     guests.swap(guests_);
-    for (const auto& [worker, guest] : guests) answered_.insert(guest.id);
+    for (const auto& [worker, guest] : guests) {
+      answered_.insert(guest.id);
+      known_.insert(worker);
+    }
   }
   for (const auto& [worker, guest] : guests) status.Update(CompareFacts(worker, guest));
   absl::StatusOr<Job> result = Job{{{0, address}}, KeyOf(options_.secret, job_)};
@@ -281,7 +284,8 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
   constexpr std::chrono::seconds kLonger(2);
   // Why there is no connection, as it was a little before worker 0 ends, too.
   constexpr std::chrono::seconds kLookBefore(1);
-  constexpr std::chrono::seconds kPredecessorLeaves(1);
+  // A predecessor that waits has gone for worker 0 when it was silent for too long.
+  const std::chrono::seconds predecessor_leaves(options.elastic ? 1 + options.peer_timeout.count() : 1);
   constexpr std::chrono::milliseconds kTryAgain(50);
   const std::string& host = options.addresses[0];
   const bool again = BeginsAgain(options);
@@ -311,7 +315,7 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
       if (absl::IsAlreadyExists(status)) {
         // Of a predecessor that has gone worker 0 may not know yet.
         taken_since = taken_since.value_or(Clock::now());
-        if (Clock::now() - *taken_since > kPredecessorLeaves) return absl::InvalidArgumentError(status.message());
+        if (Clock::now() - *taken_since > predecessor_leaves) return absl::InvalidArgumentError(status.message());
         status = absl::UnavailableError(status.message());
       }
       std::this_thread::sleep_for(kTryAgain);

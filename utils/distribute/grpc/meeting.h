@@ -74,6 +74,7 @@ class Host : public JoinHandler {
   std::condition_variable changed_;
   std::map<int, Guest> guests_;     // after the meeting those who came late
   std::set<const void*> answered_;  // guests whose answer is on its way
+  std::set<int> known_;             // who met, and who came late and was told of
   bool over_ = false;               // the meeting
   bool dismissed_ = false;          // nobody may wait for the next one any more
 };

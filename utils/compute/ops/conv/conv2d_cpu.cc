@@ -169,14 +169,14 @@ class FilterGradientParts {
  public:
   FilterGradientParts(const ConvGeometry& geometry, int batch_parts) : batch_(geometry.images.shape.dim(0)) {
     // To add a part takes as long as to compute some dozen pixels.
-    constexpr int64_t kPixels = 256, kMost = 16;
+    constexpr int64_t kPixels = 256;
     const Shape& s = geometry.output.shape;
     const int64_t pixels = s.dim(0) * s.dim(1) * s.dim(2);
     count_ = batch_parts;
-    while (2 * count_ <= kMost && pixels / (2 * count_) >= kPixels) count_ *= 2;
-    count_ = std::min(count_, batch_);
+    while (count_ < 4 * batch_parts && pixels / (2 * count_) >= kPixels) count_ *= 2;
   }
   int64_t count() const { return count_; }
+  // Where there are more parts than images, some have none, but never the first.
   Share images(int64_t part) const { return ShareOf(batch_, part, count_); }
 
  private:
@@ -202,10 +202,10 @@ void AddParts(float* parts, int64_t count, int64_t n) {
 
 // The gradients of filters, and of the bias if there is one, of a part of the batch.
 struct FilterGradientPart {
-  OnednnPrimitive conv;   // has memory objects of its own, so that the parts can run at the same time
-  int64_t images, dy;     // where its images and their gradients begin, in bytes
-  int64_t scratchpad;     // the place of oneDNN's
-  memory::desc gradient;  // oneDNN's order of the filters
+  OnednnPrimitive conv;  // has memory objects of its own, so that the parts can run at the same time; empty: no images
+  int64_t images = 0, dy = 0;  // where its images and their gradients begin, in bytes
+  int64_t scratchpad = 0;      // the place of oneDNN's
+  memory::desc gradient;       // oneDNN's order of the filters
   std::string algorithm;
 };
 
@@ -267,15 +267,16 @@ absl::Status RunParts(int64_t count, absl::FunctionRef<absl::Status(int part)> r
 
 // Conv2DBackpropFilter and FusedConv2DBackpropFilter in float.
 absl::StatusOr<Kernel> MakeDividedBackpropFilter(const KernelSpec& spec) {
-  const OnednnParts one_thread(1);
   const ConvGeometry geometry = ConvGeometryOf(spec.node);
   const FilterGradientParts division(geometry, spec.node.graph().batch_parts());
   const int64_t count = division.count();
   ScratchPlan scratch;
   std::vector<FilterGradientPart> parts;
   for (int64_t i = 0; i < count; ++i) {
+    const OnednnParts one_thread(1);
     const memory::desc* const order = i == 0 ? nullptr : &parts[0].gradient;
-    parts.push_back(MakeFilterGradientPart(spec, division.images(i), order, scratch));
+    const Share images = division.images(i);
+    parts.push_back(images.size() == 0 ? FilterGradientPart() : MakeFilterGradientPart(spec, images, order, scratch));
   }
   const memory::desc filters = FilterDesc(geometry.filters, memory::format_tag::hwio), gradient = parts[0].gradient;
   const OnednnPrimitive reorder = gradient == filters ? OnednnPrimitive() : OnednnReorder(gradient, filters);
@@ -293,6 +294,11 @@ absl::StatusOr<Kernel> MakeDividedBackpropFilter(const KernelSpec& spec) {
                   auto* const d_bias = static_cast<float*>(ScratchAt(args, biases));
                   RETURN_IF_ERROR(RunParts(count, [&](int i) {
                     const FilterGradientPart& part = parts[i];
+                    if (!part.conv) {
+                      std::fill_n(d_filters + i * gradient_floats, gradient_floats, 0.0F);
+                      std::fill_n(d_bias + i * bias_floats, bias_floats, 0.0F);
+                      return absl::OkStatus();
+                    }
                     const OnednnParts one_thread_for_it(1);
                     const void* const addresses[] = {images + part.images, dy + part.dy,
                                                      d_filters + i * gradient_floats, ScratchAt(args, part.scratchpad),
