@@ -85,7 +85,8 @@ class Strategy {
   absl::StatusOr<std::vector<std::string>> GatherBytes(absl::string_view own) const;
   // Returns, likewise, what the chief gives, or its error. What others give is not looked at.
   absl::StatusOr<std::string> FromChief(absl::StatusOr<std::string> own) const;
-  // Returns how long this worker has waited for others, in sums in the host's memory and in what follows.
+  // Returns how long this worker has waited for others: for their parts of sums in the host's memory, and in what
+  // follows.
   double SecondsOfWaiting() const;
   // Returns "worker 2 at 10.0.0.1:2222"; there must be other workers.
   std::string NameOfWorker(int worker) const { return workers_->exchange->NameOf(worker); }

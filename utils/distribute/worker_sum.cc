@@ -85,13 +85,16 @@ class Connection {
   int worker() const { return exchange_.worker(); }
   int num_workers() const { return exchange_.num_workers(); }
   int64_t bytes_sent() const { return bytes_sent_; }
+  double seconds_waited() const { return seconds_waited_; }
   absl::Status Send(int worker, absl::Span<const absl::string_view> parts) {
     for (const absl::string_view part : parts) bytes_sent_ += static_cast<int64_t>(part.size());
     return exchange_.Send(worker, kSums, parts);
   }
   // Returns n numbers, as bytes at an address for floats.
   absl::StatusOr<std::string> Receive(int worker, int64_t n) {
+    const auto begin = std::chrono::steady_clock::now();
     ASSIGN_OR_RETURN(std::string bytes, exchange_.Receive(worker, kSums, deadline_));
+    seconds_waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (bytes.size() == n * sizeof(float)) return bytes;
     return absl::InternalError(absl::StrCat(exchange_.NameOf(worker), " has sent ", bytes.size(),
                                             " bytes of a sum, not ", n * sizeof(float),
@@ -102,6 +105,7 @@ class Connection {
   Exchange& exchange_;
   const std::chrono::seconds deadline_;
   int64_t bytes_sent_ = 0;
+  double seconds_waited_ = 0;
 };
 
 // Each worker adds up what its own devices hold, as far as the tree of all replicas has that in one subtree, and then
@@ -131,6 +135,7 @@ class OrderedWorkerSum : public WorkerSum {
     return each_for_itself ? absl::OkStatus() : TakeOtherSegments(buffers, owned);
   }
   int64_t bytes_sent() const override { return connection_.bytes_sent(); }
+  double seconds_waited() const override { return connection_.seconds_waited(); }
 
  private:
   int num_replicas() const { return static_cast<int>(replicas_.back().end); }
@@ -268,6 +273,7 @@ class RingSum : public WorkerSum {
     return absl::OkStatus();
   }
   int64_t bytes_sent() const override { return connection_.bytes_sent(); }
+  double seconds_waited() const override { return connection_.seconds_waited(); }
 
  private:
   Connection connection_;

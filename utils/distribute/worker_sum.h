@@ -37,6 +37,8 @@ class WorkerSum {
   virtual absl::Status Sum(absl::Span<const std::vector<Buffer>> buffers) = 0;
   // Returns the number of bytes that this worker has sent for its sums so far, without the transport's own.
   virtual int64_t bytes_sent() const = 0;
+  // How long it has waited for what other workers send.
+  virtual double seconds_waited() const = 0;
 };
 
 // Returns a sum in the host's memory. `replicas` has, by worker, the replicas that it holds: ranges that follow one

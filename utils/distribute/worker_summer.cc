@@ -41,9 +41,7 @@ absl::Status WorkerSummer::Sum(int pack, absl::Span<const std::vector<Buffer>> b
   if (waiting_++ == 0) waiting_since_ = Clock::now();
   changed_.wait(lock, [&] { return is_summed_[pack] || !status_.ok(); });
   if (--waiting_ > 0) return status_;
-  const double seconds = SecondsSince(waiting_since_);
-  seconds_of_waiting_ += seconds;
-  if (costs_.steps > 0) costs_.waited_seconds += seconds;
+  if (costs_.steps > 0) costs_.waited_seconds += SecondsSince(waiting_since_);
   return status_;
 }
 
@@ -76,9 +74,11 @@ void WorkerSummer::Loop() {
     lock.unlock();
     const auto since = Clock::now();
     const int64_t sent_before = sum_->bytes_sent();
+    const double waited_before = sum_->seconds_waited();
     const absl::Status status = sum_->Sum(given.buffers);
     lock.lock();
     summing_ = false;
+    seconds_of_waiting_ += sum_->seconds_waited() - waited_before;
     if (costs_.steps > 0) {
       costs_.seconds += SecondsSince(since);
       costs_.bytes_sent += sum_->bytes_sent() - sent_before;

@@ -42,7 +42,7 @@ class WorkerSummer : public PackSummer {
   absl::Status Reset() override;
 
   SumCosts Costs() const;
-  // Returns how long the devices have waited for sums, from the first step on.
+  // Returns how long the thread has waited for what other workers send, from the first step on.
   double SecondsOfWaiting() const;
 
  private:
