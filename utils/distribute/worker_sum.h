@@ -37,7 +37,7 @@ class WorkerSum {
   virtual absl::Status Sum(absl::Span<const std::vector<Buffer>> buffers) = 0;
   // Returns the number of bytes that this worker has sent for its sums so far, without the transport's own.
   virtual int64_t bytes_sent() const = 0;
-  // How long it has waited for what other workers send.
+  // Returns how many seconds this worker has waited so far for what others send.
   virtual double seconds_waited() const = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace official::flags {
 
-// What the workers do when one of them is lost.
+// OnPeerLoss: what the other workers do when one is lost.
 enum class OnPeerLoss { kExit, kRestart };
 
 struct ClusterConfig {

@@ -16,8 +16,8 @@ using Body = absl::Status (*)(const CommandLine&);
 // one line on stderr: "FATAL Flags parsing error: ..." and a hint to --help for the command line, "<program>: ..." for
 // an error of `body`. The exit status is that of misc::ExitCode, 74 if stdout cannot be written; if `body` returns
 // Cancelled because of a signal (misc::StopSignals), the process ends by that signal; if it has asked for it
-// (misc::RequestRestart), the process begins again. A C++ exception that leaves
-// `body` is reported as an internal error, status 1, not as a crash after which a cluster would restart the process.
+// (misc::RequestRestart), the process begins again. A C++ exception that leaves `body` is reported as an internal
+// error, status 1, not as a crash after which a cluster would restart the process.
 int RunMain(int argc, char** argv, const Program& program, Body body);
 
 // Does the same with the caller's streams; `arguments` is argv without the program's name.

@@ -17,11 +17,10 @@
 
 namespace official::run {
 
-// How often the workers of a run have begun again since they were started, and who is expected to: see
-// flags::OnPeerLoss.
+// Restart: a new beginning of a run's workers in the same processes, after a loss. See flags::OnPeerLoss.
 struct Restart {
-  int count = 0;
-  std::vector<int> workers;  // their numbers, in ascending order
+  int count = 0;             // of the beginnings after the first
+  std::vector<int> workers;  // those that are expected, by their numbers in ascending order
   int in_vain = 0;           // how often in a row without a step that was trained
 };
 // The variable by which a process that begins again is told of it, and its value: "2 0,1,3 0".

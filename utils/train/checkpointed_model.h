@@ -59,7 +59,7 @@ class CheckpointedModel {
   absl::StatusOr<Agreed> Agree(bool save_is_due);
   // The workers, by their place in the strategy's exchange, that have asked all to stop.
   const std::vector<int>& stopped_by() const { return stopped_by_; }
-  // Whether the training was stopped so that a worker that waits can take part.
+  // Returns true if the training was stopped so that a worker that waits can take part.
   bool stopped_for_late_worker() const { return stopped_for_late_worker_; }
   void StopForLateWorker() { stopped_for_late_worker_ = true; }
   // Replaces what the hooks of this process want to see of the next step by what those of the chief do.
