@@ -1,5 +1,6 @@
 #include "utils/files/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -250,18 +252,24 @@ absl::Status MakeNewDirectory(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  do {
-    names.clear();
-    std::filesystem::directory_iterator entry(path, error);
-    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-      names.push_back(entry->path().filename().string());
+  // Not std::filesystem's iterator: without memory it ends the program (libstdc++ 12) instead of throwing an exception.
+  for (;;) {
+    std::vector<std::string> names;
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+    if (directory != nullptr) {
+      errno = 0;
+      while (const dirent* const entry = readdir(directory.get())) {
+        const absl::string_view name = entry->d_name;
+        if (name != "." && name != "..") names.emplace_back(name);
+        errno = 0;
+      }
+      if (errno == 0) {
+        std::sort(names.begin(), names.end());
+        return names;
+      }
     }
-  } while (error == std::errc::interrupted);
-  if (error) return ErrnoStatus(error.value(), "list directory", path);
-  std::sort(names.begin(), names.end());
-  return names;
+    if (errno != EINTR) return ErrnoStatus(errno, "list directory", path);
+  }
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {

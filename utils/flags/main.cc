@@ -1,5 +1,6 @@
 #include "utils/flags/main.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -103,6 +104,13 @@ void InstallCrashHandler(const char* program) {
   }
 }
 
+// The C library loads what exceptions in its callbacks need when the first one comes, and ends the process if there is
+// no memory for it then: so a first use of it is now.
+void LoadUnwinder() {
+  void* caller;
+  backtrace(&caller, 1);
+}
+
 // The kernel keeps the signals that would end another process from process 1, as which a container has this program,
 // unless it handles them.
 void EndBySignalsAsProcess1() {
@@ -145,6 +153,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, Body 
 int RunMain(int argc, char** argv, const Program& program, Body body) {
   OccupyStandardStreams();
   InstallCrashHandler(argv[0]);
+  LoadUnwinder();
   EndBySignalsAsProcess1();
   // A reader that has gone is an error of the write, not the end of a training; so is a file at the limit (ulimit -f).
   std::signal(SIGPIPE, SIG_IGN);

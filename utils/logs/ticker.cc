@@ -1,7 +1,7 @@
 #include "utils/logs/ticker.h"
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -38,7 +38,7 @@ Ticker::Ticker(std::function<void()> tick) : tick_(std::move(tick)) {
   const std::chrono::milliseconds interval(CurrentLogFormat() == LogFormat::kBar ? 100 : 1000);
   try {
     thread_ = std::thread([this, interval] { Loop(interval); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no memory, or no thread
     // Work that needs a thread will say so; this one it can do without.
   }
 }

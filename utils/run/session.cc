@@ -118,7 +118,7 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
   return passed_stop_threshold ? "stop_threshold" : "finished";
 }
 
-// What our own kernels are made of: "own, AVX-512". They leave AMX to oneDNN.
+// What our own kernels are made of: "own, AVX-512". Those of AMX's tiles say so themselves.
 std::string OwnKernels(const std::string& device_kind, compute::DType dtype) {
   using compute::Isa;
   if (device_kind != "cpu") return "own, CUDA";

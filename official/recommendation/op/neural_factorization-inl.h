@@ -12,17 +12,23 @@ constexpr int kMaxRowsOfOne = kRegisters / kMaxVecs;  // with one vector of colu
 template <Product kWhat>
 struct Layout {
   static constexpr Product kProduct = kWhat;
-  static constexpr bool kPairs = kWhat == Product::kPairs;
+  static constexpr bool kPairs = HasPairs(kWhat);
   static constexpr int kPerWord = kPairs ? 2 : 1;
   static constexpr int kBlockWords = kBlock / kPerWord;
 
-  // The place of a number in a matrix of `height` rows of numbers.
-  static constexpr int64_t At(int64_t row, int64_t column, int64_t height = kTile) {
+  static constexpr int64_t kRowBlock = RowBlock(kWhat);
+
+  // The place of a number in Operand::rows.
+  static constexpr int64_t At(int64_t row, int64_t column) {
+    return column / kRowBlock * kTile * kRowBlock + row * kRowBlock + column % kRowBlock;
+  }
+  // The same in panels of `height` rows of floats.
+  static constexpr int64_t PanelAt(int64_t row, int64_t column, int64_t height) {
     return column / kBlock * height * kBlock + row * kBlock + column % kBlock;
   }
-  // The same in Operand::steps and panels.
+  // The same in Operand::steps and a layer's panels, in words of a float's size.
   static constexpr int64_t StepAt(int64_t row, int64_t column, int64_t height = kTile) {
-    return At(row / kPerWord, column, height / kPerWord);
+    return PanelAt(row / kPerWord, column, height / kPerWord);
   }
   static OFFICIAL_VEC_INLINE Vec AddProduct(Vec a, Vec b, Vec c) {
 #if OFFICIAL_ISA_BF16
@@ -35,14 +41,16 @@ using Floats = Layout<Product::kFloat>;
 
 // Prefetches some of the lines that the next tile needs: spread over the arithmetic, because a core has only a few
 // dozen buffers for cache lines in flight.
-OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines) {
-  constexpr int kSome = 6;
-  const int end = std::min(lines.next + kSome, lines.count);
+OFFICIAL_VEC_INLINE void FetchSome(LinesAhead& lines, int some = 6) {
+  const int end = std::min(lines.next + some, lines.count);
   for (; lines.next < end; ++lines.next) _mm_prefetch(lines.line[lines.next], _MM_HINT_T1);
 }
 
 // The rows of a tile that are computed. Rows after the samples start as zero, and the gradient of their scores is zero.
-OFFICIAL_VEC_INLINE int64_t RowsOf(const Samples& s) { return (s.count + kBlock - 1) / kBlock * kBlock; }
+template <typename L>
+OFFICIAL_VEC_INLINE int64_t RowsOf(const Samples& s) {
+  return Padded(s.count, L::kRowBlock);
+}
 
 // Loads the first n floats of a vector, n >= 1; all for a large n.
 OFFICIAL_VEC_INLINE Vec LoadPart(const float* p, int64_t n) {
@@ -103,7 +111,7 @@ OFFICIAL_VEC_INLINE void Put(Vec x, Vec next, int64_t r, int64_t c, const Operan
   if constexpr (L::kPairs) {
     uint16_t* const row = reinterpret_cast<uint16_t*>(to.rows) + L::At(r, c);
     StoreBFloat16(row, x);
-    StoreBFloat16(row + kBlock, next);
+    StoreBFloat16(row + L::kRowBlock, next);
   }
 #endif
   PutSteps<L>(x, next, r, c, kTile, to.steps);
@@ -149,12 +157,12 @@ struct PutReluGradient {
 // The gradient of the gathered rows, stored as rows of the samples.
 struct PutRows {
   float *user, *item;  // rows of the first sample
-  int64_t half, count;
+  int64_t half, padded_half, count;
   bool stream;
   OFFICIAL_VEC_INLINE Vec Start(int64_t) const { return Zero(); }
   OFFICIAL_VEC_INLINE Vec operator()(Vec x, Vec next, int64_t r, int64_t c) const {
-    const int64_t padded = Padded(half), column = c < padded ? c : c - padded, n = half - column;
-    float* const row = (c < padded ? user : item) + r * half + column;
+    const int64_t column = c < padded_half ? c : c - padded_half, n = half - column;
+    float* const row = (c < padded_half ? user : item) + r * half + column;
     if (r < count && n > 0) StoreRow(row, x, n, stream);
     if (r + 1 < count && n > 0) StoreRow(row + half, next, n, stream);
     return Zero();
@@ -204,9 +212,103 @@ constexpr auto kTiles = TilesByRows<L, Finish, kMaxVecs>(std::make_index_sequenc
 template <typename L, typename Finish>
 constexpr auto kTilesOfOne = TilesByRows<L, Finish, 1>(std::make_index_sequence<kMaxRowsOfOne / 2>());
 
-// Multiplies rows [samples, depth] by panels [depth, columns]; all sizes are multiples of the block.
+#if OFFICIAL_ISA_BF16
+// ---- Products in AMX's tiles ----
+
+constexpr int kSomeBesideTiles = 12;  // lines to fetch beside products of four blocks
+
+template <typename Finish>
+void MultiplyInTiles(const Factors& f, int64_t columns, int64_t samples, LinesAhead& lines, const Finish& finish) {
+  using L = Layout<Product::kTiles>;
+  alignas(64) float start[2][kBlock], sums[2][2][kTileRows][kTileColumns];
+  for (int64_t c = 0; c < columns; c += 2 * kBlock) {
+    Vec totals[2] = {Zero(), Zero()};
+    for (int v = 0; v < 2; ++v) Store(start[v], finish.Start(c + v * kBlock));
+    const float *const panel = f.panels + L::StepAt(0, c, f.depth), *const next = panel + L::StepAt(0, kBlock, f.depth);
+    for (int64_t row = 0; row < samples; row += 2 * kTileRows) {
+      const uint16_t* const rows = reinterpret_cast<const uint16_t*>(f.rows);
+      LoadTile<0>(start[0], 0);
+      LoadTile<1>(start[1], 0);
+      LoadTile<2>(start[0], 0);
+      LoadTile<3>(start[1], 0);
+      for (int64_t d = 0; d < f.depth; d += kTileDepth) {
+        const int64_t step = L::StepAt(d, 0, f.depth);
+        MultiplyBlocks(rows + L::At(row, d), rows + L::At(row + kTileRows, d), panel + step, next + step);
+      }
+      StoreTile<0>(sums[0][0]);
+      StoreTile<1>(sums[0][1]);
+      StoreTile<2>(sums[1][0]);
+      StoreTile<3>(sums[1][1]);
+      for (int64_t i = 0; i < 2; ++i) {
+        for (int64_t v = 0; v < 2; ++v) {
+#pragma GCC unroll 8
+          for (int64_t r = 0; r < kTileRows; r += 2) {
+            const Vec x = Load(sums[i][v][r]), below = Load(sums[i][v][r + 1]);
+            totals[v] = Add(totals[v], finish(x, below, row + i * kTileRows + r, c + v * kBlock));
+          }
+        }
+      }
+      FetchSome(lines, kSomeBesideTiles);
+    }
+    for (int v = 0; v < 2; ++v) finish.Total(totals[v], c + v * kBlock);
+  }
+}
+
+void AddWeightGradientInTiles(const Operand& in, int64_t depth, const Operand& dy, int64_t columns, int64_t samples,
+                              bool accumulate, LinesAhead& lines, float* panels) {
+  using L = Layout<Product::kTiles>;
+  // Of each block of the depth, [depth][samples].
+  alignas(64) float transposed[2][kTile / kTileDepth][kTileRows][kBlock];
+  const int64_t right = L::PanelAt(0, kBlock, depth), lower = L::PanelAt(kTileRows, 0, depth);
+  for (int64_t d = 0; d < depth; d += 2 * kTileRows) {
+    for (int64_t i = 0; i < 2; ++i) {
+      for (int64_t s = 0; s < samples; s += kTileDepth) {
+        const float* const steps = in.steps + L::StepAt(s, d + i * kTileRows);
+        Vec v[kLanes];
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; ++r) v[r] = Load(steps + r * kBlock);
+        Transpose(v);
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; ++r) Store(transposed[i][s / kTileDepth][r], v[r]);
+      }
+    }
+    for (int64_t c = 0; c < columns; c += 2 * kBlock) {
+      float* const to = panels + L::PanelAt(d, c, depth);
+      if (accumulate) {
+        LoadTile<0>(to);
+        LoadTile<1>(to + right);
+        LoadTile<2>(to + lower);
+        LoadTile<3>(to + lower + right);
+      } else {
+        ClearTile<0>();
+        ClearTile<1>();
+        ClearTile<2>();
+        ClearTile<3>();
+      }
+      for (int64_t s = 0; s < samples; s += kTileDepth) {
+        const int64_t at = s / kTileDepth;
+        MultiplyBlocks(transposed[0][at], transposed[1][at], dy.steps + L::StepAt(s, c),
+                       dy.steps + L::StepAt(s, c + kBlock));
+      }
+      StoreTile<0>(to);
+      StoreTile<1>(to + right);
+      StoreTile<2>(to + lower);
+      StoreTile<3>(to + lower + right);
+      FetchSome(lines, kSomeBesideTiles);
+    }
+  }
+}
+#endif
+
+// Multiplies rows [samples, depth] by panels [depth, columns]; all sizes are multiples of the row block.
 template <typename L, typename Finish>
 void Multiply(const Factors& f, int64_t columns, int64_t samples, LinesAhead& lines, const Finish& finish) {
+#if OFFICIAL_ISA_BF16
+  if constexpr (L::kProduct == Product::kTiles) {
+    MultiplyInTiles(f, columns, samples, lines, finish);
+    return;
+  }
+#endif
   for (int64_t c = 0; c < columns; c += kMaxVecs * kLanes) {
     const bool one = columns - c <= kLanes;
     const int64_t most = one ? kMaxRowsOfOne : kMaxRows, tiles = (samples + most - 1) / most;
@@ -241,13 +343,19 @@ void AddGradientTile(const float* in, const float* dy, int64_t samples, bool acc
 template <typename L>
 void AddWeightGradient(const Operand& in, int64_t depth, const Operand& dy, int64_t columns, int64_t samples,
                        bool accumulate, LinesAhead& lines, float* panels) {
+#if OFFICIAL_ISA_BF16
+  if constexpr (L::kProduct == Product::kTiles) {
+    AddWeightGradientInTiles(in, depth, dy, columns, samples, accumulate, lines, panels);
+    return;
+  }
+#endif
   constexpr int kRows = kRegisters / 4;  // it divides the block
-  const int64_t stride = L::At(0, kLanes, depth);
+  const int64_t stride = L::PanelAt(0, kLanes, depth);
   for (int64_t c = 0; c < columns; c += kMaxVecs * kLanes) {
     const float* const w = dy.steps + L::StepAt(0, c);
     for (int64_t d = 0; d < depth; d += kBlock) {
       const float* const a = in.steps + L::StepAt(0, d);
-      float* const to = panels + L::At(d, c, depth);
+      float* const to = panels + L::PanelAt(d, c, depth);
       if (columns - c <= kLanes) {
         AddGradientTile<L, kBlock, 1>(a, w, samples, accumulate, to, stride);
       } else {
@@ -265,8 +373,8 @@ void AddWeightGradient(const Operand& in, int64_t depth, const Operand& dy, int6
 // The number of rows that are read at a time, for each vector of columns: all of a row lies in one page of memory.
 constexpr int64_t kGroup = 8;
 
-// Copies rows `ids` of a table to `out`; their padding is zero.
-void CopyIn(const float* table, int64_t width, const int32_t* ids, const Samples& s, float* out) {
+// Copies rows `ids` of a table to `out`, and makes the others zero up to `rows`.
+void CopyIn(const float* table, int64_t width, const int32_t* ids, const Samples& s, int64_t rows, float* out) {
   for (int64_t first = 0; first < s.count; first += kGroup) {
     const int64_t end = std::min(first + kGroup, s.count);
     for (int64_t c = 0; c < width; c += kLanes) {
@@ -275,7 +383,7 @@ void CopyIn(const float* table, int64_t width, const int32_t* ids, const Samples
     }
   }
   for (int64_t c = 0; c < width; c += kLanes) {
-    for (int64_t r = s.count; r < RowsOf(s); ++r) Store(out + Floats::At(r, c), Zero());
+    for (int64_t r = s.count; r < rows; ++r) Store(out + Floats::At(r, c), Zero());
   }
 }
 
@@ -295,9 +403,9 @@ OFFICIAL_VEC_INLINE float SumOf(Vec v) {
 // Computes the scores of a tile; what the backward pass needs stays in `t`.
 template <typename L>
 void Forward(const Network& net, const Samples& s, TileMemory& t) {
-  const int64_t rows = RowsOf(s);
-  CopyIn(net.mlp_user, net.half, s.users, s, t.gathered);
-  CopyIn(net.mlp_item, net.half, s.items, s, t.gathered + Floats::At(0, Padded(net.half)));
+  const int64_t rows = RowsOf<L>(s);
+  CopyIn(net.mlp_user, net.half, s.users, s, rows, t.gathered);
+  CopyIn(net.mlp_item, net.half, s.items, s, rows, t.gathered + Floats::At(0, net.padded_half));
   for (int64_t r = 0; r < s.count; ++r) {  // the scores need these rows
     Fetch(net.gmf_user + s.users[r] * net.factors, net.factors);
     Fetch(net.gmf_item + s.items[r] * net.factors, net.factors);
@@ -305,7 +413,7 @@ void Forward(const Network& net, const Samples& s, TileMemory& t) {
   if (net.num_layers > 0 && L::kProduct != Product::kFloat) {
     for (int64_t c = 0; c < net.layers[0].in; c += kLanes) {
       for (int64_t r = 0; r < rows; r += 2) {
-        const float* const from = t.gathered + L::At(r, c);
+        const float* const from = t.gathered + Floats::At(r, c);
         Put<L>(Load(from), Load(from + kBlock), r, c, t.inputs[0]);
       }
     }
@@ -333,7 +441,7 @@ void Forward(const Network& net, const Samples& s, TileMemory& t) {
         sum = Fma(Mul(x, y), Load(rating + c), sum);
       }
       for (int64_t c = 0; c < mlp_width; c += kLanes) {
-        sum = Fma(Load(last + L::At(r, c)), Load(rating + gmf_width + c), sum);
+        sum = Fma(Load(last + Floats::At(r, c)), Load(rating + gmf_width + c), sum);
       }
       sums[lane] = sum;
     }
@@ -341,8 +449,10 @@ void Forward(const Network& net, const Samples& s, TileMemory& t) {
   }
 }
 
-// Replaces scores by the gradients of the loss with respect to them, and returns the sum of the losses.
-float LossAndGradient(const Network& net, const Samples& s, float* __restrict scores, float* __restrict losses) {
+// Replaces scores by the gradients of the loss with respect to them, zero after the samples up to `rows`, and returns
+// the sum of the losses.
+float LossAndGradient(const Network& net, const Samples& s, int64_t rows, float* __restrict scores,
+                      float* __restrict losses) {
   const float shift = net.shift, limit = net.limit, weight = net.weight;
   const float* __restrict labels = s.labels;
   for (int64_t r = 0; r < s.count; ++r) {
@@ -353,20 +463,21 @@ float LossAndGradient(const Network& net, const Samples& s, float* __restrict sc
     losses[r] = std::max(z, 0.0f) - y * z + math::Log()(1 + e);
     scores[r] = z == shifted ? (p - y) * weight : 0;
   }
-  for (int64_t r = s.count; r < RowsOf(s); ++r) losses[r] = scores[r] = 0;
+  for (int64_t r = s.count; r < rows; ++r) losses[r] = scores[r] = 0;
   Vec sum = Zero();
   for (int64_t r = 0; r < s.count; r += kLanes) sum = Add(sum, Load(losses + r));
   return SumOf(sum);
 }
 
 PutRows RowsOfUnit(const Network& net, const Samples& s, const UnitGradients& g) {
-  return {g.mlp_user + s.first * net.half, g.mlp_item + s.first * net.half, net.half, s.count, g.stream};
+  return {
+      g.mlp_user + s.first * net.half, g.mlp_item + s.first * net.half, net.half, net.padded_half, s.count, g.stream};
 }
 
 // Computes the gradients of the last layer and of its input from those of the scores.
 template <typename L>
 void BackwardOfRating(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
-  const int64_t rows = RowsOf(s);
+  const int64_t rows = RowsOf<L>(s);
   Vec of_scores = Zero();
   for (int64_t r = 0; r < rows; r += kLanes) of_scores = Add(of_scores, Load(t.scores + r));
   *g.rating_bias += SumOf(of_scores);
@@ -398,7 +509,7 @@ void BackwardOfRating(const Network& net, const Samples& s, TileMemory& t, const
     const Vec kernel = Load(net.rating + net.gmf_width + c);
     Vec of_kernel = Load(kernel_gradient), of_bias = Zero();
     for (int64_t r = 0; r < rows; r += 2) {
-      float* const at = t.last + L::At(r, c);
+      float* const at = t.last + Floats::At(r, c);
       const Vec d = Broadcast(scores[r]), next_d = Broadcast(scores[r + 1]);
       const Vec x = Load(at), next_x = Load(at + kBlock);
       of_kernel = Add(of_kernel, Fma(d, x, Mul(next_d, next_x)));
@@ -419,7 +530,7 @@ void BackwardOfRating(const Network& net, const Samples& s, TileMemory& t, const
 
 template <typename L>
 void Backward(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
-  const int64_t rows = RowsOf(s);
+  const int64_t rows = RowsOf<L>(s);
   BackwardOfRating<L>(net, s, t, g);
   Operand dy = t.of_outputs[0], dx = t.of_outputs[1];
   for (int k = net.num_layers; k-- > 0; std::swap(dx, dy)) {
@@ -437,8 +548,11 @@ void Backward(const Network& net, const Samples& s, TileMemory& t, const UnitGra
 
 template <typename L>
 float Train(const Network& net, const Samples& s, TileMemory& t, const UnitGradients& g) {
+#if OFFICIAL_ISA_BF16
+  [[maybe_unused]] const std::conditional_t<L::kProduct == Product::kTiles, Tiles, int> tiles = {};
+#endif
   Forward<L>(net, s, t);
-  const float loss = LossAndGradient(net, s, t.scores, t.losses);
+  const float loss = LossAndGradient(net, s, RowsOf<L>(s), t.scores, t.losses);
   Backward<L>(net, s, t, g);
   return loss;
 }
@@ -446,7 +560,7 @@ float Train(const Network& net, const Samples& s, TileMemory& t, const UnitGradi
 // Packs a kernel [in, out] as rows of the layer from `first` on, with their padding.
 template <typename L>
 void Pack(const float* kernel, int64_t in, int64_t out, int64_t first, const PackedLayer& layer) {
-  for (int64_t i = 0; i < Padded(in); i += kLanes) {
+  for (int64_t i = 0; i < Padded(in, L::kRowBlock); i += kLanes) {
     for (int64_t o = 0; o < layer.out; o += kLanes) {
       Vec v[kLanes];
       for (int r = 0; r < kLanes; ++r) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "official/recommendation/op/geometry.h"
@@ -16,6 +17,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/bfloat16.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/cpu/amx_tiles.h"
 #include "utils/compute/cpu/check_ids.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
@@ -29,16 +31,24 @@ namespace {
 
 namespace math = compute::math;
 using compute::CheckIds;
+using compute::ClearTile;
 using compute::DType;
 using compute::HasAvx512;
 using compute::Kernel;
 using compute::KernelArgs;
 using compute::KernelSpec;
+using compute::kTileColumns;
+using compute::kTileDepth;
+using compute::kTileRows;
+using compute::LoadTile;
+using compute::MultiplyBlocks;
 using compute::ParallelFor;
 using compute::ScratchAt;
 using compute::ScratchPlan;
 using compute::Share;
 using compute::ShareOf;
+using compute::StoreTile;
+using compute::Tiles;
 using compute::TreeSum;
 using compute::WithSimd;
 
@@ -46,17 +56,21 @@ constexpr int64_t kBlock = 16;              // columns that are kept together
 constexpr int64_t kTile = 64;               // samples that are computed together, a multiple of the block
 constexpr int64_t kCachedFloats = 1 << 20;  // that may stay in the caches from op to op
 
-constexpr int64_t Padded(int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+constexpr int64_t Padded(int64_t n, int64_t block = kBlock) { return (n + block - 1) / block * block; }
 
 enum class Product {
   kFloat,    // of float32
   kRounded,  // of float32 that were rounded to bfloat16
   kPairs,    // of bfloat16, two at a time: the same sums in another order
+  kTiles,    // of bfloat16 in AMX's tiles: the same sums in yet another order
 };
+constexpr bool HasPairs(Product product) { return product == Product::kPairs || product == Product::kTiles; }
+// Columns that rows keep together; depths and samples are multiples of it. A tile's rows have 32 bfloat16.
+constexpr int64_t RowBlock(Product product) { return product == Product::kTiles ? 2 * kBlock : kBlock; }
 
-// Matrices of samples lie in blocks of columns, [columns / kBlock][kTile][kBlock]; sizes are padded to whole blocks,
-// and what pads is zero. Panels are blocks of a layer's kernel, [columns / kBlock][depth][kBlock], rounded as Product
-// says; for kPairs [columns / kBlock][depth / 2][kBlock] pairs, in memory of float.
+// Matrices of samples lie in blocks of columns, [columns / RowBlock][kTile][RowBlock]; sizes are padded to whole
+// blocks, and what pads is zero. Panels are blocks of a layer's kernel, [columns / kBlock][depth][kBlock], rounded as
+// Product says; for pairs [columns / kBlock][depth / 2][kBlock] of them, in memory of float.
 struct PackedLayer {
   int64_t in = 0, out = 0;
   float* weights = nullptr;     // panels of `out` columns
@@ -66,6 +80,7 @@ struct PackedLayer {
 
 struct Network {
   int64_t factors = 0, half = 0;  // sizes of the embeddings, as they are
+  int64_t padded_half = 0;        // columns of the perceptron's users before those of its items
   const float *gmf_user = nullptr, *gmf_item = nullptr, *mlp_user = nullptr, *mlp_item = nullptr;
   int num_layers = 0;
   std::array<PackedLayer, kMaxFactorizationLayers> layers;
@@ -82,8 +97,8 @@ struct Samples {
   int64_t first, count;  // their place in the batch, for the gradients
 };
 
-// A matrix of samples as products take it. Of kPairs `rows` are bfloat16, and `steps` are pairs of samples,
-// [columns / kBlock][kTile / 2][kBlock]; of the others both are the same.
+// A matrix of samples as products take it. With pairs `rows` are bfloat16, and `steps` are pairs of samples,
+// [columns / kBlock][kTile / 2][kBlock]; else both are the same.
 struct Operand {
   float *rows, *steps;
 };
@@ -126,11 +141,12 @@ struct Kernels {
 
 Product ProductOf(DType dtype) {
   if (dtype == DType::kFloat32) return Product::kFloat;
-  // With AMX pairs are not multiplied faster than floats, which need not be brought together.
+  if (compute::CpuIsa() == compute::Isa::kAmx) return Product::kTiles;
   return compute::CpuIsa() == compute::Isa::kAvx512Bf16 ? Product::kPairs : Product::kRounded;
 }
 
 Kernels FindKernels(Product product) {
+  if (product == Product::kTiles) return avx512bf16::kKernels<Product::kTiles>;
   if (product == Product::kPairs) return avx512bf16::kKernels<Product::kPairs>;
   if (product == Product::kRounded) {
     return HasAvx512() ? avx512::kKernels<Product::kRounded> : avx2::kKernels<Product::kRounded>;
@@ -174,7 +190,7 @@ class Plan {
     }
     last_at_ = matrix(mlp_width_);
     for (int64_t& at : of_outputs_at_) at = matrix(widest_);
-    gathered_at_ = layers_.empty() ? last_at_ : product_ == Product::kPairs ? matrix(layers_[0].in) : inputs_at_[0];
+    gathered_at_ = layers_.empty() ? last_at_ : HasPairs(product_) ? matrix(layers_[0].in) : inputs_at_[0];
     scores_at_ = memory.Add(2 * kTile * sizeof(float));
     lines_at_ = memory.Add(kTile * 2 * (g_.factors / 16 + 1 + (g_.layers.empty() ? 0 : g_.layers[0] / 32 + 1)) *
                            sizeof(float*));
@@ -184,6 +200,7 @@ class Plan {
 
   int64_t scratch_bytes() const { return scratch_.bytes(); }
   const Kernels& kernels() const { return kernels_; }
+  Product product() const { return product_; }
 
   // Packs the layers and points to the tables.
   Network Pack(const KernelArgs& args) const {
@@ -196,6 +213,7 @@ class Plan {
     }
     if (!g_.layers.empty()) {
       net.half = g_.layers[0] / 2;
+      net.padded_half = Padded(net.half, RowBlock(product_));
       net.mlp_user = args.input<float>(g_.mlp);
       net.mlp_item = args.input<float>(g_.mlp + 1);
     }
@@ -230,7 +248,7 @@ class Plan {
     if (!g_.layers.empty() && Width(0) != g_.layers[0]) std::memset(base, 0, memory_bytes_);
     const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(base + offset); };
     const auto operand = [&](int64_t offset, int64_t columns) {
-      const int64_t rows = product_ == Product::kPairs ? kTile * columns / 2 : 0;
+      const int64_t rows = HasPairs(product_) ? kTile * columns / 2 : 0;
       return Operand{at(offset), at(offset) + rows};
     };
     TileMemory t;
@@ -335,11 +353,11 @@ class Plan {
   void ForParts(size_t k, F f) const {
     if (k >= g_.layers.size()) return;
     const int64_t parts = k == 0 ? 2 : 1, n = g_.layers[k] / parts;
-    for (int64_t p = 0; p < parts; ++p) f(p * n, p * Padded(n), n);
+    for (int64_t p = 0; p < parts; ++p) f(p * n, p * Padded(n, RowBlock(product_)), n);
   }
   int64_t Width(size_t k) const {
     int64_t width = 0;
-    ForParts(k, [&](int64_t, int64_t to, int64_t n) { width = to + Padded(n); });
+    ForParts(k, [&](int64_t, int64_t to, int64_t n) { width = to + Padded(n, RowBlock(product_)); });
     return width;
   }
   int64_t Floats(int64_t n) { return std::exchange(unit_floats_, unit_floats_ + Padded(n)); }
@@ -408,7 +426,9 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
     plan.Finish(args, units, samples);
     return absl::OkStatus();
   };
-  return Kernel{.run = run, .scratch_bytes = plan.scratch_bytes()};
+  return Kernel{.run = run,
+                .scratch_bytes = plan.scratch_bytes(),
+                .algorithm = plan.product() == Product::kTiles ? "own, AMX" : ""};
 }
 
 const bool registered = compute::RegisterKernel(

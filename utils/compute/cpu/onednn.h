@@ -22,8 +22,8 @@ namespace official::compute {
 // The engine of the CPU. The first call limits oneDNN to the instructions that OFFICIAL_MAX_ISA allows (max_isa.h).
 const dnnl::engine& OnednnEngine();
 
-// The newest instructions that kernels use on this machine. Our own ones have no use for AMX: oneDNN multiplies with
-// its tiles, unless ONEDNN_MAX_CPU_ISA forbids it.
+// The newest instructions that kernels use on this machine: oneDNN's, and those of ours that multiply tiles of AMX
+// (amx_tiles.h), unless ONEDNN_MAX_CPU_ISA forbids it.
 Isa CpuIsa();
 
 // True if oneDNN multiplies bfloat16 with tiles, many times faster than vectors do. A processor that has them

@@ -1,6 +1,8 @@
-// Starts the program that links it once more, with libamx_emulation.so preloaded. The program ends, and all is well, on
-// a processor that lacks AVX-512 BF16, and in builds with sanitizers, whose library must be the first one.
+// Starts the program that links it once more, with libamx_emulation.so preloaded, unless the processor has AMX itself.
+// The program ends, and all is well, on a processor that lacks AVX-512 BF16, and in builds with sanitizers, whose
+// library must be the first one.
 
+#include <cpuid.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,7 +10,14 @@
 
 namespace {
 
+bool ProcessorHasAmx() {
+  unsigned a, b, c, d;
+  constexpr unsigned kBFloat16AndTiles = 1u << 22 | 1u << 24;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBFloat16AndTiles) == kBFloat16AndTiles;
+}
+
 __attribute__((constructor)) void StartWithAmx(int, char** argv, char**) {
+  if (ProcessorHasAmx()) return;
   constexpr char kVariable[] = "LD_PRELOAD", kLibrary[] = "utils/compute/cpu/amx_emulation/libamx_emulation.so";
   if (std::getenv(kVariable) != nullptr) {
     unsetenv(kVariable);

@@ -5,7 +5,7 @@
 // Images are channel-blocked where their channels allow it: oneDNN's gradients of filters are up to twice as fast then
 // (3 x 3 with stride 2), the rest as fast as with row-major ones (NHWC) or a little faster, and Winograd's algorithm
 // exists for them only. But oneDNN multiplies with AMX's tiles only where images are row-major: with AMX those of
-// bfloat16 are, and all of their convolutions are oneDNN's.
+// bfloat16 are, and all of their convolutions but the gradients of filters are oneDNN's.
 
 #include <algorithm>
 #include <cstring>
@@ -226,11 +226,14 @@ FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& i
   Problem p = MakeProblem(spec, image_layout, dy_layout);
   p.images = OnednnImagesOf(p.geometry.images, image_layout, images.size());
   p.output = OnednnImagesOf(p.geometry.output, dy_layout, images.size());
-  if (order != nullptr) p.any_filters = *order;
   const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   const memory::desc bias = has_bias ? p.bias : memory::desc();
+  const memory::desc d_filters =
+      order != nullptr ? *order : FilterDesc({DType::kFloat32, p.geometry.filters.shape}, memory::format_tag::any);
+  const memory::desc d_bias =
+      has_bias ? memory::desc(bias.dims(), memory::data_type::f32, memory::format_tag::x) : memory::desc();
   const dnnl::convolution_backward_weights::primitive_desc pd(
-      {kDirect, p.images, p.any_filters, bias, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
+      {kDirect, p.images, d_filters, d_bias, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
       OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr(), bias));
   std::vector<OnednnPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
                                                    {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
@@ -265,8 +268,9 @@ absl::Status RunParts(int64_t count, absl::FunctionRef<absl::Status(int part)> r
   return context.status;
 }
 
-// Conv2DBackpropFilter and FusedConv2DBackpropFilter in float.
-absl::StatusOr<Kernel> MakeDividedBackpropFilter(const KernelSpec& spec) {
+// Conv2DBackpropFilter and FusedConv2DBackpropFilter.
+absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
+  if (IsEmpty(spec)) return ZeroKernel(spec);
   const ConvGeometry geometry = ConvGeometryOf(spec.node);
   const FilterGradientParts division(geometry, spec.node.graph().batch_parts());
   const int64_t count = division.count();
@@ -278,9 +282,15 @@ absl::StatusOr<Kernel> MakeDividedBackpropFilter(const KernelSpec& spec) {
     const Share images = division.images(i);
     parts.push_back(images.size() == 0 ? FilterGradientPart() : MakeFilterGradientPart(spec, images, order, scratch));
   }
-  const memory::desc filters = FilterDesc(geometry.filters, memory::format_tag::hwio), gradient = parts[0].gradient;
-  const OnednnPrimitive reorder = gradient == filters ? OnednnPrimitive() : OnednnReorder(gradient, filters);
+  const memory::desc gradient = parts[0].gradient;
+  const OnednnPrimitive copy = OnednnReorder(gradient, FilterDesc(geometry.filters, memory::format_tag::hwio));
   const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
+  OnednnPrimitive bias_copy;
+  if (has_bias) {
+    const memory::dims size = {geometry.filters.shape.dim(3)};
+    bias_copy = OnednnReorder(memory::desc(size, memory::data_type::f32, memory::format_tag::x),
+                              memory::desc(size, OnednnType(geometry.filters.dtype), memory::format_tag::x));
+  }
   constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
   const int64_t gradient_floats = static_cast<int64_t>(gradient.get_size()) / kFloatBytes;
   const int64_t bias_floats = has_bias ? geometry.filters.shape.dim(3) : 0;
@@ -307,49 +317,11 @@ absl::StatusOr<Kernel> MakeDividedBackpropFilter(const KernelSpec& spec) {
                   }));
                   AddParts(d_filters, count, gradient_floats);
                   AddParts(d_bias, count, bias_floats);
-                  if (has_bias) {
-                    std::memcpy(args.outputs[backprop_filter::kBiasGradient], d_bias, bias_floats * kFloatBytes);
-                  }
-                  void* const result = args.outputs[backprop_filter::kFilterGradient];
-                  if (reorder) return reorder.Run({d_filters, result});
-                  std::memcpy(result, d_filters, gradient_floats * kFloatBytes);
-                  return absl::OkStatus();
+                  if (has_bias) RETURN_IF_ERROR(bias_copy.Run({d_bias, args.outputs[backprop_filter::kBiasGradient]}));
+                  return copy.Run({d_filters, args.outputs[backprop_filter::kFilterGradient]});
                 },
                 .scratch_bytes = scratch.bytes(),
                 .algorithm = std::move(algorithm)};
-}
-
-// The same in bfloat16, for oneDNN's tiles of AMX, which takes the threads as it likes.
-absl::StatusOr<Kernel> MakeUndividedBackpropFilter(const KernelSpec& spec) {
-  ScratchPlan scratch;
-  FilterGradientPart all =
-      MakeFilterGradientPart(spec, {0, ConvGeometryOf(spec.node).images.shape.dim(0)}, nullptr, scratch);
-  const memory::desc filters = FilterDesc(ConvGeometryOf(spec.node).filters, memory::format_tag::hwio);
-  OnednnPrimitive reorder;
-  int64_t gradient = 0;
-  if (all.gradient != filters) {
-    reorder = OnednnReorder(all.gradient, filters);
-    gradient = scratch.Add(all.gradient.get_size());
-  }
-  const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
-  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
-                  void* const d_filters = args.outputs[backprop_filter::kFilterGradient];
-                  void* const result = reorder ? ScratchAt(args, gradient) : d_filters;
-                  const void* const addresses[] = {args.inputs[backprop_filter::kImages],
-                                                   args.inputs[backprop_filter::kDy], result,
-                                                   ScratchAt(args, all.scratchpad),
-                                                   has_bias ? args.outputs[backprop_filter::kBiasGradient] : nullptr};
-                  RETURN_IF_ERROR(all.conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4)));
-                  return reorder ? reorder.Run({result, d_filters}) : absl::OkStatus();
-                },
-                .scratch_bytes = scratch.bytes(),
-                .algorithm = all.algorithm};
-}
-
-absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
-  if (IsEmpty(spec)) return ZeroKernel(spec);
-  const bool is_float = ConvGeometryOf(spec.node).filters.dtype == DType::kFloat32;
-  return is_float ? MakeDividedBackpropFilter(spec) : MakeUndividedBackpropFilter(spec);
 }
 
 // Which inputs are images, and whether output 0 is. The others (filters, biases) are row-major.
@@ -377,7 +349,7 @@ LayoutChoice ConvLayouts(const Node& node, absl::Span<const Layout>) {
 
 bool UsesOwnFilterGradient(const KernelSpec& spec) {
   return spec.node.Is(op::Conv2DBackpropFilter) && spec.input(backprop_filter::kImages).dtype == DType::kBFloat16 &&
-         !MultipliesTiles(spec.node) && !IsEmpty(spec) && BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
+         !IsEmpty(spec) && BFloat16FilterGradientSupports(ConvGeometryOf(spec.node));
 }
 
 bool RegisterConv(OpName op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "utils/compute/core/bfloat16.h"
+#include "utils/compute/cpu/amx_tiles.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/scratch.h"
@@ -13,35 +14,101 @@
 namespace official::compute {
 namespace {
 
+// Where an image's pixels and blocks of 16 channels are, in numbers.
+struct Strides {
+  int64_t pixel, block;
+};
+
 // One product of matrices. A row is an input channel under a place of the window, a column an output channel; the sum
 // is over the output's pixels, two at a time, as VDPBF16PS multiplies. Both matrices are packed for it: blocks of 16
-// channels, in each of which a pair of pixels is 16 words of two numbers. Blocks of rows come first, then of columns.
+// channels, in each of which a pair of pixels is 16 words of two numbers. Blocks of images come first, then of columns.
+//
+// With AMX's tiles the product is transposed: they take the rows as they are, and of the columns 16 channels times 16
+// pairs, which are fewer where a window has several places. Where its stride is 1, these places share what is packed:
+// pixels are counted with some after each row of an image, and some rows after each image, that are zero, so that a
+// place is a shift of the pixels. Pairs begin at even and, for shifts by an odd number, at odd pixels.
 struct PairProduct {
+  PairProduct(const ConvGeometry& g, Strides in_strides, Strides out_strides, bool with_tiles)
+      : images(g.images.shape.dim(0)),
+        in_channels(g.images.shape.dim(3)),
+        out_channels(g.output.shape.dim(3)),
+        height(g.window.height),
+        width(g.window.width),
+        in(in_strides),
+        out(out_strides),
+        tiles(with_tiles) {
+    const auto most_padding = [](const WindowAxis& axis) { return std::max(axis.before, axis.after); };
+    shifts = tiles && places() > 1 && height.stride == 1 && width.stride == 1 && height.before >= 0 &&
+             width.before >= 0 && Halo(most_padding(width)) <= kMostHalo;
+    rows_of_image = shifts ? height.input + most_padding(height) : height.output;
+    row_pixels = shifts ? width.input + most_padding(width) : width.output;
+    halo = shifts ? Halo(most_padding(width)) : 0;
+  }
+
   int64_t images, in_channels, out_channels;
   WindowAxis height, width;
+  Strides in, out;
+  bool tiles, shifts;
+  int64_t rows_of_image, row_pixels;  // with what is zero
+  int64_t halo;                       // pixels before and after those of a part that its shifts need
 
+  int64_t places() const { return height.window * width.window; }
   int64_t in_blocks() const { return in_channels / 16; }
-  int64_t row_blocks() const { return height.window * width.window * in_blocks(); }
+  int64_t row_blocks() const { return places() * in_blocks(); }
   int64_t out_blocks() const { return out_channels / 16; }
-  int64_t blocks() const { return row_blocks() + out_blocks(); }
+  // Packed blocks of images: with shifts in_blocks() of even pairs, and then of odd ones.
+  int64_t image_blocks() const { return shifts ? 2 * in_blocks() : row_blocks(); }
+  int64_t blocks() const { return image_blocks() + out_blocks(); }
   // Of 32 columns, the last of which may have 16.
   int64_t panels() const { return (out_blocks() + 1) / 2; }
   int64_t PanelWidth(int64_t panel) const { return std::min<int64_t>(out_channels - panel * 32, 32); }
-  int64_t pixels() const { return images * height.output * width.output; }
+  int64_t pixels() const { return images * rows_of_image * row_pixels; }
 
   // Pixels that are multiplied together: a panel's pairs stay in the first-level cache.
   static constexpr int64_t kPixels = 384;
+  static constexpr int64_t kMostHalo = kPixels;
   // Words of a block of so many.
   static constexpr int64_t kBlockWords = kPixels / 2 * 16;
+  int64_t image_block_words() const { return kBlockWords + halo * 16; }
+  int64_t part_words() const { return image_blocks() * image_block_words() + out_blocks() * kBlockWords; }
+  // Where a part's packed block is, in words.
+  int64_t BlockAt(int64_t block) const {
+    const int64_t column_block = std::max<int64_t>(block - image_blocks(), 0);
+    return (block - column_block) * image_block_words() + column_block * kBlockWords;
+  }
+  // The same for its first pair of a block of rows.
+  int64_t RowsAt(int64_t row_block) const {
+    if (!shifts) return BlockAt(row_block);
+    const int64_t place = row_block / in_blocks(), block = row_block % in_blocks();
+    const int64_t down = place / width.window * height.dilation - height.before;
+    const int64_t right = place % width.window * width.dilation - width.before;
+    const int64_t pixel = halo + down * row_pixels + right;
+    return BlockAt(pixel % 2 * in_blocks() + block) + pixel / 2 * 16;
+  }
+  int64_t ColumnsAt(int64_t panel) const { return BlockAt(image_blocks() + 2 * panel); }
+  // Those that a part with `pixels` has when packed: whole pairs, or with tiles whole tiles.
+  int64_t PackedPixels(int64_t pixels) const {
+    const int64_t multiple = tiles ? kTileDepth : 2;
+    return (pixels + multiple - 1) / multiple * multiple;
+  }
   int64_t parts() const { return (pixels() + kPixels - 1) / kPixels; }
   // Parts that are packed before they are multiplied; all threads work on them together.
   int64_t group() const {
     constexpr int64_t kPackedBytes = 1 << 20;
-    return std::clamp<int64_t>(kPackedBytes / (blocks() * kBlockWords * 4), 1, parts());
+    return std::clamp<int64_t>(kPackedBytes / (part_words() * 4), 1, parts());
   }
-  // Where the sums of 16 rows and a panel begin, a tile [16][PanelWidth].
+  // Where the sums of 16 rows and a panel begin, [16][PanelWidth]; with tiles [PanelWidth][16].
   int64_t TileOffset(int64_t panel, int64_t row_block) const {
     return 16 * (32 * panel * row_blocks() + PanelWidth(panel) * row_block);
+  }
+
+ private:
+  // Even, so that pairs stay pairs.
+  int64_t Halo(int64_t padding) const {
+    const int64_t most =
+        std::max(height.before, (height.window - 1) * height.dilation - height.before) * (width.input + padding) +
+        std::max(width.before, (width.window - 1) * width.dilation - width.before);
+    return (most + 1) / 2 * 2;
   }
 };
 
@@ -63,6 +130,67 @@ void PackPairs(const BFloat16* from, const int64_t* offsets, int64_t pairs, uint
                              ? _mm512_loadu_si512(from + first)
                              : _mm512_inserti64x4(_mm512_castsi256_si512(load(first)), load(second), 1);
     _mm512_store_si512(to + pair * 16, _mm512_permutexvar_epi16(in_turn, both));
+  }
+}
+
+// The same of `blocks` that follow each other in each pixel, which are read once: block b goes to to[b * to_stride].
+void PackPixels(const BFloat16* from, const int64_t* offsets, int64_t pairs, int64_t blocks, uint32_t* to,
+                int64_t to_stride) {
+  const auto load = [=](int64_t offset) __attribute__((always_inline)) {
+    return offset < 0 ? _mm512_setzero_si512() : _mm512_loadu_si512(from + offset);
+  };
+  const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    const int64_t first = offsets[2 * pair], second = offsets[2 * pair + 1];
+    uint32_t* at = to + pair * 16;
+    for (int64_t b = 0; b + 1 < blocks; b += 2, at += 2 * to_stride) {
+      const __m512i x = load(first < 0 ? -1 : first + b * 16), y = load(second < 0 ? -1 : second + b * 16);
+      const __m512i even = _mm512_unpacklo_epi16(x, y), odd = _mm512_unpackhi_epi16(x, y);
+      _mm512_store_si512(at, _mm512_permutex2var_epi64(even, low, odd));
+      _mm512_store_si512(at + to_stride, _mm512_permutex2var_epi64(even, high, odd));
+    }
+  }
+  if (blocks % 2 == 1) PackPairs(from + (blocks - 1) * 16, offsets, pairs, to + (blocks - 1) * to_stride);
+}
+
+// Transposes 16 x 16 words.
+void Transpose(const __m512i (&rows)[16], __m512i (&columns)[16]) {
+  __m512i pairs[16], fours[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  // Of four rows each, column 4 k + c in the k-th quarter of fours[i + c].
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i first = _mm512_shuffle_i32x4(fours[c], fours[c + 4], 0x88);
+    const __m512i second = _mm512_shuffle_i32x4(fours[c], fours[c + 4], 0xdd);
+    const __m512i third = _mm512_shuffle_i32x4(fours[c + 8], fours[c + 12], 0x88);
+    const __m512i fourth = _mm512_shuffle_i32x4(fours[c + 8], fours[c + 12], 0xdd);
+    columns[c] = _mm512_shuffle_i32x4(first, third, 0x88);
+    columns[c + 8] = _mm512_shuffle_i32x4(first, third, 0xdd);
+    columns[c + 4] = _mm512_shuffle_i32x4(second, fourth, 0x88);
+    columns[c + 12] = _mm512_shuffle_i32x4(second, fourth, 0xdd);
+  }
+}
+
+// Transposes each 16 pairs of a packed block, for tiles of rows.
+void TransposePairs(int64_t pairs, uint32_t* packed) {
+  for (int64_t pair = 0; pair < pairs; pair += 16, packed += 16 * 16) {
+    __m512i rows[16], columns[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) rows[i] = _mm512_load_si512(packed + i * 16);
+    Transpose(rows, columns);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) _mm512_store_si512(packed + i * 16, columns[i]);
   }
 }
 
@@ -102,6 +230,48 @@ void MultiplyPairs(const uint32_t* rows, const uint32_t* columns, int64_t pairs,
   }
 }
 
+// The same with tiles, for one or two blocks of rows and of columns, transposed; the sums of a block of rows are
+// `next_sums` floats before the next one's, those of a block of columns 256.
+template <bool kTwoRows, bool kTwoColumns>
+void MultiplyInTiles(const uint32_t* rows, const uint32_t* next_rows, const uint32_t* columns, int64_t pairs, bool add,
+                     float* sums, int64_t next_sums) {
+  constexpr int64_t kTileWords = kTileBytes / 4;
+  if (add) {
+    LoadTile<0>(sums);
+    if constexpr (kTwoRows) LoadTile<1>(sums + next_sums);
+    if constexpr (kTwoColumns) LoadTile<2>(sums + kTileWords);
+    if constexpr (kTwoRows && kTwoColumns) LoadTile<3>(sums + next_sums + kTileWords);
+  } else {
+    ClearTile<0>();
+    ClearTile<1>();
+    ClearTile<2>();
+    ClearTile<3>();
+  }
+  for (int64_t at = 0; at < pairs * 16; at += kTileWords) {
+    MultiplyBlocks<kTwoColumns, kTwoRows>(columns + at, columns + PairProduct::kBlockWords + at, rows + at,
+                                          next_rows + at);
+  }
+  StoreTile<0>(sums);
+  if constexpr (kTwoRows) StoreTile<1>(sums + next_sums);
+  if constexpr (kTwoColumns) StoreTile<2>(sums + kTileWords);
+  if constexpr (kTwoRows && kTwoColumns) StoreTile<3>(sums + next_sums + kTileWords);
+}
+
+// Rounds [columns][16] numbers, the former a multiple of 16, into 16 rows that lie `stride` apart.
+void StoreTransposed(const float* from, int64_t columns, int64_t stride, BFloat16* to) {
+  for (int64_t column = 0; column < columns; column += 16, from += 16 * 16) {
+    __m512i rows[16], turned[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) rows[i] = _mm512_load_si512(from + i * 16);
+    Transpose(rows, turned);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(turned[i]));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * stride + column), rounded);
+    }
+  }
+}
+
 // Rounds [rows][columns] numbers, the latter a multiple of 16, into rows that lie `stride` apart.
 void StoreRounded(const float* from, int64_t rows, int64_t columns, int64_t stride, BFloat16* to) {
   for (int64_t row = 0; row < rows; ++row, to += stride) {
@@ -115,64 +285,111 @@ void StoreRounded(const float* from, int64_t rows, int64_t columns, int64_t stri
 }  // namespace avx512
 #pragma GCC pop_options
 
-// Offsets of the first channel of pixels [begin, end) of the output, in memory [N, blocks, H', W', 16].
-void OutputOffsets(const PairProduct& p, int64_t begin, int64_t end, int64_t* offsets) {
-  const int64_t size = p.height.output * p.width.output;
-  for (int64_t i = begin; i < end; ++i) *offsets++ = (i / size * size * p.out_blocks() + i % size) * 16;
+// A pixel, as PairProduct counts them.
+struct Pixel {
+  int64_t image, row, column;
+};
+Pixel PixelAt(const PairProduct& p, int64_t i) {
+  return {i / p.row_pixels / p.rows_of_image, i / p.row_pixels % p.rows_of_image, i % p.row_pixels};
+}
+void GoOn(const PairProduct& p, Pixel& pixel) {
+  if (++pixel.column < p.row_pixels) return;
+  pixel.column = 0;
+  if (++pixel.row < p.rows_of_image) return;
+  pixel.row = 0;
+  ++pixel.image;
 }
 
-// The same of what lies under a place of their windows in the images; -1 outside.
+// Offsets of the first channel of pixels [begin, end) of the output; -1 where there is none.
+void OutputOffsets(const PairProduct& p, int64_t begin, int64_t end, int64_t* offsets) {
+  const int64_t rows = p.height.output, columns = p.width.output;
+  Pixel pixel = PixelAt(p, begin);
+  for (int64_t i = begin; i < end; ++i, GoOn(p, pixel)) {
+    const bool inside = pixel.image < p.images && pixel.row < rows && pixel.column < columns;
+    *offsets++ =
+        inside ? pixel.image * rows * columns * p.out_channels + (pixel.row * columns + pixel.column) * p.out.pixel
+               : -1;
+  }
+}
+
+// The same of what lies under a place of their windows in the images.
 void ImageOffsets(const PairProduct& p, int64_t place, int64_t begin, int64_t end, int64_t* offsets) {
   const WindowAxis &h = p.height, &w = p.width;
   const int64_t down = place / w.window * h.dilation - h.before, right = place % w.window * w.dilation - w.before;
-  int64_t column = begin % w.output, row = begin / w.output % h.output, image = begin / w.output / h.output;
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t y = row * h.stride + down, x = column * w.stride + right;
-    const bool inside = y >= 0 && y < h.input && x >= 0 && x < w.input;
-    *offsets++ = inside ? ((image * p.in_blocks() * h.input + y) * w.input + x) * 16 : -1;
-    if (++column < w.output) continue;
-    column = 0;
-    if (++row < h.output) continue;
-    row = 0;
-    ++image;
+  Pixel pixel = PixelAt(p, begin);
+  for (int64_t i = begin; i < end; ++i, GoOn(p, pixel)) {
+    const int64_t y = pixel.row * h.stride + down, x = pixel.column * w.stride + right;
+    const bool inside = pixel.image < p.images && y >= 0 && y < h.input && x >= 0 && x < w.input;
+    *offsets++ = inside ? pixel.image * p.in_channels * h.input * w.input + (y * w.input + x) * p.in.pixel : -1;
   }
+}
+
+// The same of the images' pixels themselves.
+void ShiftedOffsets(const PairProduct& p, int64_t begin, int64_t end, int64_t* offsets) {
+  for (; begin < 0 && begin < end; ++begin) *offsets++ = -1;
+  Pixel pixel = PixelAt(p, begin);
+  for (int64_t i = begin; i < end; ++i, GoOn(p, pixel)) {
+    const int64_t y = pixel.row, x = pixel.column;
+    const bool inside = pixel.image < p.images && y < p.height.input && x < p.width.input;
+    *offsets++ =
+        inside ? pixel.image * p.in_channels * p.height.input * p.width.input + (y * p.width.input + x) * p.in.pixel
+               : -1;
+  }
+}
+
+// Packs `pairs` of blocks, the first of which is at `from` and those after it as `stride` says.
+void PackBlocks(const BFloat16* from, int64_t stride, const int64_t* offsets, int64_t pairs, int64_t blocks,
+                uint32_t* to, int64_t to_stride) {
+  if (stride == 16) return avx512::PackPixels(from, offsets, pairs, blocks, to, to_stride);
+  for (int64_t b = 0; b < blocks; ++b) avx512::PackPairs(from + b * stride, offsets, pairs, to + b * to_stride);
 }
 
 // Packs blocks [begin, end) of the parts from `first` on, counted through all parts.
 void Pack(const PairProduct& p, const BFloat16* images, const BFloat16* output, int64_t first, int64_t begin,
           int64_t end, uint32_t* packed) {
-  int64_t offsets[PairProduct::kPixels];
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t block = i % p.blocks(), column_block = block - p.row_blocks(), in_block = block % p.in_blocks();
+  int64_t offsets[PairProduct::kPixels + 2 * PairProduct::kMostHalo + 1];
+  for (int64_t i = begin, count; i < end; i += count) {
+    const int64_t block = i % p.blocks(), column_block = block - p.image_blocks();
     const int64_t pixel = (first + i / p.blocks()) * PairProduct::kPixels;
-    const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - pixel);
-    if (i == begin || column_block == 0 || (column_block < 0 && in_block == 0)) {
-      if (column_block >= 0) {
-        OutputOffsets(p, pixel, pixel + pixels, offsets);
-      } else {
-        ImageOffsets(p, block / p.in_blocks(), pixel, pixel + pixels, offsets);
-      }
-      if (pixels % 2 == 1) offsets[pixels] = -1;
+    const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - pixel), whole = p.PackedPixels(pixels);
+    uint32_t* const to = packed + i / p.blocks() * p.part_words() + p.BlockAt(block);
+    if (column_block >= 0) {
+      count = std::min(p.blocks() - block, end - i);
+      OutputOffsets(p, pixel, pixel + pixels, offsets);
+      std::fill_n(offsets + pixels, whole - pixels, -1);
+      PackBlocks(output + column_block * p.out.block, p.out.block, offsets, whole / 2, count, to,
+                 PairProduct::kBlockWords);
+      for (int64_t b = 0; p.tiles && b < count; ++b)
+        avx512::TransposePairs(whole / 2, to + b * PairProduct::kBlockWords);
+    } else if (p.shifts) {
+      const int64_t half = block / p.in_blocks(), in_block = block % p.in_blocks();
+      count = std::min(p.in_blocks() - in_block, end - i);
+      ShiftedOffsets(p, pixel - p.halo, pixel + whole + p.halo + 1, offsets);
+      PackBlocks(images + in_block * p.in.block, p.in.block, offsets + half, whole / 2 + p.halo, count, to,
+                 p.image_block_words());
+    } else {
+      const int64_t in_block = block % p.in_blocks();
+      count = std::min(p.in_blocks() - in_block, end - i);
+      ImageOffsets(p, block / p.in_blocks(), pixel, pixel + pixels, offsets);
+      std::fill_n(offsets + pixels, whole - pixels, -1);
+      PackBlocks(images + in_block * p.in.block, p.in.block, offsets, whole / 2, count, to, PairProduct::kBlockWords);
     }
-    const BFloat16* const from = column_block >= 0 ? output + column_block * p.height.output * p.width.output * 16
-                                                   : images + in_block * p.height.input * p.width.input * 16;
-    avx512::PackPairs(from, offsets, (pixels + 1) / 2, packed + i * PairProduct::kBlockWords);
   }
 }
 
 // Where packing block `i`, counted as in Pack, begins to read; nullptr if another block of the part reads there too.
 const BFloat16* SourceOf(const PairProduct& p, const BFloat16* images, const BFloat16* output, int64_t first,
                          int64_t i) {
-  const int64_t block = i % p.blocks(), column_block = block - p.row_blocks();
+  const int64_t block = i % p.blocks(), column_block = block - p.image_blocks();
   const int64_t pixel = (first + i / p.blocks()) * PairProduct::kPixels;
   int64_t offset;
   if (column_block >= 0) {
     OutputOffsets(p, pixel, pixel + 1, &offset);
-    return output + offset + column_block * p.height.output * p.width.output * 16;
+    return output + offset + column_block * p.out.block;
   }
   if (block >= p.in_blocks()) return nullptr;
   ImageOffsets(p, 0, pixel, pixel + 1, &offset);
-  return images + std::max<int64_t>(offset, 0) + block * p.height.input * p.width.input * 16;
+  return images + std::max<int64_t>(offset, 0) + block * p.in.block;
 }
 
 // Tiles [begin, end), panel by panel, of the sums over `parts` packed parts, the first of them being `first`. Meanwhile
@@ -190,14 +407,13 @@ void Multiply(const PairProduct& p, const BFloat16* images, const BFloat16* outp
     if (i == next_begin + (next_end - next_begin) * call / calls) return nullptr;
     return SourceOf(p, images, output, next, i);
   };
-  for (int64_t part = 0; part < parts; ++part, packed += p.blocks() * PairProduct::kBlockWords) {
+  for (int64_t part = 0; part < parts; ++part, packed += p.part_words()) {
     const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - (first + part) * PairProduct::kPixels);
     const int64_t pairs = (pixels + 1) / 2;
     const bool add = first + part > 0;
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t panel = tile / p.row_blocks(), row_block = tile % p.row_blocks();
-      const uint32_t* const rows = packed + row_block * PairProduct::kBlockWords;
-      const uint32_t* const columns = packed + (p.row_blocks() + 2 * panel) * PairProduct::kBlockWords;
+      const uint32_t *const rows = packed + p.RowsAt(row_block), *const columns = packed + p.ColumnsAt(panel);
       float* const to = sums + p.TileOffset(panel, row_block);
       const int64_t row_words = 8 * p.PanelWidth(panel);
       if (p.PanelWidth(panel) == 32) {
@@ -211,18 +427,53 @@ void Multiply(const PairProduct& p, const BFloat16* images, const BFloat16* outp
   }
 }
 
+// The same with tiles. What is packed next is not fetched meanwhile.
+void MultiplyInTiles(const PairProduct& p, const uint32_t* packed, int64_t first, int64_t parts, int64_t begin,
+                     int64_t end, float* sums) {
+  const Tiles tiles;
+  for (int64_t part = 0; part < parts; ++part, packed += p.part_words()) {
+    const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - (first + part) * PairProduct::kPixels);
+    const int64_t pairs = p.PackedPixels(pixels) / 2;
+    const bool add = first + part > 0;
+    for (int64_t tile = begin, count; tile < end; tile += count) {
+      const int64_t panel = tile / p.row_blocks(), row_block = tile % p.row_blocks();
+      count = tile + 1 < end && row_block + 1 < p.row_blocks() ? 2 : 1;
+      const uint32_t *const rows = packed + p.RowsAt(row_block), *const columns = packed + p.ColumnsAt(panel);
+      const uint32_t* const next_rows = packed + p.RowsAt(row_block + count - 1);
+      float* const to = sums + p.TileOffset(panel, row_block);
+      const int64_t next = 16 * p.PanelWidth(panel);
+      const bool wide = p.PanelWidth(panel) == 32;
+      const auto multiply = count == 2
+                                ? wide ? avx512::MultiplyInTiles<true, true> : avx512::MultiplyInTiles<true, false>
+                            : wide ? avx512::MultiplyInTiles<false, true>
+                                   : avx512::MultiplyInTiles<false, false>;
+      multiply(rows, next_rows, columns, pairs, add, to, next);
+    }
+  }
+}
+
+Strides StridesOf(Layout layout, const TensorType& images) {
+  const Shape& s = images.shape;
+  if (layout == Layout::kChannelBlocked) return {.pixel = 16, .block = s.dim(1) * s.dim(2) * 16};
+  return {.pixel = s.dim(3), .block = 16};
+}
+
 }  // namespace
 
 bool BFloat16FilterGradientSupports(const ConvGeometry& g) {
-  return OnednnComputesIn(DType::kBFloat16) && g.images.shape.dim(3) % 16 == 0 && g.output.shape.dim(3) % 16 == 0;
+  const int64_t out_channels = g.output.shape.dim(3);
+  if (!OnednnComputesIn(DType::kBFloat16) || g.images.shape.dim(3) % 16 != 0 || out_channels % 16 != 0) return false;
+  // Tiles multiply so fast that packing takes most of the time; few columns for it are too few.
+  constexpr int64_t kColumns = 64;
+  return !OnednnHasAmx() || g.window.height.window * g.window.width.window == 1 || out_channels >= kColumns;
 }
 
 Kernel MakeBFloat16FilterGradient(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
-  const PairProduct p{g.images.shape.dim(0), g.images.shape.dim(3), g.output.shape.dim(3), g.window.height,
-                      g.window.width};
+  const PairProduct p(g, StridesOf(spec.input_layouts[conv2d_backprop_filter::kImages], g.images),
+                      StridesOf(spec.input_layouts[conv2d_backprop_filter::kDy], g.output), OnednnHasAmx());
   ScratchPlan scratch;
-  const int64_t packed_at = scratch.Add(p.group() * p.blocks() * PairProduct::kBlockWords * sizeof(uint32_t));
+  const int64_t packed_at = scratch.Add(p.group() * p.part_words() * sizeof(uint32_t));
   const int64_t sums_at = scratch.Add(p.row_blocks() * 16 * p.out_channels * sizeof(float));
   return {.run =
               [=](const KernelArgs& args) {
@@ -236,22 +487,30 @@ Kernel MakeBFloat16FilterGradient(const KernelSpec& spec) {
                   ParallelFor(parts * p.blocks(), 1,
                               [&](int64_t begin, int64_t end) { Pack(p, images, dy, first, begin, end, packed); });
                   ParallelFor(p.panels() * p.row_blocks(), 1, [&](int64_t begin, int64_t end) {
-                    Multiply(p, images, dy, packed, first, parts, begin, end, sums);
+                    if (p.tiles) {
+                      MultiplyInTiles(p, packed, first, parts, begin, end, sums);
+                    } else {
+                      Multiply(p, images, dy, packed, first, parts, begin, end, sums);
+                    }
                   });
                 }
                 ParallelFor(p.row_blocks(), 1, [&](int64_t begin, int64_t end) {
                   for (int64_t row_block = begin; row_block < end; ++row_block) {
                     BFloat16* const rows = d_filters + row_block * 16 * p.out_channels;
                     for (int64_t panel = 0; panel < p.panels(); ++panel) {
-                      avx512::StoreRounded(sums + p.TileOffset(panel, row_block), 16, p.PanelWidth(panel),
-                                           p.out_channels, rows + 32 * panel);
+                      const float* const from = sums + p.TileOffset(panel, row_block);
+                      if (p.tiles) {
+                        avx512::StoreTransposed(from, p.PanelWidth(panel), p.out_channels, rows + 32 * panel);
+                      } else {
+                        avx512::StoreRounded(from, 16, p.PanelWidth(panel), p.out_channels, rows + 32 * panel);
+                      }
                     }
                   }
                 });
                 return absl::OkStatus();
               },
           .scratch_bytes = scratch.bytes(),
-          .algorithm = "product of patches, AVX-512 BF16"};
+          .algorithm = p.tiles ? "product of patches, AMX" : "product of patches, AVX-512 BF16"};
 }
 
 }  // namespace official::compute
