@@ -12,6 +12,7 @@
 
 #include "utils/compute/cpu/contention.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/compute/cpu/short_slices.h"
 
 namespace official::compute {
 namespace {
@@ -77,7 +78,7 @@ uint64_t Packed(int begin, int end, int threads) {
 
 thread_local Place place;
 
-Team::Team() : shares_(new Share[kMostThreads]) {}
+Team::Team() : shares_(new Share[kMostThreads]) { UseShortSlices(); }
 
 Team::~Team() {
   ending_ = true;
@@ -209,6 +210,7 @@ void Team::WorkOn(int thread) {
 
 void Team::Help(int thread) {
   FlushDenormals();
+  UseShortSlices();
   while (!ending_) {
     const uint32_t seen = loops_.load(std::memory_order_acquire);
     if (const bool contended = contention.Now(Clock::now()); contended != shares_[thread].contended) {
