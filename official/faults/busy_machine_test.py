@@ -7,6 +7,11 @@ from official.faults import harness
 LOOPS = 2
 
 
+def one_algorithm(program: str) -> tuple[str, ...]:
+    """Otherwise each run takes the algorithm of a convolution that is faster at the moment."""
+    return ("--winograd=off",) if program == "resnet" else ()
+
+
 class BusyMachineTest(harness.FaultTest):
     def keep_busy(self) -> None:
         """Starts endless loops, until the end of the test."""
@@ -15,9 +20,17 @@ class BusyMachineTest(harness.FaultTest):
             self.addCleanup(lambda loop=loop: (loop.kill(), loop.wait()))
 
     @harness.of_every_program
+    def test_threads_with_bfloat16(self) -> None:
+        first = self.folder / "with 1"
+        for threads in (1, 2, 3, 4):
+            model_dir = self.folder / f"with {threads}"
+            flags = (f"--intra_op_parallelism_threads={threads}", "--dtype=bf16")
+            self.train(model_dir, harness.STEPS, *flags, *one_algorithm(self.program.name))
+            self.assert_same_checkpoint(model_dir, first, model_dir.name)
+
+    @harness.of_every_program
     def test_threads(self) -> None:
-        # Otherwise each run takes the algorithm of a convolution that is faster at the moment.
-        flags = ("--winograd=off",) if self.program.name == "resnet" else ()
+        flags = one_algorithm(self.program.name)
         first = self.folder / "quiet with 1"
         for beside in ("quiet", "busy"):
             if beside == "busy":

@@ -231,7 +231,7 @@ class ClusterSoakTest(workers.WorkersCase):
             shutil.copy(file, programs / file.name)
         self.binaries = {**self.binaries, "ncf": programs / self.binaries["ncf"].name}
         with self.assertRaisesRegex(AssertionError, "ckpt.* differs|is no longer the same on replica"):
-            self.run_with([self.a_pause, self.a_kill], 10)
+            self.run_with([self.a_pause, self.a_kill], 40)  # which ends at the first that shows it
 
 
 def main() -> None:

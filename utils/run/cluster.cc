@@ -42,12 +42,13 @@ std::string VectorInstructions(compute::DType dtype) {
 Facts FactsOf(const Config& config, const Devices& devices) {
   Facts facts = {{"program", config.program},
                  {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
-                 {"vector instructions", VectorInstructions(config.train.dtype)},
                  {"kind of device", devices.kind},
                  {"number of replicas", absl::StrCat(devices.num_replicas)}};
   for (const auto& [name, value] : config.flags_of_all_workers) {
     facts.emplace_back(absl::StrCat("flag --", name), value.empty() ? "none" : value);
   }
+  // After --dtype, on which they depend: the first difference is told.
+  facts.emplace_back("vector instructions", VectorInstructions(config.train.dtype));
   return facts;
 }
 

@@ -143,8 +143,13 @@ void OrderedProduct::Run(const float* a, const float* b, const float* bias, bool
                          .column_end = std::min(panels * (columns + 1) / column_blocks * kColumns, n)};
     BlockProduct(*this, block, thread_scratch).Run(relu);
   };
+  auto* const scratches = static_cast<Scratch*>(scratch);
+  if (num_threads == 1) {  // more would have no memory
+    for (int64_t task = 0; task < tasks; ++task) run_task(task, scratches[0]);
+    return;
+  }
   ParallelFor(tasks, 1, [&](int64_t first, int64_t last) {
-    for (int64_t task = first; task < last; ++task) run_task(task, static_cast<Scratch*>(scratch)[ThreadNumber()]);
+    for (int64_t task = first; task < last; ++task) run_task(task, scratches[ThreadNumber()]);
   });
 }
 
