@@ -215,6 +215,7 @@ constexpr auto kTilesOfOne = TilesByRows<L, Finish, 1>(std::make_index_sequence<
 #if OFFICIAL_ISA_BF16
 // ---- Products in AMX's tiles ----
 
+// Multiply and AddWeightGradient of Product::kTiles, below, with two blocks of rows and two of columns at a time.
 constexpr int kSomeBesideTiles = 12;  // lines to fetch beside products of four blocks
 
 template <typename Finish>
@@ -235,10 +236,7 @@ void MultiplyInTiles(const Factors& f, int64_t columns, int64_t samples, LinesAh
         const int64_t step = L::StepAt(d, 0, f.depth);
         MultiplyBlocks(rows + L::At(row, d), rows + L::At(row + kTileRows, d), panel + step, next + step);
       }
-      StoreTile<0>(sums[0][0]);
-      StoreTile<1>(sums[0][1]);
-      StoreTile<2>(sums[1][0]);
-      StoreTile<3>(sums[1][1]);
+      StoreSums({&sums[0][0][0][0], kTileRows * kTileColumns, 2 * kTileRows * kTileColumns});
       for (int64_t i = 0; i < 2; ++i) {
         for (int64_t v = 0; v < 2; ++v) {
 #pragma GCC unroll 8
@@ -257,9 +255,8 @@ void MultiplyInTiles(const Factors& f, int64_t columns, int64_t samples, LinesAh
 void AddWeightGradientInTiles(const Operand& in, int64_t depth, const Operand& dy, int64_t columns, int64_t samples,
                               bool accumulate, LinesAhead& lines, float* panels) {
   using L = Layout<Product::kTiles>;
-  // Of each block of the depth, [depth][samples].
+  // The columns of `in` that are multiplied now, two blocks of 16, as rows [16][samples].
   alignas(64) float transposed[2][kTile / kTileDepth][kTileRows][kBlock];
-  const int64_t right = L::PanelAt(0, kBlock, depth), lower = L::PanelAt(kTileRows, 0, depth);
   for (int64_t d = 0; d < depth; d += 2 * kTileRows) {
     for (int64_t i = 0; i < 2; ++i) {
       for (int64_t s = 0; s < samples; s += kTileDepth) {
@@ -273,27 +270,19 @@ void AddWeightGradientInTiles(const Operand& in, int64_t depth, const Operand& d
       }
     }
     for (int64_t c = 0; c < columns; c += 2 * kBlock) {
-      float* const to = panels + L::PanelAt(d, c, depth);
+      const BlockSums sums = {panels + L::PanelAt(d, c, depth), L::PanelAt(0, kBlock, depth),
+                              L::PanelAt(kTileRows, 0, depth)};
       if (accumulate) {
-        LoadTile<0>(to);
-        LoadTile<1>(to + right);
-        LoadTile<2>(to + lower);
-        LoadTile<3>(to + lower + right);
+        LoadSums(sums);
       } else {
-        ClearTile<0>();
-        ClearTile<1>();
-        ClearTile<2>();
-        ClearTile<3>();
+        ClearSums();
       }
       for (int64_t s = 0; s < samples; s += kTileDepth) {
         const int64_t at = s / kTileDepth;
         MultiplyBlocks(transposed[0][at], transposed[1][at], dy.steps + L::StepAt(s, c),
                        dy.steps + L::StepAt(s, c + kBlock));
       }
-      StoreTile<0>(to);
-      StoreTile<1>(to + right);
-      StoreTile<2>(to + lower);
-      StoreTile<3>(to + lower + right);
+      StoreSums(sums);
       FetchSome(lines, kSomeBesideTiles);
     }
   }

@@ -30,8 +30,9 @@ namespace official::recommendation {
 namespace {
 
 namespace math = compute::math;
+using compute::BlockSums;
 using compute::CheckIds;
-using compute::ClearTile;
+using compute::ClearSums;
 using compute::DType;
 using compute::HasAvx512;
 using compute::Kernel;
@@ -40,6 +41,7 @@ using compute::KernelSpec;
 using compute::kTileColumns;
 using compute::kTileDepth;
 using compute::kTileRows;
+using compute::LoadSums;
 using compute::LoadTile;
 using compute::MultiplyBlocks;
 using compute::ParallelFor;
@@ -47,7 +49,7 @@ using compute::ScratchAt;
 using compute::ScratchPlan;
 using compute::Share;
 using compute::ShareOf;
-using compute::StoreTile;
+using compute::StoreSums;
 using compute::Tiles;
 using compute::TreeSum;
 using compute::WithSimd;
@@ -428,7 +430,7 @@ absl::StatusOr<Kernel> MakeLoss(const KernelSpec& spec) {
   };
   return Kernel{.run = run,
                 .scratch_bytes = plan.scratch_bytes(),
-                .algorithm = plan.product() == Product::kTiles ? "own, AMX" : ""};
+                .algorithm = plan.product() == Product::kTiles ? "products of tiles, AMX" : ""};
 }
 
 const bool registered = compute::RegisterKernel(

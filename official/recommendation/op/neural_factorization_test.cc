@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -137,8 +138,8 @@ Tensor LabelsOf(int64_t samples) {
 }
 
 Value LossOf(const Sizes& sizes, absl::Span<const Value> in, const FactorizationLoss& loss,
-             DType dtype = DType::kFloat32) {
-  const Value labels = in[0].graph()->Constant(LabelsOf(in[0].shape().dim(0)));
+             DType dtype = DType::kFloat32, const std::optional<Tensor>& given = std::nullopt) {
+  const Value labels = in[0].graph()->Constant(given ? *given : LabelsOf(in[0].shape().dim(0)));
   NeuralFactorization network = NetworkOf(sizes, in.subspan(2));
   network.dtype = dtype;
   return NeuralFactorizationLoss(network, in[0], in[1], labels, loss);
@@ -251,6 +252,7 @@ struct Run {
   DType dtype = DType::kFloat32;
   int parts = 1, threads = 1;
   std::string kind = "cpu";
+  std::optional<Tensor> labels = std::nullopt;
 };
 
 // Loss and gradients of a graph whose sums have so many parts.
@@ -259,7 +261,7 @@ std::vector<Tensor> LossAndGradients(const Run& run) {
   SetNumThreads(run.threads);
   const auto results = testing::RunOn(run.kind, run.inputs, [&](absl::Span<const Value> in) {
     in[0].graph()->set_batch_parts(run.parts);
-    Node* const node = LossOf(run.sizes, in, {.shift = 1}, run.dtype).node();
+    Node* const node = LossOf(run.sizes, in, {.shift = 1}, run.dtype, run.labels).node();
     std::vector<Value> all;
     for (int i = 0; i < node->num_outputs(); ++i) all.push_back(node->output(i));
     return all;
@@ -276,6 +278,39 @@ TEST_CASE("The number of threads changes no bit of loss and gradients") {
     REQUIRE(results.size() == want.size());
     for (size_t i = 0; i < want.size(); ++i) {
       CHECK(std::memcmp(results[i].raw_data(), want[i].raw_data(), want[i].num_bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("Gradients of layers from many samples are the means of those from a few") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  // Each unit of samples has several tiles, and each batch part of one. Powers of two: rounding is the same.
+  constexpr int64_t kSamples = 2048, kFew = 32;
+  for (const Sizes& sizes : kSizes) {
+    const std::vector<Tensor> inputs = LossInputs(sizes, kSamples);
+    const std::vector<Tensor> all = LossAndGradients({.sizes = sizes, .inputs = inputs, .dtype = dtype});
+    std::vector<Doubles> means;
+    for (int64_t begin = 0; begin < kSamples; begin += kFew) {
+      std::vector<Tensor> few = inputs;
+      for (int i : {0, 1}) few[i] = Tensor::Of<int32_t>({kFew}, {inputs[i].data<int32_t>() + begin, kFew});
+      Run run = {.sizes = sizes, .inputs = few, .dtype = dtype};
+      run.labels = Tensor::Of<float>({kFew}, {LabelsOf(kSamples).data<float>() + begin, kFew});
+      const std::vector<Tensor> part = LossAndGradients(run);
+      means.resize(part.size());
+      for (size_t k = 0; k < part.size(); ++k) {
+        means[k].resize(part[k].num_elements());
+        for (size_t i = 0; i < means[k].size(); ++i) means[k][i] += part[k].data<float>()[i] / (kSamples / kFew);
+      }
+    }
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (all[k].num_elements() != static_cast<int64_t>(means[k].size())) continue;  // of the samples
+      CAPTURE(dtype, k);
+      double distance = 0, norm = 0;
+      for (size_t i = 0; i < means[k].size(); ++i) {
+        distance += std::pow(all[k].data<float>()[i] - means[k][i], 2);
+        norm += means[k][i] * means[k][i];
+      }
+      CHECK(std::sqrt(distance / norm) < 1e-5);
     }
   }
 }

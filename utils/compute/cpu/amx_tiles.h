@@ -8,7 +8,7 @@
 
 namespace official::compute {
 
-constexpr int64_t kTileRows = 16, kTileColumns = 16, kTileDepth = 32, kTileBytes = 1024, kTileRowBytes = 64;
+constexpr int64_t kTileRows = 16, kTileColumns = 16, kTileDepth = 32, kTileRowBytes = 64;
 
 // While it lives, the calling thread has tiles, whose numbers begin as zero.
 class Tiles {
@@ -33,8 +33,8 @@ inline void LoadTile(const void* from, int64_t stride = kTileRowBytes) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTile) : "memory");
 }
 template <int kTile>
-inline void StoreTile(void* to, int64_t stride = kTileRowBytes) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kTile) : "memory");
+inline void StoreTile(void* to) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(kTileRowBytes), "i"(kTile) : "memory");
 }
 template <int kTile>
 inline void ClearTile() {
@@ -46,8 +46,8 @@ inline void MultiplyTile() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kRows), "i"(kColumns));
 }
 
-// The same for blocks of rows and of columns: tile 0 (1 with the second block of columns; 2 and 3 with the second one
-// of rows). A block that is not there, nullptr, is left out.
+// The same for a block of rows and one of columns, in tile 0; with a second block of columns also in tile 1, with a
+// second one of rows in 2 and 3.
 template <bool kTwoRows = true, bool kTwoColumns = true>
 inline void MultiplyBlocks(const void* rows, const void* next_rows, const void* columns, const void* next_columns) {
   LoadTile<4>(rows);
@@ -62,6 +62,33 @@ inline void MultiplyBlocks(const void* rows, const void* next_rows, const void* 
     MultiplyTile<2, 5, 6>();
     if constexpr (kTwoColumns) MultiplyTile<3, 5, 7>();
   }
+}
+
+// Where the sums of these blocks are in memory: those of the second block of columns `right` floats behind, those of
+// the second one of rows `down`.
+struct BlockSums {
+  float* first;
+  int64_t right, down;
+};
+template <bool kTwoRows = true, bool kTwoColumns = true>
+inline void LoadSums(const BlockSums& sums) {
+  LoadTile<0>(sums.first);
+  if constexpr (kTwoColumns) LoadTile<1>(sums.first + sums.right);
+  if constexpr (kTwoRows) LoadTile<2>(sums.first + sums.down);
+  if constexpr (kTwoRows && kTwoColumns) LoadTile<3>(sums.first + sums.down + sums.right);
+}
+template <bool kTwoRows = true, bool kTwoColumns = true>
+inline void StoreSums(const BlockSums& sums) {
+  StoreTile<0>(sums.first);
+  if constexpr (kTwoColumns) StoreTile<1>(sums.first + sums.right);
+  if constexpr (kTwoRows) StoreTile<2>(sums.first + sums.down);
+  if constexpr (kTwoRows && kTwoColumns) StoreTile<3>(sums.first + sums.down + sums.right);
+}
+inline void ClearSums() {
+  ClearTile<0>();
+  ClearTile<1>();
+  ClearTile<2>();
+  ClearTile<3>();
 }
 
 }  // namespace official::compute

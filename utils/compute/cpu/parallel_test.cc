@@ -1,6 +1,8 @@
 #include "utils/compute/cpu/parallel.h"
 
 #include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -220,6 +222,28 @@ TEST_CASE("WithSimd runs its lambda once") {
     for (size_t i = 0; i < x.size(); ++i) y[i] += x[i] * x[i];
   });
   CHECK(y == std::vector<float>(100, 2.25f));
+}
+
+TEST_CASE("Threads of loops are scheduled in short slices, where the kernel has them") {
+  // The kernel's struct sched_attr: nanoseconds of a slice, 0 where it tells none, are at byte 24.
+  const auto slice = [] {
+    uint64_t attr[6] = {};
+    return syscall(SYS_sched_getattr, 0, attr, sizeof attr, 0) == 0 ? attr[3] : 0;
+  };
+  // Of threads that have run no loop, and then one.
+  uint64_t before = 0;
+  std::vector<uint64_t> during(2);
+  std::thread owner([&] {
+    before = slice();
+    SetNumThreads(2);
+    ParallelRunForTest(2, [&](int part) {
+      during[part] = slice();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that each has a part
+    });
+  });
+  owner.join();
+  if (before == 0) return;
+  CHECK(during == std::vector<uint64_t>{100'000, 100'000});
 }
 
 }  // namespace

@@ -78,7 +78,9 @@ uint64_t Packed(int begin, int end, int threads) {
 
 thread_local Place place;
 
-Team::Team() : shares_(new Share[kMostThreads]) { UseShortSlices(); }
+Team::Team() : shares_(new Share[kMostThreads]) {
+  UseShortSlices();  // of the owner; the threads that it starts inherit them
+}
 
 Team::~Team() {
   ending_ = true;
@@ -210,7 +212,6 @@ void Team::WorkOn(int thread) {
 
 void Team::Help(int thread) {
   FlushDenormals();
-  UseShortSlices();
   while (!ending_) {
     const uint32_t seen = loops_.load(std::memory_order_acquire);
     if (const bool contended = contention.Now(Clock::now()); contended != shares_[thread].contended) {

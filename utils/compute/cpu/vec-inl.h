@@ -202,7 +202,37 @@ OFFICIAL_VEC_INLINE Vec SumEach(const Vec (&v)[kLanes]) {
   return SumQuarters(low, SumQuarters(fours[kLanes / 8], fours[kLanes / 4 - 1]));
 }
 
+// Element c of v[r] becomes element r of v[c].
 OFFICIAL_VEC_INLINE void Transpose(Vec (&v)[kLanes]) {
+#if OFFICIAL_ISA_AVX512
+  // Within quarters of the vectors: 2 x 2 blocks, then 4 x 4 blocks.
+  Vec pairs[kLanes];
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes; i += 2) {
+    pairs[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+    pairs[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+  }
+  Vec fours[kLanes];
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes; i += 2) {
+    const int from = i / 4 * 4 + i % 4 / 2;
+    const __m512d upper = _mm512_castps_pd(pairs[from]), lower = _mm512_castps_pd(pairs[from + 2]);
+    fours[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(upper, lower));
+    fours[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(upper, lower));
+  }
+  // fours[4 g + j], quarter k: rows 4 g to 4 g + 3 of column 4 k + j.
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const Vec even01 = _mm512_shuffle_f32x4(fours[j], fours[4 + j], 0x88);
+    const Vec odd01 = _mm512_shuffle_f32x4(fours[j], fours[4 + j], 0xdd);
+    const Vec even23 = _mm512_shuffle_f32x4(fours[8 + j], fours[12 + j], 0x88);
+    const Vec odd23 = _mm512_shuffle_f32x4(fours[8 + j], fours[12 + j], 0xdd);
+    v[j] = _mm512_shuffle_f32x4(even01, even23, 0x88);
+    v[4 + j] = _mm512_shuffle_f32x4(odd01, odd23, 0x88);
+    v[8 + j] = _mm512_shuffle_f32x4(even01, even23, 0xdd);
+    v[12 + j] = _mm512_shuffle_f32x4(odd01, odd23, 0xdd);
+  }
+#else
 #pragma GCC unroll 4
   for (int turn = 1; turn < kLanes; turn *= 2) {
     Vec to[kLanes];
@@ -211,4 +241,5 @@ OFFICIAL_VEC_INLINE void Transpose(Vec (&v)[kLanes]) {
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) v[i] = to[i];
   }
+#endif
 }

@@ -48,51 +48,18 @@ void Multiply(const Product& p) {
   }
 }
 
-#if OFFICIAL_ISA_AVX512
-// The lower two floats of each quarter of x and y, or the upper two.
-OFFICIAL_VEC_INLINE Vec LowPairs(Vec x, Vec y) {
-  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
-}
-OFFICIAL_VEC_INLINE Vec HighPairs(Vec x, Vec y) {
-  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y)));
-}
-#endif
-
 // Sets out[c][r] = in[r][c] for a block of 16 rows and columns.
 void TransposeBlock(const float* in, int64_t in_stride, float* out, int64_t out_stride) {
-#if OFFICIAL_ISA_AVX512
-  Vec a[16], b[16];
+  for (int r = 0; r < kBlock; r += kLanes) {
+    for (int c = 0; c < kBlock; c += kLanes) {
+      Vec v[kLanes];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(in + i * in_stride);
-    // Transpose within quarters of the vectors: 2x2 blocks, then 4x4 blocks.
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-    b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+      for (int i = 0; i < kLanes; ++i) v[i] = Load(in + (r + i) * in_stride + c);
+      Transpose(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) Store(out + (c + i) * out_stride + r, v[i]);
+    }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    a[i] = LowPairs(b[i], b[i + 2]);
-    a[i + 1] = HighPairs(b[i], b[i + 2]);
-    a[i + 2] = LowPairs(b[i + 1], b[i + 3]);
-    a[i + 3] = HighPairs(b[i + 1], b[i + 3]);
-  }
-  // a[4 g + j], quarter k: rows 4 g to 4 g + 3 of column 4 k + j.
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const Vec even01 = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x88), odd01 = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xdd);
-    const Vec even23 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x88);
-    const Vec odd23 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xdd);
-    _mm512_storeu_ps(out + j * out_stride, _mm512_shuffle_f32x4(even01, even23, 0x88));
-    _mm512_storeu_ps(out + (4 + j) * out_stride, _mm512_shuffle_f32x4(odd01, odd23, 0x88));
-    _mm512_storeu_ps(out + (8 + j) * out_stride, _mm512_shuffle_f32x4(even01, even23, 0xdd));
-    _mm512_storeu_ps(out + (12 + j) * out_stride, _mm512_shuffle_f32x4(odd01, odd23, 0xdd));
-  }
-#else
-  for (int r = 0; r < kBlock; ++r) {
-    for (int c = 0; c < kBlock; ++c) out[c * out_stride + r] = in[r * in_stride + c];
-  }
-#endif
 }
 
 constexpr AttentionKernels kAttentionKernels = {&Multiply, &TransposeBlock};

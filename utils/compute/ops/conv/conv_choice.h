@@ -12,7 +12,8 @@ namespace official::compute {
 // spec.choices has or, in a first run, the faster one. It is kDirect if there is no choice, or nothing may be timed.
 absl::StatusOr<ConvAlgorithm> ChooseConvAlgorithm(const KernelSpec& spec);
 
-// True if oneDNN computes this node, which must not ask for Winograd's algorithm, with AMX.
+// True if this node, which does not ask for Winograd's algorithm then, is computed with AMX's tiles, by oneDNN or by
+// our kernel of filters' gradients.
 bool MultipliesTiles(const Node& node);
 
 }  // namespace official::compute

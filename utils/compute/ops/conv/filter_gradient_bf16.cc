@@ -14,9 +14,15 @@
 namespace official::compute {
 namespace {
 
-// Where an image's pixels and blocks of 16 channels are, in numbers.
-struct Strides {
-  int64_t pixel, block;
+// Where pixels and blocks of 16 channels of images are in memory, in numbers.
+struct ImageMemory {
+  ImageMemory(const Shape& s, Layout layout) : rows(s.dim(1)), columns(s.dim(2)), image(rows * columns * s.dim(3)) {
+    const bool blocked = layout == Layout::kChannelBlocked;
+    pixel = blocked ? 16 : s.dim(3);
+    block = blocked ? rows * columns * 16 : 16;
+  }
+  int64_t rows, columns;
+  int64_t image, pixel, block;  // from one to the next
 };
 
 // One product of matrices. A row is an input channel under a place of the window, a column an output channel; the sum
@@ -28,18 +34,17 @@ struct Strides {
 // pixels are counted with some after each row of an image, and some rows after each image, that are zero, so that a
 // place is a shift of the pixels. Pairs begin at even and, for shifts by an odd number, at odd pixels.
 struct PairProduct {
-  PairProduct(const ConvGeometry& g, Strides in_strides, Strides out_strides, bool with_tiles)
+  PairProduct(const ConvGeometry& g, Layout images_layout, Layout dy_layout, bool with_tiles)
       : images(g.images.shape.dim(0)),
         in_channels(g.images.shape.dim(3)),
         out_channels(g.output.shape.dim(3)),
         height(g.window.height),
         width(g.window.width),
-        in(in_strides),
-        out(out_strides),
+        in(g.images.shape, images_layout),
+        out(g.output.shape, dy_layout),
         tiles(with_tiles) {
     const auto most_padding = [](const WindowAxis& axis) { return std::max(axis.before, axis.after); };
-    shifts = tiles && places() > 1 && height.stride == 1 && width.stride == 1 && height.before >= 0 &&
-             width.before >= 0 && Halo(most_padding(width)) <= kMostHalo;
+    shifts = tiles && places() > 1 && height.stride == 1 && width.stride == 1 && Halo(most_padding(width)) <= kMostHalo;
     rows_of_image = shifts ? height.input + most_padding(height) : height.output;
     row_pixels = shifts ? width.input + most_padding(width) : width.output;
     halo = shifts ? Halo(most_padding(width)) : 0;
@@ -47,12 +52,15 @@ struct PairProduct {
 
   int64_t images, in_channels, out_channels;
   WindowAxis height, width;
-  Strides in, out;
+  ImageMemory in, out;
   bool tiles, shifts;
   int64_t rows_of_image, row_pixels;  // with what is zero
   int64_t halo;                       // pixels before and after those of a part that its shifts need
 
   int64_t places() const { return height.window * width.window; }
+  // The pixel under a place of the window of the first output pixel; below 0 in the padding.
+  int64_t Down(int64_t place) const { return height.Position(0, place / width.window); }
+  int64_t Right(int64_t place) const { return width.Position(0, place % width.window); }
   int64_t in_blocks() const { return in_channels / 16; }
   int64_t row_blocks() const { return places() * in_blocks(); }
   int64_t out_blocks() const { return out_channels / 16; }
@@ -80,12 +88,11 @@ struct PairProduct {
   int64_t RowsAt(int64_t row_block) const {
     if (!shifts) return BlockAt(row_block);
     const int64_t place = row_block / in_blocks(), block = row_block % in_blocks();
-    const int64_t down = place / width.window * height.dilation - height.before;
-    const int64_t right = place % width.window * width.dilation - width.before;
-    const int64_t pixel = halo + down * row_pixels + right;
+    const int64_t pixel = halo + Down(place) * row_pixels + Right(place);
     return BlockAt(pixel % 2 * in_blocks() + block) + pixel / 2 * 16;
   }
   int64_t ColumnsAt(int64_t panel) const { return BlockAt(image_blocks() + 2 * panel); }
+  int64_t PixelsOf(int64_t part) const { return std::min(kPixels, pixels() - part * kPixels); }
   // Those that a part with `pixels` has when packed: whole pairs, or with tiles whole tiles.
   int64_t PackedPixels(int64_t pixels) const {
     const int64_t multiple = tiles ? kTileDepth : 2;
@@ -105,9 +112,10 @@ struct PairProduct {
  private:
   // Even, so that pairs stay pairs.
   int64_t Halo(int64_t padding) const {
-    const int64_t most =
-        std::max(height.before, (height.window - 1) * height.dilation - height.before) * (width.input + padding) +
-        std::max(width.before, (width.window - 1) * width.dilation - width.before);
+    const auto farthest = [](const WindowAxis& axis) {
+      return std::max(axis.before, axis.Position(0, axis.window - 1));
+    };
+    const int64_t most = farthest(height) * (width.input + padding) + farthest(width);
     return (most + 1) / 2 * 2;
   }
 };
@@ -115,6 +123,12 @@ struct PairProduct {
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx512cd,avx512bf16")
 namespace avx512 {
+
+#define OFFICIAL_ISA_AVX512 1
+#define OFFICIAL_ISA_BF16 1
+#include "utils/compute/cpu/vec-inl.h"
+#undef OFFICIAL_ISA_AVX512
+#undef OFFICIAL_ISA_BF16
 
 // to[pair] = the 16 numbers at each of two offsets, in turn; zeros for an offset below 0.
 void PackPairs(const BFloat16* from, const int64_t* offsets, int64_t pairs, uint32_t* to) {
@@ -153,44 +167,16 @@ void PackPixels(const BFloat16* from, const int64_t* offsets, int64_t pairs, int
   if (blocks % 2 == 1) PackPairs(from + (blocks - 1) * 16, offsets, pairs, to + (blocks - 1) * to_stride);
 }
 
-// Transposes 16 x 16 words.
-void Transpose(const __m512i (&rows)[16], __m512i (&columns)[16]) {
-  __m512i pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  // Of four rows each, column 4 k + c in the k-th quarter of fours[i + c].
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-    fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    const __m512i first = _mm512_shuffle_i32x4(fours[c], fours[c + 4], 0x88);
-    const __m512i second = _mm512_shuffle_i32x4(fours[c], fours[c + 4], 0xdd);
-    const __m512i third = _mm512_shuffle_i32x4(fours[c + 8], fours[c + 12], 0x88);
-    const __m512i fourth = _mm512_shuffle_i32x4(fours[c + 8], fours[c + 12], 0xdd);
-    columns[c] = _mm512_shuffle_i32x4(first, third, 0x88);
-    columns[c + 8] = _mm512_shuffle_i32x4(first, third, 0xdd);
-    columns[c + 4] = _mm512_shuffle_i32x4(second, fourth, 0x88);
-    columns[c + 12] = _mm512_shuffle_i32x4(second, fourth, 0xdd);
-  }
-}
-
 // Transposes each 16 pairs of a packed block, for tiles of rows.
 void TransposePairs(int64_t pairs, uint32_t* packed) {
-  for (int64_t pair = 0; pair < pairs; pair += 16, packed += 16 * 16) {
-    __m512i rows[16], columns[16];
+  auto* words = reinterpret_cast<float*>(packed);
+  for (int64_t pair = 0; pair < pairs; pair += 16, words += 16 * 16) {
+    Vec v[16];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) rows[i] = _mm512_load_si512(packed + i * 16);
-    Transpose(rows, columns);
+    for (int i = 0; i < 16; ++i) v[i] = Load(words + i * 16);
+    Transpose(v);
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) _mm512_store_si512(packed + i * 16, columns[i]);
+    for (int i = 0; i < 16; ++i) Store(words + i * 16, v[i]);
   }
 }
 
@@ -231,44 +217,33 @@ void MultiplyPairs(const uint32_t* rows, const uint32_t* columns, int64_t pairs,
 }
 
 // The same with tiles, for one or two blocks of rows and of columns, transposed; the sums of a block of rows are
-// `next_sums` floats before the next one's, those of a block of columns 256.
+// `next_sums` floats before the next one's, those of a block of columns a tile.
 template <bool kTwoRows, bool kTwoColumns>
 void MultiplyInTiles(const uint32_t* rows, const uint32_t* next_rows, const uint32_t* columns, int64_t pairs, bool add,
                      float* sums, int64_t next_sums) {
-  constexpr int64_t kTileWords = kTileBytes / 4;
+  constexpr int64_t kTileWords = kTileRows * kTileColumns;
+  const BlockSums blocks = {sums, next_sums, kTileWords};
   if (add) {
-    LoadTile<0>(sums);
-    if constexpr (kTwoRows) LoadTile<1>(sums + next_sums);
-    if constexpr (kTwoColumns) LoadTile<2>(sums + kTileWords);
-    if constexpr (kTwoRows && kTwoColumns) LoadTile<3>(sums + next_sums + kTileWords);
+    LoadSums<kTwoColumns, kTwoRows>(blocks);
   } else {
-    ClearTile<0>();
-    ClearTile<1>();
-    ClearTile<2>();
-    ClearTile<3>();
+    ClearSums();
   }
   for (int64_t at = 0; at < pairs * 16; at += kTileWords) {
     MultiplyBlocks<kTwoColumns, kTwoRows>(columns + at, columns + PairProduct::kBlockWords + at, rows + at,
                                           next_rows + at);
   }
-  StoreTile<0>(sums);
-  if constexpr (kTwoRows) StoreTile<1>(sums + next_sums);
-  if constexpr (kTwoColumns) StoreTile<2>(sums + kTileWords);
-  if constexpr (kTwoRows && kTwoColumns) StoreTile<3>(sums + next_sums + kTileWords);
+  StoreSums<kTwoColumns, kTwoRows>(blocks);
 }
 
 // Rounds [columns][16] numbers, the former a multiple of 16, into 16 rows that lie `stride` apart.
 void StoreTransposed(const float* from, int64_t columns, int64_t stride, BFloat16* to) {
   for (int64_t column = 0; column < columns; column += 16, from += 16 * 16) {
-    __m512i rows[16], turned[16];
+    Vec v[16];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) rows[i] = _mm512_load_si512(from + i * 16);
-    Transpose(rows, turned);
+    for (int i = 0; i < 16; ++i) v[i] = Load(from + i * 16);
+    Transpose(v);
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
-      const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_castsi512_ps(turned[i]));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * stride + column), rounded);
-    }
+    for (int i = 0; i < 16; ++i) StoreBFloat16(reinterpret_cast<uint16_t*>(to + i * stride + column), v[i]);
   }
 }
 
@@ -276,8 +251,7 @@ void StoreTransposed(const float* from, int64_t columns, int64_t stride, BFloat1
 void StoreRounded(const float* from, int64_t rows, int64_t columns, int64_t stride, BFloat16* to) {
   for (int64_t row = 0; row < rows; ++row, to += stride) {
     for (int64_t column = 0; column < columns; column += 16, from += 16) {
-      const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(_mm512_load_ps(from));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + column), rounded);
+      StoreBFloat16(reinterpret_cast<uint16_t*>(to + column), Load(from));
     }
   }
 }
@@ -285,56 +259,31 @@ void StoreRounded(const float* from, int64_t rows, int64_t columns, int64_t stri
 }  // namespace avx512
 #pragma GCC pop_options
 
-// A pixel, as PairProduct counts them.
-struct Pixel {
-  int64_t image, row, column;
+// Offsets of the first channel of pixels [begin, end), as PairProduct counts them, times a stride plus a shift; -1
+// where there is none.
+struct Steps {
+  int64_t stride_down = 1, stride_right = 1, down = 0, right = 0;
 };
-Pixel PixelAt(const PairProduct& p, int64_t i) {
-  return {i / p.row_pixels / p.rows_of_image, i / p.row_pixels % p.rows_of_image, i % p.row_pixels};
-}
-void GoOn(const PairProduct& p, Pixel& pixel) {
-  if (++pixel.column < p.row_pixels) return;
-  pixel.column = 0;
-  if (++pixel.row < p.rows_of_image) return;
-  pixel.row = 0;
-  ++pixel.image;
-}
-
-// Offsets of the first channel of pixels [begin, end) of the output; -1 where there is none.
-void OutputOffsets(const PairProduct& p, int64_t begin, int64_t end, int64_t* offsets) {
-  const int64_t rows = p.height.output, columns = p.width.output;
-  Pixel pixel = PixelAt(p, begin);
-  for (int64_t i = begin; i < end; ++i, GoOn(p, pixel)) {
-    const bool inside = pixel.image < p.images && pixel.row < rows && pixel.column < columns;
-    *offsets++ =
-        inside ? pixel.image * rows * columns * p.out_channels + (pixel.row * columns + pixel.column) * p.out.pixel
-               : -1;
+void FindOffsets(const PairProduct& p, const ImageMemory& memory, const Steps& steps, int64_t begin, int64_t end,
+                 int64_t* offsets) {
+  for (; begin < std::min<int64_t>(end, 0); ++begin) *offsets++ = -1;
+  int64_t column = begin % p.row_pixels, row = begin / p.row_pixels % p.rows_of_image;
+  int64_t image = begin / p.row_pixels / p.rows_of_image;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t y = row * steps.stride_down + steps.down, x = column * steps.stride_right + steps.right;
+    const bool inside = image < p.images && y >= 0 && y < memory.rows && x >= 0 && x < memory.columns;
+    *offsets++ = inside ? image * memory.image + (y * memory.columns + x) * memory.pixel : -1;
+    if (++column < p.row_pixels) continue;
+    column = 0;
+    if (++row < p.rows_of_image) continue;
+    row = 0;
+    ++image;
   }
 }
 
-// The same of what lies under a place of their windows in the images.
-void ImageOffsets(const PairProduct& p, int64_t place, int64_t begin, int64_t end, int64_t* offsets) {
-  const WindowAxis &h = p.height, &w = p.width;
-  const int64_t down = place / w.window * h.dilation - h.before, right = place % w.window * w.dilation - w.before;
-  Pixel pixel = PixelAt(p, begin);
-  for (int64_t i = begin; i < end; ++i, GoOn(p, pixel)) {
-    const int64_t y = pixel.row * h.stride + down, x = pixel.column * w.stride + right;
-    const bool inside = pixel.image < p.images && y >= 0 && y < h.input && x >= 0 && x < w.input;
-    *offsets++ = inside ? pixel.image * p.in_channels * h.input * w.input + (y * w.input + x) * p.in.pixel : -1;
-  }
-}
-
-// The same of the images' pixels themselves.
-void ShiftedOffsets(const PairProduct& p, int64_t begin, int64_t end, int64_t* offsets) {
-  for (; begin < 0 && begin < end; ++begin) *offsets++ = -1;
-  Pixel pixel = PixelAt(p, begin);
-  for (int64_t i = begin; i < end; ++i, GoOn(p, pixel)) {
-    const int64_t y = pixel.row, x = pixel.column;
-    const bool inside = pixel.image < p.images && y < p.height.input && x < p.width.input;
-    *offsets++ =
-        inside ? pixel.image * p.in_channels * p.height.input * p.width.input + (y * p.width.input + x) * p.in.pixel
-               : -1;
-  }
+// The steps to what lies under a place of the pixels' windows.
+Steps StepsTo(const PairProduct& p, int64_t place) {
+  return {p.height.stride, p.width.stride, p.Down(place), p.Right(place)};
 }
 
 // Packs `pairs` of blocks, the first of which is at `from` and those after it as `stride` says.
@@ -350,29 +299,28 @@ void Pack(const PairProduct& p, const BFloat16* images, const BFloat16* output, 
   int64_t offsets[PairProduct::kPixels + 2 * PairProduct::kMostHalo + 1];
   for (int64_t i = begin, count; i < end; i += count) {
     const int64_t block = i % p.blocks(), column_block = block - p.image_blocks();
-    const int64_t pixel = (first + i / p.blocks()) * PairProduct::kPixels;
-    const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - pixel), whole = p.PackedPixels(pixels);
+    const int64_t part = first + i / p.blocks(), pixel = part * PairProduct::kPixels;
+    const int64_t pixels = p.PackedPixels(p.PixelsOf(part));
     uint32_t* const to = packed + i / p.blocks() * p.part_words() + p.BlockAt(block);
     if (column_block >= 0) {
       count = std::min(p.blocks() - block, end - i);
-      OutputOffsets(p, pixel, pixel + pixels, offsets);
-      std::fill_n(offsets + pixels, whole - pixels, -1);
-      PackBlocks(output + column_block * p.out.block, p.out.block, offsets, whole / 2, count, to,
+      FindOffsets(p, p.out, {}, pixel, pixel + pixels, offsets);
+      PackBlocks(output + column_block * p.out.block, p.out.block, offsets, pixels / 2, count, to,
                  PairProduct::kBlockWords);
-      for (int64_t b = 0; p.tiles && b < count; ++b)
-        avx512::TransposePairs(whole / 2, to + b * PairProduct::kBlockWords);
+      for (int64_t b = 0; p.tiles && b < count; ++b) {
+        avx512::TransposePairs(pixels / 2, to + b * PairProduct::kBlockWords);
+      }
     } else if (p.shifts) {
       const int64_t half = block / p.in_blocks(), in_block = block % p.in_blocks();
       count = std::min(p.in_blocks() - in_block, end - i);
-      ShiftedOffsets(p, pixel - p.halo, pixel + whole + p.halo + 1, offsets);
-      PackBlocks(images + in_block * p.in.block, p.in.block, offsets + half, whole / 2 + p.halo, count, to,
+      FindOffsets(p, p.in, {}, pixel - p.halo, pixel + pixels + p.halo + 1, offsets);
+      PackBlocks(images + in_block * p.in.block, p.in.block, offsets + half, pixels / 2 + p.halo, count, to,
                  p.image_block_words());
     } else {
       const int64_t in_block = block % p.in_blocks();
       count = std::min(p.in_blocks() - in_block, end - i);
-      ImageOffsets(p, block / p.in_blocks(), pixel, pixel + pixels, offsets);
-      std::fill_n(offsets + pixels, whole - pixels, -1);
-      PackBlocks(images + in_block * p.in.block, p.in.block, offsets, whole / 2, count, to, PairProduct::kBlockWords);
+      FindOffsets(p, p.in, StepsTo(p, block / p.in_blocks()), pixel, pixel + pixels, offsets);
+      PackBlocks(images + in_block * p.in.block, p.in.block, offsets, pixels / 2, count, to, PairProduct::kBlockWords);
     }
   }
 }
@@ -384,11 +332,11 @@ const BFloat16* SourceOf(const PairProduct& p, const BFloat16* images, const BFl
   const int64_t pixel = (first + i / p.blocks()) * PairProduct::kPixels;
   int64_t offset;
   if (column_block >= 0) {
-    OutputOffsets(p, pixel, pixel + 1, &offset);
+    FindOffsets(p, p.out, {}, pixel, pixel + 1, &offset);
     return output + offset + column_block * p.out.block;
   }
   if (block >= p.in_blocks()) return nullptr;
-  ImageOffsets(p, 0, pixel, pixel + 1, &offset);
+  FindOffsets(p, p.in, StepsTo(p, 0), pixel, pixel + 1, &offset);
   return images + std::max<int64_t>(offset, 0) + block * p.in.block;
 }
 
@@ -408,8 +356,7 @@ void Multiply(const PairProduct& p, const BFloat16* images, const BFloat16* outp
     return SourceOf(p, images, output, next, i);
   };
   for (int64_t part = 0; part < parts; ++part, packed += p.part_words()) {
-    const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - (first + part) * PairProduct::kPixels);
-    const int64_t pairs = (pixels + 1) / 2;
+    const int64_t pairs = p.PackedPixels(p.PixelsOf(first + part)) / 2;
     const bool add = first + part > 0;
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t panel = tile / p.row_blocks(), row_block = tile % p.row_blocks();
@@ -432,8 +379,7 @@ void MultiplyInTiles(const PairProduct& p, const uint32_t* packed, int64_t first
                      int64_t end, float* sums) {
   const Tiles tiles;
   for (int64_t part = 0; part < parts; ++part, packed += p.part_words()) {
-    const int64_t pixels = std::min(PairProduct::kPixels, p.pixels() - (first + part) * PairProduct::kPixels);
-    const int64_t pairs = p.PackedPixels(pixels) / 2;
+    const int64_t pairs = p.PackedPixels(p.PixelsOf(first + part)) / 2;
     const bool add = first + part > 0;
     for (int64_t tile = begin, count; tile < end; tile += count) {
       const int64_t panel = tile / p.row_blocks(), row_block = tile % p.row_blocks();
@@ -452,12 +398,6 @@ void MultiplyInTiles(const PairProduct& p, const uint32_t* packed, int64_t first
   }
 }
 
-Strides StridesOf(Layout layout, const TensorType& images) {
-  const Shape& s = images.shape;
-  if (layout == Layout::kChannelBlocked) return {.pixel = 16, .block = s.dim(1) * s.dim(2) * 16};
-  return {.pixel = s.dim(3), .block = 16};
-}
-
 }  // namespace
 
 bool BFloat16FilterGradientSupports(const ConvGeometry& g) {
@@ -470,8 +410,8 @@ bool BFloat16FilterGradientSupports(const ConvGeometry& g) {
 
 Kernel MakeBFloat16FilterGradient(const KernelSpec& spec) {
   const ConvGeometry g = ConvGeometryOf(spec.node);
-  const PairProduct p(g, StridesOf(spec.input_layouts[conv2d_backprop_filter::kImages], g.images),
-                      StridesOf(spec.input_layouts[conv2d_backprop_filter::kDy], g.output), OnednnHasAmx());
+  const PairProduct p(g, spec.input_layouts[conv2d_backprop_filter::kImages],
+                      spec.input_layouts[conv2d_backprop_filter::kDy], OnednnHasAmx());
   ScratchPlan scratch;
   const int64_t packed_at = scratch.Add(p.group() * p.part_words() * sizeof(uint32_t));
   const int64_t sums_at = scratch.Add(p.row_blocks() * 16 * p.out_channels * sizeof(float));
