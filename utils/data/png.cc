@@ -51,6 +51,9 @@ class PngReader {
     if (info_ == nullptr) return false;
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_read_fn(png_, this, OnRead);
+    // What is beside the pixels, their palette and their transparency is passed over: for some of that libpng takes as
+    // much memory as it claims to have, before it is read.
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(png_, info_);
     const int64_t height = png_get_image_height(png_, info_), width = png_get_image_width(png_, info_);
     const int64_t inflated_bytes = height * static_cast<int64_t>(png_get_rowbytes(png_, info_));

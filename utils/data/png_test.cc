@@ -1,5 +1,7 @@
 #include "utils/data/png.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <catch2/catch.hpp>
@@ -119,6 +121,22 @@ TEST_CASE("What is not a complete PNG is refused") {
   CHECK(absl::IsDataLoss(Error(Png({3, 2, 8, 0}, {0, 1, 2, 3}))));
   CHECK(absl::IsNotFound(ReadPng("/no/such/file.png").status()));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take terabytes of addresses
+TEST_CASE("A part that claims to be large takes no memory") {
+  const Bytes good = Png({1, 1, 8, 0}, {0, 1}), exif = BigEndian(0x77000000) + "eXIf" + Bytes(100, 'x');
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before;
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit little = {static_cast<rlim_t>(pages * getpagesize() + (64 << 20)), before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &little) == 0);
+  const absl::Status status = Error(good.substr(0, good.find("IDAT") - 4) + exif);
+  setrlimit(RLIMIT_AS, &before);
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()), Contains("the file is cut"));
+}
+#endif
 
 TEST_CASE("Sizes beyond the limit are refused before memory is taken") {
   const absl::Status status = Error(Png({60000, 60000, 8, 0}, {0}));
