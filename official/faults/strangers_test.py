@@ -13,6 +13,7 @@ SLOW = 500  # connections
 GARBAGE = 1 << 30  # bytes
 SECONDS = 11  # for which they stay: longer than workers wait for a proof
 MEMORY = 64 << 10  # KiB that a worker may need for them
+QUIET = 3  # seconds in which no worker's memory grows much, once it has all that it needs
 SECRET = b"0123456789abcdef"
 
 
@@ -38,6 +39,16 @@ class StrangersTest(workers.WorkersCase):
         secret.chmod(0o600)
         self.secret = f"--run_secret_file={secret}"
 
+    def own_peaks(self, processes: list) -> list[int]:
+        """The peak memory of each worker once the training itself, whose frames vary in number, hardly needs more."""
+        peaks = [0 for _ in processes]
+        now = [peak_memory(process.pid) for process in processes]
+        while sum(now) - sum(peaks) > MEMORY // 16:
+            peaks = now
+            time.sleep(QUIET)
+            now = [peak_memory(process.pid) for process in processes]
+        return now
+
     def train_among(self, visit, *flags: str) -> list[harness.Outcome]:
         """Trains for as long as visit(addresses) takes, and holds the checkpoint against that of one process."""
         model_dir, alone = self.folder / "model", self.folder / "alone"
@@ -45,7 +56,7 @@ class StrangersTest(workers.WorkersCase):
         addresses = workers.addresses_of(configs)
         processes = self.start_workers(model_dir, 2, "--num_cpu_devices=2", *self.FLAGS, *flags, configs=configs)
         self.wait_for_records(model_dir, 3)
-        before = [peak_memory(process.pid) for process in processes]
+        before = self.own_peaks(processes)
         visit(addresses)
         records = len((model_dir / "metric.log").read_text().splitlines())
         self.wait_for_records(model_dir, records + 2)

@@ -38,20 +38,21 @@ void Mailbox::SetAddress(int worker, const std::string& address) {
 
 void Mailbox::Put(int from, Exchange::Channel channel, std::string frame) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  peers_[from].frames[static_cast<int>(channel)].push_back(std::move(frame));
+  peers_[from].inboxes[static_cast<int>(channel)].frames.push_back(std::move(frame));
   changed_.notify_all();
 }
 
-void Mailbox::SetEnded(int from) {
+void Mailbox::SetEnded(int from, Exchange::Channel channel) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  peers_[from].ended = true;
+  peers_[from].inboxes[static_cast<int>(channel)].ended = true;
   changed_.notify_all();
 }
 
 void Mailbox::SetLost(int from, absl::string_view why) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Peer& peer = peers_[from];
-  if (!peer.ended && !peer.lost) {
+  const bool has_all = peer.inboxes[0].ended && peer.inboxes[1].ended;
+  if (!has_all && !peer.lost) {
     peer.lost = std::string(why);
     first_lost_ = first_lost_.value_or(from);
   }
@@ -60,7 +61,9 @@ void Mailbox::SetLost(int from, absl::string_view why) {
 
 bool Mailbox::SetFailed(int who, const Failure& failure) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (who != worker_) peers_[who].ended = true;
+  if (who != worker_) {
+    for (Inbox& inbox : peers_[who].inboxes) inbox.ended = true;
+  }
   if (failure.lost && *failure.lost < static_cast<int>(addresses_.size())) told_lost_.insert(*failure.lost);
   changed_.notify_all();
   if (!failed_.ok()) return false;
@@ -73,7 +76,7 @@ bool Mailbox::SetFailed(int who, const Failure& failure) {
 bool Mailbox::IsGone(int worker) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Peer& peer = peers_[worker];
-  return peer.ended || peer.lost || told_lost_.count(worker) > 0;
+  return peer.has_ended() || peer.lost || told_lost_.count(worker) > 0;
 }
 
 std::optional<int> Mailbox::FirstLost() {
@@ -85,14 +88,14 @@ std::vector<int> Mailbox::Lost() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::set<int> lost = told_lost_;
   for (const auto& [worker, peer] : peers_) {
-    if (peer.lost && !peer.ended) lost.insert(worker);
+    if (peer.lost && !peer.has_ended()) lost.insert(worker);
   }
   return {lost.begin(), lost.end()};
 }
 
 absl::Status Mailbox::ErrorOf(int worker, std::unique_lock<std::mutex>& lock) {
   const Peer& peer = peers_[worker];
-  if (failed_.ok() && !peer.lost && !peer.ended) return absl::OkStatus();
+  if (failed_.ok() && !peer.lost && !peer.has_ended()) return absl::OkStatus();
   if (failed_.ok()) changed_.wait_for(lock, kReasonTakes, [this] { return !failed_.ok(); });
   if (!failed_.ok()) return failed_;
   if (!peer.lost) return absl::CancelledError(absl::StrCat(NameLocked(worker), " has ended its run"));
@@ -106,9 +109,8 @@ absl::Status Mailbox::StateOf(int worker) {
 
 absl::StatusOr<std::string> Mailbox::Receive(int from, Exchange::Channel channel, std::chrono::seconds deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
-  Peer& peer = peers_[from];
-  std::deque<std::string>& frames = peer.frames[static_cast<int>(channel)];
-  const auto is_over = [&] { return !failed_.ok() || !frames.empty() || first_lost_ || peer.ended; };
+  Inbox& inbox = peers_[from].inboxes[static_cast<int>(channel)];
+  const auto is_over = [&] { return !failed_.ok() || !inbox.frames.empty() || first_lost_ || inbox.ended; };
   const Clock::time_point begin = Clock::now();
   for (std::chrono::seconds tell_after = kTellAfter; !is_over(); tell_after *= 2) {
     if (changed_.wait_until(lock, begin + std::min(deadline, tell_after), is_over)) break;
@@ -118,6 +120,7 @@ absl::StatusOr<std::string> Mailbox::Receive(int from, Exchange::Channel channel
     }
     if (log_) log_(absl::StrCat("has waited ", tell_after.count(), " s for ", NameLocked(from)));
   }
+  std::deque<std::string>& frames = inbox.frames;
   if (frames.empty()) {
     // Without the one that is lost the others do nothing, either.
     const absl::Status error = ErrorOf(first_lost_.value_or(from), lock);

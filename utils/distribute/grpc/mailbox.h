@@ -30,9 +30,9 @@ class Mailbox {
   std::string NameOf(int worker);
 
   void Put(int from, Exchange::Channel channel, std::string frame);
-  // Worker `from` sends nothing more, since it has ended.
-  void SetEnded(int from);
-  // The connection with the worker is broken.
+  // Worker `from`, which has ended, sends nothing more on the channel. Its frames on the other may be under way yet.
+  void SetEnded(int from, Exchange::Channel channel);
+  // A connection with the worker is broken. Means nothing if it has ended on all channels.
   void SetLost(int from, absl::string_view why);
   // A worker has failed, this one or another: all waits end. Returns false if that is known already.
   bool SetFailed(int who, const Failure& failure);
@@ -52,10 +52,14 @@ class Mailbox {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Peer {
+  struct Inbox {
+    std::deque<std::string> frames;
     bool ended = false;
+  };
+  struct Peer {
     std::optional<std::string> lost;  // why
-    std::deque<std::string> frames[2];
+    Inbox inboxes[2];                 // by channel
+    bool has_ended() const { return inboxes[0].ended || inboxes[1].ended; }
   };
   // Waits for the reason of a peer's loss or end, and returns it as an error; OK if the peer is there.
   absl::Status ErrorOf(int worker, std::unique_lock<std::mutex>& lock);

@@ -145,13 +145,14 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
       return Finish(Refused(taken.status()));
     }
     if (taken->frame) server_.mailbox_.Put(hello_->from, hello_->channel, *std::move(taken->frame));
-    if (taken->ends) server_.mailbox_.SetEnded(hello_->from);
+    if (taken->ends) server_.mailbox_.SetEnded(hello_->from, hello_->channel);
     if (taken->failure) server_.mailbox_.SetFailed(hello_->from, *taken->failure);
+    in_order_ = in_order_ || taken->ends || taken->failure;
     ReadNext();
   }
   // It will send nothing more. A worker that leaves in order has said so.
   void End() {
-    if (hello_) server_.mailbox_.SetLost(hello_->from, "its connection is closed");
+    if (hello_ && !in_order_) server_.mailbox_.SetLost(hello_->from, "its connection is closed");
     Finish(grpc::Status::OK);
   }
 
@@ -162,6 +163,7 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
   std::string first_;
   std::optional<FramesHello> hello_;  // once it is admitted
   FrameReader reader_;
+  bool in_order_ = false;  // the last message has come
 };
 
 class Server::Service : public grpc::CallbackGenericService {
