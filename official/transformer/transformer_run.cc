@@ -185,7 +185,7 @@ std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
 
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
-  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu, OpenBleu(config, session->model_dir()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu, OpenBleu(config, session->evaluation_dir()));
   const bool has_data = !config.performance.use_synthetic_data;
   ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));

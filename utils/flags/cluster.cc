@@ -79,6 +79,25 @@ OFFICIAL_CHOICE_FLAG(
     "replicas, which those who are left share; a worker that comes back takes part from the next checkpoint on. The "
     "first worker cannot be missing.");
 
+OFFICIAL_FLAG(ClusterConfig, separate_evaluator,
+              "An evaluator evaluates the checkpoints of the run, and its workers only train: a process with the task "
+              "type evaluator in its TF_CONFIG and the same --model_dir. Needed where the evaluator is not in the "
+              "cluster of the workers' TF_CONFIG, as in a TFJob of Kubeflow.");
+
+OFFICIAL_FLAG(ClusterConfig, eval_start_delay_secs,
+              "Seconds that an evaluator waits before its first evaluation; EvalSpec's start_delay_secs.",
+              .range = AtLeast(0), .per_worker = true);
+
+OFFICIAL_FLAG(
+    ClusterConfig, eval_throttle_secs,
+    "Seconds from the begin of an evaluation to that of the next by an evaluator, but for the last one, which "
+    "does not wait; EvalSpec's throttle_secs.",
+    .range = AtLeast(0), .per_worker = true);
+
+OFFICIAL_FLAG(ClusterConfig, eval_timeout_secs,
+              "Seconds without a new checkpoint after which an evaluator exits with status 69.", .range = AtLeast(1),
+              .per_worker = true);
+
 OFFICIAL_FLAG(ClusterConfig, min_workers,
               "With --on_peer_loss=restart: with fewer workers the run waits, for --start_timeout_secs.",
               .range = AtLeast(1), .unset_means = "all of them at the start, one after a loss", .per_worker = true);

@@ -39,9 +39,10 @@ std::string VectorInstructions(compute::DType dtype) {
   return limit.empty() ? compute::IsaName(isa) : absl::StrCat(compute::IsaName(isa), " (", limit, " makes all so)");
 }
 
-Facts FactsOf(const Config& config, const Devices& devices) {
+Facts FactsOf(const Config& config, const Cluster& cluster, const Devices& devices) {
   Facts facts = {{"program", config.program},
                  {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
+                 {"evaluator in its cluster", cluster.has_evaluator ? "1" : "0"},
                  {"kind of device", devices.kind},
                  {"number of replicas", absl::StrCat(devices.num_replicas)}};
   for (const auto& [name, value] : config.flags_of_all_workers) {
@@ -130,15 +131,29 @@ absl::Status MeetByPmix(distribute::ConnectOptions& options) {
 
 absl::Status CheckTasks(const distribute::Launch& launch) {
   const distribute::ClusterTask& started = launch.started;
-  for (const absl::string_view job : {distribute::kPs, distribute::kEvaluator}) {
-    const bool is_self = started.task.type == job;
-    // An evaluator watches from outside, and its absence changes nothing: the workers evaluate.
-    if (!is_self && (job == distribute::kEvaluator || started.cluster.NumTasks(job) == 0)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        launch.launcher, is_self ? " makes this process " : " describes ",
-        is_self ? distribute::NameOf(started.task) : absl::StrCat(started.cluster.NumTasks(job), " ", job),
-        ", but a run has only workers, which evaluate, too; leave it out of the cluster, or train without: ",
-        launch.alone));
+  const bool is_self = started.task.type == distribute::kPs;
+  const int num_ps = started.cluster.NumTasks(distribute::kPs);
+  if (!is_self && num_ps == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      launch.launcher, is_self ? " makes this process " : " describes ",
+      is_self ? distribute::NameOf(started.task) : absl::StrCat(num_ps, " ps"),
+      ", but a run has only workers and an evaluator; leave it out of the cluster, or train without: ", launch.alone));
+}
+
+// The flags that contradict an evaluator, in this process or beside it.
+absl::Status CheckBesideEvaluator(const Config& config, const Cluster& cluster) {
+  const auto error = [&](absl::string_view flag, absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, ": this run has an evaluator, ", why));
+  };
+  if (config.base.clean) {
+    return error("clean",
+                 "which may evaluate what is about to be removed; leave it out, and remove --model_dir before the run");
+  }
+  if (config.base.stop_threshold) {
+    return error("stop_threshold", "and its workers know of no evaluation; leave it out, or the evaluator");
+  }
+  if (cluster.is_evaluator && config.base.eval_only) {
+    return error("eval_only", "which this process is; leave it out, or evaluate once without a cluster");
   }
   return absl::OkStatus();
 }
@@ -193,13 +208,19 @@ std::string ValueOf(const Restart& restart) {
 
 absl::StatusOr<Cluster> FindCluster(const Config& config) {
   const auto environment = [](const char* name) { return std::getenv(name); };
-  Cluster cluster;
+  Cluster cluster = {.has_evaluator = config.cluster.separate_evaluator};
   ASSIGN_OR_RETURN(cluster.launch, distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or("")));
-  if (!cluster.launch) return cluster;
+  if (!cluster.launch) {
+    if (cluster.has_evaluator) RETURN_IF_ERROR(CheckBesideEvaluator(config, cluster));
+    return cluster;
+  }
   RETURN_IF_ERROR(CheckTasks(*cluster.launch));
   const distribute::ClusterTask& started = cluster.launch->started;
   cluster.worker = distribute::WorkerIndex(started.cluster, started.task).value_or(0);
-  cluster.num_workers = started.cluster.NumWorkers();
+  cluster.is_evaluator = started.task.type == distribute::kEvaluator;
+  cluster.has_evaluator = cluster.has_evaluator || started.cluster.NumTasks(distribute::kEvaluator) > 0;
+  if (cluster.is_evaluator || cluster.has_evaluator) RETURN_IF_ERROR(CheckBesideEvaluator(config, cluster));
+  cluster.num_workers = cluster.is_evaluator ? 1 : started.cluster.NumWorkers();
   if (cluster.num_workers > 1) RETURN_IF_ERROR(CheckElastic(config.cluster, cluster));
   cluster.restart = ReadRestart();
   LOG(INFO) << distribute::Describe(*cluster.launch)
@@ -220,7 +241,7 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
   distribute::ConnectOptions options;
   options.worker = cluster.worker;
   options.addresses = distribute::WorkerAddresses(cluster.launch->started.cluster);
-  options.facts = FactsOf(config, devices);
+  options.facts = FactsOf(config, cluster, devices);
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
   ASSIGN_OR_RETURN(options.tls, ReadTlsFiles(config.cluster));
   if (cluster.launch->AddressesByPmix()) {
@@ -272,10 +293,11 @@ absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, 
 
 absl::Status CheckAlone(const Config& config, const std::string& use) {
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
-  if (cluster.num_workers == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(use, " is for one process, and ", cluster.launch->launcher,
-                                                 " describes ", cluster.num_workers,
-                                                 " workers; start it without: ", cluster.launch->alone));
+  if (cluster.num_workers == 1 && !cluster.is_evaluator) return absl::OkStatus();
+  const std::string of_others = cluster.is_evaluator ? "makes this one an evaluator"
+                                                     : absl::StrCat("describes ", cluster.num_workers, " workers");
+  return absl::InvalidArgumentError(absl::StrCat(use, " is for one process, and ", cluster.launch->launcher, " ",
+                                                 of_others, "; start it without: ", cluster.launch->alone));
 }
 
 }  // namespace official::run

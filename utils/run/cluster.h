@@ -33,13 +33,15 @@ struct Cluster {
   int worker = 0;
   int num_workers = 1;
   std::optional<Restart> restart = {};  // nothing: it begins for the first time
+  bool is_evaluator = false;            // this process is none of the workers, and evaluates what they train
+  bool has_evaluator = false;           // the workers leave the evaluations to one
 
-  bool is_chief() const { return worker == 0; }
+  bool is_chief() const { return worker == 0 && !is_evaluator; }
 };
 
 // Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, if the
-// cluster has tasks that no run here has, parameter servers or an evaluator, or if its workers cannot do without one of
-// them and --on_peer_loss=restart says so.
+// cluster has parameter servers, which no run here has, if flags are given that mean nothing beside an evaluator, or if
+// the workers cannot do without one of them and --on_peer_loss=restart says so.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
 
 // Returns how to keep a file with a secret, which `user` reads, from other users: "make it yours alone: chmod 600 ";

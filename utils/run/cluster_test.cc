@@ -35,6 +35,8 @@ constexpr char kTwoWorkers[] = R"({"cluster": {"worker": ["a:1", "b:1"]}, "task"
 constexpr char kChiefAndWorker[] =
     R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}})";
 constexpr char kWithPs[] = R"({"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "worker", "index": 0}})";
+constexpr char kBesideEvaluator[] =
+    R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"], "evaluator": ["c:1"]}, "task": {"type": "worker", "index": 0}})";
 constexpr char kEvaluator[] = R"({"cluster": {"chief": ["a:1"]}, "task": {"type": "evaluator", "index": 0}})";
 
 TEST_CASE("A process is alone, or one of the workers of its cluster") {
@@ -55,12 +57,57 @@ TEST_CASE("A process is alone, or one of the workers of its cluster") {
 }
 
 TEST_CASE("Tasks that no run has are refused") {
+  const TfConfig tf_config(kWithPs);
+  CHECK_THAT(Refused(FindCluster({}).status()), StartsWith("TF_CONFIG describes 1 ps, but a run has only workers"));
+}
+
+TEST_CASE("An evaluator is none of the workers, who know of it from their cluster or a flag") {
   {
-    const TfConfig tf_config(kWithPs);
-    CHECK_THAT(Refused(FindCluster({}).status()), StartsWith("TF_CONFIG describes 1 ps, but a run has only workers"));
+    const TfConfig tf_config(kEvaluator);
+    const Cluster cluster = FindCluster({}).value();
+    CHECK(cluster.is_evaluator);
+    CHECK_FALSE(cluster.is_chief());
+    CHECK(cluster.num_workers == 1);
+    CHECK_THAT(Refused(CheckAlone({}, "--predict")),
+               StartsWith("--predict is for one process, and TF_CONFIG makes this one an evaluator; start it without"));
   }
+  for (const auto& [text, has] : {std::pair(kBesideEvaluator, true), std::pair(kTwoWorkers, false)}) {
+    const TfConfig tf_config(text);
+    const Cluster cluster = FindCluster({}).value();
+    CHECK_FALSE(cluster.is_evaluator);
+    CHECK(cluster.has_evaluator == has);
+    CHECK(cluster.num_workers == 2);
+  }
+  Config config;
+  config.cluster.separate_evaluator = true;
+  CHECK(FindCluster(config).value().has_evaluator);
+  const TfConfig tf_config(kTwoWorkers);
+  CHECK(FindCluster(config).value().has_evaluator);
+}
+
+TEST_CASE("Flags that an evaluator contradicts are refused, beside it and in it") {
+  Config config;
+  config.base.clean = true;
+  for (const char* text : {kEvaluator, kBesideEvaluator}) {
+    const TfConfig tf_config(text);
+    CHECK(
+        Refused(FindCluster(config).status()) ==
+        "--clean: this run has an evaluator, which may evaluate what is about to be removed; leave it out, and remove "
+        "--model_dir before the run");
+  }
+  config.base.clean = false;
+  config.base.stop_threshold = 0.9;
+  config.cluster.separate_evaluator = true;
+  CHECK(Refused(FindCluster(config).status()) ==
+        "--stop_threshold: this run has an evaluator, and its workers know of no evaluation; leave it out, or the "
+        "evaluator");
+  config.base.stop_threshold.reset();
+  config.base.eval_only = true;
+  CHECK(FindCluster(config).ok());  // which evaluates once
   const TfConfig tf_config(kEvaluator);
-  CHECK_THAT(Refused(FindCluster({}).status()), StartsWith("TF_CONFIG makes this process evaluator 0, but"));
+  CHECK(Refused(FindCluster(config).status()) ==
+        "--eval_only: this run has an evaluator, which this process is; leave it out, or evaluate once without a "
+        "cluster");
 }
 
 TEST_CASE("Strangers are kept out, or it is said that they need not be") {

@@ -34,12 +34,13 @@ train::Interruption AskSignals() {
   return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
 }
 
-train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, bool write_model_dir,
+train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, train::ModelDir::Use use,
                                           const SessionOptions& options = {}) {
   train::EstimatorConfig estimator{config.train};
   estimator.dataset = input.dataset;
   estimator.facts = input.facts;
-  estimator.write_model_dir = write_model_dir;
+  estimator.use = use;
+  if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
   estimator.warm_start = options.fine_tune;
   estimator.mismatch_hint = options.mismatch_hint;
   estimator.interruption = AskSignals;
@@ -106,6 +107,20 @@ absl::Status CheckExportDir(const std::string& export_dir) {
   return absl::Status(status.code(), absl::StrCat("--export_dir=", export_dir, ": ", status.message()));
 }
 
+train::FollowOptions FollowOptionsOf(const Config& config) {
+  return {.start_delay = std::chrono::seconds(config.cluster.eval_start_delay_secs),
+          .throttle = std::chrono::seconds(config.cluster.eval_throttle_secs),
+          .timeout = std::chrono::seconds(config.cluster.eval_timeout_secs),
+          .interruption = AskSignals};
+}
+
+// An evaluator has the flags of the workers, but is alone on its machine.
+Config ConfigOfEvaluator(Config config) {
+  config.cluster.num_replicas.reset();
+  config.performance.distribution_strategy = "default";
+  return config;
+}
+
 absl::Status NothingTrained(const Config& config) {
   return absl::NotFoundError(
       absl::StrCat("there is no checkpoint in ", config.train.model_dir, "; train first, or name another --model_dir"));
@@ -131,8 +146,14 @@ std::string OwnKernels(const std::string& device_kind, compute::DType dtype) {
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
   std::unique_ptr<Session> session(new Session(config, results));
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  if (cluster.is_evaluator) {
+    session->follower_.emplace(config.train.model_dir, FollowOptionsOf(config));
+    ASSIGN_OR_RETURN(session->devices_, DevicesFor(ConfigOfEvaluator(config)));
+    return session;
+  }
   ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers));
   session->restart_ = cluster.restart;
+  session->has_evaluator_ = cluster.has_evaluator && !config.base.eval_only;
   if (cluster.num_workers > 1) {
     ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }
@@ -169,6 +190,13 @@ absl::Status Session::Lock() {
   return absl::OkStatus();
 }
 
+absl::Status Session::BeginToFollow() {
+  LOG(INFO) << "waits for checkpoints in " << config_.train.model_dir;
+  RETURN_IF_ERROR(follower_->WaitForFirst());
+  ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(files::JoinPath(config_.train.model_dir, "eval")));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input, SessionOptions options) {
   const flags::BaseConfig& base = config_.base;
   input_ = std::move(input);
@@ -177,18 +205,22 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
                .epochs_between_evals = base.epochs_between_evals,
                .steps = options_.steps,
                .max_train_steps = config_.performance.max_train_steps};
-  if (!base.eval_only) input_.facts.push_back(TrainingData(input_.fingerprint));
+  if (!only_evaluates()) input_.facts.push_back(TrainingData(input_.fingerprint));
+  if (follower_) {
+    signals_.emplace();
+    RETURN_IF_ERROR(BeginToFollow());
+  }
+  const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   loss_watch_.reset();
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
   ASSIGN_OR_RETURN(estimator_,
-                   train::Estimator::Create(std::move(model),
-                                            EstimatorConfigFor(config_, input_, /*write_model_dir=*/true, options_),
+                   train::Estimator::Create(std::move(model), EstimatorConfigFor(config_, input_, use, options_),
                                             std::move(strategy)));
-  if (base.eval_only) {
+  if (only_evaluates()) {
     if (estimator_->origin() == "fresh") return NothingTrained(config_);
     LogStart();
-    signals_.emplace();
+    if (!signals_) signals_.emplace();
     running_ = true;
     return estimator_.get();
   }
@@ -233,7 +265,7 @@ void Session::LogStart() const {
   const train::Estimator& estimator = *estimator_;
   const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
   const std::string precision(flags::DTypeFlagValue(config_.train.dtype));
-  const bool resumes = estimator.origin() != "fresh" && !config_.base.eval_only;
+  const bool resumes = estimator.origin() != "fresh" && !only_evaluates();
   logs::LogEvent(
       resumes ? "resume" : "start",
       absl::StrCat("device ", device, WithLibraries(devices_.kind), ", strategy ", strategy, ", precision ", precision,
@@ -272,6 +304,7 @@ absl::Status Session::BeginTraining() {
   // Until here there was nothing to save, and a signal has ended the process.
   signals_.emplace();
   running_ = true;
+  if (is_chief() && has_evaluator_) evaluator_watch_.emplace(files::JoinPath(config_.train.model_dir, "eval"));
   return is_chief() ? BeginRecords() : absl::OkStatus();
 }
 
@@ -321,15 +354,22 @@ absl::Status Session::BeginRecords() {
 }
 
 bool Session::EvaluationIsDue() const {
+  if (has_evaluator_) return false;
+  if (follower_) return !train::IsEvaluated(estimator_->state());
   return config_.base.eval_only || train::EvaluationIsDue(schedule_, estimator_->state());
 }
 
 bool Session::HasNextRound() const {
   if (config_.base.eval_only) return !reported_;
+  if (follower_) return !train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue();
   return !passed_stop_threshold_ && (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
 }
 
 absl::Status Session::Train() {
+  if (follower_) {
+    return follower_->WaitForNext(*estimator_,
+                                  [this](const train::RunState& state) { return train::IsTrained(schedule_, state); });
+  }
   if (EvaluationIsDue()) return absl::OkStatus();
   const data::Position before = estimator_->state().position;
   const train::TrainUntil until = train::NextEvaluation(schedule_, estimator_->state());
@@ -380,7 +420,7 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
   const int64_t epoch = train::LastEpoch(estimator_->state());
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndEvaluation(epoch, results));
   if (logger_ != nullptr) RETURN_IF_ERROR(logger_->LogEvaluationResult(results, estimator_->global_step()));
-  if (is_chief()) PrintEvaluation(base.output == "json", results, results_);
+  if (is_chief() || follower_) PrintEvaluation(base.output == "json", results, results_);
   if (base.eval_only) return absl::OkStatus();
   RETURN_IF_ERROR(estimator_->KeepEvaluatedStep());
   if (!base.stop_threshold) return absl::OkStatus();
@@ -394,8 +434,9 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
 absl::Status Session::Finish(const absl::Status& status) {
   if (!std::exchange(running_, false)) return absl::OkStatus();
   const std::string outcome = Outcome(status, passed_stop_threshold_);
-  const bool ended = status.ok() || (outcome == "stopped" && !config_.base.eval_only);
-  if (is_chief() && ended) {
+  evaluator_watch_.reset();
+  const bool ended = status.ok() || (outcome == "stopped" && !only_evaluates());
+  if ((is_chief() || follower_) && ended) {
     PrintEnd(config_.base.output == "json", outcome, estimator_->global_step(),
              progress_ == nullptr ? logs::Json::Object() : progress_->SummaryFields(), results_);
   }
@@ -406,7 +447,7 @@ absl::Status Session::Finish(const absl::Status& status) {
 void Session::LogEnd(const std::string& outcome) const {
   const int64_t step = estimator_->global_step();
   logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
-  std::string text = absl::StrCat(config_.base.eval_only ? "evaluated step " : "trained to step ", step);
+  std::string text = absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
   if (progress_ != nullptr) {
     absl::StrAppend(&text, ": ", progress_->Summary());
     const logs::Json::Object summary = progress_->SummaryFields();
@@ -430,7 +471,7 @@ absl::Status Session::FinishRecords(const absl::Status& status) {
 }
 
 absl::Status Session::End() {
-  const bool trained = running_ && !config_.base.eval_only;
+  const bool trained = running_ && !only_evaluates();
   const absl::Status recorded = Finish(absl::OkStatus());
   const bool stopped = misc::StopSignalReceived() != 0;
   signals_.reset();
@@ -497,7 +538,7 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& conf
   Input input;
   input.facts = std::move(facts);
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config, devices));
-  return train::Estimator::Create(std::move(model), EstimatorConfigFor(config, input, /*write_model_dir=*/false),
+  return train::Estimator::Create(std::move(model), EstimatorConfigFor(config, input, train::ModelDir::Use::kRead),
                                   std::move(strategy));
 }
 

@@ -18,6 +18,9 @@
 //
 // A process that was started as one of several workers has a session of its own, and all of them do the same. The first
 // one, the chief, has --model_dir, hooks, records, results and the export to itself.
+//
+// An evaluator has one, too, whose rounds wait for checkpoints in --model_dir instead of training; it has the results
+// to itself, and writes only eval/. The workers beside it have no evaluations.
 #pragma once
 
 #include <functional>
@@ -40,9 +43,11 @@
 #include "utils/run/cluster.h"
 #include "utils/run/config.h"
 #include "utils/run/devices.h"
+#include "utils/run/evaluator_watch.h"
 #include "utils/run/input.h"
 #include "utils/run/loss_watch.h"
 #include "utils/run/report.h"
+#include "utils/train/checkpoint_follower.h"
 #include "utils/train/estimator.h"
 #include "utils/train/model.h"
 #include "utils/train/rounds.h"
@@ -76,9 +81,11 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  bool is_chief() const { return exchange_ == nullptr || exchange_->worker() == 0; }
-  // --model_dir; empty for a worker that is not the chief, which reads and writes nothing there.
+  bool is_chief() const { return !follower_ && (exchange_ == nullptr || exchange_->worker() == 0); }
+  // --model_dir; empty for others than the chief, which write nothing there.
   std::string model_dir() const { return is_chief() ? config_.train.model_dir : ""; }
+  // --model_dir for who records evaluations there, the chief or an evaluator; empty for others.
+  std::string evaluation_dir() const { return is_chief() || follower_ ? config_.train.model_dir : ""; }
 
   // Adds a hook to those of the flags, of the chief; before Begin.
   void AddHook(std::unique_ptr<logs::Hook> hook) { hooks_.push_back(std::move(hook)); }
@@ -90,7 +97,7 @@ class Session {
   // True until all is trained and evaluated or the stop threshold is passed.
   bool HasNextRound() const;
   // Trains to the next evaluation; nothing if one is due already. Cancelled, with everything saved, if a signal stopped
-  // the run.
+  // the run. An evaluator waits for the next checkpoint; see train::CheckpointFollower.
   absl::Status Train();
   // False if the round had no training data left, so that there is nothing new to evaluate.
   bool EvaluationIsDue() const;
@@ -112,6 +119,10 @@ class Session {
   // Checks and takes the directories that are written.
   absl::Status TakeDirectories();
   absl::Status Lock();
+  // Waits for a checkpoint and takes the directory of evaluations.
+  absl::Status BeginToFollow();
+  // True for a process that trains nothing.
+  bool only_evaluates() const { return config_.base.eval_only || follower_; }
   // Checks that all workers have the same data.
   absl::Status CompareData();
   // Sets the position in the data at which the training continues, the same on all workers.
@@ -135,9 +146,12 @@ class Session {
   SessionOptions options_;
   train::Schedule schedule_;
   Devices devices_;
-  std::optional<Restart> restart_;                  // that this process is
-  std::unique_ptr<distribute::Exchange> exchange_;  // with the other workers; null: there are none
-  std::optional<LossWatch> loss_watch_;             // until the data are there
+  std::optional<Restart> restart_;                     // that this process is
+  std::unique_ptr<distribute::Exchange> exchange_;     // with the other workers; null: there are none
+  std::optional<LossWatch> loss_watch_;                // until the data are there
+  std::optional<train::CheckpointFollower> follower_;  // of an evaluator
+  bool has_evaluator_ = false;                         // the workers, of which this is one, leave evaluations to it
+  std::optional<EvaluatorWatch> evaluator_watch_;      // of the chief beside an evaluator, while it trains
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;

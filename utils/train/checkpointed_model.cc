@@ -58,8 +58,7 @@ absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
 
 absl::Status CheckpointedModel::ShareState() {
   const auto open = [this]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(dir_,
-                     ModelDir::Open(config_, config_.write_model_dir ? ModelDir::Use::kWrite : ModelDir::Use::kRead));
+    ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, config_.use));
     RETURN_IF_ERROR(Restore());
     if (config_.winograd) dir_->ReadAlgorithms(algorithm_choices_);
     shares_variables_ = restored_ != nullptr || warm_start_ != nullptr;
@@ -100,6 +99,11 @@ absl::Status CheckpointedModel::Restore() {
   origin_ = absl::StrCat("resumed from ", latest.prefix);
   if (!HasRunState(*restored_)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
   return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::Reload() {
+  RETURN_IF_ERROR(Restore());
+  return restored_ == nullptr ? absl::OkStatus() : RestoreVariables(replicas_.variables());
 }
 
 const RunFact& CheckpointedModel::fact(absl::string_view name) const {

@@ -65,6 +65,9 @@ class CheckpointedModel {
   // Replaces what the hooks of this process want to see of the next step by what those of the chief do.
   absl::Status TakeRequestOfChief(logs::StepRequest& request);
 
+  // Replaces the state and all variables by those of the latest checkpoint, which another process has written since.
+  // Not with other workers.
+  absl::Status Reload();
   // Returns the programs of Replicas::ProgramFor, their variables restored.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 std::optional<int> micro_batch = {});

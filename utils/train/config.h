@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "utils/data/batch.h"
+#include "utils/train/model_dir.h"
 #include "utils/train/options.h"
 #include "utils/train/run_facts.h"
 
@@ -23,9 +24,9 @@ constexpr std::chrono::milliseconds kAskInterval(100);
 enum class Interruption { kNone, kSave, kStop };
 
 struct EstimatorConfig : TrainOptions {
-  std::string dataset = "";         // "MNIST": a model_dir is for one data set; empty: not known
-  std::vector<RunFact> facts = {};  // further facts, compared with the checkpoint and kept in the next ones
-  bool write_model_dir = true;      // false: nothing is written (prediction, export)
+  std::string dataset = "";                   // "MNIST": a model_dir is for one data set; empty: not known
+  std::vector<RunFact> facts = {};            // further facts, compared with the checkpoint and kept in the next ones
+  ModelDir::Use use = ModelDir::Use::kWrite;  // of model_dir; not kNone
   // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).
   std::optional<std::string> warm_start = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a checkpoint of another model

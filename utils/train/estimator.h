@@ -55,6 +55,10 @@ class Estimator {
   // than the host has. Allocates nothing of that size.
   absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
 
+  // Takes the state and the variables from the latest checkpoint, which another process has written since, if there is
+  // one. Errors: as Create's for a checkpoint.
+  absl::Status Reload() { return model_->Reload(); }
+
   // Trains on batches from state().position on, until the source ends or global_step() reaches max_steps. Saves a
   // checkpoint at the start of a new run, as configured in between, and at the end, even after an error of the source.
   // Cancelled, after saving, if it was interrupted; a step that had not begun to update variables is then abandoned,

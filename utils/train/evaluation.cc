@@ -212,7 +212,7 @@ absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& in
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   LOG(INFO) << absl::StrFormat("evaluated %d examples in %.3f s: %.1f examples/s", sums.examples, seconds,
                                static_cast<double>(sums.examples) / seconds);
-  if (model.dir().writes()) {
+  if (model.dir().writes_evaluations()) {
     ASSIGN_OR_RETURN(EventWriter* const events, model.dir().EvalEvents());
     RETURN_IF_ERROR(events->AddScalars(step, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
     RETURN_IF_ERROR(events->Flush());

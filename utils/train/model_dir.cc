@@ -112,7 +112,7 @@ std::optional<int64_t> ModelDir::ReadEvaluatedStep() const {
 }
 
 absl::Status ModelDir::KeepEvaluatedStep(int64_t step) const {
-  if (use_ == Use::kNone) return absl::OkStatus();
+  if (!writes_evaluations()) return absl::OkStatus();
   return files::WriteFileAtomically(File(kEvaluatedStepFile), absl::StrCat(step, "\n"));
 }
 

@@ -25,15 +25,17 @@ namespace official::train {
 class ModelDir {
  public:
   enum class Use {
-    kWrite,  // training, evaluation; the caller holds the directory's RunLock
-    kRead,   // prediction, export: nothing is written, nor made
-    kNone,   // a worker that is not the chief: the directory is not looked at
+    kWrite,     // training, evaluation; the caller holds the directory's RunLock
+    kEvaluate,  // evaluation of what another process trains: only eval/ is written; the caller holds the RunLock there
+    kRead,      // prediction, export: nothing is written, nor made
+    kNone,      // a worker that is not the chief: the directory is not looked at
   };
   // For kWrite, makes the directory if necessary and checks that what a training leaves can be written: errors of the
   // file system (PermissionDenied, FailedPrecondition, ...).
   static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use);
 
   bool writes() const { return use_ == Use::kWrite; }
+  bool writes_evaluations() const { return writes() || use_ == Use::kEvaluate; }
 
   const std::string& path() const { return options_.model_dir; }
 
@@ -48,7 +50,7 @@ class ModelDir {
   absl::Status BeginTraining(int64_t step, const compute::Graph& graph);
   // Returns the events of the training; only for kWrite, after BeginTraining.
   EventWriter& train_events() { return *train_events_; }
-  // Returns the events of evaluations, which begin with the first call; only for kWrite.
+  // Returns the events of evaluations, which begin with the first call; only if writes_evaluations().
   absl::StatusOr<EventWriter*> EvalEvents();
 
   // Logs the flags that differ from those of the last training in the directory, if any do.

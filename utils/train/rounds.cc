@@ -51,8 +51,10 @@ bool IsTrained(const Schedule& schedule, const RunState& state) {
          (max_steps && state.global_step >= *max_steps);
 }
 
+bool IsEvaluated(const RunState& state) { return state.evaluated_step == state.global_step; }
+
 bool EvaluationIsDue(const Schedule& schedule, const RunState& state) {
-  if (state.position == data::Position{} || state.evaluated_step == state.global_step) return false;
+  if (state.position == data::Position{} || IsEvaluated(state)) return false;
   if (IsTrained(schedule, state)) return true;
   if (schedule.steps) return state.global_step % schedule.steps->between_evals == 0;
   return state.position.index == 0 && state.position.epoch % schedule.epochs_between_evals == 0;

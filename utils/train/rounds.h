@@ -29,6 +29,9 @@ struct TrainUntil {
 // True if all training is done.
 bool IsTrained(const Schedule& schedule, const RunState& state);
 
+// True if the present step was evaluated.
+bool IsEvaluated(const RunState& state);
+
 // True if the present step is to be evaluated, and was not yet. Evaluations are due after every epochs_between_evals
 // epochs, or between_evals steps, of the whole training, wherever a run began, and at its end; a run that was stopped
 // between training and evaluation leaves the evaluation to the next.

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -25,7 +27,37 @@ bool HasName(int fd, const std::string& path) {
          file.st_ino == named.st_ino;
 }
 
+// Takes the lock on a file. EWOULDBLOCK if somebody else has it, who may just be HolderOf.
+int TakeLock(int fd) {
+  constexpr int kTries = 5;
+  constexpr std::chrono::milliseconds kBetween(10);
+  for (int i = 1;; ++i) {
+    if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0) return 0;
+    if (errno != EWOULDBLOCK || i == kTries) return errno;
+    std::this_thread::sleep_for(kBetween);
+  }
+}
+
+// What is written in the file of a lock.
+std::string ReadHolder(int fd) {
+  char holder[256] = "";
+  const ssize_t read = files::RetryInterrupted([&] { return pread(fd, holder, sizeof(holder) - 1, 0); });
+  const absl::string_view text(holder, read > 0 ? static_cast<size_t>(read) : 0);
+  return text.empty() ? "another process" : std::string(absl::StripAsciiWhitespace(text));
+}
+
 }  // namespace
+
+std::optional<std::string> RunLock::HolderOf(const std::string& model_dir) {
+  const absl::StatusOr<int> fd = files::OpenRegularFile(files::JoinPath(model_dir, kRunLockFile), O_RDONLY);
+  if (!fd.ok()) return std::nullopt;
+  std::optional<std::string> holder;
+  if (files::RetryInterrupted([&] { return flock(*fd, LOCK_SH | LOCK_NB); }) != 0 && errno == EWOULDBLOCK) {
+    holder = ReadHolder(*fd);
+  }
+  close(*fd);
+  return holder;
+}
 
 absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& model_dir) {
   const bool is_new = !files::Exists(model_dir);
@@ -35,16 +67,11 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
   // The run that made the directory may have ended and removed it.
   if (absl::IsNotFound(opened.status()) && !files::Exists(model_dir)) return Acquire(model_dir);
   ASSIGN_OR_RETURN(const int fd, opened);
-  if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) {
-    const int error = errno;
-    char holder[256] = "";
-    const ssize_t read = files::RetryInterrupted([&] { return pread(fd, holder, sizeof(holder) - 1, 0); });
-    const absl::string_view text =
-        absl::StripAsciiWhitespace(absl::string_view(holder, read > 0 ? static_cast<size_t>(read) : 0));
+  if (const int error = TakeLock(fd); error != 0) {
+    const std::string holder = ReadHolder(fd);
     close(fd);
     if (error != EWOULDBLOCK) return files::ErrnoStatus(error, "lock", path);
-    return absl::AlreadyExistsError(absl::StrCat("--model_dir=", model_dir, " is in use by ",
-                                                 text.empty() ? "another process" : text,
+    return absl::AlreadyExistsError(absl::StrCat("--model_dir=", model_dir, " is in use by ", holder,
                                                  "; wait for it or choose another --model_dir"));
   }
   // Between the two calls the run that had the lock may have ended and removed its file, which is then nobody's.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,9 @@ class RunLock {
   // Makes the directory if necessary; it is removed with the lock if nothing was written to it. AlreadyExists names the
   // process that has the lock; else an error of the file system.
   static absl::StatusOr<std::unique_ptr<RunLock>> Acquire(const std::string& model_dir);
+  // Returns who has the lock of a directory, "process 12 on host since ..."; nothing if nobody has. Takes it for a
+  // moment, in which Acquire waits.
+  static std::optional<std::string> HolderOf(const std::string& model_dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

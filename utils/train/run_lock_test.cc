@@ -18,6 +18,7 @@ namespace official::train {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 std::string NewDirectory() {
   static int counter = 0;
@@ -37,6 +38,24 @@ TEST_CASE("A second run is refused, and is informed who has the lock; a third ma
   first->reset();
   CHECK_FALSE(files::Exists(files::JoinPath(directory, kRunLockFile)));
   CHECK(RunLock::Acquire(directory).ok());
+}
+
+TEST_CASE("It can be asked who has the lock, which nobody notices") {
+  const std::string directory = NewDirectory();
+  CHECK_FALSE(RunLock::HolderOf(directory));
+  std::atomic<bool> done = false;
+  std::thread curious([&] {
+    while (!done) RunLock::HolderOf(directory);
+  });
+  for (int i = 0; i < 200; ++i) {
+    const auto lock = RunLock::Acquire(directory);
+    REQUIRE(lock.ok());
+    CHECK_THAT(RunLock::HolderOf(directory).value_or(""), StartsWith(absl::StrCat("process ", getpid(), " on ")));
+  }
+  done = true;
+  curious.join();
+  CHECK_FALSE(RunLock::HolderOf(directory));
+  CHECK_FALSE(files::Exists(directory));
 }
 
 TEST_CASE("A directory that was made for the lock goes with it if nothing was written") {

@@ -83,6 +83,12 @@ bool IsDamage(const absl::Status& status) { return absl::IsNotFound(status) || a
 
 }  // namespace
 
+std::optional<std::string> LatestCheckpointName(const std::string& model_dir) {
+  const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
+  if (!state.ok()) return std::nullopt;
+  return BaseName(state->model_checkpoint_path());
+}
+
 std::string CheckpointNamed(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return path;

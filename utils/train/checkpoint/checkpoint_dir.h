@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ struct LatestCheckpoint {
 // checkpoints but none is intact: a run must not start over by accident. A directory that does not exist has no
 // checkpoint. A caller that will save there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
+
+// Returns the name of the latest checkpoint, "model.ckpt-600", as the state file has it, which it may be without;
+// nothing if no state file can be read. Costs little, for those who wait for the next one.
+std::optional<std::string> LatestCheckpointName(const std::string& model_dir);
 
 // Returns the checkpoint or the directory that a path typed by a user means: the state file ("run/checkpoint") means
 // its directory, a file of a checkpoint ("run/model.ckpt-600.index", .data-00000-of-00001, .meta) the checkpoint.

@@ -1,0 +1,55 @@
+// CheckpointFollower: in an evaluator, waits for the checkpoints that another process, which trains, saves in a
+// model_dir, as TensorFlow's continuous evaluation does (tensorflow_estimator 1.13, python/estimator/training.py).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "utils/train/config.h"
+#include "utils/train/estimator.h"
+#include "utils/train/run_state.h"
+
+namespace official::train {
+
+// The times of EvalSpec, and how long a checkpoint is waited for.
+struct FollowOptions {
+  std::chrono::seconds start_delay{120};  // until the first evaluation
+  std::chrono::seconds throttle{600};     // from the begin of an evaluation to that of the next
+  std::chrono::seconds timeout{86400};    // without a new checkpoint, or in which model_dir has none
+  std::function<Interruption()> interruption = [] { return Interruption::kNone; };  // asked every kAskInterval
+};
+
+class CheckpointFollower {
+ public:
+  CheckpointFollower(std::string model_dir, FollowOptions options);
+
+  // Returns once there is a checkpoint to create an Estimator from. Errors: as WaitForNext.
+  absl::Status WaitForFirst();
+
+  // Returns once the estimator has a checkpoint that is to be evaluated now: the latest one, if no evaluation of its
+  // step is recorded in model_dir. It is waited for as long as the options say, but for one of which `is_last` is true,
+  // with which the training ends. Cancelled if a stop is wanted, Unavailable after the timeout; else the errors of
+  // Estimator::Reload.
+  absl::Status WaitForNext(Estimator& estimator, absl::FunctionRef<bool(const RunState&)> is_last);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Waits a little. Errors: Cancelled and Unavailable, as above.
+  absl::Status Wait(const std::string& for_what);
+  // Loads the checkpoint of this name, unless the training has removed it for a newer one.
+  absl::Status Load(const std::string& name, Estimator& estimator);
+
+  const std::string model_dir_;
+  const FollowOptions options_;
+  std::optional<std::string> loaded_;  // the name of the checkpoint that the estimator has
+  Clock::time_point next_evaluation_;  // not before
+  Clock::time_point last_new_;         // when there was a new checkpoint
+  std::chrono::minutes warned_{0};     // of so long a time without
+};
+
+}  // namespace official::train

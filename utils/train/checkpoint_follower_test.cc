@@ -1,0 +1,146 @@
+#include "utils/train/checkpoint_follower.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "utils/files/files.h"
+#include "utils/train/line_model.h"
+#include "utils/train/rounds.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kNone(0), kLong(60);
+
+// Trains to a step and saves it, as another process does.
+void TrainTo(const EstimatorConfig& config, int64_t step) {
+  REQUIRE(MakeEstimator(config)->Train(Input(1), step, {}).ok());
+}
+
+EstimatorConfig EvaluatorOf(EstimatorConfig config) {
+  config.use = ModelDir::Use::kEvaluate;
+  config.resume = Resume::kMust;
+  return config;
+}
+
+// Evaluates and records what the follower says is due; returns the steps.
+std::vector<int64_t> Follow(CheckpointFollower& follower, Estimator& estimator, int64_t last_step) {
+  std::vector<int64_t> steps;
+  while (estimator.global_step() < last_step || !IsEvaluated(estimator.state())) {
+    REQUIRE(
+        follower.WaitForNext(estimator, [&](const RunState& state) { return state.global_step >= last_step; }).ok());
+    steps.push_back(estimator.global_step());
+    REQUIRE(estimator.Evaluate(Input(1), 1).ok());
+    REQUIRE(estimator.KeepEvaluatedStep().ok());
+  }
+  return steps;
+}
+
+float Weight(const Estimator& estimator) { return estimator.Variable("w").value().data<float>()[0]; }
+
+TEST_CASE("Each checkpoint is evaluated once, with its own variables, and none by another that comes later") {
+  const EstimatorConfig config = Config();
+  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
+  std::thread training([&] {
+    for (const int64_t step : {2, 4, 6}) {
+      std::this_thread::sleep_for(milliseconds(1500));  // several looks at the directory
+      TrainTo(config, step);
+    }
+  });
+  REQUIRE(follower.WaitForFirst().ok());
+  const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  // The first training saves step 0, too.
+  std::vector<int64_t> steps = Follow(follower, *evaluator, 6);
+  training.join();
+  if (steps.front() == 0) steps.erase(steps.begin());
+  CHECK(steps == std::vector<int64_t>{2, 4, 6});
+  const auto trained = MakeEstimator(config);
+  REQUIRE(trained->Evaluate(Input(1), 1).ok());  // which makes the variables
+  CHECK(Weight(*evaluator) == Weight(*trained));
+
+  CheckpointFollower later(config.model_dir, {.start_delay = kNone, .throttle = kNone, .timeout = seconds(1)});
+  const auto second = MakeEstimator(EvaluatorOf(config));
+  const absl::Status nothing = later.WaitForNext(*second, [](const RunState&) { return true; });
+  CHECK(absl::IsUnavailable(nothing));
+  CHECK_THAT(std::string(nothing.message()),
+             Contains("has had no new checkpoint for 1 s, in which a checkpoint after step 6 was waited for"));
+}
+
+TEST_CASE("Only the latest checkpoint is evaluated") {
+  EstimatorConfig config = Config();
+  config.save_checkpoints_steps = 2;
+  TrainTo(config, 8);
+  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
+  const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  CHECK(Follow(follower, *evaluator, 8) == std::vector<int64_t>{8});
+}
+
+TEST_CASE("Evaluations are throttled, but for the last one") {
+  const EstimatorConfig config = Config();
+  TrainTo(config, 2);
+  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kLong});
+  const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  std::thread training([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    TrainTo(config, 4);
+    std::this_thread::sleep_for(milliseconds(1500));
+    TrainTo(config, 6);
+  });
+  CHECK(Follow(follower, *evaluator, 6) == std::vector<int64_t>{2, 6});
+  training.join();
+}
+
+TEST_CASE("The first evaluation waits for its delay, unless the training is over") {
+  const EstimatorConfig config = Config();
+  TrainTo(config, 2);
+  const auto begin = std::chrono::steady_clock::now();
+  CheckpointFollower follower(config.model_dir, {.start_delay = seconds(1), .throttle = kNone});
+  const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  REQUIRE(follower.WaitForNext(*evaluator, [](const RunState&) { return false; }).ok());
+  CHECK(std::chrono::steady_clock::now() - begin >= seconds(1));
+  CheckpointFollower late(config.model_dir, {.start_delay = kLong, .throttle = kNone});
+  CHECK(late.WaitForNext(*evaluator, [](const RunState&) { return true; }).ok());
+}
+
+TEST_CASE("A wait for the first checkpoint ends when a stop is wanted, or after its time") {
+  const std::string missing = Config().model_dir;
+  std::atomic<int> asked = 0;
+  CheckpointFollower stopped(
+      missing, {.interruption = [&] { return ++asked == 3 ? Interruption::kStop : Interruption::kNone; }});
+  const absl::Status stop = stopped.WaitForFirst();
+  CHECK(absl::IsCancelled(stop));
+  CHECK_THAT(std::string(stop.message()), Contains("stopped while it waited for the first checkpoint"));
+  CheckpointFollower late(missing, {.timeout = seconds(1)});
+  CHECK_THAT(std::string(late.WaitForFirst().message()),
+             Contains("--model_dir=" + missing + " has had no new checkpoint for 1 s"));
+  CHECK(!files::Exists(missing));
+}
+
+TEST_CASE("A checkpoint that the training removes for a newer one is no error, one that is damaged is") {
+  EstimatorConfig config = Config();
+  config.keep_checkpoint_max = 1;
+  TrainTo(config, 2);
+  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
+  const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  std::thread training([&] {
+    for (int64_t step = 3; step <= 20; ++step) TrainTo(config, step);
+  });
+  const std::vector<int64_t> steps = Follow(follower, *evaluator, 20);
+  training.join();
+  CHECK(steps.back() == 20);
+
+  TrainTo(config, 22);
+  const std::string data = config.model_dir + "/model.ckpt-22.data-00000-of-00001";
+  REQUIRE(files::WriteFileAtomically(data, "damaged").ok());
+  CHECK(absl::IsDataLoss(follower.WaitForNext(*evaluator, [](const RunState&) { return true; })));
+}
+
+}  // namespace
+}  // namespace official::train
