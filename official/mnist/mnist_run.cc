@@ -73,13 +73,7 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
   ASSIGN_OR_RETURN(train::Estimator* const estimator,
                    session->Begin(MnistModel(config.model), std::move(input), {.name = "mnist"}));
-  while (session->HasNextRound()) {
-    RETURN_IF_ERROR(session->Train());
-    if (!session->EvaluationIsDue()) continue;
-    ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
-    RETURN_IF_ERROR(session->Report(evaluation, "accuracy"));
-  }
-  RETURN_IF_ERROR(session->End());
+  RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const std::string& export_dir) { return ExportSavedModel(*estimator, export_dir); });
 }
 

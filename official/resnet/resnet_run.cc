@@ -209,13 +209,7 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                                          {"resnet_version", absl::StrCat(config.model.version)}},
                       .fine_tune = config.fine_tune,
                       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"}));
-  while (session->HasNextRound()) {
-    RETURN_IF_ERROR(session->Train());
-    if (!session->EvaluationIsDue()) continue;
-    ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
-    RETURN_IF_ERROR(session->Report(evaluation, "accuracy"));
-  }
-  RETURN_IF_ERROR(session->End());
+  RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const std::string& export_dir) {
     return ExportSavedModel(*estimator, config.model.dataset, classes.names, export_dir);
   });

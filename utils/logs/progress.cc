@@ -72,7 +72,8 @@ absl::Status Progress::AfterStep(const StepInfo& step) {
   if (++steps_ > options_.warmup_steps) {
     measured_examples_ += step.examples;
     measured_time_ += step_time_;
-    measured_wait_ += step.data_wait;
+    // The first step of a round may have begun to wait before the round did.
+    measured_wait_ += std::min<Seconds>(step.data_wait, step_time_);
   }
   const std::optional<double> shown_loss = last_.loss;
   last_ = ToShow(step);

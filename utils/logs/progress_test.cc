@@ -126,6 +126,17 @@ TEST_CASE("simple: a line at the first step, at every multiple of log_every_n_st
         "data-wait 5.0%\n");
 }
 
+TEST_CASE("A step waits for its batch for no longer than it takes, though its round began later than the wait") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.total_steps = 2, .log_every_n_steps = 1, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(100), /*loss=*/1, /*data_wait=*/milliseconds(500));
+  loop.Step(milliseconds(100), /*loss=*/1, /*data_wait=*/milliseconds(0));
+  loop.End();
+  CHECK_THAT(Messages(log.Text()), Contains("data-wait 100.0%") && Contains("data-wait 50.0%"));
+}
+
 TEST_CASE("simple: the last step has one line, with its loss") {
   CapturedLog log(LogFormat::kSimple);
   Progress progress({.total_steps = 3, .log_every_n_steps = 100, .warmup_steps = 0});

@@ -431,6 +431,16 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
   return absl::OkStatus();
 }
 
+absl::Status Session::TrainAndEvaluate(absl::string_view metric) {
+  while (HasNextRound()) {
+    RETURN_IF_ERROR(Train());
+    if (!EvaluationIsDue()) continue;
+    ASSIGN_OR_RETURN(const train::EvalResults results, Evaluate());
+    RETURN_IF_ERROR(Report(results, metric));
+  }
+  return End();
+}
+
 absl::Status Session::Finish(const absl::Status& status) {
   if (!std::exchange(running_, false)) return absl::OkStatus();
   const std::string outcome = Outcome(status, passed_stop_threshold_);

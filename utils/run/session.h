@@ -1,17 +1,11 @@
-// Session: one run of a training program. It holds what surrounds the loop over training and evaluation, which each
-// model writes itself (official/mnist/mnist_run.cc is the shortest): devices, the lock of --model_dir, signals, hooks,
-// logs and records.
+// Session: one run of a training program. It holds what surrounds the loop over training and evaluation: devices, the
+// lock of --model_dir, signals, hooks, logs and records. A model whose evaluations need more than the loss and the
+// metrics writes the loop itself; official/examples/estimator is the shortest program.
 //
 //   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, out));
 //   ... load the data ...
 //   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(model, input, {.name = "mnist"}));
-//   while (session->HasNextRound()) {
-//     RETURN_IF_ERROR(session->Train());
-//     if (!session->EvaluationIsDue()) continue;
-//     ASSIGN_OR_RETURN(const train::EvalResults results, session->Evaluate());
-//     RETURN_IF_ERROR(session->Report(results, "accuracy"));
-//   }
-//   RETURN_IF_ERROR(session->End());
+//   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
 //   return session->Export(...);
 //
 // With --eval_only there is one round, which trains nothing. A session that goes without End counts as failed.
@@ -107,6 +101,10 @@ class Session {
   // Prints and records the results of an evaluation, which is finished then, and compares `metric` of them with
   // --stop_threshold.
   absl::Status Report(const train::EvalResults& results, absl::string_view metric);
+
+  // Trains and evaluates, in rounds, until HasNextRound() is false, and ends the run: tf.estimator.train_and_evaluate,
+  // by the task that this process is. `metric` is that of Report. Errors: those of the functions that it calls.
+  absl::Status TrainAndEvaluate(absl::string_view metric);
 
   // Ends the run and records its throughput. Cancelled if a signal came after the last step.
   absl::Status End();

@@ -1,0 +1,67 @@
+"""The example learns, as every task of a run. Usage: MODULE ESTIMATOR_MAIN"""
+
+import json
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from official.workers import launchers
+
+STEPS = 125
+
+
+def evaluations(stdout: str) -> list[dict]:
+    records = [json.loads(line) for line in stdout.splitlines()]
+    return [record for record in records if record["event"] == "evaluation"]
+
+
+class EstimatorTest(unittest.TestCase):
+    program: str
+
+    def setUp(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def command(self, model_dir: str, *flags: str) -> list[str]:
+        return [self.program, f"--model_dir={self.folder / model_dir}", "--output=json", *flags]
+
+    def checkpoint(self, model_dir: str) -> bytes:
+        return (self.folder / model_dir / f"model.ckpt-{STEPS}.data-00000-of-00001").read_bytes()
+
+    def train(self, model_dir: str, *flags: str) -> list[dict]:
+        ended = launchers.execute(self.command(model_dir, *flags))
+        self.assertEqual(ended.code, 0, ended.stderr)
+        return evaluations(ended.stdout)
+
+    def test_it_learns_and_evaluates_after_each_epoch(self) -> None:
+        results = self.train("alone")
+        self.assertEqual([result["global_step"] for result in results], [25, 50, 75, 100, STEPS])
+        self.assertLess(results[-1]["loss"], 1e-12)
+        # Again there is nothing to do.
+        self.assertEqual(self.train("alone"), [])
+
+    def test_workers_and_an_evaluator_end_as_two_devices(self) -> None:
+        self.train("mirrored", "--num_cpu_devices=2")
+        chief, worker = (f"127.0.0.1:{port}" for port in launchers.free_ports(2))
+        cluster = {"chief": [chief], "worker": [worker], "evaluator": ["127.0.0.1:1"]}
+        tasks = [{"cluster": cluster, "task": {"type": job, "index": 0}} for job in cluster]
+        # The evaluator alone could wait; the others have no use for its flag.
+        command = self.command("workers", "--eval_start_delay_secs=0")
+        *trained, evaluated = launchers.start_each(command, [{"TF_CONFIG": json.dumps(task)} for task in tasks])
+        self.assertEqual([ended.code for ended in (*trained, evaluated)], [0, 0, 0], (trained, evaluated))
+        self.assertEqual([evaluations(ended.stdout) for ended in trained], [[], []])
+        last = evaluations(evaluated.stdout)[-1]
+        self.assertEqual(last["global_step"], STEPS)
+        self.assertLess(last["loss"], 1e-12)
+        self.assertEqual(self.checkpoint("workers"), self.checkpoint("mirrored"))
+
+
+def main() -> None:
+    EstimatorTest.program = str(Path(sys.argv.pop(1)).resolve())
+    unittest.main(module="__main__", verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
