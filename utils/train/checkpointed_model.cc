@@ -298,7 +298,7 @@ absl::Status CheckpointedModel::Save() {
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());
   RETURN_IF_ERROR(replicas_.CheckEqual());
-  if (!strategy_->is_chief()) {
+  if (!dir_->writes()) {
     saved_step_ = state_.global_step;
     return absl::OkStatus();
   }

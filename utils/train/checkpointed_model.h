@@ -78,7 +78,7 @@ class CheckpointedModel {
   // that the run began with has that value, else Internal. OK if there is none.
   absl::Status CheckFinite(const compute::Graph& graph);
 
-  // Starts to write a checkpoint of the present step, if there is none yet and it is for this process to write it.
+  // Starts to write a checkpoint of the present step, if there is none yet and this process writes the directory.
   absl::Status Save();
   // Logs that the save for Interruption::kSave is done.
   void LogSavedOnRequest() const;

@@ -1,0 +1,60 @@
+// keras_main [DEVICES]: the example of a Keras model of TensorFlow 1.12's document on distribution
+// (tensorflow/contrib/distribute/README.md). A dense layer learns that 1 is 1, on one CPU device or several logical
+// ones.
+
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/layers/layers.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/data/dataset.h"
+#include "utils/distribute/strategy.h"
+#include "utils/misc/exit_code.h"
+#include "utils/train/keras/model.h"
+
+namespace official::examples {
+namespace {
+
+using compute::Tensor;
+
+// The example 1, with the label 1, so many times.
+data::DatasetPtr Ones(int64_t count) {
+  Tensor ones(compute::DType::kFloat32, {count, 1});
+  for (int64_t i = 0; i < count; ++i) ones.data<float>()[i] = 1;
+  return data::TensorSlices({{"", ones}}, {{"", ones}});
+}
+
+absl::Status Main(int num_devices) {
+  keras::Model model(
+      [](compute::Layers& layers, const train::ModelInputs& in) { return layers.Dense(in.features[0], /*units=*/1); });
+  ASSIGN_OR_RETURN(auto distribution, distribute::Strategy::Create({.num_replicas = num_devices}));
+  RETURN_IF_ERROR(model.Compile({.loss = keras::MeanSquaredError(),
+                                 .optimizer = compute::GradientDescent,
+                                 .learning_rate = 0.2,
+                                 .strategy = std::move(distribution)}));
+  ASSIGN_OR_RETURN(const keras::History history,
+                   model.Fit(Ones(10000), {.batch_size = 10, .epochs = 5, .steps_per_epoch = 10}));
+  for (size_t i = 0; i < history.epochs.size(); ++i) {
+    std::cout << "epoch " << history.epochs[i] << " " << history.logs[i][0].first << " " << history.logs[i][0].second
+              << "\n";
+  }
+  ASSIGN_OR_RETURN(const keras::Logs evaluated, model.Evaluate(Ones(100), {.batch_size = 10}));
+  ASSIGN_OR_RETURN(const Tensor predicted, model.Predict(Ones(1)));
+  std::cout << "evaluated loss " << evaluated[0].second << "\npredicted " << predicted.data<float>()[0] << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace official::examples
+
+int main(int argc, char** argv) {
+  int num_devices = 1;
+  if (argc > 2 || (argc == 2 && (!absl::SimpleAtoi(argv[1], &num_devices) || num_devices < 1))) {
+    std::cerr << "usage: keras_main [DEVICES]\n";
+    return official::misc::kExitBadFlags;
+  }
+  const absl::Status status = official::examples::Main(num_devices);
+  if (!status.ok()) std::cerr << "keras_main: " << status.message() << "\n";
+  return official::misc::ExitCode(status);
+}

@@ -1,0 +1,212 @@
+#include "utils/train/keras/model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/compute/ops/softmax/softmax.h"
+#include "utils/compute/ops/top_k/top_k.h"
+#include "utils/data/batch.h"
+#include "utils/logs/hook.h"
+#include "utils/logs/log.h"
+
+namespace official::keras {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+using compute::Value;
+
+constexpr char kOutputs[] = "outputs";
+
+absl::StatusOr<train::ModelSpec> BuildSpec(const NetworkFn& network, const LossFn& loss,
+                                           const std::vector<Metric>& metrics, const train::ModelInputs& in) {
+  compute::Layers layers(in.graph, in.dtype);
+  const Value outputs = network(layers, in);
+  train::ModelSpec spec;
+  if (in.mode == train::Mode::kPredict) {
+    spec.predictions = {{kOutputs, outputs}};
+    return spec;
+  }
+  spec.loss = loss(in.labels[0], outputs);
+  for (const Metric& metric : metrics) {
+    const Value values = metric.values(in.labels[0], outputs);
+    const auto count = static_cast<float>(values.shape().num_elements());
+    spec.metrics.push_back({metric.name, compute::Sum(values), in.graph.Constant(Tensor::Scalar(count))});
+  }
+  spec.moving_averages = layers.moving_averages();
+  return spec;
+}
+
+// Sums the losses of an epoch's steps, and keeps its metrics, which are means since it began.
+class EpochHook : public logs::Hook {
+ public:
+  explicit EpochHook(bool wants_metrics) : wants_metrics_(wants_metrics) {}
+
+  logs::StepRequest BeforeStep(int64_t, logs::TimePoint) override { return {.loss = true, .tensors = wants_metrics_}; }
+  absl::Status AfterStep(const logs::StepInfo& step) override {
+    loss_ += step.loss.value_or(0) * static_cast<double>(step.examples);
+    examples_ += step.examples;
+    metrics_.assign(step.tensors.begin(), step.tensors.end());
+    return absl::OkStatus();
+  }
+
+  int64_t examples() const { return examples_; }
+  // The mean loss over the examples, then the metrics.
+  Logs Results() const {
+    Logs results = {{"loss", loss_ / static_cast<double>(examples_)}};
+    for (const auto& metric : metrics_) {
+      if (metric.first != "learning_rate") results.push_back(metric);
+    }
+    return results;
+  }
+
+ private:
+  const bool wants_metrics_;
+  double loss_ = 0;
+  int64_t examples_ = 0;
+  Logs metrics_;
+};
+
+}  // namespace
+
+LossFn MeanSquaredError() {
+  return [](Value labels, Value outputs) { return compute::Mean(compute::Square(compute::Sub(outputs, labels))); };
+}
+
+LossFn SparseCategoricalCrossentropy() {
+  return [](Value labels, Value outputs) { return compute::Mean(compute::SparseSoftmaxCrossEntropy(outputs, labels)); };
+}
+
+Metric SparseCategoricalAccuracy(std::string name) {
+  return {std::move(name), [](Value labels, Value outputs) {
+            const Value classes = compute::Cast(compute::ArgMax(outputs), DType::kInt32);
+            return compute::Cast(compute::Equal(classes, labels), DType::kFloat32);
+          }};
+}
+
+absl::Status Model::Compile(CompileOptions options) {
+  if (estimator_ != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("model ", name_, " is compiled already; make another Model"));
+  }
+  if (options.strategy == nullptr) {
+    ASSIGN_OR_RETURN(options.strategy, distribute::Strategy::Create({}));
+  }
+  const bool writes = !options.model_dir.empty() && options.strategy->is_chief();
+  if (writes) {
+    ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(options.model_dir));
+  }
+  training_ = std::make_shared<Training>(Training{.learning_rate = static_cast<float>(options.learning_rate)});
+  has_metrics_ = !options.metrics.empty();
+  const train::Model model = {
+      .name = name_,
+      .model_fn = [network = network_, loss = std::move(options.loss), metrics = std::move(options.metrics)](
+                      const train::ModelInputs& in) { return BuildSpec(network, loss, metrics, in); },
+      .optimizer = std::move(options.optimizer),
+      .learning_rate = [training = training_](int64_t) { return training->learning_rate; },
+      .learning_rate_flag = "learning_rate"};
+  train::EstimatorConfig config;
+  config.model_dir = options.model_dir;
+  config.use = writes ? train::ModelDir::Use::kWrite : train::ModelDir::Use::kRead;
+  config.seed = options.seed;
+  ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(model, std::move(config), std::move(options.strategy)));
+  return absl::OkStatus();
+}
+
+absl::Status Model::CheckCompiled(absl::string_view call) const {
+  if (estimator_ != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("model ", name_, " is not compiled; call Compile before ", call));
+}
+
+absl::StatusOr<Logs> Model::TrainEpoch(const data::DatasetPtr& dataset, const FitOptions& options, int64_t epoch) {
+  const std::optional<int64_t> steps = options.steps_per_epoch;
+  const data::DatasetPtr ordered = options.shuffle ? data::Shuffle(dataset, estimator_->state().seed) : dataset;
+  const train::InputFn input = [&](data::Position start) {
+    return data::Batches(ordered, {.batch_size = options.batch_size,
+                                   .start = start,
+                                   .end_epoch = steps ? data::kEndless : epoch + 1,
+                                   .rows = estimator_->held_rows(train::Mode::kTrain)});
+  };
+  std::vector<std::unique_ptr<logs::Hook>> hooks;
+  auto hook = std::make_unique<EpochHook>(has_metrics_);
+  const EpochHook& epoch_hook = *hook;
+  hooks.push_back(std::move(hook));
+  const std::optional<int64_t> max_steps = steps ? std::optional((epoch + 1) * *steps) : std::nullopt;
+  RETURN_IF_ERROR(estimator_->Train(input, max_steps, hooks));
+  if (epoch_hook.examples() == 0) {
+    return absl::DataLossError(absl::StrCat("epoch ", epoch + 1, " of model ", name_, " has no batch to train on"));
+  }
+  return epoch_hook.Results();
+}
+
+absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOptions& options) {
+  RETURN_IF_ERROR(CheckCompiled("Fit"));
+  const auto epochs_done = [&] {
+    return options.steps_per_epoch ? estimator_->global_step() / *options.steps_per_epoch
+                                   : estimator_->state().position.epoch;
+  };
+  History history;
+  training_->stop_training = false;
+  const int64_t end = begin_ + options.epochs;
+  for (int64_t epoch = epochs_done(); epoch < end && !training_->stop_training; ++epoch) {
+    ASSIGN_OR_RETURN(Logs logs, TrainEpoch(dataset, options, epoch));
+    if (options.validation_data != nullptr) {
+      ASSIGN_OR_RETURN(const Logs validation, Evaluate(options.validation_data, {.batch_size = options.batch_size}));
+      for (const auto& [name, value] : validation) logs.emplace_back(absl::StrCat("val_", name), value);
+    }
+    const auto append = [](std::string* out, const auto& log) {
+      absl::StrAppendFormat(out, "%s: %.4g", log.first, log.second);
+    };
+    LOG(INFO) << "Epoch " << epoch - begin_ + 1 << "/" << options.epochs << " - " << absl::StrJoin(logs, " - ", append);
+    for (const auto& callback : options.callbacks)
+      RETURN_IF_ERROR(callback->OnEpochEnd(epoch - begin_, logs, *training_));
+    history.epochs.push_back(epoch - begin_);
+    history.logs.push_back(std::move(logs));
+  }
+  begin_ = std::min(epochs_done(), end);
+  return history;
+}
+
+absl::StatusOr<Logs> Model::Evaluate(const data::DatasetPtr& dataset, const EvaluateOptions& options) {
+  RETURN_IF_ERROR(CheckCompiled("Evaluate"));
+  const train::InputFn input = [&](data::Position) {
+    return data::Batches(dataset,
+                         {.batch_size = options.batch_size, .rows = estimator_->held_rows(train::Mode::kEval)});
+  };
+  ASSIGN_OR_RETURN(const train::EvalResults results, estimator_->Evaluate(input, options.steps));
+  Logs logs;
+  for (const auto& result : results) {
+    if (result.first != "global_step") logs.push_back(result);
+  }
+  return logs;
+}
+
+absl::StatusOr<Tensor> Model::Predict(const data::DatasetPtr& dataset, int64_t batch_size) {
+  RETURN_IF_ERROR(CheckCompiled("Predict"));
+  if (estimator_->global_step() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("model ", name_, " is not trained; call Fit before Predict"));
+  }
+  ASSIGN_OR_RETURN(const data::BatchSourcePtr batches, data::Batches(dataset, {.batch_size = batch_size}));
+  Tensor all;
+  int64_t at = 0;
+  for (;;) {
+    ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, batches->Next());
+    if (!batch) return all;
+    ASSIGN_OR_RETURN(const auto results, estimator_->Predict(batches->spec(), batch->features));
+    const Tensor& outputs = results[0].second;
+    if (at == 0) {
+      compute::Shape shape = outputs.shape();
+      shape.set_dim(0, dataset->num_examples());
+      all = Tensor(outputs.dtype(), shape);
+    }
+    std::memcpy(static_cast<char*>(all.raw_data()) + at, outputs.raw_data(), outputs.num_bytes());
+    at += outputs.num_bytes();
+  }
+}
+
+}  // namespace official::keras

@@ -1,0 +1,113 @@
+// Model: a network of one's own with compile, fit, evaluate and predict, as tf.keras.Model has them, on the devices of
+// a strategy. official/examples/keras is a program that uses it. The work is train::Estimator's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/layers/layers.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/data/dataset.h"
+#include "utils/distribute/strategy.h"
+#include "utils/train/estimator.h"
+#include "utils/train/keras/callbacks.h"
+#include "utils/train/model.h"
+#include "utils/train/run_lock.h"
+
+namespace official::keras {
+
+// Builds the outputs [batch, ...] of the network for the features of a batch. It is called in each mode: `in` says in
+// which, and has the features, and in training the random state for Dropout.
+using NetworkFn = std::function<compute::Value(compute::Layers& layers, const train::ModelInputs& in)>;
+
+// Returns the loss of a batch, a float32 scalar: the mean over its examples.
+using LossFn = std::function<compute::Value(compute::Value labels, compute::Value outputs)>;
+// Outputs and labels of the same shape, float32.
+LossFn MeanSquaredError();
+// Outputs [batch, classes], float32, before softmax (from_logits=True); labels [batch], int32.
+LossFn SparseCategoricalCrossentropy();
+
+// A mean over examples. `values` returns the value of each of a batch, float32.
+struct Metric {
+  std::string name;
+  std::function<compute::Value(compute::Value labels, compute::Value outputs)> values;
+};
+// Outputs and labels as for SparseCategoricalCrossentropy: the part of the examples whose class has the largest output.
+Metric SparseCategoricalAccuracy(std::string name = "accuracy");
+
+struct CompileOptions {
+  LossFn loss;
+  train::OptimizerFn optimizer = compute::GradientDescent;
+  double learning_rate = 0.01;
+  std::vector<Metric> metrics = {};
+  std::unique_ptr<distribute::Strategy> strategy = nullptr;  // null: one CPU device
+  // What callbacks.ModelCheckpoint, BackupAndRestore and TensorBoard keep: with a directory, Fit saves a checkpoint
+  // after each epoch and continues from the latest one, and writes events there. Empty: nothing is written.
+  std::string model_dir = "";
+  uint64_t seed = 1;
+};
+
+struct FitOptions {
+  int64_t batch_size = 32;                                // global
+  int64_t epochs = 1;                                     // with those that the checkpoint has of the same call
+  std::optional<int64_t> steps_per_epoch = std::nullopt;  // unset: one pass over the data
+  bool shuffle = true;
+  data::DatasetPtr validation_data = nullptr;  // evaluated after each epoch
+  absl::Span<const std::unique_ptr<Callback>> callbacks = {};
+};
+
+struct EvaluateOptions {
+  int64_t batch_size = 32;
+  std::optional<int64_t> steps = std::nullopt;  // unset: one pass
+};
+
+struct History {
+  std::vector<int64_t> epochs;  // from 0
+  std::vector<Logs> logs;       // of each
+};
+
+class Model {
+ public:
+  explicit Model(NetworkFn network, std::string name = "model")
+      : network_(std::move(network)), name_(std::move(name)) {}
+
+  // Errors: those of RunLock::Acquire and Estimator::Create for a model_dir. Once only.
+  absl::Status Compile(CompileOptions options);
+
+  // Trains for `epochs` epochs more. In a process that was started again, with a checkpoint, the same calls go on where
+  // the one before ended: a call whose epochs are done does nothing, but its callbacks see none of them. With several
+  // workers all of them call it alike; batches are divided among them. FailedPrecondition before Compile; else errors
+  // of Estimator::Train, Evaluate and the callbacks.
+  absl::StatusOr<History> Fit(const data::DatasetPtr& dataset, const FitOptions& options);
+  // Returns the loss and the metrics.
+  absl::StatusOr<Logs> Evaluate(const data::DatasetPtr& dataset, const EvaluateOptions& options = {});
+  // Returns the outputs for all examples. FailedPrecondition before Fit.
+  absl::StatusOr<compute::Tensor> Predict(const data::DatasetPtr& dataset, int64_t batch_size = 32);
+
+  // The learning rate of the next step.
+  float learning_rate() const { return training_->learning_rate; }
+  // The Estimator that trains; after Compile.
+  train::Estimator& estimator() { return *estimator_; }
+
+ private:
+  absl::Status CheckCompiled(absl::string_view call) const;
+  absl::StatusOr<Logs> TrainEpoch(const data::DatasetPtr& dataset, const FitOptions& options, int64_t epoch);
+
+  const NetworkFn network_;
+  const std::string name_;
+  std::shared_ptr<Training> training_;  // which the Estimator's model sees, too
+  bool has_metrics_ = false;
+  int64_t begin_ = 0;  // the epochs of the calls of Fit that are over
+  std::unique_ptr<train::RunLock> lock_;
+  std::unique_ptr<train::Estimator> estimator_;
+};
+
+}  // namespace official::keras
