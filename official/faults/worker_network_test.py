@@ -80,7 +80,9 @@ class WorkerNetworkTest(losses.LossCase):
         self.assertGreater(self.network.count_lost(1), 20)
 
     def test_a_slow_link(self) -> None:
-        self.begin_on_hosts(f"--max_train_steps={harness.STEPS}")
+        # The link drops what it cannot carry. TCP doubles its time to try again with each loss, from 0.2 seconds on, so
+        # that nothing may be acknowledged for longer than the default of --peer_timeout_secs.
+        self.begin_on_hosts(f"--max_train_steps={harness.STEPS}", "--peer_timeout_secs=60")
         self.wait_for_steps(2)
         self.network.slow_down(1, "1mbit")
         time.sleep(SLOWNESS)
