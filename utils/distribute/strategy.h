@@ -69,6 +69,11 @@ class Strategy {
   const compute::Share& local_replicas() const { return local_replicas_; }
   int num_local_replicas() const { return static_cast<int>(devices_.size()); }
   bool has_other_workers() const { return workers_.has_value(); }
+  // The replicas that each worker holds, by worker, and the number of this one among the workers.
+  std::vector<compute::Share> replicas_of_workers() const {
+    return workers_ ? workers_->replicas : std::vector<compute::Share>{local_replicas_};
+  }
+  int worker() const { return workers_ ? workers_->exchange->worker() : 0; }
   // True for the worker that decides, and reads and writes the directory of the run: the first.
   bool is_chief() const { return !workers_ || workers_->exchange->worker() == 0; }
   bool shares_memory() const { return num_local_replicas() > 1 && device(0).uses_host_memory(); }

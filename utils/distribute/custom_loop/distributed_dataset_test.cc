@@ -1,0 +1,146 @@
+// How batches reach the replicas. Expected values marked [ran] are what TensorFlow 2.21 printed.
+
+#include "utils/distribute/custom_loop/distributed_dataset.h"
+
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "utils/data/dataset.h"
+#include "utils/distribute/memory_exchange.h"
+
+namespace official::distribute {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::Tensor;
+using Sizes = std::vector<int64_t>;
+using Floats = std::vector<float>;
+// [step][local replica]
+using Seen = std::vector<std::vector<Floats>>;
+
+// Batches of the numbers from `first` on, [n], with themselves as labels.
+data::BatchSourcePtr Numbers(int first, int count, int64_t batch_size) {
+  Tensor numbers(compute::DType::kFloat32, {count});
+  std::iota(numbers.data<float>(), numbers.data<float>() + count, static_cast<float>(first));
+  return data::Batches(data::TensorSlices({{"", numbers}}, {{"", numbers}}), {.batch_size = batch_size}).value();
+}
+
+Seen All(DistributedDataset& dataset) {
+  Seen seen;
+  for (auto batch = dataset.Next().value(); batch; batch = dataset.Next().value()) {
+    std::vector<Floats>& step = seen.emplace_back();
+    for (const Tensor& tensor : batch->features[0].values) {
+      step.emplace_back(tensor.flat<float>().begin(), tensor.flat<float>().end());
+    }
+    CHECK(batch->Arguments().size() == 2);
+    CHECK(batch->labels[0].values[0].type() == batch->features[0].values[0].type());
+  }
+  return seen;
+}
+
+// What each worker, with so many replicas, sees of a dataset, [worker].
+template <typename F>
+std::vector<Seen> OnWorkers(const std::vector<compute::Share>& split, const F& make) {
+  const auto exchanges = MakeMemoryExchanges(static_cast<int>(split.size()));
+  std::vector<Seen> seen(split.size());
+  std::mutex mutex;  // Catch2's checks are for one thread at a time
+  std::vector<std::unique_ptr<Strategy>> strategies(split.size());
+  std::vector<std::thread> threads;
+  for (size_t w = 0; w < split.size(); ++w) {
+    threads.emplace_back([&, w] {
+      StrategyOptions options{.num_replicas = static_cast<int>(split.back().end), .num_threads = 1};
+      options.workers = {exchanges[w].get(), split};
+      strategies[w] = Strategy::Create(options).value();
+      const DistributedDatasetPtr dataset = make(*strategies[w]);
+      std::vector<DistributedBatch> batches;
+      for (auto batch = dataset->Next().value(); batch; batch = dataset->Next().value()) {
+        std::vector<Floats>& step = seen[w].emplace_back();
+        for (const Tensor& tensor : batch->features[0].values) {
+          step.emplace_back(tensor.flat<float>().begin(), tensor.flat<float>().end());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return seen;
+}
+
+TEST_CASE("A global batch is divided among the replicas") {
+  CHECK(ReplicaBatchSizes(8, 8, 3, 3, 0) == Sizes{3, 3, 2});  // [ran]
+  CHECK(ReplicaBatchSizes(7, 8, 3, 3, 1) == Sizes{3, 3, 1});  // [ran] a last batch
+  CHECK(ReplicaBatchSizes(2, 8, 3, 3, 1) == Sizes{1, 1, 0});  // [ran]
+  CHECK(ReplicaBatchSizes(10, 10, 4, 4, 5) == Sizes{3, 3, 2, 2});
+  CHECK(ReplicaBatchSizes(2, 2, 4, 4, 0) == Sizes{1, 1, 0, 0});
+  // [ran] G = 7, two workers with two replicas: [2,2,2,1] and [2,1,2,2], two of them in each step.
+  CHECK(ReplicaBatchSizes(7, 7, 4, 2, 0) == Sizes{2, 2, 2, 1});
+  CHECK(ReplicaBatchSizes(7, 7, 4, 2, 1) == Sizes{2, 1, 2, 2});
+  // [ran] G = 5, three workers with one: [2,2,1], [2,1,2], [1,2,2], one of them in each step.
+  CHECK(ReplicaBatchSizes(5, 5, 3, 1, 0) == Sizes{2, 2, 1});
+  CHECK(ReplicaBatchSizes(5, 5, 3, 1, 1) == Sizes{2, 1, 2});
+  CHECK(ReplicaBatchSizes(5, 5, 3, 1, 2) == Sizes{1, 2, 2});
+}
+
+TEST_CASE("A distributed data set has the batches of the replicas, some of them empty") {
+  const auto strategy = Strategy::Create({.num_replicas = 3, .num_threads = 1}).value();
+  const auto dataset = DistributeDataset(*strategy, Numbers(0, 10, 8), 8).value();
+  CHECK(All(*dataset) == Seen{{{0, 1, 2}, {3, 4, 5}, {6, 7}}, {{8}, {9}, {}}});
+  CHECK(DistributeDataset(*strategy, Numbers(0, 10, 8), 0).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("Batches stay valid while later ones are read") {
+  const auto strategy = Strategy::Create({.num_replicas = 2, .num_threads = 1}).value();
+  const auto dataset = DistributeDataset(*strategy, Numbers(0, 8, 4), 4).value();
+  const DistributedBatch first = *dataset->Next().value();
+  while (dataset->Next().value()) continue;
+  CHECK(first.features[0].values[1].flat<float>()[0] == 2);
+}
+
+TEST_CASE("Each worker has its part of every global batch") {
+  // [ran] the elements 0, ..., 6, 100, 101, 102 with a global batch of 4, sharded by DATA; here the last are 7, 8, 9.
+  const std::vector<Seen> seen = OnWorkers(
+      {{0, 1}, {1, 2}}, [](Strategy& strategy) { return DistributeDataset(strategy, Numbers(0, 10, 4), 4).value(); });
+  CHECK(seen[0] == Seen{{{0, 1}}, {{4, 5}}, {{8}}});
+  CHECK(seen[1] == Seen{{{2, 3}}, {{6, 7}}, {{9}}});
+}
+
+TEST_CASE("Workers need as many replicas each to divide a data set") {
+  const auto exchanges = MakeMemoryExchanges(2);
+  StrategyOptions options{.num_replicas = 3, .num_threads = 1};
+  options.workers = {exchanges[0].get(), {{0, 1}, {1, 3}}};
+  const auto strategy = Strategy::Create(options).value();
+  CHECK_THAT(std::string(DistributeDataset(*strategy, Numbers(0, 10, 4), 4).status().message()),
+             Contains("different numbers of replicas, 1 and 2"));
+}
+
+TEST_CASE("A data set of a function gives its batches to the replicas in turn") {
+  const auto strategy = Strategy::Create({.num_replicas = 2, .num_threads = 1}).value();
+  const auto dataset =
+      DistributeDatasetsFromFunction(*strategy, [](const InputContext& context) {
+        CHECK(context.num_input_pipelines == 1);
+        CHECK(context.input_pipeline_id == 0);
+        return absl::StatusOr<data::BatchSourcePtr>(Numbers(0, 5, context.GetPerReplicaBatchSize(4).value()));
+      }).value();
+  CHECK(All(*dataset) == Seen{{{0, 1}, {2, 3}}, {{4}, {}}});
+  const InputContext context = {.num_input_pipelines = 1, .input_pipeline_id = 0, .num_replicas_in_sync = 2};
+  CHECK(context.GetPerReplicaBatchSize(5).status().message() ==
+        "The `global_batch_size` 5 is not divisible by `num_replicas_in_sync` 2 ");
+}
+
+TEST_CASE("A worker whose data have ended goes on with empty batches until all have ended") {
+  // [ran] two files with 7 and 3 records, one for each worker.
+  const std::vector<Seen> seen = OnWorkers({{0, 1}, {1, 2}}, [](Strategy& strategy) {
+    return DistributeDatasetsFromFunction(strategy,
+                                          [](const InputContext& context) {
+                                            return absl::StatusOr<data::BatchSourcePtr>(
+                                                context.input_pipeline_id == 0 ? Numbers(0, 7, 2) : Numbers(100, 3, 2));
+                                          })
+        .value();
+  });
+  CHECK(seen[0] == Seen{{{0, 1}}, {{2, 3}}, {{4, 5}}, {{6}}});
+  CHECK(seen[1] == Seen{{{100, 101}}, {{102}}, {{}}, {{}}});
+}
+
+}  // namespace
+}  // namespace official::distribute

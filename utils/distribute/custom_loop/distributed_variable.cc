@@ -1,0 +1,150 @@
+#include "utils/distribute/custom_loop/distributed_variable.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/tensor_bytes.h"
+
+namespace official::distribute {
+
+using compute::DType;
+using compute::Tensor;
+
+namespace {
+
+// Returns f(a[i], b[i]), computed in float64 or int64, in the type of both.
+template <typename F>
+Tensor Elementwise(const Tensor& a, const Tensor& b, F f) {
+  const auto compute_in = [&]<typename T>(T) {
+    const Tensor result = a.CastTo(compute::DTypeOf<T>()), other = b.CastTo(compute::DTypeOf<T>());
+    const absl::Span<T> x = result.flat<T>(), y = other.flat<T>();
+    std::transform(x.begin(), x.end(), y.begin(), x.begin(), f);
+    return result.CastTo(a.dtype());
+  };
+  return compute::IsFloating(a.dtype()) ? compute_in(double{}) : compute_in(int64_t{});
+}
+
+}  // namespace
+
+absl::Status ReplicaStores::CheckCrossReplicaContext() const {
+  if (!in_replica_context) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "Method requires being in cross-replica context: it is called while the function of a replica is built");
+}
+
+absl::StatusOr<std::vector<Tensor>> ReplicaStores::OfAllReplicas(const PerReplica& value) const {
+  if (static_cast<int>(value.values.size()) != strategy.num_local_replicas()) {
+    return absl::InvalidArgumentError(absl::StrCat("a per-replica value has ", value.values.size(),
+                                                   " components, and this worker ", strategy.num_local_replicas(),
+                                                   " replicas"));
+  }
+  if (!strategy.has_other_workers()) return value.values;
+  std::string own;
+  for (const Tensor& tensor : value.values) AppendTensor(tensor, own);
+  ASSIGN_OR_RETURN(const std::vector<std::string> given, strategy.GatherBytes(own));
+  std::vector<Tensor> all;
+  for (absl::string_view bytes : given) {
+    while (!bytes.empty()) {
+      ASSIGN_OR_RETURN(Tensor tensor, TakeTensor(bytes));
+      all.push_back(std::move(tensor));
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<std::unique_ptr<DistributedVariable>> DistributedVariable::Create(ReplicaStores& replicas,
+                                                                                 const VariableOptions& options) {
+  if (options.synchronization == VariableSynchronization::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`NONE` variable synchronization mode is not supported with tf.distribute strategy. Please change "
+                     "the `synchronization` for variable: ",
+                     options.name));
+  }
+  const bool is_floating = compute::IsFloating(options.initial_value.dtype());
+  if (options.aggregation == VariableAggregation::kMean && !is_floating) {
+    return absl::InvalidArgumentError(
+        "creating distributed tf.Variable with aggregation=MEAN and a non-floating dtype is not supported, please use "
+        "a different aggregation or dtype");
+  }
+  const bool on_read = options.synchronization == VariableSynchronization::kOnRead;
+  compute::VariableSpec spec = {options.name, options.initial_value.type(), compute::Initializer::Zeros(),
+                                options.trainable.value_or(is_floating && !on_read)};
+  return std::unique_ptr<DistributedVariable>(
+      new DistributedVariable(replicas, std::move(spec), on_read, options.aggregation));
+}
+
+absl::StatusOr<PerReplica> DistributedVariable::LocalCopies() const {
+  PerReplica copies;
+  for (const auto& store : replicas_.stores) {
+    ASSIGN_OR_RETURN(Tensor copy, store->Read(name()));
+    copies.values.push_back(std::move(copy));
+  }
+  return copies;
+}
+
+absl::StatusOr<Tensor> DistributedVariable::Read() const {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  if (!on_read_) return replicas_.stores[0]->Read(name());
+  if (aggregation_ == VariableAggregation::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Could not convert from `tf.VariableAggregation` VariableAggregation.NONE to "
+                     "`tf.distribute.ReduceOp` type: variable ",
+                     name(), " is read in cross-replica context"));
+  }
+  ASSIGN_OR_RETURN(const PerReplica copies, LocalCopies());
+  ASSIGN_OR_RETURN(const std::vector<Tensor> all, replicas_.OfAllReplicas(copies));
+  if (aggregation_ == VariableAggregation::kOnlyFirstReplica) return all[0];
+  return ReduceTensors(aggregation_ == VariableAggregation::kSum ? ReduceOp::kSum : ReduceOp::kMean, all, {});
+}
+
+absl::Status DistributedVariable::Assign(const Tensor& value) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  Tensor copy = value;
+  if (on_read_ && aggregation_ == VariableAggregation::kSum) {
+    const int n = replicas_.strategy.num_replicas_in_sync();
+    copy = Elementwise(value, value, [n](auto x, auto) { return x / n; });
+  }
+  for (const auto& store : replicas_.stores) RETURN_IF_ERROR(store->Write(name(), copy));
+  return absl::OkStatus();
+}
+
+absl::Status DistributedVariable::AssignAdd(const Tensor& value) { return AddToCopies(value, 1, "assign_add"); }
+
+absl::Status DistributedVariable::AssignSub(const Tensor& value) { return AddToCopies(value, -1, "assign_sub"); }
+
+absl::Status DistributedVariable::AddToCopies(const Tensor& value, int sign, absl::string_view method) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  if (value.type() != spec_.type) {
+    return absl::InvalidArgumentError(absl::StrCat("variable ", name(), " is ", spec_.type.ToString(),
+                                                   ", the value of ", method, " ", value.type().ToString()));
+  }
+  if (aggregation_ == VariableAggregation::kSum && on_read_) {
+    return absl::InvalidArgumentError(absl::StrCat("SyncOnReadVariable does not support `", method,
+                                                   "` in cross-replica context when aggregation is set to "
+                                                   "`tf.VariableAggregation.SUM`: variable ",
+                                                   name()));
+  }
+  if (aggregation_ == VariableAggregation::kSum && replicas_.strategy.num_replicas_in_sync() > 1) {
+    RETURN_IF_ERROR(CheckPlainSum(value));
+  }
+  for (const auto& store : replicas_.stores) {
+    ASSIGN_OR_RETURN(const Tensor old, store->Read(name()));
+    const Tensor sum = Elementwise(old, value, [sign](auto x, auto y) { return x + sign * y; });
+    RETURN_IF_ERROR(store->Write(name(), sum));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPlainSum(const Tensor& value) {
+  const Tensor elements = value.CastTo(DType::kFloat64);
+  const auto other = std::find_if(elements.flat<double>().begin(), elements.flat<double>().end(),
+                                  [](double element) { return element != 0; });
+  if (other == elements.flat<double>().end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "A non-DistributedValues value ", value.shape().rank() == 0 ? absl::StrCat(*other) : value.type().ToString(),
+      " cannot be reduced with the given reduce op ReduceOp.SUM."));
+}
+
+}  // namespace official::distribute

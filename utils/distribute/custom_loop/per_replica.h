@@ -1,0 +1,38 @@
+// PerReplica: values that differ between the replicas of a strategy, as tf.distribute.DistributedValues, and how those
+// of all replicas become one tensor. This is done in the host's memory.
+#pragma once
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
+
+namespace official::distribute {
+
+struct PerReplica {
+  std::vector<compute::Tensor> values;  // of the replicas of this worker, in their order; never those of other workers
+};
+
+// A value that each replica has of its own, or a plain tensor that is the same for all.
+using DistributedValue = std::variant<compute::Tensor, PerReplica>;
+
+// tf.distribute.ReduceOp.
+enum class ReduceOp { kSum, kMean };
+
+// Returns the sum or the mean of tensors of one type, one for each replica. Sums are made in float64 or int64 and then
+// rounded to that type; the mean of integers is float64. Without `axis` the sum is elementwise, and the mean is divided
+// by the number of replicas: InvalidArgument if shapes differ. With `axis`, which counts from the end if it is
+// negative, elements are also summed along that dimension, which may differ between the replicas and is removed from
+// the shape; the mean is divided by the number of elements along it on all replicas. InvalidArgument if another
+// dimension differs, the axis does not exist or the type is bool. Source: tf.distribute.Strategy.reduce.
+absl::StatusOr<compute::Tensor> ReduceTensors(ReduceOp op, absl::Span<const compute::Tensor> replicas,
+                                              std::optional<int> axis);
+
+// Returns tensors of one type, one for each replica, joined along `axis`, in whose size alone they may differ.
+// InvalidArgument as above, and for scalars. Source: tf.distribute.Strategy.gather.
+absl::StatusOr<compute::Tensor> ConcatTensors(absl::Span<const compute::Tensor> replicas, int axis);
+
+}  // namespace official::distribute

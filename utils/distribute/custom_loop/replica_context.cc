@@ -1,0 +1,195 @@
+#include "utils/distribute/custom_loop/replica_context.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/collective/collective.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/logs/log.h"
+
+namespace official::distribute {
+
+using compute::DType;
+using compute::Tensor;
+using compute::TensorType;
+using compute::Value;
+
+namespace {
+
+const TensorType kInt64Scalar{DType::kInt64, {}};
+
+}  // namespace
+
+Value ReplicaContext::Scalar(float value) { return graph_.Constant(Tensor::Scalar(value)); }
+
+Value ReplicaContext::AllReduce(ReduceOp op, Value value) {
+  if (!value || num_replicas_ == 1) return value;
+  if (op == ReduceOp::kSum && value.type() == kInt64Scalar) {
+    const std::vector<Value> of_each = ScalarOfEach(value);
+    Value sum = of_each[0];
+    for (int r = 1; r < num_replicas_; ++r) sum = compute::Add(sum, of_each[r]);
+    return sum;
+  }
+  const Value sum = compute::AllReduce({Copied(value)}, 1)[0];
+  return op == ReduceOp::kSum ? sum : compute::Div(sum, Scalar(static_cast<float>(num_replicas_)));
+}
+
+Value ReplicaContext::AllGather(Value value, int axis) {
+  if (!value) return value;
+  const int rank = value.shape().rank();
+  if (axis < -rank || axis >= rank) {
+    graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat("all_gather: axis ", axis, " is not one of a value of shape ", value.shape().ToString())));
+    return Value();
+  }
+  if (num_replicas_ == 1) return value;
+  if (axis < 0) axis += rank;
+  // Zeros in the places of the others, which the sum fills.
+  const int64_t size = value.shape().dim(axis);
+  std::vector<int64_t> paddings(2 * rank, 0);
+  paddings[2 * axis] = size * replica_id_;
+  paddings[2 * axis + 1] = size * (num_replicas_ - 1 - replica_id_);
+  return AllReduce(ReduceOp::kSum, compute::Pad(value, paddings));
+}
+
+std::vector<Value> ReplicaContext::ScalarOfEach(Value value) {
+  // Three floats hold all bits of an integer: its rounded value, what that leaves rounded, and the rest.
+  std::vector<Value> parts;
+  for (Value rest = value; parts.size() < 3;) {
+    parts.push_back(compute::Cast(rest, DType::kFloat32));
+    rest = compute::Sub(rest, compute::Cast(parts.back(), DType::kInt64));
+  }
+  const Value all = AllGather(compute::Reshape(compute::Stack(parts, 0), {1, 3}), 0);
+  std::vector<Value> of_each(num_replicas_);
+  if (!all) return of_each;
+  for (int r = 0; r < num_replicas_; ++r) {
+    for (int i = 0; i < 3; ++i) {
+      const Value part = compute::Cast(compute::Reshape(compute::Slice(all, {r, i}, {1, 1}), {}), DType::kInt64);
+      of_each[r] = i == 0 ? part : compute::Add(of_each[r], part);
+    }
+  }
+  return of_each;
+}
+
+Value ReplicaContext::Aggregate(const DistributedVariable& variable, Value value) {
+  if (variable.is_on_read() || num_replicas_ == 1 || !value) return value;
+  switch (variable.aggregation()) {
+    case VariableAggregation::kSum:
+      return AllReduce(ReduceOp::kSum, value);
+    case VariableAggregation::kMean:
+      return AllReduce(ReduceOp::kMean, value);
+    case VariableAggregation::kOnlyFirstReplica:
+      if (value.type() == kInt64Scalar) return ScalarOfEach(value)[0];
+      return AllReduce(ReduceOp::kSum, replica_id_ == 0 ? value : graph_.Constant(Tensor(value.type())));
+    case VariableAggregation::kNone:
+      break;
+  }
+  return value;
+}
+
+Value ReplicaContext::Read(const DistributedVariable& variable) {
+  const auto assigned = assigned_.find(variable.name());
+  return assigned == assigned_.end() ? graph_.Variable(variable.spec()) : assigned->second.value;
+}
+
+void ReplicaContext::Assign(const DistributedVariable& variable, Value value) {
+  Store(variable, Aggregate(variable, value));
+}
+
+void ReplicaContext::AssignAdd(const DistributedVariable& variable, Value value) {
+  Store(variable, compute::Add(Read(variable), Aggregate(variable, value)));
+}
+
+void ReplicaContext::AssignSub(const DistributedVariable& variable, Value value) {
+  AssignAdd(variable, compute::Neg(value));
+}
+
+void ReplicaContext::Store(const DistributedVariable& variable, Value value) {
+  if (!value) return;
+  const TensorType& type = variable.spec().type;
+  if (type == value.type() && (type.dtype == DType::kFloat32 || type == kInt64Scalar)) {
+    assigned_[variable.name()] = {graph_.Variable(variable.spec()), value};
+    return;
+  }
+  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("variable ", variable.name(), " is ", type.ToString(),
+                                                      ", the value assigned in a replica ", value.type().ToString(),
+                                                      "; they must be of one type, float32 or an int64 scalar")));
+}
+
+std::vector<Value> ReplicaContext::TrainableVariables() const {
+  std::vector<Value> variables;
+  for (const auto& node : graph_.nodes()) {
+    if (node->Is(compute::op::Variable) && graph_.variable(*node).trainable) variables.push_back(node->output(0));
+  }
+  return variables;
+}
+
+void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute::UpdateInputs& inputs,
+                                    absl::Span<const compute::VariableGradient> variables,
+                                    bool experimental_aggregate_gradients) {
+  if (!graph_.status().ok()) return;
+  std::vector<compute::VariableGradient> updated;
+  std::vector<std::string> without, all;
+  std::vector<Value> gradients;
+  for (const auto& [variable, gradient] : variables) {
+    all.push_back(absl::StrCat("'", variable.node()->name(), "'"));
+    if (!gradient) {
+      without.push_back(all.back());
+      continue;
+    }
+    updated.push_back({variable, gradient});
+    gradients.push_back(gradient);
+  }
+  if (updated.empty()) {
+    graph_.Fail(absl::InvalidArgumentError(
+        absl::StrCat("No gradients provided for any variable: [", absl::StrJoin(all, ", "), "].")));
+    return;
+  }
+  if (!without.empty() && replica_id_ == 0) {
+    LOG(WARNING) << "Gradients do not exist for variables [" << absl::StrJoin(without, ", ")
+                 << "] when minimizing the loss.";
+  }
+  if (experimental_aggregate_gradients && num_replicas_ > 1) {
+    gradients =
+        pack_sizes_ ? compute::AllReduce(gradients, *pack_sizes_) : compute::AllReduce(gradients, num_replicas_);
+    for (size_t i = 0; i < updated.size(); ++i) updated[i].gradient = gradients[i];
+  }
+  WriteAssigned();
+  if (!graph_.status().ok()) return;
+  for (compute::Node* const node : optimizer(inputs, updated)) targets_.push_back(node);
+}
+
+Value ReplicaContext::Copied(Value value) {
+  const compute::Node* base = value.node();
+  while (base->op().is_view) base = base->input(0).node();
+  if (!base->Is(compute::op::Variable)) return value;
+  if (value.dtype() == DType::kInt64) return compute::Add(value, graph_.Constant(Tensor(kInt64Scalar)));
+  return compute::Mul(value, Scalar(1));
+}
+
+void ReplicaContext::WriteAssigned() {
+  std::vector<compute::RunningSum> floats;
+  std::vector<compute::Count> integers;
+  for (const auto& [name, assignment] : std::exchange(assigned_, {})) {
+    const auto& [variable, value] = assignment;
+    if (value.dtype() == DType::kFloat32) {
+      floats.push_back({variable, Copied(value)});
+    } else {
+      integers.push_back({variable, compute::Sub(value, variable)});
+    }
+  }
+  if (!floats.empty()) {
+    targets_.push_back(compute::Accumulate(graph_.Constant(Tensor::Scalar(false)), floats));
+  }
+  if (!integers.empty()) targets_.push_back(compute::AssignAdd(integers));
+}
+
+void ReplicaContext::Finish(std::vector<Value>& outputs) {
+  for (Value& output : outputs) {
+    if (output && !assigned_.empty()) output = Copied(output);
+  }
+  WriteAssigned();
+}
+
+}  // namespace official::distribute

@@ -1,0 +1,89 @@
+// ReplicaContext: what the function of a replica sees of its strategy, as tf.distribute.ReplicaContext, while the graph
+// of the replica is built.
+//
+// All replicas must make the same sums in the same order: the function may depend on the replica only in what it
+// computes between them.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/kernel/communicator.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/distribute/custom_loop/distributed_variable.h"
+#include "utils/distribute/custom_loop/per_replica.h"
+
+namespace official::distribute {
+
+// Adds the nodes of one update of variables, for example compute::GradientDescent.
+using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
+                                                              absl::Span<const compute::VariableGradient> variables)>;
+
+class ReplicaContext {
+ public:
+  // `pack_sizes`: see Strategy::pack_sizes().
+  ReplicaContext(compute::Graph& graph, int replica_id, int num_replicas,
+                 const std::optional<compute::PackSizes>& pack_sizes)
+      : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas), pack_sizes_(pack_sizes) {}
+
+  compute::Graph& graph() { return graph_; }
+  // A number from 0 among the replicas of all workers.
+  int replica_id_in_sync_group() const { return replica_id_; }
+  int num_replicas_in_sync() const { return num_replicas_; }
+
+  // Returns the sum or mean over all replicas of a float32 value of the same shape on each, or the sum of int64 scalars
+  // in (-2^62, 2^62). The gradient of a sum is the sum of the gradients.
+  compute::Value AllReduce(ReduceOp op, compute::Value value);
+  // Returns float32 values of the same shape on all replicas, joined along `axis` in the order of the replicas.
+  compute::Value AllGather(compute::Value value, int axis);
+
+  // Returns this replica's copy of a variable, as the function has assigned it so far.
+  compute::Value Read(const DistributedVariable& variable);
+  // Write this replica's copy: of an on-read variable, or one without aggregation, with the replica's own value; of
+  // others with the aggregated values of all replicas. The variable is float32 or an int64 scalar, the value of the
+  // same type.
+  void Assign(const DistributedVariable& variable, compute::Value value);
+  void AssignAdd(const DistributedVariable& variable, compute::Value value);
+  void AssignSub(const DistributedVariable& variable, compute::Value value);
+
+  // Returns the trainable variables that the function has made or read so far, in that order.
+  std::vector<compute::Value> TrainableVariables() const;
+  // Sums the gradients over all replicas, unless the caller has done so, and updates the variables. A variable without
+  // a gradient (an invalid value) is left out, with a warning; the graph fails if none has one. What is read of the
+  // variables before, and used after, has their new contents. Source: tf.keras.optimizers.Optimizer.apply_gradients.
+  void ApplyGradients(const OptimizerFn& optimizer, const compute::UpdateInputs& inputs,
+                      absl::Span<const compute::VariableGradient> variables,
+                      bool experimental_aggregate_gradients = true);
+
+  // Adds what is left to do behind the function, whose results are `outputs`.
+  void Finish(std::vector<compute::Value>& outputs);
+  const std::vector<compute::Node*>& targets() const { return targets_; }
+
+ private:
+  struct Assignment {
+    compute::Value variable, value;
+  };
+
+  compute::Value Scalar(float value);
+  // Returns an int64 scalar of each replica.
+  std::vector<compute::Value> ScalarOfEach(compute::Value value);
+  compute::Value Aggregate(const DistributedVariable& variable, compute::Value value);
+  void Store(const DistributedVariable& variable, compute::Value value);
+  // Returns `value`, in memory of its own if it is that of a variable.
+  compute::Value Copied(compute::Value value);
+  void WriteAssigned();
+
+  compute::Graph& graph_;
+  const int replica_id_, num_replicas_;
+  const std::optional<compute::PackSizes> pack_sizes_;
+  std::map<std::string, Assignment> assigned_;  // by the variable's name; not written yet
+  std::vector<compute::Node*> targets_;
+};
+
+}  // namespace official::distribute

@@ -1,0 +1,177 @@
+#include "utils/distribute/custom_loop/strategy_scope.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/tensor_bytes.h"
+
+namespace official::distribute {
+
+using compute::Tensor;
+using compute::Value;
+
+StrategyScope::StrategyScope(Strategy& strategy, uint64_t seed) : seed_(seed), replicas_{strategy, {}} {
+  for (int r = 0; r < strategy.num_local_replicas(); ++r) {
+    replicas_.stores.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
+    arenas_.push_back(std::make_unique<compute::Arena>(strategy.device(r)));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<StrategyScope>> StrategyScope::Create(Strategy& strategy, uint64_t seed) {
+  std::string own;
+  AppendNumber(static_cast<int64_t>(seed), own);
+  ASSIGN_OR_RETURN(const std::string bytes, strategy.FromChief(own));
+  absl::string_view of_chief = bytes;
+  ASSIGN_OR_RETURN(const int64_t common, TakeNumber(of_chief));
+  return std::unique_ptr<StrategyScope>(new StrategyScope(strategy, static_cast<uint64_t>(common)));
+}
+
+absl::StatusOr<DistributedVariable*> StrategyScope::CreateVariable(const VariableOptions& options) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  if (replicas_.stores[0]->Has(options.name)) {
+    return absl::AlreadyExistsError(absl::StrCat("there is a variable ", options.name, " already"));
+  }
+  ASSIGN_OR_RETURN(auto variable, DistributedVariable::Create(replicas_, options));
+  std::string own;
+  AppendTensor(options.initial_value, own);
+  ASSIGN_OR_RETURN(const std::string bytes, strategy().FromChief(own));
+  absl::string_view of_chief = bytes;
+  ASSIGN_OR_RETURN(const Tensor initial_value, TakeTensor(of_chief));
+  compute::Graph graph;
+  graph.Variable(variable->spec());
+  for (const auto& store : replicas_.stores) {
+    RETURN_IF_ERROR(store->Create(graph, seed_));
+    RETURN_IF_ERROR(store->Write(options.name, initial_value));
+  }
+  return (variables_[options.name] = std::move(variable)).get();
+}
+
+absl::StatusOr<DistributedVariable*> StrategyScope::Variable(absl::string_view name) {
+  std::unique_ptr<DistributedVariable>& variable = variables_[std::string(name)];
+  if (variable == nullptr) {
+    ASSIGN_OR_RETURN(const Tensor value, replicas_.stores[0]->Read(name));
+    ASSIGN_OR_RETURN(variable, DistributedVariable::Create(replicas_, {std::string(name), value}));
+  }
+  return variable.get();
+}
+
+absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunction& function, int replica,
+                                                            absl::Span<const Tensor> inputs) {
+  ReplicaFunction::Built built;
+  built.graph = std::make_unique<compute::Graph>();
+  compute::Graph& graph = *built.graph;
+  const int num_replicas = num_replicas_in_sync();
+  graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
+  // No update may be deferred, since variables can be read after any run.
+  graph.set_replica_context({.num_replicas = num_replicas, .in_micro_batches = true});
+  for (const Tensor& input : inputs) {
+    built.roots.feeds.push_back(graph.Input(absl::StrCat("input_", built.roots.feeds.size()), input.type()));
+  }
+  ReplicaContext context(graph, static_cast<int>(strategy().local_replicas().begin) + replica, num_replicas,
+                         strategy().pack_sizes());
+  ASSIGN_OR_RETURN(built.roots.fetches, function.fn_(context, built.roots.feeds));
+  RETURN_IF_ERROR(graph.status());
+  context.Finish(built.roots.fetches);
+  RETURN_IF_ERROR(graph.status());
+  built.roots.targets = context.targets();
+  return built;
+}
+
+absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& function,
+                                                           absl::Span<const DistributedValue> arguments) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  if (function.scope_ != nullptr && function.scope_ != this) {
+    return absl::FailedPreconditionError(
+        "Mixing different tf.distribute.Strategy objects: the function was run in another scope before");
+  }
+  function.scope_ = this;
+  const int num_local = strategy().num_local_replicas();
+  function.built_.resize(num_local);
+  std::vector<std::vector<Tensor>> inputs(num_local);
+  std::vector<ReplicaFunction::Built*> built(num_local);
+  for (const DistributedValue& argument : arguments) {
+    const auto* const per_replica = std::get_if<PerReplica>(&argument);
+    if (per_replica != nullptr && static_cast<int>(per_replica->values.size()) != num_local) {
+      return absl::InvalidArgumentError(absl::StrCat("a per-replica argument has ", per_replica->values.size(),
+                                                     " components, and this worker ", num_local, " replicas"));
+    }
+    for (int r = 0; r < num_local; ++r) {
+      inputs[r].push_back(per_replica != nullptr ? per_replica->values[r] : std::get<Tensor>(argument));
+    }
+  }
+  for (int r = 0; r < num_local; ++r) {
+    const std::string types = absl::StrJoin(
+        inputs[r], " ", [](std::string* out, const Tensor& input) { out->append(input.type().ToString()); });
+    auto found = function.built_[r].find(types);
+    if (found == function.built_[r].end()) {
+      replicas_.in_replica_context = true;
+      absl::StatusOr<ReplicaFunction::Built> made = Build(function, r, inputs[r]);
+      replicas_.in_replica_context = false;
+      RETURN_IF_ERROR(made.status());
+      for (const auto& store : replicas_.stores) RETURN_IF_ERROR(store->Create(*made->graph, seed_));
+      found = function.built_[r].emplace(types, *std::move(made)).first;
+    }
+    built[r] = &found->second;
+    const std::vector<Value>&first = built[0]->roots.fetches, &own = built[r]->roots.fetches;
+    if (own.size() != first.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the function has ", first.size(), " results on one replica and ",
+                                                     own.size(), " on another; all must have the same"));
+    }
+  }
+  std::vector<PerReplica> results(built[0]->roots.fetches.size());
+  for (PerReplica& result : results) result.values.resize(num_local);
+  RETURN_IF_ERROR(strategy().Run([&](int r) -> absl::Status {
+    ReplicaFunction::Built& own = *built[r];
+    if (own.program == nullptr) {
+      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.graph, own.roots, strategy().device(r),
+                                                              *replicas_.stores[r], {.arena = arenas_[r].get()}));
+    }
+    RETURN_IF_ERROR(own.program->Run(inputs[r]));
+    for (size_t i = 0; i < results.size(); ++i) {
+      ASSIGN_OR_RETURN(const Tensor value, own.program->Fetch(static_cast<int>(i)));
+      results[i].values[r] = value.Clone();  // what is fetched is only there until the next run
+    }
+    return absl::OkStatus();
+  }));
+  return results;
+}
+
+absl::StatusOr<Tensor> StrategyScope::Reduce(ReduceOp op, const DistributedValue& value, std::optional<int> axis) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  const auto* const plain = std::get_if<Tensor>(&value);
+  if (plain != nullptr && !axis) {
+    if (op == ReduceOp::kSum && num_replicas_in_sync() > 1) RETURN_IF_ERROR(CheckPlainSum(*plain));
+    return *plain;
+  }
+  const PerReplica own = plain == nullptr ? std::get<PerReplica>(value)
+                                          : PerReplica{std::vector<Tensor>(strategy().num_local_replicas(), *plain)};
+  ASSIGN_OR_RETURN(const std::vector<Tensor> all, replicas_.OfAllReplicas(own));
+  return ReduceTensors(op, all, axis);
+}
+
+absl::StatusOr<Tensor> StrategyScope::Gather(const PerReplica& value, int axis) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  ASSIGN_OR_RETURN(const std::vector<Tensor> all, replicas_.OfAllReplicas(value));
+  return ConcatTensors(all, axis);
+}
+
+std::vector<Tensor> StrategyScope::LocalResults(const DistributedValue& value) {
+  const auto* const per_replica = std::get_if<PerReplica>(&value);
+  return per_replica != nullptr ? per_replica->values : std::vector<Tensor>{std::get<Tensor>(value)};
+}
+
+absl::StatusOr<PerReplica> StrategyScope::DistributeValuesFromFunction(
+    absl::FunctionRef<absl::StatusOr<Tensor>(const ValueContext& context)> fn) {
+  PerReplica result;
+  const compute::Share& local = strategy().local_replicas();
+  for (int64_t r = local.begin; r < local.end; ++r) {
+    ASSIGN_OR_RETURN(Tensor value, fn({static_cast<int>(r), num_replicas_in_sync()}));
+    result.values.push_back(std::move(value));
+  }
+  return result;
+}
+
+}  // namespace official::distribute

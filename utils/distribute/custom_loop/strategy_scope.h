@@ -1,0 +1,114 @@
+// StrategyScope: what a program makes under strategy.scope() to train with a loop of its own: variables with a copy on
+// each replica, and functions that every replica runs. As in "Custom training loops" of TensorFlow's guide "Distributed
+// training":
+//
+//   ASSIGN_OR_RETURN(const auto scope, StrategyScope::Create(*strategy, /*seed=*/1));
+//   ReplicaFunction train_step([](ReplicaContext& context, absl::Span<const Value> inputs) {
+//     compute::Layers layers(context.graph(), DType::kFloat32);
+//     const Value errors = compute::Square(compute::Sub(layers.Dense(inputs[0], 1), inputs[1]));
+//     const Value loss = ComputeAverageLoss(errors, {.global_batch_size = 20});
+//     ... Gradients, context.ApplyGradients ...
+//     return std::vector<Value>{loss};
+//   });
+//   while (...) {
+//     ASSIGN_OR_RETURN(const std::vector<PerReplica> losses, scope->Run(train_step, {x, y}));
+//     ASSIGN_OR_RETURN(const Tensor loss, scope->Reduce(ReduceOp::kSum, losses[0]));
+//   }
+//
+// With several workers all of them make the same calls in the same order.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/program/program.h"
+#include "utils/distribute/custom_loop/distributed_variable.h"
+#include "utils/distribute/custom_loop/per_replica.h"
+#include "utils/distribute/custom_loop/replica_context.h"
+#include "utils/distribute/strategy.h"
+
+namespace official::distribute {
+
+// Builds what one replica computes from its inputs, and returns the results.
+using ReplicaFn = std::function<absl::StatusOr<std::vector<compute::Value>>(ReplicaContext& context,
+                                                                            absl::Span<const compute::Value> inputs)>;
+
+// A function that replicas run, as tf.function: it is called once for each replica and each set of input types, and the
+// graphs that it has built are kept. It must not outlive the scope that runs it.
+class ReplicaFunction {
+ public:
+  explicit ReplicaFunction(ReplicaFn fn) : fn_(std::move(fn)) {}
+
+ private:
+  friend class StrategyScope;
+  struct Built {
+    std::unique_ptr<compute::Graph> graph;
+    compute::GraphRoots roots;
+    std::unique_ptr<compute::Program> program;
+  };
+
+  ReplicaFn fn_;
+  const void* scope_ = nullptr;                      // that has run it
+  std::vector<std::map<std::string, Built>> built_;  // by local replica; by the types of the inputs
+};
+
+// The replica for which experimental_distribute_values_from_function asks for a value.
+struct ValueContext {
+  int replica_id_in_sync_group;
+  int num_replicas_in_sync;
+};
+
+class StrategyScope {
+ public:
+  // `strategy` must outlive the scope. Variables that functions make get their initial values under the chief's `seed`.
+  // Errors: those of asking the chief.
+  static absl::StatusOr<std::unique_ptr<StrategyScope>> Create(Strategy& strategy, uint64_t seed);
+
+  Strategy& strategy() { return replicas_.strategy; }
+  int num_replicas_in_sync() const { return replicas_.strategy.num_replicas_in_sync(); }
+
+  // Makes a variable, which the scope owns. AlreadyExists if there is one of this name; else errors of
+  // DistributedVariable::Create.
+  absl::StatusOr<DistributedVariable*> CreateVariable(const VariableOptions& options);
+  // Returns a variable, also one that a function has made, such as "dense/kernel": that is on-write and without
+  // aggregation. NotFound if no function has run that makes it.
+  absl::StatusOr<DistributedVariable*> Variable(absl::string_view name);
+
+  // Runs the function on every replica at the same time: it gets of a PerReplica argument its own component, of others
+  // the tensor. Returns its results, [result]. InvalidArgument if the replicas have results of different number or
+  // type, FailedPrecondition within a function; else errors of the function and of the devices.
+  absl::StatusOr<std::vector<PerReplica>> Run(ReplicaFunction& function, absl::Span<const DistributedValue> arguments);
+
+  // Returns ReduceTensors of the values of all replicas. A tensor that is the same for all is, without an axis, its own
+  // mean, and has no sum unless it is 0: InvalidArgument.
+  absl::StatusOr<compute::Tensor> Reduce(ReduceOp op, const DistributedValue& value, std::optional<int> axis = {});
+  // Returns ConcatTensors of the values of all replicas, which may differ in the size of `axis`.
+  absl::StatusOr<compute::Tensor> Gather(const PerReplica& value, int axis);
+  // Returns the components on this worker; those of a plain tensor are itself.
+  static std::vector<compute::Tensor> LocalResults(const DistributedValue& value);
+  // Returns the values that `fn` gives for the replicas of this worker.
+  absl::StatusOr<PerReplica> DistributeValuesFromFunction(
+      absl::FunctionRef<absl::StatusOr<compute::Tensor>(const ValueContext& context)> fn);
+
+ private:
+  StrategyScope(Strategy& strategy, uint64_t seed);
+  // Builds the function for a local replica.
+  absl::StatusOr<ReplicaFunction::Built> Build(const ReplicaFunction& function, int replica,
+                                               absl::Span<const compute::Tensor> inputs);
+
+  const uint64_t seed_;
+  ReplicaStores replicas_;
+  std::vector<std::unique_ptr<compute::Arena>> arenas_;  // by local replica
+  std::map<std::string, std::unique_ptr<DistributedVariable>> variables_;
+};
+
+}  // namespace official::distribute

@@ -1,0 +1,60 @@
+#include "utils/distribute/tensor_bytes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "utils/compute/core/status.h"
+
+namespace official::distribute {
+namespace {
+
+using compute::Tensor;
+
+// No number of bytes overflows; and there is no memory for so many.
+constexpr int64_t kMaxElements = int64_t{1} << 56;
+
+absl::Status Damaged() { return absl::DataLossError("the values of another worker cannot be read"); }
+
+}  // namespace
+
+void AppendNumber(int64_t number, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+void AppendTensor(const Tensor& tensor, std::string& bytes) {
+  AppendNumber(static_cast<int64_t>(tensor.type().dtype), bytes);
+  AppendNumber(tensor.shape().rank(), bytes);
+  for (const int64_t dim : tensor.shape().dims()) AppendNumber(dim, bytes);
+  bytes.append(static_cast<const char*>(tensor.raw_data()), tensor.num_bytes());
+}
+
+absl::StatusOr<int64_t> TakeNumber(absl::string_view& bytes) {
+  int64_t number;
+  if (bytes.size() < sizeof(number)) return Damaged();
+  std::memcpy(&number, bytes.data(), sizeof(number));
+  bytes.remove_prefix(sizeof(number));
+  return number;
+}
+
+absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
+  ASSIGN_OR_RETURN(const int64_t dtype, TakeNumber(bytes));
+  ASSIGN_OR_RETURN(const int64_t rank, TakeNumber(bytes));
+  if (dtype < 0 || dtype > static_cast<int64_t>(compute::DType::kBool)) return Damaged();
+  std::vector<int64_t> dims;
+  int64_t most = kMaxElements;  // that the dimensions still to come may have
+  for (int64_t i = 0; i < rank; ++i) {
+    ASSIGN_OR_RETURN(const int64_t dim, TakeNumber(bytes));
+    if (dim < 0 || dim > most) return Damaged();
+    most /= std::max<int64_t>(1, dim);
+    dims.push_back(dim);
+  }
+  const compute::TensorType type{static_cast<compute::DType>(dtype), compute::Shape(dims)};
+  if (type.num_bytes() > static_cast<int64_t>(bytes.size())) return Damaged();
+  Tensor tensor(type);
+  if (tensor.num_bytes() > 0) std::memcpy(tensor.raw_data(), bytes.data(), tensor.num_bytes());
+  bytes.remove_prefix(tensor.num_bytes());
+  return tensor;
+}
+
+}  // namespace official::distribute

@@ -1,0 +1,21 @@
+// Tensors as bytes, for what workers of one program send each other (exchange.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/compute/core/tensor.h"
+
+namespace official::distribute {
+
+void AppendNumber(int64_t number, std::string& bytes);
+// Appends the type, then the elements.
+void AppendTensor(const compute::Tensor& tensor, std::string& bytes);
+
+// Take what the functions above have appended from the beginning of `bytes`. DataLoss if it is not there.
+absl::StatusOr<int64_t> TakeNumber(absl::string_view& bytes);
+absl::StatusOr<compute::Tensor> TakeTensor(absl::string_view& bytes);
+
+}  // namespace official::distribute

@@ -1,0 +1,33 @@
+#include "utils/run/strategy.h"
+
+#include "utils/compute/core/status.h"
+#include "utils/run/cluster.h"
+#include "utils/run/config.h"
+#include "utils/run/devices.h"
+
+namespace official::run {
+
+absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(const std::string& program,
+                                                                             int num_cpu_devices) {
+  Config config;
+  config.program = program;
+  ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  const Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = cluster.num_workers * num_cpu_devices};
+  auto connected = std::make_unique<ConnectedStrategy>();
+  if (cluster.num_workers > 1) {
+    ASSIGN_OR_RETURN(connected->exchange_, Connect(config, cluster, devices));
+  }
+  ASSIGN_OR_RETURN(connected->strategy_, MakeStrategy(config, devices, connected->exchange_.get()));
+  return connected;
+}
+
+void ConnectedStrategy::Finish(const absl::Status& status) {
+  if (exchange_ == nullptr) return;
+  if (status.ok()) {
+    exchange_->Finish();
+  } else {
+    exchange_->Fail(status.message());
+  }
+}
+
+}  // namespace official::run

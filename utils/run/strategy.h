@@ -1,0 +1,30 @@
+// ConnectedStrategy: the strategy of a program with a training loop of its own, in one process or on several workers.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/distribute/exchange.h"
+#include "utils/distribute/strategy.h"
+
+namespace official::run {
+
+class ConnectedStrategy {
+ public:
+  // Connects the workers that TF_CONFIG or another launcher describes, if there are several, each with so many logical
+  // CPU devices: tf.distribute.MultiWorkerMirroredStrategy. For a process alone they are one_device or mirrored.
+  // `program` is its name, by which workers know each other. Errors: those of FindCluster and Connect.
+  static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const std::string& program, int num_cpu_devices);
+
+  distribute::Strategy& strategy() { return *strategy_; }
+  // Tells the other workers that this one is done, or has failed: then they fail, too.
+  void Finish(const absl::Status& status);
+
+ private:
+  std::unique_ptr<distribute::Exchange> exchange_;  // null: there are no other workers
+  std::unique_ptr<distribute::Strategy> strategy_;
+};
+
+}  // namespace official::run
