@@ -160,6 +160,24 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
   for (compute::Node* const node : optimizer(inputs, updated)) targets_.push_back(node);
 }
 
+void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum) {
+  std::vector<compute::MovingAverage> updated(averages.begin(), averages.end());
+  std::vector<Value> values;
+  for (const auto& [variable, value] : averages) {
+    if (!value) return;
+    const compute::Node& node = *value.node();
+    const bool is_of_nothing = node.num_inputs() > 0 && node.input(0).shape().num_elements() == 0;
+    values.push_back(is_of_nothing ? Copied(variable) : value);
+  }
+  if (num_replicas_ > 1) {
+    values = compute::AllReduce(values, 1);
+    const Value n = Scalar(static_cast<float>(num_replicas_));
+    for (Value& value : values) value = compute::Div(value, n);
+  }
+  for (size_t i = 0; i < updated.size(); ++i) updated[i].value = values[i];
+  if (graph_.status().ok()) targets_.push_back(compute::UpdateMovingAverages(updated, momentum));
+}
+
 Value ReplicaContext::Copied(Value value) {
   const compute::Node* base = value.node();
   while (base->op().is_view) base = base->input(0).node();

@@ -61,6 +61,11 @@ class ReplicaContext {
                       absl::Span<const compute::VariableGradient> variables,
                       bool experimental_aggregate_gradients = true);
 
+  // Updates the moving averages of layers, such as compute::Layers::moving_averages(), with the means over the replicas
+  // of the values of this step: the mean of the copies that TensorFlow's replicas have, each of its own batch. A
+  // replica with an empty batch counts as one whose averages stay. Source: tf.keras.layers.BatchNormalization.
+  void UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum = 0.99);
+
   // Adds what is left to do behind the function, whose results are `outputs`.
   void Finish(std::vector<compute::Value>& outputs);
   const std::vector<compute::Node*>& targets() const { return targets_; }

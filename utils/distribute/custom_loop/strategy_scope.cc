@@ -46,7 +46,9 @@ absl::StatusOr<DistributedVariable*> StrategyScope::CreateVariable(const Variabl
     RETURN_IF_ERROR(store->Create(graph, seed_));
     RETURN_IF_ERROR(store->Write(options.name, initial_value));
   }
-  return (variables_[options.name] = std::move(variable)).get();
+  variables_[options.name] = std::move(variable);
+  RETURN_IF_ERROR(Restore(options.name));
+  return variables_[options.name].get();
 }
 
 absl::StatusOr<DistributedVariable*> StrategyScope::Variable(absl::string_view name) {
@@ -56,6 +58,36 @@ absl::StatusOr<DistributedVariable*> StrategyScope::Variable(absl::string_view n
     ASSIGN_OR_RETURN(variable, DistributedVariable::Create(replicas_, {std::string(name), value}));
   }
   return variable.get();
+}
+
+std::vector<std::string> StrategyScope::VariableNames() const {
+  std::vector<std::string> names;
+  for (const compute::VariableSpec& spec : replicas_.stores[0]->specs()) names.push_back(spec.name);
+  return names;
+}
+
+absl::Status StrategyScope::RestoreVariables(ReadVariableFn read) {
+  RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
+  read_ = std::move(read);
+  for (const std::string& name : VariableNames()) RETURN_IF_ERROR(Restore(name));
+  return absl::OkStatus();
+}
+
+absl::Status StrategyScope::Restore(const std::string& name) {
+  if (read_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(DistributedVariable* const variable, Variable(name));
+  const auto read = [&]() -> absl::StatusOr<std::string> {
+    std::string bytes;
+    if (!strategy().is_chief()) return bytes;
+    ASSIGN_OR_RETURN(const std::optional<Tensor> value, read_(variable->spec()));
+    if (value) AppendTensor(*value, bytes);
+    return bytes;
+  };
+  ASSIGN_OR_RETURN(const std::string bytes, strategy().FromChief(read()));
+  absl::string_view of_chief = bytes;
+  if (of_chief.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Tensor value, TakeTensor(of_chief));
+  return variable->Assign(value);
 }
 
 absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunction& function, int replica,
@@ -74,10 +106,26 @@ absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunctio
                          strategy().pack_sizes());
   ASSIGN_OR_RETURN(built.roots.fetches, function.fn_(context, built.roots.feeds));
   RETURN_IF_ERROR(graph.status());
+  for (size_t i = 0; i < built.roots.fetches.size(); ++i) {
+    if (built.roots.fetches[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("result ", i,
+                                                   " of the function is no value: it is computed from one "
+                                                   "that is missing"));
+  }
   context.Finish(built.roots.fetches);
   RETURN_IF_ERROR(graph.status());
   built.roots.targets = context.targets();
   return built;
+}
+
+absl::Status StrategyScope::CreateVariables(const compute::Graph& graph) {
+  std::vector<std::string> added;
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    if (!replicas_.stores[0]->Has(spec.name)) added.push_back(spec.name);
+  }
+  for (const auto& store : replicas_.stores) RETURN_IF_ERROR(store->Create(graph, seed_));
+  for (const std::string& name : added) RETURN_IF_ERROR(Restore(name));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& function,
@@ -111,7 +159,7 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
       absl::StatusOr<ReplicaFunction::Built> made = Build(function, r, inputs[r]);
       replicas_.in_replica_context = false;
       RETURN_IF_ERROR(made.status());
-      for (const auto& store : replicas_.stores) RETURN_IF_ERROR(store->Create(*made->graph, seed_));
+      RETURN_IF_ERROR(CreateVariables(*made->graph));
       found = function.built_[r].emplace(types, *std::move(made)).first;
     }
     built[r] = &found->second;

@@ -82,6 +82,14 @@ class StrategyScope {
   // Returns a variable, also one that a function has made, such as "dense/kernel": that is on-write and without
   // aggregation. NotFound if no function has run that makes it.
   absl::StatusOr<DistributedVariable*> Variable(absl::string_view name);
+  // Returns the names of all variables, sorted.
+  std::vector<std::string> VariableNames() const;
+
+  // Returns the value of a variable, or nothing to leave it as it is.
+  using ReadVariableFn = std::function<absl::StatusOr<std::optional<compute::Tensor>>(const compute::VariableSpec&)>;
+  // Assigns what `read` returns, on the chief, to the variables that exist, and to others when they are made. Errors:
+  // those of `read` and of DistributedVariable::Assign.
+  absl::Status RestoreVariables(ReadVariableFn read);
 
   // Runs the function on every replica at the same time: it gets of a PerReplica argument its own component, of others
   // the tensor. Returns its results, [result]. InvalidArgument if the replicas have results of different number or
@@ -105,8 +113,14 @@ class StrategyScope {
   absl::StatusOr<ReplicaFunction::Built> Build(const ReplicaFunction& function, int replica,
                                                absl::Span<const compute::Tensor> inputs);
 
+  // Makes the variables of a graph that are new.
+  absl::Status CreateVariables(const compute::Graph& graph);
+  // Gives a variable, just made, the value that read_ has of it.
+  absl::Status Restore(const std::string& name);
+
   const uint64_t seed_;
   ReplicaStores replicas_;
+  ReadVariableFn read_;                                  // null: variables begin with their initial values
   std::vector<std::unique_ptr<compute::Arena>> arenas_;  // by local replica
   std::map<std::string, std::unique_ptr<DistributedVariable>> variables_;
 };

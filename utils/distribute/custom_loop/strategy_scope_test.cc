@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "utils/compute/core/status.h"
+#include "utils/compute/layers/layers.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/matmul/matmul.h"
@@ -456,6 +458,50 @@ TEST_CASE("Gradients that the caller has summed are not summed again") {
   CHECK(replicas.scope->Variable("w").value()->Read().value().scalar<float>() == -6);
 }
 
+TEST_CASE("An update of gradients comes after the assignments before it") {
+  Replicas replicas(2);
+  DistributedVariable& v = *replicas.scope->CreateVariable({.name = "v", .initial_value = Vector({1})}).value();
+  ReplicaFunction step([&](ReplicaContext& context, absl::Span<const Value> inputs) {
+    context.Assign(v, inputs[0]);
+    const Value stored = context.graph().Variable(v.spec());
+    context.ApplyGradients(compute::GradientDescent, context.graph().Constant(Tensor::Scalar(1.0f)),
+                           std::vector<compute::VariableGradient>{{stored, inputs[0]}});
+    context.AssignAdd(v, inputs[0]);
+    return Values{};
+  });
+  REQUIRE(replicas.scope->Run(step, {Vector({10})}).ok());
+  CHECK(Elements(v.Read().value()) == Floats{0});  // 10 - (10 + 10) + 10
+}
+
+TEST_CASE("Moving averages take in the means over the replicas; an empty batch leaves its part as it is") {
+  Replicas replicas(2);
+  ReplicaFunction step([](ReplicaContext& context, absl::Span<const Value> inputs) {
+    compute::Layers layers(context.graph(), DType::kFloat32);
+    const Value y = layers.BatchNormalization(inputs[0], {.training = true});
+    context.UpdateMovingAverages(layers.moving_averages(), /*momentum=*/0.5);
+    return Values{y};
+  });
+  const auto averages = [&](const char* part) {
+    return Components(
+        replicas.scope->Variable(std::string("batch_normalization/") + part).value()->LocalCopies().value());
+  };
+  REQUIRE(replicas.scope->Run(step, {PerReplica{{Column({1, 3}), Column({4, 8, 12})}}}).ok());
+  // The copies of TensorFlow's replicas: means 1 and 4, of 0 and 2, 0 and 8; variances 1.5 and 8.5, of 1 and 2, 1
+  // and 16.
+  CHECK(averages("moving_mean") == std::vector<Floats>{{2.5}, {2.5}});
+  CHECK(averages("moving_variance") == std::vector<Floats>{{5}, {5}});
+  REQUIRE(replicas.scope->Run(step, {PerReplica{{Column({4, 4}), Column({})}}}).ok());
+  CHECK(averages("moving_mean") == std::vector<Floats>{{2.875}, {2.875}});    // (3.25 + 2.5) / 2
+  CHECK(averages("moving_variance") == std::vector<Floats>{{3.75}, {3.75}});  // (2.5 + 5) / 2
+}
+
+TEST_CASE("A result that is computed from nothing is an error") {
+  Replicas replicas(2);
+  ReplicaFunction step([](ReplicaContext&, absl::Span<const Value> inputs) { return Values{inputs[0], Value()}; });
+  CHECK_THAT(std::string(replicas.scope->Run(step, {Vector({1})}).status().message()),
+             Contains("result 1 of the function is no value"));
+}
+
 // The bytes of all that a worker sees of a few steps.
 std::string Outcome(StrategyScope& scope) {
   std::string seen;
@@ -478,7 +524,8 @@ std::string Outcome(StrategyScope& scope) {
     context.ApplyGradients([](const auto& in, const auto& v) { return compute::Adam(in, v, {}); },
                            context.graph().Constant(Tensor::Scalar(0.1f)),
                            std::vector<compute::VariableGradient>{{w, compute::Gradients(loss, {w})[0]}});
-    return Values{loss, y};
+    const Value id = context.graph().Constant(Tensor::Scalar<int64_t>(context.replica_id_in_sync_group()));
+    return Values{loss, y, compute::Reshape(id, {1})};
   });
   for (int i = 0; i < 3; ++i) {
     const PerReplica x = scope
@@ -495,6 +542,7 @@ std::string Outcome(StrategyScope& scope) {
     add(scope.Reduce(ReduceOp::kSum, results[0]).value());
     add(scope.Reduce(ReduceOp::kMean, results[1], 0).value());
     add(scope.Gather(results[1], 0).value());
+    add(scope.Gather(results[2], 0).value());
   }
   add(count.Read().value());
   add(scope.Variable("w").value()->Read().value());

@@ -1,0 +1,47 @@
+#include "utils/distribute/custom_loop/mean_metric.h"
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
+
+namespace official::distribute {
+
+using compute::Tensor;
+using compute::Value;
+
+absl::StatusOr<MeanMetric> MeanMetric::Create(StrategyScope& scope, const std::string& name) {
+  const auto make = [&](absl::string_view part) {
+    return scope.CreateVariable({.name = absl::StrCat(name, "/", part),
+                                 .initial_value = Tensor::Scalar(0.0f),
+                                 .synchronization = VariableSynchronization::kOnRead,
+                                 .aggregation = VariableAggregation::kSum});
+  };
+  ASSIGN_OR_RETURN(DistributedVariable* const total, make("total"));
+  ASSIGN_OR_RETURN(DistributedVariable* const count, make("count"));
+  return MeanMetric(*total, *count);
+}
+
+void MeanMetric::UpdateState(ReplicaContext& context, Value values, Value sample_weight) const {
+  if (!values) return;
+  Value count = context.graph().Constant(Tensor::Scalar(static_cast<float>(values.shape().num_elements())));
+  if (sample_weight) {
+    count = compute::Sum(compute::BroadcastTo(sample_weight, values.shape()));
+    values = compute::Mul(values, sample_weight);
+  }
+  context.AssignAdd(total_, compute::Sum(values));
+  context.AssignAdd(count_, count);
+}
+
+absl::StatusOr<float> MeanMetric::Result() const {
+  ASSIGN_OR_RETURN(const Tensor total, total_.Read());
+  ASSIGN_OR_RETURN(const Tensor count, count_.Read());
+  return count.scalar<float>() == 0 ? 0 : total.scalar<float>() / count.scalar<float>();
+}
+
+absl::Status MeanMetric::ResetState() {
+  RETURN_IF_ERROR(total_.Assign(Tensor::Scalar(0.0f)));
+  return count_.Assign(Tensor::Scalar(0.0f));
+}
+
+}  // namespace official::distribute

@@ -1,0 +1,71 @@
+#include "utils/train/custom_loop/checkpoint_manager.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
+
+namespace official::train {
+
+using compute::Tensor;
+
+absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(distribute::StrategyScope& scope,
+                                                                           const std::string& directory,
+                                                                           int max_to_keep) {
+  std::unique_ptr<CheckpointManager> manager(new CheckpointManager(scope, directory));
+  const auto open = [&]() -> absl::StatusOr<std::string> {
+    if (!scope.strategy().is_chief()) return "";
+    ASSIGN_OR_RETURN(manager->saver_, CheckpointSaver::Open(directory, max_to_keep));
+    return "";
+  };
+  RETURN_IF_ERROR(scope.strategy().FromChief(open()).status());
+  return manager;
+}
+
+absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
+  std::shared_ptr<BundleReader> reader;
+  const auto find = [&]() -> absl::StatusOr<std::string> {
+    if (!scope_.strategy().is_chief()) return "";
+    ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(directory_));
+    if (!latest.note.empty()) {
+      LOG(WARNING) << latest.note;
+    }
+    reader = std::move(latest.reader);
+    return latest.prefix.substr(latest.prefix.rfind('-') + 1);
+  };
+  ASSIGN_OR_RETURN(const std::string step, scope_.strategy().FromChief(find()));
+  int64_t number;
+  if (!absl::SimpleAtoi(step, &number)) return std::nullopt;
+  RETURN_IF_ERROR(
+      scope_.RestoreVariables([reader](const compute::VariableSpec& spec) -> absl::StatusOr<std::optional<Tensor>> {
+        const std::optional<BundleTensor> found = reader->Find(spec.name);
+        if (!found) return std::nullopt;
+        if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("checkpoint ", reader->prefix(), " has variable ", spec.name, " as ", found->dtype_name,
+                           found->shape.ToString(), ", and this program as ", spec.type.ToString(),
+                           "; restore it with the program that has trained it, or train in another directory"));
+        }
+        ASSIGN_OR_RETURN(Tensor value, reader->Read(spec.name));
+        return value;
+      }));
+  return number;
+}
+
+absl::Status CheckpointManager::Save(int64_t step) {
+  std::map<std::string, Tensor> values;
+  for (const std::string& name : scope_.VariableNames()) {
+    ASSIGN_OR_RETURN(const distribute::DistributedVariable* const variable, scope_.Variable(name));
+    ASSIGN_OR_RETURN(values[name], variable->Read());
+  }
+  const auto save = [&]() -> absl::StatusOr<std::string> {
+    if (saver_ != nullptr) RETURN_IF_ERROR(saver_->Save(step, values));
+    return "";
+  };
+  return scope_.strategy().FromChief(save()).status();
+}
+
+}  // namespace official::train

@@ -1,0 +1,158 @@
+// Checkpoints of training loops of one's own. Expected values marked [ran] are what TensorFlow 2.21 printed.
+
+#include "utils/train/custom_loop/checkpoint_manager.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/distribute/memory_exchange.h"
+#include "utils/train/checkpoint/bundle.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+using compute::Value;
+using distribute::DistributedVariable;
+using distribute::ReplicaContext;
+using distribute::Strategy;
+using distribute::StrategyScope;
+using Values = std::vector<Value>;
+
+std::string NewDirectory() {
+  static int counter = 0;
+  const char* const root = std::getenv("TEST_TMPDIR");
+  return absl::StrCat(root ? root : "/tmp", "/checkpoints-", getpid(), "-", ++counter);
+}
+
+// The variables of a small program: on-read ones that average and sum, and one that its function makes.
+struct Program {
+  explicit Program(Strategy& strategy) : scope(StrategyScope::Create(strategy, /*seed=*/1).value()) {
+    using enum distribute::VariableAggregation;
+    const auto make = [&](const char* name, distribute::VariableAggregation aggregation) {
+      return scope
+          ->CreateVariable({.name = name,
+                            .initial_value = Tensor::Scalar(0.0f),
+                            .synchronization = distribute::VariableSynchronization::kOnRead,
+                            .aggregation = aggregation})
+          .value();
+    };
+    mean = make("mean", kMean);
+    sum = make("sum", kSum);
+  }
+  // On replica r adds 10 (r + 1) to the mean and r + 1 to the sum; returns the weight of the function, and changes it.
+  float Step() {
+    distribute::ReplicaFunction step([&](ReplicaContext& context, absl::Span<const Value>) {
+      const auto number = static_cast<float>(context.replica_id_in_sync_group() + 1);
+      context.AssignAdd(*mean, context.graph().Constant(Tensor::Scalar(10 * number)));
+      context.AssignAdd(*sum, context.graph().Constant(Tensor::Scalar(number)));
+      const Value w = context.graph().Variable({"dense/w", {DType::kFloat32, {}}, compute::Initializer::Constant(2)});
+      const Value one = context.graph().Constant(Tensor::Scalar(1.0f));
+      const Value before = compute::Mul(w, one);
+      context.ApplyGradients(compute::GradientDescent, one, std::vector<compute::VariableGradient>{{w, w}});
+      return Values{before};
+    });
+    return scope->Run(step, {}).value()[0].values[0].scalar<float>();
+  }
+  float ValueOf(const char* name) { return scope->Variable(name).value()->Read().value().scalar<float>(); }
+
+  std::unique_ptr<StrategyScope> scope;
+  DistributedVariable *mean, *sum;
+};
+
+std::unique_ptr<Strategy> Devices(int num_replicas) {
+  return Strategy::Create({.num_replicas = num_replicas, .num_threads = 1}).value();
+}
+
+TEST_CASE("A checkpoint has each variable once, and any strategy restores it") {
+  const std::string directory = NewDirectory();
+  const auto two = Devices(2), one = Devices(1);
+  Program saved(*two);
+  const auto manager = CheckpointManager::Open(*saved.scope, directory).value();
+  CHECK_FALSE(manager->RestoreLatest().value().has_value());
+  CHECK(saved.Step() == 2);
+  REQUIRE(manager->Save(7).ok());
+
+  const auto reader = BundleReader::Open(directory + "/model.ckpt-7").value();
+  CHECK(reader->ListTensors().size() == 3);
+  CHECK(reader->Read("mean").value().scalar<float>() == 15);     // [ran] copies 10, 20
+  CHECK(reader->Read("sum").value().scalar<float>() == 3);       // [ran] copies 1, 2
+  CHECK(reader->Read("dense/w").value().scalar<float>() == -2);  // 2 - (2 + 2)
+
+  Program again(*two), alone(*one);
+  CHECK(CheckpointManager::Open(*again.scope, directory).value()->RestoreLatest().value() == 7);
+  CHECK(again.sum->LocalCopies().value().values[0].scalar<float>() == 1.5f);  // [ran]
+  CHECK(again.sum->LocalCopies().value().values[1].scalar<float>() == 1.5f);
+  CHECK(again.mean->LocalCopies().value().values[1].scalar<float>() == 15);
+  CHECK(CheckpointManager::Open(*alone.scope, directory).value()->RestoreLatest().value() == 7);
+  CHECK(alone.ValueOf("sum") == 3);  // [ran]
+  // A variable that a function makes later has its saved value, too.
+  CHECK(alone.Step() == -2);
+  CHECK(again.Step() == -2);
+  CHECK(alone.ValueOf("dense/w") == 0);
+}
+
+TEST_CASE("The latest checkpoints are kept, and the last is restored") {
+  const std::string directory = NewDirectory();
+  const auto one = Devices(1);
+  Program program(*one);
+  const auto manager = CheckpointManager::Open(*program.scope, directory, /*max_to_keep=*/2).value();
+  for (const int step : {1, 2, 3}) REQUIRE(manager->Save(step).ok());
+  CHECK(BundleReader::Open(directory + "/model.ckpt-1").status().code() == absl::StatusCode::kNotFound);
+  CHECK(BundleReader::Open(directory + "/model.ckpt-2").ok());
+  CHECK(manager->RestoreLatest().value() == 3);
+}
+
+TEST_CASE("A checkpoint of another program is not restored") {
+  const std::string directory = NewDirectory();
+  const auto one = Devices(1);
+  Program program(*one);
+  REQUIRE(CheckpointManager::Open(*program.scope, directory).value()->Save(1).ok());
+  const auto other = StrategyScope::Create(*one, 1).value();
+  REQUIRE(other->CreateVariable({.name = "sum", .initial_value = Tensor(DType::kFloat32, {2})}).ok());
+  CHECK_THAT(std::string(CheckpointManager::Open(*other, directory).value()->RestoreLatest().status().message()),
+             Contains("has variable sum as float32[], and this program as float32[2]"));
+}
+
+TEST_CASE("Workers restore what the chief reads, and fail with it") {
+  const std::string directory = NewDirectory();
+  const auto two = Devices(2);
+  Program saved(*two);
+  saved.Step();
+  REQUIRE(CheckpointManager::Open(*saved.scope, directory).value()->Save(7).ok());
+  const auto exchanges = distribute::MakeMemoryExchanges(2);
+  std::vector<float> sums(2), weights(2);
+  std::vector<absl::Status> saves(2), opens(2);
+  std::vector<std::thread> threads;
+  for (int w = 0; w < 2; ++w) {
+    threads.emplace_back([&, w] {
+      distribute::StrategyOptions options{.num_replicas = 2, .num_threads = 1};
+      options.workers = {exchanges[w].get(), {{0, 1}, {1, 2}}};
+      const auto strategy = Strategy::Create(options).value();
+      Program program(*strategy);
+      const auto manager = CheckpointManager::Open(*program.scope, w == 0 ? directory : "/dev/null/none").value();
+      manager->RestoreLatest().value();
+      sums[w] = program.ValueOf("sum");
+      weights[w] = program.Step();
+      saves[w] = manager->Save(8);
+      opens[w] = CheckpointManager::Open(*program.scope, w == 0 ? "/dev/null/none" : directory).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(sums == std::vector<float>{3, 3});
+  CHECK(weights == std::vector<float>{-2, -2});
+  CHECK(saves == std::vector<absl::Status>(2));
+  CHECK(BundleReader::Open(directory + "/model.ckpt-8").value()->Read("sum").value().scalar<float>() == 6);
+  CHECK_FALSE(opens[0].ok());
+  CHECK(opens[1] == opens[0]);
+}
+
+}  // namespace
+}  // namespace official::train
