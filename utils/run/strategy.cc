@@ -1,5 +1,6 @@
 #include "utils/run/strategy.h"
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/run/cluster.h"
 #include "utils/run/config.h"
@@ -9,6 +10,9 @@ namespace official::run {
 
 absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(const std::string& program,
                                                                              int num_cpu_devices) {
+  if (num_cpu_devices < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("a strategy of ", num_cpu_devices, " devices; it needs at least 1"));
+  }
   Config config;
   config.program = program;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));

@@ -1,13 +1,13 @@
-// custom_loop_main [DEVICES]: a network that tells whether a point lies in a circle, trained with a loop of its own, as
-// "Custom training loops" of TensorFlow's guide "Distributed training" has it: on so many CPU devices (1), in this
-// process or, if TF_CONFIG or another launcher describes several, in each of them. It prints the loss, the test loss
-// and the test accuracy of each epoch.
+// custom_loop_main: a network that tells whether a point lies in a circle, trained with a loop of its own, as "Custom
+// training loops" of TensorFlow's guide "Distributed training" has it: on CPU devices of this process or, if TF_CONFIG
+// or another launcher describes several, of each of them. It prints the loss, the test loss and the test accuracy of
+// each epoch, and continues from its last checkpoint when it is started again.
 
 #include <iomanip>
 #include <iostream>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -20,9 +20,15 @@
 #include "utils/data/dataset.h"
 #include "utils/distribute/custom_loop/distributed_dataset.h"
 #include "utils/distribute/custom_loop/loss.h"
+#include "utils/distribute/custom_loop/mean_metric.h"
 #include "utils/distribute/custom_loop/strategy_scope.h"
 #include "utils/misc/exit_code.h"
 #include "utils/run/strategy.h"
+#include "utils/train/custom_loop/checkpoint_manager.h"
+
+ABSL_FLAG(int, num_devices, 1, "Logical CPU devices of each process.");
+ABSL_FLAG(int, epochs, 5, "Epochs to train in all, those before the last checkpoint included.");
+ABSL_FLAG(std::string, model_dir, "", "Directory of the checkpoints; empty: none are made.");
 
 namespace official::examples {
 namespace {
@@ -30,12 +36,12 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 using compute::Value;
+using distribute::MeanMetric;
 using distribute::PerReplica;
 using distribute::ReduceOp;
 using distribute::ReplicaContext;
 
 constexpr int64_t kGlobalBatchSize = 64;
-constexpr int kEpochs = 5;
 
 // Points [2] in [-1, 1) and their labels: 1 within the circle around the origin that has half of the area.
 data::DatasetPtr Points(int64_t count, uint64_t seed) {
@@ -50,7 +56,7 @@ data::DatasetPtr Points(int64_t count, uint64_t seed) {
 }
 
 absl::StatusOr<distribute::DistributedDatasetPtr> Distribute(distribute::Strategy& strategy,
-                                                             const data::DatasetPtr& points, int epoch) {
+                                                             const data::DatasetPtr& points, int64_t epoch) {
   ASSIGN_OR_RETURN(
       data::BatchSourcePtr batches,
       data::Batches(points, {.batch_size = kGlobalBatchSize, .start = {epoch, 0}, .end_epoch = epoch + 1}));
@@ -77,36 +83,32 @@ absl::StatusOr<std::vector<Value>> TrainStep(ReplicaContext& context, absl::Span
   return std::vector<Value>{loss};
 }
 
-// The same for a test step, which adds to counts that each replica has of its own: the examples and those that the
-// network gets right.
-distribute::ReplicaFn TestStep(const distribute::DistributedVariable& total,
-                               const distribute::DistributedVariable& correct) {
+// The same for a test step, whose metrics are those of all replicas.
+distribute::ReplicaFn TestStep(const MeanMetric& test_loss, const MeanMetric& test_accuracy) {
   return [&](ReplicaContext& context, absl::Span<const Value> inputs) -> absl::StatusOr<std::vector<Value>> {
     const Value logits = Network(context.graph(), inputs[0]);
-    const Value right = compute::Equal(compute::Cast(compute::ArgMax(logits), DType::kInt32), inputs[1]);
-    const auto num_examples = static_cast<float>(inputs[0].shape().dim(0));
-    context.AssignAdd(total, context.graph().Constant(Tensor::Scalar(num_examples)));
-    context.AssignAdd(correct, compute::Sum(compute::Cast(right, DType::kFloat32)));
-    return std::vector<Value>{compute::SparseSoftmaxCrossEntropy(logits, inputs[1])};
+    const Value correct = compute::Equal(compute::Cast(compute::ArgMax(logits), DType::kInt32), inputs[1]);
+    test_loss.UpdateState(context, compute::SparseSoftmaxCrossEntropy(logits, inputs[1]));
+    test_accuracy.UpdateState(context, compute::Cast(correct, DType::kFloat32));
+    return std::vector<Value>{};
   };
-}
-
-// A variable that sums over the replicas when it is read.
-absl::StatusOr<distribute::DistributedVariable*> Counter(distribute::StrategyScope& scope, const std::string& name) {
-  return scope.CreateVariable({.name = name,
-                               .initial_value = Tensor::Scalar(0.0f),
-                               .synchronization = distribute::VariableSynchronization::kOnRead,
-                               .aggregation = distribute::VariableAggregation::kSum});
 }
 
 absl::Status Train(distribute::Strategy& strategy) {
   ASSIGN_OR_RETURN(const auto scope, distribute::StrategyScope::Create(strategy, /*seed=*/1));
-  ASSIGN_OR_RETURN(distribute::DistributedVariable* const total, Counter(*scope, "total"));
-  ASSIGN_OR_RETURN(distribute::DistributedVariable* const correct, Counter(*scope, "correct"));
-  distribute::ReplicaFunction train_step(TrainStep), test_step(TestStep(*total, *correct));
+  ASSIGN_OR_RETURN(MeanMetric test_loss, MeanMetric::Create(*scope, "test_loss"));
+  ASSIGN_OR_RETURN(MeanMetric test_accuracy, MeanMetric::Create(*scope, "test_accuracy"));
+  distribute::ReplicaFunction train_step(TrainStep), test_step(TestStep(test_loss, test_accuracy));
+  std::unique_ptr<train::CheckpointManager> checkpoints;
+  int64_t epoch = 0;
+  if (const std::string model_dir = absl::GetFlag(FLAGS_model_dir); !model_dir.empty()) {
+    ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(*scope, model_dir));
+    ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
+    epoch = trained.value_or(0);
+  }
   // Neither number is a multiple of the batch: the last batches are smaller.
   const data::DatasetPtr train_points = Points(2050, /*seed=*/1), test_points = Points(330, /*seed=*/2);
-  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+  for (; epoch < absl::GetFlag(FLAGS_epochs); ++epoch) {
     ASSIGN_OR_RETURN(const auto train_dataset, Distribute(strategy, train_points, epoch));
     float total_loss = 0;
     int num_batches = 0;
@@ -117,30 +119,26 @@ absl::Status Train(distribute::Strategy& strategy) {
       ASSIGN_OR_RETURN(const Tensor loss, scope->Reduce(ReduceOp::kSum, losses[0]));
       total_loss += loss.scalar<float>();
     }
-    for (distribute::DistributedVariable* const counter : {total, correct}) {
-      RETURN_IF_ERROR(counter->Assign(Tensor::Scalar(0.0f)));
-    }
     ASSIGN_OR_RETURN(const auto test_dataset, Distribute(strategy, test_points, 0));
-    float test_loss = 0;
     for (;;) {
       ASSIGN_OR_RETURN(const auto batch, test_dataset->Next());
       if (!batch) break;
-      ASSIGN_OR_RETURN(const std::vector<PerReplica> losses, scope->Run(test_step, batch->Arguments()));
-      ASSIGN_OR_RETURN(const Tensor sum, scope->Reduce(ReduceOp::kSum, losses[0], /*axis=*/0));
-      test_loss += sum.scalar<float>();
+      RETURN_IF_ERROR(scope->Run(test_step, batch->Arguments()).status());
     }
-    ASSIGN_OR_RETURN(const Tensor num_examples, total->Read());
-    ASSIGN_OR_RETURN(const Tensor num_correct, correct->Read());
+    ASSIGN_OR_RETURN(const float mean_test_loss, test_loss.Result());
+    ASSIGN_OR_RETURN(const float accuracy, test_accuracy.Result());
     std::cout << "epoch " << epoch + 1 << std::setprecision(9) << " loss "
-              << total_loss / static_cast<float>(num_batches) << " test_loss "
-              << test_loss / num_examples.scalar<float>() << " test_accuracy "
-              << num_correct.scalar<float>() / num_examples.scalar<float>() << "\n";
+              << total_loss / static_cast<float>(num_batches) << " test_loss " << mean_test_loss << " test_accuracy "
+              << accuracy << std::endl;
+    for (MeanMetric* const metric : {&test_loss, &test_accuracy}) RETURN_IF_ERROR(metric->ResetState());
+    if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Save(epoch + 1));
   }
   return absl::OkStatus();
 }
 
-absl::Status Main(int num_devices) {
-  ASSIGN_OR_RETURN(const auto connected, run::ConnectedStrategy::Create("custom_loop_main", num_devices));
+absl::Status Main() {
+  ASSIGN_OR_RETURN(const auto connected,
+                   run::ConnectedStrategy::Create("custom_loop_main", absl::GetFlag(FLAGS_num_devices)));
   const absl::Status trained = Train(connected->strategy());
   connected->Finish(trained);
   return trained;
@@ -150,12 +148,8 @@ absl::Status Main(int num_devices) {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  int num_devices = 1;
-  if (argc > 2 || (argc == 2 && (!absl::SimpleAtoi(argv[1], &num_devices) || num_devices < 1))) {
-    std::cerr << "usage: custom_loop_main [DEVICES]\n";
-    return 2;
-  }
-  const absl::Status status = official::examples::Main(num_devices);
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = official::examples::Main();
   if (!status.ok()) std::cerr << "custom_loop_main: " << status.message() << "\n";
   return official::misc::ExitCode(status);
 }
