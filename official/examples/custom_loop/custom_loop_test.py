@@ -1,7 +1,10 @@
 """The example trains, and alike however many devices and workers divide its batches. Usage: MODULE CUSTOM_LOOP_MAIN"""
 
 import hashlib
+import json
+import os
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,6 +15,7 @@ from official.workers import launchers
 NUMBER = r"(\d+\.\d+(?:e-?\d+)?)"
 LINE = re.compile(rf"epoch (\d+) loss {NUMBER} test_loss {NUMBER} test_accuracy {NUMBER}\n")
 EPOCHS = 5
+RESUME_ME = 138  # misc::kExitResumeMe
 # A float32 has 24 bits, and a printed loss is a sum of a few of batches, divided: a few roundings.
 ROUNDING = 4 * 2**-24
 
@@ -80,6 +84,28 @@ class CustomLoopTest(unittest.TestCase):
             self.assertEqual(self.outputs_of_workers(2, 1, "--epochs=3", f"--model_dir={folder}"), {middle})
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "".join(whole[3:]))
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "")
+
+    def test_a_lost_worker_ends_the_other_which_names_it(self) -> None:
+        addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(2)]
+        cluster = {"worker": addresses}
+        processes = []
+        for index in range(2):
+            task = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+            process = subprocess.Popen(
+                [self.program, "--epochs=1000000"],
+                env={**os.environ, "TF_CONFIG": task},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            self.addCleanup(process.kill)
+            processes.append(process)
+        self.assertIn("epoch 1 ", processes[0].stdout.readline())
+        processes[1].kill()
+        _, stderr = processes[0].communicate(timeout=launchers.DEADLINE)
+        processes[1].communicate()
+        self.assertEqual(processes[0].returncode, RESUME_ME, stderr)
+        self.assertIn(f"worker 1 at {addresses[1]}", stderr.splitlines()[-1])
 
     def test_no_devices(self) -> None:
         ended = launchers.execute([self.program, "--num_devices=0"])

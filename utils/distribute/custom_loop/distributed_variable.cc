@@ -9,7 +9,6 @@
 
 namespace official::distribute {
 
-using compute::DType;
 using compute::Tensor;
 
 namespace {
@@ -135,16 +134,6 @@ absl::Status DistributedVariable::AddToCopies(const Tensor& value, int sign, abs
     RETURN_IF_ERROR(store->Write(name(), sum));
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckPlainSum(const Tensor& value) {
-  const Tensor elements = value.CastTo(DType::kFloat64);
-  const auto other = std::find_if(elements.flat<double>().begin(), elements.flat<double>().end(),
-                                  [](double element) { return element != 0; });
-  if (other == elements.flat<double>().end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "A non-DistributedValues value ", value.shape().rank() == 0 ? absl::StrCat(*other) : value.type().ToString(),
-      " cannot be reduced with the given reduce op ReduceOp.SUM."));
 }
 
 }  // namespace official::distribute

@@ -89,8 +89,4 @@ class DistributedVariable {
   const VariableAggregation aggregation_;
 };
 
-// Returns InvalidArgument "A non-DistributedValues value 1 cannot be reduced with the given reduce op ReduceOp.SUM."
-// for a tensor that has elements other than 0.
-absl::Status CheckPlainSum(const compute::Tensor& value);
-
 }  // namespace official::distribute

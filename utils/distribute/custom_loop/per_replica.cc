@@ -82,6 +82,16 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> repli
   return is_floating ? mean.CastTo(first.dtype()) : mean;
 }
 
+absl::Status CheckPlainSum(const Tensor& value) {
+  const Tensor elements = value.CastTo(DType::kFloat64);
+  const auto other = std::find_if(elements.flat<double>().begin(), elements.flat<double>().end(),
+                                  [](double element) { return element != 0; });
+  if (other == elements.flat<double>().end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "A non-DistributedValues value ", value.shape().rank() == 0 ? absl::StrCat(*other) : value.type().ToString(),
+      " cannot be reduced with the given reduce op ReduceOp.SUM."));
+}
+
 absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> replicas, int axis) {
   const Tensor& first = replicas[0];
   ASSIGN_OR_RETURN(axis, CheckedAxis(first.shape(), axis));

@@ -31,6 +31,10 @@ enum class ReduceOp { kSum, kMean };
 absl::StatusOr<compute::Tensor> ReduceTensors(ReduceOp op, absl::Span<const compute::Tensor> replicas,
                                               std::optional<int> axis);
 
+// Returns InvalidArgument "A non-DistributedValues value 1 cannot be reduced with the given reduce op ReduceOp.SUM."
+// for a tensor that has elements other than 0.
+absl::Status CheckPlainSum(const compute::Tensor& value);
+
 // Returns tensors of one type, one for each replica, joined along `axis`, in whose size alone they may differ.
 // InvalidArgument as above, and for scalars. Source: tf.distribute.Strategy.gather.
 absl::StatusOr<compute::Tensor> ConcatTensors(absl::Span<const compute::Tensor> replicas, int axis);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/ops/collective/collective.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::distribute {
@@ -115,6 +116,10 @@ absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunctio
   context.Finish(built.roots.fetches);
   RETURN_IF_ERROR(graph.status());
   built.roots.targets = context.targets();
+  for (const auto& node : graph.nodes()) {
+    if (!node->Is(compute::op::AllReduceStart)) continue;
+    for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&built.sums, " ", type.ToString());
+  }
   return built;
 }
 
@@ -163,6 +168,12 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
       found = function.built_[r].emplace(types, *std::move(made)).first;
     }
     built[r] = &found->second;
+    if (built[r]->sums != built[0]->sums) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "Some replicas made a different number of all_reduce calls, or of other values: replica 0 sums [",
+          built[0]->sums, " ], replica ", r, " [", built[r]->sums,
+          " ]; all replicas must sum the same in the same order"));
+    }
     const std::vector<Value>&first = built[0]->roots.fetches, &own = built[r]->roots.fetches;
     if (own.size() != first.size()) {
       return absl::InvalidArgumentError(absl::StrCat("the function has ", first.size(), " results on one replica and ",

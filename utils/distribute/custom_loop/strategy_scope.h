@@ -54,6 +54,7 @@ class ReplicaFunction {
     std::unique_ptr<compute::Graph> graph;
     compute::GraphRoots roots;
     std::unique_ptr<compute::Program> program;
+    std::string sums;  // the types of what the replicas sum, in order
   };
 
   ReplicaFn fn_;
@@ -72,6 +73,9 @@ class StrategyScope {
   // `strategy` must outlive the scope. Variables that functions make get their initial values under the chief's `seed`.
   // Errors: those of asking the chief.
   static absl::StatusOr<std::unique_ptr<StrategyScope>> Create(Strategy& strategy, uint64_t seed);
+
+  StrategyScope(const StrategyScope&) = delete;
+  StrategyScope& operator=(const StrategyScope&) = delete;
 
   Strategy& strategy() { return replicas_.strategy; }
   int num_replicas_in_sync() const { return replicas_.strategy.num_replicas_in_sync(); }
@@ -93,7 +97,8 @@ class StrategyScope {
 
   // Runs the function on every replica at the same time: it gets of a PerReplica argument its own component, of others
   // the tensor. Returns its results, [result]. InvalidArgument if the replicas have results of different number or
-  // type, FailedPrecondition within a function; else errors of the function and of the devices.
+  // type, or do not make the same sums, FailedPrecondition within a function; else errors of the function and
+  // of the devices, after which some replicas may have updated their variables.
   absl::StatusOr<std::vector<PerReplica>> Run(ReplicaFunction& function, absl::Span<const DistributedValue> arguments);
 
   // Returns ReduceTensors of the values of all replicas. A tensor that is the same for all is, without an axis, its own

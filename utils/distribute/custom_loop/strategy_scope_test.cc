@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstring>
+#include <cstdlib>
+#include <mutex>
+#include <string>
 #include <thread>
 
 #include "utils/compute/core/status.h"
@@ -46,11 +48,17 @@ std::vector<Floats> Components(const PerReplica& value) {
   return all;
 }
 
-// A strategy of so many logical CPU devices and its scope.
+// The kind of device under test.
+std::string Kind() {
+  const char* const kind = std::getenv("OP_TEST_KIND");
+  return kind == nullptr ? "cpu" : kind;
+}
+
+// A strategy of so many devices, on the CPU logical ones, and its scope.
 struct Replicas {
-  explicit Replicas(int num_replicas, uint64_t seed = 1)
-      : strategy(Strategy::Create({.num_replicas = num_replicas, .num_threads = 1}).value()),
-        scope(StrategyScope::Create(*strategy, seed).value()) {}
+  explicit Replicas(int num_replicas, const std::string& kind = Kind())
+      : strategy(Strategy::Create({.device_kind = kind, .num_replicas = num_replicas, .num_threads = 1}).value()),
+        scope(StrategyScope::Create(*strategy, /*seed=*/1).value()) {}
 
   // Runs a function without results once.
   absl::Status Do(const std::function<void(ReplicaContext&)>& fn) {
@@ -502,6 +510,22 @@ TEST_CASE("A result that is computed from nothing is an error") {
              Contains("result 1 of the function is no value"));
 }
 
+TEST_CASE("Replicas that do not make the same sums are told so before they wait for each other") {
+  Replicas replicas(2);
+  const auto message = [&](const PerReplica& value, bool only_first) {
+    ReplicaFunction step([&](ReplicaContext& context, absl::Span<const Value> inputs) {
+      const bool sums = !only_first || context.replica_id_in_sync_group() == 0;
+      return Values{sums ? context.AllReduce(ReduceOp::kSum, inputs[0]) : inputs[0]};
+    });
+    return std::string(replicas.scope->Run(step, {value}).status().message());
+  };
+  CHECK_THAT(message({{Vector({1}), Vector({1})}}, true),
+             Contains("replica 0 sums [ float32[1] ], replica 1 [ ]; all replicas must sum the same"));
+  CHECK_THAT(message({{Vector({1}), Vector({1, 2})}}, false),
+             Contains("replica 0 sums [ float32[1] ], replica 1 [ float32[2] ]"));
+  CHECK(message({{Vector({1}), Vector({1})}}, false).empty());
+}
+
 // The bytes of all that a worker sees of a few steps.
 std::string Outcome(StrategyScope& scope) {
   std::string seen;
@@ -551,7 +575,7 @@ std::string Outcome(StrategyScope& scope) {
 
 TEST_CASE("Workers that hold any part of the replicas see the bits of one process") {
   for (const int num_replicas : {2, 4, 5}) {
-    Replicas one(num_replicas);
+    Replicas one(num_replicas, "cpu");
     const std::string expected = Outcome(*one.scope);
     for (const auto& split : AllSplits(num_replicas, 3)) {
       if (split.size() == 1) continue;
