@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -87,9 +88,11 @@ TEST_CASE("A checkpoint has each variable once, and any strategy restores it") {
   CHECK(reader->Read("dense/w").value().scalar<float>() == -2);  // 2 - (2 + 2)
 
   Program again(*two), alone(*one);
+  REQUIRE(again.scope->CreateVariable({.name = "new", .initial_value = Tensor::Scalar(5.0f)}).ok());
   CHECK(CheckpointManager::Open(*again.scope, directory).value()->RestoreLatest().value() == 7);
   CHECK(again.sum->LocalCopies().value().values[0].scalar<float>() == 1.5f);  // [ran]
   CHECK(again.sum->LocalCopies().value().values[1].scalar<float>() == 1.5f);
+  CHECK(again.ValueOf("new") == 5);  // which the checkpoint does not have
   CHECK(again.mean->LocalCopies().value().values[1].scalar<float>() == 15);
   CHECK(CheckpointManager::Open(*alone.scope, directory).value()->RestoreLatest().value() == 7);
   CHECK(alone.ValueOf("sum") == 3);  // [ran]
@@ -129,7 +132,8 @@ TEST_CASE("Workers restore what the chief reads, and fail with it") {
   REQUIRE(CheckpointManager::Open(*saved.scope, directory).value()->Save(7).ok());
   const auto exchanges = distribute::MakeMemoryExchanges(2);
   std::vector<float> sums(2), weights(2);
-  std::vector<absl::Status> saves(2), opens(2);
+  float saved_sum = 0;
+  std::vector<absl::Status> saves(2), later_saves(2), opens(2);
   std::vector<std::thread> threads;
   for (int w = 0; w < 2; ++w) {
     threads.emplace_back([&, w] {
@@ -142,6 +146,11 @@ TEST_CASE("Workers restore what the chief reads, and fail with it") {
       sums[w] = program.ValueOf("sum");
       weights[w] = program.Step();
       saves[w] = manager->Save(8);
+      if (w == 0) {
+        saved_sum = BundleReader::Open(directory + "/model.ckpt-8").value()->Read("sum").value().scalar<float>();
+        std::filesystem::remove_all(directory);
+      }
+      later_saves[w] = manager->Save(9);
       opens[w] = CheckpointManager::Open(*program.scope, w == 0 ? "/dev/null/none" : directory).status();
     });
   }
@@ -149,7 +158,9 @@ TEST_CASE("Workers restore what the chief reads, and fail with it") {
   CHECK(sums == std::vector<float>{3, 3});
   CHECK(weights == std::vector<float>{-2, -2});
   CHECK(saves == std::vector<absl::Status>(2));
-  CHECK(BundleReader::Open(directory + "/model.ckpt-8").value()->Read("sum").value().scalar<float>() == 6);
+  CHECK(saved_sum == 6);
+  CHECK_FALSE(later_saves[0].ok());
+  CHECK(later_saves[1] == later_saves[0]);
   CHECK_FALSE(opens[0].ok());
   CHECK(opens[1] == opens[0]);
 }
