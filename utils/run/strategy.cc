@@ -16,6 +16,12 @@ absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(con
   Config config;
   config.program = program;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  if (cluster.is_evaluator) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Unrecognized task_type: 'evaluator', valid task types are: \"chief\", \"worker\". To evaluate in "
+                     "this process, start it without: ",
+                     cluster.launch->alone));
+  }
   const Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = cluster.num_workers * num_cpu_devices};
   auto connected = std::make_unique<ConnectedStrategy>();
   if (cluster.num_workers > 1) {

@@ -107,6 +107,12 @@ class CustomLoopTest(unittest.TestCase):
         self.assertEqual(processes[0].returncode, RESUME_ME, stderr)
         self.assertIn(f"worker 1 at {addresses[1]}", stderr.splitlines()[-1])
 
+    def test_an_evaluator_is_no_worker(self) -> None:
+        task = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "evaluator", "index": 0}}
+        ended = launchers.execute([self.program], env={"TF_CONFIG": json.dumps(task)})
+        self.assertEqual(ended.code, 2, ended.stderr)
+        self.assertIn("Unrecognized task_type: 'evaluator', valid task types are: \"chief\", \"worker\".", ended.stderr)
+
     def test_no_devices(self) -> None:
         ended = launchers.execute([self.program, "--num_devices=0"])
         self.assertEqual(ended.code, 2)
