@@ -53,6 +53,14 @@ Value ReplicaContext::AllGather(Value value, int axis) {
   return AllReduce(ReduceOp::kSum, compute::Pad(value, paddings));
 }
 
+void ReplicaContext::SynchronizeBatchNormalization(int64_t num_examples) {
+  const Value own = Scalar(static_cast<float>(num_examples));
+  compute::ReplicaContext context = graph_.replica_context();
+  // At least one, so that no share is NaN.
+  context.weight = compute::Div(own, compute::Maximum(AllReduce(ReduceOp::kSum, own), Scalar(1)));
+  graph_.set_replica_context(context);
+}
+
 std::vector<Value> ReplicaContext::ScalarOfEach(Value value) {
   // Three floats hold all bits of an integer: its rounded value, what that leaves rounded, and the rest.
   std::vector<Value> parts;

@@ -43,6 +43,11 @@ class ReplicaContext {
   // Returns float32 values of the same shape on all replicas, joined along `axis` in the order of the replicas.
   compute::Value AllGather(compute::Value value, int axis);
 
+  // Lets layers that are made from here on, and are BatchNormLayer::synchronized, normalize with the statistics of all
+  // replicas, of which this one has so many examples, perhaps 0. Source: tf.keras.layers.BatchNormalization with
+  // synchronized=True.
+  void SynchronizeBatchNormalization(int64_t num_examples);
+
   // Returns this replica's copy of a variable, as the function has assigned it so far.
   compute::Value Read(const DistributedVariable& variable);
   // Write this replica's copy: of an on-read variable, or one without aggregation, with the replica's own value; of

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/array/array.h"
@@ -501,6 +502,49 @@ TEST_CASE("Moving averages take in the means over the replicas; an empty batch l
   REQUIRE(replicas.scope->Run(step, {PerReplica{{Column({4, 4}), Column({})}}}).ok());
   CHECK(averages("moving_mean") == std::vector<Floats>{{2.875}, {2.875}});    // (3.25 + 2.5) / 2
   CHECK(averages("moving_variance") == std::vector<Floats>{{3.75}, {3.75}});  // (2.5 + 5) / 2
+}
+
+// The outputs, and the gradients of the input, of synchronized batch normalization of rows [n, 1] that are divided
+// among the replicas, with the loss sum(y^3).
+std::vector<Floats> SynchronizedOutputs(const PerReplica& x) {
+  Replicas replicas(static_cast<int>(x.values.size()));
+  ReplicaFunction step([](ReplicaContext& context, absl::Span<const Value> inputs) {
+    context.SynchronizeBatchNormalization(inputs[0].shape().dim(0));
+    compute::Layers layers(context.graph(), DType::kFloat32);
+    const Value y = layers.BatchNormalization(inputs[0], {.training = true, .synchronized = true});
+    context.UpdateMovingAverages(layers.moving_averages(), /*momentum=*/0);
+    const Value loss = compute::Sum(compute::Mul(y, compute::Square(y)));
+    return Values{y, compute::Gradients(loss, {inputs[0]})[0]};
+  });
+  const auto results = replicas.scope->Run(step, {x}).value();
+  std::vector<Floats> all;
+  for (const PerReplica& result : results) all.push_back(Elements(replicas.scope->Gather(result, 0).value()));
+  for (const char* part : {"moving_mean", "moving_variance"}) {
+    all.push_back(
+        Elements(replicas.scope->Variable(absl::StrCat("batch_normalization/", part)).value()->Read().value()));
+  }
+  return all;
+}
+
+TEST_CASE("Synchronized batch normalization has the statistics of all replicas, also of those without examples") {
+  const std::vector<Floats> one = SynchronizedOutputs({{Column({1, 2, 4, 7, 11, 5})}});
+  const std::vector<Floats> divided = SynchronizedOutputs({{Column({1, 2, 4, 7}), Column({}), Column({11, 5})}});
+  CHECK(one[2] == Floats{5});  // the mean
+  REQUIRE(one.size() == divided.size());
+  for (size_t i = 0; i < one.size(); ++i) {
+    REQUIRE(divided[i].size() == one[i].size());
+    for (size_t k = 0; k < one[i].size(); ++k) CHECK(divided[i][k] == Approx(one[i][k]).epsilon(1e-5).margin(1e-5));
+  }
+}
+
+TEST_CASE("What replicas sum in place is not the caller's tensor") {
+  Replicas replicas(2);
+  ReplicaFunction step([](ReplicaContext& context, absl::Span<const Value> inputs) {
+    return Values{context.AllReduce(ReduceOp::kSum, inputs[0])};
+  });
+  const PerReplica own = {{Vector({1}), Vector({2})}};
+  CHECK(Components(replicas.scope->Run(step, {own}).value()[0]) == std::vector<Floats>{{3}, {3}});
+  CHECK(Components(own) == std::vector<Floats>{{1}, {2}});
 }
 
 TEST_CASE("A result that is computed from nothing is an error") {

@@ -51,7 +51,7 @@ BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon)
 
 // The same with the statistics of the examples of all devices whose programs are in the group (collective.h), each of
 // which runs a graph that adds the same sums in the same order. `weight`, a float32 scalar, is this device's share of
-// the examples. It is a composition of other ops, slower than FusedBatchNorm.
+// the examples, 0 if it has none. It is a composition of other ops, slower than FusedBatchNorm.
 BatchNormResult SyncBatchNorm(Value x, Value gamma, Value beta, Value weight, double epsilon);
 
 // FusedBatchNorm with a given mean and variance, float32 [C]: for evaluation. No gradient flows through it.

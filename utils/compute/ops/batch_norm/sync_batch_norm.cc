@@ -20,9 +20,12 @@ BatchNormResult SyncBatchNorm(Value x, Value gamma, Value beta, Value weight, do
   std::iota(axes.begin(), axes.end(), 0);
   const int64_t count = x.shape().num_elements() / std::max<int64_t>(1, x.shape().dim(-1));
 
-  const Value mean = sum(Mul(Mean(values, axes), weight));
+  // Without examples the mean is no number, and the sum is 0.
+  const auto mean_of = [&](Value v) { return count == 0 ? Sum(v, axes) : Mean(v, axes); };
+
+  const Value mean = sum(Mul(mean_of(values), weight));
   const Value centered = Sub(values, mean);
-  const Value variance = sum(Mul(Mean(Square(centered), axes), weight));
+  const Value variance = sum(Mul(mean_of(Square(centered)), weight));
   const Value y = Add(Mul(centered, Mul(gamma, Rsqrt(Add(variance, constant(epsilon))))), beta);
   // A device of weight 0 has no examples.
   const Value all = sum(Mul(constant(static_cast<double>(count)), Sign(weight)));
