@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,8 @@ class ConnectedStrategy {
   static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const std::string& program, int num_cpu_devices);
 
   distribute::Strategy& strategy() { return *strategy_; }
+  // Hands the strategy over, for an Estimator or a keras::Model, which this must outlive.
+  std::unique_ptr<distribute::Strategy> TakeStrategy() { return std::move(strategy_); }
   // Tells the other workers that this one is done, or has failed: then they fail, too.
   void Finish(const absl::Status& status);
 

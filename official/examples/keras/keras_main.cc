@@ -1,8 +1,10 @@
 // keras_main [DEVICES]: the example of a Keras model of TensorFlow 1.12's document on distribution
 // (tensorflow/contrib/distribute/README.md). A dense layer learns that 1 is 1, on one CPU device or several logical
-// ones.
+// ones, and on those of several workers if TF_CONFIG or another launcher describes them.
 
 #include <iostream>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "utils/compute/core/status.h"
@@ -11,6 +13,7 @@
 #include "utils/data/dataset.h"
 #include "utils/distribute/strategy.h"
 #include "utils/misc/exit_code.h"
+#include "utils/run/strategy.h"
 #include "utils/train/keras/model.h"
 
 namespace official::examples {
@@ -25,10 +28,9 @@ data::DatasetPtr Ones(int64_t count) {
   return data::TensorSlices({{"", ones}}, {{"", ones}});
 }
 
-absl::Status Main(int num_devices) {
+absl::Status Train(std::unique_ptr<distribute::Strategy> distribution) {
   keras::Model model(
       [](compute::Layers& layers, const train::ModelInputs& in) { return layers.Dense(in.features[0], /*units=*/1); });
-  ASSIGN_OR_RETURN(auto distribution, distribute::Strategy::Create({.num_replicas = num_devices}));
   RETURN_IF_ERROR(model.Compile({.loss = keras::MeanSquaredError(),
                                  .optimizer = compute::GradientDescent,
                                  .learning_rate = 0.2,
@@ -43,6 +45,13 @@ absl::Status Main(int num_devices) {
   ASSIGN_OR_RETURN(const Tensor predicted, model.Predict(Ones(1)));
   std::cout << "evaluated loss " << evaluated[0].second << "\npredicted " << predicted.data<float>()[0] << "\n";
   return absl::OkStatus();
+}
+
+absl::Status Main(int num_devices) {
+  ASSIGN_OR_RETURN(const auto connected, run::ConnectedStrategy::Create("keras_main", num_devices));
+  const absl::Status trained = Train(connected->TakeStrategy());
+  connected->Finish(trained);
+  return trained;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
@@ -30,9 +31,9 @@ data::DatasetPtr Line(int64_t count) {
   return data::TensorSlices({{"", x}}, {{"", y}});
 }
 
-Model DenseModel() {
-  return Model([](compute::Layers& layers, const train::ModelInputs& in) {
-    return layers.Dense(in.features[0], 1,
+Model DenseModel(int64_t units = 1) {
+  return Model([units](compute::Layers& layers, const train::ModelInputs& in) {
+    return layers.Dense(in.features[0], units,
                         {.kernel_initializer = [](const compute::Shape&) { return compute::Initializer::Zeros(); }});
   });
 }
@@ -85,6 +86,26 @@ TEST_CASE("fit, evaluate and predict have the numbers of Keras 3.15") {
   const Logs evaluated = model.Evaluate(Line(10), {.batch_size = 10}).value();
   CHECK(Log(evaluated, "loss") == Approx(0.09194497019052505).epsilon(1e-5));
   CHECK(Log(evaluated, "error") == Approx(0.26110610365867615).epsilon(1e-5));
+}
+
+TEST_CASE("Classes are learned with the numbers of Keras 3.15") {
+  Tensor x(DType::kFloat32, {6, 2}), y(DType::kInt32, {6});
+  const float points[] = {1, 0, 0, 1, 1, 1, 2, 0, 0, 2, -1, -1};
+  std::copy(std::begin(points), std::end(points), x.data<float>());
+  for (int i = 0; i < 6; ++i) y.data<int32_t>()[i] = i % 3;
+  const data::DatasetPtr dataset = data::TensorSlices({{"", x}}, {{"", y}});
+  Model model = DenseModel(/*units=*/3);
+  REQUIRE(
+      model
+          .Compile(
+              {.loss = SparseCategoricalCrossentropy(), .learning_rate = 0.5, .metrics = {SparseCategoricalAccuracy()}})
+          .ok());
+  const History history = model.Fit(dataset, {.batch_size = 4, .epochs = 3, .shuffle = false}).value();
+  CheckNear(Column(history, "loss"), {1.09919071, 0.82942313, 0.711663425});
+  CheckNear(Column(history, "accuracy"), {0.5, 0.833333313, 0.833333313});
+  const Logs evaluated = model.Evaluate(dataset).value();
+  CHECK(Log(evaluated, "loss") == Approx(0.6360153555870056).epsilon(1e-5));
+  CHECK(Log(evaluated, "accuracy") == Approx(0.8333333134651184).epsilon(1e-5));
 }
 
 TEST_CASE("A second fit trains for as many epochs again, which are counted from 0") {
