@@ -35,7 +35,8 @@ class Exchange {
     return Send(worker, channel, absl::MakeConstSpan(&frame, 1));
   }
   // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail() or when any
-  // worker is lost.
+  // worker is lost. A worker without which the job goes on, as jobs with parameter servers do, ends only the waits for
+  // itself: Unavailable.
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
   // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for a frame.
   virtual absl::Status Check() = 0;

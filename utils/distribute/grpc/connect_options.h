@@ -29,6 +29,9 @@ struct Elastic {
 
 struct ConnectOptions {
   int worker = 0;  // this one
+  // The last so many of the addresses are parameter servers. With them the job goes on when a worker is lost or fails,
+  // unless it is the first one.
+  int num_servers = 0;
   // "host:port" by worker. Only that of worker 0 must be known; the others listen on a free port where there is none.
   std::vector<std::string> addresses;
   // The name and value of what must be the same on all workers, in the same order: {"flag --batch_size", "128"}.
@@ -41,5 +44,17 @@ struct ConnectOptions {
   std::optional<Elastic> elastic = {};                           // nothing: all workers train, always
   std::function<void(const std::string& line)> log;              // gets lines about long waits; may be empty
 };
+
+// Returns "worker 1", or "ps 0" for the first parameter server.
+inline std::string TaskName(const ConnectOptions& options, int worker) {
+  const int first_server = static_cast<int>(options.addresses.size()) - options.num_servers;
+  return worker < first_server ? "worker " + std::to_string(worker) : "ps " + std::to_string(worker - first_server);
+}
+
+// Returns true if the job goes on without this one.
+inline bool IsDispensable(const ConnectOptions& options, int worker) {
+  const int first_server = static_cast<int>(options.addresses.size()) - options.num_servers;
+  return options.num_servers > 0 && worker > 0 && worker < first_server;
+}
 
 }  // namespace official::distribute

@@ -142,10 +142,10 @@ class GrpcExchange : public Exchange {
         return absl::OkStatus();
       }
       if (std::chrono::steady_clock::now() < end) continue;
-      return absl::DeadlineExceededError(absl::StrCat("worker ", number_, " has had no connection with worker ", worker,
-                                                      " at ", address, " for ", options.start_timeout.count(),
-                                                      " s: ", WhyNoConnection(worker, address, options.tls).message(),
-                                                      "; let all workers reach each other"));
+      return absl::DeadlineExceededError(absl::StrCat(
+          TaskName(options, number_), " has had no connection with ", TaskName(options, worker), " at ", address,
+          " for ", options.start_timeout.count(), " s: ", WhyNoConnection(worker, address, options.tls).message(),
+          "; let all workers reach each other"));
     }
   }
   // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.

@@ -34,7 +34,8 @@ class Mailbox {
   void SetEnded(int from, Exchange::Channel channel);
   // A connection with the worker is broken. Means nothing if it has ended on all channels.
   void SetLost(int from, absl::string_view why);
-  // A worker has failed, this one or another: all waits end. Returns false if that is known already.
+  // A worker has failed, this one or another: all waits end, unless the job goes on without it. Returns false if that
+  // is known already.
   bool SetFailed(int who, const Failure& failure);
 
   // Returns true if the worker wants nothing more: it has ended, or is lost.
@@ -45,9 +46,11 @@ class Mailbox {
   std::optional<int> FirstLost();
 
   // See Exchange::Receive. A worker that is lost, whichever it is, or has ended, is Cancelled with what is known of it;
-  // that it has failed before, and why, may come a little later, and is waited for. A long wait is logged.
+  // that it has failed before, and why, may come a little later, and is waited for. One without which the job goes on
+  // is Unavailable, and ends only the waits for itself. A long wait is logged.
   absl::StatusOr<std::string> Receive(int from, Exchange::Channel channel, std::chrono::seconds deadline);
-  // Returns OK, or the error that Receive would return for a worker from which nothing has come.
+  // Returns OK, or the error that Receive would return for a worker from which nothing has come. OK if the job goes on
+  // without this worker.
   absl::Status StateOf(int worker);
 
  private:
@@ -65,8 +68,12 @@ class Mailbox {
   absl::Status ErrorOf(int worker, std::unique_lock<std::mutex>& lock);
   std::string NameLocked(int worker) const;
 
+  bool IsDispensable(int worker) const { return dispensable_[worker]; }
+
   const int worker_;
-  const std::string advice_;  // once a worker is lost
+  std::vector<std::string> names_;  // by worker
+  std::vector<bool> dispensable_;   // by worker
+  const std::string advice_;        // once a worker is lost
   const std::function<void(const std::string& line)> log_;
   std::mutex mutex_;
   std::condition_variable changed_;

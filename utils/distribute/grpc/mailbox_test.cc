@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -67,6 +68,47 @@ TEST_CASE("Nothing more comes from a worker that has failed, on any channel") {
   }
   mailbox.SetLost(1, "its connection is closed");
   CHECK(mailbox.Lost().empty());
+}
+
+// Worker 0, workers 1 and 2, and two servers.
+ConnectOptions WithServers(int worker) {
+  ConnectOptions options;
+  options.worker = worker;
+  options.addresses = {"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1", "10.0.0.5:1"};
+  options.num_servers = 2;
+  return options;
+}
+
+TEST_CASE("With parameter servers, a worker that is lost or fails ends only the waits for itself") {
+  const bool fails = GENERATE(false, true);
+  Mailbox mailbox(WithServers(3));
+  if (fails) {
+    mailbox.SetFailed(1, {"no space left"});
+  } else {
+    mailbox.SetLost(1, "its connection is closed");
+  }
+  const absl::Status lost = mailbox.Receive(1, kSums, kLong).status();
+  CHECK(absl::IsUnavailable(lost));
+  CHECK_THAT(std::string(lost.message()),
+             Contains(fails ? "worker 1 at 10.0.0.2:1 has ended its run" : "worker 1 at 10.0.0.2:1 was lost"));
+  for (const int other : {0, 1, 2, 4}) CHECK(mailbox.StateOf(other).ok());
+  CHECK(absl::IsDeadlineExceeded(mailbox.Receive(2, kSums, kShort).status()));
+  mailbox.Put(2, kSums, "gradients");
+  CHECK(mailbox.Receive(2, kSums, kLong).value() == "gradients");
+  CHECK(!mailbox.FirstLost());
+}
+
+TEST_CASE("Without the chief or a parameter server all waits end, and the error names it") {
+  for (const auto& [lost, name] : {std::pair{0, "worker 0 at 10.0.0.1:1"}, {4, "ps 1 at 10.0.0.5:1"}}) {
+    Mailbox mailbox(WithServers(3));
+    mailbox.SetLost(lost, "its connection is closed");
+    for (const int from : {1, lost}) {
+      const absl::Status status = mailbox.Receive(from, kSums, kLong).status();
+      CHECK(absl::IsCancelled(status));
+      CHECK_THAT(std::string(status.message()), Contains(std::string(name) + " was lost (its connection is closed)"));
+    }
+    CHECK(absl::IsCancelled(mailbox.StateOf(lost)));
+  }
 }
 
 }  // namespace

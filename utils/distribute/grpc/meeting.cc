@@ -185,7 +185,7 @@ std::string Host::Missing() const {
     if (guests_.count(static_cast<int>(w)) > 0) continue;
     if (missing.size() == kMostNamed) return absl::StrCat(absl::StrJoin(missing, ", "), " and others");
     const std::string& address = options_.addresses[w];
-    missing.push_back(absl::StrCat("worker ", w, address.empty() ? "" : " at ", address));
+    missing.push_back(absl::StrCat(TaskName(options_, static_cast<int>(w)), address.empty() ? "" : " at ", address));
   }
   return absl::StrJoin(missing, ", ");
 }
@@ -196,12 +196,12 @@ absl::Status Host::CompareFacts(int worker, const Guest& guest) const {
   for (size_t i = 0; i + 1 < own.size() && i + 1 < guest.facts.size(); i += 2) {
     if (guest.facts[i] == own[i] && guest.facts[i + 1] == own[i + 1]) continue;
     if (guest.facts[i] != own[i]) break;
-    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " has ", own[i], " ", guest.facts[i + 1],
+    return absl::InvalidArgumentError(absl::StrCat(TaskName(options_, worker), " has ", own[i], " ", guest.facts[i + 1],
                                                    ", but worker 0 has ", own[i + 1],
                                                    "; start all workers with the same program and flags"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("worker ", worker, " runs another program than worker 0; start all workers with the same"));
+      absl::StrCat(TaskName(options_, worker), " runs another program than worker 0; start all workers with the same"));
 }
 
 bool Host::AreEnough() const {
@@ -330,8 +330,8 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
                                : !refusal.empty()     ? refusal
                                                       : std::string(status.message());
     return StartTimeout(
-        again, absl::StrCat("worker ", options.worker, " has waited ", patience.count(), " s for worker 0 at ", host,
-                            again ? "" : " and all other workers", reason.empty() ? "" : ": ", reason));
+        again, absl::StrCat(TaskName(options, options.worker), " has waited ", patience.count(), " s for worker 0 at ",
+                            host, again ? "" : " and all other workers", reason.empty() ? "" : ": ", reason));
   }
 }
 
