@@ -175,6 +175,10 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   strategy->num_replicas_in_sync_ = options.num_replicas;
   strategy->workers_ = options.workers;
   strategy->timeout_ = options.all_reduce_timeout;
+  if (options.servers) {
+    strategy->servers_ = std::make_unique<ParameterServers>(*options.servers->exchange, options.servers->num_servers,
+                                                            options.all_reduce_timeout);
+  }
   strategy->local_replicas_ = options.workers ? options.workers->replicas[options.workers->exchange->worker()]
                                               : compute::Share{0, options.num_replicas};
   if (options.workers) RETURN_IF_ERROR(CheckWorkerSums(options, *kind));
@@ -260,9 +264,9 @@ absl::StatusOr<std::vector<std::string>> Strategy::GatherBytes(absl::string_view
 }
 
 absl::StatusOr<std::string> Strategy::FromChief(absl::StatusOr<std::string> own) const {
-  if (!workers_) return own;
+  if (exchange() == nullptr) return own;
   const AddTime add_time(seconds_of_values_);
-  Exchange& exchange = *workers_->exchange;
+  Exchange& exchange = *this->exchange();
   constexpr Exchange::Channel kValues = Exchange::Channel::kValues;
   // The code of the status in front, then its message or what is given.
   if (is_chief()) {

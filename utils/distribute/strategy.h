@@ -22,6 +22,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/distribute/exchange.h"
+#include "utils/distribute/parameter_servers.h"
 #include "utils/distribute/worker_sum.h"
 #include "utils/distribute/worker_summer.h"
 
@@ -34,11 +35,18 @@ struct Workers {
   CollectiveCommunication communication = CollectiveCommunication::kAuto;
 };
 
+// The tasks of a job with parameter servers: each worker has one replica, which is in sync with no other.
+struct ServerTasks {
+  Exchange* exchange;  // must outlive the strategy
+  int num_servers;     // the last tasks of the exchange
+};
+
 struct StrategyOptions {
   std::string name = "";  // TensorFlow's; empty: the one that the number of replicas and workers has by default
   std::string device_kind = "cpu";
-  int num_replicas = 1;                 // of all workers together
-  std::optional<Workers> workers = {};  // where this process is not the only one
+  int num_replicas = 1;                     // of all workers together
+  std::optional<Workers> workers = {};      // where this process is not the only one
+  std::optional<ServerTasks> servers = {};  // instead of `workers`: this process is one of these tasks
   // Which devices of the kind the local replicas compute on, as many; empty: the first ones.
   std::vector<int> device_indices = {};
   int num_threads = 0;  // of all CPU devices together; 0: all cores
@@ -60,7 +68,8 @@ class Strategy {
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
-  // The name in TensorFlow: "one_device", "mirrored" or, by default with several workers, "multi_worker_mirrored".
+  // The name in TensorFlow: "one_device", "mirrored", "parameter_server" or, by default with several workers,
+  // "multi_worker_mirrored".
   const std::string& name() const { return name_; }
   // The number of replicas of all workers together: with this number each step is divided and summed.
   int num_replicas_in_sync() const { return num_replicas_in_sync_; }
@@ -68,14 +77,17 @@ class Strategy {
   // local_replicas().begin + r of the job.
   const compute::Share& local_replicas() const { return local_replicas_; }
   int num_local_replicas() const { return static_cast<int>(devices_.size()); }
+  // True if other workers compute parts of the same steps.
   bool has_other_workers() const { return workers_.has_value(); }
   // The replicas that each worker holds, by worker, and the number of this one among the workers.
   std::vector<compute::Share> replicas_of_workers() const {
     return workers_ ? workers_->replicas : std::vector<compute::Share>{local_replicas_};
   }
   int worker() const { return workers_ ? workers_->exchange->worker() : 0; }
+  // Returns the tasks of a job with parameter servers, where a worker trains by itself; else null.
+  ParameterServers* servers() const { return servers_.get(); }
   // True for the worker that decides, and reads and writes the directory of the run: the first.
-  bool is_chief() const { return !workers_ || workers_->exchange->worker() == 0; }
+  bool is_chief() const { return exchange() == nullptr || exchange()->worker() == 0; }
   bool shares_memory() const { return num_local_replicas() > 1 && device(0).uses_host_memory(); }
   compute::Device& device(int local_replica) const { return *devices_[local_replica]; }
   // The packs in which the devices sum gradients; without, as many as there are devices.
@@ -88,7 +100,8 @@ class Strategy {
   // Returns what each worker gives, by worker. All workers call it at the same point, between their programs. Errors:
   // those of Exchange::Receive.
   absl::StatusOr<std::vector<std::string>> GatherBytes(absl::string_view own) const;
-  // Returns, likewise, what the chief gives, or its error. What others give is not looked at.
+  // Returns, likewise, what the chief gives, or its error. What others give is not looked at. Parameter servers get it,
+  // too.
   absl::StatusOr<std::string> FromChief(absl::StatusOr<std::string> own) const;
   // Returns how long this worker has waited for others: for their parts of sums in the host's memory, and in what
   // follows.
@@ -101,7 +114,7 @@ class Strategy {
   absl::Status CheckWorkers() { return workers_ ? workers_->exchange->Check() : absl::OkStatus(); }
   // Ends what the other workers wait for, now and later, since this one has failed for this reason.
   void Fail(absl::string_view reason) {
-    if (workers_) workers_->exchange->Fail(reason);
+    if (exchange() != nullptr) exchange()->Fail(reason);
   }
   // Returns, likewise, the numbers of all replicas in their order, as many of each, of which `own` are those of the
   // local ones. Where this worker is the only one, that is all.
@@ -121,6 +134,10 @@ class Strategy {
   class Thread;
 
   Strategy() = default;
+  // The exchange with the other tasks of the job; null: there are none.
+  Exchange* exchange() const {
+    return workers_ ? workers_->exchange : servers_ != nullptr ? &servers_->exchange() : nullptr;
+  }
   absl::Status MakeDevices(const StrategyOptions& options);
   // Makes the group of the local devices, which sums with the other workers.
   absl::Status MakeWorkerGroup(const compute::DeviceKind& kind);
@@ -133,6 +150,7 @@ class Strategy {
   int num_replicas_in_sync_ = 1;
   compute::Share local_replicas_{0, 1};
   std::optional<Workers> workers_;
+  std::unique_ptr<ParameterServers> servers_;
   std::chrono::seconds timeout_{};
   mutable double seconds_of_values_ = 0;  // in which this worker has waited for those that others give
   std::vector<std::unique_ptr<compute::Device>> devices_;

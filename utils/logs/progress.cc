@@ -46,6 +46,7 @@ absl::Status Progress::Begin(const TrainStart& start) {
     last_time_ = next_draw_ = last_line_ = start.time;
     last_loss_.reset();
     last_ = {.global_step = start.global_step};
+    regular_step_ = start.global_step;
   }
   if (!options_.now) ticker_ = std::make_unique<Ticker>([this] { Tick(); });
   return absl::OkStatus();
@@ -57,9 +58,11 @@ StepRequest Progress::BeforeStep(int64_t next_step, TimePoint now) {
   const bool bar = options_.format == LogFormat::kBar, is_last = next_step == options_.total_steps;
   // Whether it is time to draw is known only after the step, but the loss must be asked for now.
   draws_next_ = bar && (now + step_time_ >= next_draw_ || is_last);
+  // Where workers count their steps together, a multiple may be a step of another one.
+  const int64_t every = options_.log_every_n_steps;
   const bool has_lines = !bar || !options_.tensors.empty();
   logs_next_ = has_lines && !is_last &&
-               (steps_ == 0 || next_step % options_.log_every_n_steps == 0 || (!bar && now - LastLine() >= kLongPause));
+               (steps_ == 0 || next_step / every > regular_step_ / every || (!bar && now - LastLine() >= kLongPause));
   // End() logs the last step.
   return {.loss = draws_next_ || logs_next_ || is_last,
           .tensors = (logs_next_ || is_last) && !options_.tensors.empty()};
@@ -77,6 +80,7 @@ absl::Status Progress::AfterStep(const StepInfo& step) {
   }
   const std::optional<double> shown_loss = last_.loss;
   last_ = ToShow(step);
+  if (logs_next_) regular_step_ = step.global_step;
   if (logs_next_) {
     const std::string elapsed =
         last_loss_ ? absl::StrFormat(" (%.3f sec)", Seconds(step.time - *last_loss_).count()) : "";

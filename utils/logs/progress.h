@@ -94,6 +94,7 @@ class Progress : public Hook {
   bool draws_next_ = false;             // true if the next step will be shown in the live line
   bool logs_next_ = false;              // true if it will have a line of the log
   std::optional<int64_t> logged_step_;  // the last one that has its own line
+  int64_t regular_step_ = 0;            // the same, but for End, or the step before the round
   Shown last_;                          // the step that the live line shows
   std::unique_ptr<Ticker> ticker_;      // during a train call
 };

@@ -77,6 +77,13 @@ absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy
   if (distribution_strategy == "multi_worker_mirrored" || distribution_strategy == "collective_all_reduce") {
     return "multi_worker_mirrored";
   }
+  if (distribution_strategy == "parameter_server") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag,
+                     " needs parameter servers, and this run has none: the cluster spec needs to have `ps` jobs; "
+                     "add \"ps\": [\"host:port\"] to the cluster of TF_CONFIG and start a process for it, or use "
+                     "--distribution_strategy=default"));
+  }
   if (num_workers > 1) {
     if (distribution_strategy == "default") return "multi_worker_mirrored";
     return absl::InvalidArgumentError(absl::StrCat(flag, " is for one process, and this run has ", num_workers,

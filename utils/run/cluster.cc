@@ -105,13 +105,14 @@ absl::StatusOr<std::optional<distribute::TlsFiles>> ReadTlsFiles(const flags::Cl
 }
 
 // The secret of the run; empty if there is none, and none is needed.
-absl::StatusOr<std::string> SecretOf(const Config& config, const std::vector<std::string>& addresses) {
+absl::StatusOr<std::string> SecretOf(const Config& config, const distribute::ConnectOptions& options) {
   const flags::ClusterConfig& cluster = config.cluster;
+  const std::vector<std::string>& addresses = options.addresses;
   if (cluster.run_secret_file) return ReadSecret(*cluster.run_secret_file);
   const auto far = std::find_if_not(addresses.begin(), addresses.end(), distribute::IsLoopback);
   if (cluster.insecure_cluster || cluster.tls_cert || far == addresses.end()) return "";
   return absl::InvalidArgumentError(
-      absl::StrCat("worker ", far - addresses.begin(), " listens at ", *far,
+      absl::StrCat(distribute::TaskName(options, static_cast<int>(far - addresses.begin())), " listens at ", *far,
                    ", where strangers may take part in this run; give all workers a file with the same secret, "
                    "--run_secret_file=FILE, or certificates, --tls_cert and so on, or in a network that you trust "
                    "--insecure_cluster"));
@@ -129,17 +130,6 @@ absl::Status MeetByPmix(distribute::ConnectOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTasks(const distribute::Launch& launch) {
-  const distribute::ClusterTask& started = launch.started;
-  const bool is_self = started.task.type == distribute::kPs;
-  const int num_ps = started.cluster.NumTasks(distribute::kPs);
-  if (!is_self && num_ps == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      launch.launcher, is_self ? " makes this process " : " describes ",
-      is_self ? distribute::NameOf(started.task) : absl::StrCat(num_ps, " ps"),
-      ", but a run has only workers and an evaluator; leave it out of the cluster, or train without: ", launch.alone));
-}
-
 // The flags that contradict an evaluator, in this process or beside it.
 absl::Status CheckBesideEvaluator(const Config& config, const Cluster& cluster) {
   const auto error = [&](absl::string_view flag, absl::string_view why) {
@@ -154,6 +144,31 @@ absl::Status CheckBesideEvaluator(const Config& config, const Cluster& cluster) 
   }
   if (cluster.is_evaluator && config.base.eval_only) {
     return error("eval_only", "which this process is; leave it out, or evaluate once without a cluster");
+  }
+  return absl::OkStatus();
+}
+
+// The flags that are not for a cluster with parameter servers.
+absl::Status CheckServers(const Config& config, const Cluster& cluster) {
+  const std::string strategy = config.performance.distribution_strategy;
+  const auto refused = [&](absl::string_view flag, absl::string_view advice) {
+    return absl::InvalidArgumentError(absl::StrCat(cluster.launch->launcher, " describes ", cluster.num_servers,
+                                                   " ps, and ", flag, " is not for runs with parameter servers; ",
+                                                   advice));
+  };
+  if (strategy != "default" && strategy != "parameter_server") {
+    return refused(absl::StrCat("--distribution_strategy=", strategy),
+                   "use --distribution_strategy=parameter_server, or leave ps out of the cluster");
+  }
+  if (config.base.eval_only) return refused("--eval_only", absl::StrCat("evaluate alone: ", cluster.launch->alone));
+  if (config.base.stop_threshold) return refused("--stop_threshold", "leave it out");
+  if (config.train.dtype != compute::DType::kFloat32) {
+    return refused(config.train.dtype == compute::DType::kBFloat16 ? "--dtype=bf16" : "--dtype=fp16",
+                   "use --dtype=fp32");
+  }
+  if (config.train.loss_scale.dynamic) return refused("--loss_scale=dynamic", "use a fixed --loss_scale");
+  if (config.cluster.on_peer_loss == flags::OnPeerLoss::kRestart) {
+    return refused("--on_peer_loss=restart", "leave it out: the others go on without a worker that is lost");
   }
   return absl::OkStatus();
 }
@@ -214,13 +229,15 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
     if (cluster.has_evaluator) RETURN_IF_ERROR(CheckBesideEvaluator(config, cluster));
     return cluster;
   }
-  RETURN_IF_ERROR(CheckTasks(*cluster.launch));
   const distribute::ClusterTask& started = cluster.launch->started;
   cluster.worker = distribute::WorkerIndex(started.cluster, started.task).value_or(0);
   cluster.is_evaluator = started.task.type == distribute::kEvaluator;
   cluster.has_evaluator = cluster.has_evaluator || started.cluster.NumTasks(distribute::kEvaluator) > 0;
   if (cluster.is_evaluator || cluster.has_evaluator) RETURN_IF_ERROR(CheckBesideEvaluator(config, cluster));
   cluster.num_workers = cluster.is_evaluator ? 1 : started.cluster.NumWorkers();
+  cluster.num_servers = cluster.is_evaluator ? 0 : started.cluster.NumTasks(distribute::kPs);
+  if (started.task.type == distribute::kPs) cluster.worker = cluster.num_workers + started.task.index;
+  if (cluster.num_servers > 0) RETURN_IF_ERROR(CheckServers(config, cluster));
   if (cluster.num_workers > 1) RETURN_IF_ERROR(CheckElastic(config.cluster, cluster));
   cluster.restart = ReadRestart();
   LOG(INFO) << distribute::Describe(*cluster.launch)
@@ -240,7 +257,13 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
                                                               const Devices& devices) {
   distribute::ConnectOptions options;
   options.worker = cluster.worker;
-  options.addresses = distribute::WorkerAddresses(cluster.launch->started.cluster);
+  const distribute::ClusterSpec& spec = cluster.launch->started.cluster;
+  options.addresses = distribute::WorkerAddresses(spec);
+  options.num_servers = cluster.num_servers;
+  if (cluster.num_servers > 0) {
+    const std::vector<std::string>& servers = spec.jobs.at(std::string(distribute::kPs));
+    options.addresses.insert(options.addresses.end(), servers.begin(), servers.end());
+  }
   options.facts = FactsOf(config, cluster, devices);
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
   ASSIGN_OR_RETURN(options.tls, ReadTlsFiles(config.cluster));
@@ -250,7 +273,7 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
       ASSIGN_OR_RETURN(options.secret, ReadSecret(*config.cluster.run_secret_file));
     }
   } else {
-    ASSIGN_OR_RETURN(options.secret, SecretOf(config, options.addresses));
+    ASSIGN_OR_RETURN(options.secret, SecretOf(config, options));
   }
   options.peer_timeout = std::chrono::seconds(config.cluster.peer_timeout_secs);
   options.elastic = ElasticOf(config.cluster, cluster);
@@ -281,7 +304,10 @@ absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, 
     ASSIGN_OR_RETURN(difference, exchange.Receive(0, kValues, kLong));
   } else {
     for (int w = 1; w < exchange.num_workers(); ++w) {
-      ASSIGN_OR_RETURN(const std::string other, exchange.Receive(w, kValues, kLong));
+      const absl::StatusOr<std::string> given = exchange.Receive(w, kValues, kLong);
+      if (absl::IsUnavailable(given.status())) continue;  // lost, and the job goes on without it
+      RETURN_IF_ERROR(given.status());
+      const std::string& other = *given;
       if (other == value || !difference.empty()) continue;
       difference = absl::StrCat("worker ", exchange.NumberOf(w), " has ", what, " ", other, ", but worker 0 has ",
                                 value, "; ", advice);
@@ -293,9 +319,11 @@ absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, 
 
 absl::Status CheckAlone(const Config& config, const std::string& use) {
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
-  if (cluster.num_workers == 1 && !cluster.is_evaluator) return absl::OkStatus();
-  const std::string of_others = cluster.is_evaluator ? "makes this one an evaluator"
-                                                     : absl::StrCat("describes ", cluster.num_workers, " workers");
+  if (cluster.num_tasks() == 1 && !cluster.is_evaluator) return absl::OkStatus();
+  const std::string of_others = cluster.is_evaluator
+                                    ? "makes this one an evaluator"
+                                    : absl::StrCat("describes ", cluster.num_workers, " workers",
+                                                   cluster.num_servers > 0 ? " and parameter servers" : "");
   return absl::InvalidArgumentError(absl::StrCat(use, " is for one process, and ", cluster.launch->launcher, " ",
                                                  of_others, "; start it without: ", cluster.launch->alone));
 }

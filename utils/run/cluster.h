@@ -30,18 +30,21 @@ std::string ValueOf(const Restart& restart);
 // The place of this process in its run.
 struct Cluster {
   std::optional<distribute::Launch> launch = {};  // what started it as one of several; nothing: it is alone
-  int worker = 0;
+  int worker = 0;                                 // for a parameter server its number after those of the workers
   int num_workers = 1;
+  int num_servers = 0;                  // parameter servers
   std::optional<Restart> restart = {};  // nothing: it begins for the first time
   bool is_evaluator = false;            // this process is none of the workers, and evaluates what they train
   bool has_evaluator = false;           // the workers leave the evaluations to one
 
   bool is_chief() const { return worker == 0 && !is_evaluator; }
+  bool is_server() const { return worker >= num_workers; }
+  int num_tasks() const { return num_workers + num_servers; }
 };
 
-// Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, if the
-// cluster has parameter servers, which no run here has, if flags are given that mean nothing beside an evaluator, or if
-// the workers cannot do without one of them and --on_peer_loss=restart says so.
+// Returns what the environment and --workers say. InvalidArgument if they contradict themselves or each other, if flags
+// are given that mean nothing beside an evaluator or with parameter servers, or if the workers cannot do without one of
+// them and --on_peer_loss=restart says so.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
 
 // Returns how to keep a file with a secret, which `user` reads, from other users: "make it yours alone: chmod 600 ";

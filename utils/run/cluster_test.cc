@@ -12,6 +12,7 @@
 #include "utils/files/files.h"
 #include "utils/run/devices.h"
 #include "utils/run/small_run.h"
+#include "utils/run/strategy.h"
 
 namespace official::run {
 namespace {
@@ -54,11 +55,6 @@ TEST_CASE("A process is alone, or one of the workers of its cluster") {
     CHECK_THAT(Refused(CheckAlone({}, "--predict")),
                StartsWith("--predict is for one process, and TF_CONFIG describes 2 workers; start it without: env -u"));
   }
-}
-
-TEST_CASE("Tasks that no run has are refused") {
-  const TfConfig tf_config(kWithPs);
-  CHECK_THAT(Refused(FindCluster({}).status()), StartsWith("TF_CONFIG describes 1 ps, but a run has only workers"));
 }
 
 TEST_CASE("An evaluator is none of the workers, who know of it from their cluster or a flag") {
@@ -108,6 +104,80 @@ TEST_CASE("Flags that an evaluator contradicts are refused, beside it and in it"
   CHECK(Refused(FindCluster(config).status()) ==
         "--eval_only: this run has an evaluator, which this process is; leave it out, or evaluate once without a "
         "cluster");
+}
+
+constexpr char kPs[] =
+    R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1", "d:1"]}, "task": {"type": "ps", "index": 1}})";
+
+TEST_CASE("Parameter servers come after the workers, which train by themselves") {
+  const TfConfig tf_config(kPs);
+  const Cluster cluster = FindCluster({}).value();
+  CHECK(cluster.num_workers == 2);
+  CHECK(cluster.num_servers == 2);
+  CHECK(cluster.worker == 3);
+  CHECK(cluster.is_server());
+  Config config;
+  config.base.num_gpus = 0;
+  for (const char* strategy : {"default", "parameter_server"}) {
+    config.performance.distribution_strategy = strategy;
+    CHECK(FindCluster(config).ok());
+    const Devices devices = DevicesFor(config, cluster.num_workers, cluster.num_servers).value();
+    CHECK(devices.strategy == "parameter_server");
+    CHECK(devices.num_replicas == 1);
+    CHECK(devices.replica_batch == config.base.batch_size);
+  }
+  CHECK_THAT(
+      Refused(CheckAlone({}, "--predict")),
+      StartsWith("--predict is for one process, and TF_CONFIG describes 2 workers and parameter servers; start"));
+  config.cluster.num_replicas = 2;
+  CHECK_THAT(
+      Refused(DevicesFor(config, cluster.num_workers, cluster.num_servers).status()),
+      StartsWith("with parameter servers each worker trains on one CPU device, and this one has 2 of the kind cpu"));
+}
+
+TEST_CASE("Flags that are not for parameter servers are refused, with what to do") {
+  const TfConfig tf_config(kWithPs);
+  const auto refused = [](const Config& config) { return Refused(FindCluster(config).status()); };
+  const auto begin = [](absl::string_view flag) {
+    return StartsWith(
+        absl::StrCat("TF_CONFIG describes 1 ps, and ", flag, " is not for runs with parameter servers; "));
+  };
+  Config config;
+  config.performance.distribution_strategy = "mirrored";
+  CHECK_THAT(refused(config), begin("--distribution_strategy=mirrored"));
+  CHECK_THAT(refused(config), Contains("use --distribution_strategy=parameter_server, or leave ps out of the cluster"));
+  config = {};
+  config.base.eval_only = true;
+  CHECK_THAT(refused(config), begin("--eval_only"));
+  config = {};
+  config.base.stop_threshold = 0.9;
+  CHECK_THAT(refused(config), begin("--stop_threshold"));
+  config = {};
+  config.train.dtype = compute::DType::kBFloat16;
+  CHECK_THAT(refused(config), begin("--dtype=bf16"));
+  config = {};
+  config.train.loss_scale.dynamic = true;
+  CHECK_THAT(refused(config), begin("--loss_scale=dynamic"));
+  config = {};
+  config.cluster.on_peer_loss = flags::OnPeerLoss::kRestart;
+  CHECK_THAT(refused(config), begin("--on_peer_loss=restart"));
+}
+
+TEST_CASE("A training loop of one's own has no parameter servers") {
+  const TfConfig tf_config(kWithPs);
+  CHECK_THAT(Refused(ConnectedStrategy::Create("program", 1).status()),
+             StartsWith("TF_CONFIG describes 1 ps, and a training loop of one's own has only workers; leave ps out"));
+}
+
+TEST_CASE("The strategy parameter_server needs parameter servers") {
+  Config config;
+  config.base.num_gpus = 0;
+  config.performance.distribution_strategy = "parameter_server";
+  for (const int num_workers : {1, 2}) {
+    const std::string refused = Refused(DevicesFor(config, num_workers).status());
+    CHECK_THAT(refused, StartsWith("--distribution_strategy=parameter_server needs parameter servers, and this run has "
+                                   "none: the cluster spec needs to have `ps` jobs; add \"ps\": [\"host:port\"]"));
+  }
 }
 
 TEST_CASE("Strangers are kept out, or it is said that they need not be") {

@@ -60,20 +60,37 @@ absl::StatusOr<int> NumReplicas(const Config& config, int num_workers, int num_g
                             num_workers == 1 ? " worker" : " workers", "; leave one of the two out"));
 }
 
+// The devices of a worker in a job with parameter servers, or of one of those.
+absl::Status CheckServerDevices(const Devices& devices) {
+  if (devices.kind == "cpu" && devices.num_replicas == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("with parameter servers each worker trains on one CPU device, and this one has ",
+                   devices.num_replicas, " of the kind ", devices.kind,
+                   "; give --num_gpus=0, and leave out --devices, --num_cpu_devices and --num_replicas"));
+}
+
 }  // namespace
 
-absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers) {
+absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int num_servers) {
   ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
   const int num_gpus = wanted.are_gpus ? static_cast<int>(wanted.indices.size()) : 0;
   Devices devices;
   devices.kind = std::string(DeviceKindFor(num_gpus));
   if (config.performance.devices && wanted.are_gpus) devices.indices = wanted.indices;
   const auto num_devices = static_cast<int>(wanted.indices.size());
+  devices.num_servers = num_servers;
+  if (num_servers > 0) num_workers = 1;  // each trains by itself
   ASSIGN_OR_RETURN(devices.num_replicas, NumReplicas(config, num_workers, num_gpus, num_devices));
   if (config.performance.tf32 && num_gpus == 0) {
     LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
   }
   const char* const plural = num_workers > 1 ? "replicas" : num_gpus > 0 ? "GPUs" : "CPU devices";
+  if (num_servers > 0) {
+    RETURN_IF_ERROR(CheckServerDevices(devices));
+    devices.strategy = "parameter_server";
+    devices.replica_batch = config.base.batch_size;
+    return devices;
+  }
   ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, num_workers,
                                                         devices.num_replicas, plural));
   ASSIGN_OR_RETURN(devices.replica_batch,
@@ -94,7 +111,9 @@ absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config&
       .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
       .allow_tf32 = config.performance.tf32,
       .recordings = config.performance.cuda_graphs};
-  if (exchange != nullptr) {
+  if (exchange != nullptr && devices.num_servers > 0) {
+    options.servers = distribute::ServerTasks{.exchange = exchange, .num_servers = devices.num_servers};
+  } else if (exchange != nullptr) {
     options.workers = distribute::Workers{
         .exchange = exchange, .replicas = {}, .communication = config.cluster.collective_communication};
     for (int w = 0; w < exchange->num_workers(); ++w) {

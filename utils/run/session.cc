@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/onednn.h"
+#include "utils/data/every_nth.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
 #include "utils/logs/hooks_helper.h"
@@ -151,10 +152,12 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
     ASSIGN_OR_RETURN(session->devices_, DevicesFor(ConfigOfEvaluator(config)));
     return session;
   }
-  ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers));
+  ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers, cluster.num_servers));
   session->restart_ = cluster.restart;
   session->has_evaluator_ = cluster.has_evaluator && !config.base.eval_only;
-  if (cluster.num_workers > 1) {
+  session->is_server_ = cluster.is_server();
+  session->num_workers_ = cluster.num_workers;
+  if (cluster.num_tasks() > 1) {
     ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }
   const absl::Status taken = session->is_chief() ? session->TakeDirectories() : absl::OkStatus();
@@ -212,6 +215,11 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   }
   const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   loss_watch_.reset();
+  if (devices_.num_servers > 0 && (model.share || options_.steps)) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model.name,
+                                                   " does not train with parameter servers; leave ps "
+                                                   "out of the cluster, and give --distribution_strategy=default"));
+  }
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
   ASSIGN_OR_RETURN(estimator_,
@@ -224,7 +232,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     running_ = true;
     return estimator_.get();
   }
-  RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
+  if (!is_server_) RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
   LogStart();
   if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
     LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
@@ -356,12 +364,15 @@ absl::Status Session::BeginRecords() {
 bool Session::EvaluationIsDue() const {
   if (has_evaluator_) return false;
   if (follower_) return !train::IsEvaluated(estimator_->state());
+  // Where workers do not train in step, the chief evaluates.
+  if (devices_.num_servers > 0 && !is_chief()) return false;
   return config_.base.eval_only || train::EvaluationIsDue(schedule_, estimator_->state());
 }
 
 bool Session::HasNextRound() const {
   if (config_.base.eval_only) return !reported_;
   if (follower_) return !train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue();
+  if (is_server_) return !served_;
   return !passed_stop_threshold_ && (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
 }
 
@@ -370,6 +381,7 @@ absl::Status Session::Train() {
     return follower_->WaitForNext(*estimator_,
                                   [this](const train::RunState& state) { return train::IsTrained(schedule_, state); });
   }
+  if (is_server_) return Serve();
   if (EvaluationIsDue()) return absl::OkStatus();
   const data::Position before = estimator_->state().position;
   const train::TrainUntil until = train::NextEvaluation(schedule_, estimator_->state());
@@ -380,15 +392,26 @@ absl::Status Session::Train() {
                                                                  .start = start,
                                                                  .end_epoch = until.end_epoch,
                                                                  .rows = estimator_->held_rows(train::Mode::kTrain)}));
+    if (devices_.num_servers > 0 && num_workers_ > 1) {
+      batches = data::EveryNth(std::move(batches), num_workers_, exchange_->worker());
+    }
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
-  const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_);
+  const bool is_last_round = until.end_epoch == schedule_.train_epochs;
+  const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_, is_last_round);
   others_know_end_ = absl::IsCancelled(trained);  // all of them stop, or one has failed
   RETURN_IF_ERROR(trained);
   if (estimator_->state().position == before) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndRound(round));
   return absl::OkStatus();
+}
+
+absl::Status Session::Serve() {
+  served_ = true;
+  const absl::Status served = estimator_->Serve(input_.spec);
+  others_know_end_ = !served.ok();
+  return served;
 }
 
 // A round without a single batch would come again for ever.
@@ -457,7 +480,8 @@ absl::Status Session::Finish(const absl::Status& status) {
 void Session::LogEnd(const std::string& outcome) const {
   const int64_t step = estimator_->global_step();
   logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
-  std::string text = absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
+  std::string text = is_server_ ? "served until the chief had ended"
+                                : absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
   if (progress_ != nullptr) {
     absl::StrAppend(&text, ": ", progress_->Summary());
     const logs::Json::Object summary = progress_->SummaryFields();
@@ -486,6 +510,8 @@ absl::Status Session::End() {
   const bool stopped = misc::StopSignalReceived() != 0;
   signals_.reset();
   RETURN_IF_ERROR(recorded);
+  RETURN_IF_ERROR(estimator_->WaitForOtherWorkers());
+  RETURN_IF_ERROR(estimator_->LeaveServers());
   others_know_end_ = ended_ = true;
   if (exchange_ != nullptr) exchange_->Finish();
   if (!trained || !stopped) return absl::OkStatus();

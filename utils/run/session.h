@@ -15,6 +15,12 @@
 //
 // An evaluator has one, too, whose rounds wait for checkpoints in --model_dir instead of training; it has the results
 // to itself, and writes only eval/. The workers beside it have no evaluations.
+//
+// In a job with parameter servers the only round of a server makes the updates of the workers. Each of W workers trains
+// on every W-th batch of the data, from another one on: together they train on every example once an epoch, as one
+// process does, each at its own pace. They end when their own part is done, or with the global step of all of them. The
+// batches that a lost worker had still to train on are left out. A checkpoint continues, with any number of workers,
+// after the batches that the chief has done and as many of each other worker.
 #pragma once
 
 #include <functional>
@@ -132,6 +138,7 @@ class Session {
   void LogStart() const;
   void LogNothingToDo() const;
   absl::Status PassEmptyRound(int64_t end_epoch);
+  absl::Status Serve();
   // Tells all how the run ended, once.
   absl::Status Finish(const absl::Status& status);
   // Asks for this process to begin again, if workers are missing now, or others wait to take part.
@@ -150,6 +157,8 @@ class Session {
   std::optional<train::CheckpointFollower> follower_;  // of an evaluator
   bool has_evaluator_ = false;                         // the workers, of which this is one, leave evaluations to it
   std::optional<EvaluatorWatch> evaluator_watch_;      // of the chief beside an evaluator, while it trains
+  int num_workers_ = 1;
+  bool is_server_ = false, served_ = false;  // as a parameter server
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;

@@ -22,6 +22,12 @@ absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(con
                      "this process, start it without: ",
                      cluster.launch->alone));
   }
+  if (cluster.num_servers > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(cluster.launch->launcher, " describes ", cluster.num_servers,
+                                                   " ps, and a training loop of one's own has only workers; leave ps "
+                                                   "out of the cluster, or train without: ",
+                                                   cluster.launch->alone));
+  }
   const Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = cluster.num_workers * num_cpu_devices};
   auto connected = std::make_unique<ConnectedStrategy>();
   if (cluster.num_workers > 1) {

@@ -17,7 +17,7 @@ class ConnectedStrategy {
   // Connects the workers that TF_CONFIG or another launcher describes, if there are several, each with so many logical
   // CPU devices: tf.distribute.MultiWorkerMirroredStrategy. For a process alone they are one_device or mirrored.
   // `program` is its name, by which workers know each other. InvalidArgument for less than one device, and in a task
-  // that is an evaluator; else errors of FindCluster and Connect.
+  // that is an evaluator or whose cluster has parameter servers; else errors of FindCluster and Connect.
   static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const std::string& program, int num_cpu_devices);
 
   distribute::Strategy& strategy() { return *strategy_; }

@@ -294,7 +294,65 @@ void CheckpointedModel::LogSavedOnRequest() const {
   LOG(INFO) << "saved checkpoint of step " << state_.global_step << " on SIGUSR2";
 }
 
+absl::Status CheckpointedModel::ConnectServers(const data::ElementSpec& spec) {
+  if (strategy_->servers() == nullptr || servers_ != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(servers_, ServerClient::Create(model_, config_, spec, *strategy_->servers(), replicas_));
+  return strategy_->is_chief() ? servers_->SendVariables().status() : absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::ReadVariables() {
+  if (servers_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/false));
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::FinishStep(float learning_rate) {
+  if (servers_ == nullptr) {
+    ++state_.global_step;
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(state_.global_step, servers_->Update(learning_rate));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
+  distribute::ParameterServers* const servers = strategy_->servers();
+  if (servers == nullptr || !servers->is_chief()) return true;
+  for (; next_to_leave_ < servers->num_workers(); ++next_to_leave_) {
+    ASSIGN_OR_RETURN(const bool has_left, WaitForWorker(next_to_leave_));
+    if (!has_left) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
+  using Clock = std::chrono::steady_clock;
+  distribute::ParameterServers& servers = *strategy_->servers();
+  bool told = false;
+  int64_t global_step = state_.global_step;
+  Clock::time_point advanced = Clock::now();
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool has_left, servers.HasLeft(worker));
+    if (has_left) return true;
+    if (config_.interruption() == Interruption::kStop) return false;
+    if (!std::exchange(told, true)) {
+      LOG(INFO) << "waiting for " << servers.NameOf(worker) << ", which is still training";
+    }
+    const int64_t before = global_step;
+    if (servers_ != nullptr) {
+      ASSIGN_OR_RETURN(global_step, servers_->GlobalStep());
+    }
+    if (global_step > before) advanced = Clock::now();
+    if (Clock::now() - advanced < servers.timeout()) continue;
+    return absl::DeadlineExceededError(absl::StrCat("worker 0 has waited for ", servers.NameOf(worker), " for ",
+                                                    servers.timeout().count(), " s, in which it made no step"));
+  }
+}
+
 absl::Status CheckpointedModel::Save() {
+  if (servers_ != nullptr && strategy_->is_chief()) {
+    ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/true));
+  }
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());
   RETURN_IF_ERROR(replicas_.CheckEqual());

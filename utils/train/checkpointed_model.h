@@ -17,6 +17,7 @@
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/model_dir.h"
+#include "utils/train/parameter_server.h"
 #include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
 #include "utils/train/straggler.h"
@@ -78,6 +79,18 @@ class CheckpointedModel {
   // that the run began with has that value, else Internal. OK if there is none.
   absl::Status CheckFinite(const compute::Graph& graph);
 
+  // In a job with parameter servers, before the first step: the chief gives them its variables, and all workers take
+  // theirs. `spec` is that of the examples. Without servers this and the next function do nothing.
+  absl::Status ConnectServers(const data::ElementSpec& spec);
+  // Takes the present variables and global step from the servers.
+  absl::Status ReadVariables();
+  // Counts a step. With parameter servers these make the update, from the sums that the step has computed.
+  absl::Status FinishStep(float learning_rate);
+  // Waits, on the chief of a job with parameter servers, until the other workers have done their parts of the data or
+  // are lost. Returns false if a stop is wanted meanwhile; DeadlineExceeded if none makes a step for the strategy's
+  // timeout.
+  absl::StatusOr<bool> WaitForOtherWorkers();
+
   // Starts to write a checkpoint of the present step, if there is none yet and this process writes the directory.
   absl::Status Save();
   // Logs that the save for Interruption::kSave is done.
@@ -88,6 +101,7 @@ class CheckpointedModel {
   absl::Status Restore();
   // Returns NotFound if nothing was trained.
   absl::Status CheckTrained() const;
+  absl::StatusOr<bool> WaitForWorker(int worker);
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
   // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
@@ -103,6 +117,8 @@ class CheckpointedModel {
   std::unique_ptr<distribute::Strategy> strategy_;
   compute::AlgorithmChoices algorithm_choices_;
   Replicas replicas_;
+  std::unique_ptr<ServerClient> servers_;  // from ConnectServers on
+  int next_to_leave_ = 1;                  // the first worker of which the chief does not know that it has left
   std::unique_ptr<ModelDir> dir_;
   std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
   std::unique_ptr<WarmStart> warm_start_;   // for a new run with EstimatorConfig::warm_start

@@ -21,6 +21,21 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   return train::CheckBatchFits(*model_, spec, batch_size);
 }
 
+absl::Status Estimator::Serve(const data::ElementSpec& spec) {
+  distribute::ParameterServers& servers = *model_->strategy().servers();
+  absl::StatusOr<std::unique_ptr<ParameterServer>> server = ParameterServer::Create(
+      model_->model(), model_->config(), spec, servers.num_servers(), *servers.server(), model_->strategy().device(0));
+  if (!server.ok()) model_->strategy().Fail(server.status().message());
+  RETURN_IF_ERROR(server.status());
+  return servers.Serve([&](absl::string_view request) { return (*server)->Answer(request); },
+                       [&] { return model_->config().interruption() == Interruption::kStop; });
+}
+
+absl::Status Estimator::LeaveServers() {
+  distribute::ParameterServers* const servers = model_->strategy().servers();
+  return servers == nullptr || servers->server() ? absl::OkStatus() : servers->Leave();
+}
+
 absl::Status Estimator::KeepEvaluatedStep() {
   RunState& state = model_->state();
   RETURN_IF_ERROR(model_->dir().KeepEvaluatedStep(state.global_step));

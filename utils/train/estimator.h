@@ -62,11 +62,21 @@ class Estimator {
   // Trains on batches from state().position on, until the source ends or global_step() reaches max_steps. Saves a
   // checkpoint at the start of a new run, as configured in between, and at the end, even after an error of the source.
   // Cancelled, after saving, if it was interrupted; a step that had not begun to update variables is then abandoned,
-  // and repeated by the run that resumes.
+  // and repeated by the run that resumes. In the last round, or when max_steps are reached, the chief of a job with
+  // parameter servers waits for the other workers before the last checkpoint.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
-                     absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
-    return TrainLoop(*model_, input_fn, max_steps, hooks);
+                     absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round = false) {
+    return TrainLoop(*model_, input_fn, max_steps, hooks, is_last_round);
   }
+
+  // With parameter servers: makes the updates of the workers, as one of the servers, until the chief has ended its run.
+  // `spec` is that of the examples. Cancelled if it was interrupted, or another task without which the job cannot go on
+  // is lost.
+  absl::Status Serve(const data::ElementSpec& spec);
+  // The same for the chief, where it had nothing to train: waits for the other workers.
+  absl::Status WaitForOtherWorkers() { return model_->WaitForOtherWorkers().status(); }
+  // The same for a worker, after all else: tells the others that it ends its run.
+  absl::Status LeaveServers();
 
   // Why Train or Evaluate was Cancelled, with several workers: those that were asked to stop, by their place in the
   // exchange, or a worker that waits to take part, for which the training stops at a checkpoint.

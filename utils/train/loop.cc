@@ -22,8 +22,13 @@ using Clock = std::chrono::steady_clock;
 // One train call: the steps between two evaluations.
 class Loop {
  public:
-  Loop(CheckpointedModel& model, absl::Span<const std::unique_ptr<logs::Hook>> hooks)
-      : model_(model), state_(model.state()), config_(model.config()), hooks_(hooks), runner_(model) {}
+  Loop(CheckpointedModel& model, absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round)
+      : model_(model),
+        state_(model.state()),
+        config_(model.config()),
+        hooks_(hooks),
+        is_last_round_(is_last_round),
+        runner_(model) {}
 
   absl::Status Run(data::BatchSource& source, std::optional<int64_t> max_steps) {
     const absl::Status status = Steps(source, max_steps);
@@ -47,7 +52,7 @@ class Loop {
     Clock::time_point time;
     Clock::duration data_wait;
   };
-  StepStart BeforeStep(Clock::time_point wait_start);
+  StepStart BeforeStep(Clock::duration data_wait);
   // Counts the step that was computed on the batch, shows it, and saves or stops as it is wanted.
   absl::Status AfterStep(const absl::Status& computed, const StepStart& start, const data::Batch& batch,
                          ReplicatedProgram& program);
@@ -61,6 +66,9 @@ class Loop {
   // Stops or saves, as it is wanted outside or due, or does neither.
   absl::Status MeetInterruption(bool save_is_due);
   void StopForLateWorker();
+  // Returns true if the last step, or with parameter servers one of another worker since this one's step before, was a
+  // multiple of so many.
+  bool Reached(int64_t steps) const { return last_.global_step / steps > step_before_ / steps; }
   bool SaveIsDue() const;
   // `is_last`: nothing is trained after this.
   absl::Status End(bool is_last);
@@ -69,11 +77,13 @@ class Loop {
   RunState& state_;
   const EstimatorConfig& config_;
   const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
+  const bool is_last_round_;
   StepRunner runner_;
   std::optional<StepSummaries> summaries_;  // from Begin on
   StepSummaries::Scalars shown_;
   std::vector<compute::KernelTiming> timings_;
   logs::StepInfo last_;                       // the last step
+  int64_t step_before_ = 0;                   // the global step after the one before it
   ReplicatedProgram* last_update_ = nullptr;  // its update; null if it was left or skipped
   Clock::time_point save_time_ = Clock::now();
   bool stopped_ = false;
@@ -95,8 +105,11 @@ absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_s
     }
     if (!*batch) break;
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
+    const Clock::duration data_wait = Clock::now() - wait_start;
+    RETURN_IF_ERROR(model_.ConnectServers(source.spec()));
+    RETURN_IF_ERROR(model_.ReadVariables());
     if (!begun()) RETURN_IF_ERROR(Begin(*program));
-    StepStart start = BeforeStep(wait_start);
+    StepStart start = BeforeStep(data_wait);
     RETURN_IF_ERROR(model_.TakeRequestOfChief(start.request));
     const absl::Status computed =
         runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
@@ -131,14 +144,14 @@ absl::Status Loop::Begin(const ReplicatedProgram& program) {
   return model_.Save();
 }
 
-Loop::StepStart Loop::BeforeStep(Clock::time_point wait_start) {
+Loop::StepStart Loop::BeforeStep(Clock::duration data_wait) {
   timings_.clear();
   last_update_ = nullptr;
   const Clock::time_point now = Clock::now();
   return {.request = AskHooks(now),
           .learning_rate = static_cast<float>(model_.model().learning_rate(state_.global_step)),
           .time = now,
-          .data_wait = now - wait_start};
+          .data_wait = data_wait};
 }
 
 absl::Status Loop::AfterStep(const absl::Status& computed, const StepStart& start, const data::Batch& batch,
@@ -151,9 +164,10 @@ absl::Status Loop::AfterStep(const absl::Status& computed, const StepStart& star
   ASSIGN_OR_RETURN(const bool updated, Updated(program));
   // A step without an update has no number, so hooks and events do not see it.
   if (!updated) return MeetInterruption(/*save_is_due=*/false);
-  ++state_.global_step;
+  RETURN_IF_ERROR(model_.FinishStep(start.learning_rate));
   last_update_ = &program;
 
+  step_before_ = last_.global_step;
   last_ = {.global_step = state_.global_step,
            .epoch = batch.first.epoch + 1,
            .examples = batch.num_examples,
@@ -168,7 +182,7 @@ absl::Status Loop::AfterStep(const absl::Status& computed, const StepStart& star
   }
   RETURN_IF_ERROR(Show(batch, program, start, last_));
   last_.trace = {};
-  if (state_.global_step % config_.check_replicas_steps == 0) RETURN_IF_ERROR(model_.replicas().CheckEqual());
+  if (Reached(config_.check_replicas_steps)) RETURN_IF_ERROR(model_.replicas().CheckEqual());
   return MeetInterruption(SaveIsDue());
 }
 
@@ -199,7 +213,7 @@ absl::StatusOr<bool> Loop::Updated(const ReplicatedProgram& program) {
 
 absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& program, const StepStart& start,
                         logs::StepInfo& info) {
-  const bool summary = info.global_step % config_.log_every_n_steps == 0 || info.global_step == 1;
+  const bool summary = Reached(config_.log_every_n_steps) || info.global_step == 1;
   double loss = 0;
   if (start.request.loss || summary) {
     ASSIGN_OR_RETURN(loss, model_.replicas().MeanFetch(program, 0));
@@ -214,7 +228,7 @@ absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& progr
 }
 
 bool Loop::SaveIsDue() const {
-  if (config_.save_checkpoints_steps) return state_.global_step % *config_.save_checkpoints_steps == 0;
+  if (config_.save_checkpoints_steps) return Reached(*config_.save_checkpoints_steps);
   return last_.time - save_time_ >= std::chrono::seconds(config_.save_checkpoints_secs);
 }
 
@@ -256,6 +270,10 @@ absl::Status Loop::End(bool is_last) {
     if (agreed.late_workers && !is_last) StopForLateWorker();
     save_was_asked_ = agreed.interruption == Interruption::kSave;
   }
+  if (!stopped_ && (is_last || is_last_round_)) {
+    ASSIGN_OR_RETURN(const bool all_are_done, model_.WaitForOtherWorkers());
+    stopped_ = !all_are_done;
+  }
   RETURN_IF_ERROR(model_.Save());
   RETURN_IF_ERROR(model_.dir().WaitForSave());
   if (save_was_asked_) model_.LogSavedOnRequest();
@@ -278,7 +296,7 @@ absl::Status Loop::End(bool is_last) {
 }  // namespace
 
 absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::optional<int64_t> max_steps,
-                       absl::Span<const std::unique_ptr<logs::Hook>> hooks) {
+                       absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round) {
   const int64_t global_step = model.state().global_step;
   if (max_steps && global_step >= *max_steps) {
     logs::LogEvent(
@@ -287,7 +305,7 @@ absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::o
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(model.state().position));
-  const absl::Status status = Loop(model, hooks).Run(*source, max_steps);
+  const absl::Status status = Loop(model, hooks, is_last_round).Run(*source, max_steps);
   // The checkpoint that is being written is finished, and its error reported, whatever ended the training.
   const absl::Status saved = model.dir().WaitForSave();
   if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;

@@ -91,8 +91,13 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   std::weak_ptr<const BuiltModel>& built = models_[key];
   if (auto there = built.lock()) return there;
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
-  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
-                                                strategy_.num_replicas_in_sync(), part, strategy_.pack_sizes()));
+  std::optional<ServerUpdate> server_update;
+  if (part == StepPart::kUpdate && strategy_.servers() != nullptr) {
+    server_update = ServerUpdate{.num_servers = strategy_.servers()->num_servers(), .server = std::nullopt};
+  }
+  ASSIGN_OR_RETURN(BuiltModel model,
+                   BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
+                              strategy_.num_replicas_in_sync(), part, strategy_.pack_sizes(), server_update));
   RETURN_IF_ERROR(prepare(*model.graph));
   auto made = std::make_shared<const BuiltModel>(std::move(model));
   built = made;
@@ -220,8 +225,8 @@ int64_t Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
                                                         const data::Batch& batch, const PrepareFn& prepare,
                                                         std::optional<int> micro_batch) {
-  const int micro_batches = mode == Mode::kTrain ? micro_batches_ : 1;
-  const StepPart part = micro_batches == 1 ? StepPart::kWhole : micro_batch ? StepPart::kMicroBatch : StepPart::kUpdate;
+  const bool is_whole = mode != Mode::kTrain || !updates_apart();
+  const StepPart part = is_whole ? StepPart::kWhole : micro_batch ? StepPart::kMicroBatch : StepPart::kUpdate;
   const int64_t weight = DivideBatch(mode, part, batch, micro_batch.value_or(0));
   auto found = programs_.find(key_);
   if (found == programs_.end()) {

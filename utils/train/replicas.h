@@ -61,6 +61,8 @@ class Replicas {
 
   distribute::Strategy& strategy() const { return strategy_; }
   int micro_batches() const { return micro_batches_; }
+  // True if the update of a training step is a program of its own.
+  bool updates_apart() const { return micro_batches_ > 1 || strategy_.servers() != nullptr; }
   // Returns the rows of a batch that the programs of a mode read.
   data::HeldRows held_rows(Mode mode) const {
     return {.replicas = strategy_.local_replicas(),
@@ -69,8 +71,8 @@ class Replicas {
   }
 
   // Returns the programs of a mode for batches like `batch`, with its shares; builds and compiles them if there are
-  // none yet, replacing the least recently used ones if there are very many. `spec` names the tensors. If training
-  // steps have several micro-batches, returns the programs of micro-batch `micro_batch`, from 0, or without it those of
+  // none yet, replacing the least recently used ones if there are very many. `spec` names the tensors. If updates are
+  // programs of their own, returns the programs of micro-batch `micro_batch`, from 0, or without it those of
   // the update.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 const PrepareFn& prepare, std::optional<int> micro_batch = {});

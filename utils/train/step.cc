@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
@@ -88,12 +90,17 @@ struct Step {
   const ModelSpec& spec;
   const compute::LossScale& scale;
   const std::optional<compute::PackSizes>& pack_sizes;
+  const std::optional<ServerUpdate>& server_update;
   BuiltModel& built;
   Value weight;                         // of the micro-batch and the replica in the whole batch; invalid: 1
   Value loss_scale;                     // invalid: 1
   std::vector<compute::Count>& counts;  // what is counted, at the end
   std::vector<Value> variables = {};
+  std::vector<compute::MovingAverage> moving_averages = {};  // of which the results have the values
   Results results = {};
+
+  // True if this is the part of an update that is made on another task.
+  bool updates_elsewhere() const { return server_update && !server_update->server; }
 
   Graph& graph() const { return *built.graph; }
   bool ok() const { return graph().status().ok(); }
@@ -118,7 +125,8 @@ void Backward(const std::vector<Value>& shown, Step& step) {
     step.variables.push_back(trainable[i]);
     step.results.gradients.push_back(all[i]);
   }
-  for (const compute::MovingAverage& average : step.spec.moving_averages) {
+  step.moving_averages = step.spec.moving_averages;
+  for (const compute::MovingAverage& average : step.moving_averages) {
     step.results.moving_averages.push_back(step.weight ? compute::Mul(average.value, step.weight) : average.value);
   }
   if (step.built.part == StepPart::kWhole) return;
@@ -155,6 +163,46 @@ void Accumulate(Step& step) {
   std::vector<Value> variables;
   for (const compute::RunningSum& sum : sums) variables.push_back(sum.variable);
   step.results.Replace(variables);
+}
+
+// Keeps of a step's results only those for variables that are placed on the parameter server, and lists both.
+absl::Status KeepPlaced(Step& step) {
+  BuiltModel& built = step.built;
+  const auto [num_servers, server] = *step.server_update;
+  std::set<std::string> placed;
+  int number = 1;  // after global_step
+  for (const compute::VariableSpec& spec : step.graph().variables()) {
+    if (absl::StartsWith(spec.name, kLocalPrefix) || number++ % num_servers != *server) continue;
+    placed.insert(spec.name);
+    built.placed.variables.push_back(spec);
+  }
+  Results kept;
+  std::vector<Value> variables;
+  std::vector<compute::MovingAverage> moving_averages;
+  const auto is_placed = [&](Value variable) { return placed.count(variable.node()->name()) > 0; };
+  for (size_t i = 0; i < step.variables.size(); ++i) {
+    if (!is_placed(step.variables[i])) continue;
+    variables.push_back(step.variables[i]);
+    kept.gradients.push_back(step.results.gradients[i]);
+  }
+  for (size_t i = 0; i < step.moving_averages.size(); ++i) {
+    if (!is_placed(step.moving_averages[i].variable)) continue;
+    moving_averages.push_back(step.moving_averages[i]);
+    kept.moving_averages.push_back(step.results.moving_averages[i]);
+  }
+  if (kept.All().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the cluster has ", num_servers, " ps, and of the ", number - 1, " variables of model ", step.model.name,
+        ", which are placed on them in turn, ps ", *server, " has none that training changes; use fewer ps"));
+  }
+  step.results = std::move(kept);
+  step.variables = std::move(variables);
+  step.moving_averages = std::move(moving_averages);
+  for (const Value& sum : step.results.All()) built.placed.sums.push_back(step.graph().variable(*sum.node()));
+  // What is shown is of the worker.
+  built.fetch_names.clear();
+  built.fetch_tags.clear();
+  return absl::OkStatus();
 }
 
 // Sums the results over the replicas.
@@ -204,18 +252,23 @@ void Update(Value learning_rate, Value finite, Step& step) {
   for (size_t i = 0; i < step.variables.size(); ++i) {
     gradients.push_back({step.variables[i], step.results.gradients[i]});
   }
-  for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
+  const size_t num_targets = targets.size();
+  if (!gradients.empty()) {
+    for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
+  }
   built.settle = compute::SettleRows(graph);
-  std::vector<compute::MovingAverage> averages = step.spec.moving_averages;
+  std::vector<compute::MovingAverage> averages = step.moving_averages;
   for (size_t i = 0; i < averages.size(); ++i) averages[i].value = step.results.moving_averages[i];
   if (!averages.empty()) {
     targets.push_back(compute::UpdateMovingAverages(averages, step.spec.moving_average_momentum, inputs.apply));
   }
+  if (step.updates_elsewhere()) targets.resize(num_targets);  // the graph has the variables, to read and save them
   const TensorType counter{DType::kInt64, {}};
+  if (step.server_update && step.server_update->server.value_or(0) > 0) return;
   const Value global_step = graph.Variable({kGlobalStep, counter, compute::Initializer::Zeros(), /*trainable=*/false});
   const Value one =
       step.scale.dynamic ? compute::Cast(finite, DType::kInt64) : graph.Constant(Tensor::Scalar<int64_t>(1));
-  step.counts.push_back({global_step, one});
+  if (!step.updates_elsewhere()) step.counts.push_back({global_step, one});
   if (!step.scale.dynamic) return;
   const Value good_steps = graph.Variable({kGoodSteps, counter, compute::Initializer::Zeros(), /*trainable=*/false});
   targets.push_back(compute::UpdateLossScale(step.loss_scale, good_steps, finite));
@@ -224,20 +277,27 @@ void Update(Value learning_rate, Value finite, Step& step) {
 }
 
 // All of a training step that follows the forward pass. `shown`: the loss and the logged values.
-void AddTraining(const std::vector<Value>& shown, Step& step) {
+absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
   BuiltModel& built = step.built;
   Backward(shown, step);
-  if (!step.ok()) return;
+  RETURN_IF_ERROR(step.graph().status());
   const bool is_update = built.part == StepPart::kUpdate;
   if (!built.has_examples && !built.stands_in && !is_update) ReplaceByZeros(step);
   if (built.part != StepPart::kWhole) Accumulate(step);
-  if (built.part == StepPart::kMicroBatch || !step.ok()) return;
+  if (built.part == StepPart::kMicroBatch) return step.graph().status();
+  const bool is_server = step.server_update && step.server_update->server;
+  if (is_server) RETURN_IF_ERROR(KeepPlaced(step));
   Reduce(step);
-  if (!step.ok()) return;
+  RETURN_IF_ERROR(step.graph().status());
   const Value learning_rate = step.graph().Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
-  Show(step);
+  if (!is_server) Show(step);
+  const size_t num_variables = step.graph().variables().size();
   if (const Value finite = CheckFinite(step)) Update(learning_rate, finite, step);
+  for (size_t i = num_variables; i < step.graph().variables().size() && is_server; ++i) {
+    built.placed.slots.push_back(step.graph().variables()[i]);
+  }
+  return step.graph().status();
 }
 
 }  // namespace
@@ -251,7 +311,8 @@ data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
 
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
                                       const data::ElementSpec& types, bool has_examples, int num_replicas,
-                                      StepPart part, const std::optional<compute::PackSizes>& pack_sizes) {
+                                      StepPart part, const std::optional<compute::PackSizes>& pack_sizes,
+                                      const std::optional<ServerUpdate>& server_update) {
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.part = part;
@@ -312,8 +373,8 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
     for (const NamedValue& v : model_spec.logged) fetch(v);
     Value weight = context.weight;
     if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
-    Step step{model, model_spec, loss_scale, pack_sizes, built, weight, Value(), counts};
-    AddTraining(shown, step);
+    Step step{model, model_spec, loss_scale, pack_sizes, server_update, built, weight, Value(), counts};
+    RETURN_IF_ERROR(AddTraining(shown, step));
   }
   for (const MeanMetric& metric : model_spec.metrics) {
     built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,

@@ -29,6 +29,16 @@ inline constexpr char kGoodSteps[] = "_run/good_steps";
 // micro-batches: their programs sum their results, and one program for the update uses the sums.
 enum class StepPart { kWhole, kMicroBatch, kUpdate };
 
+// The part of the update that a task of a job with parameter servers computes. Variables are placed on the servers in
+// turn, in the order in which they are created, as TensorFlow's replica_device_setter places them: first global_step,
+// then those of the model. What an optimizer adds for a variable is where that is.
+struct ServerUpdate {
+  int num_servers = 1;
+  // The server, which updates what is placed on it from the sums of a worker. Nothing: a worker, which only checks its
+  // sums and computes what is shown of them.
+  std::optional<int> server;
+};
+
 // A mode of a model for the examples of one replica, built but not compiled.
 struct BuiltModel {
   std::unique_ptr<compute::Graph> graph;
@@ -55,6 +65,11 @@ struct BuiltModel {
   // True for a replica without a share when the model synchronizes: the program is fed as one for a single example.
   // Training only.
   bool stands_in = false;
+  // The variables that are placed on a parameter server, for its update: those of the model, those that the update adds
+  // to them, such as the slots of an optimizer, and the sums that it takes.
+  struct Placed {
+    std::vector<compute::VariableSpec> variables, slots, sums;
+  } placed;
   // Applies the updates of variables that training has deferred (deferred_adam.h); nullptr if it defers none.
   compute::Node* settle = nullptr;
 };
@@ -67,10 +82,13 @@ struct BuiltModel {
 // micro-batch, so that it knows the sums. `types` are the names and types of the tensors of a BatchShare. Without
 // examples, for several replicas only, they are those of one example; a program for an evaluation then has nothing to
 // compute.
+// `server_update` is for an update in a job with parameter servers. InvalidArgument if the server would have nothing to
+// update.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
                                       const compute::LossScale& loss_scale, const data::ElementSpec& types,
                                       bool has_examples, int num_replicas, StepPart part = StepPart::kWhole,
-                                      const std::optional<compute::PackSizes>& pack_sizes = std::nullopt);
+                                      const std::optional<compute::PackSizes>& pack_sizes = std::nullopt,
+                                      const std::optional<ServerUpdate>& server_update = std::nullopt);
 
 // Returns `spec` with a dimension for `batch_size` examples in front of each type.
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);

@@ -13,9 +13,9 @@ using compute::Tensor;
 
 StepRunner::StepRunner(CheckpointedModel& model)
     : model_(model), recent_(model.strategy().device(0).uses_host_memory() ? 1 : compute::kMaxRunsBehind + 1) {
-  const int micro_batches = model.replicas().micro_batches();
+  const Replicas& replicas = model.replicas();
   for (StepFeeds& feeds : recent_) {
-    feeds.runs.resize(micro_batches > 1 ? micro_batches + 1 : 1);
+    feeds.runs.resize(replicas.updates_apart() ? replicas.micro_batches() + 1 : 1);
     for (RunFeeds& run : feeds.runs) run.replicas.resize(model.strategy().num_local_replicas());
   }
 }

@@ -38,17 +38,26 @@ class LossMetricHook : public logs::Hook {
   LossMetricHook(logs::BaseBenchmarkLogger* logger, int64_t every_n_steps)
       : logger_(logger), every_n_steps_(every_n_steps) {}
 
+  absl::Status Begin(const logs::TrainStart& start) override {
+    logged_step_ = start.global_step;
+    return absl::OkStatus();
+  }
+  // Where workers count their steps together, a multiple may be a step of another one.
   logs::StepRequest BeforeStep(int64_t next_step, logs::TimePoint) override {
-    return {.loss = next_step % every_n_steps_ == 0};
+    is_due_ = next_step / every_n_steps_ > logged_step_ / every_n_steps_;
+    return {.loss = is_due_};
   }
   absl::Status AfterStep(const logs::StepInfo& step) override {
-    if (step.global_step % every_n_steps_ != 0) return absl::OkStatus();
+    if (!is_due_) return absl::OkStatus();
+    logged_step_ = step.global_step;
     return logger_->LogMetric({.name = "loss", .value = *step.loss, .global_step = step.global_step});
   }
 
  private:
   logs::BaseBenchmarkLogger* const logger_;
   const int64_t every_n_steps_;
+  int64_t logged_step_ = 0;  // the last one, or that before the first step
+  bool is_due_ = false;      // after the next step
 };
 
 class PlanHook : public logs::Hook {

@@ -1,7 +1,10 @@
 #include "utils/train/train_hooks.h"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <vector>
 
+#include "utils/logs/benchmark_logger.h"
 #include "utils/logs/captured_log.h"
 
 namespace official::train {
@@ -51,6 +54,35 @@ TEST_CASE("The plan of a run of fewer steps is that of its last one, in JSON wit
   REQUIRE(hook->End({}).ok());
   CHECK_THAT(log.Text(), Catch::Contains(R"("event": "plan")") && Catch::Contains(R"("device": "/device:CPU:0")") &&
                              Catch::Contains(R"("algorithm": "oneDNN", "count": 2, "ms": 4)"));
+}
+
+// Counts what is logged.
+class Counter : public logs::BaseBenchmarkLogger {
+ public:
+  int count() const { return count_; }
+
+ private:
+  absl::Status WriteMetric(const logs::Json&) override {
+    ++count_;
+    return absl::OkStatus();
+  }
+  int count_ = 0;
+};
+
+TEST_CASE("The loss is logged once for each multiple that a step passes, though other workers make steps, too") {
+  Counter logger;
+  const auto hook = MakeLossMetricHook(&logger, /*every_n_steps=*/10);
+  REQUIRE(hook->Begin({.global_step = 25}).ok());
+  // The step that is expected, the one that it was, and what has been logged then.
+  const std::vector<std::array<int, 3>> steps = {{26, 28, 0}, {30, 30, 1}, {31, 39, 1}, {40, 41, 2}, {42, 43, 2},
+                                                 {44, 50, 2}, {51, 52, 3}, {53, 54, 3}, {75, 76, 4}, {78, 78, 4}};
+  for (const auto& [expected, was, logged] : steps) {
+    const bool wants_loss = hook->BeforeStep(expected, {}).loss;
+    logs::StepInfo step = {.global_step = was};
+    if (wants_loss) step.loss = 0.5;
+    REQUIRE(hook->AfterStep(step).ok());
+    CHECK(logger.count() == logged);
+  }
 }
 
 }  // namespace

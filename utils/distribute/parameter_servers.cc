@@ -1,0 +1,113 @@
+#include "utils/distribute/parameter_servers.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
+
+namespace official::distribute {
+namespace {
+
+// Answers of servers and the news that a worker leaves are on different channels than what all tasks share.
+constexpr Exchange::Channel kRequests = Exchange::Channel::kSums, kNews = Exchange::Channel::kValues;
+
+// An answer has the code of its status in front.
+std::string PackAnswer(const absl::StatusOr<std::string>& answer) {
+  return absl::StrCat(std::string(1, static_cast<char>(answer.status().code())),
+                      answer.ok() ? *answer : std::string(answer.status().message()));
+}
+
+absl::StatusOr<std::string> UnpackAnswer(std::string frame) {
+  const auto code = frame.empty() ? absl::StatusCode::kInternal : static_cast<absl::StatusCode>(frame[0]);
+  frame.erase(0, 1);
+  if (code != absl::StatusCode::kOk) return absl::Status(code, frame);
+  return frame;
+}
+
+}  // namespace
+
+ParameterServers::ParameterServers(Exchange& exchange, int num_servers, std::chrono::seconds timeout)
+    : exchange_(exchange), num_servers_(num_servers), timeout_(timeout) {}
+
+std::optional<int> ParameterServers::server() const {
+  const int server = exchange_.worker() - num_workers();
+  return server >= 0 ? std::optional(server) : std::nullopt;
+}
+
+absl::StatusOr<std::vector<std::string>> ParameterServers::Ask(const std::vector<std::string>& requests) {
+  for (int s = 0; s < num_servers_; ++s) RETURN_IF_ERROR(exchange_.Send(num_workers() + s, kRequests, requests[s]));
+  std::vector<std::string> answers;
+  absl::Status first_error;
+  for (int s = 0; s < num_servers_; ++s) {
+    ASSIGN_OR_RETURN(std::string frame, exchange_.Receive(num_workers() + s, kRequests, timeout_));
+    absl::StatusOr<std::string> answer = UnpackAnswer(std::move(frame));
+    // All answers are received, so that the next request does not meet one of these.
+    first_error.Update(answer.status());
+    answers.push_back(answer.ok() ? *std::move(answer) : "");
+  }
+  RETURN_IF_ERROR(first_error);
+  return answers;
+}
+
+absl::Status ParameterServers::Leave() {
+  for (int s = 0; s < num_servers_; ++s) RETURN_IF_ERROR(exchange_.Send(num_workers() + s, kRequests, ""));
+  return is_chief() ? absl::OkStatus() : exchange_.Send(0, kNews, "");
+}
+
+absl::StatusOr<bool> ParameterServers::HasLeft(int worker) {
+  const absl::Status left = exchange_.Receive(worker, kNews, std::chrono::seconds(1)).status();
+  if (left.ok() || absl::IsUnavailable(left)) return true;
+  if (absl::IsDeadlineExceeded(left)) return false;
+  return left;
+}
+
+absl::Status ParameterServers::ServeWorker(
+    int worker, const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer) {
+  // The chief evaluates between its steps, and a worker may wait for its data: that a task is there is known without
+  // requests.
+  constexpr std::chrono::seconds kLong = std::chrono::hours(24);
+  for (;;) {
+    const absl::StatusOr<std::string> request = exchange_.Receive(worker, kRequests, kLong);
+    if (absl::IsUnavailable(request.status())) {
+      LOG(WARNING) << request.status().message() << "; the others train on without it";
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(request.status());
+    if (request->empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(exchange_.Send(worker, kRequests, PackAnswer(answer(*request))));
+  }
+}
+
+absl::Status ParameterServers::Serve(
+    const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
+    absl::FunctionRef<bool()> ask_stop) {
+  constexpr std::chrono::milliseconds kAskEvery(100);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int serving = num_workers();
+  absl::Status status;
+  std::vector<std::jthread> threads;
+  for (int w = 0; w < num_workers(); ++w) {
+    threads.emplace_back([&, w] {
+      const absl::Status served = ServeWorker(w, answer);
+      const std::lock_guard<std::mutex> lock(mutex);
+      status.Update(served);
+      --serving;
+      changed.notify_all();
+    });
+  }
+  std::unique_lock<std::mutex> lock(mutex);
+  bool stopped = false;
+  while (!changed.wait_for(lock, kAskEvery, [&] { return serving == 0; })) {
+    if (stopped || !ask_stop()) continue;
+    stopped = true;
+    exchange_.Fail("it was asked to stop");
+  }
+  return stopped ? absl::CancelledError("stopped while it served") : status;
+}
+
+}  // namespace official::distribute

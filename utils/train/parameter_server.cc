@@ -1,0 +1,240 @@
+#include "utils/train/parameter_server.h"
+
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::train {
+namespace {
+
+using compute::Tensor;
+
+// The first byte of a request. What follows: the values to begin with; nothing; nothing; the learning rate and the
+// sums; nothing. Tensors follow one another without names: client and server have built the same graph. An answer has
+// the global step, 0 where that is not placed, and the values that were asked for.
+enum class Request : char {
+  kSendVariables = 'S',
+  kReadVariables = 'R',
+  kReadAll = 'A',
+  kUpdate = 'U',
+  kCountSteps = 'C'
+};
+
+std::string BeginRequest(Request request) { return {static_cast<char>(request)}; }
+
+template <typename T>
+void AppendScalar(T value, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// Takes a number from the front of `bytes`.
+template <typename T>
+absl::StatusOr<T> TakeScalar(absl::string_view& bytes) {
+  T value;
+  if (bytes.size() < sizeof value) return absl::DataLossError("a message between a worker and a ps is too short");
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes.remove_prefix(sizeof value);
+  return value;
+}
+
+// Takes a tensor, as a view, from the front of `bytes`.
+absl::StatusOr<Tensor> TakeTensor(const compute::TensorType& type, absl::string_view& bytes) {
+  if (static_cast<int64_t>(bytes.size()) < type.num_bytes()) {
+    return absl::DataLossError("a message between a worker and a ps is too short");
+  }
+  const Tensor view(type, const_cast<char*>(bytes.data()));  // which nobody writes to
+  bytes.remove_prefix(type.num_bytes());
+  return view;
+}
+
+int64_t BytesOf(const std::vector<compute::VariableSpec>& specs) {
+  int64_t bytes = 0;
+  for (const compute::VariableSpec& spec : specs) bytes += spec.type.num_bytes();
+  return bytes;
+}
+
+void AppendTensor(const Tensor& value, std::string& bytes) {
+  bytes.append(static_cast<const char*>(value.raw_data()), value.num_bytes());
+}
+
+absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const EstimatorConfig& config,
+                                             const data::ElementSpec& spec, int num_servers, int server) {
+  return BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, Batched(spec, 1), /*has_examples=*/true,
+                    /*num_replicas=*/1, StepPart::kUpdate, /*pack_sizes=*/std::nullopt,
+                    ServerUpdate{.num_servers = num_servers, .server = server});
+}
+
+}  // namespace
+
+ParameterServer::ParameterServer(BuiltModel built, compute::Device& device)
+    : built_(std::move(built)), variables_(device), arena_(device) {}
+
+absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const Model& model,
+                                                                         const EstimatorConfig& config,
+                                                                         const data::ElementSpec& spec, int num_servers,
+                                                                         int server, compute::Device& device) {
+  ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, num_servers, server));
+  std::unique_ptr<ParameterServer> made(new ParameterServer(std::move(built), device));
+  const BuiltModel& own = made->built_;
+  RETURN_IF_ERROR(made->variables_.Create(*own.graph, config.seed));
+  std::set<std::string> placed;
+  for (const auto* specs : {&own.placed.variables, &own.placed.slots, &own.placed.sums}) {
+    for (const compute::VariableSpec& spec : *specs) placed.insert(spec.name);
+  }
+  for (const compute::VariableSpec& variable : made->variables_.specs()) {
+    if (placed.count(variable.name) == 0) made->variables_.Remove(variable.name);
+  }
+  ASSIGN_OR_RETURN(made->update_, compute::Program::Compile(*own.graph, own.roots, device, made->variables_,
+                                                            {.arena = &made->arena_}));
+  return made;
+}
+
+absl::Status ParameterServer::Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes) {
+  for (const compute::VariableSpec& spec : specs) {
+    ASSIGN_OR_RETURN(const Tensor value, TakeTensor(spec.type, bytes));
+    RETURN_IF_ERROR(variables_.Write(spec.name, value));
+  }
+  return bytes.empty() ? absl::OkStatus() : absl::DataLossError("a message between a worker and a ps is too long");
+}
+
+absl::Status ParameterServer::Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const {
+  answer.reserve(answer.size() + BytesOf(specs));
+  for (const compute::VariableSpec& spec : specs) {
+    ASSIGN_OR_RETURN(const Tensor value, variables_.Read(spec.name));
+    AppendTensor(value, answer);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
+  ASSIGN_OR_RETURN(const char kind, TakeScalar<char>(request));
+  const BuiltModel::Placed& placed = built_.placed;
+  std::vector<compute::VariableSpec> all = placed.variables;
+  all.insert(all.end(), placed.slots.begin(), placed.slots.end());
+  std::string answer(sizeof(int64_t), '\0');  // with room for the global step
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto asked = static_cast<Request>(kind);
+  if (!has_values_ && asked != Request::kSendVariables) {
+    return absl::UnavailableError("the chief has not sent the variables yet");
+  }
+  switch (asked) {
+    case Request::kSendVariables:
+      RETURN_IF_ERROR(Write(all, request));
+      has_values_ = true;
+      break;
+    case Request::kUpdate: {
+      ASSIGN_OR_RETURN(const float learning_rate, TakeScalar<float>(request));
+      RETURN_IF_ERROR(Write(placed.sums, request));
+      RETURN_IF_ERROR(update_->Run({Tensor::Scalar(learning_rate)}));
+      break;
+    }
+    case Request::kReadVariables:
+      RETURN_IF_ERROR(Read(placed.variables, answer));
+      break;
+    case Request::kReadAll:
+      RETURN_IF_ERROR(Read(all, answer));
+      break;
+    case Request::kCountSteps:
+      break;
+    default:
+      return absl::DataLossError("a message between a worker and a ps is no request");
+  }
+  if (variables_.Has(kGlobalStep)) {
+    ASSIGN_OR_RETURN(const Tensor global_step, variables_.Read(kGlobalStep));
+    std::memcpy(answer.data(), global_step.raw_data(), sizeof(int64_t));
+  }
+  return answer;
+}
+
+absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& model, const EstimatorConfig& config,
+                                                                   const data::ElementSpec& spec,
+                                                                   distribute::ParameterServers& servers,
+                                                                   Replicas& replicas) {
+  std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas));
+  for (int s = 0; s < servers.num_servers(); ++s) {
+    ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, servers.num_servers(), s));
+    client->placed_.push_back(std::move(built.placed));
+  }
+  return client;
+}
+
+absl::Status ServerClient::Append(const std::vector<compute::VariableSpec>& specs, std::string& request) const {
+  request.reserve(request.size() + BytesOf(specs));
+  for (const compute::VariableSpec& spec : specs) {
+    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
+    AppendTensor(value, request);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ServerClient::SendVariables() {
+  std::vector<std::string> requests;
+  for (const BuiltModel::Placed& placed : placed_) {
+    std::string& request = requests.emplace_back(BeginRequest(Request::kSendVariables));
+    RETURN_IF_ERROR(Append(placed.variables, request));
+    RETURN_IF_ERROR(Append(placed.slots, request));
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
+  absl::string_view first = answers[0];
+  return TakeScalar<int64_t>(first);
+}
+
+absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kAskAgain(20);
+  const std::vector<std::string> requests(placed_.size(),
+                                          BeginRequest(slots ? Request::kReadAll : Request::kReadVariables));
+  const Clock::time_point end = Clock::now() + servers_.timeout();
+  absl::StatusOr<std::vector<std::string>> answers = servers_.Ask(requests);
+  while (absl::IsUnavailable(answers.status())) {
+    if (Clock::now() >= end) {
+      return absl::DeadlineExceededError(absl::StrCat("worker ", servers_.worker(), " has waited ",
+                                                      servers_.timeout().count(), " s for ", servers_.NameOf(0),
+                                                      " to send the variables to the ps; raise "
+                                                      "--all_reduce_timeout_secs if it needs longer to begin"));
+    }
+    std::this_thread::sleep_for(kAskAgain);
+    answers = servers_.Ask(requests);
+  }
+  RETURN_IF_ERROR(answers.status());
+  int64_t global_step = 0;
+  // Each server counts the updates for an optimizer that needs their number; those of the first server are saved.
+  for (size_t s = placed_.size(); s-- > 0;) {
+    absl::string_view bytes = (*answers)[s];
+    ASSIGN_OR_RETURN(global_step, TakeScalar<int64_t>(bytes));
+    std::vector<compute::VariableSpec> specs = placed_[s].variables;
+    if (slots) specs.insert(specs.end(), placed_[s].slots.begin(), placed_[s].slots.end());
+    for (const compute::VariableSpec& spec : specs) {
+      ASSIGN_OR_RETURN(const Tensor value, TakeTensor(spec.type, bytes));
+      RETURN_IF_ERROR(replicas_.Write(spec.name, value));
+    }
+  }
+  RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
+  return global_step;
+}
+
+absl::StatusOr<int64_t> ServerClient::GlobalStep() {
+  const std::vector<std::string> requests(placed_.size(), BeginRequest(Request::kCountSteps));
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
+  absl::string_view first = answers[0];
+  return TakeScalar<int64_t>(first);
+}
+
+absl::StatusOr<int64_t> ServerClient::Update(float learning_rate) {
+  std::vector<std::string> requests;
+  for (const BuiltModel::Placed& placed : placed_) {
+    std::string& request = requests.emplace_back(BeginRequest(Request::kUpdate));
+    AppendScalar(learning_rate, request);
+    RETURN_IF_ERROR(Append(placed.sums, request));
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
+  absl::string_view first = answers[0];
+  return TakeScalar<int64_t>(first);
+}
+
+}  // namespace official::train

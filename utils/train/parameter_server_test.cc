@@ -1,0 +1,284 @@
+// What training with parameter servers promises: one worker ends with the bits of one device, and no update of several
+// workers is lost. The tasks are threads here.
+
+#include "utils/train/parameter_server.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/dropout/dropout.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/matmul/matmul.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/data/every_nth.h"
+#include "utils/distribute/memory_exchange.h"
+#include "utils/files/files.h"
+#include "utils/train/estimator.h"
+
+namespace official::train {
+namespace {
+
+using Catch::Matchers::Contains;
+using compute::DType;
+using compute::Tensor;
+using compute::Value;
+
+constexpr int kExamples = 24, kBatch = 4;
+
+// Epochs of the examples; the label of example `bad` is NaN.
+InputFn Examples(int bad = -1) {
+  return [bad](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    Tensor x(DType::kFloat32, {kExamples, 3}), y(DType::kFloat32, {kExamples});
+    for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = static_cast<float>(i * 7 % 16);
+    for (int i = 0; i < kExamples; ++i) y.data<float>()[i] = i == bad ? NAN : static_cast<float>(i % 3);
+    return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
+                         {.batch_size = kBatch, .start = start, .end_epoch = data::kEndless});
+  };
+}
+
+const data::ElementSpec kSpec = {.features = {{"", {DType::kFloat32, {3}}}}, .labels = {{"", {DType::kFloat32, {}}}}};
+
+// x * w + bias with dropout, and the moving average of its error.
+absl::StatusOr<ModelSpec> Regression(const ModelInputs& in) {
+  const Value w = in.graph.Variable({"w", {DType::kFloat32, {3, 1}}, compute::Initializer::Zeros()});
+  const Value bias = in.graph.Variable({"bias", {DType::kFloat32, {}}, compute::Initializer::Zeros()});
+  const Value average = in.graph.Variable({"average", {}, compute::Initializer::Zeros(), /*trainable=*/false});
+  const Value x = compute::Dropout(in.features[0], 0.3, in.random_state, "dropout");
+  const Value y = compute::Add(compute::Reshape(compute::MatMul(x, w), {x.shape().dim(0)}), bias);
+  const Value loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0])));
+  return ModelSpec{.loss = loss, .predictions = {}, .metrics = {}, .logged = {}, .moving_averages = {{average, loss}}};
+}
+
+Model RegressionModel(OptimizerFn optimizer = compute::GradientDescent) {
+  Model model;
+  model.name = "regression";
+  model.model_fn = Regression;
+  model.optimizer = std::move(optimizer);
+  model.learning_rate = [](int64_t step) { return 0.001 / static_cast<double>(step + 1); };
+  return model;
+}
+
+// A model whose gradients do not depend on its variables, so that it does not matter in which order they are applied.
+// All numbers in it have few bits: the sums are exact.
+Model LinearModel() {
+  Model model;
+  model.name = "linear";
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    const Value w = in.graph.Variable({"w", {DType::kFloat32, {3, 1}}, compute::Initializer::Zeros()});
+    const Value bias = in.graph.Variable({"bias", {DType::kFloat32, {}}, compute::Initializer::Zeros()});
+    const Value y = compute::Reshape(compute::MatMul(in.features[0], w), {in.features[0].shape().dim(0)});
+    const Value loss = compute::Mean(compute::Add(compute::Add(y, in.labels[0]), bias));
+    return ModelSpec{.loss = loss, .predictions = {}, .metrics = {}, .logged = {}, .moving_averages = {}};
+  };
+  model.optimizer = compute::GradientDescent;
+  model.learning_rate = [](int64_t) { return 1.0 / 64; };
+  return model;
+}
+
+EstimatorConfig NewConfig(int micro_batches = 1) {
+  static int counter = 0;
+  const char* const root = std::getenv("TEST_TMPDIR");
+  EstimatorConfig config;
+  config.model_dir = absl::StrCat(root ? root : "/tmp", "/parameter-server-", getpid(), "-", ++counter);
+  config.grad_accum_steps = micro_batches;
+  return config;
+}
+
+std::string Checkpoint(const std::string& model_dir, int64_t step) {
+  return files::ReadFile(absl::StrCat(model_dir, "/model.ckpt-", step, ".data-00000-of-00001"), 1 << 20).value();
+}
+
+void TrainAlone(const Model& model, const EstimatorConfig& config, int64_t steps) {
+  auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+  const auto estimator = Estimator::Create(model, config, std::move(strategy)).value();
+  REQUIRE(estimator->Train(Examples(), steps, {}).ok());
+}
+
+// How the tasks of a job have ended.
+struct Ends {
+  std::vector<absl::Status> workers, servers;
+};
+
+// Trains with `config` in a job of these tasks.
+Ends TrainWithServers(const Model& model, const EstimatorConfig& config, int num_workers, int num_servers,
+                      int64_t steps, const InputFn& input = Examples()) {
+  const auto exchanges = distribute::MakeMemoryExchanges(num_workers + num_servers);
+  Ends ends{std::vector<absl::Status>(num_workers), std::vector<absl::Status>(num_servers)};
+  const auto run = [&](int task) -> absl::Status {
+    auto strategy = distribute::Strategy::Create(
+        {.servers = distribute::ServerTasks{.exchange = exchanges[task].get(), .num_servers = num_servers},
+         .num_threads = 1});
+    auto estimator = Estimator::Create(model, config, *std::move(strategy));
+    if (!estimator.ok()) return estimator.status();
+    if (task >= num_workers) return (*estimator)->Serve(kSpec);
+    const auto own = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+      return data::EveryNth(input(start).value(), num_workers, task);
+    };
+    absl::Status status = (*estimator)->Train(own, steps, {}, /*is_last_round=*/true);
+    if (status.ok()) status = (*estimator)->LeaveServers();
+    return status;
+  };
+  std::vector<std::thread> threads;
+  for (int task = 0; task < num_workers + num_servers; ++task) {
+    threads.emplace_back([&, task] {
+      absl::Status& end = task < num_workers ? ends.workers[task] : ends.servers[task - num_workers];
+      end = run(task);
+      if (!end.ok()) exchanges[task]->Fail(end.message());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ends;
+}
+
+TEST_CASE("One worker and its servers end with the bits of one device") {
+  const int num_servers = GENERATE(1, 2, 3), micro_batches = GENERATE(1, 2), kind = GENERATE(0, 1, 2);
+  const OptimizerFn momentum = [](const compute::UpdateInputs& inputs,
+                                  absl::Span<const compute::VariableGradient> variables) {
+    return compute::Momentum(inputs, variables, {});
+  };
+  const OptimizerFn adam = [](const compute::UpdateInputs& inputs,
+                              absl::Span<const compute::VariableGradient> variables) {
+    return compute::Adam(inputs, variables, {});
+  };
+  CAPTURE(num_servers, micro_batches, kind);
+  const Model model = RegressionModel(kind == 0 ? OptimizerFn(compute::GradientDescent) : kind == 1 ? momentum : adam);
+  const EstimatorConfig alone = NewConfig(micro_batches), with_servers = NewConfig(micro_batches);
+  constexpr int64_t kSteps = 9;
+  TrainAlone(model, alone, kSteps);
+  const Ends ends = TrainWithServers(model, with_servers, 1, num_servers, kSteps);
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+
+  // Both continue the other's checkpoint.
+  TrainAlone(model, with_servers, kSteps + 3);
+  CHECK(TrainWithServers(model, alone, 1, num_servers, kSteps + 3).workers[0].ok());
+  CHECK((Checkpoint(with_servers.model_dir, kSteps + 3) == Checkpoint(alone.model_dir, kSteps + 3)));
+}
+
+TEST_CASE("Several workers train on every batch once, and no update is lost") {
+  const int num_workers = GENERATE(2, 3), num_servers = GENERATE(1, 2);
+  CAPTURE(num_workers, num_servers);
+  constexpr int64_t kEpochs = 5, kSteps = kEpochs * kExamples / kBatch;
+  const InputFn epochs = [](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    class Ending : public data::BatchSource {
+     public:
+      explicit Ending(data::BatchSourcePtr source) : source_(std::move(source)) {}
+      const data::ElementSpec& spec() const override { return source_->spec(); }
+      absl::StatusOr<std::optional<data::Batch>> Next() override {
+        if (read_++ == kSteps) return std::nullopt;
+        return source_->Next();
+      }
+
+     private:
+      const data::BatchSourcePtr source_;
+      int64_t read_ = 0;
+    };
+    return std::make_unique<Ending>(Examples()(start).value());
+  };
+  const Model model = LinearModel();
+  const EstimatorConfig alone = NewConfig(), with_servers = NewConfig();
+  TrainAlone(model, alone, kSteps);
+  const Ends ends = TrainWithServers(model, with_servers, num_workers, num_servers, /*steps=*/1 << 20, epochs);
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+}
+
+TEST_CASE("A number that is not finite ends the step, and is named, before it reaches a server") {
+  const Ends ends = TrainWithServers(RegressionModel(), NewConfig(), 1, 2, 9, Examples(/*bad=*/9));
+  CHECK(absl::IsInternal(ends.workers[0]));
+  CHECK_THAT(std::string(ends.workers[0].message()), Contains("step 3: ") && Contains("labels") && Contains("nan"));
+  for (const absl::Status& server : ends.servers) CHECK(absl::IsCancelled(server));
+}
+
+TEST_CASE("A server needs a variable that training changes") {
+  const Ends ends = TrainWithServers(RegressionModel(), NewConfig(), 1, 5, 3);
+  std::string told;
+  for (const absl::Status& status : ends.servers) absl::StrAppend(&told, status.message(), "\n");
+  CHECK_THAT(told,
+             Contains("the cluster has 5 ps, and of the 3 variables of model regression, which are placed on them "
+                      "in turn, ps 0 has none that training changes; use fewer ps"));
+}
+
+TEST_CASE("A server refuses what no worker asks") {
+  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+  const auto server = ParameterServer::Create(RegressionModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
+  CHECK(absl::IsDataLoss(server->Answer("").status()));
+  CHECK(absl::IsUnavailable(server->Answer("R").status()));
+  CHECK(absl::IsDataLoss(server->Answer("S").status()));
+  CHECK(absl::IsUnavailable(server->Answer("R").status()));
+  // w, bias, average and global_step.
+  const std::string values(4 * 3 + 4 + 4 + 8, '\0');
+  CHECK(absl::IsDataLoss(server->Answer("S" + values + "x").status()));
+  CHECK(server->Answer("S" + values).ok());
+  CHECK(server->Answer("R").value().size() == 8 + 4 * 3 + 4 + 4);
+  CHECK(server->Answer("A").value().size() == 8 + values.size());
+  CHECK(server->Answer("C").value().size() == 8);
+  CHECK(absl::IsDataLoss(server->Answer("x").status()));
+  CHECK(absl::IsDataLoss(server->Answer("U").status()));
+  CHECK(absl::IsDataLoss(server->Answer("Uabcd").status()));
+}
+
+// A request with these numbers.
+std::string RequestOf(char kind, const std::vector<float>& numbers) {
+  std::string request(1, kind);
+  request.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
+  return request;
+}
+
+// The values of w and the bias in an answer, after the global step.
+std::vector<float> ValuesOf(const std::string& answer) {
+  std::vector<float> values(4);
+  REQUIRE(answer.size() == sizeof(int64_t) + values.size() * sizeof(float));
+  std::memcpy(values.data(), answer.data() + sizeof(int64_t), values.size() * sizeof(float));
+  return values;
+}
+
+TEST_CASE("Updates that come at the same time are made one after the other") {
+  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+  const auto server = ParameterServer::Create(LinearModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
+  REQUIRE(server->Answer("S" + std::string(4 * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  constexpr int kThreads = 4, kUpdates = 2000;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const auto gradient = static_cast<float>(1 << t);
+      for (int i = 0; i < kUpdates; ++i) {
+        if (!server->Answer(RequestOf('U', {0.5f, gradient, 2 * gradient, 0, -gradient})).ok()) std::abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::string answer = server->Answer("R").value();
+  int64_t global_step = 0;
+  std::memcpy(&global_step, answer.data(), sizeof global_step);
+  CHECK(global_step == kThreads * kUpdates);
+  const float sum = 0.5f * kUpdates * ((1 << kThreads) - 1);
+  CHECK(ValuesOf(answer) == std::vector<float>{-sum, -2 * sum, 0, sum});
+}
+
+TEST_CASE("A server makes no update from sums that are not finite") {
+  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+  const auto server = ParameterServer::Create(LinearModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
+  REQUIRE(server->Answer("S" + std::string(4 * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  CHECK(absl::IsOutOfRange(server->Answer(RequestOf('U', {0.5f, 1, 2, 3, NAN})).status()));
+  CHECK(ValuesOf(server->Answer("R").value()) == std::vector<float>(4));
+  CHECK(server->Answer(RequestOf('U', {0.5f, 1, 2, 3, 4})).ok());
+  CHECK(ValuesOf(server->Answer("R").value()) == std::vector<float>{-0.5f, -1, -1.5f, -2});
+}
+
+}  // namespace
+}  // namespace official::train
