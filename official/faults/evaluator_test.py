@@ -17,7 +17,8 @@ ENDLESS = (
     "--save_checkpoints_steps=50",
     "--log_every_n_steps=100000",
 )
-LAST = 3000  # step, to which a chief gets in some seconds
+LOOKS = 3  # seconds: the chief looks for the evaluator once a second
+LAST = 1000  # step, to which a chief gets in some seconds
 
 
 def evaluations(stdout: str) -> list[dict]:
@@ -78,11 +79,11 @@ class EvaluatorTest(workers.WorkersCase):
         chief = self.start_chief(*ENDLESS)
         first = self.start_evaluator(*AT_ONCE, *ENDLESS)
         self.wait_until_evaluated(0)
-        time.sleep(1.5)  # the chief looks once a second
+        time.sleep(LOOKS)
         first.kill()
         outcome = self.finish(first)
         seen = [result["global_step"] for result in evaluations(outcome.stdout)]
-        time.sleep(1.5)
+        time.sleep(LOOKS)
         second = self.start_evaluator(*AT_ONCE, *ENDLESS)
         self.wait_until_evaluated(self.wait_until_evaluated(max(seen)))
         second.send_signal(signal.SIGTERM)
@@ -96,7 +97,7 @@ class EvaluatorTest(workers.WorkersCase):
         self.assertIn(f"the evaluator (process {first.pid} on ", outcome.stderr, outcome.told)
 
     def test_the_chief_is_killed(self) -> None:
-        chief = self.start_chief(*ENDLESS)
+        chief = self.start_chief(*ENDLESS, f"--max_train_steps={LAST - 50}")
         evaluator = self.start_evaluator(*AT_ONCE, *ENDLESS, f"--max_train_steps={LAST}")
         step = self.wait_until_evaluated(0)
         chief.kill()

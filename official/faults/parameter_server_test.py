@@ -11,6 +11,7 @@ from official.faults.losses import ENDLESS, PATIENCE, SOON
 
 HALF = harness.STEPS // 2
 ALL_STEPS = 24  # of the three epochs, with batches of 8
+MANY = 300  # steps, which take some seconds
 
 
 class ParameterServerTest(workers.WorkersCase):
@@ -88,18 +89,24 @@ class ParameterServerTest(workers.WorkersCase):
             self.assertIn(f"is trained to step {ALL_STEPS}", outcome.stderr)
 
     def test_the_chief_waits_for_a_slow_worker(self) -> None:
-        processes = self.begin(2, 1)
+        epochs = 40
+        flags = (f"--train_epochs={epochs}", f"--epochs_between_evals={epochs}", "--peer_timeout_secs=60")
+        processes = self.begin(2, 1, *flags)
         self.wait_for_records(self.model_dir, 1)
         processes[1].send_signal(signal.SIGSTOP)
-        time.sleep(2)  # in which the chief has done its part
+        all_steps = ALL_STEPS // 3 * epochs
+        self.wait_for_records(self.model_dir, all_steps // 2)  # the chief's part
+        time.sleep(3)  # it tells after a second
+        self.assertLess(harness.latest_step(self.model_dir), all_steps)
         processes[1].send_signal(signal.SIGCONT)
         outcomes = self.finish_all(processes)
         self.assertIn(f"waiting for worker 1 at {self.addresses[1]}", outcomes[0].stderr, outcomes[0].told)
-        self.assertEqual(harness.latest_step(self.model_dir), ALL_STEPS, outcomes[0].told)
+        self.assertEqual(harness.latest_step(self.model_dir), all_steps, outcomes[0].told)
 
     def test_evaluator_beside_the_workers(self) -> None:
+        # Though each step is saved, none before the last counts as that.
         config = json.dumps({"cluster": {"chief": ["localhost:1"]}, "task": {"type": "evaluator", "index": 0}})
-        waits = ("--separate_evaluator", "--eval_start_delay_secs=0", "--eval_throttle_secs=0")
+        waits = ("--separate_evaluator", "--eval_start_delay_secs=0", "--eval_throttle_secs=0", "--save_checkpoints_steps=1")
         processes = self.begin(2, 2, *waits)
         evaluator = self.start_worker(self.model_dir, 0, config, *waits)
         outcome = self.finish(evaluator)
@@ -125,24 +132,26 @@ class ParameterServerTest(workers.WorkersCase):
             self.assert_refused(self.finish(process, SOON + losses.HANG), 138, *words)
 
     def test_worker_killed(self) -> None:
-        processes = self.begin(3, 2, "--max_train_steps=60", "--train_epochs=1000", PATIENCE)
+        processes = self.begin(3, 2, *ENDLESS, f"--max_train_steps={MANY}", PATIENCE)
         self.wait_for_records(self.model_dir, 4)
         lost = processes.pop(2)
         lost.kill()
         self.finish(lost)
         outcomes = self.finish_all(processes)
-        self.assertGreaterEqual(harness.latest_step(self.model_dir), 60)
+        self.assertGreaterEqual(harness.latest_step(self.model_dir), MANY)
         for outcome in outcomes[2:]:
             self.assertIn(f"worker 2 at {self.addresses[2]} was lost", outcome.stderr)
             self.assertIn("the others train on without it", outcome.stderr)
 
     def test_worker_stopped(self) -> None:
-        processes = self.begin(2, 1, "--max_train_steps=60", "--train_epochs=1000", PATIENCE)
+        processes = self.begin(2, 1, *ENDLESS, f"--max_train_steps={MANY}", PATIENCE)
         self.wait_for_records(self.model_dir, 4)
         processes[1].send_signal(signal.SIGTERM)
-        self.assertEqual(self.finish(processes.pop(1)).code, 128 + signal.SIGTERM)
+        outcome = self.finish(processes.pop(1))
+        self.assertEqual(outcome.code, 128 + signal.SIGTERM)
+        self.assertIn("the other workers train on without this one", outcome.error)
         self.finish_all(processes)
-        self.assertGreaterEqual(harness.latest_step(self.model_dir), 60)
+        self.assertGreaterEqual(harness.latest_step(self.model_dir), MANY)
 
     def test_server_killed(self) -> None:
         processes = self.begin_endless()
@@ -172,7 +181,7 @@ class ParameterServerTest(workers.WorkersCase):
         step = harness.latest_step(self.model_dir)
         self.assertGreater(step, 4)
         self.assert_end(processes, "worker 0")
-        self.train_with_servers(2, 1, step + 5)
+        self.finish_all(self.begin(2, 1, *ENDLESS, f"--max_train_steps={step + 5}"))
         self.assertGreaterEqual(harness.latest_step(self.model_dir), step + 5)
 
     # ---- What is refused ----

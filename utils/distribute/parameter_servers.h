@@ -19,7 +19,7 @@ namespace official::distribute {
 
 class ParameterServers {
  public:
-  // `exchange` must outlive this. A server that does not answer for `timeout` ends the job.
+  // `exchange` must outlive this. A server that does not answer for `timeout` is an error of the worker that asks.
   ParameterServers(Exchange& exchange, int num_servers, std::chrono::seconds timeout);
 
   int num_servers() const { return num_servers_; }
@@ -43,8 +43,8 @@ class ParameterServers {
   // Returns "worker 1 at 10.0.0.1:2222".
   std::string NameOf(int worker) const { return exchange_.NameOf(worker); }
 
-  // Answers the requests of all workers with answer(), which several threads may call at the same time, until the chief
-  // has left. Goes on without another worker that is lost, and logs it. Calls ask_stop() every 100 ms: true fails the
+  // Answers the requests of all workers with answer(), which several threads may call at the same time, until all
+  // have left. Goes on without another worker that is lost, and logs it. Calls ask_stop() every 100 ms: true fails the
   // job, Cancelled. Other errors: those of Exchange::Receive.
   absl::Status Serve(const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
                      absl::FunctionRef<bool()> ask_stop);

@@ -119,11 +119,14 @@ OFFICIAL_FLAG(
     "How the devices of a run train together, by TensorFlow's names. default: one_device on one device, mirrored on "
     "several, multi_worker_mirrored with several workers. off, one_device: refuses several devices. mirrored: each "
     "device computes its part of every batch, and "
-    "the gradients are summed; for one process. multi_worker_mirrored, collective_all_reduce: the same, with workers. "
+    "the gradients are summed; for one process. central_storage: the same, of CPU devices, which all use one copy of "
+    "the "
+    "variables in the host's memory, or of one GPU. multi_worker_mirrored, collective_all_reduce: the same, with "
+    "workers. "
     "parameter_server, the default where TF_CONFIG has the job ps: workers train independently of each other, and the "
     "processes of ps hold the variables.",
-    .choices = {"off", "default", "one_device", "mirrored", "multi_worker_mirrored", "collective_all_reduce",
-                "parameter_server"},
+    .choices = {"off", "default", "one_device", "mirrored", "central_storage", "multi_worker_mirrored",
+                "collective_all_reduce", "parameter_server"},
     .other_names = {{"strategy distribute"}});
 
 OFFICIAL_FLAG(PerformanceConfig, all_reduce_alg, "Algorithm that sums the gradients of several devices.",

@@ -18,7 +18,8 @@ struct PerformanceConfig {
   bool use_synthetic_data = false;
   bool describe_plan = false;
   std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; also limits an evaluation
-  // off, default, one_device, mirrored, multi_worker_mirrored, collective_all_reduce, parameter_server
+  // off, default, one_device, mirrored, central_storage, multi_worker_mirrored, collective_all_reduce,
+  // parameter_server
   std::string distribution_strategy = "default";
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
   std::optional<int> num_packs;

@@ -72,7 +72,7 @@ absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::st
 }
 
 absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_workers, int num_replicas,
-                                         absl::string_view devices) {
+                                         absl::string_view devices, bool in_host_memory) {
   const std::string flag = absl::StrCat("--distribution_strategy=", distribution_strategy);
   if (distribution_strategy == "multi_worker_mirrored" || distribution_strategy == "collective_all_reduce") {
     return "multi_worker_mirrored";
@@ -90,6 +90,12 @@ absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy
                                                    " workers; use --distribution_strategy=multi_worker_mirrored"));
   }
   if (distribution_strategy == "mirrored") return "mirrored";
+  if (distribution_strategy == "central_storage") {
+    if (in_host_memory || num_replicas <= 1) return "central_storage";
+    return absl::InvalidArgumentError(absl::StrCat(flag, " is for CPU devices or one GPU, and this run has ",
+                                                   num_replicas, " ", devices,
+                                                   "; use --distribution_strategy=mirrored, which computes the same"));
+  }
   if (num_replicas <= 1) return "one_device";
   if (distribution_strategy == "default") return "mirrored";
   return absl::InvalidArgumentError(absl::StrCat(flag, " is for one device, and this run has ", num_replicas, " ",

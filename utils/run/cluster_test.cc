@@ -57,6 +57,18 @@ TEST_CASE("A process is alone, or one of the workers of its cluster") {
   }
 }
 
+TEST_CASE("CPU devices have their variables in one place") {
+  Config config;
+  config.base.num_gpus = 0;
+  config.performance.num_cpu_devices = 2;
+  config.performance.distribution_strategy = "central_storage";
+  const Devices devices = DevicesFor(config).value();
+  CHECK(devices.strategy == "central_storage");
+  const auto strategy = MakeStrategy(config, devices).value();
+  CHECK(strategy->name() == "central_storage");
+  CHECK(strategy->shares_memory());
+}
+
 TEST_CASE("An evaluator is none of the workers, who know of it from their cluster or a flag") {
   {
     const TfConfig tf_config(kEvaluator);

@@ -92,7 +92,7 @@ absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int nu
     return devices;
   }
   ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, num_workers,
-                                                        devices.num_replicas, plural));
+                                                        devices.num_replicas, plural, num_gpus == 0));
   ASSIGN_OR_RETURN(devices.replica_batch,
                    misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, plural));
   return devices;

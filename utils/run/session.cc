@@ -196,7 +196,16 @@ absl::Status Session::Lock() {
 absl::Status Session::BeginToFollow() {
   LOG(INFO) << "waits for checkpoints in " << config_.train.model_dir;
   RETURN_IF_ERROR(follower_->WaitForFirst());
-  ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(files::JoinPath(config_.train.model_dir, "eval")));
+  // The chief's EvaluatorWatch has the lock for a moment now and then.
+  constexpr int kTries = 20;
+  constexpr std::chrono::milliseconds kBetween(100);
+  absl::StatusOr<std::unique_ptr<train::RunLock>> lock;
+  for (int i = 0; i < kTries; ++i) {
+    if (i > 0) std::this_thread::sleep_for(kBetween);
+    lock = train::RunLock::Acquire(files::JoinPath(config_.train.model_dir, "eval"));
+    if (!absl::IsAlreadyExists(lock.status())) break;
+  }
+  ASSIGN_OR_RETURN(lock_, std::move(lock));
   return absl::OkStatus();
 }
 

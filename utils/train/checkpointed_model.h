@@ -82,6 +82,7 @@ class CheckpointedModel {
   // In a job with parameter servers, before the first step: the chief gives them its variables, and all workers take
   // theirs. `spec` is that of the examples. Without servers this and the next function do nothing.
   absl::Status ConnectServers(const data::ElementSpec& spec);
+  bool has_servers() const { return servers_ != nullptr; }
   // Takes the present variables and global step from the servers.
   absl::Status ReadVariables();
   // Counts a step. With parameter servers these make the update, from the sums that the step has computed.

@@ -69,9 +69,9 @@ class Estimator {
     return TrainLoop(*model_, input_fn, max_steps, hooks, is_last_round);
   }
 
-  // With parameter servers: makes the updates of the workers, as one of the servers, until the chief has ended its run.
-  // `spec` is that of the examples. Cancelled if it was interrupted, or another task without which the job cannot go on
-  // is lost.
+  // With parameter servers: makes the updates of the workers, as one of the servers, until all workers have ended their
+  // runs. `spec` is that of the examples. Cancelled if it was interrupted, or another task without which the job cannot
+  // go on is lost.
   absl::Status Serve(const data::ElementSpec& spec);
   // The same for the chief, where it had nothing to train: waits for the other workers.
   absl::Status WaitForOtherWorkers() { return model_->WaitForOtherWorkers().status(); }

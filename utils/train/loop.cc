@@ -22,16 +22,18 @@ using Clock = std::chrono::steady_clock;
 // One train call: the steps between two evaluations.
 class Loop {
  public:
-  Loop(CheckpointedModel& model, absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round)
+  Loop(CheckpointedModel& model, std::optional<int64_t> max_steps, absl::Span<const std::unique_ptr<logs::Hook>> hooks,
+       bool is_last_round)
       : model_(model),
         state_(model.state()),
         config_(model.config()),
+        max_steps_(max_steps),
         hooks_(hooks),
         is_last_round_(is_last_round),
         runner_(model) {}
 
-  absl::Status Run(data::BatchSource& source, std::optional<int64_t> max_steps) {
-    const absl::Status status = Steps(source, max_steps);
+  absl::Status Run(data::BatchSource& source) {
+    const absl::Status status = Steps(source);
     // Cancelled: all workers stop, or another one has failed.
     if (!status.ok() && !absl::IsCancelled(status)) model_.strategy().Fail(status.message());
     return begun() ? runner_.Explain(status) : status;
@@ -40,7 +42,7 @@ class Loop {
  private:
   bool begun() const { return summaries_.has_value(); }
 
-  absl::Status Steps(data::BatchSource& source, std::optional<int64_t> max_steps);
+  absl::Status Steps(data::BatchSource& source);
   // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
   absl::Status WaitForData(data::BatchSource& source);
   // Begins before the first step, when its program is known.
@@ -70,12 +72,15 @@ class Loop {
   // multiple of so many.
   bool Reached(int64_t steps) const { return last_.global_step / steps > step_before_ / steps; }
   bool SaveIsDue() const;
-  // `is_last`: nothing is trained after this.
-  absl::Status End(bool is_last);
+  bool max_steps_reached() const { return max_steps_ && state_.global_step >= *max_steps_; }
+  // With parameter servers, waits for the other workers if nothing is trained after this.
+  absl::Status WaitForOtherWorkers();
+  absl::Status End();
 
   CheckpointedModel& model_;
   RunState& state_;
   const EstimatorConfig& config_;
+  const std::optional<int64_t> max_steps_;
   const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
   const bool is_last_round_;
   StepRunner runner_;
@@ -91,8 +96,8 @@ class Loop {
   bool left_step_ = false;       // stopped in the middle of a step
 };
 
-absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_steps) {
-  while (!stopped_ && (!max_steps || state_.global_step < *max_steps)) {
+absl::Status Loop::Steps(data::BatchSource& source) {
+  while (!stopped_ && !max_steps_reached()) {
     const Clock::time_point wait_start = Clock::now();
     RETURN_IF_ERROR(WaitForData(source));
     if (stopped_) break;
@@ -115,7 +120,7 @@ absl::Status Loop::Steps(data::BatchSource& source, std::optional<int64_t> max_s
         runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
     RETURN_IF_ERROR(AfterStep(computed, start, **batch, *program));
   }
-  return End(/*is_last=*/max_steps && state_.global_step >= *max_steps);
+  return End();
 }
 
 absl::Status Loop::WaitForData(data::BatchSource& source) {
@@ -228,6 +233,10 @@ absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& progr
 }
 
 bool Loop::SaveIsDue() const {
+  // Other workers may still be training on their parts: End waits for them before the checkpoint that says that all is
+  // trained.
+  const bool may_be_last = max_steps_reached() || (is_last_round_ && state_.position.index == 0);
+  if (model_.has_servers() && may_be_last) return false;
   if (config_.save_checkpoints_steps) return Reached(*config_.save_checkpoints_steps);
   return last_.time - save_time_ >= std::chrono::seconds(config_.save_checkpoints_secs);
 }
@@ -249,7 +258,8 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
   if (!asked) return absl::OkStatus();
   // Who asked wants to know when it is there. Before the first step of a new run nothing is to be lost.
   RETURN_IF_ERROR(model_.dir().WaitForSave());
-  if (model_.saved_step() == state_.global_step) model_.LogSavedOnRequest();
+  const bool saves = model_.dir().writes() || !model_.has_servers();
+  if (saves && model_.saved_step() == state_.global_step) model_.LogSavedOnRequest();
   return absl::OkStatus();
 }
 
@@ -258,7 +268,16 @@ void Loop::StopForLateWorker() {
   model_.StopForLateWorker();
 }
 
-absl::Status Loop::End(bool is_last) {
+absl::Status Loop::WaitForOtherWorkers() {
+  // What they have done since this worker's last step counts.
+  RETURN_IF_ERROR(model_.ReadVariables());
+  if (stopped_ || !(max_steps_reached() || is_last_round_)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool all_are_done, model_.WaitForOtherWorkers());
+  stopped_ = !all_are_done;
+  return absl::OkStatus();
+}
+
+absl::Status Loop::End() {
   if (!begun()) {
     return stopped_
                ? absl::CancelledError(absl::StrCat("stopped before step ", state_.global_step + 1, " had its data"))
@@ -267,13 +286,10 @@ absl::Status Loop::End(bool is_last) {
   const Clock::time_point start = Clock::now();
   if (!stopped_ && model_.strategy().has_other_workers()) {
     ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(/*save_is_due=*/true));
-    if (agreed.late_workers && !is_last) StopForLateWorker();
+    if (agreed.late_workers && !max_steps_reached()) StopForLateWorker();
     save_was_asked_ = agreed.interruption == Interruption::kSave;
   }
-  if (!stopped_ && (is_last || is_last_round_)) {
-    ASSIGN_OR_RETURN(const bool all_are_done, model_.WaitForOtherWorkers());
-    stopped_ = !all_are_done;
-  }
+  RETURN_IF_ERROR(WaitForOtherWorkers());
   RETURN_IF_ERROR(model_.Save());
   RETURN_IF_ERROR(model_.dir().WaitForSave());
   if (save_was_asked_) model_.LogSavedOnRequest();
@@ -284,6 +300,10 @@ absl::Status Loop::End(bool is_last) {
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->End(last_));
   RETURN_IF_ERROR(summaries_->Flush());
   if (!stopped_) return absl::OkStatus();
+  if (model_.has_servers() && !model_.dir().writes()) {
+    return absl::CancelledError(
+        absl::StrCat("stopped at step ", state_.global_step, "; the other workers train on without this one"));
+  }
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(last_.time - start);
   return absl::CancelledError(
       absl::StrCat("stopped at step ", state_.global_step,
@@ -305,7 +325,7 @@ absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::o
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(model.state().position));
-  const absl::Status status = Loop(model, hooks, is_last_round).Run(*source, max_steps);
+  const absl::Status status = Loop(model, max_steps, hooks, is_last_round).Run(*source);
   // The checkpoint that is being written is finished, and its error reported, whatever ended the training.
   const absl::Status saved = model.dir().WaitForSave();
   if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;

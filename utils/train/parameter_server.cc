@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
 
 namespace official::train {
 namespace {
@@ -155,7 +156,7 @@ absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& 
                                                                    const data::ElementSpec& spec,
                                                                    distribute::ParameterServers& servers,
                                                                    Replicas& replicas) {
-  std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas));
+  std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas, config.interruption));
   for (int s = 0; s < servers.num_servers(); ++s) {
     ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, servers.num_servers(), s));
     client->placed_.push_back(std::move(built.placed));
@@ -185,18 +186,19 @@ absl::StatusOr<int64_t> ServerClient::SendVariables() {
 }
 
 absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
-  using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kAskAgain(20);
+  constexpr int kTellAfter = 500;  // times
   const std::vector<std::string> requests(placed_.size(),
                                           BeginRequest(slots ? Request::kReadAll : Request::kReadVariables));
-  const Clock::time_point end = Clock::now() + servers_.timeout();
   absl::StatusOr<std::vector<std::string>> answers = servers_.Ask(requests);
-  while (absl::IsUnavailable(answers.status())) {
-    if (Clock::now() >= end) {
-      return absl::DeadlineExceededError(absl::StrCat("worker ", servers_.worker(), " has waited ",
-                                                      servers_.timeout().count(), " s for ", servers_.NameOf(0),
-                                                      " to send the variables to the ps; raise "
-                                                      "--all_reduce_timeout_secs if it needs longer to begin"));
+  // The chief may have to evaluate before it trains. If it is lost, the exchange says so.
+  for (int asked = 1; absl::IsUnavailable(answers.status()); ++asked) {
+    const std::string wait = absl::StrCat(servers_.NameOf(0), " to send the variables to the ps");
+    if (interruption_() == Interruption::kStop) {
+      return absl::CancelledError(absl::StrCat("stopped while it waited for ", wait));
+    }
+    if (asked == kTellAfter) {
+      LOG(INFO) << "has waited 10 s for " << wait;
     }
     std::this_thread::sleep_for(kAskAgain);
     answers = servers_.Ask(requests);

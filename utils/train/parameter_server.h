@@ -4,9 +4,11 @@
 // update is made alone, under a lock.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,18 +62,20 @@ class ServerClient {
   // Gives the servers the values of this worker's variables.
   absl::StatusOr<int64_t> SendVariables();
   // Takes the values of the model's variables and of global_step; with `slots`, of all that is saved. Waits until the
-  // servers have values.
+  // servers have values, for as long as the chief is there. Cancelled if a stop is wanted meanwhile.
   absl::StatusOr<int64_t> ReadVariables(bool slots);
   // Lets the servers make an update from this worker's sums.
   absl::StatusOr<int64_t> Update(float learning_rate);
   absl::StatusOr<int64_t> GlobalStep();
 
  private:
-  ServerClient(distribute::ParameterServers& servers, Replicas& replicas) : servers_(servers), replicas_(replicas) {}
+  ServerClient(distribute::ParameterServers& servers, Replicas& replicas, std::function<Interruption()> interruption)
+      : servers_(servers), replicas_(replicas), interruption_(std::move(interruption)) {}
   absl::Status Append(const std::vector<compute::VariableSpec>& specs, std::string& request) const;
 
   distribute::ParameterServers& servers_;
   Replicas& replicas_;
+  const std::function<Interruption()> interruption_;
   std::vector<BuiltModel::Placed> placed_;  // by server
 };
 

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
-#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -25,17 +23,6 @@ bool HasName(int fd, const std::string& path) {
   struct stat file, named;
   return fstat(fd, &file) == 0 && stat(path.c_str(), &named) == 0 && file.st_dev == named.st_dev &&
          file.st_ino == named.st_ino;
-}
-
-// Takes the lock on a file. EWOULDBLOCK if somebody else has it, who may just be HolderOf.
-int TakeLock(int fd) {
-  constexpr int kTries = 5;
-  constexpr std::chrono::milliseconds kBetween(10);
-  for (int i = 1;; ++i) {
-    if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0) return 0;
-    if (errno != EWOULDBLOCK || i == kTries) return errno;
-    std::this_thread::sleep_for(kBetween);
-  }
 }
 
 // What is written in the file of a lock.
@@ -67,7 +54,8 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
   // The run that made the directory may have ended and removed it.
   if (absl::IsNotFound(opened.status()) && !files::Exists(model_dir)) return Acquire(model_dir);
   ASSIGN_OR_RETURN(const int fd, opened);
-  if (const int error = TakeLock(fd); error != 0) {
+  if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) {
+    const int error = errno;
     const std::string holder = ReadHolder(fd);
     close(fd);
     if (error != EWOULDBLOCK) return files::ErrnoStatus(error, "lock", path);

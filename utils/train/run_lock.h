@@ -21,7 +21,7 @@ class RunLock {
   // process that has the lock; else an error of the file system.
   static absl::StatusOr<std::unique_ptr<RunLock>> Acquire(const std::string& model_dir);
   // Returns who has the lock of a directory, "process 12 on host since ..."; nothing if nobody has. Takes it for a
-  // moment, in which Acquire waits.
+  // moment, in which Acquire fails: who may be watched tries again.
   static std::optional<std::string> HolderOf(const std::string& model_dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;

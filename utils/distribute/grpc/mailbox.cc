@@ -67,6 +67,7 @@ bool Mailbox::SetFailed(int who, const Failure& failure) {
   if (who != worker_) {
     for (Inbox& inbox : peers_[who].inboxes) inbox.ended = true;
     if (IsDispensable(who)) {
+      peers_[who].failure = failure.reason;
       changed_.notify_all();
       return false;
     }
@@ -107,7 +108,8 @@ absl::Status Mailbox::ErrorOf(int worker, std::unique_lock<std::mutex>& lock) {
   if (!failed_.ok()) return failed_;
   if (IsDispensable(worker)) {
     return absl::UnavailableError(absl::StrCat(
-        NameLocked(worker), peer.lost ? absl::StrCat(" was lost (", *peer.lost, ")") : " has ended its run"));
+        NameLocked(worker), peer.lost ? absl::StrCat(" was lost (", *peer.lost, ")") : " has ended its run",
+        peer.failure.empty() ? "" : ": ", peer.failure));
   }
   if (!peer.lost) return absl::CancelledError(absl::StrCat(NameLocked(worker), " has ended its run"));
   return absl::CancelledError(absl::StrCat(NameLocked(worker), " was lost (", *peer.lost, "); ", advice_));

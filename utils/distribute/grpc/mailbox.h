@@ -61,6 +61,7 @@ class Mailbox {
   };
   struct Peer {
     std::optional<std::string> lost;  // why
+    std::string failure;              // why it has failed, of one without which the job goes on
     Inbox inboxes[2];                 // by channel
     bool has_ended() const { return inboxes[0].ended || inboxes[1].ended; }
   };

@@ -89,8 +89,8 @@ TEST_CASE("With parameter servers, a worker that is lost or fails ends only the 
   }
   const absl::Status lost = mailbox.Receive(1, kSums, kLong).status();
   CHECK(absl::IsUnavailable(lost));
-  CHECK_THAT(std::string(lost.message()),
-             Contains(fails ? "worker 1 at 10.0.0.2:1 has ended its run" : "worker 1 at 10.0.0.2:1 was lost"));
+  CHECK_THAT(std::string(lost.message()), Contains(fails ? "worker 1 at 10.0.0.2:1 has ended its run: no space left"
+                                                         : "worker 1 at 10.0.0.2:1 was lost"));
   for (const int other : {0, 1, 2, 4}) CHECK(mailbox.StateOf(other).ok());
   CHECK(absl::IsDeadlineExceeded(mailbox.Receive(2, kSums, kShort).status()));
   mailbox.Put(2, kSums, "gradients");

@@ -129,14 +129,14 @@ absl::StatusOr<Logs> Model::TrainEpoch(const data::DatasetPtr& dataset, const Fi
   const train::InputFn input = [&](data::Position start) {
     return data::Batches(ordered, {.batch_size = options.batch_size,
                                    .start = start,
-                                   .end_epoch = steps ? data::kEndless : epoch + 1,
+                                   .end_epoch = steps ? data::kEndless : begin_epoch_ + epoch + 1,
                                    .rows = estimator_->held_rows(train::Mode::kTrain)});
   };
   std::vector<std::unique_ptr<logs::Hook>> hooks;
   auto hook = std::make_unique<EpochHook>(has_metrics_);
   const EpochHook& epoch_hook = *hook;
   hooks.push_back(std::move(hook));
-  const std::optional<int64_t> max_steps = steps ? std::optional((epoch + 1) * *steps) : std::nullopt;
+  const std::optional<int64_t> max_steps = steps ? std::optional(begin_step_ + (epoch + 1) * *steps) : std::nullopt;
   RETURN_IF_ERROR(estimator_->Train(input, max_steps, hooks));
   if (epoch_hook.examples() == 0) {
     return absl::DataLossError(absl::StrCat("epoch ", epoch + 1, " of model ", name_, " has no batch to train on"));
@@ -147,13 +147,12 @@ absl::StatusOr<Logs> Model::TrainEpoch(const data::DatasetPtr& dataset, const Fi
 absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOptions& options) {
   RETURN_IF_ERROR(CheckCompiled("Fit"));
   const auto epochs_done = [&] {
-    return options.steps_per_epoch ? estimator_->global_step() / *options.steps_per_epoch
-                                   : estimator_->state().position.epoch;
+    return options.steps_per_epoch ? (estimator_->global_step() - begin_step_) / *options.steps_per_epoch
+                                   : estimator_->state().position.epoch - begin_epoch_;
   };
   History history;
   training_->stop_training = false;
-  const int64_t end = begin_ + options.epochs;
-  for (int64_t epoch = epochs_done(); epoch < end && !training_->stop_training; ++epoch) {
+  for (int64_t epoch = epochs_done(); epoch < options.epochs && !training_->stop_training; ++epoch) {
     ASSIGN_OR_RETURN(Logs logs, TrainEpoch(dataset, options, epoch));
     if (options.validation_data != nullptr) {
       ASSIGN_OR_RETURN(const Logs validation, Evaluate(options.validation_data, {.batch_size = options.batch_size}));
@@ -162,13 +161,15 @@ absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOpt
     const auto append = [](std::string* out, const auto& log) {
       absl::StrAppendFormat(out, "%s: %.4g", log.first, log.second);
     };
-    LOG(INFO) << "Epoch " << epoch - begin_ + 1 << "/" << options.epochs << " - " << absl::StrJoin(logs, " - ", append);
-    for (const auto& callback : options.callbacks)
-      RETURN_IF_ERROR(callback->OnEpochEnd(epoch - begin_, logs, *training_));
-    history.epochs.push_back(epoch - begin_);
+    LOG(INFO) << "Epoch " << epoch + 1 << "/" << options.epochs << " - " << absl::StrJoin(logs, " - ", append);
+    for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnEpochEnd(epoch, logs, *training_));
+    history.epochs.push_back(epoch);
     history.logs.push_back(std::move(logs));
   }
-  begin_ = std::min(epochs_done(), end);
+  const data::Position position = estimator_->state().position;
+  if (position.index > 0) estimator_->ContinueAt({position.epoch + 1, 0});
+  begin_epoch_ = estimator_->state().position.epoch;
+  begin_step_ = estimator_->global_step();
   return history;
 }
 

@@ -56,8 +56,8 @@ struct CompileOptions {
 };
 
 struct FitOptions {
-  int64_t batch_size = 32;                                // global
-  int64_t epochs = 1;                                     // with those that the checkpoint has of the same call
+  int64_t batch_size = 32;  // global
+  int64_t epochs = 1;
   std::optional<int64_t> steps_per_epoch = std::nullopt;  // unset: one pass over the data
   bool shuffle = true;
   data::DatasetPtr validation_data = nullptr;  // evaluated after each epoch
@@ -82,8 +82,9 @@ class Model {
   // Errors: those of RunLock::Acquire and Estimator::Create for a model_dir. Once only.
   absl::Status Compile(CompileOptions options);
 
-  // Trains for `epochs` epochs more. In a process that was started again, with a checkpoint, the same calls go on where
-  // the one before ended: a call whose epochs are done does nothing, but its callbacks see none of them. With several
+  // Trains for `epochs` epochs, each from the beginning of the data. The first call after Compile counts the epochs of
+  // the checkpoint in model_dir as its own, so that a program that was killed ends as one that was not; but callbacks
+  // see only the epochs of this process, and a learning rate that they have lowered is not kept. With several
   // workers all of them call it alike; batches are divided among them. FailedPrecondition before Compile; else errors
   // of Estimator::Train, Evaluate and the callbacks.
   absl::StatusOr<History> Fit(const data::DatasetPtr& dataset, const FitOptions& options);
@@ -105,7 +106,7 @@ class Model {
   const std::string name_;
   std::shared_ptr<Training> training_;  // which the Estimator's model sees, too
   bool has_metrics_ = false;
-  int64_t begin_ = 0;  // the epochs of the calls of Fit that are over
+  int64_t begin_epoch_ = 0, begin_step_ = 0;  // where the present call of Fit began
   std::unique_ptr<train::RunLock> lock_;
   std::unique_ptr<train::Estimator> estimator_;
 };

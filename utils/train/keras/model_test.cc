@@ -123,7 +123,22 @@ TEST_CASE("Epochs of so many steps go on in the data") {
   const History history = model.Fit(Line(10), {.batch_size = 4, .epochs = 4, .steps_per_epoch = 2}).value();
   CHECK(history.epochs.size() == 4);
   CHECK(model.estimator().global_step() == 8);
-  CHECK(model.estimator().state().position == data::Position{2, 8});
+  // Two epochs and two batches; the next call begins with an epoch of its own.
+  CHECK(model.estimator().state().position == data::Position{3, 0});
+}
+
+TEST_CASE("Calls of fit may count epochs in another way than those before") {
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options()).ok());
+  const auto steps_of = [&](const FitOptions& options) {
+    const int64_t before = model.estimator().global_step();
+    CHECK(static_cast<int64_t>(model.Fit(Line(10), options).value().epochs.size()) == options.epochs);
+    return model.estimator().global_step() - before;
+  };
+  CHECK(steps_of({.batch_size = 4, .epochs = 3}) == 9);
+  CHECK(steps_of({.batch_size = 4, .epochs = 1, .steps_per_epoch = 2}) == 2);
+  CHECK(steps_of({.batch_size = 4, .epochs = 4, .steps_per_epoch = 5}) == 20);
+  CHECK(steps_of({.batch_size = 4, .epochs = 1}) == 3);
 }
 
 TEST_CASE("Two replicas train the bits of one") {
