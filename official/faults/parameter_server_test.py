@@ -88,30 +88,32 @@ class ParameterServerTest(workers.WorkersCase):
         for outcome in self.finish_all(self.begin(3, 2))[:3]:
             self.assertIn(f"is trained to step {ALL_STEPS}", outcome.stderr)
 
-    def test_the_chief_waits_for_a_slow_worker(self) -> None:
-        epochs = 40
-        flags = (f"--train_epochs={epochs}", f"--epochs_between_evals={epochs}", "--peer_timeout_secs=60")
-        processes = self.begin(2, 1, *flags)
+    def begin_with_slow_worker(self, epochs: int, *flags: str) -> list[subprocess.Popen]:
+        """Starts two workers and a server, and stops worker 1 until the chief has done its part and has told so."""
+        epochs_flags = (f"--train_epochs={epochs}", f"--epochs_between_evals={epochs}")
+        processes = self.begin(2, 1, *epochs_flags, "--peer_timeout_secs=60", *flags)
         self.wait_for_records(self.model_dir, 1)
         processes[1].send_signal(signal.SIGSTOP)
-        all_steps = ALL_STEPS // 3 * epochs
-        self.wait_for_records(self.model_dir, all_steps // 2)  # the chief's part
+        self.wait_for_records(self.model_dir, ALL_STEPS // 3 * epochs // 2)
         time.sleep(3)  # it tells after a second
-        self.assertLess(harness.latest_step(self.model_dir), all_steps)
         processes[1].send_signal(signal.SIGCONT)
-        outcomes = self.finish_all(processes)
-        self.assertIn(f"waiting for worker 1 at {self.addresses[1]}", outcomes[0].stderr, outcomes[0].told)
-        self.assertEqual(harness.latest_step(self.model_dir), all_steps, outcomes[0].told)
+        return processes
 
-    def test_evaluator_beside_the_workers(self) -> None:
-        # Though each step is saved, none before the last counts as that.
+    def test_the_chief_waits_for_a_slow_worker(self) -> None:
+        outcomes = self.finish_all(self.begin_with_slow_worker(9))
+        self.assertIn(f"waiting for worker 1 at {self.addresses[1]}", outcomes[0].stderr, outcomes[0].told)
+        self.assertEqual(harness.latest_step(self.model_dir), 3 * ALL_STEPS, outcomes[0].told)
+
+    def test_evaluator_beside_a_slow_worker(self) -> None:
+        # Each step is saved, but none before the last counts as that.
         config = json.dumps({"cluster": {"chief": ["localhost:1"]}, "task": {"type": "evaluator", "index": 0}})
-        waits = ("--separate_evaluator", "--eval_start_delay_secs=0", "--eval_throttle_secs=0", "--save_checkpoints_steps=1")
-        processes = self.begin(2, 2, *waits)
-        evaluator = self.start_worker(self.model_dir, 0, config, *waits)
+        epochs = ("--train_epochs=9", "--epochs_between_evals=9")
+        flags = ("--separate_evaluator", "--eval_start_delay_secs=0", "--eval_throttle_secs=0", "--save_checkpoints_steps=1")
+        evaluator = self.start_worker(self.model_dir, 0, config, *epochs, *flags)
+        processes = self.begin_with_slow_worker(9, *flags)
         outcome = self.finish(evaluator)
         self.assertEqual(outcome.code, 0, outcome.told)
-        self.assertIn(f"'global_step': {ALL_STEPS}", outcome.stdout)
+        self.assertIn(f"'global_step': {3 * ALL_STEPS}", outcome.stdout, outcome.told)
         for process in processes:
             self.assertEqual(self.finish(process).stdout.count("Evaluation results"), 0)
 
