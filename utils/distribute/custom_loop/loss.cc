@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/reduction.h"
+#include "utils/distribute/custom_loop/sample_weight.h"
 
 namespace official::distribute {
 namespace {
@@ -33,7 +34,9 @@ Value ComputeAverageLoss(Value per_example_loss, const AverageLoss& options) {
     graph.Fail(absl::InvalidArgumentError("global_batch_size must be non-negative."));
     return Value();
   }
-  if (options.sample_weight) per_example_loss = compute::Mul(per_example_loss, options.sample_weight);
+  if (options.sample_weight) {
+    per_example_loss = compute::Mul(per_example_loss, AlignSampleWeight(options.sample_weight, per_example_loss));
+  }
   if (batch_size == 0 && per_example_loss) return graph.Constant(compute::Tensor(per_example_loss.dtype(), {}));
   return SumDividedBy(per_example_loss, batch_size);
 }

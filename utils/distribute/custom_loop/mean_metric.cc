@@ -1,9 +1,12 @@
 #include "utils/distribute/custom_loop/mean_metric.h"
 
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/reduction.h"
+#include "utils/distribute/custom_loop/sample_weight.h"
 
 namespace official::distribute {
 
@@ -26,6 +29,14 @@ void MeanMetric::UpdateState(ReplicaContext& context, Value values, Value sample
   if (!values) return;
   Value count = context.graph().Constant(Tensor::Scalar(static_cast<float>(values.shape().num_elements())));
   if (sample_weight) {
+    const int rank = sample_weight.shape().rank();
+    if (rank > 0 && values.shape().rank() - rank > 1) {
+      std::vector<int64_t> axes(values.shape().rank() - rank);
+      std::iota(axes.begin(), axes.end(), rank);
+      values = compute::Mean(values, axes);
+    }
+    sample_weight = AlignSampleWeight(sample_weight, values);
+    if (!sample_weight) return;
     count = compute::Sum(compute::BroadcastTo(sample_weight, values.shape()));
     values = compute::Mul(values, sample_weight);
   }

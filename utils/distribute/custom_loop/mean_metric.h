@@ -16,7 +16,9 @@ class MeanMetric {
   // StrategyScope::CreateVariable. The metric must not outlive the scope.
   static absl::StatusOr<MeanMetric> Create(StrategyScope& scope, const std::string& name);
 
-  // Adds, in a replica, float32 values of any shape, also none. `sample_weight`, if given, is broadcast to them.
+  // Adds, in a replica, float32 values of any shape, also none, with their `sample_weight`, if given: see
+  // AlignSampleWeight. Values of two or more dimensions more than weights, which are no scalar, are averaged over their
+  // last dimensions first. Source: tf.keras.metrics.Mean.
   void UpdateState(ReplicaContext& context, compute::Value values, compute::Value sample_weight = {}) const;
   // Returns the mean over the values of all replicas since the state was last reset, each with its weight; 0 if there
   // are none. With several workers all of them call it at the same point.

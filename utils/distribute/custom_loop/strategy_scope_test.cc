@@ -387,7 +387,16 @@ TEST_CASE("The average loss is that of the global batch") {
   CHECK(AverageOf(losses, 0).value() == 0);                 // [ran]
   CHECK(AverageOf(losses, {}).value() == Approx(6.0 / 9));  // [ran] 3 examples on each of 3 replicas
   CHECK(AverageOf(losses, 12, Vector({2, 0, 1})).value() == 5.0f / 12);
-  CHECK(AverageOf(Tensor::Of<float>({2, 2}, {1, 2, 3, 4}), 5).value() == 2);
+  const Tensor matrix = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
+  CHECK(AverageOf(matrix, 5).value() == 2);
+  CHECK(AverageOf(losses, 12, Tensor::Of<float>({3, 1}, {2, 0, 1})).value() == 5.0f / 12);
+  CHECK(AverageOf(matrix, 12, Vector({1, 0})).value() == 3.0f / 12);
+  CHECK(AverageOf(matrix, 12, Tensor::Of<float>({1, 2}, {1, 0})).value() == 4.0f / 12);
+  CHECK(AverageOf(matrix, 12, Tensor::Scalar(2.0f)).value() == 20.0f / 12);
+  CHECK(AverageOf(losses, 12, Tensor(DType::kFloat32, {3, 3})).status() ==
+        absl::InvalidArgumentError(
+            "sample_weight has the shape [3,3], which is not broadcast to that of the values, [3]"));
+  CHECK(AverageOf(Vector({1}), 12, losses).status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(AverageOf(losses, -1).status().message() == "global_batch_size must be non-negative.");
   CHECK(AverageOf(Tensor::Scalar(1.0f), 12).status().message() ==
         "Invalid value passed for `per_example_loss`. Expected a tensor with at least rank 1.");
