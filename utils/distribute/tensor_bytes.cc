@@ -40,7 +40,7 @@ absl::StatusOr<int64_t> TakeNumber(absl::string_view& bytes) {
 absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
   ASSIGN_OR_RETURN(const int64_t dtype, TakeNumber(bytes));
   ASSIGN_OR_RETURN(const int64_t rank, TakeNumber(bytes));
-  if (dtype < 0 || dtype > static_cast<int64_t>(compute::DType::kBool)) return Damaged();
+  if (dtype < 0 || dtype > static_cast<int64_t>(compute::DType::kBool) || rank < 0) return Damaged();
   std::vector<int64_t> dims;
   int64_t most = kMaxElements;  // that the dimensions still to come may have
   for (int64_t i = 0; i < rank; ++i) {
