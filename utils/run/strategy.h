@@ -20,10 +20,12 @@ class ConnectedStrategy {
   // that is an evaluator or whose cluster has parameter servers; else errors of FindCluster and Connect.
   static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const std::string& program, int num_cpu_devices);
 
+  // There is none after TakeStrategy().
   distribute::Strategy& strategy() { return *strategy_; }
   // Hands the strategy over, for an Estimator or a keras::Model, which this must outlive.
   std::unique_ptr<distribute::Strategy> TakeStrategy() { return std::move(strategy_); }
-  // Tells the other workers that this one is done, or has failed: then they fail, too.
+  // Tells the other workers that this one is done, or has failed: then they fail, too. It must be called before this is
+  // destroyed.
   void Finish(const absl::Status& status);
 
  private:

@@ -3,7 +3,6 @@
 #include "utils/distribute/custom_loop/distributed_dataset.h"
 
 #include <catch2/catch.hpp>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -27,13 +26,19 @@ data::BatchSourcePtr Numbers(int first, int count, int64_t batch_size) {
   return data::Batches(data::TensorSlices({{"", numbers}}, {{"", numbers}}), {.batch_size = batch_size}).value();
 }
 
+// The features of each local replica.
+std::vector<Floats> Features(const DistributedBatch& batch) {
+  std::vector<Floats> features;
+  for (const Tensor& tensor : batch.features[0].values) {
+    features.emplace_back(tensor.flat<float>().begin(), tensor.flat<float>().end());
+  }
+  return features;
+}
+
 Seen All(DistributedDataset& dataset) {
   Seen seen;
   for (auto batch = dataset.Next().value(); batch; batch = dataset.Next().value()) {
-    std::vector<Floats>& step = seen.emplace_back();
-    for (const Tensor& tensor : batch->features[0].values) {
-      step.emplace_back(tensor.flat<float>().begin(), tensor.flat<float>().end());
-    }
+    seen.push_back(Features(*batch));
     CHECK(batch->Arguments().size() == 2);
     CHECK(batch->labels[0].values[0].type() == batch->features[0].values[0].type());
   }
@@ -45,7 +50,6 @@ template <typename F>
 std::vector<Seen> OnWorkers(const std::vector<compute::Share>& split, const F& make) {
   const auto exchanges = MakeMemoryExchanges(static_cast<int>(split.size()));
   std::vector<Seen> seen(split.size());
-  std::mutex mutex;  // Catch2's checks are for one thread at a time
   std::vector<std::unique_ptr<Strategy>> strategies(split.size());
   std::vector<std::thread> threads;
   for (size_t w = 0; w < split.size(); ++w) {
@@ -54,12 +58,8 @@ std::vector<Seen> OnWorkers(const std::vector<compute::Share>& split, const F& m
       options.workers = {exchanges[w].get(), split};
       strategies[w] = Strategy::Create(options).value();
       const DistributedDatasetPtr dataset = make(*strategies[w]);
-      std::vector<DistributedBatch> batches;
       for (auto batch = dataset->Next().value(); batch; batch = dataset->Next().value()) {
-        std::vector<Floats>& step = seen[w].emplace_back();
-        for (const Tensor& tensor : batch->features[0].values) {
-          step.emplace_back(tensor.flat<float>().begin(), tensor.flat<float>().end());
-        }
+        seen[w].push_back(Features(*batch));
       }
     });
   }

@@ -44,11 +44,17 @@ absl::StatusOr<std::vector<Tensor>> ReplicaStores::OfAllReplicas(const PerReplic
   for (const Tensor& tensor : value.values) AppendTensor(tensor, own);
   ASSIGN_OR_RETURN(const std::vector<std::string> given, strategy.GatherBytes(own));
   std::vector<Tensor> all;
-  for (absl::string_view bytes : given) {
+  const std::vector<compute::Share> shares = strategy.replicas_of_workers();
+  for (size_t w = 0; w < given.size(); ++w) {
+    absl::string_view bytes = given[w];
     while (!bytes.empty()) {
       ASSIGN_OR_RETURN(Tensor tensor, TakeTensor(bytes));
       all.push_back(std::move(tensor));
     }
+    if (static_cast<int64_t>(all.size()) == shares[w].end) continue;
+    return absl::DataLossError(absl::StrCat(strategy.NameOfWorker(static_cast<int>(w)),
+                                            " has sent another number of tensors than it has replicas, ",
+                                            shares[w].end - shares[w].begin));
   }
   return all;
 }
@@ -74,6 +80,12 @@ absl::StatusOr<std::unique_ptr<DistributedVariable>> DistributedVariable::Create
       new DistributedVariable(replicas, std::move(spec), on_read, options.aggregation));
 }
 
+std::unique_ptr<DistributedVariable> DistributedVariable::OfFunction(ReplicaStores& replicas,
+                                                                     compute::VariableSpec spec) {
+  return std::unique_ptr<DistributedVariable>(
+      new DistributedVariable(replicas, std::move(spec), /*on_read=*/false, VariableAggregation::kNone));
+}
+
 absl::StatusOr<PerReplica> DistributedVariable::LocalCopies() const {
   PerReplica copies;
   for (const auto& store : replicas_.stores) {
@@ -88,8 +100,8 @@ absl::StatusOr<Tensor> DistributedVariable::Read() const {
   if (!on_read_) return replicas_.stores[0]->Read(name());
   if (aggregation_ == VariableAggregation::kNone) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Could not convert from `tf.VariableAggregation` VariableAggregation.NONE to "
-                     "`tf.distribute.ReduceOp` type: variable ",
+        absl::StrCat("Could not convert from `tf.VariableAggregation` VariableAggregationV2.NONE "
+                     "to`tf.distribute.ReduceOp` type: variable ",
                      name(), " is read in cross-replica context"));
   }
   ASSIGN_OR_RETURN(const PerReplica copies, LocalCopies());
@@ -119,15 +131,14 @@ absl::Status DistributedVariable::AddToCopies(const Tensor& value, int sign, abs
     return absl::InvalidArgumentError(absl::StrCat("variable ", name(), " is ", spec_.type.ToString(),
                                                    ", the value of ", method, " ", value.type().ToString()));
   }
-  if (aggregation_ == VariableAggregation::kSum && on_read_) {
+  const bool sums = aggregation_ == VariableAggregation::kSum && replicas_.strategy.num_replicas_in_sync() > 1;
+  if (sums && on_read_) {
     return absl::InvalidArgumentError(absl::StrCat("SyncOnReadVariable does not support `", method,
                                                    "` in cross-replica context when aggregation is set to "
                                                    "`tf.VariableAggregation.SUM`: variable ",
                                                    name()));
   }
-  if (aggregation_ == VariableAggregation::kSum && replicas_.strategy.num_replicas_in_sync() > 1) {
-    RETURN_IF_ERROR(CheckPlainSum(value));
-  }
+  if (sums) RETURN_IF_ERROR(CheckPlainSum(value));
   for (const auto& store : replicas_.stores) {
     ASSIGN_OR_RETURN(const Tensor old, store->Read(name()));
     const Tensor sum = Elementwise(old, value, [sign](auto x, auto y) { return x + sign * y; });

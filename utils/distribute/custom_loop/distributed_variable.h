@@ -46,7 +46,8 @@ struct ReplicaStores {
 
   // Returns FailedPrecondition in replica context.
   absl::Status CheckCrossReplicaContext() const;
-  // Returns the tensors of all replicas, in their order. All workers call it at the same point.
+  // Returns the tensors of all replicas, in their order. All workers call it at the same point. DataLoss if another
+  // worker sends a different number of tensors than it has replicas.
   absl::StatusOr<std::vector<compute::Tensor>> OfAllReplicas(const PerReplica& value) const;
 };
 
@@ -58,20 +59,23 @@ class DistributedVariable {
   static absl::StatusOr<std::unique_ptr<DistributedVariable>> Create(ReplicaStores& replicas,
                                                                      const VariableOptions& options);
 
+  // Returns a variable that a function has made, and the stores have: on-write and without aggregation.
+  static std::unique_ptr<DistributedVariable> OfFunction(ReplicaStores& replicas, compute::VariableSpec spec);
+
   const compute::VariableSpec& spec() const { return spec_; }
   const std::string& name() const { return spec_.name; }
   bool is_on_read() const { return on_read_; }
   VariableAggregation aggregation() const { return aggregation_; }
 
-  // Returns the first local copy; of an on-read variable the copies of all replicas, aggregated. The sum and the mean
-  // ask the other workers: all of them read it at the same point. InvalidArgument for an on-read variable without
-  // aggregation.
+  // Returns the first local copy; of an on-read variable the copies of all replicas, aggregated. That asks the other
+  // workers, for kOnlyFirstReplica the chief, too: all of them read an on-read variable at the same point.
+  // InvalidArgument for an on-read variable without aggregation.
   absl::StatusOr<compute::Tensor> Read() const;
   // Writes to every copy. An on-read variable that sums takes value / replicas in each copy, for integers without the
   // remainder. InvalidArgument for another type.
   absl::Status Assign(const compute::Tensor& value);
-  // Adds to, or subtracts from, every copy. InvalidArgument for a variable that sums over several replicas, unless the
-  // value is 0.
+  // Adds to, or subtracts from, every copy. InvalidArgument for a variable that sums over several replicas, unless it
+  // is on-write and the value is 0.
   absl::Status AssignAdd(const compute::Tensor& value);
   absl::Status AssignSub(const compute::Tensor& value);
   // Returns the local copies, as strategy.experimental_local_results(variable) does.

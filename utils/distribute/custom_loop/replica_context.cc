@@ -24,7 +24,7 @@ const TensorType kInt64Scalar{DType::kInt64, {}};
 Value ReplicaContext::Scalar(float value) { return graph_.Constant(Tensor::Scalar(value)); }
 
 Value ReplicaContext::AllReduce(ReduceOp op, Value value) {
-  if (!value || num_replicas_ == 1) return value;
+  if (!value || num_replicas_ == 1 || value.shape().num_elements() == 0) return value;
   if (op == ReduceOp::kSum && value.type() == kInt64Scalar) {
     const std::vector<Value> of_each = ScalarOfEach(value);
     Value sum = of_each[0];
@@ -169,6 +169,7 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
 }
 
 void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum) {
+  if (averages.empty() || !graph_.status().ok()) return;
   std::vector<compute::MovingAverage> updated(averages.begin(), averages.end());
   std::vector<Value> values;
   for (const auto& [variable, value] : averages) {

@@ -38,7 +38,7 @@ class ReplicaContext {
   int num_replicas_in_sync() const { return num_replicas_; }
 
   // Returns the sum or mean over all replicas of a float32 value of the same shape on each, or the sum of int64 scalars
-  // in (-2^62, 2^62). The gradient of a sum is the sum of the gradients.
+  // in (-2^62, 2^62); a value without elements is its own. The gradient of a sum is the sum of the gradients.
   compute::Value AllReduce(ReduceOp op, compute::Value value);
   // Returns float32 values of the same shape on all replicas, joined along `axis` in the order of the replicas.
   compute::Value AllGather(compute::Value value, int axis);
@@ -67,8 +67,9 @@ class ReplicaContext {
                       bool experimental_aggregate_gradients = true);
 
   // Updates the moving averages of layers, such as compute::Layers::moving_averages(), with the means over the replicas
-  // of the values of this step: the mean of the copies that TensorFlow's replicas have, each of its own batch. A
-  // replica with an empty batch counts as one whose averages stay. Source: tf.keras.layers.BatchNormalization.
+  // of the values of this step. A replica with an empty batch counts as one whose averages stay. That is the mean of
+  // the copies that TensorFlow's replicas have, each of its own batch, unless a replica has had an empty batch: there
+  // its own copy stays, here the mean of all copies, since they are one. Source: tf.keras.layers.BatchNormalization.
   void UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum = 0.99);
 
   // Adds what is left to do behind the function, whose results are `outputs`.

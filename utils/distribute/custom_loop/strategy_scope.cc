@@ -41,6 +41,11 @@ absl::StatusOr<DistributedVariable*> StrategyScope::CreateVariable(const Variabl
   ASSIGN_OR_RETURN(const std::string bytes, strategy().FromChief(own));
   absl::string_view of_chief = bytes;
   ASSIGN_OR_RETURN(const Tensor initial_value, TakeTensor(of_chief));
+  if (initial_value.type() != options.initial_value.type()) {
+    return absl::InvalidArgumentError(absl::StrCat("the initial value of variable ", options.name, " is ",
+                                                   options.initial_value.type().ToString(), ", and the chief's ",
+                                                   initial_value.type().ToString()));
+  }
   compute::Graph graph;
   graph.Variable(variable->spec());
   for (const auto& store : replicas_.stores) {
@@ -53,12 +58,12 @@ absl::StatusOr<DistributedVariable*> StrategyScope::CreateVariable(const Variabl
 }
 
 absl::StatusOr<DistributedVariable*> StrategyScope::Variable(absl::string_view name) {
-  std::unique_ptr<DistributedVariable>& variable = variables_[std::string(name)];
-  if (variable == nullptr) {
-    ASSIGN_OR_RETURN(const Tensor value, replicas_.stores[0]->Read(name));
-    ASSIGN_OR_RETURN(variable, DistributedVariable::Create(replicas_, {std::string(name), value}));
+  if (const auto made = variables_.find(std::string(name)); made != variables_.end()) return made->second.get();
+  for (const compute::VariableSpec& spec : replicas_.stores[0]->specs()) {
+    if (spec.name != name) continue;
+    return (variables_[spec.name] = DistributedVariable::OfFunction(replicas_, spec)).get();
   }
-  return variable.get();
+  return absl::NotFoundError(absl::StrCat("there is no variable ", name));
 }
 
 std::vector<std::string> StrategyScope::VariableNames() const {
@@ -178,6 +183,12 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
     if (own.size() != first.size()) {
       return absl::InvalidArgumentError(absl::StrCat("the function has ", first.size(), " results on one replica and ",
                                                      own.size(), " on another; all must have the same"));
+    }
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (own[i].dtype() == first[i].dtype()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("result ", i, " of the function is ", first[i].type().ToString(),
+                                                     " on one replica and ", own[i].type().ToString(),
+                                                     " on another; all must have the same dtype"));
     }
   }
   std::vector<PerReplica> results(built[0]->roots.fetches.size());

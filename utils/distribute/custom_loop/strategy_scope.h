@@ -80,8 +80,8 @@ class StrategyScope {
   Strategy& strategy() { return replicas_.strategy; }
   int num_replicas_in_sync() const { return replicas_.strategy.num_replicas_in_sync(); }
 
-  // Makes a variable, which the scope owns. AlreadyExists if there is one of this name; else errors of
-  // DistributedVariable::Create.
+  // Makes a variable, which the scope owns. AlreadyExists if there is one of this name, InvalidArgument if the chief's
+  // initial value has another type; else errors of DistributedVariable::Create.
   absl::StatusOr<DistributedVariable*> CreateVariable(const VariableOptions& options);
   // Returns a variable, also one that a function has made, such as "dense/kernel": that is on-write and without
   // aggregation. NotFound if no function has run that makes it.
@@ -96,9 +96,10 @@ class StrategyScope {
   absl::Status RestoreVariables(ReadVariableFn read);
 
   // Runs the function on every replica at the same time: it gets of a PerReplica argument its own component, of others
-  // the tensor. Returns its results, [result]. InvalidArgument if the replicas have results of different number or
-  // type, or do not make the same sums, FailedPrecondition within a function; else errors of the function and
-  // of the devices, after which some replicas may have updated their variables.
+  // the tensor. Returns its results, [result]. InvalidArgument if the replicas of this worker have results of different
+  // number or dtype, or do not make the same sums: those of other workers are not compared, and workers wait for each
+  // other in every sum. FailedPrecondition within a function; else errors of the function and of the devices, after
+  // which some replicas may have updated their variables.
   absl::StatusOr<std::vector<PerReplica>> Run(ReplicaFunction& function, absl::Span<const DistributedValue> arguments);
 
   // Returns ReduceTensors of the values of all replicas. A tensor that is the same for all is, without an axis, its own

@@ -20,6 +20,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/distribute/memory_exchange.h"
+#include "utils/distribute/tensor_bytes.h"
 #include "utils/distribute/worker_splits.h"
 
 namespace official::distribute {
@@ -133,6 +134,12 @@ TEST_CASE("What Run does not take") {
   });
   CHECK_THAT(std::string(replicas.scope->Run(uneven, {Vector({1})}).status().message()),
              Contains("1 results on one replica and 2 on another"));
+  ReplicaFunction unlike([](ReplicaContext& context, absl::Span<const Value> inputs) {
+    return Values{context.replica_id_in_sync_group() == 0 ? inputs[0] : compute::Cast(inputs[0], DType::kInt64)};
+  });
+  CHECK(replicas.scope->Run(unlike, {Vector({1})}).status() ==
+        absl::InvalidArgumentError("result 0 of the function is float32[1] on one replica and int64[1] on another; all "
+                                   "must have the same dtype"));
   ReplicaFunction nested([&](ReplicaContext&, absl::Span<const Value> inputs) -> absl::StatusOr<Values> {
     RETURN_IF_ERROR(replicas.scope->Run(identity, {Vector({1})}).status());
     return Values{};
@@ -215,6 +222,23 @@ TEST_CASE("Replicas sum, average and gather while they run") {
     CHECK(Elements(results[2].values[r]) == Floats{1, 2, 3, 4, 5, 9});
     CHECK(results[3].values[r].scalar<int64_t>() == large - 3 + (1 << 24) + 1);
   }
+}
+
+TEST_CASE("Values without elements are their own sums") {
+  OnWorkers({{0, 1}, {1, 2}}, [](int, Strategy&, StrategyScope& scope) {
+    bool same = true;
+    ReplicaFunction function([&](ReplicaContext& context, absl::Span<const Value> inputs) {
+      const Value sum = context.AllReduce(ReduceOp::kSum, inputs[0]), all = context.AllGather(inputs[0], 1);
+      same = sum == inputs[0];
+      return Values{sum, all};
+    });
+    const auto results = scope.Run(function, {Tensor(DType::kFloat32, {0, 3})}).value();
+    static std::mutex mutex;  // Catch2's checks are for one thread at a time
+    const std::lock_guard<std::mutex> lock(mutex);
+    CHECK(same);
+    CHECK(results[0].values[0].shape() == Shape{0, 3});
+    CHECK(results[1].values[0].shape() == Shape{0, 6});
+  });
 }
 
 TEST_CASE("Replicas assign a mirrored variable what they aggregate") {
@@ -323,8 +347,8 @@ TEST_CASE("An on-read variable is each replica's own until it is read") {
   CHECK(mean.Read().value().scalar<float>() == 9);
   CHECK(first.Read().value().scalar<float>() == 6);
   CHECK_THAT(std::string(none.Read().status().message()),
-             Contains("Could not convert from `tf.VariableAggregation` VariableAggregation.NONE to "
-                      "`tf.distribute.ReduceOp` type"));
+             Contains("Could not convert from `tf.VariableAggregation` VariableAggregationV2.NONE "
+                      "to`tf.distribute.ReduceOp` type"));
   REQUIRE(sum.Assign(Tensor::Scalar(9.0f)).ok());
   CHECK(Components(sum.LocalCopies().value()) == std::vector<Floats>{{3}, {3}, {3}});  // [ran]
   CHECK(sum.Read().value().scalar<float>() == 9);                                      // [ran]
@@ -337,6 +361,16 @@ TEST_CASE("An on-read variable is each replica's own until it is read") {
   }
   REQUIRE(mean.AssignAdd(Tensor::Scalar(1.0f)).ok());
   CHECK(Components(mean.LocalCopies().value()) == std::vector<Floats>{{7}, {10}, {13}});
+  // One replica has nothing to divide.
+  Replicas one(1);
+  DistributedVariable& alone = *one.scope
+                                    ->CreateVariable({.name = "sum",
+                                                      .initial_value = Tensor::Scalar(6.0f),
+                                                      .synchronization = VariableSynchronization::kOnRead,
+                                                      .aggregation = kSum})
+                                    .value();
+  REQUIRE(alone.AssignAdd(Tensor::Scalar(1.0f)).ok());
+  CHECK(alone.Read().value().scalar<float>() == 7);
 }
 
 TEST_CASE("What a variable cannot be") {
@@ -508,9 +542,32 @@ TEST_CASE("Moving averages take in the means over the replicas; an empty batch l
   // and 16.
   CHECK(averages("moving_mean") == std::vector<Floats>{{2.5}, {2.5}});
   CHECK(averages("moving_variance") == std::vector<Floats>{{5}, {5}});
+  // Ours: in TensorFlow the second replica would keep its own copy, of mean 4, not the mean of both, 2.5.
   REQUIRE(replicas.scope->Run(step, {PerReplica{{Column({4, 4}), Column({})}}}).ok());
   CHECK(averages("moving_mean") == std::vector<Floats>{{2.875}, {2.875}});    // (3.25 + 2.5) / 2
   CHECK(averages("moving_variance") == std::vector<Floats>{{3.75}, {3.75}});  // (2.5 + 5) / 2
+}
+
+TEST_CASE("No moving averages, or those of a failed graph, are not updated") {
+  Replicas replicas(2);
+  CHECK(replicas.Do([](ReplicaContext& context) { context.UpdateMovingAverages({}); }).ok());
+  const absl::Status failed = replicas.Do([](ReplicaContext& context) {
+    const Value mean_of_nothing = compute::Mean(context.graph().Constant(Column({})), {0});
+    context.graph().Fail(absl::InvalidArgumentError("no variable"));
+    context.UpdateMovingAverages(std::vector<compute::MovingAverage>{{Value(), mean_of_nothing}});
+  });
+  CHECK(failed == absl::InvalidArgumentError("no variable"));
+}
+
+TEST_CASE("A variable that a function makes is as trainable as it was made") {
+  Replicas replicas(2);
+  ReplicaFunction step([](ReplicaContext& context, absl::Span<const Value> inputs) {
+    compute::Layers layers(context.graph(), DType::kFloat32);
+    return Values{layers.BatchNormalization(inputs[0], {.training = true})};
+  });
+  REQUIRE(replicas.scope->Run(step, {Column({1, 3})}).ok());
+  CHECK_FALSE(replicas.scope->Variable("batch_normalization/moving_mean").value()->spec().trainable);
+  CHECK(replicas.scope->Variable("batch_normalization/gamma").value()->spec().trainable);
 }
 
 // The outputs, and the gradients of the input, of synchronized batch normalization of rows [n, 1] that are divided
@@ -658,6 +715,35 @@ TEST_CASE("The chief's initial value is that of all workers, and local results a
     CHECK(ids.values.size() == (w == 0 ? 1u : 2u));
     CHECK(ids.values.back().scalar<int64_t>() == (w == 0 ? 0 : 2));
   });
+}
+
+TEST_CASE("A worker does not make a variable of another type than the chief's") {
+  std::vector<absl::Status> made(2);
+  std::vector<std::vector<std::string>> names(2);
+  OnWorkers({{0, 1}, {1, 2}}, [&](int w, Strategy&, StrategyScope& scope) {
+    made[w] =
+        scope.CreateVariable({.name = "v", .initial_value = w == 0 ? Tensor::Scalar(5.0f) : Vector({5, 6})}).status();
+    names[w] = scope.VariableNames();
+  });
+  CHECK(made[0].ok());
+  CHECK(made[1] ==
+        absl::InvalidArgumentError("the initial value of variable v is float32[2], and the chief's float32[]"));
+  CHECK(names == std::vector<std::vector<std::string>>{{"v"}, {}});
+}
+
+TEST_CASE("A worker that sends another number of tensors than it has replicas is found out") {
+  absl::Status status;
+  OnWorkers({{0, 1}, {1, 2}}, [&](int w, Strategy& strategy, StrategyScope& scope) {
+    if (w == 0) {
+      status = scope.Gather({{Vector({1})}}, 0).status();
+      return;
+    }
+    std::string two;
+    for (int i = 0; i < 2; ++i) AppendTensor(Vector({1}), two);
+    CHECK(strategy.GatherBytes(two).ok());
+  });
+  CHECK(status.code() == absl::StatusCode::kDataLoss);
+  CHECK_THAT(std::string(status.message()), Contains("has sent another number of tensors than it has replicas, 1"));
 }
 
 }  // namespace

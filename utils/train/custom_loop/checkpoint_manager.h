@@ -29,8 +29,8 @@ class CheckpointManager {
   // its step; nothing if there is no checkpoint. An on-read variable that sums gets value / replicas in each copy.
   // InvalidArgument for a variable of another type, DataLoss if no checkpoint is intact.
   absl::StatusOr<std::optional<int64_t>> RestoreLatest();
-  // Writes a checkpoint of all variables: of a mirrored one the first copy, of an on-read one the aggregated copies.
-  // Errors: those of DistributedVariable::Read and of the file system, on all workers.
+  // Writes a checkpoint of all variables made so far: of a mirrored one the first copy, of an on-read one the
+  // aggregated copies. Errors: those of DistributedVariable::Read and of the file system, on all workers.
   absl::Status Save(int64_t step);
 
  private:
