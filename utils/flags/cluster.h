@@ -23,7 +23,7 @@ struct ClusterConfig {
   int start_timeout_secs = 300;   // how long workers wait for each other at the start
   int peer_timeout_secs = 10;     // how long a worker may be silent until it counts as lost
   OnPeerLoss on_peer_loss = OnPeerLoss::kExit;
-  // Of the evaluator of a run, which evaluates the checkpoints as they come; the workers then only train. A cluster
+  // True: an evaluator evaluates the checkpoints as they come, and the workers only train. A cluster
   // that has the task need not be told.
   bool separate_evaluator = false;
   int eval_start_delay_secs = 120, eval_throttle_secs = 600;  // as train::FollowOptions

@@ -69,6 +69,11 @@ TEST_CASE("CPU devices have their variables in one place") {
   CHECK(strategy->shares_memory());
 }
 
+TEST_CASE("A strategy for a loop of one's own needs a device") {
+  CHECK(ConnectedStrategy::Create("test", 0).status() ==
+        absl::InvalidArgumentError("a strategy of 0 devices; it needs at least 1"));
+}
+
 TEST_CASE("An evaluator is none of the workers, who know of it from their cluster or a flag") {
   {
     const TfConfig tf_config(kEvaluator);

@@ -146,17 +146,14 @@ std::string OwnKernels(const std::string& device_kind, compute::DType dtype) {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
   std::unique_ptr<Session> session(new Session(config, results));
-  ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  ASSIGN_OR_RETURN(session->cluster_, FindCluster(config));
+  const Cluster& cluster = session->cluster_;
   if (cluster.is_evaluator) {
     session->follower_.emplace(config.train.model_dir, FollowOptionsOf(config));
     ASSIGN_OR_RETURN(session->devices_, DevicesFor(ConfigOfEvaluator(config)));
     return session;
   }
   ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers, cluster.num_servers));
-  session->restart_ = cluster.restart;
-  session->has_evaluator_ = cluster.has_evaluator && !config.base.eval_only;
-  session->is_server_ = cluster.is_server();
-  session->num_workers_ = cluster.num_workers;
   if (cluster.num_tasks() > 1) {
     ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }
@@ -185,7 +182,7 @@ absl::Status Session::Lock() {
   ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(config_.train.model_dir));
   // If the default was missing when the program began, somebody else may have made it meanwhile.
   if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(config_.train.model_dir));
-  if (!base.clean || restart_) return absl::OkStatus();
+  if (!base.clean || cluster_.restart) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(config_.train.model_dir, {base.data_dir}));
   if (cleaned) {
     LOG(INFO) << "--clean flag set. Removed existing model dir: " << config_.train.model_dir;
@@ -224,7 +221,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   }
   const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   loss_watch_.reset();
-  if (devices_.num_servers > 0 && (model.share || options_.steps)) {
+  if (cluster_.num_servers > 0 && (model.share || options_.steps)) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model.name,
                                                    " does not train with parameter servers; leave ps "
                                                    "out of the cluster, and give --distribution_strategy=default"));
@@ -241,7 +238,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     running_ = true;
     return estimator_.get();
   }
-  if (!is_server_) RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
+  if (!cluster_.is_server()) RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
   LogStart();
   if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
     LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
@@ -321,7 +318,7 @@ absl::Status Session::BeginTraining() {
   // Until here there was nothing to save, and a signal has ended the process.
   signals_.emplace();
   running_ = true;
-  if (is_chief() && has_evaluator_) evaluator_watch_.emplace(files::JoinPath(config_.train.model_dir, "eval"));
+  if (is_chief() && leaves_evaluations()) evaluator_watch_.emplace(files::JoinPath(config_.train.model_dir, "eval"));
   return is_chief() ? BeginRecords() : absl::OkStatus();
 }
 
@@ -371,17 +368,17 @@ absl::Status Session::BeginRecords() {
 }
 
 bool Session::EvaluationIsDue() const {
-  if (has_evaluator_) return false;
+  if (leaves_evaluations()) return false;
   if (follower_) return !train::IsEvaluated(estimator_->state());
   // Where workers do not train in step, the chief evaluates.
-  if (devices_.num_servers > 0 && !is_chief()) return false;
+  if (cluster_.num_servers > 0 && !is_chief()) return false;
   return config_.base.eval_only || train::EvaluationIsDue(schedule_, estimator_->state());
 }
 
 bool Session::HasNextRound() const {
   if (config_.base.eval_only) return !reported_;
   if (follower_) return !train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue();
-  if (is_server_) return !served_;
+  if (cluster_.is_server()) return !served_;
   return !passed_stop_threshold_ && (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
 }
 
@@ -390,7 +387,7 @@ absl::Status Session::Train() {
     return follower_->WaitForNext(*estimator_,
                                   [this](const train::RunState& state) { return train::IsTrained(schedule_, state); });
   }
-  if (is_server_) return Serve();
+  if (cluster_.is_server()) return Serve();
   if (EvaluationIsDue()) return absl::OkStatus();
   const data::Position before = estimator_->state().position;
   const train::TrainUntil until = train::NextEvaluation(schedule_, estimator_->state());
@@ -401,8 +398,8 @@ absl::Status Session::Train() {
                                                                  .start = start,
                                                                  .end_epoch = until.end_epoch,
                                                                  .rows = estimator_->held_rows(train::Mode::kTrain)}));
-    if (devices_.num_servers > 0 && num_workers_ > 1) {
-      batches = data::EveryNth(std::move(batches), num_workers_, exchange_->worker());
+    if (cluster_.num_servers > 0 && cluster_.num_workers > 1) {
+      batches = data::EveryNth(std::move(batches), cluster_.num_workers, exchange_->worker());
     }
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
@@ -489,8 +486,9 @@ absl::Status Session::Finish(const absl::Status& status) {
 void Session::LogEnd(const std::string& outcome) const {
   const int64_t step = estimator_->global_step();
   logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
-  std::string text = is_server_ ? "served until the chief had ended"
-                                : absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
+  std::string text = cluster_.is_server()
+                         ? "served until the chief had ended"
+                         : absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
   if (progress_ != nullptr) {
     absl::StrAppend(&text, ": ", progress_->Summary());
     const logs::Json::Object summary = progress_->SummaryFields();
@@ -550,7 +548,7 @@ void Session::BeginAgainIfWanted() {
   const auto is_gone = [&gone](int worker) { return std::find(gone.begin(), gone.end(), worker) != gone.end(); };
   // The chief was asked to stop, and with it the run. If it is lost, it may be as to this worker only.
   if (is_gone(0) && !was_lost) return;
-  Restart next = {.count = restart_ ? restart_->count + 1 : 1, .workers = exchange_->Late()};
+  Restart next = {.count = cluster_.restart ? cluster_.restart->count + 1 : 1, .workers = exchange_->Late()};
   for (int w = 0; w < exchange_->num_workers(); ++w) {
     const int number = exchange_->NumberOf(w);
     if (w == exchange_->worker() || !is_gone(number)) next.workers.push_back(number);
@@ -559,7 +557,7 @@ void Session::BeginAgainIfWanted() {
   next.workers.erase(std::unique(next.workers.begin(), next.workers.end()), next.workers.end());
   // Where they lose each other again and again before they train, each time is later, and at some time the last.
   const bool has_trained = estimator_ != nullptr && estimator_->global_step() > first_step_;
-  next.in_vain = has_trained || !restart_ ? 0 : restart_->in_vain + 1;
+  next.in_vain = has_trained || !cluster_.restart ? 0 : cluster_.restart->in_vain + 1;
   constexpr int kMostInVain = 20;
   if (next.in_vain > kMostInVain) return;
   std::this_thread::sleep_for(std::chrono::seconds(std::clamp(next.in_vain - 2, 0, 10)));

@@ -127,6 +127,8 @@ class Session {
   absl::Status BeginToFollow();
   // True for a process that trains nothing.
   bool only_evaluates() const { return config_.base.eval_only || follower_; }
+  // True for a worker beside an evaluator.
+  bool leaves_evaluations() const { return cluster_.has_evaluator && !only_evaluates(); }
   // Checks that all workers have the same data.
   absl::Status CompareData();
   // Sets the position in the data at which the training continues, the same on all workers.
@@ -151,14 +153,12 @@ class Session {
   SessionOptions options_;
   train::Schedule schedule_;
   Devices devices_;
-  std::optional<Restart> restart_;                     // that this process is
+  Cluster cluster_;
   std::unique_ptr<distribute::Exchange> exchange_;     // with the other workers; null: there are none
   std::optional<LossWatch> loss_watch_;                // until the data are there
   std::optional<train::CheckpointFollower> follower_;  // of an evaluator
-  bool has_evaluator_ = false;                         // the workers, of which this is one, leave evaluations to it
   std::optional<EvaluatorWatch> evaluator_watch_;      // of the chief beside an evaluator, while it trains
-  int num_workers_ = 1;
-  bool is_server_ = false, served_ = false;  // as a parameter server
+  bool served_ = false;                                // as a parameter server
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;

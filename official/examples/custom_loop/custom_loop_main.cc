@@ -6,8 +6,6 @@
 #include <iomanip>
 #include <iostream>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -22,13 +20,14 @@
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/distribute/custom_loop/mean_metric.h"
 #include "utils/distribute/custom_loop/strategy_scope.h"
-#include "utils/misc/exit_code.h"
+#include "utils/flags/base.h"
+#include "utils/flags/config_flag.h"
+#include "utils/flags/console.h"
+#include "utils/flags/main.h"
+#include "utils/flags/performance.h"
 #include "utils/run/strategy.h"
 #include "utils/train/custom_loop/checkpoint_manager.h"
-
-ABSL_FLAG(int, num_cpu_devices, 1, "Logical CPU devices of each process.");
-ABSL_FLAG(int, epochs, 5, "Epochs to train in all, those before the last checkpoint included.");
-ABSL_FLAG(std::string, model_dir, "", "Directory of the checkpoints; empty: none are made.");
+#include "utils/train/options.h"
 
 namespace official::examples {
 namespace {
@@ -101,14 +100,14 @@ absl::Status Train(distribute::Strategy& strategy) {
   distribute::ReplicaFunction train_step(TrainStep), test_step(TestStep(test_loss, test_accuracy));
   std::unique_ptr<train::CheckpointManager> checkpoints;
   int64_t epoch = 0;
-  if (const std::string model_dir = absl::GetFlag(FLAGS_model_dir); !model_dir.empty()) {
+  if (const std::string model_dir = flags::FromFlags<train::TrainOptions>().model_dir; !model_dir.empty()) {
     ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(*scope, model_dir));
     ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
     epoch = trained.value_or(0);
   }
   // Neither number is a multiple of the batch: the last batches are smaller.
   const data::DatasetPtr train_points = Points(2050, /*seed=*/1), test_points = Points(330, /*seed=*/2);
-  for (; epoch < absl::GetFlag(FLAGS_epochs); ++epoch) {
+  for (; epoch < flags::FromFlags<flags::BaseConfig>().train_epochs; ++epoch) {
     ASSIGN_OR_RETURN(const auto train_dataset, Distribute(strategy, train_points, epoch));
     float total_loss = 0;
     int num_batches = 0;
@@ -136,9 +135,25 @@ absl::Status Train(distribute::Strategy& strategy) {
   return absl::OkStatus();
 }
 
-absl::Status Main() {
-  ASSIGN_OR_RETURN(const auto connected,
-                   run::ConnectedStrategy::Create("custom_loop_main", absl::GetFlag(FLAGS_num_cpu_devices)));
+flags::Program Program() {
+  return {.name = "custom_loop_main",
+          .description = "Trains a network that tells whether a point lies in a circle, with a loop of its own.",
+          .examples = {{"custom_loop_main --num_cpu_devices=3", "train on three logical devices"}},
+          .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
+          .help = {{"model_dir", "Directory of the checkpoints; empty: none are made."}},
+          .flags = {.name = "custom_loop",
+                    .flags = {{.name = "num_cpu_devices", .range = flags::AtLeast(1)},
+                              {.name = "train_epochs", .range = flags::AtLeast(1)},
+                              {.name = "model_dir"},
+                              flags::LogFormatFlag()}},
+          .shared_flags = false};
+}
+
+absl::Status Main(const flags::CommandLine&) {
+  RETURN_IF_ERROR(flags::StartLog());
+  ASSIGN_OR_RETURN(
+      const auto connected,
+      run::ConnectedStrategy::Create("custom_loop_main", flags::FromFlags<flags::PerformanceConfig>().num_cpu_devices));
   const absl::Status trained = Train(connected->strategy());
   connected->Finish(trained);
   return trained;
@@ -148,8 +163,5 @@ absl::Status Main() {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = official::examples::Main();
-  if (!status.ok()) std::cerr << "custom_loop_main: " << status.message() << "\n";
-  return official::misc::ExitCode(status);
+  return official::flags::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
 }

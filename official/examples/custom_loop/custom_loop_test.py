@@ -83,9 +83,9 @@ class CustomLoopTest(unittest.TestCase):
     def test_a_run_that_others_continue_has_the_numbers_of_one(self) -> None:
         whole = self.output(2).splitlines(keepends=True)
         with tempfile.TemporaryDirectory() as folder:
-            self.assertEqual(self.output(2, "--epochs=1", f"--model_dir={folder}"), whole[0])
+            self.assertEqual(self.output(2, "--train_epochs=1", f"--model_dir={folder}"), whole[0])
             middle = "".join(whole[1:3])
-            self.assertEqual(self.outputs_of_workers(2, 1, "--epochs=3", f"--model_dir={folder}"), {middle})
+            self.assertEqual(self.outputs_of_workers(2, 1, "--train_epochs=3", f"--model_dir={folder}"), {middle})
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "".join(whole[3:]))
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "")
 
@@ -96,7 +96,7 @@ class CustomLoopTest(unittest.TestCase):
         for index in range(2):
             task = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
             process = subprocess.Popen(
-                [self.program, "--epochs=1000000"],
+                [self.program, "--train_epochs=1000000"],
                 env={**os.environ, "TF_CONFIG": task},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -120,7 +120,7 @@ class CustomLoopTest(unittest.TestCase):
     def test_no_devices(self) -> None:
         ended = launchers.execute([self.program, "--num_cpu_devices=0"])
         self.assertEqual(ended.code, 2)
-        self.assertIn("custom_loop_main: a strategy of 0 devices; it needs at least 1", ended.stderr)
+        self.assertIn("flag --num_cpu_devices=0: needs an integer, at least 1", ended.stderr)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-// keras_main [DEVICES]: the example of a Keras model of TensorFlow 1.12's document on distribution
+// keras_main: the example of a Keras model of TensorFlow 1.12's document on distribution
 // (tensorflow/contrib/distribute/README.md). A dense layer learns that 1 is 1, on one CPU device or several logical
 // ones, and on those of several workers if TF_CONFIG or another launcher describes them.
 
@@ -6,13 +6,15 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/strategy.h"
-#include "utils/misc/exit_code.h"
+#include "utils/flags/config_flag.h"
+#include "utils/flags/console.h"
+#include "utils/flags/main.h"
+#include "utils/flags/performance.h"
 #include "utils/run/strategy.h"
 #include "utils/train/keras/model.h"
 
@@ -47,8 +49,20 @@ absl::Status Train(std::unique_ptr<distribute::Strategy> distribution) {
   return absl::OkStatus();
 }
 
-absl::Status Main(int num_devices) {
-  ASSIGN_OR_RETURN(const auto connected, run::ConnectedStrategy::Create("keras_main", num_devices));
+flags::Program Program() {
+  return {.name = "keras_main",
+          .description = "Trains the Keras model of one dense layer of TensorFlow's document on distribution.",
+          .examples = {{"keras_main --num_cpu_devices=2", "train on two logical devices"}},
+          .flags = {.name = "keras",
+                    .flags = {{.name = "num_cpu_devices", .range = flags::AtLeast(1)}, flags::LogFormatFlag()}},
+          .shared_flags = false};
+}
+
+absl::Status Main(const flags::CommandLine&) {
+  RETURN_IF_ERROR(flags::StartLog());
+  ASSIGN_OR_RETURN(
+      const auto connected,
+      run::ConnectedStrategy::Create("keras_main", flags::FromFlags<flags::PerformanceConfig>().num_cpu_devices));
   const absl::Status trained = Train(connected->TakeStrategy());
   connected->Finish(trained);
   return trained;
@@ -58,12 +72,5 @@ absl::Status Main(int num_devices) {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  int num_devices = 1;
-  if (argc > 2 || (argc == 2 && (!absl::SimpleAtoi(argv[1], &num_devices) || num_devices < 1))) {
-    std::cerr << "usage: keras_main [DEVICES]\n";
-    return official::misc::kExitBadFlags;
-  }
-  const absl::Status status = official::examples::Main(num_devices);
-  if (!status.ok()) std::cerr << "keras_main: " << status.message() << "\n";
-  return official::misc::ExitCode(status);
+  return official::flags::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
 }

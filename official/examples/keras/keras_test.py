@@ -27,15 +27,16 @@ class KerasTest(unittest.TestCase):
         self.assertRegex(ended.stderr, r"Epoch 5/5 - loss: ")
 
     def test_devices_and_workers_see_the_same(self) -> None:
-        two = self.output("2").stdout
-        self.assertEqual(two, self.output("1").stdout)
+        two = self.output("--num_cpu_devices=2").stdout
+        self.assertEqual(two, self.output().stdout)
         addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(2)]
         for worker in launchers.tf_config([self.program], addresses):
             self.assertEqual((worker.code, worker.stdout), (0, two), worker.stderr)
 
-    def test_usage(self) -> None:
-        ended = launchers.execute([self.program, "none"])
-        self.assertEqual((ended.code, ended.stderr), (2, "usage: keras_main [DEVICES]\n"))
+    def test_wrong_flag(self) -> None:
+        ended = launchers.execute([self.program, "--num_cpu_devices=0"])
+        self.assertEqual(ended.code, 2)
+        self.assertIn("flag --num_cpu_devices=0: needs an integer, at least 1", ended.stderr)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ namespace official::keras {
 // The metrics of an epoch by name: "loss", "accuracy", and with validation data "val_loss", "val_accuracy".
 using Logs = std::vector<std::pair<std::string, double>>;
 
-// What a callback can change of the training that goes on.
+// Training: what a callback can change of the training that goes on.
 struct Training {
   float learning_rate;         // of the steps to come
   bool stop_training = false;  // true: no epoch after this one
@@ -31,7 +31,7 @@ class Callback {
   virtual absl::Status OnEpochEnd(int64_t epoch, const Logs& logs, Training& training) = 0;
 };
 
-// Whether less of a metric is better, or more.
+// Mode: the values of a metric that are better, the smaller or the larger ones.
 enum class Mode { kMin, kMax };
 
 struct EarlyStoppingOptions {

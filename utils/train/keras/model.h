@@ -49,8 +49,8 @@ struct CompileOptions {
   double learning_rate = 0.01;
   std::vector<Metric> metrics = {};
   std::unique_ptr<distribute::Strategy> strategy = nullptr;  // null: one CPU device
-  // What callbacks.ModelCheckpoint, BackupAndRestore and TensorBoard keep: with a directory, Fit saves a checkpoint
-  // after each epoch and continues from the latest one, and writes events there. Empty: nothing is written.
+  // The directory in which Fit saves a checkpoint after each epoch, from which it continues, and in which it writes
+  // events: for callbacks.ModelCheckpoint, BackupAndRestore and TensorBoard. Empty: nothing is written.
   std::string model_dir = "";
   uint64_t seed = 1;
 };
