@@ -26,6 +26,10 @@ void AppendTensor(const Tensor& tensor, std::string& bytes) {
   AppendNumber(static_cast<int64_t>(tensor.type().dtype), bytes);
   AppendNumber(tensor.shape().rank(), bytes);
   for (const int64_t dim : tensor.shape().dims()) AppendNumber(dim, bytes);
+  AppendElements(tensor, bytes);
+}
+
+void AppendElements(const Tensor& tensor, std::string& bytes) {
   bytes.append(static_cast<const char*>(tensor.raw_data()), tensor.num_bytes());
 }
 
@@ -49,12 +53,16 @@ absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
     most /= std::max<int64_t>(1, dim);
     dims.push_back(dim);
   }
-  const compute::TensorType type{static_cast<compute::DType>(dtype), compute::Shape(dims)};
+  ASSIGN_OR_RETURN(const Tensor elements,
+                   TakeElements({static_cast<compute::DType>(dtype), compute::Shape(dims)}, bytes));
+  return elements.Clone();
+}
+
+absl::StatusOr<Tensor> TakeElements(const compute::TensorType& type, absl::string_view& bytes) {
   if (type.num_bytes() > static_cast<int64_t>(bytes.size())) return Damaged();
-  Tensor tensor(type);
-  if (tensor.num_bytes() > 0) std::memcpy(tensor.raw_data(), bytes.data(), tensor.num_bytes());
-  bytes.remove_prefix(tensor.num_bytes());
-  return tensor;
+  const Tensor view(type, const_cast<char*>(bytes.data()));
+  bytes.remove_prefix(type.num_bytes());
+  return view;
 }
 
 }  // namespace official::distribute

@@ -8,11 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/tensor_bytes.h"
 #include "utils/logs/log.h"
 
 namespace official::train {
 namespace {
 
+using compute::DType;
 using compute::Tensor;
 
 // The first byte of a request. What follows: the values to begin with; nothing; nothing; the learning rate and the
@@ -28,39 +30,10 @@ enum class Request : char {
 
 std::string BeginRequest(Request request) { return {static_cast<char>(request)}; }
 
-template <typename T>
-void AppendScalar(T value, std::string& bytes) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-// Takes a number from the front of `bytes`.
-template <typename T>
-absl::StatusOr<T> TakeScalar(absl::string_view& bytes) {
-  T value;
-  if (bytes.size() < sizeof value) return absl::DataLossError("a message between a worker and a ps is too short");
-  std::memcpy(&value, bytes.data(), sizeof value);
-  bytes.remove_prefix(sizeof value);
-  return value;
-}
-
-// Takes a tensor, as a view, from the front of `bytes`.
-absl::StatusOr<Tensor> TakeTensor(const compute::TensorType& type, absl::string_view& bytes) {
-  if (static_cast<int64_t>(bytes.size()) < type.num_bytes()) {
-    return absl::DataLossError("a message between a worker and a ps is too short");
-  }
-  const Tensor view(type, const_cast<char*>(bytes.data()));  // which nobody writes to
-  bytes.remove_prefix(type.num_bytes());
-  return view;
-}
-
 int64_t BytesOf(const std::vector<compute::VariableSpec>& specs) {
   int64_t bytes = 0;
   for (const compute::VariableSpec& spec : specs) bytes += spec.type.num_bytes();
   return bytes;
-}
-
-void AppendTensor(const Tensor& value, std::string& bytes) {
-  bytes.append(static_cast<const char*>(value.raw_data()), value.num_bytes());
 }
 
 absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const EstimatorConfig& config,
@@ -97,7 +70,7 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
 
 absl::Status ParameterServer::Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes) {
   for (const compute::VariableSpec& spec : specs) {
-    ASSIGN_OR_RETURN(const Tensor value, TakeTensor(spec.type, bytes));
+    ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
     RETURN_IF_ERROR(variables_.Write(spec.name, value));
   }
   return bytes.empty() ? absl::OkStatus() : absl::DataLossError("a message between a worker and a ps is too long");
@@ -107,19 +80,20 @@ absl::Status ParameterServer::Read(const std::vector<compute::VariableSpec>& spe
   answer.reserve(answer.size() + BytesOf(specs));
   for (const compute::VariableSpec& spec : specs) {
     ASSIGN_OR_RETURN(const Tensor value, variables_.Read(spec.name));
-    AppendTensor(value, answer);
+    distribute::AppendElements(value, answer);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
-  ASSIGN_OR_RETURN(const char kind, TakeScalar<char>(request));
+  if (request.empty()) return absl::DataLossError("a message between a worker and a ps is empty");
+  const auto asked = static_cast<Request>(request[0]);
+  request.remove_prefix(1);
   const BuiltModel::Placed& placed = built_.placed;
   std::vector<compute::VariableSpec> all = placed.variables;
   all.insert(all.end(), placed.slots.begin(), placed.slots.end());
   std::string answer(sizeof(int64_t), '\0');  // with room for the global step
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto asked = static_cast<Request>(kind);
   if (!has_values_ && asked != Request::kSendVariables) {
     return absl::UnavailableError("the chief has not sent the variables yet");
   }
@@ -129,9 +103,9 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
       has_values_ = true;
       break;
     case Request::kUpdate: {
-      ASSIGN_OR_RETURN(const float learning_rate, TakeScalar<float>(request));
+      ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, request));
       RETURN_IF_ERROR(Write(placed.sums, request));
-      RETURN_IF_ERROR(update_->Run({Tensor::Scalar(learning_rate)}));
+      RETURN_IF_ERROR(update_->Run({learning_rate.Clone()}));
       break;
     }
     case Request::kReadVariables:
@@ -168,7 +142,7 @@ absl::Status ServerClient::Append(const std::vector<compute::VariableSpec>& spec
   request.reserve(request.size() + BytesOf(specs));
   for (const compute::VariableSpec& spec : specs) {
     ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
-    AppendTensor(value, request);
+    distribute::AppendElements(value, request);
   }
   return absl::OkStatus();
 }
@@ -182,7 +156,7 @@ absl::StatusOr<int64_t> ServerClient::SendVariables() {
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
   absl::string_view first = answers[0];
-  return TakeScalar<int64_t>(first);
+  return distribute::TakeNumber(first);
 }
 
 absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
@@ -208,11 +182,11 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
   // Each server counts the updates for an optimizer that needs their number; those of the first server are saved.
   for (size_t s = placed_.size(); s-- > 0;) {
     absl::string_view bytes = (*answers)[s];
-    ASSIGN_OR_RETURN(global_step, TakeScalar<int64_t>(bytes));
+    ASSIGN_OR_RETURN(global_step, distribute::TakeNumber(bytes));
     std::vector<compute::VariableSpec> specs = placed_[s].variables;
     if (slots) specs.insert(specs.end(), placed_[s].slots.begin(), placed_[s].slots.end());
     for (const compute::VariableSpec& spec : specs) {
-      ASSIGN_OR_RETURN(const Tensor value, TakeTensor(spec.type, bytes));
+      ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
       RETURN_IF_ERROR(replicas_.Write(spec.name, value));
     }
   }
@@ -224,19 +198,19 @@ absl::StatusOr<int64_t> ServerClient::GlobalStep() {
   const std::vector<std::string> requests(placed_.size(), BeginRequest(Request::kCountSteps));
   ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
   absl::string_view first = answers[0];
-  return TakeScalar<int64_t>(first);
+  return distribute::TakeNumber(first);
 }
 
 absl::StatusOr<int64_t> ServerClient::Update(float learning_rate) {
   std::vector<std::string> requests;
   for (const BuiltModel::Placed& placed : placed_) {
     std::string& request = requests.emplace_back(BeginRequest(Request::kUpdate));
-    AppendScalar(learning_rate, request);
+    distribute::AppendElements(Tensor::Scalar(learning_rate), request);
     RETURN_IF_ERROR(Append(placed.sums, request));
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
   absl::string_view first = answers[0];
-  return TakeScalar<int64_t>(first);
+  return distribute::TakeNumber(first);
 }
 
 }  // namespace official::train
