@@ -15,15 +15,11 @@ namespace {
 // Answers of servers and the news that a worker leaves are on different channels than what all tasks share.
 constexpr Exchange::Channel kRequests = Exchange::Channel::kSums, kNews = Exchange::Channel::kValues;
 
-// An answer has the code of its status in front.
-std::string PackAnswer(const absl::StatusOr<std::string>& answer) {
-  return absl::StrCat(std::string(1, static_cast<char>(answer.status().code())),
-                      answer.ok() ? *answer : std::string(answer.status().message()));
-}
-
+// An answer ends with the code of its status.
 absl::StatusOr<std::string> UnpackAnswer(std::string frame) {
-  const auto code = frame.empty() ? absl::StatusCode::kInternal : static_cast<absl::StatusCode>(frame[0]);
-  frame.erase(0, 1);
+  if (frame.empty()) return absl::DataLossError("an answer of a ps is empty");
+  const auto code = static_cast<absl::StatusCode>(frame.back());
+  frame.pop_back();
   if (code != absl::StatusCode::kOk) return absl::Status(code, frame);
   return frame;
 }
@@ -38,16 +34,19 @@ std::optional<int> ParameterServers::server() const {
   return server >= 0 ? std::optional(server) : std::nullopt;
 }
 
-absl::StatusOr<std::vector<std::string>> ParameterServers::Ask(const std::vector<std::string>& requests) {
-  for (int s = 0; s < num_servers_; ++s) RETURN_IF_ERROR(exchange_.Send(num_workers() + s, kRequests, requests[s]));
-  std::vector<std::string> answers;
+absl::StatusOr<std::vector<std::string>> ParameterServers::Ask(const std::vector<Request>& requests) {
+  for (int s = 0; s < num_servers_; ++s) {
+    if (!requests[s].empty()) RETURN_IF_ERROR(exchange_.Send(num_workers() + s, kRequests, requests[s]));
+  }
+  std::vector<std::string> answers(num_servers_);
   absl::Status first_error;
   for (int s = 0; s < num_servers_; ++s) {
+    if (requests[s].empty()) continue;
     ASSIGN_OR_RETURN(std::string frame, exchange_.Receive(num_workers() + s, kRequests, timeout_));
     absl::StatusOr<std::string> answer = UnpackAnswer(std::move(frame));
     // All answers are received, so that the next request does not meet one of these.
     first_error.Update(answer.status());
-    answers.push_back(answer.ok() ? *std::move(answer) : "");
+    if (answer.ok()) answers[s] = *std::move(answer);
   }
   RETURN_IF_ERROR(first_error);
   return answers;
@@ -65,26 +64,27 @@ absl::StatusOr<bool> ParameterServers::HasLeft(int worker) {
   return left;
 }
 
-absl::Status ParameterServers::ServeWorker(
-    int worker, const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer) {
+absl::Status ParameterServers::ServeWorker(int worker, Answerer& answerer) {
   // The chief evaluates between its steps, and a worker may wait for its data: that a task is there is known without
   // requests.
   constexpr std::chrono::seconds kLong = std::chrono::hours(24);
   for (;;) {
-    const absl::StatusOr<std::string> request = exchange_.Receive(worker, kRequests, kLong);
+    absl::StatusOr<std::string> request = exchange_.Receive(worker, kRequests, kLong);
     if (absl::IsUnavailable(request.status())) {
       LOG(WARNING) << request.status().message() << "; the others train on without it";
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(request.status());
     if (request->empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(exchange_.Send(worker, kRequests, PackAnswer(answer(*request))));
+    const absl::StatusOr<std::string> answer = answerer.Answer(worker, *std::move(request));
+    const auto code = static_cast<char>(answer.status().code());
+    const absl::string_view parts[] = {answer.ok() ? absl::string_view(*answer) : answer.status().message(),
+                                       {&code, 1}};
+    RETURN_IF_ERROR(exchange_.Send(worker, kRequests, parts));
   }
 }
 
-absl::Status ParameterServers::Serve(
-    const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
-    absl::FunctionRef<bool()> ask_stop) {
+absl::Status ParameterServers::Serve(Answerer& answerer, absl::FunctionRef<bool()> ask_stop) {
   constexpr std::chrono::milliseconds kAskEvery(100);
   std::mutex mutex;
   std::condition_variable changed;
@@ -93,7 +93,8 @@ absl::Status ParameterServers::Serve(
   std::vector<std::jthread> threads;
   for (int w = 0; w < num_workers(); ++w) {
     threads.emplace_back([&, w] {
-      const absl::Status served = ServeWorker(w, answer);
+      const absl::Status served = ServeWorker(w, answerer);
+      answerer.Leave(w);
       const std::lock_guard<std::mutex> lock(mutex);
       status.Update(served);
       --serving;

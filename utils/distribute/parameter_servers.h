@@ -32,9 +32,12 @@ class ParameterServers {
   std::chrono::seconds timeout() const { return timeout_; }
   Exchange& exchange() const { return exchange_; }
 
-  // Sends each server its request, none of which is empty, and returns their answers, by server. Returns the error of a
-  // server's answer; DeadlineExceeded or Cancelled, which name the server, as Exchange::Receive.
-  absl::StatusOr<std::vector<std::string>> Ask(const std::vector<std::string>& requests);
+  // A request is made of parts, which follow one another.
+  using Request = std::vector<absl::string_view>;
+  // Sends each server its request and returns their answers, by server. One without any part is not sent, and
+  // has an empty answer. Returns the error of a server's answer; DeadlineExceeded or Cancelled, which name the server,
+  // as Exchange::Receive.
+  absl::StatusOr<std::vector<std::string>> Ask(const std::vector<Request>& requests);
 
   // Tells all servers that this worker asks nothing more, and, unless it is the chief, tells the chief.
   absl::Status Leave();
@@ -43,15 +46,21 @@ class ParameterServers {
   // Returns "worker 1 at 10.0.0.1:2222".
   std::string NameOf(int worker) const { return exchange_.NameOf(worker); }
 
-  // Answers the requests of all workers with answer(), which several threads may call at the same time, until all
-  // have left. Goes on without another worker that is lost, and logs it. Calls ask_stop() every 100 ms: true fails the
-  // job, Cancelled. Other errors: those of Exchange::Receive.
-  absl::Status Serve(const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
-                     absl::FunctionRef<bool()> ask_stop);
+  // What answers the requests of workers. Several threads may call it at the same time.
+  class Answerer {
+   public:
+    virtual ~Answerer() = default;
+    // Answers a request that is not empty.
+    virtual absl::StatusOr<std::string> Answer(int worker, std::string request) = 0;
+    // The worker has left or is lost.
+    virtual void Leave(int worker) = 0;
+  };
+  // Answers the requests of all workers until all have left. Goes on without another worker that is lost, and logs it.
+  // Calls ask_stop() every 100 ms: true fails the job, Cancelled. Other errors: those of Exchange::Receive.
+  absl::Status Serve(Answerer& answerer, absl::FunctionRef<bool()> ask_stop);
 
  private:
-  absl::Status ServeWorker(int worker,
-                           const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer);
+  absl::Status ServeWorker(int worker, Answerer& answerer);
 
   Exchange& exchange_;
   const int num_servers_;

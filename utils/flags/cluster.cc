@@ -79,6 +79,20 @@ OFFICIAL_CHOICE_FLAG(
     "replicas, which those who are left share; a worker that comes back takes part from the next checkpoint on. The "
     "first worker cannot be missing.");
 
+OFFICIAL_FLAG(ClusterConfig, sync_replicas,
+              "With parameter servers: each step of the training takes the mean of the gradients of several workers, "
+              "which wait for it, as with TensorFlow's SyncReplicasOptimizer.");
+
+OFFICIAL_FLAG(ClusterConfig, replicas_to_aggregate,
+              "With --sync_replicas: number of gradients of a step. With fewer than there are workers, those of the "
+              "slowest are dropped, so that nobody waits for them; with more, workers give several to a step.",
+              .range = AtLeast(1), .unset_means = "one of each worker");
+
+OFFICIAL_FLAG(ClusterConfig, max_gradient_staleness,
+              "With parameter servers: a gradient is dropped if more steps than these were made since its worker read "
+              "the variables, as with TensorFlow's DropStaleGradientOptimizer.",
+              .range = AtLeast(0), .unset_means = "none is dropped");
+
 OFFICIAL_FLAG(ClusterConfig, separate_evaluator,
               "An evaluator evaluates the checkpoints of the run, and its workers only train: a process with the task "
               "type evaluator in its TF_CONFIG and the same --model_dir. Needed where the evaluator is not in the "

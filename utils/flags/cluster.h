@@ -23,6 +23,9 @@ struct ClusterConfig {
   int start_timeout_secs = 300;   // how long workers wait for each other at the start
   int peer_timeout_secs = 10;     // how long a worker may be silent until it counts as lost
   OnPeerLoss on_peer_loss = OnPeerLoss::kExit;
+  // As train::ServerOptions.
+  bool sync_replicas = false;
+  std::optional<int> replicas_to_aggregate, max_gradient_staleness;
   // True: an evaluator evaluates the checkpoints as they come, and the workers only train. A cluster
   // that has the task need not be told.
   bool separate_evaluator = false;

@@ -173,6 +173,31 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
   return absl::OkStatus();
 }
 
+// The flags that say how parameter servers update.
+absl::Status CheckServerUpdates(const flags::ClusterConfig& config, const Cluster& cluster) {
+  const char* const given = config.sync_replicas            ? "--sync_replicas"
+                            : config.replicas_to_aggregate  ? "--replicas_to_aggregate"
+                            : config.max_gradient_staleness ? "--max_gradient_staleness"
+                                                            : nullptr;
+  if (given == nullptr) return absl::OkStatus();
+  if (cluster.num_servers == 0 && !cluster.is_evaluator) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        given, " is for runs with parameter servers, and ",
+        cluster.launch ? absl::StrCat(cluster.launch->launcher, " describes no ps") : "this process is alone",
+        "; leave it out, or give the cluster of TF_CONFIG a job ps"));
+  }
+  if (config.replicas_to_aggregate && !config.sync_replicas) {
+    return absl::InvalidArgumentError(absl::StrCat("--replicas_to_aggregate=", *config.replicas_to_aggregate,
+                                                   " is for synchronous steps; give --sync_replicas, too"));
+  }
+  if (config.max_gradient_staleness && config.sync_replicas) {
+    return absl::InvalidArgumentError(absl::StrCat("--max_gradient_staleness=", *config.max_gradient_staleness,
+                                                   ", but with --sync_replicas gradients of older steps are always "
+                                                   "dropped; leave one of them out"));
+  }
+  return absl::OkStatus();
+}
+
 // Who began in this process before has written it, so that a value that makes no sense is nobody's.
 std::optional<Restart> ReadRestart() {
   const char* const value = std::getenv(kRestartVariable);
@@ -226,6 +251,7 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   Cluster cluster = {.has_evaluator = config.cluster.separate_evaluator};
   ASSIGN_OR_RETURN(cluster.launch, distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or("")));
   if (!cluster.launch) {
+    RETURN_IF_ERROR(CheckServerUpdates(config.cluster, cluster));
     if (cluster.has_evaluator) RETURN_IF_ERROR(CheckBesideEvaluator(config, cluster));
     return cluster;
   }
@@ -238,6 +264,7 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   cluster.num_servers = cluster.is_evaluator ? 0 : started.cluster.NumTasks(distribute::kPs);
   if (started.task.type == distribute::kPs) cluster.worker = cluster.num_workers + started.task.index;
   if (cluster.num_servers > 0) RETURN_IF_ERROR(CheckServers(config, cluster));
+  RETURN_IF_ERROR(CheckServerUpdates(config.cluster, cluster));
   if (cluster.num_workers > 1) RETURN_IF_ERROR(CheckElastic(config.cluster, cluster));
   cluster.restart = ReadRestart();
   LOG(INFO) << distribute::Describe(*cluster.launch)

@@ -44,6 +44,9 @@ train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& inp
   if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
   estimator.warm_start = options.fine_tune;
   estimator.mismatch_hint = options.mismatch_hint;
+  estimator.servers = {.sync_replicas = config.cluster.sync_replicas,
+                       .replicas_to_aggregate = config.cluster.replicas_to_aggregate,
+                       .max_gradient_staleness = config.cluster.max_gradient_staleness};
   estimator.interruption = AskSignals;
   estimator.stop = &misc::StopSignalFlag();
   return estimator;

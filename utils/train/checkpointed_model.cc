@@ -297,7 +297,7 @@ void CheckpointedModel::LogSavedOnRequest() const {
 absl::Status CheckpointedModel::ConnectServers(const data::ElementSpec& spec) {
   if (strategy_->servers() == nullptr || servers_ != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(servers_, ServerClient::Create(model_, config_, spec, *strategy_->servers(), replicas_));
-  return strategy_->is_chief() ? servers_->SendVariables().status() : absl::OkStatus();
+  return strategy_->is_chief() ? servers_->SendVariables(state_.global_step) : absl::OkStatus();
 }
 
 absl::Status CheckpointedModel::ReadVariables() {

@@ -23,6 +23,16 @@ namespace official::train {
 constexpr std::chrono::milliseconds kAskInterval(100);
 enum class Interruption { kNone, kSave, kStop };
 
+// How parameter servers update their variables, if the strategy has any.
+struct ServerOptions {
+  // True: a step is made from the gradients of several workers, as with tf.compat.v1.train.SyncReplicasOptimizer.
+  bool sync_replicas = false;
+  std::optional<int> replicas_to_aggregate = {};  // of a synchronous step; as many as there are workers
+  // An asynchronous gradient is dropped if more updates than these were made since the variables were read, as with
+  // tf.contrib.opt.DropStaleGradientOptimizer; none is without.
+  std::optional<int> max_gradient_staleness = {};
+};
+
 struct EstimatorConfig : TrainOptions {
   std::string dataset = "";                   // "MNIST": a model_dir is for one data set; empty: not known
   std::vector<RunFact> facts = {};            // further facts, compared with the checkpoint and kept in the next ones
@@ -30,6 +40,7 @@ struct EstimatorConfig : TrainOptions {
   // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).
   std::optional<std::string> warm_start = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a checkpoint of another model
+  ServerOptions servers = {};
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };
   // Not 0 once interruption() returns kStop: a step or a batch is then abandoned between two kernels where that loses
   // nothing.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/log.h"
 #include "utils/train/batch_memory.h"
 #include "utils/train/evaluation.h"
 
@@ -23,12 +24,17 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
 
 absl::Status Estimator::Serve(const data::ElementSpec& spec) {
   distribute::ParameterServers& servers = *model_->strategy().servers();
-  absl::StatusOr<std::unique_ptr<ParameterServer>> server = ParameterServer::Create(
-      model_->model(), model_->config(), spec, servers.num_servers(), *servers.server(), model_->strategy().device(0));
+  absl::StatusOr<std::unique_ptr<ParameterServer>> server =
+      ParameterServer::Create(model_->model(), model_->config(), spec, servers.num_servers(), *servers.server(),
+                              servers.num_workers(), model_->strategy().device(0));
   if (!server.ok()) model_->strategy().Fail(server.status().message());
   RETURN_IF_ERROR(server.status());
-  return servers.Serve([&](absl::string_view request) { return (*server)->Answer(request); },
-                       [&] { return model_->config().interruption() == Interruption::kStop; });
+  const absl::Status served =
+      servers.Serve(**server, [&] { return model_->config().interruption() == Interruption::kStop; });
+  if (const int64_t dropped = (*server)->num_dropped(); dropped > 0) {
+    LOG(INFO) << "dropped " << dropped << " gradients that were of older steps than others";
+  }
+  return served;
 }
 
 absl::Status Estimator::LeaveServers() {

@@ -17,16 +17,21 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
-// The first byte of a request. What follows: the values to begin with; nothing; nothing; the learning rate and the
-// sums; nothing. Tensors follow one another without names: client and server have built the same graph. An answer has
-// the global step, 0 where that is not placed, and the values that were asked for.
+// The first byte of a request. Tensors follow one another without names: client and server have built the same graph.
+// An answer has the global step, 0 where that is not placed, the number of dropped gradients, and what was asked for.
 enum class Request : char {
-  kSendVariables = 'S',
-  kReadVariables = 'R',
-  kReadAll = 'A',
-  kUpdate = 'U',
+  kSendVariables = 'S',  // the global step and the values to begin with
+  kReadVariables = 'R',  // the step that the server must have reached
+  kReadAll = 'A',        // the same; also for slots
+  kUpdate = 'U',         // the step of the variables that were read, the learning rate and the sums; the answer: 1, or
+                         // 0 if they are dropped
+  kTakeToken = 'T',      // the answer: the token, or kNone and the worker that the step lacks, or kNone
   kCountSteps = 'C'
 };
+
+constexpr int64_t kNone = -1;
+// Servers wait this long before they answer that something is not there yet.
+constexpr std::chrono::milliseconds kLongest(500);
 
 std::string BeginRequest(Request request) { return {static_cast<char>(request)}; }
 
@@ -45,15 +50,22 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
 
 }  // namespace
 
-ParameterServer::ParameterServer(BuiltModel built, compute::Device& device)
-    : built_(std::move(built)), variables_(device), arena_(device) {}
+ParameterServer::ParameterServer(BuiltModel built, const EstimatorConfig& config, int num_workers,
+                                 compute::Device& device)
+    : built_(std::move(built)),
+      options_(config.servers),
+      num_workers_(num_workers),
+      variables_(device),
+      arena_(device),
+      has_left_(num_workers) {}
 
 absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const Model& model,
                                                                          const EstimatorConfig& config,
                                                                          const data::ElementSpec& spec, int num_servers,
-                                                                         int server, compute::Device& device) {
+                                                                         int server, int num_workers,
+                                                                         compute::Device& device) {
   ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, num_servers, server));
-  std::unique_ptr<ParameterServer> made(new ParameterServer(std::move(built), device));
+  std::unique_ptr<ParameterServer> made(new ParameterServer(std::move(built), config, num_workers, device));
   const BuiltModel& own = made->built_;
   RETURN_IF_ERROR(made->variables_.Create(*own.graph, config.seed));
   std::set<std::string> placed;
@@ -85,52 +97,159 @@ absl::Status ParameterServer::Read(const std::vector<compute::VariableSpec>& spe
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
+absl::StatusOr<int64_t> ParameterServer::GlobalStep() const {
+  if (!variables_.Has(kGlobalStep)) return 0;
+  ASSIGN_OR_RETURN(const Tensor global_step, variables_.Read(kGlobalStep));
+  return global_step.scalar<int64_t>();
+}
+
+absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string request) {
   if (request.empty()) return absl::DataLossError("a message between a worker and a ps is empty");
   const auto asked = static_cast<Request>(request[0]);
-  request.remove_prefix(1);
-  const BuiltModel::Placed& placed = built_.placed;
-  std::vector<compute::VariableSpec> all = placed.variables;
-  all.insert(all.end(), placed.slots.begin(), placed.slots.end());
-  std::string answer(sizeof(int64_t), '\0');  // with room for the global step
-  const std::lock_guard<std::mutex> lock(mutex_);
+  absl::string_view rest(request);
+  rest.remove_prefix(1);
+  std::unique_lock<std::mutex> lock(mutex_);
+  RETURN_IF_ERROR(error_);
   if (!has_values_ && asked != Request::kSendVariables) {
     return absl::UnavailableError("the chief has not sent the variables yet");
   }
+  if (has_left_[worker]) {  // it is back
+    has_left_[worker] = false;
+    if (sync_) sync_->Return(worker);
+  }
+  std::string found;
   switch (asked) {
     case Request::kSendVariables:
-      RETURN_IF_ERROR(Write(all, request));
-      has_values_ = true;
+      RETURN_IF_ERROR(SendVariables(rest));
       break;
     case Request::kUpdate: {
-      ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, request));
-      RETURN_IF_ERROR(Write(placed.sums, request));
-      RETURN_IF_ERROR(update_->Run({learning_rate.Clone()}));
+      ASSIGN_OR_RETURN(const bool is_taken, Apply(worker, std::move(request)));
+      distribute::AppendNumber(is_taken ? 1 : 0, found);
       break;
     }
     case Request::kReadVariables:
-      RETURN_IF_ERROR(Read(placed.variables, answer));
+    case Request::kReadAll: {
+      ASSIGN_OR_RETURN(const int64_t step, distribute::TakeNumber(rest));
+      RETURN_IF_ERROR(WaitForStep(step, lock));
+      RETURN_IF_ERROR(Read(built_.placed.variables, found));
+      if (asked == Request::kReadAll) RETURN_IF_ERROR(Read(built_.placed.slots, found));
       break;
-    case Request::kReadAll:
-      RETURN_IF_ERROR(Read(all, answer));
+    }
+    case Request::kTakeToken:
+      if (!sync_) return absl::DataLossError("a worker wants a token of a ps that has none");
+      found = WaitForToken(worker, lock);
       break;
     case Request::kCountSteps:
       break;
     default:
       return absl::DataLossError("a message between a worker and a ps is no request");
   }
-  if (variables_.Has(kGlobalStep)) {
-    ASSIGN_OR_RETURN(const Tensor global_step, variables_.Read(kGlobalStep));
-    std::memcpy(answer.data(), global_step.raw_data(), sizeof(int64_t));
+  ASSIGN_OR_RETURN(const int64_t global_step, GlobalStep());
+  std::string answer;
+  answer.reserve(2 * sizeof(int64_t) + found.size());
+  distribute::AppendNumber(global_step, answer);
+  distribute::AppendNumber(num_dropped_, answer);
+  return answer + found;
+}
+
+absl::Status ParameterServer::SendVariables(absl::string_view values) {
+  ASSIGN_OR_RETURN(const int64_t global_step, distribute::TakeNumber(values));
+  std::vector<compute::VariableSpec> all = built_.placed.variables;
+  all.insert(all.end(), built_.placed.slots.begin(), built_.placed.slots.end());
+  RETURN_IF_ERROR(Write(all, values));
+  has_values_ = true;
+  if (!options_.sync_replicas) return absl::OkStatus();
+  const int aggregated = options_.replicas_to_aggregate.value_or(num_workers_);
+  // TensorFlow's default is as many tokens at the beginning as gradients are aggregated: a fast worker then computes
+  // two gradients of the first step. With the fewest that there can be, each step has its gradients and no others.
+  sync_.emplace(SyncReplicas::Options{.replicas_to_aggregate = aggregated,
+                                      .num_workers = num_workers_,
+                                      .num_tokens = std::max(0, aggregated - num_workers_)},
+                global_step);
+  for (int w = 0; w < num_workers_; ++w) {
+    if (has_left_[w]) sync_->Leave(w);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
+  absl::string_view rest(request);
+  rest.remove_prefix(1);
+  ASSIGN_OR_RETURN(const int64_t local_step, distribute::TakeNumber(rest));
+  bool is_taken = true;
+  if (sync_) {
+    is_taken = sync_->Apply(worker, local_step, std::move(request));
+    RETURN_IF_ERROR(MakeStep());
+  } else {
+    // The first server decides for all.
+    if (options_.max_gradient_staleness && variables_.Has(kGlobalStep)) {
+      ASSIGN_OR_RETURN(const int64_t global_step, GlobalStep());
+      is_taken = global_step - local_step <= *options_.max_gradient_staleness;
+    }
+    if (is_taken) RETURN_IF_ERROR(Update(rest));
+  }
+  if (!is_taken) ++num_dropped_;
+  return is_taken;
+}
+
+absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums) {
+  ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, learning_rate_and_sums));
+  RETURN_IF_ERROR(Write(built_.placed.sums, learning_rate_and_sums));
+  return update_->Run({learning_rate.Clone()});
+}
+
+absl::Status ParameterServer::MakeStep() {
+  if (!sync_->IsComplete()) return absl::OkStatus();
+  const std::vector<std::string> gradients = sync_->Take();
+  changed_.notify_all();
+  // In front of the sums is the learning rate, which is that of the first.
+  constexpr size_t kBeforeNumbers = 1 + sizeof(int64_t);
+  const size_t n = (gradients[0].size() - kBeforeNumbers) / sizeof(float);
+  std::vector<float> mean(n), numbers(n);
+  for (const std::string& gradient : gradients) {
+    if (gradient.size() != kBeforeNumbers + n * sizeof(float) || n == 0) {
+      return absl::DataLossError("the gradients of workers differ in length");
+    }
+    std::memcpy(numbers.data(), gradient.data() + kBeforeNumbers, n * sizeof(float));
+    if (&gradient == &gradients[0]) mean = numbers;
+    for (size_t i = 1; i < n && &gradient != &gradients[0]; ++i) mean[i] += numbers[i];
+  }
+  const auto count = static_cast<float>(gradients.size());
+  for (size_t i = 1; i < n; ++i) mean[i] /= count;
+  return Update({reinterpret_cast<const char*>(mean.data()), n * sizeof(float)});
+}
+
+absl::Status ParameterServer::WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock) {
+  if (!sync_ || changed_.wait_for(lock, kLongest, [&] { return sync_->step() >= step; })) return absl::OkStatus();
+  return absl::UnavailableError("the ps has not made the step yet");
+}
+
+std::string ParameterServer::WaitForToken(int worker, std::unique_lock<std::mutex>& lock) {
+  std::optional<int64_t> token;
+  changed_.wait_for(lock, kLongest, [&] {
+    token = sync_->TakeToken(worker);
+    return token.has_value();
+  });
+  std::string answer;
+  distribute::AppendNumber(token.value_or(kNone), answer);
+  if (!token) distribute::AppendNumber(sync_->FirstMissing().value_or(kNone), answer);
   return answer;
+}
+
+void ParameterServer::Leave(int worker) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_left_[worker] = true;
+  if (!sync_) return;
+  sync_->Leave(worker);
+  // The step may need no gradients any more but those that are there.
+  error_.Update(MakeStep());
 }
 
 absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& model, const EstimatorConfig& config,
                                                                    const data::ElementSpec& spec,
                                                                    distribute::ParameterServers& servers,
                                                                    Replicas& replicas) {
-  std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas, config.interruption));
+  std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas, config));
   for (int s = 0; s < servers.num_servers(); ++s) {
     ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, servers.num_servers(), s));
     client->placed_.push_back(std::move(built.placed));
@@ -138,51 +257,63 @@ absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& 
   return client;
 }
 
-absl::Status ServerClient::Append(const std::vector<compute::VariableSpec>& specs, std::string& request) const {
-  request.reserve(request.size() + BytesOf(specs));
-  for (const compute::VariableSpec& spec : specs) {
-    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
-    distribute::AppendElements(value, request);
+absl::StatusOr<std::vector<std::string>> ServerClient::Ask(Which which, const std::string& request,
+                                                           const SpecsOf& specs_of) {
+  std::vector<distribute::ParameterServers::Request> requests(placed_.size());
+  for (size_t s = 0; s < placed_.size(); ++s) {
+    if (which == (s == 0 ? Which::kOthers : Which::kFirst)) continue;
+    requests[s].emplace_back(request);
+    for (const auto* specs : specs_of(placed_[s])) {
+      for (const compute::VariableSpec& spec : *specs) {
+        const void* const data = replicas_.HostData(spec.name);
+        requests[s].emplace_back(static_cast<const char*>(data), spec.type.num_bytes());
+      }
+    }
   }
-  return absl::OkStatus();
+  return servers_.Ask(requests);
 }
 
-absl::StatusOr<int64_t> ServerClient::SendVariables() {
-  std::vector<std::string> requests;
-  for (const BuiltModel::Placed& placed : placed_) {
-    std::string& request = requests.emplace_back(BeginRequest(Request::kSendVariables));
-    RETURN_IF_ERROR(Append(placed.variables, request));
-    RETURN_IF_ERROR(Append(placed.slots, request));
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
-  absl::string_view first = answers[0];
-  return distribute::TakeNumber(first);
+absl::StatusOr<int64_t> ServerClient::TakeCounts(absl::string_view& answer) {
+  ASSIGN_OR_RETURN(const int64_t global_step, distribute::TakeNumber(answer));
+  ASSIGN_OR_RETURN(num_dropped_, distribute::TakeNumber(answer));
+  return global_step;
+}
+
+absl::Status ServerClient::SendVariables(int64_t global_step) {
+  std::string request = BeginRequest(Request::kSendVariables);
+  distribute::AppendNumber(global_step, request);
+  return Ask(Which::kAll, request,
+             [](const BuiltModel::Placed& placed) {
+               return VariableLists{&placed.variables, &placed.slots};
+             })
+      .status();
 }
 
 absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
   constexpr std::chrono::milliseconds kAskAgain(20);
-  constexpr int kTellAfter = 500;  // times
-  const std::vector<std::string> requests(placed_.size(),
-                                          BeginRequest(slots ? Request::kReadAll : Request::kReadVariables));
-  absl::StatusOr<std::vector<std::string>> answers = servers_.Ask(requests);
+  constexpr std::chrono::seconds kTellAfter(10);
+  std::string request = BeginRequest(slots ? Request::kReadAll : Request::kReadVariables);
+  distribute::AppendNumber(local_step_, request);
+  const auto begin = std::chrono::steady_clock::now();
+  bool told = false;
+  absl::StatusOr<std::vector<std::string>> answers = Ask(Which::kAll, request);
   // The chief may have to evaluate before it trains. If it is lost, the exchange says so.
-  for (int asked = 1; absl::IsUnavailable(answers.status()); ++asked) {
-    const std::string wait = absl::StrCat(servers_.NameOf(0), " to send the variables to the ps");
-    if (interruption_() == Interruption::kStop) {
-      return absl::CancelledError(absl::StrCat("stopped while it waited for ", wait));
+  for (; absl::IsUnavailable(answers.status()); answers = Ask(Which::kAll, request)) {
+    if (StopIsWanted()) {
+      return absl::CancelledError(absl::StrCat("stopped while it waited for variables: ", answers.status().message()));
     }
-    if (asked == kTellAfter) {
-      LOG(INFO) << "has waited 10 s for " << wait;
+    if (std::chrono::steady_clock::now() - begin > kTellAfter && !std::exchange(told, true)) {
+      LOG(INFO) << "has waited " << kTellAfter.count() << " s for variables of the ps, of which " << servers_.NameOf(0)
+                << " sends the first: " << answers.status().message();
     }
     std::this_thread::sleep_for(kAskAgain);
-    answers = servers_.Ask(requests);
   }
   RETURN_IF_ERROR(answers.status());
   int64_t global_step = 0;
   // Each server counts the updates for an optimizer that needs their number; those of the first server are saved.
   for (size_t s = placed_.size(); s-- > 0;) {
     absl::string_view bytes = (*answers)[s];
-    ASSIGN_OR_RETURN(global_step, distribute::TakeNumber(bytes));
+    ASSIGN_OR_RETURN(global_step, TakeCounts(bytes));
     std::vector<compute::VariableSpec> specs = placed_[s].variables;
     if (slots) specs.insert(specs.end(), placed_[s].slots.begin(), placed_[s].slots.end());
     for (const compute::VariableSpec& spec : specs) {
@@ -191,26 +322,57 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
     }
   }
   RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
+  if (!options_.sync_replicas || !has_token_) local_step_ = global_step;
   return global_step;
 }
 
 absl::StatusOr<int64_t> ServerClient::GlobalStep() {
-  const std::vector<std::string> requests(placed_.size(), BeginRequest(Request::kCountSteps));
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(Which::kFirst, BeginRequest(Request::kCountSteps)));
   absl::string_view first = answers[0];
-  return distribute::TakeNumber(first);
+  return TakeCounts(first);
 }
 
 absl::StatusOr<int64_t> ServerClient::Update(float learning_rate) {
-  std::vector<std::string> requests;
-  for (const BuiltModel::Placed& placed : placed_) {
-    std::string& request = requests.emplace_back(BeginRequest(Request::kUpdate));
-    distribute::AppendElements(Tensor::Scalar(learning_rate), request);
-    RETURN_IF_ERROR(Append(placed.sums, request));
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
+  std::string request = BeginRequest(Request::kUpdate);
+  distribute::AppendNumber(local_step_, request);
+  distribute::AppendElements(Tensor::Scalar(learning_rate), request);
+  const auto send = [&](Which which) {
+    return Ask(which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; });
+  };
+  // The first server comes last where its step lets workers go on, and first where it decides.
+  if (options_.sync_replicas) RETURN_IF_ERROR(send(Which::kOthers).status());
+  const bool is_limited = options_.sync_replicas || options_.max_gradient_staleness;
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers, send(is_limited ? Which::kFirst : Which::kAll));
   absl::string_view first = answers[0];
-  return distribute::TakeNumber(first);
+  ASSIGN_OR_RETURN(const int64_t global_step, TakeCounts(first));
+  ASSIGN_OR_RETURN(const int64_t is_taken, distribute::TakeNumber(first));
+  if (options_.sync_replicas) return WaitForToken();
+  if (is_limited && is_taken == 1) RETURN_IF_ERROR(send(Which::kOthers).status());
+  return global_step;
+}
+
+absl::StatusOr<int64_t> ServerClient::WaitForToken() {
+  constexpr std::chrono::seconds kTellAfter(10);
+  const auto begin = std::chrono::steady_clock::now();
+  bool told = false;
+  for (;;) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(Which::kFirst, BeginRequest(Request::kTakeToken)));
+    absl::string_view first = answers[0];
+    ASSIGN_OR_RETURN(const int64_t global_step, TakeCounts(first));
+    ASSIGN_OR_RETURN(const int64_t token, distribute::TakeNumber(first));
+    // Gradients that are computed with an older token are dropped.
+    if (token == global_step) {
+      local_step_ = token;
+      has_token_ = true;
+      return token;
+    }
+    if (token != kNone) continue;
+    if (StopIsWanted()) return global_step;
+    ASSIGN_OR_RETURN(const int64_t missing, distribute::TakeNumber(first));
+    if (missing < 0 || std::chrono::steady_clock::now() - begin < kTellAfter || std::exchange(told, true)) continue;
+    LOG(INFO) << "has waited " << kTellAfter.count() << " s for the gradients of "
+              << servers_.NameOf(static_cast<int>(missing)) << " of step " << global_step + 1;
+  }
 }
 
 }  // namespace official::train

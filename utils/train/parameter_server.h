@@ -1,14 +1,22 @@
-// Asynchronous training with parameter servers: a worker reads the variables before each step, computes the sums that
-// an update takes, and sends each server those for the variables that are placed on it (step.h, ServerUpdate). The
-// server updates them at once, so that a worker's gradients may be of older values than those that they change. Every
-// update is made alone, under a lock.
+// Training with parameter servers: a worker reads the variables before each step, computes the sums that an update
+// takes, and sends each server those for the variables that are placed on it (step.h, ServerUpdate).
+//
+// Asynchronous: the server updates them at once, so that a worker's gradients may be of older values than those that
+// they change; with a limit, gradients that are too old are dropped. Every update is made alone, under a lock.
+//
+// Synchronous: a server makes a step from the gradients of several workers (sync_replicas.h). A worker sends its own to
+// the first server last. That one has global_step and the tokens: who has one of step N reads variables that all
+// servers have brought to step N.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,35 +28,59 @@
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
 #include "utils/train/step.h"
+#include "utils/train/sync_replicas.h"
 
 namespace official::train {
 
 // The variables of one server and the program that updates them.
-class ParameterServer {
+class ParameterServer : public distribute::ParameterServers::Answerer {
  public:
   // `spec` is that of the examples. The device must outlive this. Errors: those of BuildModel.
   static absl::StatusOr<std::unique_ptr<ParameterServer>> Create(const Model& model, const EstimatorConfig& config,
                                                                  const data::ElementSpec& spec, int num_servers,
-                                                                 int server, compute::Device& device);
+                                                                 int server, int num_workers, compute::Device& device);
 
-  // Answers a request of a ServerClient. Several threads may call it. Unavailable until a client has sent the first
-  // values, OutOfRange if an update takes a number that is not finite.
-  absl::StatusOr<std::string> Answer(absl::string_view request);
+  // Answers a request of a ServerClient, if need be after a wait of less than a second. Unavailable until a client has
+  // sent the first values, and while other servers are ahead; OutOfRange if an update takes a number that is not
+  // finite.
+  absl::StatusOr<std::string> Answer(int worker, std::string request) override;
+  void Leave(int worker) override;
+
+  // The number of gradients that were dropped.
+  int64_t num_dropped() const { return num_dropped_; }
 
  private:
-  ParameterServer(BuiltModel built, compute::Device& device);
+  ParameterServer(BuiltModel built, const EstimatorConfig& config, int num_workers, compute::Device& device);
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
+  absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
+  // What follows is called with the lock, which waits let go.
+  absl::Status SendVariables(absl::string_view values);
+  // Returns false if the gradients are dropped.
+  absl::StatusOr<bool> Apply(int worker, std::string request);
+  absl::Status Update(absl::string_view learning_rate_and_sums);
+  // Makes the synchronous step if its gradients are there.
+  absl::Status MakeStep();
+  absl::Status WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock);
+  std::string WaitForToken(int worker, std::unique_lock<std::mutex>& lock);
 
   const BuiltModel built_;
+  const ServerOptions options_;
+  const int num_workers_;
   compute::VariableStore variables_;
   compute::Arena arena_;
   std::unique_ptr<compute::Program> update_;
   std::mutex mutex_;
+  std::condition_variable changed_;
   bool has_values_ = false;
+  std::optional<SyncReplicas> sync_;  // from the first values on
+  std::vector<bool> has_left_;        // by worker
+  int64_t num_dropped_ = 0;
+  absl::Status error_;  // of a step that was made when a worker left
 };
 
-// The requests of a worker to the servers. Its own copies of the variables are those of its replica.
+// The requests of a worker to the servers. Its own copies of the variables are those of its replica, in the memory of
+// the host.
 class ServerClient {
  public:
   // Errors: those of BuildModel. What is given must outlive this.
@@ -57,26 +89,45 @@ class ServerClient {
                                                               distribute::ParameterServers& servers,
                                                               Replicas& replicas);
 
-  // Each function returns the global step at that time, or errors of ParameterServers::Ask.
+  // Each function returns errors of ParameterServers::Ask, and all but the first the global step at that time.
 
   // Gives the servers the values of this worker's variables.
-  absl::StatusOr<int64_t> SendVariables();
+  absl::Status SendVariables(int64_t global_step);
   // Takes the values of the model's variables and of global_step; with `slots`, of all that is saved. Waits until the
-  // servers have values, for as long as the chief is there. Cancelled if a stop is wanted meanwhile.
+  // servers have values, for as long as the chief is there, and synchronous ones those of the worker's step. Cancelled
+  // if a stop is wanted meanwhile.
   absl::StatusOr<int64_t> ReadVariables(bool slots);
-  // Lets the servers make an update from this worker's sums.
+  // Lets the servers make an update from this worker's sums. If they are synchronous, waits for a token, for as long as
+  // the others are there or until a stop is wanted, and returns its value.
   absl::StatusOr<int64_t> Update(float learning_rate);
   absl::StatusOr<int64_t> GlobalStep();
 
+  // The number of gradients, of all workers, that the first server has dropped until the last request.
+  int64_t num_dropped() const { return num_dropped_; }
+
  private:
-  ServerClient(distribute::ParameterServers& servers, Replicas& replicas, std::function<Interruption()> interruption)
-      : servers_(servers), replicas_(replicas), interruption_(std::move(interruption)) {}
-  absl::Status Append(const std::vector<compute::VariableSpec>& specs, std::string& request) const;
+  ServerClient(distribute::ParameterServers& servers, Replicas& replicas, const EstimatorConfig& config)
+      : servers_(servers), replicas_(replicas), options_(config.servers), stop_(config.stop) {}
+  using VariableLists = std::vector<const std::vector<compute::VariableSpec>*>;
+  using SpecsOf = std::function<VariableLists(const BuiltModel::Placed& placed)>;
+  // Asks all servers, or the first or the others alone. After the request follow the values that this worker has of the
+  // variables of a server that specs_of() says.
+  enum class Which { kAll, kFirst, kOthers };
+  absl::StatusOr<std::vector<std::string>> Ask(
+      Which which, const std::string& request, const SpecsOf& specs_of = [](const auto&) { return VariableLists(); });
+  // Takes the global step and the number of dropped gradients from the beginning of an answer of the first server.
+  absl::StatusOr<int64_t> TakeCounts(absl::string_view& answer);
+  absl::StatusOr<int64_t> WaitForToken();
+  bool StopIsWanted() const { return stop_ != nullptr && *stop_ != 0; }
 
   distribute::ParameterServers& servers_;
   Replicas& replicas_;
-  const std::function<Interruption()> interruption_;
+  const ServerOptions options_;
+  const std::atomic<int>* const stop_;      // may be null
   std::vector<BuiltModel::Placed> placed_;  // by server
+  int64_t local_step_ = 0;                  // of the variables: that of the token, or at which they were read
+  bool has_token_ = false;
+  int64_t num_dropped_ = 0;
 };
 
 }  // namespace official::train

@@ -23,6 +23,7 @@
 #include "utils/data/every_nth.h"
 #include "utils/distribute/memory_exchange.h"
 #include "utils/files/files.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
@@ -34,15 +35,16 @@ using compute::Tensor;
 using compute::Value;
 
 constexpr int kExamples = 24, kBatch = 4;
+constexpr int kWorkers = 4;  // of a server without exchange
 
 // Epochs of the examples; the label of example `bad` is NaN.
-InputFn Examples(int bad = -1) {
-  return [bad](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+InputFn Examples(int bad = -1, int batch_size = kBatch) {
+  return [=](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     Tensor x(DType::kFloat32, {kExamples, 3}), y(DType::kFloat32, {kExamples});
     for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = static_cast<float>(i * 7 % 16);
     for (int i = 0; i < kExamples; ++i) y.data<float>()[i] = i == bad ? NAN : static_cast<float>(i % 3);
     return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
-                         {.batch_size = kBatch, .start = start, .end_epoch = data::kEndless});
+                         {.batch_size = batch_size, .start = start, .end_epoch = data::kEndless});
   };
 }
 
@@ -98,10 +100,11 @@ std::string Checkpoint(const std::string& model_dir, int64_t step) {
   return files::ReadFile(absl::StrCat(model_dir, "/model.ckpt-", step, ".data-00000-of-00001"), 1 << 20).value();
 }
 
-void TrainAlone(const Model& model, const EstimatorConfig& config, int64_t steps) {
-  auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+// Trains in one process, with a batch for each replica.
+void TrainAlone(const Model& model, const EstimatorConfig& config, int64_t steps, int num_replicas = 1) {
+  auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 1}).value();
   const auto estimator = Estimator::Create(model, config, std::move(strategy)).value();
-  REQUIRE(estimator->Train(Examples(), steps, {}).ok());
+  REQUIRE(estimator->Train(Examples(/*bad=*/-1, num_replicas * kBatch), steps, {}).ok());
 }
 
 // How the tasks of a job have ended.
@@ -213,71 +216,189 @@ TEST_CASE("A server needs a variable that training changes") {
                       "in turn, ps 0 has none that training changes; use fewer ps"));
 }
 
-TEST_CASE("A server refuses what no worker asks") {
-  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
-  const auto server = ParameterServer::Create(RegressionModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
-  CHECK(absl::IsDataLoss(server->Answer("").status()));
-  CHECK(absl::IsUnavailable(server->Answer("R").status()));
-  CHECK(absl::IsDataLoss(server->Answer("S").status()));
-  CHECK(absl::IsUnavailable(server->Answer("R").status()));
-  // w, bias, average and global_step.
-  const std::string values(4 * 3 + 4 + 4 + 8, '\0');
-  CHECK(absl::IsDataLoss(server->Answer("S" + values + "x").status()));
-  CHECK(server->Answer("S" + values).ok());
-  CHECK(server->Answer("R").value().size() == 8 + 4 * 3 + 4 + 4);
-  CHECK(server->Answer("A").value().size() == 8 + values.size());
-  CHECK(server->Answer("C").value().size() == 8);
-  CHECK(absl::IsDataLoss(server->Answer("x").status()));
-  CHECK(absl::IsDataLoss(server->Answer("U").status()));
-  CHECK(absl::IsDataLoss(server->Answer("Uabcd").status()));
-}
-
-// A request with these numbers.
-std::string RequestOf(char kind, const std::vector<float>& numbers) {
+// A request: its kind, a step and then these numbers.
+std::string RequestOf(char kind, int64_t step, const std::vector<float>& numbers = {}) {
   std::string request(1, kind);
+  request.append(reinterpret_cast<const char*>(&step), sizeof step);
   request.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
   return request;
 }
 
-// The values of w and the bias in an answer, after the global step.
+// The 64-bit number `i` of an answer. The first two are the global step and the number of dropped gradients.
+int64_t NumberOf(const std::string& answer, size_t i) {
+  int64_t number = -1;
+  REQUIRE(answer.size() >= (i + 1) * sizeof number);
+  std::memcpy(&number, answer.data() + i * sizeof number, sizeof number);
+  return number;
+}
+
+// The values of w and the bias in an answer.
 std::vector<float> ValuesOf(const std::string& answer) {
+  constexpr size_t kBefore = 2 * sizeof(int64_t);
   std::vector<float> values(4);
-  REQUIRE(answer.size() == sizeof(int64_t) + values.size() * sizeof(float));
-  std::memcpy(values.data(), answer.data() + sizeof(int64_t), values.size() * sizeof(float));
+  REQUIRE(answer.size() == kBefore + values.size() * sizeof(float));
+  std::memcpy(values.data(), answer.data() + kBefore, values.size() * sizeof(float));
   return values;
 }
 
+// A server of a job with four workers.
+class Server {
+ public:
+  explicit Server(const Model& model, const ServerOptions& options = {}) {
+    EstimatorConfig config = NewConfig();
+    config.servers = options;
+    server_ = ParameterServer::Create(model, config, kSpec, 1, 0, kWorkers, strategy_->device(0)).value();
+  }
+  absl::StatusOr<std::string> Ask(int worker, const std::string& request) { return server_->Answer(worker, request); }
+  absl::StatusOr<std::string> Ask(const std::string& request) { return Ask(0, request); }
+  // Begins with zeros.
+  void Begin() { REQUIRE(Ask(RequestOf('S', 0) + std::string(4 * sizeof(float) + sizeof(int64_t), '\0')).ok()); }
+  void Leave(int worker) { server_->Leave(worker); }
+
+  // Sends gradients of LinearModel with a learning rate of 1/2. False if they are dropped.
+  bool Apply(int worker, int64_t step, const std::vector<float>& gradients) {
+    std::vector<float> numbers = {0.5f};
+    numbers.insert(numbers.end(), gradients.begin(), gradients.end());
+    return NumberOf(Ask(worker, RequestOf('U', step, numbers)).value(), 2) == 1;
+  }
+  std::vector<float> Values() { return ValuesOf(Ask(RequestOf('R', 0)).value()); }
+  int64_t Counted(size_t i) { return NumberOf(Ask("C").value(), i); }
+  int64_t GlobalStep() { return Counted(0); }
+  int64_t NumDropped() { return Counted(1); }
+
+ private:
+  const std::unique_ptr<distribute::Strategy> strategy_ = distribute::Strategy::Create({.num_threads = 1}).value();
+  std::unique_ptr<ParameterServer> server_;
+};
+
+TEST_CASE("A server refuses what no worker asks") {
+  Server server(RegressionModel());
+  CHECK(absl::IsDataLoss(server.Ask("").status()));
+  CHECK(absl::IsUnavailable(server.Ask(RequestOf('R', 0)).status()));
+  CHECK(absl::IsDataLoss(server.Ask("S").status()));
+  CHECK(absl::IsDataLoss(server.Ask(RequestOf('S', 0)).status()));
+  CHECK(absl::IsUnavailable(server.Ask(RequestOf('R', 0)).status()));
+  // w, bias, average and global_step.
+  const std::string values(4 * 3 + 4 + 4 + 8, '\0');
+  CHECK(absl::IsDataLoss(server.Ask(RequestOf('S', 0) + values + "x").status()));
+  CHECK(server.Ask(RequestOf('S', 0) + values).ok());
+  CHECK(server.Ask(RequestOf('R', 0)).value().size() == 16 + 4 * 3 + 4 + 4);
+  CHECK(server.Ask(RequestOf('A', 0)).value().size() == 16 + values.size());
+  CHECK(server.Ask("C").value().size() == 16);
+  for (const char* const request : {"x", "U", "Uabcd", "Uabcdefgh", "Uabcdefghijkl", "T", "R", "A"}) {
+    CAPTURE(request);
+    CHECK(absl::IsDataLoss(server.Ask(request).status()));
+  }
+}
+
 TEST_CASE("Updates that come at the same time are made one after the other") {
-  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
-  const auto server = ParameterServer::Create(LinearModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
-  REQUIRE(server->Answer("S" + std::string(4 * sizeof(float) + sizeof(int64_t), '\0')).ok());
-  constexpr int kThreads = 4, kUpdates = 2000;
+  Server server(LinearModel());
+  server.Begin();
+  constexpr int kUpdates = 2000;
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
+  for (int t = 0; t < kWorkers; ++t) {
     threads.emplace_back([&, t] {
       const auto gradient = static_cast<float>(1 << t);
       for (int i = 0; i < kUpdates; ++i) {
-        if (!server->Answer(RequestOf('U', {0.5f, gradient, 2 * gradient, 0, -gradient})).ok()) std::abort();
+        if (!server.Ask(t, RequestOf('U', 0, {0.5f, gradient, 2 * gradient, 0, -gradient})).ok()) std::abort();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const std::string answer = server->Answer("R").value();
-  int64_t global_step = 0;
-  std::memcpy(&global_step, answer.data(), sizeof global_step);
-  CHECK(global_step == kThreads * kUpdates);
-  const float sum = 0.5f * kUpdates * ((1 << kThreads) - 1);
-  CHECK(ValuesOf(answer) == std::vector<float>{-sum, -2 * sum, 0, sum});
+  CHECK(server.GlobalStep() == kWorkers * kUpdates);
+  const float sum = 0.5f * kUpdates * ((1 << kWorkers) - 1);
+  CHECK(server.Values() == std::vector<float>{-sum, -2 * sum, 0, sum});
 }
 
 TEST_CASE("A server makes no update from sums that are not finite") {
-  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
-  const auto server = ParameterServer::Create(LinearModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
-  REQUIRE(server->Answer("S" + std::string(4 * sizeof(float) + sizeof(int64_t), '\0')).ok());
-  CHECK(absl::IsOutOfRange(server->Answer(RequestOf('U', {0.5f, 1, 2, 3, NAN})).status()));
-  CHECK(ValuesOf(server->Answer("R").value()) == std::vector<float>(4));
-  CHECK(server->Answer(RequestOf('U', {0.5f, 1, 2, 3, 4})).ok());
-  CHECK(ValuesOf(server->Answer("R").value()) == std::vector<float>{-0.5f, -1, -1.5f, -2});
+  Server server(LinearModel());
+  server.Begin();
+  CHECK(absl::IsOutOfRange(server.Ask(RequestOf('U', 0, {0.5f, 1, 2, 3, NAN})).status()));
+  CHECK(server.Values() == std::vector<float>(4));
+  CHECK(server.Apply(0, 0, {1, 2, 3, 4}));
+  CHECK(server.Values() == std::vector<float>{-0.5f, -1, -1.5f, -2});
+}
+
+TEST_CASE("Gradients that are too old are dropped") {
+  Server server(LinearModel(), {.max_gradient_staleness = 1});
+  server.Begin();
+  CHECK(server.Apply(0, 0, {2, 0, 0, 0}));
+  CHECK(server.Apply(1, 0, {0, 2, 0, 0}));
+  CHECK_FALSE(server.Apply(2, 0, {0, 0, 2, 0}));
+  CHECK(server.Apply(2, 1, {0, 0, 0, 2}));
+  CHECK(server.Values() == std::vector<float>{-1, -1, 0, -1});
+  CHECK(server.GlobalStep() == 3);
+  CHECK(server.NumDropped() == 1);
+}
+
+TEST_CASE("A synchronous step takes the mean of so many gradients") {
+  Server server(LinearModel(), {.sync_replicas = true, .replicas_to_aggregate = 3});
+  server.Begin();
+  CHECK(server.Apply(3, 0, {8, 0, 0, 3}));
+  CHECK(server.Apply(0, 0, {0, 2, 0, 3}));
+  CHECK(server.GlobalStep() == 0);
+  CHECK(server.Apply(1, 0, {1, 1, 0, 3}));
+  CHECK(server.GlobalStep() == 1);
+  CHECK(server.Values() == std::vector<float>{-1.5f, -0.5f, 0, -1.5f});
+  // That of the slowest worker comes too late.
+  CHECK_FALSE(server.Apply(2, 0, {1, 1, 1, 1}));
+  CHECK(server.NumDropped() == 1);
+  for (const int worker : {3, 0, 1, 2}) CHECK(NumberOf(server.Ask(worker, "T").value(), 2) == 1);
+  // There is no more than one for each.
+  const std::string none = server.Ask(0, "T").value();
+  CHECK(NumberOf(none, 2) == -1);
+  CHECK(NumberOf(none, 3) == 0);
+}
+
+TEST_CASE("A synchronous server waits for the step that a worker has seen on another") {
+  Server server(LinearModel(), {.sync_replicas = true, .replicas_to_aggregate = 1});
+  server.Begin();
+  CHECK(absl::IsUnavailable(server.Ask(RequestOf('R', 1)).status()));
+  CHECK(server.Apply(0, 0, {1, 1, 1, 1}));
+  CHECK(server.Ask(RequestOf('R', 1)).ok());
+}
+
+TEST_CASE("A synchronous step does not wait for who has left") {
+  Server server(LinearModel(), {.sync_replicas = true});
+  server.Begin();
+  server.Leave(3);
+  server.Leave(2);
+  CHECK(server.Apply(0, 0, {2, 0, 0, 0}));
+  CHECK(server.GlobalStep() == 0);
+  server.Leave(1);
+  CHECK(server.GlobalStep() == 1);
+  CHECK(server.Values() == std::vector<float>{-1, 0, 0, 0});
+  // Who comes back is waited for again.
+  CHECK(server.Apply(1, 1, {2, 0, 0, 0}));
+  CHECK(server.GlobalStep() == 1);
+}
+
+TEST_CASE("Synchronous workers make the steps of as many replicas") {
+  const int num_workers = GENERATE(1, 2, 3), num_servers = GENERATE(1, 2), micro_batches = GENERATE(1, 2);
+  CAPTURE(num_workers, num_servers, micro_batches);
+  constexpr int64_t kSteps = 7;
+  const Model model = RegressionModel();
+  const EstimatorConfig alone = NewConfig(micro_batches);
+  EstimatorConfig with_servers = NewConfig(micro_batches);
+  with_servers.servers.sync_replicas = true;
+  TrainAlone(model, alone, kSteps, num_workers);
+  const Ends ends = TrainWithServers(model, with_servers, num_workers, num_servers, kSteps);
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+  if (num_workers == 1) {
+    CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+    return;
+  }
+  for (const char* const name : {"w", "bias", "average"}) {
+    CAPTURE(name);
+    const Tensor ours = FindLatestCheckpoint(with_servers.model_dir).value().reader->Read(name).value();
+    const Tensor theirs = FindLatestCheckpoint(alone.model_dir).value().reader->Read(name).value();
+    for (int64_t i = 0; i < ours.num_elements(); ++i) {
+      const float a = ours.data<float>()[i], b = theirs.data<float>()[i];
+      CHECK(std::abs(a - b) <= 1e-6f * std::max(1.0f, std::abs(b)));
+    }
+  }
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void StepRunner::SetFeeds(RunFeeds& run, size_t number, int r, float learning_ra
     int64_t* const random = feeds.random_state.data<int64_t>();
     random[0] = static_cast<int64_t>(model_.state().seed);
     random[1] = model_.state().global_step;
-    random[2] = replica.share.examples.begin;
+    random[2] = replica.share.examples.begin + examples_before_;
     feeds.tensors.push_back(feeds.random_state);
     if (model_.strategy().num_replicas_in_sync() > 1) {
       *feeds.weight.data<float>() = replica.model->has_examples ? run.program->Weight(replica) : 0;
@@ -56,6 +56,8 @@ absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& b
   StepFeeds& step = FeedsOf(number);
   step.number = number;
   step.batch = batch;
+  const distribute::ParameterServers* const servers = model_.strategy().servers();
+  examples_before_ = servers == nullptr ? 0 : servers->worker() * batch.num_examples;
   const int update = static_cast<int>(step.runs.size()) - 1;  // after as many micro-batches
   for (int i = 0; i <= update; ++i) {
     ReplicatedProgram* next = &program;

@@ -52,6 +52,9 @@ class StepRunner {
   std::string Advice() const;  // for numbers that are not finite
 
   CheckpointedModel& model_;
+  // Of the workers of a job with parameter servers, each draws other random numbers: as if the batches of those before
+  // it were in front of its own.
+  int64_t examples_before_ = 0;
   std::vector<StepFeeds> recent_;  // steps whose errors may not be known yet, by the remainder of the step
 };
 
