@@ -1,7 +1,9 @@
 """Training with parameter servers: it has the bits of one process where there is one worker, and goes on when another
 worker is lost, but not without a server or the chief."""
 
+import ast
 import json
+import re
 import signal
 import subprocess
 import time
@@ -120,6 +122,54 @@ class ParameterServerTest(workers.WorkersCase):
     def test_max_train_steps_counts_all_workers(self) -> None:
         self.finish_all(self.begin(2, 2, f"--max_train_steps={HALF}", "--train_epochs=100"))
         self.assertIn(harness.latest_step(self.model_dir), (HALF, HALF + 1))
+
+    # ---- Synchronous steps ----
+
+    def assert_evaluates_like(self, outcome: harness.Outcome, expected: harness.Outcome) -> None:
+        results = [re.findall(r"\{'.*\}", o.stdout) for o in (outcome, expected)]
+        ours, theirs = (ast.literal_eval(lines[-1]) for lines in results)
+        self.assertEqual(ours.keys(), theirs.keys())
+        for name, value in theirs.items():
+            self.assertAlmostEqual(ours[name], value, delta=1e-6 * abs(value), msg=outcome.told)
+
+    def test_synchronous_workers_are_replicas(self) -> None:
+        steps = 3  # of whole batches; the evaluation has as many, too
+        flags = ("--sync_replicas", "--batch_size=10", f"--max_train_steps={steps}")
+        outcomes = self.finish_all(self.begin(2, 2, *flags))
+        self.assertEqual(harness.latest_step(self.model_dir), steps, outcomes[0].told)
+        alone = self.run_steps(self.alone, steps, "--num_cpu_devices=2", "--batch_size=20")
+        self.assert_evaluates_like(outcomes[0], alone)
+
+    def test_stopped_worker_is_not_waited_for(self) -> None:
+        flags = ("--sync_replicas", "--replicas_to_aggregate=2", f"--max_train_steps={MANY}", "--peer_timeout_secs=60")
+        processes = self.begin(3, 2, *ENDLESS, *flags)
+        self.wait_for_records(self.model_dir, 4)
+        processes[2].send_signal(signal.SIGSTOP)
+        self.wait_for_records(self.model_dir, MANY - 1)
+        processes[2].send_signal(signal.SIGCONT)
+        self.finish_all(processes)
+
+    def test_lost_worker_of_synchronous_steps(self) -> None:
+        processes = self.begin(3, 2, *ENDLESS, "--sync_replicas", f"--max_train_steps={MANY}", PATIENCE)
+        self.wait_for_records(self.model_dir, 4)
+        lost = processes.pop(2)
+        lost.kill()
+        self.finish(lost)
+        self.finish_all(processes)
+        self.assertEqual(harness.latest_step(self.model_dir), MANY)
+
+    def test_several_gradients_of_a_worker(self) -> None:
+        outcomes = self.finish_all(self.begin(2, 1, "--sync_replicas", "--replicas_to_aggregate=4"))
+        # Who ends first leaves the last steps to the other one, and half as many gradients to each.
+        self.assertGreaterEqual(harness.latest_step(self.model_dir), ALL_STEPS // 4, outcomes[0].told)
+        self.assertLess(harness.latest_step(self.model_dir), ALL_STEPS // 2, outcomes[0].told)
+
+    def test_staleness(self) -> None:
+        flags = ("--max_gradient_staleness=0", f"--max_train_steps={MANY}")
+        processes = self.begin(3, 2, *ENDLESS, *flags)
+        outcomes = self.finish_all(processes)
+        # Three workers at the same speed are seldom alone.
+        self.assertRegex(outcomes[3].stderr, r"dropped [0-9]+ gradients that were of older steps than others")
 
     # ---- Losses ----
 

@@ -180,6 +180,32 @@ TEST_CASE("Flags that are not for parameter servers are refused, with what to do
   CHECK_THAT(refused(config), begin("--on_peer_loss=restart"));
 }
 
+TEST_CASE("Flags of the updates of parameter servers need those, and each other") {
+  const auto refused = [](const Config& config) { return Refused(FindCluster(config).status()); };
+  Config sync, number, staleness;
+  sync.cluster.sync_replicas = true;
+  number.cluster.replicas_to_aggregate = 2;
+  staleness.cluster.max_gradient_staleness = 3;
+  CHECK_THAT(refused(sync), StartsWith("--sync_replicas is for runs with parameter servers, and this process is alone; "
+                                       "leave it out, or give the cluster of TF_CONFIG a job ps"));
+  CHECK_THAT(refused(number), StartsWith("--replicas_to_aggregate is for runs with parameter servers"));
+  CHECK_THAT(refused(staleness), StartsWith("--max_gradient_staleness is for runs with parameter servers"));
+  {
+    const TfConfig workers(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
+    CHECK_THAT(refused(sync), Contains(", and TF_CONFIG describes no ps; "));
+  }
+  const TfConfig with_ps(kWithPs);
+  CHECK(FindCluster(sync).ok());
+  CHECK(FindCluster(staleness).ok());
+  CHECK_THAT(refused(number),
+             StartsWith("--replicas_to_aggregate=2 is for synchronous steps; give --sync_replicas, too"));
+  staleness.cluster.sync_replicas = true;
+  CHECK_THAT(refused(staleness), StartsWith("--max_gradient_staleness=3, but with --sync_replicas gradients of older "
+                                            "steps are always dropped; leave one of them out"));
+  number.cluster.sync_replicas = true;
+  CHECK(FindCluster(number).ok());
+}
+
 TEST_CASE("A training loop of one's own has no parameter servers") {
   const TfConfig tf_config(kWithPs);
   CHECK_THAT(Refused(ConnectedStrategy::Create("program", 1).status()),

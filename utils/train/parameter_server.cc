@@ -30,6 +30,7 @@ enum class Request : char {
 };
 
 constexpr int64_t kNone = -1;
+constexpr size_t kCountsBytes = 2 * sizeof(int64_t);  // at the beginning of an answer
 // Servers wait this long before they answer that something is not there yet.
 constexpr std::chrono::milliseconds kLongest(500);
 
@@ -117,27 +118,27 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
     has_left_[worker] = false;
     if (sync_) sync_->Return(worker);
   }
-  std::string found;
+  std::string answer(kCountsBytes, '\0');
   switch (asked) {
     case Request::kSendVariables:
       RETURN_IF_ERROR(SendVariables(rest));
       break;
     case Request::kUpdate: {
       ASSIGN_OR_RETURN(const bool is_taken, Apply(worker, std::move(request)));
-      distribute::AppendNumber(is_taken ? 1 : 0, found);
+      distribute::AppendNumber(is_taken ? 1 : 0, answer);
       break;
     }
     case Request::kReadVariables:
     case Request::kReadAll: {
       ASSIGN_OR_RETURN(const int64_t step, distribute::TakeNumber(rest));
       RETURN_IF_ERROR(WaitForStep(step, lock));
-      RETURN_IF_ERROR(Read(built_.placed.variables, found));
-      if (asked == Request::kReadAll) RETURN_IF_ERROR(Read(built_.placed.slots, found));
+      RETURN_IF_ERROR(Read(built_.placed.variables, answer));
+      if (asked == Request::kReadAll) RETURN_IF_ERROR(Read(built_.placed.slots, answer));
       break;
     }
     case Request::kTakeToken:
       if (!sync_) return absl::DataLossError("a worker wants a token of a ps that has none");
-      found = WaitForToken(worker, lock);
+      WaitForToken(worker, lock, answer);
       break;
     case Request::kCountSteps:
       break;
@@ -145,11 +146,10 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
       return absl::DataLossError("a message between a worker and a ps is no request");
   }
   ASSIGN_OR_RETURN(const int64_t global_step, GlobalStep());
-  std::string answer;
-  answer.reserve(2 * sizeof(int64_t) + found.size());
-  distribute::AppendNumber(global_step, answer);
-  distribute::AppendNumber(num_dropped_, answer);
-  return answer + found;
+  const int64_t counts[] = {global_step, num_dropped_};
+  static_assert(sizeof counts == kCountsBytes);
+  std::memcpy(answer.data(), counts, sizeof counts);
+  return answer;
 }
 
 absl::Status ParameterServer::SendVariables(absl::string_view values) {
@@ -224,16 +224,14 @@ absl::Status ParameterServer::WaitForStep(int64_t step, std::unique_lock<std::mu
   return absl::UnavailableError("the ps has not made the step yet");
 }
 
-std::string ParameterServer::WaitForToken(int worker, std::unique_lock<std::mutex>& lock) {
+void ParameterServer::WaitForToken(int worker, std::unique_lock<std::mutex>& lock, std::string& answer) {
   std::optional<int64_t> token;
   changed_.wait_for(lock, kLongest, [&] {
     token = sync_->TakeToken(worker);
     return token.has_value();
   });
-  std::string answer;
   distribute::AppendNumber(token.value_or(kNone), answer);
   if (!token) distribute::AppendNumber(sync_->FirstMissing().value_or(kNone), answer);
-  return answer;
 }
 
 void ParameterServer::Leave(int worker) {

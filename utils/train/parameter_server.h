@@ -62,7 +62,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   // Makes the synchronous step if its gradients are there.
   absl::Status MakeStep();
   absl::Status WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock);
-  std::string WaitForToken(int worker, std::unique_lock<std::mutex>& lock);
+  void WaitForToken(int worker, std::unique_lock<std::mutex>& lock, std::string& answer);
 
   const BuiltModel built_;
   const ServerOptions options_;
