@@ -74,6 +74,10 @@ class ParameterServerTest(workers.WorkersCase):
     def test_embeddings(self) -> None:
         self.assert_bits_of_one_process(2)
 
+    @harness.of("transformer")
+    def test_shared_embedding(self) -> None:
+        self.assert_bits_of_one_process(2)
+
     def test_continues_alone_and_back(self) -> None:
         self.train_one(harness.STEPS)
         self.train_with_servers(1, 2, HALF)
@@ -237,13 +241,6 @@ class ParameterServerTest(workers.WorkersCase):
         self.assertGreaterEqual(harness.latest_step(self.model_dir), step + 5)
 
     # ---- What is refused ----
-
-    @harness.of("transformer")
-    def test_transformer(self) -> None:
-        for process in self.begin(1, 1, "--max_train_steps=3"):
-            self.assert_refused(
-                self.finish(process), 2, "model transformer does not train with parameter servers; leave ps out"
-            )
 
     def test_more_servers_than_variables(self) -> None:
         processes = self.begin(1, 9, "--max_train_steps=3", PATIENCE)

@@ -224,11 +224,6 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   }
   const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   loss_watch_.reset();
-  if (cluster_.num_servers > 0 && (model.share || options_.steps)) {
-    return absl::InvalidArgumentError(absl::StrCat("model ", model.name,
-                                                   " does not train with parameter servers; leave ps "
-                                                   "out of the cluster, and give --distribution_strategy=default"));
-  }
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
   ASSIGN_OR_RETURN(estimator_,
@@ -407,8 +402,7 @@ absl::Status Session::Train() {
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
-  const bool is_last_round = until.end_epoch == schedule_.train_epochs;
-  const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_, is_last_round);
+  const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_, train::EndOf(schedule_, until));
   others_know_end_ = absl::IsCancelled(trained);  // all of them stop, or one has failed
   RETURN_IF_ERROR(trained);
   if (estimator_->state().position == before) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));

@@ -47,6 +47,10 @@ struct EstimatorConfig : TrainOptions {
   const std::atomic<int>* stop = nullptr;
 };
 
+// What ends the whole training with a call of Estimator::Train: nothing, because others follow; max_steps, if they are
+// reached; those or the end of the data.
+enum class TrainingEnds { kLater, kAtMaxSteps, kAtMaxStepsOrData };
+
 // Opens a data set from `start` on, for one call of Estimator::Train or Evaluate.
 using InputFn = std::function<absl::StatusOr<data::BatchSourcePtr>(data::Position start)>;
 

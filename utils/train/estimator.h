@@ -62,11 +62,12 @@ class Estimator {
   // Trains on batches from state().position on, until the source ends or global_step() reaches max_steps. Saves a
   // checkpoint at the start of a new run, as configured in between, and at the end, even after an error of the source.
   // Cancelled, after saving, if it was interrupted; a step that had not begun to update variables is then abandoned,
-  // and repeated by the run that resumes. In the last round, or when max_steps are reached, the chief of a job with
-  // parameter servers waits for the other workers before the last checkpoint.
+  // and repeated by the run that resumes. Where the whole training ends, the chief of a job with parameter servers
+  // waits for the other workers before the last checkpoint.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
-                     absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round = false) {
-    return TrainLoop(*model_, input_fn, max_steps, hooks, is_last_round);
+                     absl::Span<const std::unique_ptr<logs::Hook>> hooks,
+                     TrainingEnds training_ends = TrainingEnds::kAtMaxSteps) {
+    return TrainLoop(*model_, input_fn, max_steps, hooks, training_ends);
   }
 
   // With parameter servers: makes the updates of the workers, as one of the servers, until all workers have ended their

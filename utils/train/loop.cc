@@ -23,13 +23,13 @@ using Clock = std::chrono::steady_clock;
 class Loop {
  public:
   Loop(CheckpointedModel& model, std::optional<int64_t> max_steps, absl::Span<const std::unique_ptr<logs::Hook>> hooks,
-       bool is_last_round)
+       TrainingEnds training_ends)
       : model_(model),
         state_(model.state()),
         config_(model.config()),
         max_steps_(max_steps),
         hooks_(hooks),
-        is_last_round_(is_last_round),
+        training_ends_(training_ends),
         runner_(model) {}
 
   absl::Status Run(data::BatchSource& source) {
@@ -72,6 +72,11 @@ class Loop {
   // multiple of so many.
   bool Reached(int64_t steps) const { return last_.global_step / steps > step_before_ / steps; }
   bool SaveIsDue() const;
+  // True if nothing is trained after this call.
+  bool ends_training(bool data_ended) const {
+    return (max_steps_reached() && training_ends_ != TrainingEnds::kLater) ||
+           (data_ended && training_ends_ == TrainingEnds::kAtMaxStepsOrData);
+  }
   bool max_steps_reached() const { return max_steps_ && state_.global_step >= *max_steps_; }
   // With parameter servers, waits for the other workers if nothing is trained after this.
   absl::Status WaitForOtherWorkers();
@@ -82,7 +87,7 @@ class Loop {
   const EstimatorConfig& config_;
   const std::optional<int64_t> max_steps_;
   const absl::Span<const std::unique_ptr<logs::Hook>> hooks_;
-  const bool is_last_round_;
+  const TrainingEnds training_ends_;
   StepRunner runner_;
   std::optional<StepSummaries> summaries_;  // from Begin on
   StepSummaries::Scalars shown_;
@@ -235,7 +240,7 @@ absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& progr
 bool Loop::SaveIsDue() const {
   // Other workers may still be training on their parts: End waits for them before the checkpoint that says that all is
   // trained.
-  const bool may_be_last = max_steps_reached() || (is_last_round_ && state_.position.index == 0);
+  const bool may_be_last = ends_training(/*data_ended=*/state_.position.index == 0);
   if (model_.has_servers() && may_be_last) return false;
   if (config_.save_checkpoints_steps) return Reached(*config_.save_checkpoints_steps);
   return last_.time - save_time_ >= std::chrono::seconds(config_.save_checkpoints_secs);
@@ -271,7 +276,7 @@ void Loop::StopForLateWorker() {
 absl::Status Loop::WaitForOtherWorkers() {
   // What they have done since this worker's last step counts.
   RETURN_IF_ERROR(model_.ReadVariables());
-  if (stopped_ || !(max_steps_reached() || is_last_round_)) return absl::OkStatus();
+  if (stopped_ || !ends_training(/*data_ended=*/!max_steps_reached())) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool all_are_done, model_.WaitForOtherWorkers());
   stopped_ = !all_are_done;
   return absl::OkStatus();
@@ -316,7 +321,7 @@ absl::Status Loop::End() {
 }  // namespace
 
 absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::optional<int64_t> max_steps,
-                       absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round) {
+                       absl::Span<const std::unique_ptr<logs::Hook>> hooks, TrainingEnds training_ends) {
   const int64_t global_step = model.state().global_step;
   if (max_steps && global_step >= *max_steps) {
     logs::LogEvent(
@@ -325,7 +330,7 @@ absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::o
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn(model.state().position));
-  const absl::Status status = Loop(model, max_steps, hooks, is_last_round).Run(*source);
+  const absl::Status status = Loop(model, max_steps, hooks, training_ends).Run(*source);
   // The checkpoint that is being written is finished, and its error reported, whatever ended the training.
   const absl::Status saved = model.dir().WaitForSave();
   if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;

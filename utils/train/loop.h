@@ -13,6 +13,6 @@ namespace official::train {
 
 // Trains on batches from state().position on: see Estimator::Train.
 absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::optional<int64_t> max_steps,
-                       absl::Span<const std::unique_ptr<logs::Hook>> hooks, bool is_last_round);
+                       absl::Span<const std::unique_ptr<logs::Hook>> hooks, TrainingEnds training_ends);
 
 }  // namespace official::train

@@ -127,7 +127,7 @@ Ends TrainWithServers(const Model& model, const EstimatorConfig& config, int num
     const auto own = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
       return data::EveryNth(input(start).value(), num_workers, task);
     };
-    absl::Status status = (*estimator)->Train(own, steps, {}, /*is_last_round=*/true);
+    absl::Status status = (*estimator)->Train(own, steps, {}, TrainingEnds::kAtMaxStepsOrData);
     if (status.ok()) status = (*estimator)->LeaveServers();
     return status;
   };

@@ -56,7 +56,11 @@ bool IsEvaluated(const RunState& state) { return state.evaluated_step == state.g
 bool EvaluationIsDue(const Schedule& schedule, const RunState& state) {
   if (state.position == data::Position{} || IsEvaluated(state)) return false;
   if (IsTrained(schedule, state)) return true;
-  if (schedule.steps) return state.global_step % schedule.steps->between_evals == 0;
+  // With parameter servers the steps of other workers may be beyond the one at which it became due.
+  if (schedule.steps) {
+    const int64_t between = schedule.steps->between_evals;
+    return state.global_step / between > state.evaluated_step.value_or(0) / between;
+  }
   return state.position.index == 0 && state.position.epoch % schedule.epochs_between_evals == 0;
 }
 
@@ -64,6 +68,11 @@ TrainUntil NextEvaluation(const Schedule& schedule, const RunState& state) {
   if (!schedule.steps) return {EndEpoch(schedule, state.position.epoch), MaxSteps(schedule)};
   const int64_t between = schedule.steps->between_evals;
   return {data::kEndless, std::min(*MaxSteps(schedule), (state.global_step / between + 1) * between)};
+}
+
+TrainingEnds EndOf(const Schedule& schedule, const TrainUntil& until) {
+  if (schedule.steps) return until.max_steps == MaxSteps(schedule) ? TrainingEnds::kAtMaxSteps : TrainingEnds::kLater;
+  return until.end_epoch == schedule.train_epochs ? TrainingEnds::kAtMaxStepsOrData : TrainingEnds::kAtMaxSteps;
 }
 
 int64_t LastEpoch(const RunState& state) { return state.position.epoch + (state.position.index > 0 ? 1 : 0); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "utils/train/config.h"
 #include "utils/train/run_state.h"
 
 namespace official::train {
@@ -39,6 +40,9 @@ bool EvaluationIsDue(const Schedule& schedule, const RunState& state);
 
 // Returns the end of the train call that leads to the next evaluation.
 TrainUntil NextEvaluation(const Schedule& schedule, const RunState& state);
+
+// Returns what of that call ends the whole training.
+TrainingEnds EndOf(const Schedule& schedule, const TrainUntil& until);
 
 // Returns the number, from 1, of the epoch of the last batch; 0 before the first.
 int64_t LastEpoch(const RunState& state);
