@@ -45,8 +45,8 @@ class ParameterServerTest(workers.WorkersCase):
             self.assertEqual(outcome.stdout, "", outcome.told)
         return outcomes
 
-    def train_with_servers(self, num_workers: int, num_servers: int, steps: int) -> None:
-        self.finish_all(self.begin(num_workers, num_servers, f"--max_train_steps={steps}"))
+    def train_with_servers(self, num_workers: int, num_servers: int, steps: int, *flags: str) -> None:
+        self.finish_all(self.begin(num_workers, num_servers, f"--max_train_steps={steps}", *flags))
 
     def train_one(self, steps: int) -> None:
         """Trains in one process."""
@@ -54,9 +54,9 @@ class ParameterServerTest(workers.WorkersCase):
 
     # ---- Bits ----
 
-    def assert_bits_of_one_process(self, num_servers: int) -> None:
+    def assert_bits_of_one_process(self, num_servers: int, *flags: str) -> None:
         self.train_one(harness.STEPS)
-        self.train_with_servers(1, num_servers, harness.STEPS)
+        self.train_with_servers(1, num_servers, harness.STEPS, *flags)
         self.assert_same_checkpoint(self.model_dir, self.alone)
         self.assert_same_metrics(self.model_dir, self.alone)
 
@@ -72,7 +72,7 @@ class ParameterServerTest(workers.WorkersCase):
 
     @harness.of("ncf")
     def test_embeddings(self) -> None:
-        self.assert_bits_of_one_process(2)
+        self.assert_bits_of_one_process(2, "--ps_placement=greedy")
 
     @harness.of("transformer")
     def test_shared_embedding(self) -> None:
@@ -172,6 +172,8 @@ class ParameterServerTest(workers.WorkersCase):
         flags = ("--max_gradient_staleness=0", f"--max_train_steps={MANY}")
         processes = self.begin(3, 2, *ENDLESS, *flags)
         outcomes = self.finish_all(processes)
+        events = b"".join(path.read_bytes() for path in self.model_dir.glob("events.out.*"))
+        self.assertIn(b"Gradient staleness percentage", events)
         # Three workers at the same speed are seldom alone.
         self.assertRegex(outcomes[3].stderr, r"dropped [0-9]+ gradients that were of older steps than others")
 

@@ -16,6 +16,9 @@ constexpr Choice<CollectiveCommunication> kCommunications[] = {{"auto", Collecti
 
 constexpr Choice<OnPeerLoss> kOnPeerLoss[] = {{"exit", OnPeerLoss::kExit}, {"restart", OnPeerLoss::kRestart}};
 
+constexpr Choice<distribute::Placement> kPlacements[] = {{"round_robin", distribute::Placement::kRoundRobin},
+                                                         {"greedy", distribute::Placement::kGreedy}};
+
 }  // namespace
 }  // namespace official::flags
 
@@ -92,6 +95,10 @@ OFFICIAL_FLAG(ClusterConfig, max_gradient_staleness,
               "With parameter servers: a gradient is dropped if more steps than these were made since its worker read "
               "the variables, as with TensorFlow's DropStaleGradientOptimizer.",
               .range = AtLeast(0), .unset_means = "none is dropped");
+
+OFFICIAL_CHOICE_FLAG(ClusterConfig, ps_placement, kPlacements,
+                     "How variables are placed on parameter servers, as they are created. round_robin: on one after "
+                     "the other. greedy: on the one that has the fewest bytes until then.");
 
 OFFICIAL_FLAG(ClusterConfig, separate_evaluator,
               "An evaluator evaluates the checkpoints of the run, and its workers only train: a process with the task "

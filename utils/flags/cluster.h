@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "utils/distribute/placement.h"
 #include "utils/distribute/worker_sum.h"
 #include "utils/flags/flag_group.h"
 
@@ -26,6 +27,7 @@ struct ClusterConfig {
   // As train::ServerOptions.
   bool sync_replicas = false;
   std::optional<int> replicas_to_aggregate, max_gradient_staleness;
+  distribute::Placement ps_placement = distribute::Placement::kRoundRobin;
   // True: an evaluator evaluates the checkpoints as they come, and the workers only train. A cluster
   // that has the task need not be told.
   bool separate_evaluator = false;

@@ -175,10 +175,11 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
 
 // The flags that say how parameter servers update.
 absl::Status CheckServerUpdates(const flags::ClusterConfig& config, const Cluster& cluster) {
-  const char* const given = config.sync_replicas            ? "--sync_replicas"
-                            : config.replicas_to_aggregate  ? "--replicas_to_aggregate"
-                            : config.max_gradient_staleness ? "--max_gradient_staleness"
-                                                            : nullptr;
+  const char* const given = config.sync_replicas                                        ? "--sync_replicas"
+                            : config.replicas_to_aggregate                              ? "--replicas_to_aggregate"
+                            : config.max_gradient_staleness                             ? "--max_gradient_staleness"
+                            : config.ps_placement != distribute::Placement::kRoundRobin ? "--ps_placement"
+                                                                                        : nullptr;
   if (given == nullptr) return absl::OkStatus();
   if (cluster.num_servers == 0 && !cluster.is_evaluator) {
     return absl::InvalidArgumentError(absl::StrCat(

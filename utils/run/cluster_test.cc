@@ -189,6 +189,9 @@ TEST_CASE("Flags of the updates of parameter servers need those, and each other"
   CHECK_THAT(refused(sync), StartsWith("--sync_replicas is for runs with parameter servers, and this process is alone; "
                                        "leave it out, or give the cluster of TF_CONFIG a job ps"));
   CHECK_THAT(refused(number), StartsWith("--replicas_to_aggregate is for runs with parameter servers"));
+  Config greedy;
+  greedy.cluster.ps_placement = distribute::Placement::kGreedy;
+  CHECK_THAT(refused(greedy), StartsWith("--ps_placement is for runs with parameter servers"));
   CHECK_THAT(refused(staleness), StartsWith("--max_gradient_staleness is for runs with parameter servers"));
   {
     const TfConfig workers(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");

@@ -46,7 +46,8 @@ train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& inp
   estimator.mismatch_hint = options.mismatch_hint;
   estimator.servers = {.sync_replicas = config.cluster.sync_replicas,
                        .replicas_to_aggregate = config.cluster.replicas_to_aggregate,
-                       .max_gradient_staleness = config.cluster.max_gradient_staleness};
+                       .max_gradient_staleness = config.cluster.max_gradient_staleness,
+                       .placement = config.cluster.ps_placement};
   estimator.interruption = AskSignals;
   estimator.stop = &misc::StopSignalFlag();
   return estimator;

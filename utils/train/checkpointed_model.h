@@ -83,6 +83,8 @@ class CheckpointedModel {
   // theirs. `spec` is that of the examples. Without servers this and the next function do nothing.
   absl::Status ConnectServers(const data::ElementSpec& spec);
   bool has_servers() const { return servers_ != nullptr; }
+  // The number of gradients that the servers have dropped; 0 without servers.
+  int64_t num_dropped_gradients() const { return servers_ == nullptr ? 0 : servers_->num_dropped(); }
   // Takes the present variables and global step from the servers.
   absl::Status ReadVariables();
   // Counts a step. With parameter servers these make the update, from the sums that the step has computed.

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "utils/data/batch.h"
+#include "utils/distribute/placement.h"
 #include "utils/train/model_dir.h"
 #include "utils/train/options.h"
 #include "utils/train/run_facts.h"
@@ -31,6 +32,7 @@ struct ServerOptions {
   // An asynchronous gradient is dropped if more updates than these were made since the variables were read, as with
   // tf.contrib.opt.DropStaleGradientOptimizer; none is without.
   std::optional<int> max_gradient_staleness = {};
+  distribute::Placement placement = distribute::Placement::kRoundRobin;
 };
 
 struct EstimatorConfig : TrainOptions {

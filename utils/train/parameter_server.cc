@@ -57,7 +57,7 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
   }
   return BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, types, /*has_examples=*/true,
                     /*num_replicas=*/1, StepPart::kUpdate, /*pack_sizes=*/std::nullopt,
-                    ServerUpdate{.num_servers = num_servers, .server = server});
+                    ServerUpdate{.num_servers = num_servers, .placement = config.servers.placement, .server = server});
 }
 
 }  // namespace

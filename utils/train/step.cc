@@ -168,13 +168,20 @@ void Accumulate(Step& step) {
 // Keeps of a step's results only those for variables that are placed on the parameter server, and lists both.
 absl::Status KeepPlaced(Step& step) {
   BuiltModel& built = step.built;
-  const auto [num_servers, server] = *step.server_update;
-  std::set<std::string> placed;
-  int number = 1;  // after global_step
+  const auto [num_servers, placement, server] = *step.server_update;
+  std::vector<compute::VariableSpec> specs;
+  std::vector<int64_t> num_bytes = {sizeof(int64_t)};  // of global_step
   for (const compute::VariableSpec& spec : step.graph().variables()) {
-    if (absl::StartsWith(spec.name, kLocalPrefix) || number++ % num_servers != *server) continue;
-    placed.insert(spec.name);
-    built.placed.variables.push_back(spec);
+    if (absl::StartsWith(spec.name, kLocalPrefix)) continue;
+    specs.push_back(spec);
+    num_bytes.push_back(spec.type.num_bytes());
+  }
+  const std::vector<int> servers = distribute::PlaceVariables(placement, num_bytes, num_servers);
+  std::set<std::string> placed;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (servers[1 + i] != *server) continue;
+    placed.insert(specs[i].name);
+    built.placed.variables.push_back(specs[i]);
   }
   Results kept;
   std::vector<Value> variables;
@@ -192,8 +199,10 @@ absl::Status KeepPlaced(Step& step) {
   }
   if (kept.All().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the cluster has ", num_servers, " ps, and of the ", number - 1, " variables of model ", step.model.name,
-        ", which are placed on them in turn, ps ", *server, " has none that training changes; use fewer ps"));
+        "the cluster has ", num_servers, " ps, and of the ", specs.size(), " variables of model ", step.model.name,
+        placement == distribute::Placement::kGreedy ? ", which are placed on them by their sizes, ps "
+                                                    : ", which are placed on them in turn, ps ",
+        *server, " has none that training changes; use fewer ps"));
   }
   step.results = std::move(kept);
   step.variables = std::move(variables);

@@ -13,6 +13,7 @@
 #include "utils/compute/kernel/communicator.h"
 #include "utils/compute/program/program.h"
 #include "utils/data/dataset.h"
+#include "utils/distribute/placement.h"
 #include "utils/train/model.h"
 
 namespace official::train {
@@ -29,11 +30,11 @@ inline constexpr char kGoodSteps[] = "_run/good_steps";
 // micro-batches: their programs sum their results, and one program for the update uses the sums.
 enum class StepPart { kWhole, kMicroBatch, kUpdate };
 
-// The part of the update that a task of a job with parameter servers computes. Variables are placed on the servers in
-// turn, in the order in which they are created, as TensorFlow's replica_device_setter places them: first global_step,
-// then those of the model. What an optimizer adds for a variable is where that is.
+// The part of the update that a task of a job with parameter servers computes.
+// The first variable that is placed is global_step, the others follow as they are created.
 struct ServerUpdate {
   int num_servers = 1;
+  distribute::Placement placement = distribute::Placement::kRoundRobin;
   // The server, which updates what is placed on it from the sums of a worker. Nothing: a worker, which only checks its
   // sums and computes what is shown of them.
   std::optional<int> server;

@@ -60,6 +60,10 @@ absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const S
     scalars.emplace_back("global_step/sec",
                          static_cast<float>(static_cast<double>(step - last_step_) / elapsed.count()));
   }
+  if (model_.config().servers.max_gradient_staleness) {
+    scalars.emplace_back("Gradient staleness percentage",
+                         static_cast<float>(model_.num_dropped_gradients()) / static_cast<float>(step + 1));
+  }
   last_time_ = now;
   last_step_ = step;
   EventWriter& events = model_.dir().train_events();
