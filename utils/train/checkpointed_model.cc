@@ -66,6 +66,11 @@ absl::Status CheckpointedModel::ShareState() {
   };
   if (strategy_->is_chief()) return strategy_->FromChief(open()).status();
   ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
+  if (strategy_->is_back()) {
+    ASSIGN_OR_RETURN(state_, TakePartAgain(*strategy_->servers(), config_.training_data));
+    origin_ = absl::StrCat("back in the job at step ", state_.global_step);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::string sent, strategy_->FromChief(""));
   const size_t line_end = sent.find('\n');
   if (sent.size() < 2 || line_end == sent.npos) return absl::DataLossError("the chief has sent no state");
@@ -311,16 +316,20 @@ absl::Status CheckpointedModel::FinishStep(float learning_rate) {
     ++state_.global_step;
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(state_.global_step, servers_->Update(learning_rate));
+  ASSIGN_OR_RETURN(state_.global_step, servers_->Update(learning_rate, state_.position));
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
   distribute::ParameterServers* const servers = strategy_->servers();
   if (servers == nullptr || !servers->is_chief()) return true;
-  for (; next_to_leave_ < servers->num_workers(); ++next_to_leave_) {
-    ASSIGN_OR_RETURN(const bool has_left, WaitForWorker(next_to_leave_));
-    if (!has_left) return false;
+  // After the first time none can come back any more; one may have done so just before.
+  for (int times = 0; times < 2; ++times) {
+    for (int worker = 1; worker < servers->num_workers(); ++worker) {
+      ASSIGN_OR_RETURN(const bool has_left, WaitForWorker(worker));
+      if (!has_left) return false;
+    }
+    servers->exchange().Finish();
   }
   return true;
 }

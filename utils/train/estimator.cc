@@ -27,6 +27,7 @@ absl::Status Estimator::Serve(const data::ElementSpec& spec) {
       model_->model(), model_->config(), spec, servers.num_servers(), *servers.server(), model_->strategy().device(0));
   if (!server.ok()) model_->strategy().Fail(server.status().message());
   RETURN_IF_ERROR(server.status());
+  (*server)->SetBeginning(model_->state(), model_->config().training_data);
   return servers.Serve([&](absl::string_view request) { return (*server)->Answer(request); },
                        [&] { return model_->config().interruption() == Interruption::kStop; });
 }

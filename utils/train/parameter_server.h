@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +20,7 @@
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
+#include "utils/train/run_state.h"
 #include "utils/train/step.h"
 
 namespace official::train {
@@ -31,8 +33,12 @@ class ParameterServer {
                                                                  const data::ElementSpec& spec, int num_servers,
                                                                  int server, compute::Device& device);
 
-  // Answers a request of a ServerClient. Several threads may call it. Unavailable until a client has sent the first
-  // values, OutOfRange if an update takes a number that is not finite.
+  // What a worker that comes back is told; before the first Answer. `state` is that with which the job begins, `data` a
+  // text that says what it trains on.
+  void SetBeginning(RunState state, std::string data);
+
+  // Answers a request of a ServerClient or of TakePartAgain. Several threads may call it. Unavailable until a client
+  // has sent the first values, OutOfRange if an update takes a number that is not finite.
   absl::StatusOr<std::string> Answer(absl::string_view request);
 
  private:
@@ -40,13 +46,23 @@ class ParameterServer {
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
 
+  absl::StatusOr<std::string> Welcome(absl::string_view request) const;
+
   const BuiltModel built_;
   compute::VariableStore variables_;
   compute::Arena arena_;
   std::unique_ptr<compute::Program> update_;
   std::mutex mutex_;
   bool has_values_ = false;
+  RunState beginning_;
+  std::string data_;
+  std::map<int64_t, data::Position> positions_;  // by worker: where the data continue after its last update
 };
+
+// For a worker that comes back: returns the state of the job, in which the data continue after the last batch of this
+// worker whose update has been made. InvalidArgument if the job trains on other data than `data` says; else errors of
+// ParameterServers::Ask.
+absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data);
 
 // The requests of a worker to the servers. Its own copies of the variables are those of its replica.
 class ServerClient {
@@ -64,8 +80,8 @@ class ServerClient {
   // Takes the values of the model's variables and of global_step; with `slots`, of all that is saved. Waits until the
   // servers have values, for as long as the chief is there. Cancelled if a stop is wanted meanwhile.
   absl::StatusOr<int64_t> ReadVariables(bool slots);
-  // Lets the servers make an update from this worker's sums.
-  absl::StatusOr<int64_t> Update(float learning_rate);
+  // Lets the servers make an update from this worker's sums. Its data continue at `next` then.
+  absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
   absl::StatusOr<int64_t> GlobalStep();
 
  private:

@@ -235,6 +235,8 @@ TEST_CASE("A server refuses what no worker asks") {
 // A request with these numbers.
 std::string RequestOf(char kind, const std::vector<float>& numbers) {
   std::string request(1, kind);
+  // The worker and the position of an update.
+  if (kind == 'U') request.append(3 * sizeof(int64_t), '\0');
   request.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
   return request;
 }
