@@ -60,14 +60,18 @@ class GrpcExchange : public Exchange {
   // accepted here.
   absl::Status Connect(const Job& job) {
     for (const auto& [worker, address] : job.addresses) {
-      mailbox_->SetAddress(worker, address);
+      if (!address.empty()) {
+        mailbox_->SetAddress(worker, address);
+      } else {
+        mailbox_->SetLost(worker, "it was not there at the start");
+      }
       if (worker == number_) worker_ = num_workers();
       numbers_.push_back(worker);
     }
     job_ = job;
     std::map<int, std::vector<std::shared_ptr<grpc::Channel>>> connections;
     for (const auto& [w, address] : job.addresses) {
-      if (w != number_ && TalksWith(w)) connections[w] = OpenStreams(w, address);
+      if (w != number_ && TalksWith(w) && !address.empty()) connections[w] = OpenStreams(w, address);
     }
     server_->SetKey(job.key, job.incarnation);
     for (const auto& [w, channels] : connections) {
@@ -89,8 +93,8 @@ class GrpcExchange : public Exchange {
   using Exchange::Send;
   absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) override {
     RETURN_IF_ERROR(Known(mailbox_->StateOf(numbers_[worker])));
-    if (!TalksWith(numbers_[worker])) return absl::OkStatus();
-    SenderTo(numbers_[worker], channel)->SendFrame(parts);
+    const std::shared_ptr<Sender> sender = SenderTo(numbers_[worker], channel);
+    if (sender != nullptr) sender->SendFrame(parts);
     return absl::OkStatus();
   }
 
@@ -159,9 +163,11 @@ class GrpcExchange : public Exchange {
     for (auto& [key, sender] : opened) std::swap(senders_[key], sender);
     return connections;
   }
+  // Returns null for a worker with which this one does not talk, or that has not come yet.
   std::shared_ptr<Sender> SenderTo(int worker, Channel channel) {
     const std::lock_guard<std::mutex> lock(senders_mutex_);
-    return senders_.at({worker, channel});
+    const auto found = senders_.find({worker, channel});
+    return found == senders_.end() ? nullptr : found->second;
   }
   Senders AllSenders() {
     const std::lock_guard<std::mutex> lock(senders_mutex_);

@@ -466,6 +466,41 @@ TEST_CASE("A worker of a job with parameter servers comes back, three times in a
   CHECK(job.of(0).incarnation() == 0);
 }
 
+TEST_CASE("A job with parameter servers begins without a worker that comes late") {
+  const std::vector<std::string> addresses = FreeAddresses(3);
+  std::vector<Made> made(3);
+  const auto start = [&](int task) {
+    ConnectOptions options;
+    options.worker = task;
+    options.num_servers = 1;
+    options.addresses = addresses;
+    options.start_timeout = std::chrono::seconds(4);
+    made[task] = MakeGrpcExchange(options);
+  };
+  std::thread server([&] { start(2); });
+  start(0);
+  server.join();
+  for (const int task : {0, 2}) {
+    REQUIRE(made[task].status() == absl::OkStatus());
+    CHECK((*made[task])->num_workers() == 3);
+    CHECK((*made[task])->Send(1, kSums, "nobody is there").ok());
+    const absl::Status missing = (*made[task])->Receive(1, kSums, kLong).status();
+    CHECK(absl::IsUnavailable(missing));
+    CHECK_THAT(std::string(missing.message()), Contains("was lost (it was not there at the start)"));
+  }
+  start(1);
+  REQUIRE(made[1].status() == absl::OkStatus());
+  CHECK((*made[1])->incarnation() == 1);
+  for (const int task : {0, 2}) {
+    CHECK((*made[1])->Send(task, kSums, "late").ok());
+    CHECK((*made[task])->WaitForReturn(1, kLong).ok());
+    CHECK((*made[task])->Receive(1, kSums, kLong).value() == "late");
+    CHECK((*made[task])->Send(1, kSums, "welcome").ok());
+    CHECK((*made[1])->Receive(task, kSums, kLong).value() == "welcome");
+  }
+  End(made);
+}
+
 TEST_CASE("A second process of a worker is refused while the first one takes part") {
   JobWithServer job;
   // It cannot listen where the first one does; elsewhere it is not let in.

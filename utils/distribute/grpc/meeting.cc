@@ -236,6 +236,12 @@ absl::Status Host::CompareFacts(int worker, const Guest& guest) const {
 
 bool Host::AreEnough() const {
   const size_t all = options_.addresses.size();
+  if (options_.num_servers > 0) {
+    for (int w = 1; w < static_cast<int>(all); ++w) {
+      if (!IsDispensable(options_, w) && guests_.count(w) == 0) return false;
+    }
+    return true;
+  }
   const size_t min = options_.elastic ? options_.elastic->min_workers : all;
   return guests_.size() + 1 >= std::min(min, all);
 }
@@ -254,7 +260,10 @@ absl::Status Host::WaitForGuests(std::unique_lock<std::mutex>& lock) {
   const Clock::time_point begin = Clock::now(), deadline = begin + options_.start_timeout;
   const bool again = BeginsAgain(options_);
   // From then on the others need not come, if there are enough without them.
-  const Clock::time_point patience = again ? std::min(deadline, begin + options_.peer_timeout) : deadline;
+  // A parameter server that came before this worker is still there at half of the time.
+  const Clock::time_point patience = again                      ? std::min(deadline, begin + options_.peer_timeout)
+                                     : options_.num_servers > 0 ? begin + options_.start_timeout / 2
+                                                                : deadline;
   const auto is_over = [&] { return IsComplete() || (Clock::now() >= patience && AreEnough()); };
   Clock::time_point tell = begin + kTellEvery;
   while (!is_over() && Clock::now() < deadline) {
@@ -283,6 +292,7 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
     status = WaitForGuests(lock);
     over_ = true;
     guests.swap(guests_);
+    for (size_t w = 0; w < options_.addresses.size() && options_.num_servers > 0; ++w) addresses_[w] = "";
     addresses_[0] = address;
     for (const auto& [worker, guest] : guests) {
       answered_.insert(guest.id);

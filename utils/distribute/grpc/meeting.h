@@ -22,9 +22,10 @@ namespace official::distribute {
 
 // What all know after the meeting.
 struct Job {
-  std::map<int, std::string> addresses;  // of the workers that take part, by their numbers in the cluster
-  std::string key;                       // of the streams of frames
-  int incarnation = 0;                   // of this process
+  // Of the workers that take part, by their numbers in the cluster. Empty: it may come later.
+  std::map<int, std::string> addresses;
+  std::string key;      // of the streams of frames
+  int incarnation = 0;  // of this process
 };
 
 // The meeting, as worker 0 holds it.
@@ -42,8 +43,9 @@ class Host : public JoinHandler {
   void Done(const void* id) override;
 
   // Waits for all, and tells them; `address` is worker 0's. ConnectOptions::elastic says when it goes on without some.
-  // InvalidArgument, for all of them, if two workers differ in a fact; in a job that begins again, only for the one
-  // that differs from this one. DeadlineExceeded names those that have not come.
+  // A job that can do without a worker begins without it after half of the start timeout. InvalidArgument, for all of
+  // them, if two workers differ in a fact; in a job that begins again, only for the one that differs from this one.
+  // DeadlineExceeded names those that have not come.
   absl::StatusOr<Job> Meet(const std::string& address);
 
   // The workers that came after the meeting. In an elastic job they wait until they are dismissed; in a job that goes
