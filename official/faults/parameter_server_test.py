@@ -26,26 +26,26 @@ class ParameterServerTest(workers.WorkersCase):
     def begin(self, num_workers: int, num_servers: int, *flags: str, watched: Sequence[int] = ()) -> list[subprocess.Popen]:
         """Starts a chief, the other workers and then the servers. The `watched` tasks write their logs to files."""
         self.addresses, self.num_workers = workers.free_addresses(num_workers + num_servers), num_workers
-        configs = [self.config_of(task) for task in range(len(self.addresses))]
-        prefix_of = {task: self.writing_to(self.log_of(task)) for task in watched}
-        return self.start_workers(self.model_dir, len(configs), *flags, configs=configs, prefix_of=prefix_of)
+        tasks = range(num_workers + num_servers)
+        return [self.start_task(task, *flags, log=task if task in watched else None) for task in tasks]
 
-    def config_of(self, number: int, address: str | None = None) -> str:
-        """TF_CONFIG of a task: of the chief, the other workers and the servers in turn. `address`: another one for it."""
+    def start_task(
+        self, number: int, *flags: str, address: str | None = None, log: int | str | None = None
+    ) -> subprocess.Popen:
+        """Starts the chief, another worker or a server, by its place in `addresses`; `address` is another one for it. With
+        `log`, the name of a task, its log goes to a file."""
         addresses, end = list(self.addresses), self.num_workers
         addresses[number] = address or addresses[number]
         cluster = {"chief": addresses[:1], "worker": addresses[1:end], "ps": addresses[end:]}
         if end == 1:
             del cluster["worker"]
         job, index = ("chief", 0) if number == 0 else ("worker", number - 1) if number < end else ("ps", number - end)
-        return json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+        config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+        prefix = () if log is None else ("sh", "-c", f"exec \"$@\" 2>'{self.log_of(log)}'", "sh")
+        return self.start_worker(self.model_dir, number, config, *flags, prefix=prefix)
 
     def log_of(self, task: int | str) -> Path:
         return self.folder / f"log of {task}"
-
-    def writing_to(self, log: Path) -> tuple[str, ...]:
-        """What stands before a command whose log goes to a file."""
-        return ("sh", "-c", f"exec \"$@\" 2>'{log}'", "sh")
 
     def wait_for_log(self, task: int | str, words: str) -> None:
         """Waits until the log of a watched task has these words."""
@@ -215,10 +215,9 @@ class ParameterServerTest(workers.WorkersCase):
         self.wait_for_records(self.model_dir, 4)
         return processes
 
-    def start_again(self, number: int, *flags: str, address: str | None = None, log: str | None = None) -> subprocess.Popen:
-        """Starts a worker of such a job again."""
-        prefix = self.writing_to(self.log_of(log)) if log else ()
-        return self.start_worker(self.model_dir, number, self.config_of(number, address), *LONG, PATIENCE, *flags, prefix=prefix)
+    def start_again(self, *flags: str, address: str | None = None, log: str | None = None) -> subprocess.Popen:
+        """Starts worker 1 of such a job again."""
+        return self.start_task(1, *LONG, PATIENCE, *flags, address=address, log=log)
 
     def kill(self, process: subprocess.Popen) -> None:
         process.kill()
@@ -227,14 +226,13 @@ class ParameterServerTest(workers.WorkersCase):
     def assert_all_is_trained(self, processes: list[subprocess.Popen]) -> list[harness.Outcome]:
         """All succeed, and the job has trained on every batch of every worker once."""
         outcomes = self.finish_all(processes)
-        told = outcomes[0].told + self.log_of(3).read_text()
-        self.assertEqual(harness.latest_step(self.model_dir), LONG_STEPS, told)
+        self.assertEqual(harness.latest_step(self.model_dir), LONG_STEPS, outcomes[0].told)
         return outcomes
 
     def test_killed_worker_comes_back(self) -> None:
         processes = self.begin_long()
         self.kill(processes[1])
-        processes[1] = self.start_again(1)
+        processes[1] = self.start_again()
         outcomes = self.assert_all_is_trained(processes)
         self.assertRegex(outcomes[1].stderr, r"back in the job at step [1-9]")
         self.assertIn(f"worker 1 at {self.addresses[1]} is back and takes part again", outcomes[0].stderr)
@@ -243,18 +241,18 @@ class ParameterServerTest(workers.WorkersCase):
     def test_worker_comes_back_twice(self) -> None:
         processes = self.begin_long()
         self.kill(processes[1])
-        again = self.start_again(1, log="again")
+        again = self.start_again(log="again")
         self.wait_for_log("again", "back in the job")
         self.wait_for_records(self.model_dir, workers.count_records(self.model_dir) + 20)
         self.kill(again)
-        processes[1] = self.start_again(1)
+        processes[1] = self.start_again()
         self.assert_all_is_trained(processes)
 
     def test_worker_that_was_stopped_comes_back(self) -> None:
         processes = self.begin_long()
         processes[1].send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(processes[1]).code, 128 + signal.SIGTERM)
-        processes[1] = self.start_again(1)
+        processes[1] = self.start_again()
         self.assert_all_is_trained(processes)
 
     def test_frozen_worker_is_replaced(self) -> None:
@@ -263,7 +261,7 @@ class ParameterServerTest(workers.WorkersCase):
         frozen.send_signal(signal.SIGSTOP)
         self.wait_for_log(3, f"worker 1 at {self.addresses[1]} was lost")
         # The process still has its port.
-        processes[1] = self.start_again(1, address=workers.free_addresses(1)[0], log="again")
+        processes[1] = self.start_again(address=workers.free_addresses(1)[0], log="again")
         self.wait_for_log("again", "back in the job")
         frozen.send_signal(signal.SIGCONT)
         self.assert_refused(self.finish(frozen), 138, " was lost", "start this worker again: it takes part again")
@@ -272,8 +270,8 @@ class ParameterServerTest(workers.WorkersCase):
     def test_worker_comes_back_with_another_flag(self) -> None:
         processes = self.begin_long()
         self.kill(processes[1])
-        self.assert_refused(self.finish(self.start_again(1, "--batch_size=4")), 2, "worker 1 has flag --batch_size 4, but worker 0 has 8")
-        processes[1] = self.start_again(1)
+        self.assert_refused(self.finish(self.start_again("--batch_size=4")), 2, "worker 1 has flag --batch_size 4, but worker 0 has 8")
+        processes[1] = self.start_again()
         self.assert_all_is_trained(processes)
 
     def test_worker_comes_back_with_other_data(self) -> None:
@@ -281,10 +279,31 @@ class ParameterServerTest(workers.WorkersCase):
         self.kill(processes[1])
         self.data_dir = self.folder / "other data"
         self.write_data(self.data_dir, seed=2)
-        self.assert_refused(self.finish(self.start_again(1)), 2, "worker 1 has the data set", "give all workers the same data")
+        self.assert_refused(self.finish(self.start_again()), 2, "worker 1 has the data set", "give all workers the same data")
         self.data_dir = self.folder / "data"
-        processes[1] = self.start_again(1)
+        processes[1] = self.start_again()
         self.assert_all_is_trained(processes)
+
+    def test_worker_that_comes_late(self) -> None:
+        self.addresses, self.num_workers = workers.free_addresses(3), 2
+        flags = (*LONG, "--start_timeout_secs=6")
+        chief, server = self.start_task(0, *flags, log=0), self.start_task(2, *flags)
+        self.wait_for_log(0, f"goes on without worker 1 at {self.addresses[1]}")
+        self.wait_for_records(self.model_dir, 4)
+        outcomes = self.assert_all_is_trained([chief, self.start_task(1, *flags), server])
+        self.assertRegex(outcomes[1].stderr, r"back in the job at step [1-9]")
+
+    def test_all_continue_where_each_worker_was(self) -> None:
+        processes = self.begin(2, 1, *LONG, "--peer_timeout_secs=60")
+        self.wait_for_records(self.model_dir, 4)
+        processes[1].send_signal(signal.SIGSTOP)
+        self.wait_for_records(self.model_dir, 20)
+        processes[0].send_signal(signal.SIGTERM)
+        processes[1].send_signal(signal.SIGCONT)
+        codes = [self.finish(process).code for process in processes]
+        self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
+        self.assertLess(harness.latest_step(self.model_dir), LONG_STEPS)
+        self.assert_all_is_trained(self.begin(2, 1, *LONG))
 
     # ---- What is refused ----
 

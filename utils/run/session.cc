@@ -281,6 +281,10 @@ absl::Status Session::ChoosePosition() {
     return absl::DataLossError(absl::StrCat("the chief has sent no position in the data: ", sent));
   }
   if (!(position == own)) estimator_->ContinueAt(position);
+  const std::vector<data::Position>& of_workers = estimator_->state().worker_positions;
+  if (is_chief() || cluster_.is_server() || of_workers.empty()) return absl::OkStatus();
+  if (train::IsTrained(schedule_, estimator_->state())) return absl::OkStatus();  // the chief sends no variables
+  estimator_->ContinueAt(of_workers[exchange_->worker()]);
   return absl::OkStatus();
 }
 

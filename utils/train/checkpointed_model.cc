@@ -99,6 +99,9 @@ absl::Status CheckpointedModel::Restore() {
   }
   RETURN_IF_ERROR(CompareFacts(*restored_, config_.facts));
   ASSIGN_OR_RETURN(state_, ReadRunState(*restored_, config_.seed));
+  // With another number of workers all continue where the chief does.
+  const size_t num_workers = strategy_->servers() == nullptr ? 1 : strategy_->servers()->num_workers();
+  if (state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
   state_.evaluated_step = dir_->ReadEvaluatedStep();
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
@@ -361,6 +364,7 @@ absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
 absl::Status CheckpointedModel::Save() {
   if (servers_ != nullptr && strategy_->is_chief()) {
     ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/true));
+    state_.worker_positions = servers_->worker_positions();
   }
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());

@@ -20,7 +20,7 @@ using compute::Tensor;
 // The first byte of a request. What follows: the values to begin with; nothing; nothing; the worker, its next position,
 // the learning rate and the sums; nothing; the worker and its data. Tensors follow one another without names: client
 // and server have built the same graph. An answer has the global step, 0 where that is not placed, and the values that
-// were asked for; the last one a state instead.
+// were asked for, all of them with the positions of several workers; the last one a state instead.
 enum class Request : char {
   kSendVariables = 'S',
   kReadVariables = 'R',
@@ -88,7 +88,7 @@ absl::Status ParameterServer::Read(const std::vector<compute::VariableSpec>& spe
 }
 
 void ParameterServer::SetBeginning(RunState state, std::string data) {
-  beginning_ = std::move(state);
+  state_ = std::move(state);
   data_ = std::move(data);
 }
 
@@ -99,8 +99,10 @@ absl::StatusOr<std::string> ParameterServer::Welcome(absl::string_view request) 
                                                    ", but the others have ", data_,
                                                    "; give all workers the same data"));
   }
-  RunState state = beginning_;
-  if (const auto found = positions_.find(worker); found != positions_.end()) state.position = found->second;
+  RunState state = state_;
+  if (worker >= 0 && worker < static_cast<int64_t>(state.worker_positions.size())) {
+    state.position = state.worker_positions[worker];
+  }
   if (has_values_ && variables_.Has(kGlobalStep)) {
     ASSIGN_OR_RETURN(const Tensor global_step, variables_.Read(kGlobalStep));
     state.global_step = global_step.scalar<int64_t>();
@@ -134,7 +136,9 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
       ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, request));
       RETURN_IF_ERROR(Write(placed.sums, request));
       RETURN_IF_ERROR(update_->Run({learning_rate.Clone()}));
-      positions_[worker] = next;
+      if (worker >= 0 && worker < static_cast<int64_t>(state_.worker_positions.size())) {
+        state_.worker_positions[worker] = next;
+      }
       break;
     }
     case Request::kReadVariables:
@@ -142,6 +146,10 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
       break;
     case Request::kReadAll:
       RETURN_IF_ERROR(Read(all, answer));
+      for (const data::Position& position : state_.worker_positions) {
+        distribute::AppendNumber(position.epoch, answer);
+        distribute::AppendNumber(position.index, answer);
+      }
       break;
     case Request::kCountSteps:
       break;
@@ -226,6 +234,12 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
     for (const compute::VariableSpec& spec : specs) {
       ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
       RETURN_IF_ERROR(replicas_.Write(spec.name, value));
+    }
+    worker_positions_.clear();
+    while (!bytes.empty()) {
+      data::Position& position = worker_positions_.emplace_back();
+      ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(bytes));
+      ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(bytes));
     }
   }
   RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,8 +32,8 @@ class ParameterServer {
                                                                  const data::ElementSpec& spec, int num_servers,
                                                                  int server, compute::Device& device);
 
-  // What a worker that comes back is told; before the first Answer. `state` is that with which the job begins, `data` a
-  // text that says what it trains on.
+  // What a worker that comes back is told; before the first Answer. `state` is that with which the job begins, with the
+  // positions of all workers where there are several, `data` a text that says what it trains on.
   void SetBeginning(RunState state, std::string data);
 
   // Answers a request of a ServerClient or of TakePartAgain. Several threads may call it. Unavailable until a client
@@ -54,9 +53,8 @@ class ParameterServer {
   std::unique_ptr<compute::Program> update_;
   std::mutex mutex_;
   bool has_values_ = false;
-  RunState beginning_;
+  RunState state_;  // of the beginning, but for the positions of the workers
   std::string data_;
-  std::map<int64_t, data::Position> positions_;  // by worker: where the data continue after its last update
 };
 
 // For a worker that comes back: returns the state of the job, in which the data continue after the last batch of this
@@ -84,6 +82,9 @@ class ServerClient {
   absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
   absl::StatusOr<int64_t> GlobalStep();
 
+  // The positions of several workers, as they were when all that is saved was read the last time.
+  const std::vector<data::Position>& worker_positions() const { return worker_positions_; }
+
  private:
   ServerClient(distribute::ParameterServers& servers, Replicas& replicas, std::function<Interruption()> interruption)
       : servers_(servers), replicas_(replicas), interruption_(std::move(interruption)) {}
@@ -93,6 +94,7 @@ class ServerClient {
   Replicas& replicas_;
   const std::function<Interruption()> interruption_;
   std::vector<BuiltModel::Placed> placed_;  // by server
+  std::vector<data::Position> worker_positions_;
 };
 
 }  // namespace official::train

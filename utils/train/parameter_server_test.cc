@@ -11,11 +11,13 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/dropout/dropout.h"
@@ -25,6 +27,7 @@
 #include "utils/data/every_nth.h"
 #include "utils/distribute/memory_exchange.h"
 #include "utils/files/files.h"
+#include "utils/train/checkpoint/bundle.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
@@ -98,6 +101,18 @@ EstimatorConfig NewConfig(int micro_batches = 1) {
 
 std::string Checkpoint(const std::string& model_dir, int64_t step) {
   return files::ReadFile(absl::StrCat(model_dir, "/model.ckpt-", step, ".data-00000-of-00001"), 1 << 20).value();
+}
+
+// The values of the variables in a checkpoint, without the state of the run.
+std::map<std::string, std::string> Variables(const std::string& model_dir, int64_t step) {
+  const auto bundle = BundleReader::Open(absl::StrCat(model_dir, "/model.ckpt-", step)).value();
+  std::map<std::string, std::string> values;
+  for (const BundleTensor& tensor : bundle->ListTensors()) {
+    if (absl::StartsWith(tensor.name, kRunPrefix)) continue;
+    const Tensor value = bundle->Read(tensor.name).value();
+    values[tensor.name] = std::string(static_cast<const char*>(value.raw_data()), value.num_bytes());
+  }
+  return values;
 }
 
 void TrainAlone(const Model& model, const EstimatorConfig& config, int64_t steps) {
@@ -198,7 +213,7 @@ TEST_CASE("Several workers train on every batch once, and no update is lost") {
   for (const auto* statuses : {&ends.workers, &ends.servers}) {
     for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
   }
-  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+  CHECK((Variables(with_servers.model_dir, kSteps) == Variables(alone.model_dir, kSteps)));
 }
 
 // Epochs of the examples, of which batch number `at` is not there before `before_batch` has returned; an error of that
@@ -261,7 +276,7 @@ TEST_CASE("A worker that is lost and comes back, twice, trains on what it had no
   ends[1] = RunTask(*exchanges[1], model, with_servers, kWorkers, kServers, kEver, Epochs(kEpochs, -1, nothing));
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& end : ends) CHECK(end == absl::OkStatus());
-  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+  CHECK((Variables(with_servers.model_dir, kSteps) == Variables(alone.model_dir, kSteps)));
 }
 
 TEST_CASE("A worker that comes back with other data is refused") {
@@ -276,6 +291,32 @@ TEST_CASE("A worker that comes back with other data is refused") {
         absl::InvalidArgumentError("worker 1 has the data set letters, but the others have digits; give all workers "
                                    "the same data"));
   CHECK(absl::IsDataLoss(server->Answer("T").status()));
+}
+
+TEST_CASE("A checkpoint has the positions of all workers, which begin there again") {
+  constexpr int kServers = 1, kWorkers = 3;
+  constexpr int64_t kSteps = 7;
+  const EstimatorConfig config = NewConfig();
+  const auto of = [](int64_t epoch, int64_t index) { return data::Position{epoch, index}; };
+  // Only the chief trains, and the others never come.
+  auto exchanges = distribute::MakeMemoryExchanges(kWorkers + kServers);
+  std::thread server(
+      [&] { CHECK(RunTask(*exchanges[3], LinearModel(), config, kWorkers, kServers, kSteps, Examples()).ok()); });
+  for (const int worker : {1, 2}) distribute::Lose(*exchanges[worker]);
+  CHECK(RunTask(*exchanges[0], LinearModel(), config, kWorkers, kServers, kSteps, Examples()).ok());
+  server.join();
+  const auto bundle = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps)).value();
+  const RunState state = ReadRunState(*bundle, 1).value();
+  CHECK((state.worker_positions == std::vector<data::Position>{of(3, 12), of(0, 0), of(0, 0)}));
+  CHECK(state.position == of(3, 12));
+  CHECK(BytesOf(RunStateFrom(BytesOf(state)).value()) == BytesOf(state));
+  CHECK(absl::IsDataLoss(RunStateFrom(BytesOf(state) + " 1").status()));
+  CHECK(absl::IsDataLoss(RunStateFrom(BytesOf(state) + " 1 x").status()));
+  // One process continues where the chief was, and forgets the others.
+  TrainAlone(LinearModel(), config, kSteps + 1);
+  const auto alone = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps + 1)).value();
+  CHECK(ReadRunState(*alone, 1).value().worker_positions.empty());
+  CHECK(ReadRunState(*alone, 1).value().position == of(3, 16));
 }
 
 TEST_CASE("A number that is not finite ends the step, and is named, before it reaches a server") {
