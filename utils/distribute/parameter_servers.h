@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ class ParameterServers {
 
   // Tells all servers that this worker asks nothing more, and, unless it is the chief, tells the chief.
   absl::Status Leave();
-  // Waits a second for a worker to leave, and returns true if it has left or is lost. For the chief.
+  // Waits a second for a worker to leave, and returns true if it has left or is lost, and is not back. For the chief.
   absl::StatusOr<bool> HasLeft(int worker);
   // Returns "worker 1 at 10.0.0.1:2222".
   std::string NameOf(int worker) const { return exchange_.NameOf(worker); }
@@ -52,19 +53,25 @@ class ParameterServers {
     virtual ~Answerer() = default;
     // Answers a request that is not empty.
     virtual absl::StatusOr<std::string> Answer(int worker, std::string request) = 0;
-    // The worker has left or is lost.
+    // The worker has left or is lost. It may come back.
     virtual void Leave(int worker) = 0;
   };
-  // Answers the requests of all workers until all have left. Goes on without another worker that is lost, and logs it.
-  // Calls ask_stop() every 100 ms: true fails the job, Cancelled. Other errors: those of Exchange::Receive.
+  // Answers the requests of all workers until the chief has left and all others have left or are lost. Goes on without
+  // another worker that is lost, also when it comes back, and logs both. Calls ask_stop() every 100 ms: true fails the
+  // job, Cancelled. Other errors: those of Exchange::Receive.
   absl::Status Serve(Answerer& answerer, absl::FunctionRef<bool()> ask_stop);
 
  private:
-  absl::Status ServeWorker(int worker, Answerer& answerer);
+  class Presence;
+  // Answers one process of a worker, until it has left or is lost.
+  absl::Status ServeProcess(int worker, Answerer& answerer);
+  // Answers each process of a worker, until all workers have left.
+  absl::Status ServeWorker(int worker, Answerer& answerer, Presence& presence);
 
   Exchange& exchange_;
   const int num_servers_;
   const std::chrono::seconds timeout_;
+  std::set<int> left_;  // workers that have left or are lost, as the chief knows
 };
 
 }  // namespace official::distribute

@@ -29,6 +29,11 @@ absl::Status Estimator::Serve(const data::ElementSpec& spec) {
                               servers.num_workers(), model_->strategy().device(0));
   if (!server.ok()) model_->strategy().Fail(server.status().message());
   RETURN_IF_ERROR(server.status());
+  RunState beginning = model_->state();
+  if (servers.num_workers() > 1 && beginning.worker_positions.empty()) {
+    beginning.worker_positions.assign(servers.num_workers(), beginning.position);
+  }
+  (*server)->SetBeginning(std::move(beginning), model_->config().training_data);
   const absl::Status served =
       servers.Serve(**server, [&] { return model_->config().interruption() == Interruption::kStop; });
   if (const int64_t dropped = (*server)->num_dropped(); dropped > 0) {

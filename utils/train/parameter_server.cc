@@ -22,11 +22,13 @@ using compute::Tensor;
 enum class Request : char {
   kSendVariables = 'S',  // the global step and the values to begin with
   kReadVariables = 'R',  // the step that the server must have reached
-  kReadAll = 'A',        // the same; also for slots
-  kUpdate = 'U',         // the step of the variables that were read, the learning rate and the sums; the answer: 1, or
+  kReadAll = 'A',        // the same; also for slots and the positions of several workers
+  kUpdate = 'U',         // the step of the variables that were read, the position in the data that follows, the
+                         // learning rate and the sums; the answer: 1, or
                          // 0 if they are dropped
   kTakeToken = 'T',      // the answer: the token, or kNone and the worker that the step lacks, or kNone
-  kCountSteps = 'C'
+  kCountSteps = 'C',
+  kTakePart = 'P'  // what the worker trains on; the answer: the state of the job alone
 };
 
 constexpr int64_t kNone = -1;
@@ -115,6 +117,25 @@ absl::StatusOr<int64_t> ParameterServer::GlobalStep() const {
   return global_step.scalar<int64_t>();
 }
 
+void ParameterServer::SetBeginning(RunState state, std::string data) {
+  state_ = std::move(state);
+  data_ = std::move(data);
+}
+
+absl::StatusOr<std::string> ParameterServer::Welcome(int worker, absl::string_view data) const {
+  if (data != data_) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " has the data set ", data,
+                                                   ", but the others have ", data_,
+                                                   "; give all workers the same data"));
+  }
+  RunState state = state_;
+  if (!state.worker_positions.empty()) state.position = state.worker_positions[worker];
+  if (has_values_ && variables_.Has(kGlobalStep)) {
+    ASSIGN_OR_RETURN(state.global_step, GlobalStep());
+  }
+  return BytesOf(state);
+}
+
 absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string request) {
   if (request.empty()) return absl::DataLossError("a message between a worker and a ps is empty");
   const auto asked = static_cast<Request>(request[0]);
@@ -122,6 +143,7 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
   rest.remove_prefix(1);
   std::unique_lock<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(error_);
+  if (asked == Request::kTakePart) return Welcome(worker, rest);
   if (!has_values_ && asked != Request::kSendVariables) {
     return absl::UnavailableError("the chief has not sent the variables yet");
   }
@@ -144,7 +166,12 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
       ASSIGN_OR_RETURN(const int64_t step, distribute::TakeNumber(rest));
       RETURN_IF_ERROR(WaitForStep(step, lock));
       RETURN_IF_ERROR(Read(built_.placed.variables, answer));
-      if (asked == Request::kReadAll) RETURN_IF_ERROR(Read(built_.placed.slots, answer));
+      if (asked == Request::kReadVariables) break;
+      RETURN_IF_ERROR(Read(built_.placed.slots, answer));
+      for (const data::Position& position : state_.worker_positions) {
+        distribute::AppendNumber(position.epoch, answer);
+        distribute::AppendNumber(position.index, answer);
+      }
       break;
     }
     case Request::kTakeToken:
@@ -187,6 +214,9 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
   absl::string_view rest(request);
   rest.remove_prefix(1);
   ASSIGN_OR_RETURN(const int64_t local_step, distribute::TakeNumber(rest));
+  data::Position next;
+  ASSIGN_OR_RETURN(next.epoch, distribute::TakeNumber(rest));
+  ASSIGN_OR_RETURN(next.index, distribute::TakeNumber(rest));
   bool is_taken = true;
   if (sync_) {
     is_taken = sync_->Apply(worker, local_step, std::move(request));
@@ -200,6 +230,7 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
     if (is_taken) RETURN_IF_ERROR(Update(rest));
   }
   if (!is_taken) ++num_dropped_;
+  if (!state_.worker_positions.empty()) state_.worker_positions[worker] = next;
   return is_taken;
 }
 
@@ -214,7 +245,7 @@ absl::Status ParameterServer::MakeStep() {
   const std::vector<std::string> gradients = sync_->Take();
   changed_.notify_all();
   // In front of the sums is the learning rate, which is that of the first.
-  constexpr size_t kBeforeNumbers = 1 + sizeof(int64_t);
+  constexpr size_t kBeforeNumbers = 1 + 3 * sizeof(int64_t);
   const size_t n = (gradients[0].size() - kBeforeNumbers) / sizeof(float);
   std::vector<float> mean(n), numbers(n);
   for (const std::string& gradient : gradients) {
@@ -252,6 +283,13 @@ void ParameterServer::Leave(int worker) {
   sync_->Leave(worker);
   // The step may need no gradients any more but those that are there.
   error_.Update(MakeStep());
+}
+
+absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data) {
+  const std::string request = BeginRequest(Request::kTakePart) + data;
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers,
+                   servers.Ask(std::vector<distribute::ParameterServers::Request>(servers.num_servers(), {request})));
+  return RunStateFrom(answers[0]);
 }
 
 absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& model, const EstimatorConfig& config,
@@ -329,6 +367,12 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
       ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
       RETURN_IF_ERROR(replicas_.Write(spec.name, value));
     }
+    worker_positions_.clear();
+    while (!bytes.empty()) {
+      data::Position& position = worker_positions_.emplace_back();
+      ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(bytes));
+      ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(bytes));
+    }
   }
   RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
   if (!options_.sync_replicas || !has_token_) local_step_ = global_step;
@@ -341,9 +385,9 @@ absl::StatusOr<int64_t> ServerClient::GlobalStep() {
   return TakeCounts(first);
 }
 
-absl::StatusOr<int64_t> ServerClient::Update(float learning_rate) {
+absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Position& next) {
   std::string request = BeginRequest(Request::kUpdate);
-  distribute::AppendNumber(local_step_, request);
+  for (const int64_t number : {local_step_, next.epoch, next.index}) distribute::AppendNumber(number, request);
   distribute::AppendElements(Tensor::Scalar(learning_rate), request);
   const auto send = [&](Which which) {
     return Ask(which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; });

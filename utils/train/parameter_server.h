@@ -27,6 +27,7 @@
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
+#include "utils/train/run_state.h"
 #include "utils/train/step.h"
 #include "utils/train/sync_replicas.h"
 
@@ -40,9 +41,13 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
                                                                  const data::ElementSpec& spec, int num_servers,
                                                                  int server, int num_workers, compute::Device& device);
 
-  // Answers a request of a ServerClient, if need be after a wait of less than a second. Unavailable until a client has
-  // sent the first values, and while other servers are ahead; OutOfRange if an update takes a number that is not
-  // finite.
+  // What a worker that comes back is told; before the first Answer. `state` is that with which the job begins, with the
+  // positions of all workers where there are several, `data` a text that says what it trains on.
+  void SetBeginning(RunState state, std::string data);
+
+  // Answers a request of a ServerClient or of TakePartAgain, if need be after a wait of less than a second. Unavailable
+  // until a client has sent the first values, and while other servers are ahead; OutOfRange if an update takes a number
+  // that is not finite.
   absl::StatusOr<std::string> Answer(int worker, std::string request) override;
   void Leave(int worker) override;
 
@@ -54,6 +59,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
+  absl::StatusOr<std::string> Welcome(int worker, absl::string_view data) const;
   // What follows is called with the lock, which waits let go.
   absl::Status SendVariables(absl::string_view values);
   // Returns false if the gradients are dropped.
@@ -73,11 +79,18 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_values_ = false;
+  RunState state_;  // of the beginning, but for the positions of the workers
+  std::string data_;
   std::optional<SyncReplicas> sync_;  // from the first values on
   std::vector<bool> has_left_;        // by worker
   int64_t num_dropped_ = 0;
   absl::Status error_;  // of a step that was made when a worker left
 };
+
+// For a worker that comes back: returns the state of the job, in which the data continue after the last batch of this
+// worker whose update has been made. InvalidArgument if the job trains on other data than `data` says; else errors of
+// ParameterServers::Ask.
+absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data);
 
 // The requests of a worker to the servers. Its own copies of the variables are those of its replica, in the memory of
 // the host.
@@ -97,13 +110,15 @@ class ServerClient {
   // servers have values, for as long as the chief is there, and synchronous ones those of the worker's step. Cancelled
   // if a stop is wanted meanwhile.
   absl::StatusOr<int64_t> ReadVariables(bool slots);
-  // Lets the servers make an update from this worker's sums. If they are synchronous, waits for a token, for as long as
-  // the others are there or until a stop is wanted, and returns its value.
-  absl::StatusOr<int64_t> Update(float learning_rate);
+  // Lets the servers make an update from this worker's sums. Its data continue at `next` then. If they are synchronous,
+  // waits for a token, for as long as the others are there or until a stop is wanted, and returns its value.
+  absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
   absl::StatusOr<int64_t> GlobalStep();
 
   // The number of gradients, of all workers, that the first server has dropped until the last request.
   int64_t num_dropped() const { return num_dropped_; }
+  // The positions of several workers, as they were when all that is saved was read the last time.
+  const std::vector<data::Position>& worker_positions() const { return worker_positions_; }
 
  private:
   ServerClient(distribute::ParameterServers& servers, Replicas& replicas, const EstimatorConfig& config)
@@ -128,6 +143,7 @@ class ServerClient {
   int64_t local_step_ = 0;                  // of the variables: that of the token, or at which they were read
   bool has_token_ = false;
   int64_t num_dropped_ = 0;
+  std::vector<data::Position> worker_positions_;
 };
 
 }  // namespace official::train
