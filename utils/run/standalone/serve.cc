@@ -77,8 +77,8 @@ class RunningTask {
   TaskProcess::End Wait() {
     for (;;) {
       if (const std::optional<TaskProcess::End> end = process_->Ended()) return *end;
-      // A client that is slow makes the task wait, as a terminal would.
-      if (is_lost_ || !call_.IsFull()) {
+      // A client that is slow makes the task wait, as a terminal would, unless it is to end.
+      if (is_lost_ || kill_at_ || !call_.IsFull()) {
         Forward(process_->Read(kLookEvery));
         Listen(std::chrono::milliseconds(0));
       } else {
