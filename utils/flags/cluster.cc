@@ -28,7 +28,7 @@ OFFICIAL_FLAG(
 
 OFFICIAL_FLAG(ClusterConfig, serve,
               "Address, host:port, at which this process waits for clients that are started with --remote_cluster, and "
-              "runs the tasks that they give it, one at a time. The flags beside this one hold for all tasks, and no "
+              "runs the tasks that they give it, one at a time. The flags of this command hold for all tasks, and no "
               "client can change them. tf_config: the address that TF_CONFIG has for this process.",
               .unset_means = "the program trains", .per_worker = true, .local = true);
 
