@@ -9,8 +9,8 @@
 #include "utils/files/user_dirs.h"
 #include "utils/flags/config_flag.h"
 #include "utils/flags/image.h"
-#include "utils/flags/main.h"
 #include "utils/flags/predict.h"
+#include "utils/run/standalone/main.h"
 
 ABSL_FLAG(double, learning_rate, 1e-4, "Learning rate of the Adam optimizer.");
 ABSL_FLAG(double, dropout_rate, 0.4,
@@ -78,5 +78,5 @@ absl::Status Main(const flags::CommandLine& command_line) {
 }  // namespace official::mnist
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::mnist::MnistProgram(), official::mnist::Main);
+  return official::run::RunMain(argc, argv, official::mnist::MnistProgram(), official::mnist::Main);
 }

@@ -11,7 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/config_flag.h"
-#include "utils/flags/main.h"
+#include "utils/run/standalone/main.h"
 
 ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set to train on: 1 or 20 million ratings.");
 ABSL_FLAG(bool, download_if_missing, true, "Download the data set if it is not in --data_dir.");
@@ -227,5 +227,5 @@ absl::Status Main(const flags::CommandLine& command_line) {
 }  // namespace official::recommendation
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::recommendation::NcfProgram(), official::recommendation::Main);
+  return official::run::RunMain(argc, argv, official::recommendation::NcfProgram(), official::recommendation::Main);
 }

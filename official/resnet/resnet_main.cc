@@ -11,9 +11,9 @@
 #include "utils/files/user_dirs.h"
 #include "utils/flags/config_flag.h"
 #include "utils/flags/image.h"
-#include "utils/flags/main.h"
 #include "utils/flags/predict.h"
 #include "utils/flags/skip_bad_records.h"
+#include "utils/run/standalone/main.h"
 #include "utils/train/options.h"
 
 ABSL_FLAG(std::string, dataset_name, "imagenet",
@@ -249,5 +249,5 @@ absl::Status Main(const flags::CommandLine& command_line) {
 }  // namespace official::resnet
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::resnet::ResnetProgram(), official::resnet::Main);
+  return official::run::RunMain(argc, argv, official::resnet::ResnetProgram(), official::resnet::Main);
 }

@@ -8,9 +8,9 @@
 #include "official/transformer/transformer_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
-#include "utils/flags/main.h"
 #include "utils/flags/skip_bad_records.h"
 #include "utils/misc/gpu_count.h"
+#include "utils/run/standalone/main.h"
 
 ABSL_FLAG(std::string, param_set, "big", "Size of the network.");
 ABSL_FLAG(
@@ -167,5 +167,5 @@ absl::Status Main(const flags::CommandLine& command_line) {
 }  // namespace official::transformer
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::transformer::TransformerProgram(), official::transformer::Main);
+  return official::run::RunMain(argc, argv, official::transformer::TransformerProgram(), official::transformer::Main);
 }

@@ -27,7 +27,19 @@ OFFICIAL_FLAG(
     "The addresses of all workers of a run, in the order of their numbers: host:port,host:port, or with ranges "
     "job-0-[0-3].job:2222. The number of this one is the environment variable JOB_COMPLETION_INDEX, which "
     "Kubernetes sets in the pods of an Indexed Job. TF_CONFIG, torchrun, mpirun and srun need no flag.",
-    .unset_means = "what started the program tells the workers, if there are any", .per_worker = true);
+    .unset_means = "what started the program tells the workers, if there are any", .per_worker = true, .local = true);
+
+OFFICIAL_FLAG(ClusterConfig, serve,
+              "Address, host:port, at which this process waits for clients that are started with --remote_cluster, and "
+              "runs the tasks that they give it, one at a time. The flags of this command hold for all tasks, and no "
+              "client can change them. tf_config: the address that TF_CONFIG has for this process.",
+              .unset_means = "the program trains", .per_worker = true, .local = true);
+
+OFFICIAL_FLAG(ClusterConfig, remote_cluster,
+              "The addresses at which the servers of a cluster listen, which were started with --serve, in JSON: "
+              "{\"chief\": [\"host:port\"], \"worker\": [\"host:port\", ...]}, also with ps and evaluator. The program "
+              "does not train itself, but has the servers do so with the flags that it is given.",
+              .unset_means = "the program trains", .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, num_replicas,
               "Number of replicas, which each compute an equal part of every batch, of all workers together. Results "
@@ -46,26 +58,26 @@ OFFICIAL_FLAG(ClusterConfig, run_secret_file,
               "File with a secret of at least 16 bytes that all workers have. A process that does not know it cannot "
               "take part. Only its owner may read the file.",
               .unset_means = "none; then all workers must be on one machine, or --tls_cert or --insecure_cluster given",
-              .per_worker = true);
+              .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, tls_cert,
               "File with the certificate of this worker, in PEM, for the host by which the others reach it. With "
               "--tls_key and --tls_ca, the workers of a run encrypt what they send each other, and only who has a "
               "certificate of the same authority can take part. tools/make_certs makes all files.",
-              .unset_means = "connections are not encrypted", .per_worker = true);
+              .unset_means = "connections are not encrypted", .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, tls_key,
               "File with the key of --tls_cert, in PEM without a password. Only its owner may read the file.",
-              .unset_means = "connections are not encrypted", .per_worker = true);
+              .unset_means = "connections are not encrypted", .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, tls_ca,
               "File with the certificate of the authority that has signed those of all workers, in PEM.",
-              .unset_means = "connections are not encrypted", .per_worker = true);
+              .unset_means = "connections are not encrypted", .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, insecure_cluster,
               "Lets workers on several machines train without a secret and without certificates: whoever reaches their "
               "ports can take part.",
-              .per_worker = true);
+              .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(
     ClusterConfig, start_timeout_secs,

@@ -15,8 +15,10 @@ namespace official::flags {
 enum class OnPeerLoss { kExit, kRestart };
 
 struct ClusterConfig {
-  std::optional<std::string> workers;  // the addresses of all workers; see distribute::ReadLauncherEnv
-  std::optional<int> num_replicas;     // of all workers together; unset: one for each of their devices
+  std::optional<std::string> workers;         // the addresses of all workers; see distribute::ReadLauncherEnv
+  std::optional<std::string> serve;           // where this process listens for clients that give it tasks
+  std::optional<std::string> remote_cluster;  // the servers to give the tasks to, as in TF_CONFIG's "cluster"
+  std::optional<int> num_replicas;            // of all workers together; unset: one for each of their devices
   distribute::CollectiveCommunication collective_communication = distribute::CollectiveCommunication::kAuto;
   std::optional<std::string> run_secret_file;
   std::optional<std::string> tls_cert, tls_key, tls_ca;  // the files of mutual TLS, in PEM: all three or none

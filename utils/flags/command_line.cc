@@ -243,10 +243,14 @@ class CommandLineParser {
     return absl::OkStatus();
   }
 
-  // False in a worker of a cluster that is not its chief, whose alone --model_dir is.
+  // False in a worker of a cluster that is not its chief, whose alone --model_dir is, and in a process whose tasks
+  // others run.
   bool OwnsModelDir() {
     const Flag* const workers = Find("workers");
     if (workers == nullptr) return true;
+    for (const absl::string_view name : {"serve", "remote_cluster"}) {
+      if (!Find(name)->flag->CurrentValue().empty()) return false;
+    }
     const auto environment = [](const char* name) { return std::getenv(name); };
     const auto launch = distribute::ReadLauncherEnv(environment, workers->flag->CurrentValue());
     // What is wrong with the environment is told when the run begins.

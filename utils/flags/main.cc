@@ -29,7 +29,7 @@
 namespace official::flags {
 namespace {
 
-absl::Status RunBody(Body body, const CommandLine& command_line) {
+absl::Status RunBody(const Body& body, const CommandLine& command_line) {
   RETURN_IF_ERROR(compute::CheckMaxIsa());
   RETURN_IF_ERROR(CheckDefaultDirs(command_line));
   try {
@@ -122,7 +122,7 @@ void EndBySignalsAsProcess1() {
 
 }  // namespace
 
-int Run(const std::vector<std::string>& arguments, const Program& program, Body body, std::ostream& out,
+int Run(const std::vector<std::string>& arguments, const Program& program, const Body& body, std::ostream& out,
         std::ostream& err) {
   const absl::StatusOr<CommandLine> command_line = CommandLine::Parse(program, arguments);
   if (!command_line.ok()) {
@@ -150,7 +150,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, Body 
   return misc::ExitCode(status);
 }
 
-int RunMain(int argc, char** argv, const Program& program, Body body) {
+int RunMain(int argc, char** argv, const Program& program, const Body& body) {
   OccupyStandardStreams();
   InstallCrashHandler(argv[0]);
   LoadUnwinder();

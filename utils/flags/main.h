@@ -1,6 +1,7 @@
 // The main function of every program: parses the command line, answers --help, runs the program, reports the outcome.
 #pragma once
 
+#include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -10,7 +11,7 @@
 
 namespace official::flags {
 
-using Body = absl::Status (*)(const CommandLine&);
+using Body = std::function<absl::Status(const CommandLine&)>;
 
 // `return RunMain(argc, argv, program, body);` is all of a main function. Results and help go to stdout. An error is
 // one line on stderr: "FATAL Flags parsing error: ..." and a hint to --help for the command line, "<program>: ..." for
@@ -18,10 +19,10 @@ using Body = absl::Status (*)(const CommandLine&);
 // Cancelled because of a signal (misc::StopSignals), the process ends by that signal; if it has asked for it
 // (misc::RequestRestart), the process begins again. A C++ exception that leaves `body` is reported as an internal
 // error, status 1, not as a crash after which a cluster would restart the process.
-int RunMain(int argc, char** argv, const Program& program, Body body);
+int RunMain(int argc, char** argv, const Program& program, const Body& body);
 
 // Does the same with the caller's streams; `arguments` is argv without the program's name.
-int Run(const std::vector<std::string>& arguments, const Program& program, Body body, std::ostream& out,
+int Run(const std::vector<std::string>& arguments, const Program& program, const Body& body, std::ostream& out,
         std::ostream& err);
 
 }  // namespace official::flags

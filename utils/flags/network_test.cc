@@ -121,6 +121,14 @@ TEST_CASE("What follows from the network follows from that of the training") {
                                               Contains(absl::StrCat("--model_dir=", training.path(), "\n")));
 }
 
+TEST_CASE("A process whose tasks others run does not look into --model_dir") {
+  const Training training("--data=photographs\n--depth=18\n");
+  for (const std::string flag : {"--serve=127.0.0.1:4000", "--remote_cluster={}"}) {
+    CHECK(training.Parse({flag}).ok());
+    CHECK(training.Taken({flag, "--eval_only"}) == "");
+  }
+}
+
 TEST_CASE("A run with another network is refused with both values and what to add") {
   const Training training("--data=photographs\n--depth=18\n--rate=0.7\n");
   const std::string expected =

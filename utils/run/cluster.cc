@@ -1,8 +1,5 @@
 #include "utils/run/cluster.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -19,15 +16,13 @@
 #include "utils/distribute/cluster/free_address.h"
 #include "utils/distribute/cluster/pmix.h"
 #include "utils/distribute/grpc/connect_workers.h"
-#include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/misc/exit_code.h"
 #include "utils/misc/version.h"
+#include "utils/run/cluster_secrets.h"
 
 namespace official::run {
 namespace {
-
-constexpr int64_t kMinSecretBytes = 16, kMaxSecretBytes = 4096, kMaxPemBytes = 1 << 20;
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -51,71 +46,6 @@ Facts FactsOf(const Config& config, const Cluster& cluster, const Devices& devic
   // After --dtype, on which they depend: the first difference is told.
   facts.emplace_back("vector instructions", VectorInstructions(config.train.dtype));
   return facts;
-}
-
-// A flag that names a file, as messages have it.
-std::string NameOf(absl::string_view flag, const std::string& path) { return absl::StrCat("--", flag, "=", path); }
-
-absl::Status FileError(absl::string_view name, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(name, " ", what));
-}
-
-absl::StatusOr<std::string> ReadFlagFile(const std::string& name, const std::string& path, int64_t max_bytes) {
-  absl::StatusOr<std::string> text = files::ReadFile(path, max_bytes);
-  if (!text.ok()) return FileError(name, absl::StrCat("cannot be read: ", text.status().message()));
-  return text;
-}
-
-// The same of a file that others may not use.
-absl::StatusOr<std::string> ReadPrivateFile(const std::string& name, const std::string& path, int64_t max_bytes) {
-  struct stat file;
-  if (stat(path.c_str(), &file) == 0) {
-    const std::string advice = HowToKeepFromOthers(file, geteuid());
-    if (!advice.empty()) return FileError(name, absl::StrCat("can be used by others; ", advice, path));
-  }
-  return ReadFlagFile(name, path, max_bytes);
-}
-
-absl::StatusOr<std::string> ReadSecret(const std::string& path) {
-  const std::string name = NameOf("run_secret_file", path);
-  ASSIGN_OR_RETURN(const std::string secret, ReadPrivateFile(name, path, kMaxSecretBytes));
-  if (static_cast<int64_t>(secret.size()) >= kMinSecretBytes) return secret;
-  return FileError(name, absl::StrCat("has ", secret.size(), " bytes, and needs at least ", kMinSecretBytes,
-                                      "; make one: head -c 32 /dev/urandom > ", path));
-}
-
-// The files of TLS; nothing if no flag names one.
-absl::StatusOr<std::optional<distribute::TlsFiles>> ReadTlsFiles(const flags::ClusterConfig& cluster) {
-  if (!cluster.tls_cert && !cluster.tls_key && !cluster.tls_ca) return std::nullopt;
-  if (!cluster.tls_cert || !cluster.tls_key || !cluster.tls_ca) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("there is no ",
-                     !cluster.tls_cert  ? "--tls_cert"
-                     : !cluster.tls_key ? "--tls_key"
-                                        : "--tls_ca",
-                     "; give all of --tls_cert=FILE --tls_key=FILE --tls_ca=FILE, or none of them"));
-  }
-  distribute::TlsFiles tls = {.cert = {.name = NameOf("tls_cert", *cluster.tls_cert), .pem = ""},
-                              .key = {.name = NameOf("tls_key", *cluster.tls_key), .pem = ""},
-                              .ca = {.name = NameOf("tls_ca", *cluster.tls_ca), .pem = ""}};
-  ASSIGN_OR_RETURN(tls.cert.pem, ReadFlagFile(tls.cert.name, *cluster.tls_cert, kMaxPemBytes));
-  ASSIGN_OR_RETURN(tls.key.pem, ReadPrivateFile(tls.key.name, *cluster.tls_key, kMaxPemBytes));
-  ASSIGN_OR_RETURN(tls.ca.pem, ReadFlagFile(tls.ca.name, *cluster.tls_ca, kMaxPemBytes));
-  return tls;
-}
-
-// The secret of the run; empty if there is none, and none is needed.
-absl::StatusOr<std::string> SecretOf(const Config& config, const distribute::ConnectOptions& options) {
-  const flags::ClusterConfig& cluster = config.cluster;
-  const std::vector<std::string>& addresses = options.addresses;
-  if (cluster.run_secret_file) return ReadSecret(*cluster.run_secret_file);
-  const auto far = std::find_if_not(addresses.begin(), addresses.end(), distribute::IsLoopback);
-  if (cluster.insecure_cluster || cluster.tls_cert || far == addresses.end()) return "";
-  return absl::InvalidArgumentError(
-      absl::StrCat(distribute::TaskName(options, static_cast<int>(far - addresses.begin())), " listens at ", *far,
-                   ", where strangers may take part in this run; give all workers a file with the same secret, "
-                   "--run_secret_file=FILE, or certificates, --tls_cert and so on, or in a network that you trust "
-                   "--insecure_cluster"));
 }
 
 // Where PMIx connects the processes, all have worker 0's address and a secret from it.
@@ -273,14 +203,6 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   return cluster;
 }
 
-std::string HowToKeepFromOthers(const struct stat& file, uid_t user) {
-  const bool is_of_root = file.st_uid == 0 && user != 0;
-  const mode_t forbidden = S_IRWXO | (is_of_root ? S_IWGRP | S_IXGRP : S_IRWXG);
-  if ((file.st_mode & forbidden) == 0) return "";
-  return is_of_root ? "a file of root may at most be read by your group: chmod 640 "
-                    : "make it yours alone: chmod 600 ";
-}
-
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
                                                               const Devices& devices) {
   distribute::ConnectOptions options;
@@ -301,7 +223,11 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
       ASSIGN_OR_RETURN(options.secret, ReadSecret(*config.cluster.run_secret_file));
     }
   } else {
-    ASSIGN_OR_RETURN(options.secret, SecretOf(config, options));
+    std::vector<distribute::PlacedAddress> listeners;
+    for (size_t w = 0; w < options.addresses.size(); ++w) {
+      listeners.push_back({distribute::TaskName(options, static_cast<int>(w)), options.addresses[w]});
+    }
+    ASSIGN_OR_RETURN(options.secret, SecretFor(config.cluster, listeners));
   }
   options.peer_timeout = std::chrono::seconds(config.cluster.peer_timeout_secs);
   options.elastic = ElasticOf(config.cluster, cluster);

@@ -1,8 +1,6 @@
 // The workers of a run: what started them, and the connections between them.
 #pragma once
 
-#include <sys/stat.h>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,11 +44,6 @@ struct Cluster {
 // are given that mean nothing beside an evaluator or with parameter servers, or if the workers cannot do without one of
 // them and --on_peer_loss=restart says so.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
-
-// Returns how to keep a file with a secret, which `user` reads, from other users: "make it yours alone: chmod 600 ";
-// empty if it is. A file of root may be read by its group, as Kubernetes mounts a Secret for a pod that is not root;
-// any other file by its owner only.
-std::string HowToKeepFromOthers(const struct stat& file, uid_t user);
 
 // Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/distribute/cluster/cluster_spec.h"
 #include "utils/files/files.h"
+#include "utils/run/cluster_secrets.h"
 #include "utils/run/devices.h"
 #include "utils/run/small_run.h"
 #include "utils/run/strategy.h"

@@ -11,9 +11,9 @@
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/files/user_dirs.h"
-#include "utils/flags/main.h"
 #include "utils/run/config.h"
 #include "utils/run/session.h"
+#include "utils/run/standalone/main.h"
 
 namespace official::examples {
 namespace {
@@ -81,5 +81,5 @@ flags::Program Program() {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
+  return official::run::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
 }

@@ -82,25 +82,50 @@ int TryToBind(in_addr host, int port) {
   return bind(tcp.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
 }
 
+// A port of a host, or why it has none.
+struct PortSearch {
+  int port = 0;
+  int error = 0;
+};
+
+PortSearch FindPort(in_addr host) {
+  std::random_device random;
+  PortSearch search;
+  for (int i = 0; i < kTries; ++i) {
+    const int port = kFirstRunPort + static_cast<int>(random() % kNumRunPorts);
+    search.error = TryToBind(host, port);
+    if (search.error == 0) search.port = port;
+    // A name may stand for an address that this host does not have.
+    if (search.error != EADDRINUSE) break;
+  }
+  return search;
+}
+
+absl::Status NoPort(in_addr host, int error) {
+  return absl::UnavailableError(absl::StrCat("no port from ", kFirstRunPort, " to ", kFirstRunPort + kNumRunPorts - 1,
+                                             " is free at ", ToText(host), ": ", std::strerror(error)));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FreeAddress() {
   std::vector<in_addr> hosts = HostsOfOwnName();
   if (const std::optional<in_addr> host = HostOfDefaultRoute()) hosts.push_back(*host);
   hosts.push_back({.s_addr = htonl(INADDR_LOOPBACK)});
-  std::random_device random;
   int error = 0;
   for (const in_addr host : hosts) {
-    for (int i = 0; i < kTries; ++i) {
-      const int port = kFirstRunPort + static_cast<int>(random() % kNumRunPorts);
-      error = TryToBind(host, port);
-      if (error == 0) return absl::StrCat(ToText(host), ":", port);
-      // A name may stand for an address that this host does not have.
-      if (error != EADDRINUSE) break;
-    }
+    const PortSearch search = FindPort(host);
+    if (search.port != 0) return absl::StrCat(ToText(host), ":", search.port);
+    error = search.error;
   }
-  return absl::UnavailableError(absl::StrCat("no port from ", kFirstRunPort, " to ", kFirstRunPort + kNumRunPorts - 1,
-                                             " is free at ", ToText(hosts.front()), ": ", std::strerror(error)));
+  return NoPort(hosts.front(), error);
+}
+
+absl::StatusOr<int> FreePort() {
+  constexpr in_addr kAllHosts = {.s_addr = INADDR_ANY};
+  const PortSearch search = FindPort(kAllHosts);
+  if (search.port != 0) return search.port;
+  return NoPort(kAllHosts, search.error);
 }
 
 }  // namespace official::distribute

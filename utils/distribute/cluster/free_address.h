@@ -13,4 +13,8 @@ namespace official::distribute {
 // the caller does. Unavailable if none of these addresses has a free port.
 absl::StatusOr<std::string> FreeAddress();
 
+// Returns a random port from 20000 to 31999 at which nothing listens, at any address of this host. Another process may
+// take it before the caller does. Unavailable if there is none.
+absl::StatusOr<int> FreePort();
+
 }  // namespace official::distribute

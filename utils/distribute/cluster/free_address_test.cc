@@ -40,5 +40,23 @@ TEST_CASE("A process can listen at each address, which has a port for runs") {
   CHECK(addresses.size() > 10);
 }
 
+TEST_CASE("A process can listen at a port on all addresses of the host") {
+  std::set<int> ports;
+  for (int i = 0; i < 20; ++i) {
+    const int port = FreePort().value();
+    CHECK(port >= kFirstRunPort);
+    CHECK(port < kFirstRunPort + kNumRunPorts);
+    sockaddr_in place = {};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(static_cast<uint16_t>(port));
+    place.sin_addr.s_addr = htonl(INADDR_ANY);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(listener, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0);
+    close(listener);
+    ports.insert(port);
+  }
+  CHECK(ports.size() > 10);
+}
+
 }  // namespace
 }  // namespace official::distribute

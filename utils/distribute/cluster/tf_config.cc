@@ -27,7 +27,7 @@ constexpr absl::string_view kJobs[] = {kChief, kWorker, kPs, kEvaluator, kMaster
 
 using Names = absl::Span<const absl::string_view>;
 
-absl::Status Refused(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("TF_CONFIG: ", what)); }
+absl::Status Refused(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
 // The JSON of a value in one short line, for messages.
 std::string Shown(const json& value) { return misc::Shorten(value.dump(-1, ' ', /*ensure_ascii=*/true)); }
@@ -93,8 +93,7 @@ absl::Status CheckAllAddresses(const ClusterSpec& cluster) {
       placed.push_back({absl::StrCat("cluster.", job, "[", i, "]"), addresses[i]});
     }
   }
-  const absl::Status status = CheckAddresses(placed);
-  return status.ok() ? status : Refused(status.message());
+  return CheckAddresses(placed);
 }
 
 // The rules for which jobs there are.
@@ -202,16 +201,31 @@ absl::StatusOr<std::optional<ClusterTask>> ReadConfig(const json& config) {
   return ClusterTask{std::move(cluster), std::move(task)};
 }
 
-}  // namespace
-
-absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text) {
+absl::StatusOr<std::optional<ClusterTask>> Parse(absl::string_view text) {
   if (absl::StripAsciiWhitespace(text).empty()) {
     return Refused(absl::StrCat("it is empty; write ", kExample));
   }
-  const absl::StatusOr<json> config = ParseStrictJson(text);
-  if (!config.ok()) return Refused(config.status().message());
-  if (!config->is_object()) return Refused(absl::StrCat("it is ", Shown(*config), "; write ", kExample));
-  return ReadConfig(*config);
+  ASSIGN_OR_RETURN(const json config, ParseStrictJson(text));
+  if (!config.is_object()) return Refused(absl::StrCat("it is ", Shown(config), "; write ", kExample));
+  return ReadConfig(config);
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text) {
+  absl::StatusOr<std::optional<ClusterTask>> parsed = Parse(text);
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(absl::StrCat("TF_CONFIG: ", parsed.status().message()));
+}
+
+std::string TfConfigOf(const ClusterTask& task) {
+  return json({{"cluster", task.cluster.jobs}, {"task", {{"type", task.task.type}, {"index", task.task.index}}}})
+      .dump();
+}
+
+absl::StatusOr<ClusterSpec> ParseCluster(absl::string_view text) {
+  ASSIGN_OR_RETURN(const json cluster, ParseStrictJson(text));
+  return ReadCluster(cluster);
 }
 
 }  // namespace official::distribute

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -17,5 +18,11 @@ namespace official::distribute {
 // train something else: a missing or wrong task, repeated or misspelt keys, addresses that are none or equal, jobs
 // without tasks, a cluster in which nobody trains. The text may have 1 MiB, and objects and lists 16 levels.
 absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text);
+
+// Returns the TF_CONFIG of a task.
+std::string TfConfigOf(const ClusterTask& task);
+
+// Returns the cluster of a text such as {"chief": ["a:2222"], "worker": ["b:2222"]}, by the same rules.
+absl::StatusOr<ClusterSpec> ParseCluster(absl::string_view text);
 
 }  // namespace official::distribute

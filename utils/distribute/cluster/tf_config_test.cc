@@ -221,5 +221,31 @@ TEST_CASE("Damaged values are refused in one line or give a task of the cluster"
   CHECK(refused < 20'000);
 }
 
+TEST_CASE("The TF_CONFIG of a task says what it was made from") {
+  const ClusterTask made = {{{{"chief", {"a:1"}}, {"worker", {"b:1", "[::1]:2"}}, {"evaluator", {"c:1"}}}},
+                            {"worker", 1}};
+  const auto parsed = ParseTfConfig(TfConfigOf(made));
+  REQUIRE(parsed.ok());
+  CHECK(parsed->value().cluster.jobs == made.cluster.jobs);
+  CHECK(parsed->value().task == made.task);
+}
+
+TEST_CASE("A cluster alone has the rules of TF_CONFIG's, and its messages do not name that") {
+  CHECK(ParseCluster(R"({"chief": ["a:1"], "worker": {"0": "b:1"}})")->jobs ==
+        std::map<std::string, std::vector<std::string>>{{"chief", {"a:1"}}, {"worker", {"b:1"}}});
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"ps": ["a:1"]})",
+            "cluster has 1 ps, but nobody who trains; write the tasks that train under \"worker\""},
+           {R"({"chief": ["a:1", "b:1"]})", "cluster.chief has 2 tasks; write one, and the others under \"worker\""},
+           {R"({"workers": ["a:1"]})", "the job cluster.workers is unknown; did you mean \"worker\"?"},
+           {R"({"worker": 5})", "cluster.worker is 5; write a list of addresses, [\"host:port\", ...]"},
+           {R"({"worker": [5]})", "cluster.worker[0] is 5; write an address, \"host:port\""},
+           {"5", "cluster is 5; write an object, {\"worker\": [\"host:port\", ...]}"}}) {
+    CHECK(ParseCluster(text).status() == absl::InvalidArgumentError(message));
+  }
+  CHECK_FALSE(ParseCluster("").ok());
+  CHECK_FALSE(ParseCluster("{").ok());
+}
+
 }  // namespace
 }  // namespace official::distribute

@@ -13,7 +13,9 @@ namespace {
 constexpr char kLibrary[] = "libofficial_cluster.so";
 constexpr char kPackage[] = "utils/distribute/grpc";
 
-absl::StatusOr<ConnectWorkersFunction*> LoadLibrary() {
+// Returns a function of the shared object.
+template <typename Function>
+absl::StatusOr<Function*> Load(const char* name) {
   const std::string path = files::FindSharedObject(kLibrary, kPackage);
   if (path.empty()) {
     return absl::NotFoundError(absl::StrCat("there is no ", kLibrary,
@@ -24,7 +26,7 @@ absl::StatusOr<ConnectWorkersFunction*> LoadLibrary() {
   if (library == nullptr) {
     return absl::NotFoundError(absl::StrCat("cannot load ", path, ": ", dlerror(), "; install libgrpc++1.51"));
   }
-  auto* const function = reinterpret_cast<ConnectWorkersFunction*>(dlsym(library, kConnectWorkers));
+  auto* const function = reinterpret_cast<Function*>(dlsym(library, name));
   if (function != nullptr) return function;
   return absl::NotFoundError(absl::StrCat(path, " is of another version than this program; copy both together"));
 }
@@ -32,10 +34,24 @@ absl::StatusOr<ConnectWorkersFunction*> LoadLibrary() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Exchange>> ConnectWorkers(const ConnectOptions& options) {
-  ASSIGN_OR_RETURN(ConnectWorkersFunction* const connect, LoadLibrary());
+  ASSIGN_OR_RETURN(ConnectWorkersFunction* const connect, Load<ConnectWorkersFunction>(kConnectWorkers));
   absl::StatusOr<std::unique_ptr<Exchange>> exchange;
   connect(options, exchange);
   return exchange;
+}
+
+absl::StatusOr<std::unique_ptr<CallServer>> ListenForCalls(const std::string& address, const ConnectOptions& options) {
+  ASSIGN_OR_RETURN(ListenForCallsFunction* const listen, Load<ListenForCallsFunction>(kListenForCalls));
+  absl::StatusOr<std::unique_ptr<CallServer>> server;
+  listen(address, options, server);
+  return server;
+}
+
+absl::StatusOr<std::unique_ptr<Call>> CallServerOf(const CallOptions& options) {
+  ASSIGN_OR_RETURN(CallServerFunction* const call_server, Load<CallServerFunction>(kCallServer));
+  absl::StatusOr<std::unique_ptr<Call>> call;
+  call_server(options, call);
+  return call;
 }
 
 }  // namespace official::distribute

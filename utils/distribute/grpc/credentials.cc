@@ -151,7 +151,7 @@ class NoSigpipe {
 };
 
 // Makes the handshake as gRPC does, and waits for the first bytes of the other side, which has accepted this one then.
-absl::Status Handshake(int worker, const std::string& address, const TlsFiles& tls, int fd) {
+absl::Status Handshake(const std::string& task, const std::string& address, const TlsFiles& tls, int fd) {
   ASSIGN_OR_RETURN(const Identity identity, ReadIdentity(tls));
   const Context context(SSL_CTX_new(TLS_client_method()));
   SSL_CTX_use_certificate(context.get(), identity.chain[0].get());
@@ -163,7 +163,7 @@ absl::Status Handshake(int worker, const std::string& address, const TlsFiles& t
   const Connection ssl(SSL_new(context.get()));
   constexpr unsigned char kHttp2[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), kHttp2, sizeof kHttp2);
-  const std::string name = absl::StrCat("worker ", worker, " at ", address), host = HostOf(address);
+  const std::string name = absl::StrCat(task, " at ", address), host = HostOf(address);
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl.get()), host.c_str()) != 1)
     SSL_set1_host(ssl.get(), host.c_str());
   // The handshake comes to its end whatever the other certificate is, which is looked at then.
@@ -221,6 +221,7 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const std::optional
 absl::Status CheckTlsFiles(const TlsFiles& tls, const std::string& address) {
   ASSIGN_OR_RETURN(const Identity identity, ReadIdentity(tls));
   RETURN_IF_ERROR(VerifyOwn(tls, identity));
+  if (address.empty()) return absl::OkStatus();
   X509* const certificate = identity.chain[0].get();
   const std::string host = HostOf(address);
   if (IsFor(certificate, host)) return absl::OkStatus();
@@ -228,12 +229,12 @@ absl::Status CheckTlsFiles(const TlsFiles& tls, const std::string& address) {
       tls.cert, absl::StrCat("is for ", HostsOf(certificate), ", but the others reach this worker at the host ", host));
 }
 
-absl::Status WhyNoConnection(int worker, const std::string& address, const std::optional<TlsFiles>& tls) {
+absl::Status WhyNoConnection(const std::string& name, const std::string& address, const std::optional<TlsFiles>& tls) {
   constexpr std::chrono::seconds kWait(1);
   ASSIGN_OR_RETURN(const int fd, ConnectTo(address, kWait));
   const auto close_socket = absl::MakeCleanup([fd] { close(fd); });
   const NoSigpipe no_sigpipe;
-  if (tls) return Handshake(worker, address, *tls, fd);
+  if (tls) return Handshake(name, address, *tls, fd);
   // A worker without TLS speaks first.
   char byte;
   if (read(fd, &byte, 1) == 1) return absl::UnavailableError("the connection was made just now");

@@ -17,13 +17,14 @@ namespace official::distribute {
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const std::optional<TlsFiles>& tls);
 std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const std::optional<TlsFiles>& tls);
 
-// Returns OK if a worker that is reached at `address` can use the files; else InvalidArgument names the file and why:
-// it is not PEM, has expired, is not from the authority, is for other hosts, or the key is of another certificate.
+// Returns OK if a worker that is reached at `address`, or a client if that is empty, can use the files; else
+// InvalidArgument names the file and why: it is not PEM, has expired, is not from the authority, is for other hosts, or
+// the key is of another certificate.
 absl::Status CheckTlsFiles(const TlsFiles& tls, const std::string& address);
 
-// Connects once, to find out why gRPC, which does not tell, has no connection with a worker. InvalidArgument, which
-// names it, if trying again does not help, since one of the two does not accept the other's certificate or does not use
-// TLS. Else Unavailable with what is known: "Connection refused".
-absl::Status WhyNoConnection(int worker, const std::string& address, const std::optional<TlsFiles>& tls);
+// Connects once, to find out why gRPC, which does not tell, has no connection with `name`, "worker 1". InvalidArgument,
+// which names it, if trying again does not help, since one of the two does not accept the other's certificate or does
+// not use TLS. Else Unavailable with what is known: "Connection refused".
+absl::Status WhyNoConnection(const std::string& name, const std::string& address, const std::optional<TlsFiles>& tls);
 
 }  // namespace official::distribute

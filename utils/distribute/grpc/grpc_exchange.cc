@@ -1,7 +1,5 @@
 #include "utils/distribute/grpc/grpc_exchange.h"
 
-#include <grpc/grpc.h>
-#include <grpc/support/log.h>
 #include <malloc.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include "utils/distribute/grpc/mailbox.h"
 #include "utils/distribute/grpc/meeting.h"
 #include "utils/distribute/grpc/peer.h"
+#include "utils/distribute/grpc/quiet_grpc.h"
 #include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/server.h"
 #include "utils/distribute/grpc/socket_address.h"
@@ -178,7 +177,7 @@ class GrpcExchange : public Exchange {
     const auto begin = std::chrono::steady_clock::now(), end = begin + options_.start_timeout;
     constexpr std::chrono::seconds kSurelyGone(1);
     for (;;) {
-      const absl::Status connected = WaitUntilConnected(connection, worker, address, options_);
+      const absl::Status connected = WaitUntilConnected(connection, TaskName(options_, worker), address, options_);
       if (!absl::IsUnavailable(connected)) return connected;
       if (mailbox_->IsGone(worker)) return absl::OkStatus();
       // It listened when it joined.
@@ -187,10 +186,11 @@ class GrpcExchange : public Exchange {
         return absl::OkStatus();
       }
       if (std::chrono::steady_clock::now() < end) continue;
-      return absl::DeadlineExceededError(absl::StrCat(
-          TaskName(options_, number_), " has had no connection with ", TaskName(options_, worker), " at ", address,
-          " for ", options_.start_timeout.count(), " s: ", WhyNoConnection(worker, address, options_.tls).message(),
-          "; let all workers reach each other"));
+      return absl::DeadlineExceededError(
+          absl::StrCat(TaskName(options_, number_), " has had no connection with ", TaskName(options_, worker), " at ",
+                       address, " for ", options_.start_timeout.count(),
+                       " s: ", WhyNoConnection(TaskName(options_, worker), address, options_.tls).message(),
+                       "; let all workers reach each other"));
     }
   }
   // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.
@@ -239,11 +239,7 @@ std::string WithPort(const std::string& address, int port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions& options) {
-  // What gRPC writes to stderr is told in our own words, unless it is asked for.
-  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_function([](gpr_log_func_args*) {});
-  // Else gRPC ends with the exchange, and waits for a thread of its own that, once a socket was full, may sleep for ten
-  // seconds. The process ends at once.
-  grpc_init();
+  StartQuietGrpc();
   KeepMemory();
   std::string address = options.addresses[options.worker];
   const auto check_certificates = [&] { return options.tls ? CheckTlsFiles(*options.tls, address) : absl::OkStatus(); };

@@ -341,7 +341,7 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
     if (options.log) options.log(absl::StrCat("waiting for worker 0 at ", host, " to begin with this one"));
   };
   for (;;) {
-    absl::Status status = WaitUntilConnected(*channel, 0, host, options);
+    absl::Status status = WaitUntilConnected(*channel, TaskName(options, 0), host, options);
     if (status.ok()) {
       const Clock::time_point begin = Clock::now();
       // The worker 0 of an elastic job keeps those that come late until it can take them, however long that is.
@@ -362,7 +362,7 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
       }
       std::this_thread::sleep_for(kTryAgain);
     } else if (no_connection.empty() && Clock::now() >= end - kLonger - kLookBefore) {
-      no_connection = std::string(WhyNoConnection(0, host, options.tls).message());
+      no_connection = std::string(WhyNoConnection(TaskName(options, 0), host, options.tls).message());
     }
     if (absl::IsPermissionDenied(status)) return absl::InvalidArgumentError(status.message());
     // Worker 0 may have been started anew, or its server may come up just now.

@@ -32,7 +32,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Con
   return grpc::CreateCustomChannel(address, ChannelCredentialsOf(options.tls), arguments);
 }
 
-absl::Status WaitUntilConnected(grpc::Channel& channel, int worker, const std::string& address,
+absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& name, const std::string& address,
                                 const ConnectOptions& options) {
   const auto is_ready_within = [&channel](std::chrono::milliseconds time) {
     const auto end = std::chrono::system_clock::now() + time;
@@ -47,7 +47,7 @@ absl::Status WaitUntilConnected(grpc::Channel& channel, int worker, const std::s
   // The other worker may have come between two attempts of gRPC. It would count ours as a stranger's.
   grpc::experimental::ChannelResetConnectionBackoff(&channel);
   if (is_ready_within(std::chrono::milliseconds(100))) return absl::OkStatus();
-  return WhyNoConnection(worker, address, options.tls);
+  return WhyNoConnection(name, address, options.tls);
 }
 
 class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {

@@ -21,9 +21,9 @@ namespace official::distribute {
 // A connection of its own, which is not shared with other channels. It is made when it is first used.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const ConnectOptions& options);
 
-// Waits a moment for the channel, which is to worker `worker` at `address`, to be connected. Unavailable, with the
+// Waits a moment for the channel, which is to `name` ("worker 1") at `address`, to be connected. Unavailable, with the
 // reason, if it is not yet; InvalidArgument, with that of the certificates, if it never will be.
-absl::Status WaitUntilConnected(grpc::Channel& channel, int worker, const std::string& address,
+absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& name, const std::string& address,
                                 const ConnectOptions& options);
 
 // Messages to one worker on one of the exchange's channels, in the order in which they are sent.

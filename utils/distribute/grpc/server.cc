@@ -4,17 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/socket_address.h"
 
 namespace official::distribute {
 namespace {
 
 using Reason = Refusals::Reason;
-
-// A piece of a frame is the longest message.
-constexpr int kMostMessageBytes = kPieceBytes + 1024;
-constexpr int kMostMetadataBytes = 4096;
 
 // Why a process is refused, in its own log.
 constexpr char kReplaced[] = "it trains on without this process, which it had lost";
@@ -60,13 +55,13 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
       return StartWrite(&write_);
     }
     const absl::Status joined = join_.Join(message, state_, this, [this](const std::string& answer) {
-      server_.acceptor_->SetProven(peer_);  // before the worker leaves with the answer
+      server_.acceptor().SetProven(peer_);  // before the worker leaves with the answer
       write_ = MessageOf(answer);
       answered_ = true;
       StartWriteAndFinish(&write_, {}, grpc::Status::OK);
     });
     if (!joined.ok()) return Refuse(joined);
-    server_.acceptor_->SetProven(peer_);
+    server_.acceptor().SetProven(peer_);
     if (++joined_or_cancelled_ == 2) Leave();
   }
   void OnCancel() override {
@@ -85,9 +80,9 @@ class Server::JoinReactor : public grpc::ServerGenericBidiReactor {
 
  private:
   void Refuse(const absl::Status& why) {
-    if (absl::IsInvalidArgument(why)) server_.acceptor_->CountRefusal(Reason::kNoWorker, peer_);
-    if (absl::IsPermissionDenied(why)) server_.acceptor_->CountRefusal(Reason::kWrongSecret, peer_);
-    if (absl::IsAlreadyExists(why)) server_.acceptor_->CountRefusal(Reason::kNotExpected, peer_);
+    if (absl::IsInvalidArgument(why)) server_.acceptor().CountRefusal(Reason::kNoWorker, peer_);
+    if (absl::IsPermissionDenied(why)) server_.acceptor().CountRefusal(Reason::kWrongSecret, peer_);
+    if (absl::IsAlreadyExists(why)) server_.acceptor().CountRefusal(Reason::kNotExpected, peer_);
     Finish(Refused(why));
   }
   // Called when it has joined, and has gone since.
@@ -179,7 +174,7 @@ class Server::Service : public grpc::CallbackGenericService {
     const std::string peer = PeerOf(context->peer());
     if (context->method() == kJoinMethod && server_.join_ != nullptr) return new JoinReactor(server_, peer);
     if (context->method() == kFramesMethod) return new FramesReactor(server_, peer);
-    server_.acceptor_->CountRefusal(Reason::kUnknownMethod, peer);
+    server_.acceptor().CountRefusal(Reason::kUnknownMethod, peer);
     return CallbackGenericService::CreateReactor(context);  // which refuses
   }
 
@@ -189,38 +184,16 @@ class Server::Service : public grpc::CallbackGenericService {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& address, const ConnectOptions& options,
                                                        Mailbox& mailbox, JoinHandler* join, Refusals& refusals) {
-  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
-      Acceptor::Listen(address, options.addresses.size(), options.peer_timeout, refusals);
-  if (!acceptor.ok()) {
+  absl::StatusOr<std::unique_ptr<GuardedServer>> server = GuardedServer::Listen(address, options, refusals);
+  if (!server.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("worker ", options.worker, " cannot listen on ", address, ": ", acceptor.status().message(),
+        absl::StrCat("worker ", options.worker, " cannot listen on ", address, ": ", server.status().message(),
                      "; is that an address of this machine, and does no other run use it?"));
   }
   std::unique_ptr<Server> made(new Server(options, mailbox, join));
-  made->acceptor_ = *std::move(acceptor);
   made->service_ = std::make_unique<Service>(*made);
-  grpc::ServerBuilder builder;
-  made->connections_ = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, ServerCredentialsOf(options.tls));
-  builder.RegisterCallbackGenericService(made->service_.get());
-  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 1);  // of a connection; a worker has one for each
-  const auto timeout_ms = static_cast<int>(std::chrono::milliseconds(options.peer_timeout).count());
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, timeout_ms);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
-  builder.AddChannelArgument("grpc.http2.lookahead_bytes", 16 << 20);
-  builder.AddChannelArgument("grpc.tcp_read_chunk_size", 1 << 20);
-  made->server_ = builder.BuildAndStart();
-  if (made->server_ == nullptr) return absl::InternalError("gRPC makes no server");
-  made->acceptor_->Start([connections = made->connections_.get()](int fd) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.fd = fd;
-    connections->HandleNewConnection(&connection);
-  });
+  made->server_ = *std::move(server);
+  RETURN_IF_ERROR(made->server_->Serve(*made->service_));
   return made;
 }
 
@@ -233,9 +206,7 @@ Server::Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* joi
 Server::~Server() {
   if (server_ == nullptr) return;
   SetKey(RandomBytes(), incarnation_);  // those who wait for the key are refused
-  acceptor_->Stop();                    // a server that is shut down does not close the connections that it is given
-  server_->Shutdown(std::chrono::system_clock::now());
-  server_->Wait();
+  server_->Stop();                      // while reactors can still reach it
 }
 
 void Server::SetKey(const std::string& key, int incarnation) {
@@ -258,18 +229,18 @@ absl::StatusOr<FramesHello> Server::Admit(const std::string& hello, const std::s
   const std::lock_guard<std::mutex> lock(mutex_);
   const absl::StatusOr<FramesHello> admitted = UnpackHello(hello, *key_);
   if (!admitted.ok()) {
-    acceptor_->CountRefusal(Reason::kWrongKey, peer);
+    acceptor().CountRefusal(Reason::kWrongKey, peer);
     return admitted.status();
   }
   const auto& [from, to, channel, address] = *admitted;
   const bool is_peer = from.worker >= 0 && from.worker < num_workers_ && from.worker != worker_;
   const bool is_for_this = to.worker == worker_ && to.incarnation == incarnation_;
   if (is_peer && is_for_this && streams_.insert({from.worker, from.incarnation, static_cast<int>(channel)}).second) {
-    acceptor_->SetProven(peer);
+    acceptor().SetProven(peer);
     if (mailbox_.Admit(from, address)) return admitted;
     return absl::PermissionDeniedError(kReplaced);
   }
-  acceptor_->CountRefusal(Reason::kNotExpected, peer);
+  acceptor().CountRefusal(Reason::kNotExpected, peer);
   return absl::InvalidArgumentError("this stream is not expected here");
 }
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "utils/distribute/grpc/acceptor.h"
 #include "utils/distribute/grpc/connect_options.h"
+#include "utils/distribute/grpc/guarded_server.h"
 #include "utils/distribute/grpc/mailbox.h"
 #include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/wire.h"
@@ -46,7 +46,7 @@ class Server {
                                                         Mailbox& mailbox, JoinHandler* join, Refusals& refusals);
   ~Server();
 
-  int port() const { return acceptor_->port(); }
+  int port() { return acceptor().port(); }
   // Until the key of the job is known, and which process of its worker this one is, those who send frames wait.
   void SetKey(const std::string& key, int incarnation);
 
@@ -56,6 +56,7 @@ class Server {
   class FramesReactor;
 
   Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* join);
+  Acceptor& acceptor() { return server_->acceptor(); }
   // Returns the process and channel of a stream of the connection from `peer`, each of which there is once; an error
   // refuses it.
   absl::StatusOr<FramesHello> Admit(const std::string& hello, const std::string& peer);
@@ -69,9 +70,7 @@ class Server {
   int incarnation_ = 0;
   std::set<std::tuple<int, int, int>> streams_;  // that were there: worker, incarnation, channel
   std::unique_ptr<Service> service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;  // of the acceptor, to the server
-  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<GuardedServer> server_;
 };
 
 // Returns the bytes of a message.

@@ -22,6 +22,8 @@ inline constexpr uint64_t kMostFrameBytes = uint64_t{1} << 34;
 
 // The methods that a worker serves.
 inline constexpr char kJoinMethod[] = "/official.Workers/Join", kFramesMethod[] = "/official.Workers/Frames";
+// The method of a server that runs tasks for a client.
+inline constexpr char kCallMethod[] = "/official.Server/Call";
 
 // Returns the strings as one message, and the strings of such a message; InvalidArgument if it is none.
 std::string PackStrings(const std::vector<std::string>& strings);

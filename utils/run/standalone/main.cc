@@ -1,0 +1,34 @@
+#include "utils/run/standalone/main.h"
+
+#include <iostream>
+
+#include "utils/compute/core/status.h"
+#include "utils/flags/cluster.h"
+#include "utils/flags/config_flag.h"
+#include "utils/run/config.h"
+#include "utils/run/standalone/remote_cluster.h"
+#include "utils/run/standalone/serve.h"
+
+namespace official::run {
+namespace {
+
+absl::Status ServeOrRun(const flags::CommandLine& command_line, const flags::Body& body) {
+  const auto cluster = flags::FromFlags<flags::ClusterConfig>();
+  if (!cluster.serve && !cluster.remote_cluster) return body(command_line);
+  if (cluster.serve && cluster.remote_cluster) {
+    return absl::InvalidArgumentError(
+        "--serve waits for a client, and --remote_cluster is one; start two processes, with one of them each");
+  }
+  const Config config = ConfigFromFlags(command_line);
+  RETURN_IF_ERROR(InitLogging(config));
+  return cluster.serve ? Serve(command_line, config) : RunOnRemoteCluster(command_line, config, std::cout);
+}
+
+}  // namespace
+
+int RunMain(int argc, char** argv, const flags::Program& program, const flags::Body& body) {
+  return flags::RunMain(argc, argv, program,
+                        [&](const flags::CommandLine& command_line) { return ServeOrRun(command_line, body); });
+}
+
+}  // namespace official::run

@@ -1,0 +1,314 @@
+#include "utils/run/standalone/remote_cluster.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/cluster/address.h"
+#include "utils/distribute/cluster/cluster_spec.h"
+#include "utils/distribute/cluster/launcher_env.h"
+#include "utils/distribute/cluster/tf_config.h"
+#include "utils/distribute/grpc/connect_workers.h"
+#include "utils/logs/log.h"
+#include "utils/misc/exit_code.h"
+#include "utils/misc/stop_signals.h"
+#include "utils/misc/text.h"
+#include "utils/run/cluster_secrets.h"
+#include "utils/run/standalone/job.h"
+#include "utils/run/standalone/messages.h"
+
+namespace official::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Message = std::vector<std::string>;
+
+constexpr std::chrono::milliseconds kLookEvery(50);
+constexpr char kStartAgain[] = "); start all again, they continue from the last checkpoint";
+// A server kills a task that does not stop, and says so.
+constexpr std::chrono::seconds kStopWithin(kStopWithinSeconds + 15);
+
+// A task and the call to its server.
+struct RemoteTask {
+  distribute::Task task;
+  std::string name, address;
+  bool is_chief = false;
+  std::unique_ptr<distribute::Call> call;
+  std::string port;     // that the server has found for the task
+  absl::Status status;  // why it was not accepted
+};
+
+std::string ServerOf(const RemoteTask& task) { return absl::StrCat("the server of ", task.name); }
+
+// How much an outcome says about why a run has failed.
+enum class Blame {
+  kNone,     // the task is done
+  kStopped,  // it was stopped from here
+  kOthers,   // it says that another one failed
+  kLost,     // it was killed, or its server is lost
+  kOwn,      // it had an error of its own
+};
+
+// How a task ended.
+struct Outcome {
+  absl::Status status;
+  Blame blame = Blame::kNone;
+};
+
+// What a process with this exit status would have returned.
+absl::Status StatusOfExit(int exit_status, const std::string& message) {
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kOk, absl::StatusCode::kInvalidArgument, absl::StatusCode::kDataLoss,
+        absl::StatusCode::kNotFound, absl::StatusCode::kUnavailable, absl::StatusCode::kFailedPrecondition,
+        absl::StatusCode::kAborted, absl::StatusCode::kPermissionDenied, absl::StatusCode::kCancelled}) {
+    if (misc::ExitCode(absl::Status(code, message)) == exit_status) return absl::Status(code, message);
+  }
+  return absl::UnknownError(message);
+}
+
+// Writes the output of all tasks, by whole lines.
+class Printer {
+ public:
+  Printer(std::ostream& results, bool as_json) : results_(results), as_json_(as_json) {}
+
+  void PrintResults(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    results_ << text << std::flush;
+  }
+  void PrintLog(const std::string& name, absl::string_view text) {
+    absl::ConsumeSuffix(&text, "\n");
+    std::string lines;
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {
+      if (as_json_ && absl::ConsumePrefix(&line, "{")) {
+        absl::StrAppend(&lines, "{\"of_task\": \"", name, "\", ", line, "\n");
+      } else {
+        absl::StrAppend(&lines, name, ": ", line, "\n");
+      }
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::cerr << lines << std::flush;
+  }
+
+ private:
+  std::ostream& results_;
+  const bool as_json_;
+  std::mutex mutex_;
+};
+
+class Client {
+ public:
+  Client(const Config& config, Job job, distribute::ClusterSpec cluster, std::ostream& results)
+      : config_(config),
+        job_(std::move(job)),
+        cluster_(std::move(cluster)),
+        printer_(results, config.base.log_format == "json") {
+    for (const auto& [type, addresses] : cluster_.jobs) {
+      for (int i = 0; i < static_cast<int>(addresses.size()); ++i) {
+        const distribute::Task task = {type, i};
+        tasks_.push_back({.task = task,
+                          .name = NameOf(task),
+                          .address = addresses[i],
+                          .is_chief = IsChief(cluster_, task),
+                          .call = nullptr,
+                          .port = "",
+                          .status = {}});
+      }
+    }
+  }
+
+  absl::Status Run() {
+    RETURN_IF_ERROR(ReadSecrets());
+    ForEach([this](RemoteTask& task) {
+      task.status = Offer(task);
+      if (!task.status.ok()) gives_up_ = true;
+    });
+    RETURN_IF_ERROR(FirstError());
+    LOG(INFO) << "all " << tasks_.size() << " servers have accepted their tasks";
+    SetPorts();
+    const misc::StopSignals signals;
+    ForEach([this](RemoteTask& task) {
+      Note(task, Follow(task));
+      task.call = nullptr;  // the server is free again
+    });
+    const int signal = misc::StopSignalReceived();
+    if (signal == 0 || worst_.blame == Blame::kOwn) return worst_.status;
+    return absl::CancelledError(absl::StrCat("all tasks were stopped by signal ", signal));
+  }
+
+ private:
+  absl::Status ReadSecrets() {
+    std::vector<distribute::PlacedAddress> listeners;
+    for (const RemoteTask& task : tasks_) listeners.push_back({ServerOf(task), task.address});
+    ASSIGN_OR_RETURN(connect_.secret, SecretFor(config_.cluster, listeners));
+    ASSIGN_OR_RETURN(connect_.tls, ReadTlsFiles(config_.cluster));
+    connect_.start_timeout = std::chrono::seconds(config_.cluster.start_timeout_secs);
+    connect_.peer_timeout = std::chrono::seconds(config_.cluster.peer_timeout_secs);
+    connect_.log = [](const std::string& line) { LOG(INFO) << line; };
+    return absl::OkStatus();
+  }
+
+  // Calls a function for each task, in a thread of its own.
+  void ForEach(const std::function<void(RemoteTask&)>& function) {
+    std::vector<std::thread> threads;
+    for (RemoteTask& task : tasks_) threads.emplace_back([&] { function(task); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // The error of the first server that refuses its task or is not there, but for those that were not waited for.
+  absl::Status FirstError() const {
+    for (const RemoteTask& task : tasks_) {
+      if (!task.status.ok() && !absl::IsCancelled(task.status)) return task.status;
+    }
+    return absl::OkStatus();
+  }
+
+  // Returns when the server has accepted the task.
+  absl::Status Offer(RemoteTask& task) {
+    ASSIGN_OR_RETURN(task.call, distribute::CallServerOf({.name = ServerOf(task),
+                                                          .address = task.address,
+                                                          .connect = connect_,
+                                                          .gives_up = [this] { return gives_up_.load(); }}));
+    const std::string name = absl::StrCat(ServerOf(task), " at ", task.address);
+    RETURN_IF_ERROR(task.call->Send(PackJob(job_)));
+    const absl::StatusOr<Message> answer = task.call->Receive(connect_.start_timeout);
+    if (absl::IsUnavailable(answer.status())) {
+      return absl::UnavailableError(absl::StrCat(name, " was lost (", answer.status().message(), ")"));
+    }
+    if (!answer.ok()) {
+      return absl::Status(answer.status().code(), absl::StrCat(name, " ", answer.status().message()));
+    }
+    if (answer->size() == 2 && (*answer)[0] == kAcceptedMessage) {
+      task.port = (*answer)[1];
+      return absl::OkStatus();
+    }
+    if (answer->size() == 2 && (*answer)[0] == kRefusedMessage) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " refuses its task: ", (*answer)[1]));
+    }
+    return absl::UnavailableError(absl::StrCat(name, " cannot run its task: ", answer->back()));
+  }
+
+  // The tasks reach each other where their servers are, at the ports that these have found.
+  void SetPorts() {
+    for (const RemoteTask& task : tasks_) {
+      const std::string host = task.address.substr(0, task.address.rfind(':'));
+      cluster_.jobs[task.task.type][task.task.index] = absl::StrCat(host, ":", task.port);
+    }
+  }
+
+  // Starts a task and prints what it prints. Returns how it ended.
+  Outcome Follow(RemoteTask& task) {
+    const auto lost = [&](absl::string_view why) {
+      const absl::Status status =
+          absl::CancelledError(absl::StrCat(ServerOf(task), " at ", task.address, " was lost (", why, kStartAgain));
+      LOG(ERROR) << status.message();
+      return Outcome{status, Blame::kLost};
+    };
+    absl::Status sent = task.call->Send({kStartMessage, distribute::TfConfigOf({cluster_, task.task})});
+    if (!sent.ok()) return lost(sent.message());
+    std::optional<Clock::time_point> end_by;
+    for (;;) {
+      if (const int signal = StopSignal(); signal != 0 && !end_by) {
+        end_by = Clock::now() + kStopWithin;
+        task.call->Send({kStopMessage, absl::StrCat(signal)}).IgnoreError();
+      }
+      // The other tasks save with the chief.
+      if (task.is_chief && misc::TakeSaveRequest()) task.call->Send({kSaveMessage}).IgnoreError();
+      const absl::StatusOr<Message> message = task.call->Receive(kLookEvery);
+      if (absl::IsDeadlineExceeded(message.status())) {
+        if (end_by && Clock::now() > *end_by) return lost("it does not stop its task");
+        continue;
+      }
+      if (!message.ok()) return lost(message.status().message());
+      if (message->size() != 2) return lost("it sends what is no message");
+      if (const std::optional<Outcome> end = Take(task, (*message)[0], (*message)[1])) return *end;
+    }
+  }
+
+  // Takes a message of a task's server. Returns how the task ended, if it is the last one.
+  std::optional<Outcome> Take(const RemoteTask& task, const std::string& kind, const std::string& text) {
+    const std::string name = absl::StrCat(task.name, " at ", task.address);
+    int number = 0;
+    if (kind == kOutMessage) {
+      printer_.PrintResults(text);
+      return std::nullopt;
+    }
+    if (kind == kErrMessage) {
+      printer_.PrintLog(task.name, text);
+      return std::nullopt;
+    }
+    if (kind == kExitMessage && absl::SimpleAtoi(text, &number)) {
+      const absl::Status status = StatusOfExit(number, absl::StrCat(name, " ended with status ", number));
+      return Outcome{status, status.ok() ? Blame::kNone : absl::IsCancelled(status) ? Blame::kOthers : Blame::kOwn};
+    }
+    if (kind == kSignalMessage && absl::SimpleAtoi(text, &number)) {
+      return Outcome{absl::CancelledError(
+                         absl::StrCat(name, " was ended by signal ", number, " (", strsignal(number), kStartAgain)),
+                     number == StopSignal() ? Blame::kStopped : Blame::kLost};
+    }
+    return Outcome{absl::UnavailableError(absl::StrCat(name, " was not started: ", text)), Blame::kOwn};
+  }
+
+  // The signal that stops all tasks; 0 if they are to go on.
+  int StopSignal() const {
+    const int signal = misc::StopSignalReceived();
+    return signal != 0 ? signal : chief_failed_ ? SIGTERM : 0;
+  }
+
+  // Notes how a task ended.
+  void Note(const RemoteTask& task, Outcome outcome) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (task.is_chief && !outcome.status.ok()) chief_failed_ = true;
+    if (outcome.blame > worst_.blame) worst_ = std::move(outcome);
+  }
+
+  const Config& config_;
+  const Job job_;
+  distribute::ClusterSpec cluster_;
+  Printer printer_;
+  distribute::ConnectOptions connect_;
+  std::vector<RemoteTask> tasks_;
+  std::atomic<bool> gives_up_ = false;      // a server refuses its task, and the others are not waited for
+  std::atomic<bool> chief_failed_ = false;  // all tasks are stopped
+  std::mutex mutex_;
+  Outcome worst_;
+};
+
+}  // namespace
+
+absl::Status RunOnRemoteCluster(const flags::CommandLine& command_line, const Config& config, std::ostream& results) {
+  const auto environment = [](const char* name) { return std::getenv(name); };
+  ASSIGN_OR_RETURN(const std::optional<distribute::Launch> launch,
+                   distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or("")));
+  if (launch) {
+    return absl::InvalidArgumentError(absl::StrCat(launch->launcher,
+                                                   " describes a cluster, and --remote_cluster another one; start the "
+                                                   "client without the former: ",
+                                                   launch->alone));
+  }
+  const std::string& text = *config.cluster.remote_cluster;
+  absl::StatusOr<distribute::ClusterSpec> cluster = distribute::ParseCluster(text);
+  if (!cluster.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("flag --remote_cluster=", misc::Printable(text), ": ", cluster.status().message()));
+  }
+  ASSIGN_OR_RETURN(Job job, JobOf(command_line));
+  return Client(config, std::move(job), *std::move(cluster), results).Run();
+}
+
+}  // namespace official::run
