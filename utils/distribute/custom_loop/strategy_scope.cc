@@ -225,7 +225,8 @@ absl::StatusOr<Tensor> StrategyScope::Reduce(ReduceOp op, const DistributedValue
   const PerReplica own = plain == nullptr ? std::get<PerReplica>(value)
                                           : PerReplica{std::vector<Tensor>(strategy().num_local_replicas(), *plain)};
   ASSIGN_OR_RETURN(const std::vector<Tensor> all, replicas_.OfAllReplicas(own));
-  return ReduceTensors(op, all, axis);
+  CrossDeviceOps* const ops = strategy().cross_device_ops();
+  return ops == nullptr || all.size() == 1 ? ReduceTensors(op, all, axis) : ReduceTensorsBy(*ops, op, all, axis);
 }
 
 absl::StatusOr<Tensor> StrategyScope::Gather(const PerReplica& value, int axis) {

@@ -103,8 +103,8 @@ class StrategyScope {
   // devices, after which some replicas may have updated their variables.
   absl::StatusOr<std::vector<PerReplica>> Run(ReplicaFunction& function, absl::Span<const DistributedValue> arguments);
 
-  // Returns ReduceTensors of the values of all replicas. A tensor that is the same for all is, without an axis, its own
-  // mean, and has no sum unless it is 0: InvalidArgument.
+  // Returns ReduceTensors of the values of all replicas, or what the strategy's cross_device_ops make of them. A tensor
+  // that is the same for all is, without an axis, its own mean, and has no sum unless it is 0: InvalidArgument.
   absl::StatusOr<compute::Tensor> Reduce(ReduceOp op, const DistributedValue& value, std::optional<int> axis = {});
   // Returns ConcatTensors of the values of all replicas, which may differ in the size of `axis`.
   absl::StatusOr<compute::Tensor> Gather(const PerReplica& value, int axis);
