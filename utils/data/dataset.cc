@@ -74,6 +74,8 @@ class MapDataset : public Dataset {
     scratch_.GiveBack(std::move(in));
     return status;
   }
+  DatasetPtr input() const override { return input_; }
+  DatasetPtr WithInput(DatasetPtr input) const override { return Map(std::move(input), spec_, seed_, fn_); }
 
  private:
   DatasetPtr input_;
@@ -93,6 +95,8 @@ class ShuffledDataset : public Dataset {
     const Permutation order(input_->num_examples(), seed_, epoch);
     return input_->Read(epoch, order(index), out);
   }
+  DatasetPtr input() const override { return input_; }
+  DatasetPtr WithInput(DatasetPtr input) const override { return Shuffle(std::move(input), seed_); }
 
  private:
   DatasetPtr input_;

@@ -43,6 +43,9 @@ struct Example {
 // Returns an example of zeros.
 Example MakeExample(const ElementSpec& spec);
 
+class Dataset;
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -52,8 +55,12 @@ class Dataset {
   // Writes example `index` of `epoch`, 0 <= index < num_examples(), into the tensors of `out`, which have the types of
   // spec(). Several threads may call it at once.
   virtual absl::Status Read(int64_t epoch, int64_t index, const Example& out) const = 0;
+
+  // The data set from which this one is computed; null for a source.
+  virtual DatasetPtr input() const { return nullptr; }
+  // Returns this data set, computed from another input with the same spec. A source has none, and returns null.
+  virtual DatasetPtr WithInput(DatasetPtr input) const { return nullptr; }
 };
-using DatasetPtr = std::shared_ptr<const Dataset>;
 
 // TensorSlices makes a data set whose example i is row i of every tensor: [n, ...] tensors make n examples of shape
 // [...]. All tensors must have the same n.

@@ -11,6 +11,7 @@
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/distribute/cross_device_ops_summer.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
 #include "utils/distribute/worker_summer.h"
@@ -82,6 +83,30 @@ absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const c
                                                  kReductionToOneDevice));
 }
 
+// InvalidArgument if the options have cross_device_ops that cannot sum between such devices, or a number of packs that
+// there cannot be.
+absl::Status CheckCrossDeviceOps(const StrategyOptions& options, const compute::DeviceKind& kind) {
+  if (options.num_packs.value_or(0) < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.all_reduce_alg == kHierarchicalCopy ? "HierarchicalCopy" : "NCCL all-reduce",
+                     " requires num_packs >= 0, but ", *options.num_packs, " is specified"));
+  }
+  if (options.cross_device_ops == nullptr) return absl::OkStatus();
+  if (options.workers || options.servers) {
+    return absl::InvalidArgumentError(
+        "cross_device_ops sum between the devices of one process, and this job has other tasks; leave them out");
+  }
+  if (kind.all_reduce || kind.make_peer_streams != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cross_device_ops sum in the memory of the host, and this run trains "
+                     "on ",
+                     kind.name, " devices; give all_reduce_alg instead"));
+  }
+  if (!options.all_reduce_alg) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "cross_device_ops sum instead of an algorithm; leave out them or all_reduce_alg=", *options.all_reduce_alg));
+}
+
 std::vector<compute::Device*> PointersTo(absl::Span<const std::unique_ptr<compute::Device>> devices) {
   std::vector<compute::Device*> pointers;
   for (const auto& device : devices) pointers.push_back(device.get());
@@ -91,8 +116,12 @@ std::vector<compute::Device*> PointersTo(absl::Span<const std::unique_ptr<comput
 absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
     const StrategyOptions& options, const compute::DeviceKind& kind,
     absl::Span<const std::unique_ptr<compute::Device>> devices) {
-  ASSIGN_OR_RETURN(const std::string alg, AlgorithmFor(options, kind));
   const std::chrono::seconds timeout = options.all_reduce_timeout;
+  if (options.cross_device_ops != nullptr) {
+    return std::make_unique<InProcessGroup>(static_cast<int>(devices.size()),
+                                            MakeCrossDeviceOpsSummer(options.cross_device_ops), timeout);
+  }
+  ASSIGN_OR_RETURN(const std::string alg, AlgorithmFor(options, kind));
   const std::vector<compute::Device*> pointers = PointersTo(devices);
   if (kind.all_reduce && alg == kind.all_reduce->name) {
     return kind.all_reduce->make_group(pointers, timeout, std::nullopt);
@@ -181,6 +210,9 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   }
   strategy->local_replicas_ = options.workers ? options.workers->replicas[options.workers->exchange->worker()]
                                               : compute::Share{0, options.num_replicas};
+  RETURN_IF_ERROR(CheckCrossDeviceOps(options, *kind));
+  strategy->cross_device_ops_ = options.cross_device_ops;
+  if (options.cross_device_ops != nullptr) strategy->pack_sizes_ = PacksByNumber(1);
   if (options.workers) RETURN_IF_ERROR(CheckWorkerSums(options, *kind));
   RETURN_IF_ERROR(strategy->MakeDevices(options));
   if (options.num_replicas == 1) return strategy;

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/distribute/cross_device_ops.h"
 #include "utils/distribute/exchange.h"
 #include "utils/distribute/parameter_servers.h"
 #include "utils/distribute/worker_sum.h"
@@ -53,6 +54,9 @@ struct StrategyOptions {
   // The algorithm by which several devices sum: hierarchical_copy, reduction_to_one_device or the one that the kind of
   // device brings along, on GPUs nccl, which is the default where there is one.
   std::optional<std::string> all_reduce_alg = {};
+  // Sums instead of an algorithm, in one process whose devices compute in the host's memory: all gradients of a step in
+  // one BatchReduce, unless num_packs says otherwise.
+  std::shared_ptr<CrossDeviceOps> cross_device_ops = nullptr;
   // The number of packs in which gradients are summed; 0: each gradient is one. Without, the kind of device decides.
   std::optional<int> num_packs = {};
   // A device that has waited this long for the others' gradients ends the step.
@@ -63,8 +67,8 @@ struct StrategyOptions {
 
 class Strategy {
  public:
-  // Returns InvalidArgument for an algorithm that the devices do not have, or that several workers cannot sum with;
-  // else errors of a device or the group.
+  // Returns InvalidArgument for an algorithm, or cross_device_ops, that the devices do not have, or that several
+  // workers cannot sum with; else errors of a device or the group.
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
@@ -90,6 +94,8 @@ class Strategy {
   bool is_chief() const { return exchange() == nullptr || exchange()->worker() == 0; }
   bool shares_memory() const { return num_local_replicas() > 1 && device(0).uses_host_memory(); }
   compute::Device& device(int local_replica) const { return *devices_[local_replica]; }
+  // Returns what the options have; null: an algorithm sums.
+  CrossDeviceOps* cross_device_ops() const { return cross_device_ops_.get(); }
   // The packs in which the devices sum gradients; without, as many as there are devices.
   const std::optional<compute::PackSizes>& pack_sizes() const { return pack_sizes_; }
   // Returns the costs of the sums with the other workers so far; zeros if there are none.
@@ -156,6 +162,7 @@ class Strategy {
   std::chrono::seconds timeout_{};
   mutable double seconds_of_values_ = 0;  // in which this worker has waited for those that others give
   std::vector<std::unique_ptr<compute::Device>> devices_;
+  std::shared_ptr<CrossDeviceOps> cross_device_ops_;
   std::unique_ptr<compute::CommunicatorGroup> group_;  // if there are several replicas
   const WorkerSummer* worker_summer_ = nullptr;        // the group's, if workers sum in the host's memory
   std::vector<std::unique_ptr<Thread>> threads_;       // of local replicas 1, 2, ...

@@ -106,6 +106,11 @@ class Estimator {
   absl::Status LoadVariables(const compute::Graph& graph) { return model_->LoadVariables(graph); }
   // Returns the trained value of a variable.
   absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return model_->replicas().Read(name); }
+  // Writes a variable of all replicas of this worker; several workers write the same. NotFound if there is none of this
+  // name, InvalidArgument if its type is another.
+  absl::Status SetVariable(const std::string& name, const compute::Tensor& value) {
+    return model_->replicas().Write(name, value);
+  }
 
  private:
   explicit Estimator(std::unique_ptr<CheckpointedModel> model) : model_(std::move(model)) {}

@@ -14,7 +14,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
-#include "utils/data/batch.h"
+#include "utils/data/auto_shard.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/custom_loop/distributed_dataset.h"
 #include "utils/distribute/custom_loop/loss.h"
@@ -56,10 +56,9 @@ data::DatasetPtr Points(int64_t count, uint64_t seed) {
 
 absl::StatusOr<distribute::DistributedDatasetPtr> Distribute(distribute::Strategy& strategy,
                                                              const data::DatasetPtr& points, int64_t epoch) {
-  ASSIGN_OR_RETURN(
-      data::BatchSourcePtr batches,
-      data::Batches(points, {.batch_size = kGlobalBatchSize, .start = {epoch, 0}, .end_epoch = epoch + 1}));
-  return distribute::DistributeDataset(strategy, std::move(batches), kGlobalBatchSize);
+  return distribute::DistributeDataset(strategy, points,
+                                       {.batch_size = kGlobalBatchSize, .start = {epoch, 0}, .end_epoch = epoch + 1},
+                                       {.auto_shard_policy = data::AutoShardPolicy::kData});
 }
 
 // The logits [batch, 2] of points [batch, 2].

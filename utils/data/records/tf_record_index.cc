@@ -81,13 +81,12 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
     }
   }
   known.resize(paths.size());
-  TFRecordIndex index;
-  index.files_.resize(paths.size());
+  std::vector<File> files(paths.size());
   std::vector<absl::Status> statuses(paths.size());
   std::atomic<bool> has_news = false;
   const auto find = [&](int64_t i) -> absl::Status {
     ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(paths[i]));
-    File& indexed = index.files_[i];
+    File& indexed = files[i];
     indexed = std::move(known[i]);
     if (indexed.path == paths[i] && indexed.modified_ns == file->modified_ns() &&
         indexed.offsets.back() == file->size()) {
@@ -106,10 +105,10 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
     statuses[i] = find(i);
     progress.Add(1);
   });
-  index.first_records_ = {0};
+  TFRecordIndex index;
   for (size_t i = 0; i < paths.size(); ++i) {
     RETURN_IF_ERROR(statuses[i]);
-    index.first_records_.push_back(index.num_records() + static_cast<int64_t>(index.files_[i].offsets.size()) - 1);
+    index.Add(std::move(files[i]));
   }
   if (!cache.empty() && has_news) {
     const absl::Status written = index.WriteCache(cache);
@@ -118,6 +117,17 @@ absl::StatusOr<TFRecordIndex> TFRecordIndex::Build(const std::vector<std::string
     }
   }
   return index;
+}
+
+void TFRecordIndex::Add(File file) {
+  first_records_.push_back(num_records() + static_cast<int64_t>(file.offsets.size()) - 1);
+  files_.push_back(std::move(file));
+}
+
+TFRecordIndex TFRecordIndex::Shard(int num_shards, int index) const {
+  TFRecordIndex shard;
+  for (int i = index; i < num_files(); i += num_shards) shard.Add(files_[i]);
+  return shard;
 }
 
 // The cache is a TFRecord file itself, so that its checksums tell damage. It has two records for each file: the path,

@@ -35,6 +35,9 @@ class TFRecordIndex {
                                              BadRecords* bad = nullptr);
 
   int64_t num_records() const { return first_records_.back(); }
+  int num_files() const { return static_cast<int>(files_.size()); }
+  // Returns the index of files `index`, `index` + num_shards, ..., 0 <= index < num_shards.
+  TFRecordIndex Shard(int num_shards, int index) const;
   // Adds the names of the files and the offsets of their records.
   void AddTo(Fingerprint& fingerprint) const;
   // Returns the data of record `i` of all, counted in the order of the files, as a part of `buffer`. Several threads
@@ -55,11 +58,13 @@ class TFRecordIndex {
   };
   Place Find(int64_t i) const;
 
+  // Appends a file whose offsets are known.
+  void Add(File file);
   static absl::StatusOr<std::vector<File>> ReadCache(const std::string& cache);
   absl::Status WriteCache(const std::string& cache) const;
 
   std::vector<File> files_;
-  std::vector<int64_t> first_records_;  // number, among all, of each file's first; last the number of all
+  std::vector<int64_t> first_records_ = {0};  // number, among all, of each file's first; last the number of all
 };
 
 }  // namespace official::data

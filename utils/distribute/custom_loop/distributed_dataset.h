@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "utils/data/auto_shard.h"
 #include "utils/data/batch.h"
 #include "utils/distribute/custom_loop/per_replica.h"
 #include "utils/distribute/strategy.h"
@@ -41,9 +42,28 @@ using DistributedDatasetPtr = std::unique_ptr<DistributedDataset>;
 std::vector<int64_t> ReplicaBatchSizes(int64_t num_examples, int64_t global_batch_size, int num_replicas,
                                        int replicas_per_worker, int64_t step);
 
-// Divides the batches of `source`, each of the global batch of all replicas, among the replicas: strategy's
-// experimental_distribute_dataset. Every worker reads the whole source. `strategy` must outlive the result.
-// InvalidArgument if workers have different numbers of replicas, or global_batch_size is below 1.
+// tf.data.experimental.DistributeOptions.
+struct DistributeOptions {
+  data::AutoShardPolicy auto_shard_policy = data::AutoShardPolicy::kAuto;
+};
+
+// Divides the examples of `dataset` among the replicas, in global batches of batches.batch_size:
+// strategy.experimental_distribute_dataset(dataset.batch(...)). With kData, and with kAuto where the source has no
+// files (several workers are warned of that), the replicas of all workers divide each global batch, as
+// ReplicaBatchSizes says. With the other policies a worker divides the examples that it reads among its own replicas:
+// in each step these get their parts of a global batch, but it goes through its data alone, across epochs as well, and
+// a worker whose data have ended goes on with empty batches until those of all have ended. Sources: as for
+// ReplicaBatchSizes, and tensorflow/core/grappler/optimizers/data/auto_shard.cc.
+//
+// `strategy` must outlive the result. InvalidArgument if workers have different numbers of replicas; else errors of
+// data::ShardByFile, data::CheckNoShardHint and data::Batches. One worker has nothing to shard by files.
+absl::StatusOr<DistributedDatasetPtr> DistributeDataset(Strategy& strategy, const data::DatasetPtr& dataset,
+                                                        const data::BatchOptions& batches,
+                                                        const DistributeOptions& options = {});
+
+// Divides the batches of `source`, each of the global batch of all replicas, among the replicas, as with
+// AutoShardPolicy::kData: every worker reads the whole source. `strategy` must outlive the result. InvalidArgument if
+// workers have different numbers of replicas, or global_batch_size is below 1.
 absl::StatusOr<DistributedDatasetPtr> DistributeDataset(Strategy& strategy, data::BatchSourcePtr source,
                                                         int64_t global_batch_size);
 

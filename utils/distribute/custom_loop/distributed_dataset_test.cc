@@ -3,11 +3,19 @@
 #include "utils/distribute/custom_loop/distributed_dataset.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/data/auto_shard.h"
 #include "utils/data/dataset.h"
+#include "utils/data/records/tf_record.h"
+#include "utils/data/records/tf_record_dataset.h"
 #include "utils/distribute/memory_exchange.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::distribute {
 namespace {
@@ -140,6 +148,123 @@ TEST_CASE("A worker whose data have ended goes on with empty batches until all h
   });
   CHECK(seen[0] == Seen{{{0, 1}}, {{2, 3}}, {{4, 5}}, {{6}}});
   CHECK(seen[1] == Seen{{{100, 101}}, {{102}}, {{}}, {{}}});
+}
+
+// Files with so many numbers, those of file f from 100 f on.
+data::DatasetPtr Files(const std::vector<int>& counts) {
+  std::vector<std::string> paths;
+  for (size_t f = 0; f < counts.size(); ++f) {
+    paths.push_back(absl::StrCat(std::getenv("TEST_TMPDIR"), "/numbers-", f));
+    const auto writer = data::TFRecordWriter::Open(paths.back()).value();
+    for (int i = 0; i < counts[f]; ++i) REQUIRE(writer->Write(absl::StrCat(100 * f + i)).ok());
+    REQUIRE(writer->Close().ok());
+  }
+  return data::TFRecordDataset(paths, {.features = {{"", {compute::DType::kFloat32, {}}}}, .labels = {}},
+                               [](absl::string_view record, const data::Example& out) {
+                                 REQUIRE(absl::SimpleAtof(record, out.features[0].data<float>()));
+                                 return absl::OkStatus();
+                               })
+      .value();
+}
+
+data::DatasetPtr Range(int count) {
+  Tensor numbers(compute::DType::kFloat32, {count});
+  std::iota(numbers.data<float>(), numbers.data<float>() + count, 0.0f);
+  return data::TensorSlices({{"", numbers}}, {});
+}
+
+// What each of two workers, or one, sees by a policy, [worker].
+std::vector<Seen> Sharded(data::AutoShardPolicy policy, const data::DatasetPtr& dataset,
+                          const data::BatchOptions& batches, const std::vector<compute::Share>& split) {
+  return OnWorkers(split, [&](Strategy& strategy) {
+    return DistributeDataset(strategy, dataset, batches, {.auto_shard_policy = policy}).value();
+  });
+}
+
+TEST_CASE("Each policy divides two files of 7 and 3 records as TensorFlow does") {
+  using enum data::AutoShardPolicy;
+  const data::DatasetPtr files = Files({7, 3});
+  const std::vector<compute::Share> two = {{0, 1}, {1, 2}};
+  const data::BatchOptions batches = {.batch_size = 4};
+  for (const auto policy : {kFile, kAuto}) {
+    const std::vector<Seen> seen = Sharded(policy, files, batches, two);
+    CHECK(seen[0] == Seen{{{0, 1}}, {{2, 3}}, {{4, 5}}, {{6}}});  // [ran]
+    CHECK(seen[1] == Seen{{{100, 101}}, {{102}}, {{}}, {{}}});    // [ran]
+  }
+  const std::vector<Seen> data = Sharded(kData, files, batches, two);
+  CHECK(data[0] == Seen{{{0, 1}}, {{4, 5}}, {{101}}});    // [ran]
+  CHECK(data[1] == Seen{{{2, 3}}, {{6, 100}}, {{102}}});  // [ran]
+  const std::vector<Seen> off = Sharded(kOff, files, batches, two);
+  CHECK(off[0] == Seen{{{0, 1}}, {{2, 3}}, {{4, 5}}, {{6, 100}}, {{101, 102}}});  // [ran]
+  CHECK(off[1] == off[0]);                                                        // [ran]
+}
+
+TEST_CASE("A worker goes through its files alone, across epochs, in batches of the sizes of its replicas") {
+  using enum data::AutoShardPolicy;
+  const data::DatasetPtr files = Files({7, 3});
+  const data::BatchOptions batches = {.batch_size = 5, .end_epoch = 2};
+  // [ran] the sizes of worker 0 are 3, 2, those of worker 1 are 2, 3.
+  const std::vector<Seen> one_each = Sharded(kFile, files, batches, {{0, 1}, {1, 2}});
+  CHECK(one_each[0] == Seen{{{0, 1, 2}}, {{3, 4}}, {{5, 6, 0}}, {{1, 2}}, {{3, 4, 5}}, {{6}}});
+  CHECK(one_each[1] == Seen{{{100, 101}}, {{102, 100, 101}}, {{102}}, {{}}, {{}}, {{}}});
+  // [ran] sizes 2, 1, 1, 1 and 1, 1, 2, 1, of two replicas in each step.
+  const std::vector<Seen> two_each = Sharded(kFile, files, batches, {{0, 2}, {2, 4}});
+  CHECK(two_each[0] == Seen{{{0, 1}, {2}}, {{3}, {4}}, {{5, 6}, {0}}, {{1}, {2}}, {{3, 4}, {5}}, {{6}, {}}});
+  CHECK(two_each[1] == Seen{{{100}, {101}}, {{102, 100}, {101}}, {{102}, {}}, {{}, {}}, {{}, {}}, {{}, {}}});
+  // [ran] one process.
+  CHECK(Sharded(kOff, Range(10), {.batch_size = 8}, {{0, 3}})[0] ==
+        Seen{{{0, 1, 2}, {3, 4, 5}, {6, 7}}, {{8, 9}, {}, {}}});
+  CHECK(Sharded(kAuto, Range(10), {.batch_size = 8}, {{0, 3}})[0] ==
+        Seen{{{0, 1, 2}, {3, 4, 5}, {6, 7}}, {{8}, {9}, {}}});
+  CHECK(Sharded(kFile, Range(3), {.batch_size = 2}, {{0, 1}})[0] == Seen{{{0, 1}}, {{2}}});
+}
+
+TEST_CASE("A replica whose part of a batch is empty has not ended") {
+  // Worker 0 has sizes 1, 0, and ends first: then worker 1 has sizes 1, 0, 1, ....
+  const std::vector<Seen> seen =
+      Sharded(data::AutoShardPolicy::kFile, Files({1, 3}), {.batch_size = 1}, {{0, 1}, {1, 2}});
+  CHECK(seen[0] == Seen{{{0}}, {{}}, {{}}, {{}}, {{}}, {{}}});
+  CHECK(seen[1] == Seen{{{}}, {{100}}, {{}}, {{101}}, {{}}, {{102}}});
+}
+
+TEST_CASE("A source without files is divided as DATA by AUTO, with a warning, and not by FILE") {
+  using enum data::AutoShardPolicy;
+  const std::vector<compute::Share> two = {{0, 1}, {1, 2}};
+  std::string log;
+  {
+    logs::CapturedLog captured(logs::LogFormat::kSimple);
+    const std::vector<Seen> seen = Sharded(kAuto, Range(10), {.batch_size = 4}, two);
+    log = captured.Text();
+    CHECK(seen[0] == Seen{{{0, 1}}, {{4, 5}}, {{8}}});  // [ran]
+    CHECK(seen[1] == Seen{{{2, 3}}, {{6, 7}}, {{9}}});  // [ran]
+  }
+  CHECK_THAT(log, Contains("AUTO sharding policy will apply DATA sharding policy as it failed to apply FILE sharding "
+                           "policy because of the following reason: Found an unshardable source dataset"));
+  const auto status_of = [&](const data::DatasetPtr& dataset, data::AutoShardPolicy policy) {
+    const auto exchanges = MakeMemoryExchanges(2);
+    StrategyOptions options{.num_replicas = 2, .num_threads = 1};
+    options.workers = {exchanges[0].get(), two};
+    const auto strategy = Strategy::Create(options).value();
+    return DistributeDataset(*strategy, dataset, {.batch_size = 4}, {.auto_shard_policy = policy}).status();
+  };
+  CHECK(absl::IsNotFound(status_of(Range(10), kFile)));
+  for (const auto policy : {kFile, kAuto}) {  // [ran]
+    CHECK_THAT(std::string(status_of(Files({7}), policy).message()),
+               Contains("the dataset only has 1 file(s), which is not enough for the required 2 shards/workers"));
+  }
+  const data::DatasetPtr hinted = data::Shard(Range(10), data::kShardHint, data::kShardHint).value();
+  for (const auto policy : {kData, kOff, kFile, kAuto}) {
+    CHECK(absl::IsFailedPrecondition(status_of(hinted, policy)));  // [ran]
+  }
+  CHECK(status_of(hinted, kHint).ok());
+}
+
+TEST_CASE("HINT divides the examples where the placeholder stands") {
+  const std::vector<Seen> seen =
+      Sharded(data::AutoShardPolicy::kHint, data::Shard(Range(10), data::kShardHint, data::kShardHint).value(),
+              {.batch_size = 4}, {{0, 1}, {1, 2}});
+  CHECK(seen[0] == Seen{{{0, 2}}, {{4, 6}}, {{8}}});  // [ran]
+  CHECK(seen[1] == Seen{{{1, 3}}, {{5, 7}}, {{9}}});  // [ran]
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "utils/distribute/custom_loop/per_replica.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -80,6 +81,25 @@ absl::StatusOr<Tensor> ReduceTensors(ReduceOp op, absl::Span<const Tensor> repli
   const Tensor mean = sum.CastTo(DType::kFloat64);
   for (double& element : mean.flat<double>()) element /= static_cast<double>(count);
   return is_floating ? mean.CastTo(first.dtype()) : mean;
+}
+
+absl::StatusOr<Tensor> ReduceTensorsBy(CrossDeviceOps& ops, ReduceOp op, absl::Span<const Tensor> replicas,
+                                       std::optional<int> axis) {
+  RETURN_IF_ERROR(ReduceTensors(op, replicas, axis).status());
+  std::vector<Tensor> values;
+  int64_t count = 0;
+  for (const Tensor& x : replicas) {
+    ASSIGN_OR_RETURN(Tensor value, axis ? ReduceTensors(ReduceOp::kSum, {x}, axis) : x);
+    if (op == ReduceOp::kMean && !compute::IsFloating(x.dtype())) value = value.CastTo(DType::kFloat64);
+    if (axis) count += x.shape().dim(*axis < 0 ? *axis + x.shape().rank() : *axis);
+    values.push_back(std::move(value));
+  }
+  ASSIGN_OR_RETURN(Tensor result, ops.Reduce(axis ? ReduceOp::kSum : op, values));
+  RETURN_IF_ERROR(CheckReduced(result, values[0].type()));
+  if (!axis || op == ReduceOp::kSum) return result;
+  const Tensor mean = result.CastTo(DType::kFloat64);
+  for (double& element : mean.flat<double>()) element /= static_cast<double>(count);
+  return mean.CastTo(result.dtype());
 }
 
 absl::Status CheckPlainSum(const Tensor& value) {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "utils/compute/core/tensor.h"
+#include "utils/distribute/cross_device_ops.h"
 
 namespace official::distribute {
 
@@ -19,9 +20,6 @@ struct PerReplica {
 // A value that each replica has of its own, or a plain tensor that is the same for all.
 using DistributedValue = std::variant<compute::Tensor, PerReplica>;
 
-// tf.distribute.ReduceOp.
-enum class ReduceOp { kSum, kMean };
-
 // Returns the sum or the mean of tensors of one type, one for each replica. Sums are made in float64 or int64 and then
 // rounded to that type; the mean of integers is float64. Without `axis` the sum is elementwise, and the mean is divided
 // by the number of replicas: InvalidArgument if shapes differ. With `axis`, which counts from the end if it is
@@ -30,6 +28,11 @@ enum class ReduceOp { kSum, kMean };
 // dimension differs, the axis does not exist or the type is bool. Source: tf.distribute.Strategy.reduce.
 absl::StatusOr<compute::Tensor> ReduceTensors(ReduceOp op, absl::Span<const compute::Tensor> replicas,
                                               std::optional<int> axis);
+
+// Returns the same of several replicas, reduced by `ops`: along an axis each replica's sum first, and its mean is their
+// sum, divided. Means of integers are those of float64. Errors: as above, and those of `ops` and of CheckReduced.
+absl::StatusOr<compute::Tensor> ReduceTensorsBy(CrossDeviceOps& ops, ReduceOp op,
+                                                absl::Span<const compute::Tensor> replicas, std::optional<int> axis);
 
 // Returns InvalidArgument "A non-DistributedValues value 1 cannot be reduced with the given reduce op ReduceOp.SUM."
 // for a tensor that has elements other than 0.

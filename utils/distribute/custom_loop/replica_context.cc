@@ -23,7 +23,30 @@ const TensorType kInt64Scalar{DType::kInt64, {}};
 
 Value ReplicaContext::Scalar(float value) { return graph_.Constant(Tensor::Scalar(value)); }
 
-Value ReplicaContext::AllReduce(ReduceOp op, Value value) {
+bool ReplicaContext::IsInReplica() {
+  if (!in_merge_call_) return true;
+  graph_.Fail(absl::FailedPreconditionError(
+      "Need to be inside `call_for_each_replica()`: the context of a replica is used within a merge_call"));
+  return false;
+}
+
+Value ReplicaContext::AllReduce(ReduceOp op, Value value) { return IsInReplica() ? Sum(op, value) : Value(); }
+
+Value ReplicaContext::AllGather(Value value, int axis) { return IsInReplica() ? Joined(value, axis) : Value(); }
+
+std::vector<Value> ReplicaContext::MergeCall(const MergeFn& fn, absl::Span<const Value> values) {
+  if (!IsInReplica()) return {};
+  ++num_merge_calls_;
+  std::vector<PerReplicaValue> of_replicas;
+  for (const Value& value : values) of_replicas.push_back({value});
+  CrossReplicaContext context(*this);
+  in_merge_call_ = true;
+  std::vector<Value> results = fn(context, of_replicas);
+  in_merge_call_ = false;
+  return results;
+}
+
+Value ReplicaContext::Sum(ReduceOp op, Value value) {
   if (!value || num_replicas_ == 1 || value.shape().num_elements() == 0) return value;
   if (op == ReduceOp::kSum && value.type() == kInt64Scalar) {
     const std::vector<Value> of_each = ScalarOfEach(value);
@@ -35,7 +58,7 @@ Value ReplicaContext::AllReduce(ReduceOp op, Value value) {
   return op == ReduceOp::kSum ? sum : compute::Div(sum, Scalar(static_cast<float>(num_replicas_)));
 }
 
-Value ReplicaContext::AllGather(Value value, int axis) {
+Value ReplicaContext::Joined(Value value, int axis) {
   if (!value) return value;
   const int rank = value.shape().rank();
   if (axis < -rank || axis >= rank) {
@@ -50,15 +73,35 @@ Value ReplicaContext::AllGather(Value value, int axis) {
   std::vector<int64_t> paddings(2 * rank, 0);
   paddings[2 * axis] = size * replica_id_;
   paddings[2 * axis + 1] = size * (num_replicas_ - 1 - replica_id_);
-  return AllReduce(ReduceOp::kSum, compute::Pad(value, paddings));
+  return Sum(ReduceOp::kSum, compute::Pad(value, paddings));
 }
 
 void ReplicaContext::SynchronizeBatchNormalization(int64_t num_examples) {
+  if (!IsInReplica()) return;
   const Value own = Scalar(static_cast<float>(num_examples));
   compute::ReplicaContext context = graph_.replica_context();
   // At least one, so that no share is NaN.
-  context.weight = compute::Div(own, compute::Maximum(AllReduce(ReduceOp::kSum, own), Scalar(1)));
+  context.weight = compute::Div(own, compute::Maximum(Sum(ReduceOp::kSum, own), Scalar(1)));
   graph_.set_replica_context(context);
+}
+
+std::vector<Value> ReplicaContext::OfEach(Value value) {
+  if (!value) return std::vector<Value>(num_replicas_);
+  if (num_replicas_ == 1) return {value};
+  if (value.type() == kInt64Scalar) return ScalarOfEach(value);
+  const compute::Shape shape = value.shape();
+  const std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  std::vector<int64_t> row = dims;
+  row.insert(row.begin(), 1);
+  const Value all = Joined(compute::Reshape(value, row), 0);
+  std::vector<Value> of_each(num_replicas_);
+  if (!all) return of_each;
+  std::vector<int64_t> begin(row.size(), 0);
+  for (int r = 0; r < num_replicas_; ++r) {
+    begin[0] = r;
+    of_each[r] = compute::Reshape(compute::Slice(all, begin, row), dims);
+  }
+  return of_each;
 }
 
 std::vector<Value> ReplicaContext::ScalarOfEach(Value value) {
@@ -68,7 +111,7 @@ std::vector<Value> ReplicaContext::ScalarOfEach(Value value) {
     parts.push_back(compute::Cast(rest, DType::kFloat32));
     rest = compute::Sub(rest, compute::Cast(parts.back(), DType::kInt64));
   }
-  const Value all = AllGather(compute::Reshape(compute::Stack(parts, 0), {1, 3}), 0);
+  const Value all = Joined(compute::Reshape(compute::Stack(parts, 0), {1, 3}), 0);
   std::vector<Value> of_each(num_replicas_);
   if (!all) return of_each;
   for (int r = 0; r < num_replicas_; ++r) {
@@ -84,12 +127,12 @@ Value ReplicaContext::Aggregate(const DistributedVariable& variable, Value value
   if (variable.is_on_read() || num_replicas_ == 1 || !value) return value;
   switch (variable.aggregation()) {
     case VariableAggregation::kSum:
-      return AllReduce(ReduceOp::kSum, value);
+      return Sum(ReduceOp::kSum, value);
     case VariableAggregation::kMean:
-      return AllReduce(ReduceOp::kMean, value);
+      return Sum(ReduceOp::kMean, value);
     case VariableAggregation::kOnlyFirstReplica:
       if (value.type() == kInt64Scalar) return ScalarOfEach(value)[0];
-      return AllReduce(ReduceOp::kSum, replica_id_ == 0 ? value : graph_.Constant(Tensor(value.type())));
+      return Sum(ReduceOp::kSum, replica_id_ == 0 ? value : graph_.Constant(Tensor(value.type())));
     case VariableAggregation::kNone:
       break;
   }
@@ -102,11 +145,11 @@ Value ReplicaContext::Read(const DistributedVariable& variable) {
 }
 
 void ReplicaContext::Assign(const DistributedVariable& variable, Value value) {
-  Store(variable, Aggregate(variable, value));
+  if (IsInReplica()) Store(variable, Aggregate(variable, value));
 }
 
 void ReplicaContext::AssignAdd(const DistributedVariable& variable, Value value) {
-  Store(variable, compute::Add(Read(variable), Aggregate(variable, value)));
+  if (IsInReplica()) Store(variable, compute::Add(Read(variable), Aggregate(variable, value)));
 }
 
 void ReplicaContext::AssignSub(const DistributedVariable& variable, Value value) {
@@ -136,7 +179,7 @@ std::vector<Value> ReplicaContext::TrainableVariables() const {
 void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute::UpdateInputs& inputs,
                                     absl::Span<const compute::VariableGradient> variables,
                                     bool experimental_aggregate_gradients) {
-  if (!graph_.status().ok()) return;
+  if (!IsInReplica() || !graph_.status().ok()) return;
   std::vector<compute::VariableGradient> updated;
   std::vector<std::string> without, all;
   std::vector<Value> gradients;
@@ -169,7 +212,7 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
 }
 
 void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum) {
-  if (averages.empty() || !graph_.status().ok()) return;
+  if (!IsInReplica() || averages.empty() || !graph_.status().ok()) return;
   std::vector<compute::MovingAverage> updated(averages.begin(), averages.end());
   std::vector<Value> values;
   for (const auto& [variable, value] : averages) {

@@ -16,6 +16,7 @@
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/kernel/communicator.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/distribute/custom_loop/cross_replica_context.h"
 #include "utils/distribute/custom_loop/distributed_variable.h"
 #include "utils/distribute/custom_loop/per_replica.h"
 
@@ -24,6 +25,10 @@ namespace official::distribute {
 // Adds the nodes of one update of variables, for example compute::GradientDescent.
 using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
                                                               absl::Span<const compute::VariableGradient> variables)>;
+
+// What a merge_call computes from the values of all replicas; what it returns is what each replica gets.
+using MergeFn =
+    std::function<std::vector<compute::Value>(CrossReplicaContext& context, absl::Span<const PerReplicaValue> values)>;
 
 class ReplicaContext {
  public:
@@ -42,6 +47,12 @@ class ReplicaContext {
   compute::Value AllReduce(ReduceOp op, compute::Value value);
   // Returns float32 values of the same shape on all replicas, joined along `axis` in the order of the replicas.
   compute::Value AllGather(compute::Value value, int axis);
+
+  // Returns what `fn` returns for the values, which are those of all replicas to it: merge_call. A result that is
+  // computed from CrossReplicaContext's values is the same on all replicas, PerReplicaValue::own the replica's. Every
+  // replica makes the same merge calls in the same order. Within `fn` no function of this class may be called, except
+  // Read: the graph fails.
+  std::vector<compute::Value> MergeCall(const MergeFn& fn, absl::Span<const compute::Value> values);
 
   // Lets layers that are made from here on, and are BatchNormLayer::synchronized, normalize with the statistics of all
   // replicas, of which this one has so many examples, perhaps 0. Source: tf.keras.layers.BatchNormalization with
@@ -75,14 +86,22 @@ class ReplicaContext {
   // Adds what is left to do behind the function, whose results are `outputs`.
   void Finish(std::vector<compute::Value>& outputs);
   const std::vector<compute::Node*>& targets() const { return targets_; }
+  int num_merge_calls() const { return num_merge_calls_; }
 
  private:
+  friend class CrossReplicaContext;
   struct Assignment {
     compute::Value variable, value;
   };
 
   compute::Value Scalar(float value);
-  // Returns an int64 scalar of each replica.
+  // Fails the graph, and returns false, within a merge_call.
+  bool IsInReplica();
+  // AllReduce and AllGather, also within a merge_call.
+  compute::Value Sum(ReduceOp op, compute::Value value);
+  compute::Value Joined(compute::Value value, int axis);
+  // Returns the value of each replica, float32 of the same shape or an int64 scalar.
+  std::vector<compute::Value> OfEach(compute::Value value);
   std::vector<compute::Value> ScalarOfEach(compute::Value value);
   compute::Value Aggregate(const DistributedVariable& variable, compute::Value value);
   void Store(const DistributedVariable& variable, compute::Value value);
@@ -95,6 +114,8 @@ class ReplicaContext {
   const std::optional<compute::PackSizes> pack_sizes_;
   std::map<std::string, Assignment> assigned_;  // by the variable's name; not written yet
   std::vector<compute::Node*> targets_;
+  int num_merge_calls_ = 0;
+  bool in_merge_call_ = false;
 };
 
 }  // namespace official::distribute

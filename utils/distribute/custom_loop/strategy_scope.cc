@@ -121,6 +121,7 @@ absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunctio
   context.Finish(built.roots.fetches);
   RETURN_IF_ERROR(graph.status());
   built.roots.targets = context.targets();
+  built.merge_calls = context.num_merge_calls();
   for (const auto& node : graph.nodes()) {
     if (!node->Is(compute::op::AllReduceStart)) continue;
     for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&built.sums, " ", type.ToString());
@@ -173,6 +174,11 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
       found = function.built_[r].emplace(types, *std::move(made)).first;
     }
     built[r] = &found->second;
+    if (built[r]->merge_calls != built[0]->merge_calls) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Some replicas made a different number of replica_context().merge_call() calls: replica 0 ",
+                       built[0]->merge_calls, ", replica ", r, " ", built[r]->merge_calls));
+    }
     if (built[r]->sums != built[0]->sums) {
       return absl::InvalidArgumentError(absl::StrCat(
           "Some replicas made a different number of all_reduce calls, or of other values: replica 0 sums [",
@@ -219,7 +225,8 @@ absl::StatusOr<Tensor> StrategyScope::Reduce(ReduceOp op, const DistributedValue
   const PerReplica own = plain == nullptr ? std::get<PerReplica>(value)
                                           : PerReplica{std::vector<Tensor>(strategy().num_local_replicas(), *plain)};
   ASSIGN_OR_RETURN(const std::vector<Tensor> all, replicas_.OfAllReplicas(own));
-  return ReduceTensors(op, all, axis);
+  CrossDeviceOps* const ops = strategy().cross_device_ops();
+  return ops == nullptr || all.size() == 1 ? ReduceTensors(op, all, axis) : ReduceTensorsBy(*ops, op, all, axis);
 }
 
 absl::StatusOr<Tensor> StrategyScope::Gather(const PerReplica& value, int axis) {

@@ -54,6 +54,7 @@ class ReplicaFunction {
     std::unique_ptr<compute::Graph> graph;
     compute::GraphRoots roots;
     std::unique_ptr<compute::Program> program;
+    int merge_calls = 0;
     std::string sums;  // the types of what the replicas sum, in order
   };
 
@@ -97,13 +98,13 @@ class StrategyScope {
 
   // Runs the function on every replica at the same time: it gets of a PerReplica argument its own component, of others
   // the tensor. Returns its results, [result]. InvalidArgument if the replicas of this worker have results of different
-  // number or dtype, or do not make the same sums: those of other workers are not compared, and workers wait for each
-  // other in every sum. FailedPrecondition within a function; else errors of the function and of the devices, after
-  // which some replicas may have updated their variables.
+  // number or dtype, or do not make the same merge calls and sums: those of other workers are not compared, and workers
+  // wait for each other in every sum. FailedPrecondition within a function; else errors of the function and of the
+  // devices, after which some replicas may have updated their variables.
   absl::StatusOr<std::vector<PerReplica>> Run(ReplicaFunction& function, absl::Span<const DistributedValue> arguments);
 
-  // Returns ReduceTensors of the values of all replicas. A tensor that is the same for all is, without an axis, its own
-  // mean, and has no sum unless it is 0: InvalidArgument.
+  // Returns ReduceTensors of the values of all replicas, or what the strategy's cross_device_ops make of them. A tensor
+  // that is the same for all is, without an axis, its own mean, and has no sum unless it is 0: InvalidArgument.
   absl::StatusOr<compute::Tensor> Reduce(ReduceOp op, const DistributedValue& value, std::optional<int> axis = {});
   // Returns ConcatTensors of the values of all replicas, which may differ in the size of `axis`.
   absl::StatusOr<compute::Tensor> Gather(const PerReplica& value, int axis);

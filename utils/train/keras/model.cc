@@ -12,8 +12,10 @@
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
 #include "utils/data/batch.h"
+#include "utils/files/files.h"
 #include "utils/logs/hook.h"
 #include "utils/logs/log.h"
+#include "utils/train/checkpoint/bundle.h"
 
 namespace official::keras {
 namespace {
@@ -97,11 +99,17 @@ absl::Status Model::Compile(CompileOptions options) {
   if (options.strategy == nullptr) {
     ASSIGN_OR_RETURN(options.strategy, distribute::Strategy::Create({}));
   }
-  const bool writes = !options.model_dir.empty() && options.strategy->is_chief();
+  is_chief_ = options.strategy->is_chief();
+  const bool writes = !options.model_dir.empty() && is_chief_;
   if (writes) {
     ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(options.model_dir));
   }
-  training_ = std::make_shared<Training>(Training{.learning_rate = static_cast<float>(options.learning_rate)});
+  training_ = std::make_shared<Training>(
+      Training{.learning_rate = static_cast<float>(options.learning_rate),
+               .is_chief = is_chief_,
+               .get_weights = [this] { return GetWeights(); },
+               .set_weights = [this](const Weights& weights) { return SetWeights(weights); },
+               .save_weights = [this](const std::string& path) { return SaveWeights(path); }});
   has_metrics_ = !options.metrics.empty();
   const train::Model model = {
       .name = name_,
@@ -151,8 +159,11 @@ absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOpt
                                    : estimator_->state().position.epoch - begin_epoch_;
   };
   History history;
+  spec_ = dataset->spec();
   training_->stop_training = false;
+  for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnTrainBegin(*training_));
   for (int64_t epoch = epochs_done(); epoch < options.epochs && !training_->stop_training; ++epoch) {
+    for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnEpochBegin(epoch, *training_));
     ASSIGN_OR_RETURN(Logs logs, TrainEpoch(dataset, options, epoch));
     if (options.validation_data != nullptr) {
       ASSIGN_OR_RETURN(const Logs validation, Evaluate(options.validation_data, {.batch_size = options.batch_size}));
@@ -166,6 +177,7 @@ absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOpt
     history.epochs.push_back(epoch);
     history.logs.push_back(std::move(logs));
   }
+  for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnTrainEnd(*training_));
   const data::Position position = estimator_->state().position;
   if (position.index > 0) estimator_->ContinueAt({position.epoch + 1, 0});
   begin_epoch_ = estimator_->state().position.epoch;
@@ -208,6 +220,59 @@ absl::StatusOr<Tensor> Model::Predict(const data::DatasetPtr& dataset, int64_t b
     std::memcpy(static_cast<char*>(all.raw_data()) + at, outputs.raw_data(), outputs.num_bytes());
     at += outputs.num_bytes();
   }
+}
+
+absl::StatusOr<std::vector<std::string>> Model::WeightNames() {
+  RETURN_IF_ERROR(CheckCompiled("GetWeights"));
+  if (!spec_ || estimator_->global_step() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", name_, " has no weights yet; call Fit before asking for them"));
+  }
+  ASSIGN_OR_RETURN(const train::BuiltModel predicts, estimator_->BuildForExport(*spec_));
+  std::vector<std::string> names;
+  for (const compute::VariableSpec& spec : predicts.graph->variables()) names.push_back(spec.name);
+  return names;
+}
+
+absl::StatusOr<Weights> Model::GetWeights() {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, WeightNames());
+  Weights weights;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(weights[name], estimator_->Variable(name));
+  }
+  return weights;
+}
+
+absl::Status Model::SetWeights(const Weights& weights) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, WeightNames());
+  for (const auto& [name, value] : weights) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      return absl::NotFoundError(
+          absl::StrCat("model ", name_, " has no weight ", name, "; it has ", absl::StrJoin(names, ", ")));
+    }
+    RETURN_IF_ERROR(estimator_->SetVariable(name, value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Model::SaveWeights(const std::string& path) {
+  ASSIGN_OR_RETURN(const Weights weights, GetWeights());
+  if (!is_chief_) return absl::OkStatus();
+  if (const size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0) {
+    RETURN_IF_ERROR(files::MakeDirectories(path.substr(0, slash)));
+  }
+  ASSIGN_OR_RETURN(const auto writer, train::BundleWriter::Create(path));
+  for (const auto& [name, value] : weights) RETURN_IF_ERROR(writer->Add(name, value));
+  return writer->Finish();
+}
+
+absl::Status Model::LoadWeights(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto reader, train::BundleReader::Open(path));
+  Weights weights;
+  for (const train::BundleTensor& tensor : reader->ListTensors()) {
+    ASSIGN_OR_RETURN(weights[tensor.name], reader->Read(tensor.name));
+  }
+  return SetWeights(weights);
 }
 
 }  // namespace official::keras

@@ -93,6 +93,16 @@ class Model {
   // Returns the outputs for all examples. FailedPrecondition before Fit.
   absl::StatusOr<compute::Tensor> Predict(const data::DatasetPtr& dataset, int64_t batch_size = 32);
 
+  // Returns the weights of the network, after Fit or within a callback: FailedPrecondition before.
+  absl::StatusOr<Weights> GetWeights();
+  // Writes weights on all replicas of this worker; several workers set the same. Those that are not named stay.
+  // NotFound for a name, InvalidArgument for a type, that the network does not have.
+  absl::Status SetWeights(const Weights& weights);
+  // Writes the weights as a checkpoint of TensorFlow's format with this prefix: the chief does. Makes the directory.
+  absl::Status SaveWeights(const std::string& path);
+  // Sets the weights to those of such a checkpoint, which every worker reads.
+  absl::Status LoadWeights(const std::string& path);
+
   // The learning rate of the next step.
   float learning_rate() const { return training_->learning_rate; }
   // The Estimator that trains; after Compile.
@@ -100,12 +110,15 @@ class Model {
 
  private:
   absl::Status CheckCompiled(absl::string_view call) const;
+  // Returns the names of the weights.
+  absl::StatusOr<std::vector<std::string>> WeightNames();
   absl::StatusOr<Logs> TrainEpoch(const data::DatasetPtr& dataset, const FitOptions& options, int64_t epoch);
 
   const NetworkFn network_;
   const std::string name_;
   std::shared_ptr<Training> training_;  // which the Estimator's model sees, too
-  bool has_metrics_ = false;
+  bool has_metrics_ = false, is_chief_ = true;
+  std::optional<data::ElementSpec> spec_;     // of the examples of Fit
   int64_t begin_epoch_ = 0, begin_step_ = 0;  // where the present call of Fit began
   std::unique_ptr<train::RunLock> lock_;
   std::unique_ptr<train::Estimator> estimator_;

@@ -161,7 +161,7 @@ std::string NewDirectory() {
 class StopAfter : public Callback {
  public:
   explicit StopAfter(int64_t epoch) : epoch_(epoch) {}
-  absl::Status OnEpochEnd(int64_t epoch, const Logs&, Training&) override {
+  absl::Status OnEpochEnd(int64_t epoch, Logs&, Training&) override {
     return epoch == epoch_ ? absl::InternalError("killed") : absl::OkStatus();
   }
 
@@ -214,11 +214,134 @@ TEST_CASE("Callbacks change the learning rate and end the training") {
   CHECK(model.learning_rate() == 0.05F);
 }
 
+History FitWith(Model& model, std::vector<std::unique_ptr<Callback>> callbacks, int64_t epochs) {
+  return model
+      .Fit(Line(10),
+           {.batch_size = 4, .epochs = epochs, .shuffle = false, .validation_data = Line(3), .callbacks = callbacks})
+      .value();
+}
+
+std::vector<std::unique_ptr<Callback>> One(std::unique_ptr<Callback> callback) {
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(std::move(callback));
+  return callbacks;
+}
+
+std::vector<double> KernelAndBias(Model& model) {
+  const Weights weights = model.GetWeights().value();
+  CHECK(weights.size() == 2);
+  return {weights.at("dense/kernel").scalar<float>(), weights.at("dense/bias").scalar<float>()};
+}
+
+TEST_CASE("The best weights come back at the end, as in Keras 3.15, on all replicas") {
+  const int num_replicas = GENERATE(1, 2);
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options(num_replicas)).ok());
+  CHECK(FitWith(model, One(EarlyStopping({.patience = 2, .restore_best_weights = true})), 10).epochs.size() == 3);
+  CheckNear(KernelAndBias(model), {0.5666397, 0.99626124});
+  const Tensor outputs = model.Predict(Line(3)).value();
+  CheckNear({outputs.data<float>()[0], outputs.data<float>()[1], outputs.data<float>()[2]},
+            {0.9962612390518188, 1.0529252290725708, 1.1095892190933228});
+  // A training that is not stopped, too.
+  Model whole = DenseModel();
+  REQUIRE(whole.Compile(Options(num_replicas)).ok());
+  CHECK(FitWith(whole, One(EarlyStopping({.patience = 5, .restore_best_weights = true})), 3).epochs.size() == 3);
+  CheckNear(KernelAndBias(whole), {0.5666397, 0.99626124});
+}
+
+TEST_CASE("A schedule sets the learning rate of each epoch, as in Keras 3.15") {
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options()).ok());
+  const History history = FitWith(
+      model, One(LearningRateScheduler([](int64_t epoch, double rate) { return epoch < 1 ? rate : rate * 0.5; })), 4);
+  CheckNear(Column(history, "loss"), {2.73153782, 0.510191143, 0.267501056, 0.20578818});
+  CheckNear(Column(history, "error"), {1.61942124, 0.610820472, 0.426129341, 0.373382479});
+  CheckNear(Column(history, "val_loss"), {0.0353277959, 0.0165829808, 0.0318092853, 0.0410464033});
+  CHECK(Column(history, "learning_rate") == std::vector<double>{0.1F, 0.05F, 0.025F, 0.0125F});
+}
+
+TEST_CASE("A lowered learning rate is in the history of the next epoch, as in Keras 3.15") {
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options()).ok());
+  const History history =
+      FitWith(model, One(ReduceLROnPlateau({.monitor = "loss", .factor = 0.5, .patience = 1, .min_delta = 1000})), 3);
+  CheckNear(Column(history, "loss"), {2.73153782, 0.441116512, 0.13614051});
+  CHECK(Column(history, "learning_rate") == std::vector<double>{0.1F, 0.1F, 0.05F});
+}
+
+TEST_CASE("The best epoch's weights are saved, and another model loads them") {
+  const std::string directory = NewDirectory();
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options()).ok());
+  FitWith(model,
+          One(ModelCheckpoint({.filepath = directory + "/m-{epoch:02d}-{val_loss:.3f}", .save_best_only = true})), 3);
+  CHECK(files::Exists(directory + "/m-01-0.035.index"));  // Keras 3.15: m-01-0.035.keras alone
+  CHECK_FALSE(files::Exists(directory + "/m-02-0.077.index"));
+  Model other = DenseModel();
+  REQUIRE(other.Compile(Options()).ok());
+  CHECK(absl::IsFailedPrecondition(other.LoadWeights(directory + "/m-01-0.035")));
+  FitWith(other, {}, 1);
+  REQUIRE(other.SetWeights({{"dense/bias", Tensor::Of<float>({1}, {3})}}).ok());
+  CHECK(KernelAndBias(other)[1] == 3);
+  REQUIRE(other.LoadWeights(directory + "/m-01-0.035").ok());
+  CheckNear(KernelAndBias(other), {0.5666397, 0.99626124});
+  CHECK(other.SetWeights({{"dense/bias", Tensor()}}).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(other.SetWeights({{"bias", Tensor()}}) ==
+        absl::NotFoundError("model model has no weight bias; it has dense/kernel, dense/bias"));
+  CHECK(absl::IsNotFound(other.LoadWeights(directory + "/m-02")));
+}
+
+TEST_CASE("Callbacks are called in Keras's order") {
+  std::vector<std::string> called;
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options()).ok());
+  const auto callback = [&](Logs& logs) {
+    std::string names;
+    for (const auto& log : logs) absl::StrAppend(&names, " ", log.first);
+    return names;
+  };
+  FitWith(model,
+          One(LambdaCallback({.on_train_begin =
+                                  [&](Training&) {
+                                    called.push_back("train begin");
+                                    return absl::OkStatus();
+                                  },
+                              .on_train_end =
+                                  [&](Training&) {
+                                    called.push_back("train end");
+                                    return absl::OkStatus();
+                                  },
+                              .on_epoch_begin =
+                                  [&](int64_t epoch, Training&) {
+                                    called.push_back(absl::StrCat("begin ", epoch));
+                                    return absl::OkStatus();
+                                  },
+                              .on_epoch_end =
+                                  [&](int64_t epoch, Logs& logs, Training&) {
+                                    called.push_back(absl::StrCat("end ", epoch, callback(logs)));
+                                    return absl::OkStatus();
+                                  }})),
+          2);
+  CHECK(called == std::vector<std::string>{"train begin", "begin 0", "end 0 loss error val_error val_loss", "begin 1",
+                                           "end 1 loss error val_error val_loss", "train end"});
+}
+
+TEST_CASE("A loss that is not finite ends the training, in the step in which Keras 3.15 finds it") {
+  Model model = DenseModel();
+  CompileOptions options = Options();
+  options.learning_rate = 1e30;
+  REQUIRE(model.Compile(std::move(options)).ok());
+  const absl::Status status = model.Fit(Line(10), {.batch_size = 4, .epochs = 3, .shuffle = false}).status();
+  CHECK_THAT(std::string(status.message()), StartsWith("step 2: "));  // Keras: batch 1, from 0
+}
+
 TEST_CASE("Calls in a wrong order are told so") {
   Model model = DenseModel();
   CHECK(model.Fit(Line(10), {}).status() ==
         absl::FailedPreconditionError("model model is not compiled; call Compile before Fit"));
   REQUIRE(model.Compile(Options()).ok());
+  CHECK(model.GetWeights().status() ==
+        absl::FailedPreconditionError("model model has no weights yet; call Fit before asking for them"));
   CHECK(model.Predict(Line(3)).status() ==
         absl::FailedPreconditionError("model model is not trained; call Fit before Predict"));
   CHECK_THAT(std::string(model.Compile(Options()).message()), StartsWith("model model is compiled already"));
