@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
@@ -96,33 +98,49 @@ Value ReplicaContext::Aggregate(const DistributedVariable& variable, Value value
   return value;
 }
 
-Value ReplicaContext::Read(const DistributedVariable& variable) {
-  const auto assigned = assigned_.find(variable.name());
-  return assigned == assigned_.end() ? graph_.Variable(variable.spec()) : assigned->second.value;
+Value ReplicaContext::Read(const DistributedVariable& variable) { return Read(variable.spec()); }
+
+Value ReplicaContext::Read(const compute::VariableSpec& variable) {
+  const auto assigned = assigned_.find(variable.name);
+  return assigned == assigned_.end() ? graph_.Variable(variable) : assigned->second.value;
 }
 
 void ReplicaContext::Assign(const DistributedVariable& variable, Value value) {
-  Store(variable, Aggregate(variable, value));
+  Store(variable.spec(), Aggregate(variable, value), Value());
 }
 
 void ReplicaContext::AssignAdd(const DistributedVariable& variable, Value value) {
-  Store(variable, compute::Add(Read(variable), Aggregate(variable, value)));
+  AssignAdd(variable.spec(), Aggregate(variable, value));
 }
 
 void ReplicaContext::AssignSub(const DistributedVariable& variable, Value value) {
   AssignAdd(variable, compute::Neg(value));
 }
 
-void ReplicaContext::Store(const DistributedVariable& variable, Value value) {
+void ReplicaContext::AssignAdd(const compute::VariableSpec& variable, Value value) {
+  const auto assigned = assigned_.find(variable.name);
+  Value delta = value;
+  if (assigned != assigned_.end()) {
+    const Value before = assigned->second.delta;
+    delta = before ? compute::Add(before, value) : Value();
+  }
+  Store(variable, compute::Add(Read(variable), value), delta);
+}
+
+void ReplicaContext::Store(const compute::VariableSpec& variable, Value value, Value delta) {
   if (!value) return;
-  const TensorType& type = variable.spec().type;
+  const TensorType& type = variable.type;
   if (type == value.type() && (type.dtype == DType::kFloat32 || type == kInt64Scalar)) {
-    assigned_[variable.name()] = {graph_.Variable(variable.spec()), value};
+    assigned_[variable.name] = {graph_.Variable(variable), value, delta};
     return;
   }
-  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("variable ", variable.name(), " is ", type.ToString(),
+  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("variable ", variable.name, " is ", type.ToString(),
                                                       ", the value assigned in a replica ", value.type().ToString(),
                                                       "; they must be of one type, float32 or an int64 scalar")));
+}
+
+Value ReplicaContext::HandOver(Value variable, Value value) {
+  return hand_over_ == nullptr || !value ? value : hand_over_(variable, value);
 }
 
 std::vector<Value> ReplicaContext::TrainableVariables() const {
@@ -164,8 +182,14 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
     for (size_t i = 0; i < updated.size(); ++i) updated[i].gradient = gradients[i];
   }
   WriteAssigned();
-  if (!graph_.status().ok()) return;
-  for (compute::Node* const node : optimizer(inputs, updated)) targets_.push_back(node);
+  compute::UpdateInputs taken = inputs;
+  for (Value* const input : {&taken.learning_rate, &taken.loss_scale, &taken.apply}) {
+    *input = HandOver(Value(), *input);
+  }
+  for (compute::VariableGradient& update : updated) update.gradient = HandOver(update.variable, update.gradient);
+  std::erase_if(updated, [](const compute::VariableGradient& update) { return !update.gradient; });
+  if (!graph_.status().ok() || updated.empty()) return;
+  for (compute::Node* const node : optimizer(taken, updated)) targets_.push_back(node);
 }
 
 void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum) {
@@ -183,8 +207,9 @@ void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverag
     const Value n = Scalar(static_cast<float>(num_replicas_));
     for (Value& value : values) value = compute::Div(value, n);
   }
-  for (size_t i = 0; i < updated.size(); ++i) updated[i].value = values[i];
-  if (graph_.status().ok()) targets_.push_back(compute::UpdateMovingAverages(updated, momentum));
+  for (size_t i = 0; i < updated.size(); ++i) updated[i].value = HandOver(updated[i].variable, values[i]);
+  std::erase_if(updated, [](const compute::MovingAverage& average) { return !average.value; });
+  if (graph_.status().ok() && !updated.empty()) targets_.push_back(compute::UpdateMovingAverages(updated, momentum));
 }
 
 Value ReplicaContext::Copied(Value value) {
@@ -196,18 +221,23 @@ Value ReplicaContext::Copied(Value value) {
 }
 
 void ReplicaContext::WriteAssigned() {
-  std::vector<compute::RunningSum> floats;
+  std::vector<compute::RunningSum> floats, added;
   std::vector<compute::Count> integers;
   for (const auto& [name, assignment] : std::exchange(assigned_, {})) {
-    const auto& [variable, value] = assignment;
+    const Value variable = assignment.variable;
+    // Where others update the variable at the same time, what is added is added to their value.
+    const bool adds = hand_over_ != nullptr && assignment.delta;
+    const Value value = HandOver(variable, adds ? assignment.delta : assignment.value);
+    if (!value) continue;
     if (value.dtype() == DType::kFloat32) {
-      floats.push_back({variable, Copied(value)});
+      (adds ? added : floats).push_back({variable, Copied(value)});
     } else {
-      integers.push_back({variable, compute::Sub(value, variable)});
+      integers.push_back({variable, adds ? value : compute::Sub(value, variable)});
     }
   }
-  if (!floats.empty()) {
-    targets_.push_back(compute::Accumulate(graph_.Constant(Tensor::Scalar(false)), floats));
+  for (const auto* const sums : {&floats, &added}) {
+    const Value add = graph_.Constant(Tensor::Scalar(sums == &added));
+    if (!sums->empty()) targets_.push_back(compute::Accumulate(add, *sums));
   }
   if (!integers.empty()) targets_.push_back(compute::AssignAdd(integers));
 }
@@ -217,6 +247,30 @@ void ReplicaContext::Finish(std::vector<Value>& outputs) {
     if (output && !assigned_.empty()) output = Copied(output);
   }
   WriteAssigned();
+}
+
+absl::StatusOr<compute::GraphRoots> BuildReplica(const ReplicaFn& fn, absl::Span<const TensorType> inputs,
+                                                 ReplicaContext& context) {
+  compute::Graph& graph = context.graph();
+  graph.set_batch_parts(compute::BatchPartsOfReplica(context.num_replicas_in_sync()));
+  // No update may be deferred, since variables can be read after any run.
+  graph.set_replica_context({.num_replicas = context.num_replicas_in_sync(), .in_micro_batches = true});
+  compute::GraphRoots roots;
+  for (const TensorType& input : inputs) {
+    roots.feeds.push_back(graph.Input(absl::StrCat("input_", roots.feeds.size()), input));
+  }
+  ASSIGN_OR_RETURN(roots.fetches, fn(context, roots.feeds));
+  RETURN_IF_ERROR(graph.status());
+  for (size_t i = 0; i < roots.fetches.size(); ++i) {
+    if (roots.fetches[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("result ", i,
+                                                   " of the function is no value: it is computed from one "
+                                                   "that is missing"));
+  }
+  context.Finish(roots.fetches);
+  RETURN_IF_ERROR(graph.status());
+  roots.targets = context.targets();
+  return roots;
 }
 
 }  // namespace official::distribute

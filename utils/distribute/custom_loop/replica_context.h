@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/graph/rewrite.h"
 #include "utils/compute/kernel/communicator.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/distribute/custom_loop/distributed_variable.h"
@@ -21,9 +23,20 @@
 
 namespace official::distribute {
 
+class ReplicaContext;
+
+// Builds what one replica computes from its inputs, and returns the results.
+using ReplicaFn = std::function<absl::StatusOr<std::vector<compute::Value>>(ReplicaContext& context,
+                                                                            absl::Span<const compute::Value> inputs)>;
+
 // Adds the nodes of one update of variables, for example compute::GradientDescent.
 using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
                                                               absl::Span<const compute::VariableGradient> variables)>;
+
+// Takes what an update needs, the gradient of a variable or what is assigned to it or, with an invalid `variable`, a
+// number for all variables such as the learning rate. Returns the value to update with; an invalid one leaves the
+// variable out.
+using HandOverFn = std::function<compute::Value(compute::Value variable, compute::Value value)>;
 
 class ReplicaContext {
  public:
@@ -33,6 +46,8 @@ class ReplicaContext {
       : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas), pack_sizes_(pack_sizes) {}
 
   compute::Graph& graph() { return graph_; }
+  // Lets a step compute in two graphs, of a worker and of a parameter server: updates are of what `hand_over` returns.
+  void HandOverUpdates(HandOverFn hand_over) { hand_over_ = std::move(hand_over); }
   // A number from 0 among the replicas of all workers.
   int replica_id_in_sync_group() const { return replica_id_; }
   int num_replicas_in_sync() const { return num_replicas_; }
@@ -56,6 +71,8 @@ class ReplicaContext {
   void Assign(const DistributedVariable& variable, compute::Value value);
   void AssignAdd(const DistributedVariable& variable, compute::Value value);
   void AssignSub(const DistributedVariable& variable, compute::Value value);
+  // Adds to the variable of this spec a value of its type, that of this replica.
+  void AssignAdd(const compute::VariableSpec& variable, compute::Value value);
 
   // Returns the trainable variables that the function has made or read so far, in that order.
   std::vector<compute::Value> TrainableVariables() const;
@@ -79,13 +96,16 @@ class ReplicaContext {
  private:
   struct Assignment {
     compute::Value variable, value;
+    compute::Value delta;  // what was added to the variable; invalid if `value` does not depend on it
   };
 
   compute::Value Scalar(float value);
   // Returns an int64 scalar of each replica.
   std::vector<compute::Value> ScalarOfEach(compute::Value value);
   compute::Value Aggregate(const DistributedVariable& variable, compute::Value value);
-  void Store(const DistributedVariable& variable, compute::Value value);
+  compute::Value Read(const compute::VariableSpec& variable);
+  void Store(const compute::VariableSpec& variable, compute::Value value, compute::Value delta);
+  compute::Value HandOver(compute::Value variable, compute::Value value);
   // Returns `value`, in memory of its own if it is that of a variable.
   compute::Value Copied(compute::Value value);
   void WriteAssigned();
@@ -93,8 +113,14 @@ class ReplicaContext {
   compute::Graph& graph_;
   const int replica_id_, num_replicas_;
   const std::optional<compute::PackSizes> pack_sizes_;
+  HandOverFn hand_over_;                        // null: updates take the values of this graph
   std::map<std::string, Assignment> assigned_;  // by the variable's name; not written yet
   std::vector<compute::Node*> targets_;
 };
+
+// Builds, in the graph of `context`, what `fn` computes from inputs of these types, and returns the roots. Errors:
+// those of the function, and InvalidArgument for a result that is no value.
+absl::StatusOr<compute::GraphRoots> BuildReplica(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                                 ReplicaContext& context);
 
 }  // namespace official::distribute

@@ -1,0 +1,239 @@
+#include "utils/distribute/coordinator/cluster_coordinator.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/coordinator/step_graphs.h"
+#include "utils/logs/log.h"
+
+namespace official::coordinator {
+
+using compute::Tensor;
+
+ClusterCoordinator::ClusterCoordinator(const Functions& functions, distribute::ParameterServers& servers,
+                                       const CoordinatorOptions& options)
+    : functions_(functions), servers_(servers), options_(options), client_(servers), queue_(options.queue_capacity) {
+  for (int task = 1; task < servers.num_workers(); ++task) {
+    threads_.emplace_back([this, task] { Dispatch(task); });
+  }
+}
+
+ClusterCoordinator::~ClusterCoordinator() { queue_.Close(absl::OkStatus()); }
+
+absl::Status ClusterCoordinator::Failed(const absl::Status& status) {
+  const bool is_of_exchange = absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+  return is_of_exchange ? absl::UnavailableError(status.message()) : status;
+}
+
+// ---- Variables ----
+
+absl::Status ClusterCoordinator::CreateVariables(const std::string& step,
+                                                 absl::Span<const compute::TensorType> inputs) {
+  ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(step));
+  ASSIGN_OR_RETURN(const WorkerStep built, BuildWorkerStep(*fn, inputs));
+  ASSIGN_OR_RETURN(const std::vector<std::string> before, TrackedNames());
+  for (const compute::VariableSpec& spec : built.graph->variables()) {
+    if (client_.placed().count(spec.name) > 0) continue;
+    const Tensor value = compute::InitialValue(spec.initializer, spec.type, spec.name, options_.seed);
+    RETURN_IF_ERROR(Failed(client_.Write(spec.name, value)));
+  }
+  RETURN_IF_ERROR(Failed(client_.Prepare(step, inputs)));
+  ASSIGN_OR_RETURN(std::vector<std::string> names, TrackedNames());
+  std::erase_if(names, [&](const std::string& name) { return std::binary_search(before.begin(), before.end(), name); });
+  return Restore(names);
+}
+
+absl::StatusOr<std::vector<std::string>> ClusterCoordinator::TrackedNames() {
+  RETURN_IF_ERROR(Failed(client_.UpdatePlacement()));
+  std::vector<std::string> names;
+  for (const auto& [name, placed] : client_.placed()) names.push_back(name);
+  return names;
+}
+
+absl::StatusOr<Tensor> ClusterCoordinator::ReadVariable(const std::string& name) {
+  const absl::StatusOr<std::vector<Tensor>> values = client_.Read({name});
+  RETURN_IF_ERROR(Failed(values.status()));
+  return values->front();
+}
+
+absl::Status ClusterCoordinator::AssignVariable(const std::string& name, const Tensor& value) {
+  if (client_.placed().count(name) == 0) return absl::NotFoundError(absl::StrCat("there is no variable ", name));
+  return Failed(client_.Write(name, value));
+}
+
+absl::Status ClusterCoordinator::RestoreVariables(distribute::ReadVariableFn read) {
+  read_ = std::move(read);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, TrackedNames());
+  return Restore(names);
+}
+
+absl::Status ClusterCoordinator::Restore(absl::Span<const std::string> names) {
+  if (read_ == nullptr) return absl::OkStatus();
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(const std::optional<Tensor> value, read_({name, client_.placed().at(name).type, {}}));
+    if (value) RETURN_IF_ERROR(AssignVariable(name, *value));
+  }
+  return absl::OkStatus();
+}
+
+// ---- Functions ----
+
+void ClusterCoordinator::CreatePerWorkerDataset(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  resources_.push_back({.kind = WorkerRequest::Kind::kMakeDataset, .name = name});
+}
+
+void ClusterCoordinator::CreatePerWorkerValues(const std::string& function, absl::Span<const Tensor> arguments) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  resources_.push_back(
+      {.kind = WorkerRequest::Kind::kMakeValues, .name = function, .arguments = {arguments.begin(), arguments.end()}});
+}
+
+absl::StatusOr<RemoteValue> ClusterCoordinator::Schedule(const std::string& function,
+                                                         absl::Span<const Tensor> arguments) {
+  RETURN_IF_ERROR(functions_.Find(function).status());
+  const Closure closure = {function, {arguments.begin(), arguments.end()}};
+  RETURN_IF_ERROR(queue_.Put(closure));
+  return closure.result;
+}
+
+absl::Status ClusterCoordinator::Join() { return queue_.Wait(); }
+
+absl::StatusOr<bool> ClusterCoordinator::Done() { return queue_.Done(); }
+
+absl::StatusOr<std::vector<Tensor>> ClusterCoordinator::Fetch(const RemoteValue& value) { return value.Fetch(); }
+
+absl::Status ClusterCoordinator::Finish() {
+  queue_.Close(absl::OkStatus());
+  threads_.clear();
+  for (int task = 1; task < servers_.num_workers(); ++task) {
+    RETURN_IF_ERROR(servers_.exchange().Send(task, kChannel, kEnd));
+  }
+  RETURN_IF_ERROR(servers_.Leave());
+  for (int task = 1; task < servers_.num_workers(); ++task) {
+    for (bool has_left = false; !has_left;) {
+      ASSIGN_OR_RETURN(has_left, servers_.HasLeft(task));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// ---- Workers ----
+
+void ClusterCoordinator::Dispatch(int task) {
+  Worker worker = {.task = task};
+  while (!queue_.is_closed()) {
+    const absl::Status status = RunFunctions(worker);
+    if (status.ok()) return;
+    SetPresent(worker, false);
+    if (!absl::IsUnavailable(status)) return queue_.Close(Failed(status));
+  }
+}
+
+absl::Status ClusterCoordinator::RunFunctions(Worker& worker) {
+  constexpr std::chrono::seconds kCheckEvery(1);
+  RETURN_IF_ERROR(WaitUntilBegun(worker));
+  worker.num_resources = 0;
+  while (!queue_.is_closed()) {
+    std::optional<Closure> closure = queue_.Take(kCheckEvery);
+    if (!closure) {
+      RETURN_IF_ERROR(servers_.exchange().Check());
+      continue;
+    }
+    absl::StatusOr<WorkerAnswer> answer = Run(worker, *closure);
+    if (answer.ok()) {
+      queue_.Finish(*closure, std::move(answer->results));
+      continue;
+    }
+    if (absl::IsUnavailable(answer.status())) {
+      LOG(WARNING) << answer.status().message() << "; another worker runs '" << closure->function << "'";
+    } else {
+      queue_.Close(Failed(answer.status()));
+    }
+    queue_.PutBack(*std::move(closure));
+    return answer.status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ClusterCoordinator::WaitUntilBegun(Worker& worker) {
+  constexpr std::chrono::seconds kWait(1);
+  constexpr std::chrono::milliseconds kAskAgain(100);
+  while (!worker.has_begun && !queue_.is_closed()) {
+    const absl::StatusOr<std::string> hello = servers_.exchange().Receive(worker.task, kChannel, kWait);
+    if (absl::IsUnavailable(hello.status())) {
+      std::this_thread::sleep_for(kAskAgain);
+    } else if (!absl::IsDeadlineExceeded(hello.status())) {
+      RETURN_IF_ERROR(hello.status());
+      worker.has_begun = *hello == kHello;
+    }
+    if (!worker.has_begun) RETURN_IF_ERROR(CheckPresence());
+  }
+  if (worker.has_begun) SetPresent(worker, true);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WorkerAnswer> ClusterCoordinator::Run(Worker& worker, const Closure& closure) {
+  for (;; ++worker.num_resources) {
+    std::optional<WorkerRequest> resource;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (worker.num_resources == resources_.size()) break;
+      resource = resources_[worker.num_resources];
+    }
+    ASSIGN_OR_RETURN(const WorkerAnswer made, Ask(worker, *std::move(resource)));
+    if (!made.results.ok()) return made;
+  }
+  return Ask(worker, {.name = closure.function, .arguments = closure.arguments});
+}
+
+absl::StatusOr<WorkerAnswer> ClusterCoordinator::Ask(Worker& worker, WorkerRequest request) {
+  // A function may take long. If the worker is lost, the exchange says so.
+  constexpr std::chrono::seconds kLong = std::chrono::hours(24 * 365);
+  distribute::Exchange& exchange = servers_.exchange();
+  request.number = ++worker.last_request;
+  RETURN_IF_ERROR(exchange.Send(worker.task, kChannel, Pack(request)));
+  worker.has_begun = false;  // unless it answers
+  for (;;) {
+    ASSIGN_OR_RETURN(const std::string frame, exchange.Receive(worker.task, kChannel, kLong));
+    if (frame == kHello) {
+      worker.has_begun = true;
+      return absl::UnavailableError(absl::StrCat(servers_.NameOf(worker.task), " was lost and has come back"));
+    }
+    ASSIGN_OR_RETURN(WorkerAnswer answer, UnpackAnswer(frame));
+    if (answer.number != request.number) continue;  // of before it was lost
+    worker.has_begun = true;
+    return answer;
+  }
+}
+
+void ClusterCoordinator::SetPresent(const Worker& worker, bool present) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (present) {
+    present_.insert(worker.task);
+  } else if (present_.erase(worker.task) > 0 && present_.empty()) {
+    alone_since_ = std::chrono::steady_clock::now();
+    LOG(WARNING) << "no worker is left; waits up to " << options_.worker_timeout.count() << " s for one of "
+                 << WorkerNames() << " to come back";
+  }
+}
+
+absl::Status ClusterCoordinator::CheckPresence() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!present_.empty()) return absl::OkStatus();
+  if (std::chrono::steady_clock::now() - alone_since_ < options_.worker_timeout) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat("there has been no worker for ", options_.worker_timeout.count(),
+                                                  " s; start the job again: ", WorkerNames()));
+}
+
+std::string ClusterCoordinator::WorkerNames() const {
+  std::vector<std::string> names;
+  for (int task = 1; task < servers_.num_workers(); ++task) names.push_back(servers_.NameOf(task));
+  return absl::StrJoin(names, ", ");
+}
+
+}  // namespace official::coordinator
