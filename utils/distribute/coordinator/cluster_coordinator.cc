@@ -17,8 +17,9 @@ using compute::Tensor;
 ClusterCoordinator::ClusterCoordinator(const Functions& functions, distribute::ParameterServers& servers,
                                        const CoordinatorOptions& options)
     : functions_(functions), servers_(servers), options_(options), client_(servers), queue_(options.queue_capacity) {
-  for (int task = 1; task < servers.num_workers(); ++task) {
-    threads_.emplace_back([this, task] { Dispatch(task); });
+  for (int worker = 1; worker < servers.num_workers(); ++worker) present_.insert(worker);
+  for (const int worker : std::vector<int>(present_.begin(), present_.end())) {
+    threads_.emplace_back([this, worker] { Dispatch(worker); });
   }
 }
 
@@ -110,13 +111,13 @@ absl::StatusOr<std::vector<Tensor>> ClusterCoordinator::Fetch(const RemoteValue&
 absl::Status ClusterCoordinator::Finish() {
   queue_.Close(absl::OkStatus());
   threads_.clear();
-  for (int task = 1; task < servers_.num_workers(); ++task) {
-    RETURN_IF_ERROR(servers_.exchange().Send(task, kChannel, kEnd));
+  for (int worker = 1; worker < servers_.num_workers(); ++worker) {
+    RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
   }
   RETURN_IF_ERROR(servers_.Leave());
-  for (int task = 1; task < servers_.num_workers(); ++task) {
+  for (int worker = 1; worker < servers_.num_workers(); ++worker) {
     for (bool has_left = false; !has_left;) {
-      ASSIGN_OR_RETURN(has_left, servers_.HasLeft(task));
+      ASSIGN_OR_RETURN(has_left, servers_.HasLeft(worker));
     }
   }
   return absl::OkStatus();
@@ -124,102 +125,90 @@ absl::Status ClusterCoordinator::Finish() {
 
 // ---- Workers ----
 
-void ClusterCoordinator::Dispatch(int task) {
-  Worker worker = {.task = task};
+void ClusterCoordinator::Dispatch(int worker) {
   while (!queue_.is_closed()) {
-    const absl::Status status = RunFunctions(worker);
-    if (status.ok()) return;
-    SetPresent(worker, false);
-    if (!absl::IsUnavailable(status)) return queue_.Close(Failed(status));
+    absl::Status status = RunFunctions(worker);
+    if (absl::IsUnavailable(status)) {
+      SetPresent(worker, false);
+      status = WaitForReturn(worker);
+      if (status.ok()) SetPresent(worker, true);
+    }
+    if (!status.ok()) queue_.Close(Failed(status));
   }
 }
 
-absl::Status ClusterCoordinator::RunFunctions(Worker& worker) {
+absl::Status ClusterCoordinator::RunFunctions(int worker) {
   constexpr std::chrono::seconds kCheckEvery(1);
-  RETURN_IF_ERROR(WaitUntilBegun(worker));
-  worker.num_resources = 0;
+  size_t num_made = 0;
   while (!queue_.is_closed()) {
     std::optional<Closure> closure = queue_.Take(kCheckEvery);
     if (!closure) {
       RETURN_IF_ERROR(servers_.exchange().Check());
       continue;
     }
-    absl::StatusOr<WorkerAnswer> answer = Run(worker, *closure);
-    if (answer.ok()) {
-      queue_.Finish(*closure, std::move(answer->results));
+    WorkerAnswer answer;
+    const absl::Status status = Run(worker, *closure, num_made, answer);
+    if (status.ok()) {
+      queue_.Finish(*closure, std::move(answer));
       continue;
     }
-    if (absl::IsUnavailable(answer.status())) {
-      LOG(WARNING) << answer.status().message() << "; another worker runs '" << closure->function << "'";
+    if (absl::IsUnavailable(status)) {
+      LOG(WARNING) << status.message() << "; another worker runs '" << closure->function << "'";
     } else {
-      queue_.Close(Failed(answer.status()));
+      queue_.Close(Failed(status));
     }
     queue_.PutBack(*std::move(closure));
-    return answer.status();
+    return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status ClusterCoordinator::WaitUntilBegun(Worker& worker) {
-  constexpr std::chrono::seconds kWait(1);
-  constexpr std::chrono::milliseconds kAskAgain(100);
-  while (!worker.has_begun && !queue_.is_closed()) {
-    const absl::StatusOr<std::string> hello = servers_.exchange().Receive(worker.task, kChannel, kWait);
-    if (absl::IsUnavailable(hello.status())) {
-      std::this_thread::sleep_for(kAskAgain);
-    } else if (!absl::IsDeadlineExceeded(hello.status())) {
-      RETURN_IF_ERROR(hello.status());
-      worker.has_begun = *hello == kHello;
-    }
-    if (!worker.has_begun) RETURN_IF_ERROR(CheckPresence());
+absl::Status ClusterCoordinator::WaitForReturn(int worker) {
+  constexpr std::chrono::milliseconds kLookEvery(100);
+  while (!queue_.is_closed()) {
+    const absl::Status state = servers_.exchange().Receive(worker, kChannel, std::chrono::seconds(0)).status();
+    if (state.ok() || absl::IsDeadlineExceeded(state)) break;
+    if (!absl::IsUnavailable(state)) return state;
+    RETURN_IF_ERROR(CheckPresence());
+    std::this_thread::sleep_for(kLookEvery);
   }
-  if (worker.has_begun) SetPresent(worker, true);
   return absl::OkStatus();
 }
 
-absl::StatusOr<WorkerAnswer> ClusterCoordinator::Run(Worker& worker, const Closure& closure) {
-  for (;; ++worker.num_resources) {
-    std::optional<WorkerRequest> resource;
+absl::Status ClusterCoordinator::Run(int worker, const Closure& closure, size_t& num_made, WorkerAnswer& answer) {
+  for (;; ++num_made) {
+    WorkerRequest resource;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (worker.num_resources == resources_.size()) break;
-      resource = resources_[worker.num_resources];
+      if (num_made == resources_.size()) break;
+      resource = resources_[num_made];
     }
-    ASSIGN_OR_RETURN(const WorkerAnswer made, Ask(worker, *std::move(resource)));
-    if (!made.results.ok()) return made;
+    RETURN_IF_ERROR(Ask(worker, resource, answer));
+    if (!answer.ok()) return absl::OkStatus();
   }
-  return Ask(worker, {.name = closure.function, .arguments = closure.arguments});
+  return Ask(worker, {.name = closure.function, .arguments = closure.arguments}, answer);
 }
 
-absl::StatusOr<WorkerAnswer> ClusterCoordinator::Ask(Worker& worker, WorkerRequest request) {
+absl::Status ClusterCoordinator::Ask(int worker, const WorkerRequest& request, WorkerAnswer& answer) {
   // A function may take long. If the worker is lost, the exchange says so.
   constexpr std::chrono::seconds kLong = std::chrono::hours(24 * 365);
-  distribute::Exchange& exchange = servers_.exchange();
-  request.number = ++worker.last_request;
-  RETURN_IF_ERROR(exchange.Send(worker.task, kChannel, Pack(request)));
-  worker.has_begun = false;  // unless it answers
-  for (;;) {
-    ASSIGN_OR_RETURN(const std::string frame, exchange.Receive(worker.task, kChannel, kLong));
-    if (frame == kHello) {
-      worker.has_begun = true;
-      return absl::UnavailableError(absl::StrCat(servers_.NameOf(worker.task), " was lost and has come back"));
-    }
-    ASSIGN_OR_RETURN(WorkerAnswer answer, UnpackAnswer(frame));
-    if (answer.number != request.number) continue;  // of before it was lost
-    worker.has_begun = true;
-    return answer;
-  }
+  RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, PackRequest(request)));
+  ASSIGN_OR_RETURN(const std::string frame, servers_.exchange().Receive(worker, kChannel, kLong));
+  return UnpackAnswer(frame, answer);
 }
 
-void ClusterCoordinator::SetPresent(const Worker& worker, bool present) {
+void ClusterCoordinator::SetPresent(int worker, bool present) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (present) {
-    present_.insert(worker.task);
-  } else if (present_.erase(worker.task) > 0 && present_.empty()) {
-    alone_since_ = std::chrono::steady_clock::now();
-    LOG(WARNING) << "no worker is left; waits up to " << options_.worker_timeout.count() << " s for one of "
-                 << WorkerNames() << " to come back";
+    present_.insert(worker);
+    LOG(INFO) << servers_.NameOf(worker) << " is back and runs functions again";
+    return;
   }
+  present_.erase(worker);
+  if (!present_.empty()) return;
+  alone_since_ = std::chrono::steady_clock::now();
+  LOG(WARNING) << "no worker is left; waits up to " << options_.worker_timeout.count() << " s for one of "
+               << WorkerNames() << " to come back";
 }
 
 absl::Status ClusterCoordinator::CheckPresence() {
@@ -232,7 +221,7 @@ absl::Status ClusterCoordinator::CheckPresence() {
 
 std::string ClusterCoordinator::WorkerNames() const {
   std::vector<std::string> names;
-  for (int task = 1; task < servers_.num_workers(); ++task) names.push_back(servers_.NameOf(task));
+  for (int worker = 1; worker < servers_.num_workers(); ++worker) names.push_back(servers_.NameOf(worker));
   return absl::StrJoin(names, ", ");
 }
 

@@ -91,25 +91,20 @@ class ClusterCoordinator : public distribute::Trackable {
   absl::StatusOr<std::string> FromChief(const absl::StatusOr<std::string>& own) override { return own; }
 
  private:
-  // What only one thread, that of the worker, uses. `task` is its number in the exchange.
-  struct Worker {
-    int task = 0;
-    int64_t last_request = 0;
-    bool has_begun = false;    // its kHello has been received since it was last lost
-    size_t num_resources = 0;  // of resources_, made since then
-  };
+  // Workers are named by their number in the exchange.
 
   // Gives a worker functions to run, and goes on when it comes back after a loss, until the queue is closed.
-  void Dispatch(int task);
-  // Waits until the worker has begun, and lets it run functions. OK once the queue is closed, Unavailable if the worker
-  // is lost; else an error of the job.
-  absl::Status RunFunctions(Worker& worker);
-  absl::Status WaitUntilBegun(Worker& worker);
-  // Makes the resources that the worker has not made, and runs the function. Errors are those of the exchange.
-  absl::StatusOr<WorkerAnswer> Run(Worker& worker, const Closure& closure);
-  absl::StatusOr<WorkerAnswer> Ask(Worker& worker, WorkerRequest request);
-  // The worker has begun, or is lost.
-  void SetPresent(const Worker& worker, bool present);
+  void Dispatch(int worker);
+  // Lets the worker run functions. OK once the queue is closed, Unavailable if the worker is lost; else an error of the
+  // job.
+  absl::Status RunFunctions(int worker);
+  // Waits until a worker that is lost takes part again, or the queue is closed.
+  absl::Status WaitForReturn(int worker);
+  // Makes the resources after the first `num_made` on the worker, and runs the function. The error is one of the
+  // exchange, as those of RunFunctions; `answer` has that of the function.
+  absl::Status Run(int worker, const Closure& closure, size_t& num_made, WorkerAnswer& answer);
+  absl::Status Ask(int worker, const WorkerRequest& request, WorkerAnswer& answer);
+  void SetPresent(int worker, bool present);
   // DeadlineExceeded if there has been none for too long.
   absl::Status CheckPresence();
   // Returns "worker 1 at 10.0.0.1:2222, worker 2 at 10.0.0.2:2222".
@@ -128,7 +123,7 @@ class ClusterCoordinator : public distribute::Trackable {
   ClosureQueue queue_;
   std::mutex mutex_;
   std::vector<WorkerRequest> resources_;  // per-worker data sets and values
-  std::set<int> present_;                 // the workers that have begun and are not lost, by task
+  std::set<int> present_;                 // the workers that are not lost
   std::chrono::steady_clock::time_point alone_since_ = std::chrono::steady_clock::now();
   std::vector<std::jthread> threads_;  // of the workers
 };

@@ -21,29 +21,26 @@ absl::StatusOr<std::vector<Tensor>> TakeTensors(absl::string_view bytes) {
 
 }  // namespace
 
-std::string Pack(const WorkerRequest& request) {
+std::string PackRequest(const WorkerRequest& request) {
   std::string bytes;
-  distribute::AppendNumber(request.number, bytes);
   distribute::AppendNumber(static_cast<int64_t>(request.kind), bytes);
   distribute::AppendText(request.name, bytes);
   for (const Tensor& argument : request.arguments) distribute::AppendTensor(argument, bytes);
   return bytes;
 }
 
-std::string Pack(const WorkerAnswer& answer) {
+std::string PackAnswer(const WorkerAnswer& answer) {
   std::string bytes;
-  const absl::Status status = answer.results.status();
-  distribute::AppendNumber(answer.number, bytes);
-  distribute::AppendNumber(static_cast<int64_t>(status.code()), bytes);
-  distribute::AppendText(absl::string_view(status.message().data(), status.message().size()), bytes);
-  if (!status.ok()) return bytes;
-  for (const Tensor& result : *answer.results) distribute::AppendTensor(result, bytes);
+  const absl::string_view message(answer.status().message());
+  distribute::AppendNumber(static_cast<int64_t>(answer.status().code()), bytes);
+  distribute::AppendText(message, bytes);
+  if (!answer.ok()) return bytes;
+  for (const Tensor& result : *answer) distribute::AppendTensor(result, bytes);
   return bytes;
 }
 
 absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
   WorkerRequest request;
-  ASSIGN_OR_RETURN(request.number, distribute::TakeNumber(bytes));
   ASSIGN_OR_RETURN(const int64_t kind, distribute::TakeNumber(bytes));
   request.kind = static_cast<WorkerRequest::Kind>(kind);
   ASSIGN_OR_RETURN(request.name, distribute::TakeText(bytes));
@@ -51,17 +48,15 @@ absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
   return request;
 }
 
-absl::StatusOr<WorkerAnswer> UnpackAnswer(absl::string_view bytes) {
-  WorkerAnswer answer;
-  ASSIGN_OR_RETURN(answer.number, distribute::TakeNumber(bytes));
+absl::Status UnpackAnswer(absl::string_view bytes, WorkerAnswer& answer) {
   ASSIGN_OR_RETURN(const int64_t code, distribute::TakeNumber(bytes));
   ASSIGN_OR_RETURN(const std::string message, distribute::TakeText(bytes));
   if (code != 0) {
-    answer.results = absl::Status(static_cast<absl::StatusCode>(code), message);
-    return answer;
+    answer = absl::Status(static_cast<absl::StatusCode>(code), message);
+    return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(answer.results, TakeTensors(bytes));
-  return answer;
+  ASSIGN_OR_RETURN(answer, TakeTensors(bytes));
+  return absl::OkStatus();
 }
 
 }  // namespace official::coordinator

@@ -1,5 +1,4 @@
-// What the coordinator and a worker send each other. The worker begins with kHello, also when it has come back. Then
-// each request has an answer; each has a number, so that a request of before the loss is not answered after it.
+// What the coordinator and a worker send each other: requests, each of which has an answer, and in the end kEnd.
 #pragma once
 
 #include <string>
@@ -17,7 +16,8 @@ namespace official::coordinator {
 // Of the messages in both directions.
 inline constexpr distribute::Exchange::Channel kChannel = distribute::Exchange::Channel::kSums;
 
-inline constexpr absl::string_view kHello = "H", kEnd = "E";
+// From the coordinator: there are no more requests.
+inline constexpr absl::string_view kEnd = "E";
 
 struct WorkerRequest {
   enum class Kind : char {
@@ -25,20 +25,17 @@ struct WorkerRequest {
     kMakeDataset = 'D',  // makes the data set `name`
     kMakeValues = 'V'    // runs the function, and keeps its results
   };
-  int64_t number = 0;
   Kind kind = Kind::kRun;
   std::string name;
   std::vector<compute::Tensor> arguments = {};
 };
-struct WorkerAnswer {
-  int64_t number = 0;  // of the request
-  absl::StatusOr<std::vector<compute::Tensor>> results;
-};
+// The results, or the error of the function.
+using WorkerAnswer = absl::StatusOr<std::vector<compute::Tensor>>;
 
-std::string Pack(const WorkerRequest& request);
-std::string Pack(const WorkerAnswer& answer);
+std::string PackRequest(const WorkerRequest& request);
+std::string PackAnswer(const WorkerAnswer& answer);
 // DataLoss for bytes that are none.
 absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes);
-absl::StatusOr<WorkerAnswer> UnpackAnswer(absl::string_view bytes);
+absl::Status UnpackAnswer(absl::string_view bytes, WorkerAnswer& answer);
 
 }  // namespace official::coordinator

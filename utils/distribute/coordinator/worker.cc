@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<Tensor>> WorkerContext::Run(const std::string& step, 
   return results;
 }
 
-absl::StatusOr<std::vector<Tensor>> WorkerContext::Answer(const WorkerRequest& request) {
+WorkerAnswer WorkerContext::Answer(const WorkerRequest& request) {
   if (request.kind == WorkerRequest::Kind::kMakeDataset) {
     RETURN_IF_ERROR(MakeDataset(request.name));
     return std::vector<Tensor>{};
@@ -100,15 +100,14 @@ absl::Status ServeWorker(const Functions& functions, distribute::ParameterServer
   constexpr std::chrono::seconds kLong = std::chrono::hours(24 * 365);
   distribute::Exchange& exchange = servers.exchange();
   WorkerContext context(functions, servers, device);
-  RETURN_IF_ERROR(exchange.Send(kCoordinator, kChannel, kHello));
   for (;;) {
     ASSIGN_OR_RETURN(const std::string frame, exchange.Receive(kCoordinator, kChannel, kLong));
     if (frame == kEnd) return servers.Leave();
     ASSIGN_OR_RETURN(const WorkerRequest request, UnpackRequest(frame));
-    const WorkerAnswer answer = {request.number, context.Answer(request)};
+    const WorkerAnswer answer = context.Answer(request);
     // Without a server no function succeeds: that is an error of the job.
-    if (!answer.results.ok()) RETURN_IF_ERROR(exchange.Check());
-    RETURN_IF_ERROR(exchange.Send(kCoordinator, kChannel, Pack(answer)));
+    if (!answer.ok()) RETURN_IF_ERROR(exchange.Check());
+    RETURN_IF_ERROR(exchange.Send(kCoordinator, kChannel, PackAnswer(answer)));
   }
 }
 

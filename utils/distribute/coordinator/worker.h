@@ -49,7 +49,7 @@ class WorkerContext {
   absl::StatusOr<std::vector<compute::Tensor>> Run(const std::string& step, absl::Span<const compute::Tensor> inputs);
 
   // Does what a request asks, and returns the results.
-  absl::StatusOr<std::vector<compute::Tensor>> Answer(const WorkerRequest& request);
+  WorkerAnswer Answer(const WorkerRequest& request);
 
  private:
   struct Step {
