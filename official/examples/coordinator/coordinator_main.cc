@@ -18,6 +18,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/coordinator/metric.h"
+#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/coordinator/worker.h"
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/flags/base.h"
@@ -179,7 +180,11 @@ flags::Program CommandLine() {
 absl::Status Main(const flags::CommandLine&) {
   RETURN_IF_ERROR(flags::StartLog());
   const Program program;
-  return run::RunCoordinated("coordinator_main", program.functions(), {},
+  coordinator::CoordinatorOptions options;
+  // The embedding is on two parameter servers, if there are two.
+  ASSIGN_OR_RETURN(options.variable_partitioner,
+                   coordinator::MinSizePartitioner(/*min_shard_bytes=*/256, /*max_shards=*/2));
+  return run::RunCoordinated("coordinator_main", program.functions(), options,
                              [&](ClusterCoordinator& coordinator) { return program.Train(coordinator); });
 }
 

@@ -30,6 +30,7 @@
 #include "utils/distribute/coordinator/closure_queue.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/messages.h"
+#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/coordinator/variable_client.h"
 #include "utils/distribute/custom_loop/trackable.h"
 #include "utils/distribute/parameter_servers.h"
@@ -41,6 +42,8 @@ struct CoordinatorOptions {
   // How long the job may be without any worker until it fails.
   std::chrono::seconds worker_timeout = std::chrono::hours(1);
   uint64_t seed = 1;  // of the initial values of variables
+  // How variables are divided among parameter servers, such as MinSizePartitioner; null: each is whole on one.
+  Partitioner variable_partitioner = nullptr;
 };
 
 class ClusterCoordinator : public distribute::Trackable {
@@ -54,8 +57,9 @@ class ClusterCoordinator : public distribute::Trackable {
   int num_workers() const { return servers_.num_workers() - 1; }
 
   // Makes the variables that a step has for inputs of these types, which are not there yet, with their initial values,
-  // and what the optimizer of the step needs. They are placed on the parameter servers in turn. Unavailable, here and
-  // in all functions below, if a parameter server is lost: the job is to be started again, and to restore a checkpoint.
+  // and what the optimizer of the step needs. They, or their shards, are placed on the parameter servers in turn; what
+  // is read and written here is the whole variable. Unavailable, here and in all functions below, if a parameter server
+  // is lost: the job is to be started again, and to restore a checkpoint.
   absl::Status CreateVariables(const std::string& step, absl::Span<const compute::TensorType> inputs);
   // Return and overwrite the value of a variable; NotFound if there is none of this name.
   absl::StatusOr<compute::Tensor> ReadVariable(const std::string& name);
@@ -110,6 +114,7 @@ class ClusterCoordinator : public distribute::Trackable {
   // Returns "worker 1 at 10.0.0.1:2222, worker 2 at 10.0.0.2:2222".
   std::string WorkerNames() const;
 
+  absl::StatusOr<int64_t> NumShards(const compute::VariableSpec& variable) const;
   // Assigns to variables what read_ has of them.
   absl::Status Restore(absl::Span<const std::string> names);
   // An error of the exchange is one of the job.

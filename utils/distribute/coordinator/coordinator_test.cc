@@ -99,6 +99,9 @@ TEST_CASE("One worker trains the bits of one device") {
       [](const auto& in, auto of) { return compute::Momentum(in, of, {.momentum = 0.9}); },
       [](const auto& in, auto of) { return compute::Adam(in, of, {}); }};
   const int optimizer = GENERATE(0, 1, 2), num_servers = GENERATE(1, 2, 3);
+  const bool partitioned = GENERATE(false, true);
+  CoordinatorOptions options = {.seed = 7};
+  if (partitioned) options.variable_partitioner = FixedShardsPartitioner(3).value();
   constexpr int kSteps = 6;
   const ReplicaFn train_step = TrainStep(optimizers[optimizer]);
 
@@ -128,7 +131,7 @@ TEST_CASE("One worker trains the bits of one device") {
     }
     return absl::OkStatus();
   };
-  CHECK(RunInProcess(1, num_servers, functions, {.seed = 7}, program) == absl::OkStatus());
+  CHECK(RunInProcess(1, num_servers, functions, options, program) == absl::OkStatus());
 }
 
 TEST_CASE("What workers add to a variable is not lost, and a mean is that of all workers") {
@@ -185,6 +188,21 @@ TEST_CASE("A step sets variables and moving averages on the servers") {
     return absl::OkStatus();
   };
   CHECK(RunInProcess(1, 2, functions, {}, program) == absl::OkStatus());
+}
+
+TEST_CASE("A partitioner that makes no shards, or more than rows, is refused") {
+  Functions functions;
+  functions.RegisterStep("step", TrainStep([](const auto& in, auto of) { return compute::GradientDescent(in, of); }));
+  const int64_t num_shards = GENERATE(0, 9);
+  const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    const absl::Status status = coordinator.CreateVariables("step", TypesOf(BatchOf(0)));
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains("from 1 to the 8 rows of variable embedding/embeddings, got: " + std::to_string(num_shards)));
+    return absl::OkStatus();
+  };
+  const CoordinatorOptions options = {.variable_partitioner = [=](const auto&) { return num_shards; }};
+  CHECK(RunInProcess(1, 1, functions, options, program) == absl::OkStatus());
 }
 
 TEST_CASE("What variables do not take") {

@@ -17,7 +17,48 @@ ReplicaContext ContextOf(compute::Graph& graph) {
   return {graph, /*replica_id=*/0, /*num_replicas=*/1, /*pack_sizes=*/std::nullopt};
 }
 
-std::string NameOf(Value variable) { return variable ? variable.node()->name() : ""; }
+// The worker makes no updates.
+class WorkerSide : public distribute::UpdateSplit {
+ public:
+  Value Number(Value value) override {
+    names.push_back("");
+    values.push_back(value);
+    return Value();
+  }
+  std::vector<compute::VariableGradient> Update(const compute::VariableGradient& update) override {
+    names.push_back(update.variable.node()->name());
+    values.push_back(update.gradient);
+    return {};
+  }
+
+  std::vector<std::string> names;  // of the variables; empty for a number
+  std::vector<Value> values;
+};
+
+// The server gets what the worker has computed.
+class ServerSide : public distribute::UpdateSplit {
+ public:
+  ServerSide(compute::Graph& graph, const PlacedHereFn& placed_here) : graph_(graph), placed_here_(placed_here) {}
+
+  Value Number(Value value) override { return Feed(value.type()); }
+  std::vector<compute::VariableGradient> Update(const compute::VariableGradient& update) override {
+    std::vector<compute::VariableGradient> updates;
+    for (const compute::VariableSpec& spec : placed_here_(update.variable.node()->name())) {
+      updates.push_back({graph_.Variable(spec), Feed(spec.type)});
+    }
+    return updates;
+  }
+
+  std::vector<Value> feeds;
+
+ private:
+  Value Feed(const compute::TensorType& type) {
+    return feeds.emplace_back(graph_.Input(absl::StrCat("handed_over_", feeds.size()), type));
+  }
+
+  compute::Graph& graph_;
+  const PlacedHereFn& placed_here_;
+};
 
 // Returns the variables that the roots need, in the order of their creation.
 std::vector<compute::VariableSpec> VariablesOf(const compute::Graph& graph, const compute::GraphRoots& roots) {
@@ -44,33 +85,26 @@ absl::StatusOr<WorkerStep> BuildWorkerStep(const distribute::ReplicaFn& fn,
   WorkerStep step;
   step.graph = std::make_unique<compute::Graph>();
   ReplicaContext context = ContextOf(*step.graph);
-  std::vector<Value> handed_over;
-  context.HandOverUpdates([&](Value variable, Value value) {
-    step.handed_over.push_back(NameOf(variable));
-    handed_over.push_back(value);
-    return Value();
-  });
+  WorkerSide side;
+  context.SplitUpdates(side);
   ASSIGN_OR_RETURN(step.roots, distribute::BuildReplica(fn, inputs, context));
   step.num_results = static_cast<int>(step.roots.fetches.size());
-  step.roots.fetches.insert(step.roots.fetches.end(), handed_over.begin(), handed_over.end());
+  step.roots.fetches.insert(step.roots.fetches.end(), side.values.begin(), side.values.end());
+  step.handed_over = std::move(side.names);
   step.read = VariablesOf(*step.graph, step.roots);
   return step;
 }
 
 absl::StatusOr<ServerStep> BuildServerStep(const distribute::ReplicaFn& fn,
                                            absl::Span<const compute::TensorType> inputs,
-                                           const std::function<bool(const std::string& variable)>& is_placed_here) {
+                                           const PlacedHereFn& placed_here) {
   ServerStep step;
   step.graph = std::make_unique<compute::Graph>();
   ReplicaContext context = ContextOf(*step.graph);
-  std::vector<Value> feeds;
-  context.HandOverUpdates([&](Value variable, Value value) {
-    if (variable && !is_placed_here(NameOf(variable))) return Value();
-    feeds.push_back(step.graph->Input(absl::StrCat("handed_over_", feeds.size()), value.type()));
-    return feeds.back();
-  });
+  ServerSide side(*step.graph, placed_here);
+  context.SplitUpdates(side);
   ASSIGN_OR_RETURN(step.roots, distribute::BuildReplica(fn, inputs, context));
-  step.roots.feeds = std::move(feeds);
+  step.roots.feeds = std::move(side.feeds);
   step.roots.fetches.clear();
   step.variables = VariablesOf(*step.graph, step.roots);
   return step;

@@ -21,8 +21,8 @@ struct WorkerStep {
   std::unique_ptr<compute::Graph> graph;
   compute::GraphRoots roots;  // fetches: the results, then what is handed over
   int num_results = 0;
-  // What is handed over to the servers, in the order in which these take it: the variable that each value updates;
-  // empty for a number that all servers get, such as the learning rate.
+  // The variables that what is handed over updates, in the order in which servers take it; empty for a number that all
+  // servers get, such as the learning rate.
   std::vector<std::string> handed_over;
   std::vector<compute::VariableSpec> read;  // the variables that the graph reads
 };
@@ -37,8 +37,11 @@ struct ServerStep {
   std::vector<compute::VariableSpec> variables;  // those that are updated, and what an optimizer adds to them
 };
 
+// Returns what a server has of a variable: itself, or some of its shards in their order; nothing if that is elsewhere.
+using PlacedHereFn = std::function<std::vector<compute::VariableSpec>(const std::string& variable)>;
+
 absl::StatusOr<ServerStep> BuildServerStep(const distribute::ReplicaFn& fn,
                                            absl::Span<const compute::TensorType> inputs,
-                                           const std::function<bool(const std::string& variable)>& is_placed_here);
+                                           const PlacedHereFn& placed_here);
 
 }  // namespace official::coordinator

@@ -17,9 +17,15 @@ namespace official::coordinator {
 
 class VariableClient {
  public:
-  struct Placed {
+  // A shard of a variable, or the whole of it (shards.h).
+  struct Shard {
+    std::string name;
     std::vector<int> servers;  // where it is: several of what an optimizer counts on each server for itself
     compute::TensorType type;
+  };
+  struct Placed {
+    compute::TensorType type;   // of the whole
+    std::vector<Shard> shards;  // in the order of their rows
   };
 
   // `servers` must outlive the client. Each function returns the errors of ParameterServers::Ask and VariableServer.
@@ -30,9 +36,11 @@ class VariableClient {
   // Returns the variables by name, as of the last UpdatePlacement().
   const std::map<std::string, Placed>& placed() const { return placed_; }
 
-  // Writes a variable, a new one on the next server in turn: TensorFlow's round-robin placement.
+  // Makes a variable of so many shards, each on the next server in turn: TensorFlow's round-robin placement.
+  absl::Status Create(const std::string& name, const compute::Tensor& value, int64_t num_shards = 1);
+  // Writes a variable; NotFound if there is none.
   absl::Status Write(const std::string& name, const compute::Tensor& value);
-  // Returns the values of variables, each from the first server that has it.
+  // Returns the values of variables, a counter's from the first server that has it.
   absl::StatusOr<std::vector<compute::Tensor>> Read(absl::Span<const std::string> names);
   // Lets all servers make what the updates of a step need, such as the slots of an optimizer.
   absl::Status Prepare(const std::string& step, absl::Span<const compute::TensorType> inputs);

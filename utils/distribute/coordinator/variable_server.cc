@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "utils/compute/core/status.h"
+#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::coordinator {
@@ -74,6 +75,17 @@ absl::StatusOr<std::string> VariableServer::Read(absl::string_view request) cons
   return answer;
 }
 
+std::vector<compute::VariableSpec> VariableServer::PlacedHere(const std::string& variable) const {
+  std::map<int, compute::VariableSpec> shards;  // by number
+  for (const compute::VariableSpec& spec : variables_.specs()) {
+    const ShardName shard = ParseShardName(spec);
+    if (shard.variable == variable) shards[shard.number] = spec;
+  }
+  std::vector<compute::VariableSpec> specs;
+  for (const auto& [number, spec] : shards) specs.push_back(spec);
+  return specs;
+}
+
 absl::StatusOr<VariableServer::Step*> VariableServer::TakeStep(absl::string_view& request) {
   const absl::string_view whole = request;
   ASSIGN_OR_RETURN(const std::string name, distribute::TakeText(request));
@@ -87,7 +99,7 @@ absl::StatusOr<VariableServer::Step*> VariableServer::TakeStep(absl::string_view
   ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(name));
   Step step;
   ASSIGN_OR_RETURN(step.built,
-                   BuildServerStep(*fn, types, [&](const std::string& variable) { return variables_.Has(variable); }));
+                   BuildServerStep(*fn, types, [&](const std::string& variable) { return PlacedHere(variable); }));
   compute::Graph made;  // only with what the update needs, so that other variables take no memory
   for (const compute::VariableSpec& spec : step.built.variables) made.Variable(spec);
   RETURN_IF_ERROR(made.status());

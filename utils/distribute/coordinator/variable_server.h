@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -45,6 +46,8 @@ class VariableServer {
   absl::StatusOr<std::string> List() const;
   absl::Status Write(absl::string_view request);
   absl::StatusOr<std::string> Read(absl::string_view request) const;
+  // See PlacedHereFn.
+  std::vector<compute::VariableSpec> PlacedHere(const std::string& variable) const;
   // Takes the name and the types of a step from the request, and returns the step, which is built the first time.
   absl::StatusOr<Step*> TakeStep(absl::string_view& request);
 

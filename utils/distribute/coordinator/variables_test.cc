@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
@@ -55,13 +56,13 @@ struct Servers {
 TEST_CASE("Variables are placed on the servers in turn, in the order of their creation") {
   const Functions functions;
   Servers job(functions);
-  for (const char* const name : {"c", "a", "b"}) REQUIRE(job.client.Write(name, Vector({1})).ok());
+  for (const char* const name : {"c", "a", "b"}) REQUIRE(job.client.Create(name, Vector({1})).ok());
   REQUIRE(job.client.Write("a", Vector({2})).ok());  // where it is
-  REQUIRE(job.client.Write("d", Vector({4, 5})).ok());
+  REQUIRE(job.client.Create("d", Vector({4, 5})).ok());
   VariableClient other(job.worker);
   REQUIRE(other.UpdatePlacement().ok());
   std::vector<std::pair<std::string, std::vector<int>>> placed;
-  for (const auto& [name, at] : other.placed()) placed.emplace_back(name, at.servers);
+  for (const auto& [name, at] : other.placed()) placed.emplace_back(name, at.shards[0].servers);
   CHECK(placed ==
         std::vector<std::pair<std::string, std::vector<int>>>{{"a", {1}}, {"b", {0}}, {"c", {0}}, {"d", {1}}});
   CHECK(other.placed().at("d").type == Vector({4, 5}).type());
@@ -91,12 +92,12 @@ TEST_CASE("Slots are where their variable is, and an update reaches only the ser
     return std::vector<Value>{};
   });
   Servers job(functions);
-  for (const char* const name : {"a", "b"}) REQUIRE(job.client.Write(name, Vector({10, 20})).ok());
+  for (const char* const name : {"a", "b"}) REQUIRE(job.client.Create(name, Vector({10, 20})).ok());
   const std::vector<compute::TensorType> types = {Vector({1, 1}).type(), Vector({1}).type()};
   REQUIRE(job.client.Prepare("momentum", types).ok());
   REQUIRE(job.client.UpdatePlacement().ok());
-  CHECK(job.client.placed().at("a/Momentum").servers == std::vector<int>{0});
-  CHECK(job.client.placed().at("b/Momentum").servers == std::vector<int>{1});
+  CHECK(job.client.placed().at("a/Momentum").shards[0].servers == std::vector<int>{0});
+  CHECK(job.client.placed().at("b/Momentum").shards[0].servers == std::vector<int>{1});
   CHECK(job.client.placed().size() == 4);
 
   // What a worker hands over: the learning rate, then the gradients.
@@ -109,6 +110,46 @@ TEST_CASE("Slots are where their variable is, and an update reaches only the ser
   CHECK(Elements(values[2]) == Floats{-1, -2});
   CHECK(absl::IsNotFound(job.client.Update("momentum", types, {"x"}, {Vector({1, 2})})));
   CHECK_THAT(std::string(job.client.Prepare("none", {}).message()), Contains("no step 'none' is registered"));
+}
+
+TEST_CASE("A variable of several shards is read, written and updated as one") {
+  Functions functions;
+  functions.RegisterStep("momentum", [](ReplicaContext& context, absl::Span<const Value> inputs) {
+    const Value a = context.graph().Variable({"a", inputs[0].type(), {}});
+    context.ApplyGradients([](const auto& in, auto of) { return compute::Momentum(in, of, {.momentum = 0.5}); },
+                           context.graph().Constant(Tensor::Scalar(1.0f)),
+                           std::vector<compute::VariableGradient>{{a, inputs[0]}});
+    return std::vector<Value>{};
+  });
+  const Floats numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const auto rows = [&](float add) {
+    Floats values;
+    for (const float number : numbers) values.insert(values.end(), {number + add, 100 * number + add});
+    return Vector(values).Reshaped({static_cast<int64_t>(numbers.size()), 2});
+  };
+  Servers job(functions);
+  REQUIRE(job.client.Create("first", Vector({1})).ok());
+  // More than ten, so that their names are not in the order of their numbers.
+  REQUIRE(job.client.Create("a", rows(0), 12).ok());
+  REQUIRE(job.client.Prepare("momentum", {rows(0).type()}).ok());
+  VariableClient other(job.worker);
+  REQUIRE(other.UpdatePlacement().ok());
+  const VariableClient::Placed& placed = other.placed().at("a");
+  CHECK(placed.type == rows(0).type());
+  REQUIRE(placed.shards.size() == 12);
+  for (int i = 0; i < 12; ++i) {
+    CHECK(placed.shards[i].name == absl::StrCat("a/part_", i));
+    CHECK(placed.shards[i].servers == std::vector<int>{(i + 1) % 2});
+    CHECK(placed.shards[i].type.shape.dim(0) == (i == 0 ? 2 : 1));
+  }
+  CHECK(Elements(other.Read({"a"}).value()[0]) == Elements(rows(0)));
+  REQUIRE(other.Update("momentum", {rows(0).type()}, {"", "a"}, {Tensor::Scalar(1.0f), rows(-5)}).ok());
+  const std::vector<Tensor> values = other.Read({"a", "a/Momentum"}).value();
+  CHECK(Elements(values[0]) == Floats(26, 5));
+  CHECK(Elements(values[1]) == Elements(rows(-5)));
+  REQUIRE(other.Write("a/Momentum", rows(3)).ok());
+  CHECK(Elements(other.Read({"a/Momentum"}).value()[0]) == Elements(rows(3)));
+  CHECK(absl::IsInvalidArgument(other.Write("a", Vector({1}))));
 }
 
 TEST_CASE("A server survives requests that are none") {

@@ -139,8 +139,9 @@ void ReplicaContext::Store(const compute::VariableSpec& variable, Value value, V
                                                       "; they must be of one type, float32 or an int64 scalar")));
 }
 
-Value ReplicaContext::HandOver(Value variable, Value value) {
-  return hand_over_ == nullptr || !value ? value : hand_over_(variable, value);
+std::vector<compute::VariableGradient> ReplicaContext::Split(const compute::VariableGradient& update) {
+  if (split_ == nullptr || !update.gradient) return {update};
+  return split_->Update(update);
 }
 
 std::vector<Value> ReplicaContext::TrainableVariables() const {
@@ -183,18 +184,19 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
   }
   WriteAssigned();
   compute::UpdateInputs taken = inputs;
-  for (Value* const input : {&taken.learning_rate, &taken.loss_scale, &taken.apply}) {
-    *input = HandOver(Value(), *input);
+  for (Value* const number : {&taken.learning_rate, &taken.loss_scale, &taken.apply}) {
+    if (split_ != nullptr && *number) *number = split_->Number(*number);
   }
-  for (compute::VariableGradient& update : updated) update.gradient = HandOver(update.variable, update.gradient);
-  std::erase_if(updated, [](const compute::VariableGradient& update) { return !update.gradient; });
-  if (!graph_.status().ok() || updated.empty()) return;
-  for (compute::Node* const node : optimizer(taken, updated)) targets_.push_back(node);
+  std::vector<compute::VariableGradient> here;
+  for (const compute::VariableGradient& update : updated) {
+    for (const compute::VariableGradient& part : Split(update)) here.push_back(part);
+  }
+  if (!graph_.status().ok() || here.empty()) return;
+  for (compute::Node* const node : optimizer(taken, here)) targets_.push_back(node);
 }
 
 void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum) {
   if (averages.empty() || !graph_.status().ok()) return;
-  std::vector<compute::MovingAverage> updated(averages.begin(), averages.end());
   std::vector<Value> values;
   for (const auto& [variable, value] : averages) {
     if (!value) return;
@@ -207,8 +209,10 @@ void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverag
     const Value n = Scalar(static_cast<float>(num_replicas_));
     for (Value& value : values) value = compute::Div(value, n);
   }
-  for (size_t i = 0; i < updated.size(); ++i) updated[i].value = HandOver(updated[i].variable, values[i]);
-  std::erase_if(updated, [](const compute::MovingAverage& average) { return !average.value; });
+  std::vector<compute::MovingAverage> updated;
+  for (size_t i = 0; i < averages.size(); ++i) {
+    for (const auto& [variable, value] : Split({averages[i].variable, values[i]})) updated.push_back({variable, value});
+  }
   if (graph_.status().ok() && !updated.empty()) targets_.push_back(compute::UpdateMovingAverages(updated, momentum));
 }
 
@@ -224,15 +228,14 @@ void ReplicaContext::WriteAssigned() {
   std::vector<compute::RunningSum> floats, added;
   std::vector<compute::Count> integers;
   for (const auto& [name, assignment] : std::exchange(assigned_, {})) {
-    const Value variable = assignment.variable;
     // Where others update the variable at the same time, what is added is added to their value.
-    const bool adds = hand_over_ != nullptr && assignment.delta;
-    const Value value = HandOver(variable, adds ? assignment.delta : assignment.value);
-    if (!value) continue;
-    if (value.dtype() == DType::kFloat32) {
-      (adds ? added : floats).push_back({variable, Copied(value)});
-    } else {
-      integers.push_back({variable, adds ? value : compute::Sub(value, variable)});
+    const bool adds = split_ != nullptr && assignment.delta;
+    for (const auto& [variable, value] : Split({assignment.variable, adds ? assignment.delta : assignment.value})) {
+      if (value.dtype() == DType::kFloat32) {
+        (adds ? added : floats).push_back({variable, Copied(value)});
+      } else {
+        integers.push_back({variable, adds ? value : compute::Sub(value, variable)});
+      }
     }
   }
   for (const auto* const sums : {&floats, &added}) {

@@ -33,10 +33,17 @@ using ReplicaFn = std::function<absl::StatusOr<std::vector<compute::Value>>(Repl
 using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
                                                               absl::Span<const compute::VariableGradient> variables)>;
 
-// Takes what an update needs, the gradient of a variable or what is assigned to it or, with an invalid `variable`, a
-// number for all variables such as the learning rate. Returns the value to update with; an invalid one leaves the
-// variable out.
-using HandOverFn = std::function<compute::Value(compute::Value variable, compute::Value value)>;
+// UpdateSplit: where a step is divided into the graph of a worker, which computes what updates take, and that of a
+// parameter server, which makes them.
+class UpdateSplit {
+ public:
+  virtual ~UpdateSplit() = default;
+  // Takes a number that updates need, such as the learning rate, and returns the value to use in this graph.
+  virtual compute::Value Number(compute::Value value) = 0;
+  // Takes a variable, and its gradient or what it is assigned or added. Returns the updates of this graph instead:
+  // none, or those of the variable or of parts of it.
+  virtual std::vector<compute::VariableGradient> Update(const compute::VariableGradient& update) = 0;
+};
 
 class ReplicaContext {
  public:
@@ -46,8 +53,8 @@ class ReplicaContext {
       : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas), pack_sizes_(pack_sizes) {}
 
   compute::Graph& graph() { return graph_; }
-  // Lets a step compute in two graphs, of a worker and of a parameter server: updates are of what `hand_over` returns.
-  void HandOverUpdates(HandOverFn hand_over) { hand_over_ = std::move(hand_over); }
+  // Makes updates as `split` says, which must outlive this.
+  void SplitUpdates(UpdateSplit& split) { split_ = &split; }
   // A number from 0 among the replicas of all workers.
   int replica_id_in_sync_group() const { return replica_id_; }
   int num_replicas_in_sync() const { return num_replicas_; }
@@ -105,7 +112,8 @@ class ReplicaContext {
   compute::Value Aggregate(const DistributedVariable& variable, compute::Value value);
   compute::Value Read(const compute::VariableSpec& variable);
   void Store(const compute::VariableSpec& variable, compute::Value value, compute::Value delta);
-  compute::Value HandOver(compute::Value variable, compute::Value value);
+  // Returns what split_ makes of an update.
+  std::vector<compute::VariableGradient> Split(const compute::VariableGradient& update);
   // Returns `value`, in memory of its own if it is that of a variable.
   compute::Value Copied(compute::Value value);
   void WriteAssigned();
@@ -113,7 +121,7 @@ class ReplicaContext {
   compute::Graph& graph_;
   const int replica_id_, num_replicas_;
   const std::optional<compute::PackSizes> pack_sizes_;
-  HandOverFn hand_over_;                        // null: updates take the values of this graph
+  UpdateSplit* split_ = nullptr;                // null: updates are of this graph
   std::map<std::string, Assignment> assigned_;  // by the variable's name; not written yet
   std::vector<compute::Node*> targets_;
 };
