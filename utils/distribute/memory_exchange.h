@@ -1,4 +1,5 @@
-// An Exchange for workers that are threads of one process: what tests run several workers with.
+// An Exchange for workers that are threads of one process: what a coordinated job in one process and tests run several
+// workers with.
 #pragma once
 
 #include <memory>

@@ -22,10 +22,19 @@ void AppendNumber(int64_t number, std::string& bytes) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
+void AppendText(absl::string_view text, std::string& bytes) {
+  AppendNumber(static_cast<int64_t>(text.size()), bytes);
+  bytes.append(text.data(), text.size());
+}
+
+void AppendType(const compute::TensorType& type, std::string& bytes) {
+  AppendNumber(static_cast<int64_t>(type.dtype), bytes);
+  AppendNumber(type.shape.rank(), bytes);
+  for (const int64_t dim : type.shape.dims()) AppendNumber(dim, bytes);
+}
+
 void AppendTensor(const Tensor& tensor, std::string& bytes) {
-  AppendNumber(static_cast<int64_t>(tensor.type().dtype), bytes);
-  AppendNumber(tensor.shape().rank(), bytes);
-  for (const int64_t dim : tensor.shape().dims()) AppendNumber(dim, bytes);
+  AppendType(tensor.type(), bytes);
   AppendElements(tensor, bytes);
 }
 
@@ -41,7 +50,15 @@ absl::StatusOr<int64_t> TakeNumber(absl::string_view& bytes) {
   return number;
 }
 
-absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
+absl::StatusOr<std::string> TakeText(absl::string_view& bytes) {
+  ASSIGN_OR_RETURN(const int64_t size, TakeNumber(bytes));
+  if (size < 0 || size > static_cast<int64_t>(bytes.size())) return Damaged();
+  std::string text(bytes.substr(0, size));
+  bytes.remove_prefix(size);
+  return text;
+}
+
+absl::StatusOr<compute::TensorType> TakeType(absl::string_view& bytes) {
   ASSIGN_OR_RETURN(const int64_t dtype, TakeNumber(bytes));
   ASSIGN_OR_RETURN(const int64_t rank, TakeNumber(bytes));
   if (dtype < 0 || dtype > static_cast<int64_t>(compute::DType::kBool) || rank < 0) return Damaged();
@@ -53,8 +70,12 @@ absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
     most /= std::max<int64_t>(1, dim);
     dims.push_back(dim);
   }
-  ASSIGN_OR_RETURN(const Tensor elements,
-                   TakeElements({static_cast<compute::DType>(dtype), compute::Shape(dims)}, bytes));
+  return compute::TensorType{static_cast<compute::DType>(dtype), compute::Shape(dims)};
+}
+
+absl::StatusOr<Tensor> TakeTensor(absl::string_view& bytes) {
+  ASSIGN_OR_RETURN(const compute::TensorType type, TakeType(bytes));
+  ASSIGN_OR_RETURN(const Tensor elements, TakeElements(type, bytes));
   return elements.Clone();
 }
 

@@ -27,6 +27,26 @@ TEST_CASE("Tensors come back from their bytes, in order") {
   CHECK(rest.empty());
 }
 
+TEST_CASE("Texts and types come back from their bytes, in order") {
+  const compute::TensorType type = {DType::kInt32, {2, 0, 5}};
+  std::string bytes;
+  AppendText("dense/kernel", bytes);
+  AppendType(type, bytes);
+  AppendText("", bytes);
+  absl::string_view rest = bytes;
+  CHECK(TakeText(rest).value() == "dense/kernel");
+  CHECK(TakeType(rest).value() == type);
+  CHECK(TakeText(rest).value().empty());
+  CHECK(rest.empty());
+  CHECK(absl::IsDataLoss(TakeText(rest).status()));
+  absl::string_view cut = absl::string_view(bytes).substr(0, 10);
+  CHECK(absl::IsDataLoss(TakeText(cut).status()));
+  std::string negative;
+  AppendNumber(-1, negative);
+  absl::string_view no_text = negative;
+  CHECK(absl::IsDataLoss(TakeText(no_text).status()));
+}
+
 TEST_CASE("Bytes that are no tensor are damaged") {
   const auto code = [](const std::vector<int64_t>& numbers) {
     std::string bytes;

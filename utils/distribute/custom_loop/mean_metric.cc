@@ -25,9 +25,9 @@ absl::StatusOr<MeanMetric> MeanMetric::Create(StrategyScope& scope, const std::s
   return MeanMetric(*total, *count);
 }
 
-void MeanMetric::UpdateState(ReplicaContext& context, Value values, Value sample_weight) const {
-  if (!values) return;
-  Value count = context.graph().Constant(Tensor::Scalar(static_cast<float>(values.shape().num_elements())));
+MeanUpdate MeanUpdateOf(Value values, Value sample_weight) {
+  if (!values) return {};
+  Value count = values.graph()->Constant(Tensor::Scalar(static_cast<float>(values.shape().num_elements())));
   if (sample_weight) {
     const int rank = sample_weight.shape().rank();
     if (rank > 0 && values.shape().rank() - rank > 1) {
@@ -36,12 +36,18 @@ void MeanMetric::UpdateState(ReplicaContext& context, Value values, Value sample
       values = compute::Mean(values, axes);
     }
     sample_weight = AlignSampleWeight(sample_weight, values);
-    if (!sample_weight) return;
+    if (!sample_weight) return {};
     count = compute::Sum(compute::BroadcastTo(sample_weight, values.shape()));
     values = compute::Mul(values, sample_weight);
   }
-  context.AssignAdd(total_, compute::Sum(values));
-  context.AssignAdd(count_, count);
+  return {compute::Sum(values), count};
+}
+
+void MeanMetric::UpdateState(ReplicaContext& context, Value values, Value sample_weight) const {
+  const MeanUpdate update = MeanUpdateOf(values, sample_weight);
+  if (!update.total) return;
+  context.AssignAdd(total_, update.total);
+  context.AssignAdd(count_, update.count);
 }
 
 absl::StatusOr<float> MeanMetric::Result() const {

@@ -10,15 +10,22 @@
 
 namespace official::distribute {
 
+// What float32 values of any shape, also none, add to a mean: the sum of the values and their number, float32 scalars.
+// With a `sample_weight` (see AlignSampleWeight) each value counts as often as its weight says. Values of two or more
+// dimensions more than weights, which are no scalar, are averaged over their last dimensions first. Both are invalid if
+// the values or weights are. Source: tf.keras.metrics.Mean.
+struct MeanUpdate {
+  compute::Value total, count;
+};
+MeanUpdate MeanUpdateOf(compute::Value values, compute::Value sample_weight = {});
+
 class MeanMetric {
  public:
   // Makes the on-read variables <name>/total and <name>/count, which sum over the replicas. Errors: those of
   // StrategyScope::CreateVariable. The metric must not outlive the scope.
   static absl::StatusOr<MeanMetric> Create(StrategyScope& scope, const std::string& name);
 
-  // Adds, in a replica, float32 values of any shape, also none, with their `sample_weight`, if given: see
-  // AlignSampleWeight. Values of two or more dimensions more than weights, which are no scalar, are averaged over their
-  // last dimensions first. Source: tf.keras.metrics.Mean.
+  // Adds, in a replica, MeanUpdateOf the values.
   void UpdateState(ReplicaContext& context, compute::Value values, compute::Value sample_weight = {}) const;
   // Returns the mean over the values of all replicas since the state was last reset, each with its weight; 0 if there
   // are none. With several workers all of them call it at the same point.

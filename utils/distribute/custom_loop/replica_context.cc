@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "utils/compute/core/batch_parts.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
@@ -139,33 +141,50 @@ Value ReplicaContext::Aggregate(const DistributedVariable& variable, Value value
   return value;
 }
 
-Value ReplicaContext::Read(const DistributedVariable& variable) {
-  const auto assigned = assigned_.find(variable.name());
-  return assigned == assigned_.end() ? graph_.Variable(variable.spec()) : assigned->second.value;
+Value ReplicaContext::Read(const DistributedVariable& variable) { return Read(variable.spec()); }
+
+Value ReplicaContext::Read(const compute::VariableSpec& variable) {
+  const auto assigned = assigned_.find(variable.name);
+  return assigned == assigned_.end() ? graph_.Variable(variable) : assigned->second.value;
 }
 
 void ReplicaContext::Assign(const DistributedVariable& variable, Value value) {
-  if (IsInReplica()) Store(variable, Aggregate(variable, value));
+  if (IsInReplica()) Store(variable.spec(), Aggregate(variable, value), Value());
 }
 
 void ReplicaContext::AssignAdd(const DistributedVariable& variable, Value value) {
-  if (IsInReplica()) Store(variable, compute::Add(Read(variable), Aggregate(variable, value)));
+  if (IsInReplica()) AssignAdd(variable.spec(), Aggregate(variable, value));
 }
 
 void ReplicaContext::AssignSub(const DistributedVariable& variable, Value value) {
   AssignAdd(variable, compute::Neg(value));
 }
 
-void ReplicaContext::Store(const DistributedVariable& variable, Value value) {
+void ReplicaContext::AssignAdd(const compute::VariableSpec& variable, Value value) {
+  const auto assigned = assigned_.find(variable.name);
+  Value delta = value;
+  if (assigned != assigned_.end()) {
+    const Value before = assigned->second.delta;
+    delta = before ? compute::Add(before, value) : Value();
+  }
+  Store(variable, compute::Add(Read(variable), value), delta);
+}
+
+void ReplicaContext::Store(const compute::VariableSpec& variable, Value value, Value delta) {
   if (!value) return;
-  const TensorType& type = variable.spec().type;
+  const TensorType& type = variable.type;
   if (type == value.type() && (type.dtype == DType::kFloat32 || type == kInt64Scalar)) {
-    assigned_[variable.name()] = {graph_.Variable(variable.spec()), value};
+    assigned_[variable.name] = {graph_.Variable(variable), value, delta};
     return;
   }
-  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("variable ", variable.name(), " is ", type.ToString(),
+  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("variable ", variable.name, " is ", type.ToString(),
                                                       ", the value assigned in a replica ", value.type().ToString(),
                                                       "; they must be of one type, float32 or an int64 scalar")));
+}
+
+std::vector<compute::VariableGradient> ReplicaContext::Split(const compute::VariableGradient& update) {
+  if (split_ == nullptr || !update.gradient) return {update};
+  return split_->Update(update);
 }
 
 std::vector<Value> ReplicaContext::TrainableVariables() const {
@@ -207,13 +226,20 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
     for (size_t i = 0; i < updated.size(); ++i) updated[i].gradient = gradients[i];
   }
   WriteAssigned();
-  if (!graph_.status().ok()) return;
-  for (compute::Node* const node : optimizer(inputs, updated)) targets_.push_back(node);
+  compute::UpdateInputs taken = inputs;
+  for (Value* const number : {&taken.learning_rate, &taken.loss_scale, &taken.apply}) {
+    if (split_ != nullptr && *number) *number = split_->Number(*number);
+  }
+  std::vector<compute::VariableGradient> here;
+  for (const compute::VariableGradient& update : updated) {
+    for (const compute::VariableGradient& part : Split(update)) here.push_back(part);
+  }
+  if (!graph_.status().ok() || here.empty()) return;
+  for (compute::Node* const node : optimizer(taken, here)) targets_.push_back(node);
 }
 
 void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverage> averages, double momentum) {
   if (!IsInReplica() || averages.empty() || !graph_.status().ok()) return;
-  std::vector<compute::MovingAverage> updated(averages.begin(), averages.end());
   std::vector<Value> values;
   for (const auto& [variable, value] : averages) {
     if (!value) return;
@@ -226,8 +252,11 @@ void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverag
     const Value n = Scalar(static_cast<float>(num_replicas_));
     for (Value& value : values) value = compute::Div(value, n);
   }
-  for (size_t i = 0; i < updated.size(); ++i) updated[i].value = values[i];
-  if (graph_.status().ok()) targets_.push_back(compute::UpdateMovingAverages(updated, momentum));
+  std::vector<compute::MovingAverage> updated;
+  for (size_t i = 0; i < averages.size(); ++i) {
+    for (const auto& [variable, value] : Split({averages[i].variable, values[i]})) updated.push_back({variable, value});
+  }
+  if (graph_.status().ok() && !updated.empty()) targets_.push_back(compute::UpdateMovingAverages(updated, momentum));
 }
 
 Value ReplicaContext::Copied(Value value) {
@@ -239,18 +268,22 @@ Value ReplicaContext::Copied(Value value) {
 }
 
 void ReplicaContext::WriteAssigned() {
-  std::vector<compute::RunningSum> floats;
+  std::vector<compute::RunningSum> floats, added;
   std::vector<compute::Count> integers;
   for (const auto& [name, assignment] : std::exchange(assigned_, {})) {
-    const auto& [variable, value] = assignment;
-    if (value.dtype() == DType::kFloat32) {
-      floats.push_back({variable, Copied(value)});
-    } else {
-      integers.push_back({variable, compute::Sub(value, variable)});
+    // Where others update the variable at the same time, what is added is added to their value.
+    const bool adds = split_ != nullptr && assignment.delta;
+    for (const auto& [variable, value] : Split({assignment.variable, adds ? assignment.delta : assignment.value})) {
+      if (value.dtype() == DType::kFloat32) {
+        (adds ? added : floats).push_back({variable, Copied(value)});
+      } else {
+        integers.push_back({variable, adds ? value : compute::Sub(value, variable)});
+      }
     }
   }
-  if (!floats.empty()) {
-    targets_.push_back(compute::Accumulate(graph_.Constant(Tensor::Scalar(false)), floats));
+  for (const auto* const sums : {&floats, &added}) {
+    const Value add = graph_.Constant(Tensor::Scalar(sums == &added));
+    if (!sums->empty()) targets_.push_back(compute::Accumulate(add, *sums));
   }
   if (!integers.empty()) targets_.push_back(compute::AssignAdd(integers));
 }
@@ -260,6 +293,30 @@ void ReplicaContext::Finish(std::vector<Value>& outputs) {
     if (output && !assigned_.empty()) output = Copied(output);
   }
   WriteAssigned();
+}
+
+absl::StatusOr<compute::GraphRoots> BuildReplica(const ReplicaFn& fn, absl::Span<const TensorType> inputs,
+                                                 ReplicaContext& context) {
+  compute::Graph& graph = context.graph();
+  graph.set_batch_parts(compute::BatchPartsOfReplica(context.num_replicas_in_sync()));
+  // No update may be deferred, since variables can be read after any run.
+  graph.set_replica_context({.num_replicas = context.num_replicas_in_sync(), .in_micro_batches = true});
+  compute::GraphRoots roots;
+  for (const TensorType& input : inputs) {
+    roots.feeds.push_back(graph.Input(absl::StrCat("input_", roots.feeds.size()), input));
+  }
+  ASSIGN_OR_RETURN(roots.fetches, fn(context, roots.feeds));
+  RETURN_IF_ERROR(graph.status());
+  for (size_t i = 0; i < roots.fetches.size(); ++i) {
+    if (roots.fetches[i]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("result ", i,
+                                                   " of the function is no value: it is computed from one "
+                                                   "that is missing"));
+  }
+  context.Finish(roots.fetches);
+  RETURN_IF_ERROR(graph.status());
+  roots.targets = context.targets();
+  return roots;
 }
 
 }  // namespace official::distribute

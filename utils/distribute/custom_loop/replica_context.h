@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/graph/rewrite.h"
 #include "utils/compute/kernel/communicator.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/distribute/custom_loop/cross_replica_context.h"
@@ -21,6 +23,12 @@
 #include "utils/distribute/custom_loop/per_replica.h"
 
 namespace official::distribute {
+
+class ReplicaContext;
+
+// Builds what one replica computes from its inputs, and returns the results.
+using ReplicaFn = std::function<absl::StatusOr<std::vector<compute::Value>>(ReplicaContext& context,
+                                                                            absl::Span<const compute::Value> inputs)>;
 
 // Adds the nodes of one update of variables, for example compute::GradientDescent.
 using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::UpdateInputs& inputs,
@@ -30,6 +38,18 @@ using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::Upd
 using MergeFn =
     std::function<std::vector<compute::Value>(CrossReplicaContext& context, absl::Span<const PerReplicaValue> values)>;
 
+// UpdateSplit: where a step is divided into the graph of a worker, which computes what updates take, and that of a
+// parameter server, which makes them.
+class UpdateSplit {
+ public:
+  virtual ~UpdateSplit() = default;
+  // Takes a number that updates need, such as the learning rate, and returns the value to use in this graph.
+  virtual compute::Value Number(compute::Value value) = 0;
+  // Takes a variable, and its gradient or what it is assigned or added. Returns the updates of this graph instead:
+  // none, or those of the variable or of parts of it.
+  virtual std::vector<compute::VariableGradient> Update(const compute::VariableGradient& update) = 0;
+};
+
 class ReplicaContext {
  public:
   // `pack_sizes`: see Strategy::pack_sizes().
@@ -38,6 +58,8 @@ class ReplicaContext {
       : graph_(graph), replica_id_(replica_id), num_replicas_(num_replicas), pack_sizes_(pack_sizes) {}
 
   compute::Graph& graph() { return graph_; }
+  // Makes updates as `split` says, which must outlive this.
+  void SplitUpdates(UpdateSplit& split) { split_ = &split; }
   // A number from 0 among the replicas of all workers.
   int replica_id_in_sync_group() const { return replica_id_; }
   int num_replicas_in_sync() const { return num_replicas_; }
@@ -67,6 +89,8 @@ class ReplicaContext {
   void Assign(const DistributedVariable& variable, compute::Value value);
   void AssignAdd(const DistributedVariable& variable, compute::Value value);
   void AssignSub(const DistributedVariable& variable, compute::Value value);
+  // Adds to the variable of this spec a value of its type, that of this replica.
+  void AssignAdd(const compute::VariableSpec& variable, compute::Value value);
 
   // Returns the trainable variables that the function has made or read so far, in that order.
   std::vector<compute::Value> TrainableVariables() const;
@@ -92,6 +116,7 @@ class ReplicaContext {
   friend class CrossReplicaContext;
   struct Assignment {
     compute::Value variable, value;
+    compute::Value delta;  // what was added to the variable; invalid if `value` does not depend on it
   };
 
   compute::Value Scalar(float value);
@@ -104,7 +129,10 @@ class ReplicaContext {
   std::vector<compute::Value> OfEach(compute::Value value);
   std::vector<compute::Value> ScalarOfEach(compute::Value value);
   compute::Value Aggregate(const DistributedVariable& variable, compute::Value value);
-  void Store(const DistributedVariable& variable, compute::Value value);
+  compute::Value Read(const compute::VariableSpec& variable);
+  void Store(const compute::VariableSpec& variable, compute::Value value, compute::Value delta);
+  // Returns what split_ makes of an update.
+  std::vector<compute::VariableGradient> Split(const compute::VariableGradient& update);
   // Returns `value`, in memory of its own if it is that of a variable.
   compute::Value Copied(compute::Value value);
   void WriteAssigned();
@@ -112,10 +140,16 @@ class ReplicaContext {
   compute::Graph& graph_;
   const int replica_id_, num_replicas_;
   const std::optional<compute::PackSizes> pack_sizes_;
+  UpdateSplit* split_ = nullptr;                // null: updates are of this graph
   std::map<std::string, Assignment> assigned_;  // by the variable's name; not written yet
   std::vector<compute::Node*> targets_;
   int num_merge_calls_ = 0;
   bool in_merge_call_ = false;
 };
+
+// Builds, in the graph of `context`, what `fn` computes from inputs of these types, and returns the roots. Errors:
+// those of the function, and InvalidArgument for a result that is no value.
+absl::StatusOr<compute::GraphRoots> BuildReplica(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                                 ReplicaContext& context);
 
 }  // namespace official::distribute

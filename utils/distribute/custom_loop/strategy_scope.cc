@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/distribute/tensor_bytes.h"
@@ -72,6 +71,11 @@ std::vector<std::string> StrategyScope::VariableNames() const {
   return names;
 }
 
+absl::StatusOr<Tensor> StrategyScope::ReadTracked(const std::string& name) {
+  ASSIGN_OR_RETURN(const DistributedVariable* const variable, Variable(name));
+  return variable->Read();
+}
+
 absl::Status StrategyScope::RestoreVariables(ReadVariableFn read) {
   RETURN_IF_ERROR(replicas_.CheckCrossReplicaContext());
   read_ = std::move(read);
@@ -100,29 +104,13 @@ absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunctio
                                                             absl::Span<const Tensor> inputs) {
   ReplicaFunction::Built built;
   built.graph = std::make_unique<compute::Graph>();
-  compute::Graph& graph = *built.graph;
-  const int num_replicas = num_replicas_in_sync();
-  graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
-  // No update may be deferred, since variables can be read after any run.
-  graph.set_replica_context({.num_replicas = num_replicas, .in_micro_batches = true});
-  for (const Tensor& input : inputs) {
-    built.roots.feeds.push_back(graph.Input(absl::StrCat("input_", built.roots.feeds.size()), input.type()));
-  }
-  ReplicaContext context(graph, static_cast<int>(strategy().local_replicas().begin) + replica, num_replicas,
-                         strategy().pack_sizes());
-  ASSIGN_OR_RETURN(built.roots.fetches, function.fn_(context, built.roots.feeds));
-  RETURN_IF_ERROR(graph.status());
-  for (size_t i = 0; i < built.roots.fetches.size(); ++i) {
-    if (built.roots.fetches[i]) continue;
-    return absl::InvalidArgumentError(absl::StrCat("result ", i,
-                                                   " of the function is no value: it is computed from one "
-                                                   "that is missing"));
-  }
-  context.Finish(built.roots.fetches);
-  RETURN_IF_ERROR(graph.status());
-  built.roots.targets = context.targets();
+  std::vector<compute::TensorType> types;
+  for (const Tensor& input : inputs) types.push_back(input.type());
+  ReplicaContext context(*built.graph, static_cast<int>(strategy().local_replicas().begin) + replica,
+                         num_replicas_in_sync(), strategy().pack_sizes());
+  ASSIGN_OR_RETURN(built.roots, BuildReplica(function.fn_, types, context));
   built.merge_calls = context.num_merge_calls();
-  for (const auto& node : graph.nodes()) {
+  for (const auto& node : built.graph->nodes()) {
     if (!node->Is(compute::op::AllReduceStart)) continue;
     for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&built.sums, " ", type.ToString());
   }

@@ -34,13 +34,10 @@
 #include "utils/distribute/custom_loop/distributed_variable.h"
 #include "utils/distribute/custom_loop/per_replica.h"
 #include "utils/distribute/custom_loop/replica_context.h"
+#include "utils/distribute/custom_loop/trackable.h"
 #include "utils/distribute/strategy.h"
 
 namespace official::distribute {
-
-// Builds what one replica computes from its inputs, and returns the results.
-using ReplicaFn = std::function<absl::StatusOr<std::vector<compute::Value>>(ReplicaContext& context,
-                                                                            absl::Span<const compute::Value> inputs)>;
 
 // A function that replicas run, as tf.function: it is called once for each replica and each set of input types, and the
 // graphs that it has built are kept. It must not outlive the scope that runs it.
@@ -69,7 +66,7 @@ struct ValueContext {
   int num_replicas_in_sync;
 };
 
-class StrategyScope {
+class StrategyScope : public Trackable {
  public:
   // `strategy` must outlive the scope. Variables that functions make get their initial values under the chief's `seed`.
   // Errors: those of asking the chief.
@@ -90,11 +87,15 @@ class StrategyScope {
   // Returns the names of all variables, sorted.
   std::vector<std::string> VariableNames() const;
 
-  // Returns the value of a variable, or nothing to leave it as it is.
-  using ReadVariableFn = std::function<absl::StatusOr<std::optional<compute::Tensor>>(const compute::VariableSpec&)>;
-  // Assigns what `read` returns, on the chief, to the variables that exist, and to others when they are made. Errors:
-  // those of `read` and of DistributedVariable::Assign.
-  absl::Status RestoreVariables(ReadVariableFn read);
+  // The variables as a checkpoint sees them: a mirrored one by its first copy, an on-read one by its aggregated copies.
+  // All workers make the same calls.
+  absl::StatusOr<std::vector<std::string>> TrackedNames() override { return VariableNames(); }
+  absl::StatusOr<compute::Tensor> ReadTracked(const std::string& name) override;
+  absl::Status RestoreVariables(ReadVariableFn read) override;
+  bool is_chief() const override { return replicas_.strategy.is_chief(); }
+  absl::StatusOr<std::string> FromChief(const absl::StatusOr<std::string>& own) override {
+    return replicas_.strategy.FromChief(own);
+  }
 
   // Runs the function on every replica at the same time: it gets of a PerReplica argument its own component, of others
   // the tensor. Returns its results, [result]. InvalidArgument if the replicas of this worker have results of different

@@ -12,23 +12,23 @@ namespace official::train {
 
 using compute::Tensor;
 
-absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(distribute::StrategyScope& scope,
+absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(distribute::Trackable& variables,
                                                                            const std::string& directory,
                                                                            int max_to_keep) {
-  std::unique_ptr<CheckpointManager> manager(new CheckpointManager(scope, directory));
+  std::unique_ptr<CheckpointManager> manager(new CheckpointManager(variables, directory));
   const auto open = [&]() -> absl::StatusOr<std::string> {
-    if (!scope.strategy().is_chief()) return "";
+    if (!variables.is_chief()) return "";
     ASSIGN_OR_RETURN(manager->saver_, CheckpointSaver::Open(directory, max_to_keep));
     return "";
   };
-  RETURN_IF_ERROR(scope.strategy().FromChief(open()).status());
+  RETURN_IF_ERROR(variables.FromChief(open()).status());
   return manager;
 }
 
 absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
   std::shared_ptr<BundleReader> reader;
   const auto find = [&]() -> absl::StatusOr<std::string> {
-    if (!scope_.strategy().is_chief()) return "";
+    if (!variables_.is_chief()) return "";
     ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(directory_));
     if (!latest.note.empty()) {
       LOG(WARNING) << latest.note;
@@ -36,11 +36,11 @@ absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
     reader = std::move(latest.reader);
     return latest.prefix.substr(latest.prefix.rfind('-') + 1);
   };
-  ASSIGN_OR_RETURN(const std::string step, scope_.strategy().FromChief(find()));
+  ASSIGN_OR_RETURN(const std::string step, variables_.FromChief(find()));
   int64_t number;
   if (!absl::SimpleAtoi(step, &number)) return std::nullopt;
   RETURN_IF_ERROR(
-      scope_.RestoreVariables([reader](const compute::VariableSpec& spec) -> absl::StatusOr<std::optional<Tensor>> {
+      variables_.RestoreVariables([reader](const compute::VariableSpec& spec) -> absl::StatusOr<std::optional<Tensor>> {
         const std::optional<BundleTensor> found = reader->Find(spec.name);
         if (!found) return std::nullopt;
         if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
@@ -57,15 +57,15 @@ absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
 
 absl::Status CheckpointManager::Save(int64_t step) {
   std::map<std::string, Tensor> values;
-  for (const std::string& name : scope_.VariableNames()) {
-    ASSIGN_OR_RETURN(const distribute::DistributedVariable* const variable, scope_.Variable(name));
-    ASSIGN_OR_RETURN(values[name], variable->Read());
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, variables_.TrackedNames());
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(values[name], variables_.ReadTracked(name));
   }
   const auto save = [&]() -> absl::StatusOr<std::string> {
     if (saver_ != nullptr) RETURN_IF_ERROR(saver_->Save(step, values));
     return "";
   };
-  return scope_.strategy().FromChief(save()).status();
+  return variables_.FromChief(save()).status();
 }
 
 }  // namespace official::train

@@ -1,8 +1,8 @@
 // CheckpointManager: the checkpoints of a training loop of one's own, as tf.train.CheckpointManager keeps them: the
-// variables of a StrategyScope in TensorFlow's format, by their names. A checkpoint knows nothing of the strategy: any
-// number of replicas and workers restores it.
+// variables of a StrategyScope or of a ClusterCoordinator in TensorFlow's format, by their names. A checkpoint knows
+// nothing of the strategy: any number of replicas, workers and parameter servers restores it.
 //
-// With several workers all of them make the same calls at the same point. The directory is the chief's alone, which
+// All workers that have the scope make the same calls at the same point. The directory is the chief's alone, which
 // sends the others what is in it.
 #pragma once
 
@@ -13,31 +13,31 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "utils/distribute/custom_loop/strategy_scope.h"
+#include "utils/distribute/custom_loop/trackable.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::train {
 
 class CheckpointManager {
  public:
-  // Makes the directory if necessary. The `max_to_keep` latest checkpoints are kept; 0 keeps all. `scope` must outlive
-  // the manager. Errors: those of CheckpointSaver::Open, on all workers.
-  static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(distribute::StrategyScope& scope,
+  // Makes the directory if necessary. The `max_to_keep` latest checkpoints are kept; 0 keeps all. `variables` must
+  // outlive the manager. Errors: those of CheckpointSaver::Open, on all workers.
+  static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(distribute::Trackable& variables,
                                                                  const std::string& directory, int max_to_keep = 5);
 
-  // Gives the variables of the scope their values in the latest checkpoint, also those that are made later, and returns
+  // Gives the variables their values in the latest checkpoint, also those that are made later, and returns
   // its step; nothing if there is no checkpoint. An on-read variable that sums gets value / replicas in each copy.
   // InvalidArgument for a variable of another type, DataLoss if no checkpoint is intact.
   absl::StatusOr<std::optional<int64_t>> RestoreLatest();
-  // Writes a checkpoint of all variables made so far: of a mirrored one the first copy, of an on-read one the
-  // aggregated copies. Errors: those of DistributedVariable::Read and of the file system, on all workers.
+  // Writes a checkpoint of all variables made so far. Errors: those of Trackable::ReadTracked and of the file system,
+  // on all workers.
   absl::Status Save(int64_t step);
 
  private:
-  CheckpointManager(distribute::StrategyScope& scope, std::string directory)
-      : scope_(scope), directory_(std::move(directory)) {}
+  CheckpointManager(distribute::Trackable& variables, std::string directory)
+      : variables_(variables), directory_(std::move(directory)) {}
 
-  distribute::StrategyScope& scope_;
+  distribute::Trackable& variables_;
   const std::string directory_;
   std::unique_ptr<CheckpointSaver> saver_;  // of the chief
 };

@@ -7,10 +7,16 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/distribute/coordinator/run_task.h"
+#include "utils/distribute/coordinator/worker.h"
+#include "utils/distribute/custom_loop/strategy_scope.h"
 #include "utils/distribute/memory_exchange.h"
 #include "utils/train/checkpoint/bundle.h"
 
@@ -163,6 +169,64 @@ TEST_CASE("Workers restore what the chief reads, and fail with it") {
   CHECK(later_saves[1] == later_saves[0]);
   CHECK_FALSE(opens[0].ok());
   CHECK(opens[1] == opens[0]);
+}
+
+// A job whose worker adds Adam's updates to two variables, and the number of its steps.
+struct CoordinatedJob {
+  CoordinatedJob() {
+    functions.RegisterStep("step", [](ReplicaContext& context, absl::Span<const Value> inputs) {
+      std::vector<compute::VariableGradient> updates;
+      for (const char* const name : {"a", "b"}) {
+        const Value variable =
+            context.graph().Variable({name, inputs[0].type(), compute::Initializer::Constant(name[0])});
+        updates.push_back({variable, compute::Mul(variable, inputs[0])});
+      }
+      context.ApplyGradients([](const auto& in, auto of) { return compute::Adam(in, of, {}); },
+                             context.graph().Constant(Tensor::Scalar(0.1f)), updates);
+      context.AssignAdd({"steps", {DType::kInt64, {}}, {}, false},
+                        context.graph().Constant(Tensor::Scalar<int64_t>(1)));
+      return Values{};
+    });
+    functions.Register("step", [](coordinator::WorkerContext& context, absl::Span<const Tensor> arguments) {
+      return context.Run("step", arguments);
+    });
+  }
+  // Continues from the latest checkpoint up to the step, saves, and returns the values of all variables.
+  std::map<std::string, std::vector<double>> TrainTo(int64_t last, const std::string& directory, int num_servers) {
+    std::map<std::string, std::vector<double>> values;
+    const auto program = [&](coordinator::ClusterCoordinator& coordinator) -> absl::Status {
+      ASSIGN_OR_RETURN(const auto manager, CheckpointManager::Open(coordinator, directory));
+      ASSIGN_OR_RETURN(const std::optional<int64_t> done, manager->RestoreLatest());
+      RETURN_IF_ERROR(coordinator.CreateVariables("step", {{DType::kFloat32, {2}}}));
+      for (int64_t step = done.value_or(0); step < last; ++step) {
+        const auto x = static_cast<float>(step);
+        RETURN_IF_ERROR(coordinator.Schedule("step", {Tensor::Of<float>({2}, {x, 3 - x})}).status());
+        RETURN_IF_ERROR(coordinator.Join());
+      }
+      ASSIGN_OR_RETURN(const std::vector<std::string> names, coordinator.TrackedNames());
+      for (const std::string& name : names) {
+        ASSIGN_OR_RETURN(const Tensor value, coordinator.ReadVariable(name));
+        const Tensor numbers = value.CastTo(DType::kFloat64);
+        values[name] = {numbers.flat<double>().begin(), numbers.flat<double>().end()};
+      }
+      return manager->Save(last);
+    };
+    CHECK(coordinator::RunInProcess(/*num_workers=*/1, num_servers, functions, {}, program) == absl::OkStatus());
+    return values;
+  }
+  coordinator::Functions functions;
+};
+
+TEST_CASE("The variables of parameter servers are saved, and restored on any number of servers") {
+  CoordinatedJob job;
+  const std::string whole = NewDirectory(), parts = NewDirectory();
+  const auto expected = job.TrainTo(5, whole, 1);
+  CHECK(expected.at("steps") == std::vector<double>{5});
+  CHECK(expected.count("a/Adam") == 1);
+  job.TrainTo(2, parts, 1);
+  CHECK(job.TrainTo(4, parts, 2) != expected);
+  CHECK(job.TrainTo(5, parts, 3) == expected);
+  CHECK(job.TrainTo(5, parts, 1) == expected);
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+#include "utils/distribute/coordinator/messages.h"
+
+#include <utility>
+
+#include "utils/compute/core/status.h"
+#include "utils/distribute/tensor_bytes.h"
+
+namespace official::coordinator {
+namespace {
+
+using compute::Tensor;
+
+absl::StatusOr<std::vector<Tensor>> TakeTensors(absl::string_view bytes) {
+  std::vector<Tensor> tensors;
+  while (!bytes.empty()) {
+    ASSIGN_OR_RETURN(Tensor tensor, distribute::TakeTensor(bytes));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string PackRequest(const WorkerRequest& request) {
+  std::string bytes;
+  distribute::AppendNumber(static_cast<int64_t>(request.kind), bytes);
+  distribute::AppendText(request.name, bytes);
+  for (const Tensor& argument : request.arguments) distribute::AppendTensor(argument, bytes);
+  return bytes;
+}
+
+std::string PackAnswer(const WorkerAnswer& answer) {
+  std::string bytes;
+  const absl::string_view message(answer.status().message());
+  distribute::AppendNumber(static_cast<int64_t>(answer.status().code()), bytes);
+  distribute::AppendText(message, bytes);
+  if (!answer.ok()) return bytes;
+  for (const Tensor& result : *answer) distribute::AppendTensor(result, bytes);
+  return bytes;
+}
+
+absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
+  WorkerRequest request;
+  ASSIGN_OR_RETURN(const int64_t kind, distribute::TakeNumber(bytes));
+  request.kind = static_cast<WorkerRequest::Kind>(kind);
+  ASSIGN_OR_RETURN(request.name, distribute::TakeText(bytes));
+  ASSIGN_OR_RETURN(request.arguments, TakeTensors(bytes));
+  return request;
+}
+
+absl::Status UnpackAnswer(absl::string_view bytes, WorkerAnswer& answer) {
+  ASSIGN_OR_RETURN(const int64_t code, distribute::TakeNumber(bytes));
+  ASSIGN_OR_RETURN(const std::string message, distribute::TakeText(bytes));
+  if (code != 0) {
+    answer = absl::Status(static_cast<absl::StatusCode>(code), message);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(answer, TakeTensors(bytes));
+  return absl::OkStatus();
+}
+
+}  // namespace official::coordinator

@@ -1,0 +1,62 @@
+// VariableServer: the variables that are placed on one parameter server, and their updates. VariableClient
+// (variable_client.h) sends it requests.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/program/program.h"
+#include "utils/distribute/coordinator/functions.h"
+#include "utils/distribute/coordinator/step_graphs.h"
+
+namespace official::coordinator {
+
+// The first byte of a request. What follows, and the answer:
+enum class Request : char {
+  kList = 'L',     // nothing; of each variable the name and the type
+  kWrite = 'W',    // names, each with a tensor: a variable that is not there is made; nothing
+  kRead = 'R',     // names; the tensors
+  kPrepare = 'P',  // a step and the types of its inputs: makes the slots that its updates need; nothing
+  kUpdate = 'U',   // the same, and after it the elements of what the step hands over; nothing
+  kNothing = 'N',  // nothing; nothing: where other servers have something to do
+};
+
+class VariableServer {
+ public:
+  // What is given must outlive the server.
+  VariableServer(const Functions& functions, compute::Device& device)
+      : functions_(functions), device_(device), variables_(device), arena_(device) {}
+
+  // Returns the answer to a request. Several threads may call it; each update is made alone. DataLoss for bytes that
+  // are no request, NotFound for a variable that is not here or a step that is not registered; else errors of the step.
+  absl::StatusOr<std::string> Answer(absl::string_view request);
+
+ private:
+  struct Step {
+    ServerStep built;
+    std::unique_ptr<compute::Program> update;
+  };
+  absl::StatusOr<std::string> List() const;
+  absl::Status Write(absl::string_view request);
+  absl::StatusOr<std::string> Read(absl::string_view request) const;
+  // See PlacedHereFn.
+  std::vector<compute::VariableSpec> PlacedHere(const std::string& variable) const;
+  // Takes the name and the types of a step from the request, and returns the step, which is built the first time.
+  absl::StatusOr<Step*> TakeStep(absl::string_view& request);
+
+  const Functions& functions_;
+  compute::Device& device_;
+  std::mutex mutex_;
+  compute::VariableStore variables_;
+  compute::Arena arena_;
+  std::map<std::string, Step> steps_;  // by the bytes of name and types
+};
+
+}  // namespace official::coordinator
