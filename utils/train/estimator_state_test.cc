@@ -166,6 +166,34 @@ TEST_CASE("Counters that no run has written are refused") {
   }
 }
 
+TEST_CASE("Positions of workers that no run has written are refused") {
+  const auto status_with = [](const Tensor& positions) {
+    const EstimatorConfig config = Config();
+    const auto saver = CheckpointSaver::Open(config.model_dir, 5).value();
+    REQUIRE(saver->Save(1, {{"_run/worker_positions", positions}}).ok());
+    return Estimator::Create(Line(), config, distribute::Strategy::Create({.num_threads = 2}).value()).status();
+  };
+  const auto positions = [](int64_t epoch, int64_t index) {
+    Tensor tensor(compute::DType::kInt64, {2, 2});
+    for (int64_t i = 0; i < 4; ++i) tensor.data<int64_t>()[i] = i < 2 ? 0 : i == 2 ? epoch : index;
+    return tensor;
+  };
+  CHECK(status_with(positions(3, 100)).ok());
+  for (const auto& [epoch, index] :
+       {std::pair<int64_t, int64_t>{-1, 0}, {int64_t{1} << 31, 0}, {0, int64_t{1} << 62}}) {
+    const absl::Status status = status_with(positions(epoch, index));
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains("_run/worker_positions in the checkpoint") && Contains(absl::StrCat("is ", epoch + index)));
+  }
+  for (const Tensor& other : {Tensor(compute::DType::kInt64, {2, 3}), Tensor(compute::DType::kInt64, {4}),
+                              Tensor(compute::DType::kFloat32, {2, 2})}) {
+    const absl::Status status = status_with(other);
+    CHECK(absl::IsDataLoss(status));
+    CHECK_THAT(std::string(status.message()), Contains("instead of int64[workers, 2]"));
+  }
+}
+
 TEST_CASE("The last evaluation is remembered") {
   const EstimatorConfig config = Config();
   const InputFn once = [](data::Position) { return data::Prefetch(Input(1)({}).value(), 0); };

@@ -302,11 +302,13 @@ TEST_CASE("A checkpoint has the positions of all workers, which begin there agai
   const auto of = [](int64_t epoch, int64_t index) { return data::Position{epoch, index}; };
   // Only the chief trains, and the others never come.
   auto exchanges = distribute::MakeMemoryExchanges(kNumWorkers + kServers);
-  std::thread server(
-      [&] { CHECK(RunTask(*exchanges[3], LinearModel(), config, kNumWorkers, kServers, kSteps, Examples()).ok()); });
   for (const int worker : {1, 2}) distribute::Lose(*exchanges[worker]);
+  absl::Status served;
+  std::thread server(
+      [&] { served = RunTask(*exchanges[3], LinearModel(), config, kNumWorkers, kServers, kSteps, Examples()); });
   CHECK(RunTask(*exchanges[0], LinearModel(), config, kNumWorkers, kServers, kSteps, Examples()).ok());
   server.join();
+  CHECK(served.ok());
   const auto bundle = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps)).value();
   const RunState state = ReadRunState(*bundle, 1).value();
   CHECK((state.worker_positions == std::vector<data::Position>{of(3, 12), of(0, 0), of(0, 0)}));
