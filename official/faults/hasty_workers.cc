@@ -31,6 +31,10 @@ class HastyExchange : public Exchange {
     if (frame.ok() && channel == Channel::kSums && late) frame->assign(frame->size(), '\0');
     return frame;
   }
+  absl::Status WaitForReturn(int worker, std::chrono::milliseconds deadline) override {
+    return real_->WaitForReturn(worker, deadline);
+  }
+  int incarnation() const override { return real_->incarnation(); }
   absl::Status Check() override { return real_->Check(); }
   void Fail(absl::string_view reason) override { real_->Fail(reason); }
   std::vector<int> Lost() override { return real_->Lost(); }

@@ -1,10 +1,12 @@
 """Training with parameter servers: it has the bits of one process where there is one worker, and goes on when another
-worker is lost, but not without a server or the chief."""
+worker is lost, which may come back, but not without a server or the chief."""
 
 import json
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from official.faults import harness, losses, workers
 from official.faults.losses import ENDLESS, PATIENCE, SOON
@@ -12,6 +14,8 @@ from official.faults.losses import ENDLESS, PATIENCE, SOON
 HALF = harness.STEPS // 2
 ALL_STEPS = 24  # of the three epochs, with batches of 8
 MANY = 300  # steps, which take some seconds
+LONG = ("--train_epochs=45", "--epochs_between_evals=45")
+LONG_STEPS = 45 * ALL_STEPS // 3
 
 
 class ParameterServerTest(workers.WorkersCase):
@@ -19,20 +23,36 @@ class ParameterServerTest(workers.WorkersCase):
         super().setUp()
         self.model_dir, self.alone = self.folder / "model", self.folder / "alone"
 
-    def begin(self, num_workers: int, num_servers: int, *flags: str) -> list[subprocess.Popen]:
-        """Starts a chief, the other workers and then the servers."""
-        self.addresses = workers.free_addresses(num_workers + num_servers)
-        cluster = {
-            "chief": self.addresses[:1],
-            "worker": self.addresses[1:num_workers],
-            "ps": self.addresses[num_workers:],
-        }
-        if num_workers == 1:
+    def begin(self, num_workers: int, num_servers: int, *flags: str, watched: Sequence[int] = ()) -> list[subprocess.Popen]:
+        """Starts a chief, the other workers and then the servers. The `watched` tasks write their logs to files."""
+        self.addresses, self.num_workers = workers.free_addresses(num_workers + num_servers), num_workers
+        tasks = range(num_workers + num_servers)
+        return [self.start_task(task, *flags, log=task if task in watched else None) for task in tasks]
+
+    def start_task(
+        self, number: int, *flags: str, address: str | None = None, log: int | str | None = None
+    ) -> subprocess.Popen:
+        """Starts the chief, another worker or a server, by its place in `addresses`; `address` is another one for it. With
+        `log`, the name of a task, its log goes to a file."""
+        addresses, end = list(self.addresses), self.num_workers
+        addresses[number] = address or addresses[number]
+        cluster = {"chief": addresses[:1], "worker": addresses[1:end], "ps": addresses[end:]}
+        if end == 1:
             del cluster["worker"]
-        tasks = [("chief", 0), *(("worker", i) for i in range(num_workers - 1))]
-        tasks += (("ps", i) for i in range(num_servers))
-        configs = [json.dumps({"cluster": cluster, "task": {"type": job, "index": i}}) for job, i in tasks]
-        return self.start_workers(self.model_dir, len(tasks), *flags, configs=configs)
+        job, index = ("chief", 0) if number == 0 else ("worker", number - 1) if number < end else ("ps", number - end)
+        config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+        prefix = () if log is None else ("sh", "-c", f"exec \"$@\" 2>'{self.log_of(log)}'", "sh")
+        return self.start_worker(self.model_dir, number, config, *flags, prefix=prefix)
+
+    def log_of(self, task: int | str) -> Path:
+        return self.folder / f"log of {task}"
+
+    def wait_for_log(self, task: int | str, words: str) -> None:
+        """Waits until the log of a watched task has these words."""
+        until = time.monotonic() + harness.DEADLINE
+        while words not in (text := self.log_of(task).read_text() if self.log_of(task).exists() else ""):
+            self.assertLess(time.monotonic(), until, f"{words!r} is not in the log:\n{text}")
+            time.sleep(0.01)
 
     def finish_all(self, processes: list[subprocess.Popen]) -> list[harness.Outcome]:
         """Waits for all, which must succeed; only the chief has results."""
@@ -185,6 +205,105 @@ class ParameterServerTest(workers.WorkersCase):
         self.assert_end(processes, "worker 0")
         self.finish_all(self.begin(2, 1, *ENDLESS, f"--max_train_steps={step + 5}"))
         self.assertGreaterEqual(harness.latest_step(self.model_dir), step + 5)
+
+    # ---- A worker that comes back ----
+
+    def begin_long(self) -> list[subprocess.Popen]:
+        """Starts three workers and two servers that train for some ten seconds, and waits for some steps. The first server is
+        watched."""
+        processes = self.begin(3, 2, *LONG, PATIENCE, watched=[3])
+        self.wait_for_records(self.model_dir, 4)
+        return processes
+
+    def start_again(self, *flags: str, address: str | None = None, log: str | None = None) -> subprocess.Popen:
+        """Starts worker 1 of such a job again."""
+        return self.start_task(1, *LONG, PATIENCE, *flags, address=address, log=log)
+
+    def kill(self, process: subprocess.Popen) -> None:
+        process.kill()
+        self.finish(process)
+
+    def assert_all_is_trained(self, processes: list[subprocess.Popen]) -> list[harness.Outcome]:
+        """All succeed, and the job has trained on every batch of every worker once."""
+        outcomes = self.finish_all(processes)
+        self.assertEqual(harness.latest_step(self.model_dir), LONG_STEPS, outcomes[0].told)
+        return outcomes
+
+    def test_killed_worker_comes_back(self) -> None:
+        processes = self.begin_long()
+        self.kill(processes[1])
+        processes[1] = self.start_again()
+        outcomes = self.assert_all_is_trained(processes)
+        self.assertRegex(outcomes[1].stderr, r"back in the job at step [1-9]")
+        self.assertIn(f"worker 1 at {self.addresses[1]} is back and takes part again", outcomes[0].stderr)
+        self.assertIn("is back and trains again", self.log_of(3).read_text())
+
+    def test_worker_comes_back_twice(self) -> None:
+        processes = self.begin_long()
+        self.kill(processes[1])
+        again = self.start_again(log="again")
+        self.wait_for_log("again", "back in the job")
+        self.wait_for_records(self.model_dir, workers.count_records(self.model_dir) + 20)
+        self.kill(again)
+        processes[1] = self.start_again()
+        self.assert_all_is_trained(processes)
+
+    def test_worker_that_was_stopped_comes_back(self) -> None:
+        processes = self.begin_long()
+        processes[1].send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(processes[1]).code, 128 + signal.SIGTERM)
+        processes[1] = self.start_again()
+        self.assert_all_is_trained(processes)
+
+    def test_frozen_worker_is_replaced(self) -> None:
+        processes = self.begin_long()
+        frozen = processes[1]
+        frozen.send_signal(signal.SIGSTOP)
+        self.wait_for_log(3, f"worker 1 at {self.addresses[1]} was lost")
+        # The process still has its port.
+        processes[1] = self.start_again(address=workers.free_addresses(1)[0], log="again")
+        self.wait_for_log("again", "back in the job")
+        frozen.send_signal(signal.SIGCONT)
+        self.assert_refused(self.finish(frozen), 138, " was lost", "start this worker again: it takes part again")
+        self.assert_all_is_trained(processes)
+
+    def test_worker_comes_back_with_another_flag(self) -> None:
+        processes = self.begin_long()
+        self.kill(processes[1])
+        self.assert_refused(self.finish(self.start_again("--batch_size=4")), 2, "worker 1 has flag --batch_size 4, but worker 0 has 8")
+        processes[1] = self.start_again()
+        self.assert_all_is_trained(processes)
+
+    def test_worker_comes_back_with_other_data(self) -> None:
+        processes = self.begin_long()
+        self.kill(processes[1])
+        self.data_dir = self.folder / "other data"
+        self.write_data(self.data_dir, seed=2)
+        self.assert_refused(self.finish(self.start_again()), 2, "worker 1 has the data set", "give all workers the same data")
+        self.data_dir = self.folder / "data"
+        processes[1] = self.start_again()
+        self.assert_all_is_trained(processes)
+
+    def test_worker_that_comes_late(self) -> None:
+        self.addresses, self.num_workers = workers.free_addresses(3), 2
+        flags = (*LONG, "--start_timeout_secs=6")
+        chief, server = self.start_task(0, *flags, log=0), self.start_task(2, *flags)
+        self.wait_for_log(0, f"goes on without worker 1 at {self.addresses[1]}")
+        self.wait_for_records(self.model_dir, 4)
+        outcomes = self.assert_all_is_trained([chief, self.start_task(1, *flags), server])
+        self.assertRegex(outcomes[1].stderr, r"back in the job at step [1-9]")
+
+    def test_all_continue_where_each_worker_was(self) -> None:
+        processes = self.begin(2, 1, *LONG, "--peer_timeout_secs=60")
+        self.wait_for_records(self.model_dir, 4)
+        processes[1].send_signal(signal.SIGSTOP)
+        self.wait_for_records(self.model_dir, 20)
+        processes[0].send_signal(signal.SIGTERM)
+        processes[1].send_signal(signal.SIGCONT)
+        codes = [self.finish(process).code for process in processes]
+        self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
+        self.assertLess(harness.latest_step(self.model_dir), LONG_STEPS)
+        self.assert_all_is_trained(self.begin(2, 1, *LONG))
 
     # ---- What is refused ----
 

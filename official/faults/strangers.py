@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-PROTOCOL = b"official workers 2"
+PROTOCOL = b"official workers 3"
 
 
 def connect(address: str, timeout: float = 5) -> socket.socket:
@@ -135,7 +135,7 @@ def join(worker: int = 1) -> bytes:
 def recorded_hellos(trace: str) -> Iterator[bytes]:
     """The first messages of streams of frames, in what strace -xx says of the worker that has sent them."""
     numbers = rb"\x01\0\0\0."
-    # "frames", three numbers of one digit and a proof of 32 bytes.
-    pattern = re.compile(rb"\x06\0\0\0frames(?:" + numbers + rb"){3}\x20\0\0\0.{32}", re.DOTALL)
+    # "frames", five numbers of one digit, an address and a proof of 32 bytes.
+    pattern = re.compile(rb"\x06\0\0\0frames(?:" + numbers + rb"){5}.\0\0\0[0-9.:]+\x20\0\0\0.{32}", re.DOTALL)
     for text in re.findall(r'"((?:\\x[0-9a-f]{2})+)"', trace):
         yield from pattern.findall(bytes.fromhex(text.replace("\\x", "")))

@@ -36,8 +36,16 @@ class Exchange {
   }
   // Returns the next frame of a worker. DeadlineExceeded names it after `deadline`, Cancelled after Fail() or when any
   // worker is lost. A worker without which the job goes on, as jobs with parameter servers do, ends only the waits for
-  // itself: Unavailable.
+  // itself: Unavailable, also when its process was started again, until WaitForReturn.
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
+  // Waits until a worker for which Receive was Unavailable is back: a new process of it takes part. From then on frames
+  // go to that one and come from it, the first it has sent first; what was under way from and to earlier ones is
+  // dropped. DeadlineExceeded names the worker; Cancelled as Receive. No other thread may Send to that worker
+  // meanwhile.
+  virtual absl::Status WaitForReturn(int worker, std::chrono::milliseconds deadline) = 0;
+  // The number of processes of this worker that took part in the job before this one. Not 0: the others have begun long
+  // ago, and none of them sends this one what it has sent at the beginning.
+  virtual int incarnation() const { return 0; }
   // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for a frame.
   virtual absl::Status Check() = 0;
   // Ends all waits, of all workers, now and later, for frames that were not sent before. Where it is called, it has an
@@ -49,7 +57,7 @@ class Exchange {
   virtual std::vector<int> Lost() { return {}; }
   // Workers, likewise, that came after the job had begun and wait to take part. Only the first worker knows of them.
   virtual std::vector<int> Late() { return {}; }
-  // The job is done. Who waits to take part is told so; else it would wait for the job to begin again.
+  // The job is done. Who waits to take part, or comes back, is told so; else it would wait for the job to begin again.
   virtual void Finish() {}
 };
 

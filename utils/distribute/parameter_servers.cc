@@ -1,5 +1,6 @@
 #include "utils/distribute/parameter_servers.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -14,6 +15,8 @@ namespace {
 
 // Answers of servers and the news that a worker leaves are on different channels than what all tasks share.
 constexpr Exchange::Channel kRequests = Exchange::Channel::kSums, kNews = Exchange::Channel::kValues;
+
+constexpr std::chrono::milliseconds kAskEvery(100);
 
 // An answer has the code of its status in front.
 std::string PackAnswer(const absl::StatusOr<std::string>& answer) {
@@ -59,13 +62,18 @@ absl::Status ParameterServers::Leave() {
 }
 
 absl::StatusOr<bool> ParameterServers::HasLeft(int worker) {
+  const absl::Status back = exchange_.WaitForReturn(worker, std::chrono::milliseconds(0));
+  if (!back.ok() && !absl::IsDeadlineExceeded(back)) return back;
+  if (back.ok()) left_.erase(worker);
+  if (left_.count(worker) > 0) return true;
   const absl::Status left = exchange_.Receive(worker, kNews, std::chrono::seconds(1)).status();
-  if (left.ok() || absl::IsUnavailable(left)) return true;
   if (absl::IsDeadlineExceeded(left)) return false;
-  return left;
+  if (!left.ok() && !absl::IsUnavailable(left)) return left;
+  left_.insert(worker);
+  return true;
 }
 
-absl::Status ParameterServers::ServeWorker(
+absl::Status ParameterServers::ServeProcess(
     int worker, const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer) {
   // The chief evaluates between its steps, and a worker may wait for its data: that a task is there is known without
   // requests.
@@ -73,7 +81,7 @@ absl::Status ParameterServers::ServeWorker(
   for (;;) {
     const absl::StatusOr<std::string> request = exchange_.Receive(worker, kRequests, kLong);
     if (absl::IsUnavailable(request.status())) {
-      LOG(WARNING) << request.status().message() << "; the others train on without it";
+      LOG(WARNING) << request.status().message() << "; the others train on without it, until it is started again";
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(request.status());
@@ -82,32 +90,79 @@ absl::Status ParameterServers::ServeWorker(
   }
 }
 
+// The workers that have requests, as the threads see it that answer them.
+class ParameterServers::Presence {
+ public:
+  explicit Presence(int num_workers) : threads_(num_workers), is_present_(num_workers, true) {}
+
+  void Set(int worker, bool is_present) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_present_[worker] = is_present;
+  }
+  // True once the chief has left and all others have left or are lost, or with an error.
+  bool IsOver() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::none_of(is_present_.begin(), is_present_.end(), [](bool is_present) { return is_present; });
+  }
+  // A thread ends. The first error counts, and ends all.
+  void EndThread(const absl::Status& status) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!status.ok()) is_present_.assign(is_present_.size(), false);
+    status_.Update(status);
+    --threads_;
+    changed_.notify_all();
+  }
+  // Waits a little for all threads to end; true if they have.
+  bool WaitForThreads(std::chrono::milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, time, [this] { return threads_ == 0; });
+  }
+  absl::Status status() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int threads_;
+  std::vector<bool> is_present_;
+  absl::Status status_;
+};
+
+absl::Status ParameterServers::ServeWorker(
+    int worker, const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
+    Presence& presence) {
+  for (;;) {
+    RETURN_IF_ERROR(ServeProcess(worker, answer));
+    presence.Set(worker, false);
+    if (worker == 0) return absl::OkStatus();
+    absl::Status back;
+    do {
+      if (presence.IsOver()) return absl::OkStatus();
+      back = exchange_.WaitForReturn(worker, kAskEvery);
+    } while (absl::IsDeadlineExceeded(back));
+    RETURN_IF_ERROR(back);
+    presence.Set(worker, true);
+    LOG(INFO) << exchange_.NameOf(worker) << " is back and trains again";
+  }
+}
+
 absl::Status ParameterServers::Serve(
     const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
     absl::FunctionRef<bool()> ask_stop) {
-  constexpr std::chrono::milliseconds kAskEvery(100);
-  std::mutex mutex;
-  std::condition_variable changed;
-  int serving = num_workers();
-  absl::Status status;
+  Presence presence(num_workers());
   std::vector<std::jthread> threads;
   for (int w = 0; w < num_workers(); ++w) {
-    threads.emplace_back([&, w] {
-      const absl::Status served = ServeWorker(w, answer);
-      const std::lock_guard<std::mutex> lock(mutex);
-      status.Update(served);
-      --serving;
-      changed.notify_all();
-    });
+    threads.emplace_back([&, w] { presence.EndThread(ServeWorker(w, answer, presence)); });
   }
-  std::unique_lock<std::mutex> lock(mutex);
   bool stopped = false;
-  while (!changed.wait_for(lock, kAskEvery, [&] { return serving == 0; })) {
+  while (!presence.WaitForThreads(kAskEvery)) {
     if (stopped || !ask_stop()) continue;
     stopped = true;
     exchange_.Fail("it was asked to stop");
   }
-  return stopped ? absl::CancelledError("stopped while it served") : status;
+  return stopped ? absl::CancelledError("stopped while it served") : presence.status();
 }
 
 }  // namespace official::distribute

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,24 +39,32 @@ class ParameterServers {
 
   // Tells all servers that this worker asks nothing more, and, unless it is the chief, tells the chief.
   absl::Status Leave();
-  // Waits a second for a worker to leave, and returns true if it has left or is lost. For the chief.
+  // Waits a second for a worker to leave, and returns true if it has left or is lost, and is not back. For the chief.
   absl::StatusOr<bool> HasLeft(int worker);
   // Returns "worker 1 at 10.0.0.1:2222".
   std::string NameOf(int worker) const { return exchange_.NameOf(worker); }
 
-  // Answers the requests of all workers with answer(), which several threads may call at the same time, until all
-  // have left. Goes on without another worker that is lost, and logs it. Calls ask_stop() every 100 ms: true fails the
-  // job, Cancelled. Other errors: those of Exchange::Receive.
+  // Answers the requests of all workers with answer(), which several threads may call at the same time, until the chief
+  // has left and all others have left or are lost. Goes on without another worker that is lost, also when it comes
+  // back, and logs both. Calls ask_stop() every 100 ms: true fails the job, Cancelled. Other errors: those of
+  // Exchange::Receive.
   absl::Status Serve(const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
                      absl::FunctionRef<bool()> ask_stop);
 
  private:
+  class Presence;
+  // Answers one process of a worker, until it has left or is lost.
+  absl::Status ServeProcess(int worker,
+                            const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer);
+  // Answers each process of a worker, until all workers have left.
   absl::Status ServeWorker(int worker,
-                           const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer);
+                           const std::function<absl::StatusOr<std::string>(absl::string_view request)>& answer,
+                           Presence& presence);
 
   Exchange& exchange_;
   const int num_servers_;
   const std::chrono::seconds timeout_;
+  std::set<int> left_;  // workers that have left or are lost, as the chief knows
 };
 
 }  // namespace official::distribute

@@ -55,7 +55,8 @@ std::string HowToKeepFromOthers(const struct stat& file, uid_t user);
 // Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers
 // could take part: see flags::ClusterConfig. DeadlineExceeded names the workers that did not come in time; Cancelled
-// likewise if they had trained before. misc::NothingLeftToDo if the others were done before this one could take part.
+// likewise if they had trained before. A job with parameter servers begins without workers other than the chief that do
+// not come in half of the time. misc::NothingLeftToDo if the others were done before this one could take part.
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,
                                                               const Devices& devices);
 

@@ -35,10 +35,17 @@ train::Interruption AskSignals() {
   return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
 }
 
+// What all workers have to train on.
+std::string DescribeData(const Input& input) {
+  return absl::StrCat(input.dataset, " (training on ", input.num_train_examples, " examples, ",
+                      input.fingerprint.empty() ? "made up" : input.fingerprint, ")");
+}
+
 train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, train::ModelDir::Use use,
                                           const SessionOptions& options = {}) {
   train::EstimatorConfig estimator{config.train};
   estimator.dataset = input.dataset;
+  estimator.training_data = DescribeData(input);
   estimator.facts = input.facts;
   estimator.use = use;
   if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
@@ -254,14 +261,16 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
 }
 
 absl::Status Session::CompareData() {
-  const std::string data = absl::StrCat(input_.dataset, " (training on ", input_.num_train_examples, " examples, ",
-                                        input_.fingerprint.empty() ? "made up" : input_.fingerprint, ")");
-  const absl::Status same = CheckSame(*exchange_, "the data set", data, "give all workers the same data");
+  // The servers compare those of a worker that comes back.
+  if (exchange_->incarnation() > 0) return absl::OkStatus();
+  const absl::Status same =
+      CheckSame(*exchange_, "the data set", DescribeData(input_), "give all workers the same data");
   others_know_end_ = absl::IsInvalidArgument(same);  // all are told of a difference
   return same;
 }
 
 absl::Status Session::ChoosePosition() {
+  if (estimator_->strategy().is_back()) return absl::OkStatus();  // it has its own
   // What the checkpoint says of the data only the chief knows.
   if (is_chief()) ContinueInsideEpoch(input_, *estimator_);
   const data::Position own = estimator_->state().position;
@@ -272,6 +281,10 @@ absl::Status Session::ChoosePosition() {
     return absl::DataLossError(absl::StrCat("the chief has sent no position in the data: ", sent));
   }
   if (!(position == own)) estimator_->ContinueAt(position);
+  const std::vector<data::Position>& of_workers = estimator_->state().worker_positions;
+  if (is_chief() || cluster_.is_server() || of_workers.empty()) return absl::OkStatus();
+  if (train::IsTrained(schedule_, estimator_->state())) return absl::OkStatus();  // the chief sends no variables
+  estimator_->ContinueAt(of_workers[exchange_->worker()]);
   return absl::OkStatus();
 }
 

@@ -18,9 +18,11 @@
 //
 // In a job with parameter servers the only round of a server makes the updates of the workers. Each of W workers trains
 // on every W-th batch of the data, from another one on: together they train on every example once an epoch, as one
-// process does, each at its own pace. They end when their own part is done, or with the global step of all of them. The
-// batches that a lost worker had still to train on are left out. A checkpoint continues, with any number of workers,
-// after the batches that the chief has done and as many of each other worker.
+// process does, each at its own pace. They end when their own part is done, or with the global step of all of them. A
+// worker that is lost may be started again: it continues after its last batch of which the servers have made the
+// update. What it has not done when the chief has done its own part, and nobody else trains, is left out. A checkpoint
+// continues, with as many workers, where each of them was; with another number, after the batches that the chief has
+// done and as many of each other worker.
 #pragma once
 
 #include <functional>

@@ -66,6 +66,11 @@ absl::Status CheckpointedModel::ShareState() {
   };
   if (strategy_->is_chief()) return strategy_->FromChief(open()).status();
   ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
+  if (strategy_->is_back()) {
+    ASSIGN_OR_RETURN(state_, TakePartAgain(*strategy_->servers(), config_.training_data));
+    origin_ = absl::StrCat("back in the job at step ", state_.global_step);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::string sent, strategy_->FromChief(""));
   const size_t line_end = sent.find('\n');
   if (sent.size() < 2 || line_end == sent.npos) return absl::DataLossError("the chief has sent no state");
@@ -94,6 +99,9 @@ absl::Status CheckpointedModel::Restore() {
   }
   RETURN_IF_ERROR(CompareFacts(*restored_, config_.facts));
   ASSIGN_OR_RETURN(state_, ReadRunState(*restored_, config_.seed));
+  // With another number of workers all continue where the chief does.
+  const size_t num_workers = strategy_->servers() == nullptr ? 1 : strategy_->servers()->num_workers();
+  if (state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
   state_.evaluated_step = dir_->ReadEvaluatedStep();
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
@@ -311,16 +319,20 @@ absl::Status CheckpointedModel::FinishStep(float learning_rate) {
     ++state_.global_step;
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(state_.global_step, servers_->Update(learning_rate));
+  ASSIGN_OR_RETURN(state_.global_step, servers_->Update(learning_rate, state_.position));
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
   distribute::ParameterServers* const servers = strategy_->servers();
   if (servers == nullptr || !servers->is_chief()) return true;
-  for (; next_to_leave_ < servers->num_workers(); ++next_to_leave_) {
-    ASSIGN_OR_RETURN(const bool has_left, WaitForWorker(next_to_leave_));
-    if (!has_left) return false;
+  // After the first time none can come back any more; one may have done so just before.
+  for (int times = 0; times < 2; ++times) {
+    for (int worker = 1; worker < servers->num_workers(); ++worker) {
+      ASSIGN_OR_RETURN(const bool has_left, WaitForWorker(worker));
+      if (!has_left) return false;
+    }
+    servers->exchange().Finish();
   }
   return true;
 }
@@ -352,6 +364,7 @@ absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
 absl::Status CheckpointedModel::Save() {
   if (servers_ != nullptr && strategy_->is_chief()) {
     ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/true));
+    state_.worker_positions = servers_->worker_positions();
   }
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());

@@ -119,7 +119,6 @@ class CheckpointedModel {
   compute::AlgorithmChoices algorithm_choices_;
   Replicas replicas_;
   std::unique_ptr<ServerClient> servers_;  // from ConnectServers on
-  int next_to_leave_ = 1;                  // the first worker of which the chief does not know that it has left
   std::unique_ptr<ModelDir> dir_;
   std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
   std::unique_ptr<WarmStart> warm_start_;   // for a new run with EstimatorConfig::warm_start

@@ -25,6 +25,7 @@ enum class Interruption { kNone, kSave, kStop };
 
 struct EstimatorConfig : TrainOptions {
   std::string dataset = "";                   // "MNIST": a model_dir is for one data set; empty: not known
+  std::string training_data = "";             // says what all workers of a job with parameter servers train on
   std::vector<RunFact> facts = {};            // further facts, compared with the checkpoint and kept in the next ones
   ModelDir::Use use = ModelDir::Use::kWrite;  // of model_dir; not kNone
   // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).

@@ -27,6 +27,11 @@ absl::Status Estimator::Serve(const data::ElementSpec& spec) {
       model_->model(), model_->config(), spec, servers.num_servers(), *servers.server(), model_->strategy().device(0));
   if (!server.ok()) model_->strategy().Fail(server.status().message());
   RETURN_IF_ERROR(server.status());
+  RunState beginning = model_->state();
+  if (servers.num_workers() > 1 && beginning.worker_positions.empty()) {
+    beginning.worker_positions.assign(servers.num_workers(), beginning.position);
+  }
+  (*server)->SetBeginning(std::move(beginning), model_->config().training_data);
   return servers.Serve([&](absl::string_view request) { return (*server)->Answer(request); },
                        [&] { return model_->config().interruption() == Interruption::kStop; });
 }

@@ -17,15 +17,17 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
-// The first byte of a request. What follows: the values to begin with; nothing; nothing; the learning rate and the
-// sums; nothing. Tensors follow one another without names: client and server have built the same graph. An answer has
-// the global step, 0 where that is not placed, and the values that were asked for.
+// The first byte of a request. What follows: the values to begin with; nothing; nothing; the worker, its next position,
+// the learning rate and the sums; nothing; the worker and its data. Tensors follow one another without names: client
+// and server have built the same graph. An answer has the global step, 0 where that is not placed, and the values that
+// were asked for, all of them with the positions of several workers; the last one a state instead.
 enum class Request : char {
   kSendVariables = 'S',
   kReadVariables = 'R',
   kReadAll = 'A',
   kUpdate = 'U',
-  kCountSteps = 'C'
+  kCountSteps = 'C',
+  kTakePart = 'T'
 };
 
 std::string BeginRequest(Request request) { return {static_cast<char>(request)}; }
@@ -85,6 +87,29 @@ absl::Status ParameterServer::Read(const std::vector<compute::VariableSpec>& spe
   return absl::OkStatus();
 }
 
+void ParameterServer::SetBeginning(RunState state, std::string data) {
+  state_ = std::move(state);
+  data_ = std::move(data);
+}
+
+absl::StatusOr<std::string> ParameterServer::Welcome(absl::string_view request) const {
+  ASSIGN_OR_RETURN(const int64_t worker, distribute::TakeNumber(request));
+  if (request != data_) {
+    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " has the data set ", request,
+                                                   ", but the others have ", data_,
+                                                   "; give all workers the same data"));
+  }
+  RunState state = state_;
+  if (worker >= 0 && worker < static_cast<int64_t>(state.worker_positions.size())) {
+    state.position = state.worker_positions[worker];
+  }
+  if (has_values_ && variables_.Has(kGlobalStep)) {
+    ASSIGN_OR_RETURN(const Tensor global_step, variables_.Read(kGlobalStep));
+    state.global_step = global_step.scalar<int64_t>();
+  }
+  return BytesOf(state);
+}
+
 absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
   if (request.empty()) return absl::DataLossError("a message between a worker and a ps is empty");
   const auto asked = static_cast<Request>(request[0]);
@@ -94,6 +119,7 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
   all.insert(all.end(), placed.slots.begin(), placed.slots.end());
   std::string answer(sizeof(int64_t), '\0');  // with room for the global step
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (asked == Request::kTakePart) return Welcome(request);
   if (!has_values_ && asked != Request::kSendVariables) {
     return absl::UnavailableError("the chief has not sent the variables yet");
   }
@@ -103,9 +129,16 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
       has_values_ = true;
       break;
     case Request::kUpdate: {
+      ASSIGN_OR_RETURN(const int64_t worker, distribute::TakeNumber(request));
+      data::Position next;
+      ASSIGN_OR_RETURN(next.epoch, distribute::TakeNumber(request));
+      ASSIGN_OR_RETURN(next.index, distribute::TakeNumber(request));
       ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, request));
       RETURN_IF_ERROR(Write(placed.sums, request));
       RETURN_IF_ERROR(update_->Run({learning_rate.Clone()}));
+      if (worker >= 0 && worker < static_cast<int64_t>(state_.worker_positions.size())) {
+        state_.worker_positions[worker] = next;
+      }
       break;
     }
     case Request::kReadVariables:
@@ -113,6 +146,10 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
       break;
     case Request::kReadAll:
       RETURN_IF_ERROR(Read(all, answer));
+      for (const data::Position& position : state_.worker_positions) {
+        distribute::AppendNumber(position.epoch, answer);
+        distribute::AppendNumber(position.index, answer);
+      }
       break;
     case Request::kCountSteps:
       break;
@@ -124,6 +161,15 @@ absl::StatusOr<std::string> ParameterServer::Answer(absl::string_view request) {
     std::memcpy(answer.data(), global_step.raw_data(), sizeof(int64_t));
   }
   return answer;
+}
+
+absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data) {
+  std::string request = BeginRequest(Request::kTakePart);
+  distribute::AppendNumber(servers.worker(), request);
+  request += data;
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers,
+                   servers.Ask(std::vector<std::string>(servers.num_servers(), request)));
+  return RunStateFrom(answers[0]);
 }
 
 absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& model, const EstimatorConfig& config,
@@ -189,6 +235,12 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
       ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
       RETURN_IF_ERROR(replicas_.Write(spec.name, value));
     }
+    worker_positions_.clear();
+    while (!bytes.empty()) {
+      data::Position& position = worker_positions_.emplace_back();
+      ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(bytes));
+      ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(bytes));
+    }
   }
   RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
   return global_step;
@@ -201,10 +253,13 @@ absl::StatusOr<int64_t> ServerClient::GlobalStep() {
   return distribute::TakeNumber(first);
 }
 
-absl::StatusOr<int64_t> ServerClient::Update(float learning_rate) {
+absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Position& next) {
   std::vector<std::string> requests;
   for (const BuiltModel::Placed& placed : placed_) {
     std::string& request = requests.emplace_back(BeginRequest(Request::kUpdate));
+    for (const int64_t number : {int64_t{servers_.worker()}, next.epoch, next.index}) {
+      distribute::AppendNumber(number, request);
+    }
     distribute::AppendElements(Tensor::Scalar(learning_rate), request);
     RETURN_IF_ERROR(Append(placed.sums, request));
   }

@@ -19,6 +19,7 @@
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
+#include "utils/train/run_state.h"
 #include "utils/train/step.h"
 
 namespace official::train {
@@ -31,8 +32,12 @@ class ParameterServer {
                                                                  const data::ElementSpec& spec, int num_servers,
                                                                  int server, compute::Device& device);
 
-  // Answers a request of a ServerClient. Several threads may call it. Unavailable until a client has sent the first
-  // values, OutOfRange if an update takes a number that is not finite.
+  // What a worker that comes back is told; before the first Answer. `state` is that with which the job begins, with the
+  // positions of all workers where there are several, `data` a text that says what it trains on.
+  void SetBeginning(RunState state, std::string data);
+
+  // Answers a request of a ServerClient or of TakePartAgain. Several threads may call it. Unavailable until a client
+  // has sent the first values, OutOfRange if an update takes a number that is not finite.
   absl::StatusOr<std::string> Answer(absl::string_view request);
 
  private:
@@ -40,13 +45,22 @@ class ParameterServer {
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
 
+  absl::StatusOr<std::string> Welcome(absl::string_view request) const;
+
   const BuiltModel built_;
   compute::VariableStore variables_;
   compute::Arena arena_;
   std::unique_ptr<compute::Program> update_;
   std::mutex mutex_;
   bool has_values_ = false;
+  RunState state_;  // of the beginning, but for the positions of the workers
+  std::string data_;
 };
+
+// For a worker that comes back: returns the state of the job, in which the data continue after the last batch of this
+// worker whose update has been made. InvalidArgument if the job trains on other data than `data` says; else errors of
+// ParameterServers::Ask.
+absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data);
 
 // The requests of a worker to the servers. Its own copies of the variables are those of its replica.
 class ServerClient {
@@ -64,9 +78,12 @@ class ServerClient {
   // Takes the values of the model's variables and of global_step; with `slots`, of all that is saved. Waits until the
   // servers have values, for as long as the chief is there. Cancelled if a stop is wanted meanwhile.
   absl::StatusOr<int64_t> ReadVariables(bool slots);
-  // Lets the servers make an update from this worker's sums.
-  absl::StatusOr<int64_t> Update(float learning_rate);
+  // Lets the servers make an update from this worker's sums. Its data continue at `next` then.
+  absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
   absl::StatusOr<int64_t> GlobalStep();
+
+  // The positions of several workers, as they were when all that is saved was read the last time.
+  const std::vector<data::Position>& worker_positions() const { return worker_positions_; }
 
  private:
   ServerClient(distribute::ParameterServers& servers, Replicas& replicas, std::function<Interruption()> interruption)
@@ -77,6 +94,7 @@ class ServerClient {
   Replicas& replicas_;
   const std::function<Interruption()> interruption_;
   std::vector<BuiltModel::Placed> placed_;  // by server
+  std::vector<data::Position> worker_positions_;
 };
 
 }  // namespace official::train

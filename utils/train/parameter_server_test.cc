@@ -9,11 +9,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/dropout/dropout.h"
@@ -23,6 +27,7 @@
 #include "utils/data/every_nth.h"
 #include "utils/distribute/memory_exchange.h"
 #include "utils/files/files.h"
+#include "utils/train/checkpoint/bundle.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
@@ -35,14 +40,14 @@ using compute::Value;
 
 constexpr int kExamples = 24, kBatch = 4;
 
-// Epochs of the examples; the label of example `bad` is NaN.
-InputFn Examples(int bad = -1) {
-  return [bad](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+// Epochs of the examples, before `end_epoch`; the label of example `bad` is NaN.
+InputFn Examples(int bad = -1, int64_t end_epoch = data::kEndless) {
+  return [bad, end_epoch](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     Tensor x(DType::kFloat32, {kExamples, 3}), y(DType::kFloat32, {kExamples});
     for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = static_cast<float>(i * 7 % 16);
     for (int i = 0; i < kExamples; ++i) y.data<float>()[i] = i == bad ? NAN : static_cast<float>(i % 3);
     return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
-                         {.batch_size = kBatch, .start = start, .end_epoch = data::kEndless});
+                         {.batch_size = kBatch, .start = start, .end_epoch = end_epoch});
   };
 }
 
@@ -98,6 +103,18 @@ std::string Checkpoint(const std::string& model_dir, int64_t step) {
   return files::ReadFile(absl::StrCat(model_dir, "/model.ckpt-", step, ".data-00000-of-00001"), 1 << 20).value();
 }
 
+// The values of the variables in a checkpoint, without the state of the run.
+std::map<std::string, std::string> Variables(const std::string& model_dir, int64_t step) {
+  const auto bundle = BundleReader::Open(absl::StrCat(model_dir, "/model.ckpt-", step)).value();
+  std::map<std::string, std::string> values;
+  for (const BundleTensor& tensor : bundle->ListTensors()) {
+    if (absl::StartsWith(tensor.name, kRunPrefix)) continue;
+    const Tensor value = bundle->Read(tensor.name).value();
+    values[tensor.name] = std::string(static_cast<const char*>(value.raw_data()), value.num_bytes());
+  }
+  return values;
+}
+
 void TrainAlone(const Model& model, const EstimatorConfig& config, int64_t steps) {
   auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
   const auto estimator = Estimator::Create(model, config, std::move(strategy)).value();
@@ -109,30 +126,32 @@ struct Ends {
   std::vector<absl::Status> workers, servers;
 };
 
+// Runs one task of a job, which trains with `config` or serves.
+absl::Status RunTask(distribute::Exchange& exchange, const Model& model, const EstimatorConfig& config, int num_workers,
+                     int num_servers, int64_t steps, const InputFn& input) {
+  auto strategy = distribute::Strategy::Create(
+      {.servers = distribute::ServerTasks{.exchange = &exchange, .num_servers = num_servers}, .num_threads = 1});
+  auto estimator = Estimator::Create(model, config, *std::move(strategy));
+  if (!estimator.ok()) return estimator.status();
+  if (exchange.worker() >= num_workers) return (*estimator)->Serve(kSpec);
+  const auto own = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    return data::EveryNth(input(start).value(), num_workers, exchange.worker());
+  };
+  absl::Status status = (*estimator)->Train(own, steps, {}, /*is_last_round=*/true);
+  if (status.ok()) status = (*estimator)->LeaveServers();
+  return status;
+}
+
 // Trains with `config` in a job of these tasks.
 Ends TrainWithServers(const Model& model, const EstimatorConfig& config, int num_workers, int num_servers,
                       int64_t steps, const InputFn& input = Examples()) {
   const auto exchanges = distribute::MakeMemoryExchanges(num_workers + num_servers);
   Ends ends{std::vector<absl::Status>(num_workers), std::vector<absl::Status>(num_servers)};
-  const auto run = [&](int task) -> absl::Status {
-    auto strategy = distribute::Strategy::Create(
-        {.servers = distribute::ServerTasks{.exchange = exchanges[task].get(), .num_servers = num_servers},
-         .num_threads = 1});
-    auto estimator = Estimator::Create(model, config, *std::move(strategy));
-    if (!estimator.ok()) return estimator.status();
-    if (task >= num_workers) return (*estimator)->Serve(kSpec);
-    const auto own = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
-      return data::EveryNth(input(start).value(), num_workers, task);
-    };
-    absl::Status status = (*estimator)->Train(own, steps, {}, /*is_last_round=*/true);
-    if (status.ok()) status = (*estimator)->LeaveServers();
-    return status;
-  };
   std::vector<std::thread> threads;
   for (int task = 0; task < num_workers + num_servers; ++task) {
     threads.emplace_back([&, task] {
       absl::Status& end = task < num_workers ? ends.workers[task] : ends.servers[task - num_workers];
-      end = run(task);
+      end = RunTask(*exchanges[task], model, config, num_workers, num_servers, steps, input);
       if (!end.ok()) exchanges[task]->Fail(end.message());
     });
   }
@@ -194,7 +213,110 @@ TEST_CASE("Several workers train on every batch once, and no update is lost") {
   for (const auto* statuses : {&ends.workers, &ends.servers}) {
     for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
   }
-  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+  CHECK((Variables(with_servers.model_dir, kSteps) == Variables(alone.model_dir, kSteps)));
+}
+
+// Epochs of the examples, of which batch number `at` is not there before `before_batch` has returned; an error of that
+// is its own.
+InputFn Epochs(int64_t epochs, int at, std::function<absl::Status()> before_batch) {
+  class Watched : public data::BatchSource {
+   public:
+    Watched(data::BatchSourcePtr source, int at, std::function<absl::Status()> before_batch)
+        : source_(std::move(source)), at_(at), before_batch_(std::move(before_batch)) {}
+    const data::ElementSpec& spec() const override { return source_->spec(); }
+    absl::StatusOr<std::optional<data::Batch>> Next() override {
+      const absl::Status status = read_++ == at_ ? before_batch_() : absl::OkStatus();
+      if (!status.ok()) return status;
+      return source_->Next();
+    }
+
+   private:
+    const data::BatchSourcePtr source_;
+    const int at_;
+    const std::function<absl::Status()> before_batch_;
+    int read_ = 0;
+  };
+  return [=](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    return std::make_unique<Watched>(Examples(/*bad=*/-1, epochs)(start).value(), at, before_batch);
+  };
+}
+
+TEST_CASE("A worker that is lost and comes back, twice, trains on what it had not done") {
+  constexpr int kServers = 2, kWorkers = 2;
+  constexpr int64_t kEpochs = 5, kSteps = kEpochs * kExamples / kBatch, kEver = 1 << 20;
+  const Model model = LinearModel();
+  const EstimatorConfig alone = NewConfig(), with_servers = NewConfig();
+  TrainAlone(model, alone, kSteps);
+  auto exchanges = distribute::MakeMemoryExchanges(kWorkers + kServers);
+  const auto nothing = [] { return absl::OkStatus(); };
+  // The chief waits with its last batches until the worker is there for good.
+  std::promise<void> is_back;
+  const InputFn of_chief = Epochs(kEpochs, static_cast<int>(kSteps) - 2, [&] {
+    is_back.get_future().wait();
+    return absl::OkStatus();
+  });
+  std::vector<absl::Status> ends(kWorkers + kServers);
+  std::vector<std::thread> threads;
+  for (const int task : {0, 2, 3}) {
+    threads.emplace_back([&, task] {
+      ends[task] = RunTask(*exchanges[task], model, with_servers, kWorkers, kServers, kEver, of_chief);
+    });
+  }
+  // A process makes two steps and is lost when it needs another batch.
+  for (int process = 0; process < 2; ++process) {
+    const InputFn input = Epochs(kEpochs, 7, [&] {
+      distribute::Lose(*exchanges[1]);
+      return absl::CancelledError("lost");
+    });
+    CHECK(absl::IsCancelled(RunTask(*exchanges[1], model, with_servers, kWorkers, kServers, kEver, input)));
+    exchanges[1] = distribute::StartAgain(*exchanges[1]);
+    CHECK(exchanges[1]->incarnation() == process + 1);
+  }
+  is_back.set_value();
+  ends[1] = RunTask(*exchanges[1], model, with_servers, kWorkers, kServers, kEver, Epochs(kEpochs, -1, nothing));
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& end : ends) CHECK(end == absl::OkStatus());
+  CHECK((Variables(with_servers.model_dir, kSteps) == Variables(alone.model_dir, kSteps)));
+}
+
+TEST_CASE("A worker that comes back with other data is refused") {
+  const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+  const auto server = ParameterServer::Create(LinearModel(), NewConfig(), kSpec, 1, 0, strategy->device(0)).value();
+  RunState beginning;
+  beginning.seed = 5;
+  server->SetBeginning(beginning, "digits");
+  const std::string worker_1("\1\0\0\0\0\0\0\0", 8);
+  CHECK(RunStateFrom(server->Answer("T" + worker_1 + "digits").value()).value().seed == 5);
+  CHECK(server->Answer("T" + worker_1 + "letters").status() ==
+        absl::InvalidArgumentError("worker 1 has the data set letters, but the others have digits; give all workers "
+                                   "the same data"));
+  CHECK(absl::IsDataLoss(server->Answer("T").status()));
+}
+
+TEST_CASE("A checkpoint has the positions of all workers, which begin there again") {
+  constexpr int kServers = 1, kWorkers = 3;
+  constexpr int64_t kSteps = 7;
+  const EstimatorConfig config = NewConfig();
+  const auto of = [](int64_t epoch, int64_t index) { return data::Position{epoch, index}; };
+  // Only the chief trains, and the others never come.
+  auto exchanges = distribute::MakeMemoryExchanges(kWorkers + kServers);
+  std::thread server(
+      [&] { CHECK(RunTask(*exchanges[3], LinearModel(), config, kWorkers, kServers, kSteps, Examples()).ok()); });
+  for (const int worker : {1, 2}) distribute::Lose(*exchanges[worker]);
+  CHECK(RunTask(*exchanges[0], LinearModel(), config, kWorkers, kServers, kSteps, Examples()).ok());
+  server.join();
+  const auto bundle = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps)).value();
+  const RunState state = ReadRunState(*bundle, 1).value();
+  CHECK((state.worker_positions == std::vector<data::Position>{of(3, 12), of(0, 0), of(0, 0)}));
+  CHECK(state.position == of(3, 12));
+  CHECK(BytesOf(RunStateFrom(BytesOf(state)).value()) == BytesOf(state));
+  CHECK(absl::IsDataLoss(RunStateFrom(BytesOf(state) + " 1").status()));
+  CHECK(absl::IsDataLoss(RunStateFrom(BytesOf(state) + " 1 x").status()));
+  // One process continues where the chief was, and forgets the others.
+  TrainAlone(LinearModel(), config, kSteps + 1);
+  const auto alone = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps + 1)).value();
+  CHECK(ReadRunState(*alone, 1).value().worker_positions.empty());
+  CHECK(ReadRunState(*alone, 1).value().position == of(3, 16));
 }
 
 TEST_CASE("A number that is not finite ends the step, and is named, before it reaches a server") {
@@ -235,6 +357,8 @@ TEST_CASE("A server refuses what no worker asks") {
 // A request with these numbers.
 std::string RequestOf(char kind, const std::vector<float>& numbers) {
   std::string request(1, kind);
+  // The worker and the position of an update.
+  if (kind == 'U') request.append(3 * sizeof(int64_t), '\0');
   request.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
   return request;
 }

@@ -17,6 +17,7 @@ using compute::Tensor;
 constexpr char kSeed[] = "_run/seed";
 constexpr char kEpoch[] = "_run/epoch";
 constexpr char kIndex[] = "_run/index";
+constexpr char kWorkerPositions[] = "_run/worker_positions";
 
 // More than any run writes, and so few that no sum or product of steps overflows.
 constexpr int64_t kMaxCount = int64_t{1} << 53;                     // of steps or examples
@@ -34,13 +35,38 @@ absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& n
   return tensor.scalar<int64_t>();
 }
 
-// The same of something counted; 0 if the bundle has none, DataLoss if it is negative or above `max`.
-absl::StatusOr<int64_t> ReadCount(const BundleReader& bundle, const std::string& name, int64_t max) {
-  ASSIGN_OR_RETURN(const int64_t value, ReadInt(bundle, name, 0));
+// Returns a value of `name` that counts something; DataLoss if it is negative or above `max`.
+absl::StatusOr<int64_t> CheckCount(const BundleReader& bundle, const std::string& name, int64_t value, int64_t max) {
   if (value >= 0 && value <= max) return value;
   return absl::DataLossError(absl::StrCat(name, " in the checkpoint ", bundle.prefix(), " is ", value,
                                           ", which no run has written (at most ", max,
                                           "); remove that checkpoint, or choose another --model_dir"));
+}
+
+// The count `name` of a bundle, checked; 0 if it has none.
+absl::StatusOr<int64_t> ReadCount(const BundleReader& bundle, const std::string& name, int64_t max) {
+  ASSIGN_OR_RETURN(const int64_t value, ReadInt(bundle, name, 0));
+  return CheckCount(bundle, name, value, max);
+}
+
+// The epoch and the index of each worker in turn; nothing if the bundle has none.
+absl::StatusOr<std::vector<data::Position>> ReadWorkerPositions(const BundleReader& bundle) {
+  const std::optional<BundleTensor> found = bundle.Find(kWorkerPositions);
+  std::vector<data::Position> positions;
+  if (!found) return positions;
+  const compute::Shape& shape = found->shape;
+  if (found->dtype != compute::DType::kInt64 || shape.rank() != 2 || shape.dim(1) != 2) {
+    return absl::DataLossError(absl::StrCat(kWorkerPositions, " in the checkpoint is ", found->dtype_name,
+                                            shape.ToString(), " instead of int64[workers, 2]"));
+  }
+  ASSIGN_OR_RETURN(const Tensor tensor, bundle.Read(kWorkerPositions));
+  const int64_t* const numbers = tensor.data<int64_t>();
+  for (int64_t w = 0; w < shape.dim(0); ++w) {
+    data::Position& position = positions.emplace_back();
+    ASSIGN_OR_RETURN(position.epoch, CheckCount(bundle, kWorkerPositions, numbers[2 * w], kMaxEpoch));
+    ASSIGN_OR_RETURN(position.index, CheckCount(bundle, kWorkerPositions, numbers[2 * w + 1], kMaxCount));
+  }
+  return positions;
 }
 
 }  // namespace
@@ -52,6 +78,7 @@ absl::StatusOr<RunState> ReadRunState(const BundleReader& checkpoint, uint64_t s
   ASSIGN_OR_RETURN(state.position.index, ReadCount(checkpoint, kIndex, kMaxCount));
   ASSIGN_OR_RETURN(const int64_t saved_seed, ReadInt(checkpoint, kSeed, static_cast<int64_t>(seed)));
   state.seed = static_cast<uint64_t>(saved_seed);
+  ASSIGN_OR_RETURN(state.worker_positions, ReadWorkerPositions(checkpoint));
   return state;
 }
 
@@ -64,23 +91,41 @@ void AddRunState(const RunState& state, std::map<std::string, SavedTensor>& tens
   add(kSeed, static_cast<int64_t>(state.seed));
   add(kEpoch, state.position.epoch);
   add(kIndex, state.position.index);
+  if (state.worker_positions.empty()) return;
+  Tensor positions(compute::DType::kInt64, {static_cast<int64_t>(state.worker_positions.size()), 2});
+  int64_t* number = positions.data<int64_t>();
+  for (const data::Position& position : state.worker_positions) {
+    *number++ = position.epoch;
+    *number++ = position.index;
+  }
+  tensors[kWorkerPositions] = {positions.num_bytes(), [positions = std::move(positions)] { return positions.Clone(); }};
 }
 
 std::string BytesOf(const RunState& state) {
-  return absl::StrCat(state.global_step, " ", state.position.epoch, " ", state.position.index, " ", state.seed, " ",
-                      state.evaluated_step.value_or(-1));
+  std::string bytes = absl::StrCat(state.global_step, " ", state.position.epoch, " ", state.position.index, " ",
+                                   state.seed, " ", state.evaluated_step.value_or(-1));
+  for (const data::Position& position : state.worker_positions) {
+    absl::StrAppend(&bytes, " ", position.epoch, " ", position.index);
+  }
+  return bytes;
 }
 
 absl::StatusOr<RunState> RunStateFrom(absl::string_view bytes) {
   const std::vector<absl::string_view> fields = absl::StrSplit(bytes, ' ');
   RunState state;
   int64_t evaluated = -1;
-  if (fields.size() != 5 || !absl::SimpleAtoi(fields[0], &state.global_step) ||
+  if (fields.size() < 5 || fields.size() % 2 != 1 || !absl::SimpleAtoi(fields[0], &state.global_step) ||
       !absl::SimpleAtoi(fields[1], &state.position.epoch) || !absl::SimpleAtoi(fields[2], &state.position.index) ||
       !absl::SimpleAtoi(fields[3], &state.seed) || !absl::SimpleAtoi(fields[4], &evaluated)) {
     return absl::DataLossError(absl::StrCat("the chief has sent no state of a run: ", bytes));
   }
   if (evaluated >= 0) state.evaluated_step = evaluated;
+  for (size_t i = 5; i < fields.size(); i += 2) {
+    data::Position& position = state.worker_positions.emplace_back();
+    if (!absl::SimpleAtoi(fields[i], &position.epoch) || !absl::SimpleAtoi(fields[i + 1], &position.index)) {
+      return absl::DataLossError(absl::StrCat("the chief has sent no state of a run: ", bytes));
+    }
+  }
   return state;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +21,8 @@ struct RunState {
   int64_t global_step = 0;  // number of updates done; also the variable of this name
   data::Position position;  // position at which the data continues
   uint64_t seed = 1;        // seed of the whole run, which it began with
+  // The positions of all workers of a job with parameter servers, where each goes at its own pace; empty: there is one.
+  std::vector<data::Position> worker_positions = {};
   // The step of the last finished evaluation, by this run or one before it in model_dir, which keeps it in a file.
   std::optional<int64_t> evaluated_step = std::nullopt;
 };

@@ -30,7 +30,7 @@ struct Elastic {
 struct ConnectOptions {
   int worker = 0;  // this one
   // The last so many of the addresses are parameter servers. With them the job goes on when a worker is lost or fails,
-  // unless it is the first one.
+  // unless it is the first one, and begins without it after half of `start_timeout`. It may come, or come back, later.
   int num_servers = 0;
   // "host:port" by worker. Only that of worker 0 must be known; the others listen on a free port where there is none.
   std::vector<std::string> addresses;

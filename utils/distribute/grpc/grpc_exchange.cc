@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -26,10 +27,11 @@ namespace {
 
 class GrpcExchange : public Exchange {
  public:
-  // `worker` is its number in the cluster, `host` null for workers other than the first.
-  GrpcExchange(int worker, std::unique_ptr<Refusals> refusals, std::unique_ptr<Mailbox> mailbox,
+  // `host` is null for workers other than the first.
+  GrpcExchange(const ConnectOptions& options, std::unique_ptr<Refusals> refusals, std::unique_ptr<Mailbox> mailbox,
                std::unique_ptr<Host> host, std::unique_ptr<Server> server)
-      : number_(worker),
+      : options_(options),
+        number_(options.worker),
         refusals_(std::move(refusals)),
         mailbox_(std::move(mailbox)),
         host_(std::move(host)),
@@ -56,28 +58,29 @@ class GrpcExchange : public Exchange {
 
   // Opens the streams to all others. InvalidArgument, which the others are told, if one has a certificate that is not
   // accepted here.
-  absl::Status Connect(const Job& job, const ConnectOptions& options) {
+  absl::Status Connect(const Job& job) {
     for (const auto& [worker, address] : job.addresses) {
-      mailbox_->SetAddress(worker, address);
+      if (!address.empty()) {
+        mailbox_->SetAddress(worker, address);
+      } else {
+        mailbox_->SetLost(worker, "it was not there at the start");
+      }
       if (worker == number_) worker_ = num_workers();
       numbers_.push_back(worker);
     }
-    server_->SetKey(job.key);
-    std::map<std::pair<int, Channel>, std::shared_ptr<grpc::Channel>> connections;
+    job_ = job;
+    std::map<int, std::vector<std::shared_ptr<grpc::Channel>>> connections;
     for (const auto& [w, address] : job.addresses) {
-      if (w == number_) continue;
-      for (const Channel channel : {Channel::kSums, Channel::kValues}) {
-        const auto lost = [this, w = w](absl::string_view why) { mailbox_->SetLost(w, why); };
-        const auto& connection = connections[{w, channel}] = MakeChannel(address, options);
-        senders_[{w, channel}] = std::make_unique<Sender>(
-            connection, PackHello({.from = number_, .to = w, .channel = channel}, job.key), lost);
-      }
+      if (w != number_ && TalksWith(w) && !address.empty()) connections[w] = OpenStreams(w, address);
     }
-    for (const auto& [key, connection] : connections) {
-      const absl::Status connected = WaitForPeer(*connection, key.first, job.addresses.at(key.first), options);
-      if (connected.ok()) continue;
-      Fail(connected.message());
-      return connected;
+    server_->SetKey(job.key, job.incarnation);
+    for (const auto& [w, channels] : connections) {
+      for (const auto& connection : channels) {
+        const absl::Status connected = WaitForPeer(*connection, w, job.addresses.at(w));
+        if (connected.ok()) continue;
+        Fail(connected.message());
+        return connected;
+      }
     }
     return absl::OkStatus();
   }
@@ -90,7 +93,8 @@ class GrpcExchange : public Exchange {
   using Exchange::Send;
   absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) override {
     RETURN_IF_ERROR(Known(mailbox_->StateOf(numbers_[worker])));
-    senders_.at({numbers_[worker], channel})->SendFrame(parts);
+    const std::shared_ptr<Sender> sender = SenderTo(numbers_[worker], channel);
+    if (sender != nullptr) sender->SendFrame(parts);
     return absl::OkStatus();
   }
 
@@ -99,6 +103,15 @@ class GrpcExchange : public Exchange {
     if (!frame.ok()) RETURN_IF_ERROR(Known(frame.status()));
     return frame;
   }
+
+  absl::Status WaitForReturn(int worker, std::chrono::milliseconds deadline) override {
+    const absl::StatusOr<Mailbox::Returned> returned = mailbox_->WaitForReturn(numbers_[worker], deadline);
+    if (!returned.ok()) return Known(returned.status());
+    OpenStreams(returned->process, returned->address);
+    return absl::OkStatus();
+  }
+
+  int incarnation() const override { return job_.incarnation; }
 
   absl::Status Check() override {
     for (const int w : numbers_) {
@@ -124,16 +137,48 @@ class GrpcExchange : public Exchange {
     std::erase_if(late, [&](int worker) { return is_in(numbers_, worker) && !is_in(lost, worker); });
     return late;
   }
-  void Finish() override { finished_ = true; }
+  void Finish() override {
+    finished_ = true;
+    if (host_ != nullptr) host_->Finish();
+  }
 
  private:
+  using Senders = std::map<std::pair<int, Channel>, std::shared_ptr<Sender>>;
+
+  // The workers of a job that goes on without one of them do not know each other, but for the first.
+  bool TalksWith(int worker) const { return !IsDispensable(options_, number_) || !IsDispensable(options_, worker); }
+  // Opens the streams to a process, instead of those to an earlier one, and returns their connections.
+  std::vector<std::shared_ptr<grpc::Channel>> OpenStreams(Process to, const std::string& address) {
+    std::vector<std::shared_ptr<grpc::Channel>> connections;
+    Senders opened;
+    const std::string& own_address = job_.addresses.at(number_);
+    for (const Channel channel : {Channel::kSums, Channel::kValues}) {
+      const FramesHello hello = {
+          .from = {number_, job_.incarnation}, .to = to, .channel = channel, .address = own_address};
+      const auto lost = [this, to](absl::string_view why) { mailbox_->SetLost(to, why); };
+      connections.push_back(MakeChannel(address, options_));
+      opened[{to.worker, channel}] = std::make_shared<Sender>(connections.back(), PackHello(hello, job_.key), lost);
+    }
+    const std::lock_guard<std::mutex> lock(senders_mutex_);
+    for (auto& [key, sender] : opened) std::swap(senders_[key], sender);
+    return connections;
+  }
+  // Returns null for a worker with which this one does not talk, or that has not come yet.
+  std::shared_ptr<Sender> SenderTo(int worker, Channel channel) {
+    const std::lock_guard<std::mutex> lock(senders_mutex_);
+    const auto found = senders_.find({worker, channel});
+    return found == senders_.end() ? nullptr : found->second;
+  }
+  Senders AllSenders() {
+    const std::lock_guard<std::mutex> lock(senders_mutex_);
+    return senders_;
+  }
   // Waits until there is a connection to a worker. OK also if the worker has gone meanwhile: Receive tells.
-  absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address,
-                           const ConnectOptions& options) {
-    const auto begin = std::chrono::steady_clock::now(), end = begin + options.start_timeout;
+  absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address) {
+    const auto begin = std::chrono::steady_clock::now(), end = begin + options_.start_timeout;
     constexpr std::chrono::seconds kSurelyGone(1);
     for (;;) {
-      const absl::Status connected = WaitUntilConnected(connection, worker, address, options);
+      const absl::Status connected = WaitUntilConnected(connection, worker, address, options_);
       if (!absl::IsUnavailable(connected)) return connected;
       if (mailbox_->IsGone(worker)) return absl::OkStatus();
       // It listened when it joined.
@@ -143,8 +188,8 @@ class GrpcExchange : public Exchange {
       }
       if (std::chrono::steady_clock::now() < end) continue;
       return absl::DeadlineExceededError(absl::StrCat(
-          TaskName(options, number_), " has had no connection with ", TaskName(options, worker), " at ", address,
-          " for ", options.start_timeout.count(), " s: ", WhyNoConnection(worker, address, options.tls).message(),
+          TaskName(options_, number_), " has had no connection with ", TaskName(options_, worker), " at ", address,
+          " for ", options_.start_timeout.count(), " s: ", WhyNoConnection(worker, address, options_.tls).message(),
           "; let all workers reach each other"));
     }
   }
@@ -157,15 +202,18 @@ class GrpcExchange : public Exchange {
   }
   void Tell(const Failure& failure) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    for (const auto& [key, sender] : senders_) {
+    const Senders senders = AllSenders();
+    for (const auto& [key, sender] : senders) {
       if (key.second == Channel::kValues) sender->SendFailure(failure);
     }
-    for (const auto& [key, sender] : senders_) {
+    for (const auto& [key, sender] : senders) {
       if (key.second == Channel::kValues) sender->Flush(deadline);
     }
   }
 
-  const int number_;
+  const ConnectOptions options_;
+  const int number_;  // in the cluster
+  Job job_;
   int worker_ = 0;            // the place of that among the numbers
   std::vector<int> numbers_;  // of all workers that take part, in ascending order
   bool finished_ = false;
@@ -173,7 +221,8 @@ class GrpcExchange : public Exchange {
   const std::unique_ptr<Mailbox> mailbox_;
   const std::unique_ptr<Host> host_;  // refuses those who come late
   std::unique_ptr<Server> server_;
-  std::map<std::pair<int, Channel>, std::unique_ptr<Sender>> senders_;
+  std::mutex senders_mutex_;
+  Senders senders_;
 };
 
 // Frames of some megabytes come and go every step. Their memory stays with the process, rather than to be given back to
@@ -211,14 +260,14 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   }
   const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
   auto refusals = std::make_unique<Refusals>(options.log);
-  auto host = options.worker == 0 ? std::make_unique<Host>(options, *refusals) : nullptr;
   auto mailbox = std::make_unique<Mailbox>(options);
+  auto host = options.worker == 0 ? std::make_unique<Host>(options, *mailbox, *refusals) : nullptr;
   ASSIGN_OR_RETURN(std::unique_ptr<Server> server, Server::Listen(bound, options, *mailbox, host.get(), *refusals));
   address = WithPort(address, server->port());
   ASSIGN_OR_RETURN(const Job job, host != nullptr ? host->Meet(address) : MeetAt(options, address));
-  auto exchange = std::make_unique<GrpcExchange>(options.worker, std::move(refusals), std::move(mailbox),
-                                                 std::move(host), std::move(server));
-  RETURN_IF_ERROR(exchange->Connect(job, options));
+  auto exchange = std::make_unique<GrpcExchange>(options, std::move(refusals), std::move(mailbox), std::move(host),
+                                                 std::move(server));
+  RETURN_IF_ERROR(exchange->Connect(job));
   return exchange;
 }
 

@@ -399,6 +399,136 @@ TEST_CASE("Who comes late with another flag is refused alone") {
   CHECK((*host)->Check().ok());
 }
 
+// A job of a chief, worker 1, worker 2 and a parameter server, which goes on without its workers.
+class JobWithServer {
+ public:
+  static constexpr int kServer = 3;
+  JobWithServer() : addresses_(FreeAddresses(kServer + 1)), made_(kServer + 1) {
+    OnEach(kServer + 1, [&](int task) { made_[task] = Start(task); });
+    for (const Made& made : made_) REQUIRE(made.status() == absl::OkStatus());
+  }
+  ~JobWithServer() { End(made_); }
+
+  Exchange& of(int task) { return **made_[task]; }
+  void EndTask(int task) { made_[task]->reset(); }
+  Made Start(int task, const std::string& seed = "1", bool elsewhere = false) {
+    ConnectOptions options;
+    options.worker = task;
+    options.num_servers = 1;
+    options.addresses = addresses_;
+    if (elsewhere) options.addresses[task] = "";
+    options.secret = "0123456789abcdef";
+    options.facts = {{"flag --seed", seed}};
+    options.start_timeout = kLong;
+    options.peer_timeout = std::chrono::seconds(2);
+    return MakeGrpcExchange(options);
+  }
+  // Starts worker 1 again, which takes part again.
+  void StartAgain() {
+    made_[1] = Start(1);
+    REQUIRE(made_[1].status() == absl::OkStatus());
+  }
+  void ExchangeFrames(int one, int other, int number) {
+    for (const Exchange::Channel channel : {kSums, kValues}) {
+      CHECK(of(one).Send(other, channel, FrameOf(one, other, number, 100'000)).ok());
+      CHECK(of(other).Receive(one, channel, kLong).value() == FrameOf(one, other, number, 100'000));
+      CHECK(of(other).Send(one, channel, FrameOf(other, one, number, 10)).ok());
+      CHECK(of(one).Receive(other, channel, kLong).value() == FrameOf(other, one, number, 10));
+    }
+  }
+
+ private:
+  const std::vector<std::string> addresses_;
+  std::vector<Made> made_;
+};
+
+TEST_CASE("A worker of a job with parameter servers comes back, three times in a row") {
+  JobWithServer job;
+  job.ExchangeFrames(0, 1, 0);
+  job.ExchangeFrames(1, JobWithServer::kServer, 0);
+  for (int times = 1; times <= 3; ++times) {
+    // Nobody takes this from it.
+    CHECK(job.of(1).Send(0, kSums, "late").ok());
+    CHECK(job.of(1).Send(JobWithServer::kServer, kValues, "late").ok());
+    job.EndTask(1);
+    job.StartAgain();
+    CHECK(job.of(1).incarnation() == times);
+    CHECK(job.of(1).worker() == 1);
+    CHECK(job.of(1).num_workers() == 4);
+    for (const int task : {0, JobWithServer::kServer}) {
+      CHECK(job.of(task).Send(1, kSums, "to the one before").ok());
+      CHECK(job.of(task).WaitForReturn(1, kLong).ok());
+      CHECK(job.of(task).Check().ok());
+      job.ExchangeFrames(1, task, times);
+    }
+    job.ExchangeFrames(0, 2, times);
+  }
+  CHECK(job.of(0).incarnation() == 0);
+}
+
+TEST_CASE("A job with parameter servers begins without a worker that comes late") {
+  const std::vector<std::string> addresses = FreeAddresses(3);
+  std::vector<Made> made(3);
+  const auto start = [&](int task) {
+    ConnectOptions options;
+    options.worker = task;
+    options.num_servers = 1;
+    options.addresses = addresses;
+    options.start_timeout = std::chrono::seconds(4);
+    made[task] = MakeGrpcExchange(options);
+  };
+  std::thread server([&] { start(2); });
+  start(0);
+  server.join();
+  for (const int task : {0, 2}) {
+    REQUIRE(made[task].status() == absl::OkStatus());
+    CHECK((*made[task])->num_workers() == 3);
+    CHECK((*made[task])->Send(1, kSums, "nobody is there").ok());
+    const absl::Status missing = (*made[task])->Receive(1, kSums, kLong).status();
+    CHECK(absl::IsUnavailable(missing));
+    CHECK_THAT(std::string(missing.message()), Contains("was lost (it was not there at the start)"));
+  }
+  start(1);
+  REQUIRE(made[1].status() == absl::OkStatus());
+  CHECK((*made[1])->incarnation() == 1);
+  for (const int task : {0, 2}) {
+    CHECK((*made[1])->Send(task, kSums, "late").ok());
+    CHECK((*made[task])->WaitForReturn(1, kLong).ok());
+    CHECK((*made[task])->Receive(1, kSums, kLong).value() == "late");
+    CHECK((*made[task])->Send(1, kSums, "welcome").ok());
+    CHECK((*made[1])->Receive(task, kSums, kLong).value() == "welcome");
+  }
+  End(made);
+}
+
+TEST_CASE("A second process of a worker is refused while the first one takes part") {
+  JobWithServer job;
+  // It cannot listen where the first one does; elsewhere it is not let in.
+  CHECK(absl::IsFailedPrecondition(job.Start(1).status()));
+  const absl::Status second = job.Start(1, "1", /*elsewhere=*/true).status();
+  CHECK(absl::IsInvalidArgument(second));
+  CHECK_THAT(std::string(second.message()), StartsWith("there is a worker 1 already"));
+  job.ExchangeFrames(1, JobWithServer::kServer, 1);
+}
+
+TEST_CASE("A worker that comes back with another flag is refused alone") {
+  JobWithServer job;
+  job.EndTask(1);
+  const absl::Status refused = job.Start(1, "2").status();
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK_THAT(std::string(refused.message()), StartsWith("worker 1 has flag --seed 2, but worker 0 has 1;"));
+  CHECK(job.of(0).Check().ok());
+  job.StartAgain();
+  CHECK(job.of(1).incarnation() == 1);
+}
+
+TEST_CASE("A worker that comes back when the job is done is told so") {
+  JobWithServer job;
+  job.EndTask(1);
+  job.of(0).Finish();
+  CHECK(job.Start(1).status() == absl::OutOfRangeError("the job was done without this worker"));
+}
+
 TEST_CASE("The failure of one worker reaches all, with its reason") {
   auto made = Connect(3);
   OnEach(3, [&](int w) {

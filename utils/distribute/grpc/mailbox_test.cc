@@ -111,5 +111,97 @@ TEST_CASE("Without the chief or a parameter server all waits end, and the error 
   }
 }
 
+TEST_CASE("What comes from an earlier process of a worker that is back is dropped") {
+  Mailbox mailbox(WithServers(3));
+  REQUIRE(mailbox.Admit({1, 0}, "10.0.0.2:1"));
+  CHECK(mailbox.Put({1, 0}, kSums, "early"));
+  CHECK(mailbox.Put({1, 0}, kValues, "early"));
+  // The new process says so before the loss of the old one is noticed.
+  CHECK(mailbox.Admit({1, 1}, "10.0.0.9:2"));
+  CHECK(!mailbox.Admit({1, 0}, "10.0.0.2:1"));
+  CHECK(!mailbox.Put({1, 0}, kSums, "late"));
+  mailbox.SetEnded({1, 0}, kSums);
+  mailbox.SetFailed({1, 0}, {"late"});
+  mailbox.SetLost({1, 0}, "late");
+  CHECK(mailbox.Put({1, 1}, kSums, "new"));
+  // Nobody takes frames of the new one for those of the old one.
+  for (const auto channel : {kSums, kValues}) {
+    const absl::Status lost = mailbox.Receive(1, channel, kLong).status();
+    CHECK(absl::IsUnavailable(lost));
+    CHECK_THAT(std::string(lost.message()), Contains("was lost (it was started again)"));
+  }
+  CHECK(!mailbox.IsGone(1));
+  CHECK(mailbox.Lost().empty());
+  const Mailbox::Returned returned = mailbox.WaitForReturn(1, kLong).value();
+  CHECK(returned.process.incarnation == 1);
+  CHECK(returned.address == "10.0.0.9:2");
+  CHECK(mailbox.NameOf(1) == "worker 1 at 10.0.0.9:2");
+  CHECK(mailbox.Receive(1, kSums, kLong).value() == "new");
+  CHECK(absl::IsDeadlineExceeded(mailbox.Receive(1, kValues, kShort).status()));
+}
+
+TEST_CASE("A worker is taken back when the process before is gone, and again and again") {
+  Mailbox mailbox(WithServers(0));
+  for (int incarnation = 1; incarnation <= 3; ++incarnation) {
+    CHECK(!mailbox.TakeBack(1, "10.0.0.2:1"));
+    mailbox.SetLost({1, incarnation - 1}, "its connection is closed");
+    CHECK(mailbox.Lost() == std::vector<int>{1});
+    CHECK(absl::IsDeadlineExceeded(mailbox.WaitForReturn(1, std::chrono::milliseconds(0)).status()));
+    CHECK(mailbox.TakeBack(1, "10.0.0.2:1") == incarnation);
+    CHECK(mailbox.Admit({1, incarnation}, "10.0.0.2:1"));
+    CHECK(mailbox.WaitForReturn(1, kLong).value().process.incarnation == incarnation);
+    CHECK(mailbox.Lost().empty());
+  }
+  // Two that nobody has waited for.
+  for (const int incarnation : {4, 5}) {
+    mailbox.SetLost({1, incarnation - 1}, "its connection is closed");
+    CHECK(mailbox.TakeBack(1, "10.0.0.2:1") == incarnation);
+    mailbox.Put({1, incarnation}, kSums, incarnation == 4 ? "fourth" : "fifth");
+  }
+  CHECK(mailbox.WaitForReturn(1, kLong).value().process.incarnation == 5);
+  CHECK(mailbox.Receive(1, kSums, kLong).value() == "fifth");
+}
+
+TEST_CASE("A worker that is taken back and does not connect is lost, and may come again") {
+  ConnectOptions options = WithServers(0);
+  options.peer_timeout = kShort;
+  Mailbox mailbox(options);
+  mailbox.SetFailed({1, 0}, {"no space left"});
+  REQUIRE(mailbox.TakeBack(1, "10.0.0.2:1") == 1);
+  CHECK(!mailbox.TakeBack(1, "10.0.0.2:1"));
+  REQUIRE(mailbox.WaitForReturn(1, kLong).ok());
+  const absl::Status lost = mailbox.Receive(1, kSums, kLong).status();
+  CHECK(absl::IsUnavailable(lost));
+  CHECK_THAT(std::string(lost.message()), Contains("was lost (it has not connected)"));
+  CHECK(!mailbox.Admit({1, 1}, "10.0.0.2:1"));
+  CHECK(mailbox.TakeBack(1, "10.0.0.2:1") == 2);
+}
+
+TEST_CASE("Who waits for a worker to come back learns that the job has failed, or that the chief is lost") {
+  Mailbox mailbox(WithServers(3));
+  mailbox.SetLost({1, 0}, "its connection is closed");
+  const bool fails = GENERATE(false, true);
+  if (fails) {
+    mailbox.SetFailed(4, {"no space left"});
+  } else {
+    mailbox.SetLost(0, "its connection is closed");
+  }
+  const absl::Status over = mailbox.WaitForReturn(1, kLong).status();
+  CHECK(absl::IsCancelled(over));
+  CHECK_THAT(std::string(over.message()),
+             Contains(fails ? "ps 1 has failed: no space left" : "worker 0 at 10.0.0.1:1"));
+}
+
+TEST_CASE("The chief and the parameter servers do not come back") {
+  Mailbox mailbox(WithServers(1));
+  for (const int other : {0, 3, 4}) CHECK(!mailbox.Admit({other, 1}, "10.0.0.9:1"));
+}
+
+TEST_CASE("A worker that has lost the others is told that it may come back alone") {
+  Mailbox mailbox(WithServers(1));
+  mailbox.SetLost(0, "its connection is closed");
+  CHECK_THAT(std::string(mailbox.StateOf(0).message()), Contains("start this worker again: it takes part again"));
+}
+
 }  // namespace
 }  // namespace official::distribute

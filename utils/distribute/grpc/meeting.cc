@@ -15,7 +15,7 @@
 namespace official::distribute {
 namespace {
 
-constexpr char kProtocol[] = "official workers 2";
+constexpr char kProtocol[] = "official workers 3";
 constexpr size_t kMostNamed = 10;
 
 // Worker 0's proof towards a worker, and that of a worker.
@@ -37,13 +37,15 @@ std::vector<std::string> FlatFacts(const ConnectOptions& options) {
   return flat;
 }
 
-// The answer to a worker: the code of a status, then its message, or the job, and all numbers and addresses in turn.
+// The answer to a worker: the code of a status, then its message, or the job, the incarnation, and all numbers and
+// addresses in turn.
 std::string PackAnswer(const absl::StatusOr<Job>& result, const std::string& job) {
   std::vector<std::string> strings = {absl::StrCat(static_cast<int>(result.status().code()))};
   if (!result.ok()) {
     strings.emplace_back(result.status().message());
   } else {
     strings.push_back(job);
+    strings.push_back(absl::StrCat(result->incarnation));
     for (const auto& [worker, address] : result->addresses) {
       strings.push_back(absl::StrCat(worker));
       strings.push_back(address);
@@ -60,7 +62,10 @@ absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOption
   }
   if (code != 0) return absl::Status(static_cast<absl::StatusCode>(code), strings[1]);
   Job job = {.addresses = {}, .key = KeyOf(options.secret, strings[1])};
-  for (size_t i = 2; i + 1 < strings.size(); i += 2) {
+  if (strings.size() < 3 || !absl::SimpleAtoi(strings[2], &job.incarnation)) {
+    return absl::InternalError("worker 0 has not said which process this one is");
+  }
+  for (size_t i = 3; i + 1 < strings.size(); i += 2) {
     int worker = -1;
     if (!absl::SimpleAtoi(strings[i], &worker) || worker < 0 || worker >= static_cast<int>(options.addresses.size())) {
       return absl::InternalError("worker 0 has named a worker that there is not");
@@ -70,6 +75,11 @@ absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOption
   const bool all = job.addresses.size() == options.addresses.size();
   if (job.addresses.count(options.worker) > 0 && (all || options.elastic)) return job;
   return absl::InternalError("worker 0 trains with other workers");
+}
+
+absl::Status IsTaken(int worker) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
 }
 
 bool BeginsAgain(const ConnectOptions& options) { return options.elastic && options.elastic->expected; }
@@ -86,8 +96,8 @@ absl::Status StartTimeout(bool again, const std::string& what) {
 
 }  // namespace
 
-Host::Host(const ConnectOptions& options, Refusals& refusals)
-    : options_(options), refusals_(refusals), job_(RandomBytes()) {}
+Host::Host(const ConnectOptions& options, Mailbox& mailbox, Refusals& refusals)
+    : options_(options), mailbox_(mailbox), refusals_(refusals), job_(RandomBytes()) {}
 
 Host::~Host() { Dismiss(absl::CancelledError("worker 0 has ended before all workers were there")); }
 
@@ -98,6 +108,21 @@ std::vector<int> Host::Late() {
     if (over_) late.push_back(worker);
   }
   return late;
+}
+
+void Host::Finish() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  finished_ = true;
+}
+
+absl::StatusOr<std::string> Host::TakeBack(int worker, const Guest& guest) {
+  if (finished_) return PackAnswer(absl::OutOfRangeError("the job was done without this worker"), job_);
+  const std::optional<int> incarnation = mailbox_.TakeBack(worker, guest.address);
+  if (!incarnation) return IsTaken(worker);
+  addresses_[worker] = guest.address;
+  if (options_.log)
+    options_.log(absl::StrCat("worker ", worker, " at ", guest.address, " is back and takes part again"));
+  return PackAnswer(Job{addresses_, KeyOf(options_.secret, job_), *incarnation}, job_);
 }
 
 void Host::Dismiss(const absl::Status& why) {
@@ -145,19 +170,24 @@ absl::Status Host::Join(const std::string& second, const std::string& state, con
                                                    " workers cannot join a run of ", num_workers,
                                                    "; tell all of them the same cluster"));
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (dismissed_ || (over_ && !options_.elastic)) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const bool takes_back = over_ && IsDispensable(options_, worker);
+  if (dismissed_ || (over_ && !options_.elastic && !takes_back)) {
     return absl::UnavailableError("it trains with the workers that were there before");
   }
-  if (guests_.count(worker) > 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
-  }
+  if (guests_.count(worker) > 0) return IsTaken(worker);
   Guest guest = {id, strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
   // Who comes to workers that train, or trained before, ends none of them.
   if (over_ || BeginsAgain(options_)) {
     const absl::Status same = CompareFacts(worker, guest);
     if (!same.ok()) return absl::FailedPreconditionError(same.message());
+  }
+  if (takes_back) {
+    ASSIGN_OR_RETURN(const std::string welcome, TakeBack(worker, guest));
+    answered_.insert(id);
+    lock.unlock();
+    guest.answer(welcome);
+    return absl::OkStatus();
   }
   if (over_ && options_.log && known_.insert(worker).second) {
     options_.log(
@@ -206,6 +236,12 @@ absl::Status Host::CompareFacts(int worker, const Guest& guest) const {
 
 bool Host::AreEnough() const {
   const size_t all = options_.addresses.size();
+  if (options_.num_servers > 0) {
+    for (int w = 1; w < static_cast<int>(all); ++w) {
+      if (!IsDispensable(options_, w) && guests_.count(w) == 0) return false;
+    }
+    return true;
+  }
   const size_t min = options_.elastic ? options_.elastic->min_workers : all;
   return guests_.size() + 1 >= std::min(min, all);
 }
@@ -224,7 +260,10 @@ absl::Status Host::WaitForGuests(std::unique_lock<std::mutex>& lock) {
   const Clock::time_point begin = Clock::now(), deadline = begin + options_.start_timeout;
   const bool again = BeginsAgain(options_);
   // From then on the others need not come, if there are enough without them.
-  const Clock::time_point patience = again ? std::min(deadline, begin + options_.peer_timeout) : deadline;
+  // A parameter server that came before this worker is still there at half of the time.
+  const Clock::time_point patience = again                      ? std::min(deadline, begin + options_.peer_timeout)
+                                     : options_.num_servers > 0 ? begin + options_.start_timeout / 2
+                                                                : deadline;
   const auto is_over = [&] { return IsComplete() || (Clock::now() >= patience && AreEnough()); };
   Clock::time_point tell = begin + kTellEvery;
   while (!is_over() && Clock::now() < deadline) {
@@ -247,19 +286,22 @@ absl::Status Host::WaitForGuests(std::unique_lock<std::mutex>& lock) {
 absl::StatusOr<Job> Host::Meet(const std::string& address) {
   std::map<int, Guest> guests;
   absl::Status status;
+  absl::StatusOr<Job> result;
   {
     std::unique_lock<std::mutex> lock(mutex_);
     status = WaitForGuests(lock);
     over_ = true;
     guests.swap(guests_);
+    for (size_t w = 0; w < options_.addresses.size() && options_.num_servers > 0; ++w) addresses_[w] = "";
+    addresses_[0] = address;
     for (const auto& [worker, guest] : guests) {
       answered_.insert(guest.id);
       known_.insert(worker);
+      addresses_[worker] = guest.address;
     }
+    result = Job{addresses_, KeyOf(options_.secret, job_)};
   }
   for (const auto& [worker, guest] : guests) status.Update(CompareFacts(worker, guest));
-  absl::StatusOr<Job> result = Job{{{0, address}}, KeyOf(options_.secret, job_)};
-  for (const auto& [worker, guest] : guests) result->addresses[worker] = guest.address;
   if (!status.ok()) result = status;
   Answer(guests, PackAnswer(result, job_));
   return result;
@@ -285,7 +327,8 @@ absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& add
   // Why there is no connection, as it was a little before worker 0 ends, too.
   constexpr std::chrono::seconds kLookBefore(1);
   // A predecessor that waits has gone for worker 0 when it was silent for too long.
-  const std::chrono::seconds predecessor_leaves(options.elastic ? 1 + options.peer_timeout.count() : 1);
+  const bool waits = options.elastic || IsDispensable(options, options.worker);
+  const std::chrono::seconds predecessor_leaves(waits ? 1 + options.peer_timeout.count() : 1);
   constexpr std::chrono::milliseconds kTryAgain(50);
   const std::string& host = options.addresses[0];
   const bool again = BeginsAgain(options);

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/distribute/grpc/connect_options.h"
+#include "utils/distribute/grpc/mailbox.h"
 #include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/server.h"
 
@@ -21,15 +22,17 @@ namespace official::distribute {
 
 // What all know after the meeting.
 struct Job {
-  std::map<int, std::string> addresses;  // of the workers that take part, by their numbers in the cluster
-  std::string key;                       // of the streams of frames
+  // Of the workers that take part, by their numbers in the cluster. Empty: it may come later.
+  std::map<int, std::string> addresses;
+  std::string key;      // of the streams of frames
+  int incarnation = 0;  // of this process
 };
 
 // The meeting, as worker 0 holds it.
 class Host : public JoinHandler {
  public:
-  // `refusals` are those of the server, for messages.
-  Host(const ConnectOptions& options, Refusals& refusals);
+  // `refusals` are those of the server, for messages. `mailbox` knows which workers are gone.
+  Host(const ConnectOptions& options, Mailbox& mailbox, Refusals& refusals);
   // Refuses those who still wait.
   ~Host() override;
 
@@ -40,13 +43,17 @@ class Host : public JoinHandler {
   void Done(const void* id) override;
 
   // Waits for all, and tells them; `address` is worker 0's. ConnectOptions::elastic says when it goes on without some.
-  // InvalidArgument, for all of them, if two workers differ in a fact; in a job that begins again, only for the one
-  // that differs from this one. DeadlineExceeded names those that have not come.
+  // A job that can do without a worker begins without it after half of the start timeout. InvalidArgument, for all of
+  // them, if two workers differ in a fact; in a job that begins again, only for the one that differs from this one.
+  // DeadlineExceeded names those that have not come.
   absl::StatusOr<Job> Meet(const std::string& address);
 
-  // The workers that came after the meeting. In an elastic job they wait until they are dismissed; else they are
-  // refused, Unavailable.
+  // The workers that came after the meeting. In an elastic job they wait until they are dismissed; in a job that goes
+  // on without a worker, a new process of it takes part at once when the one before is gone; else they are refused,
+  // Unavailable.
   std::vector<int> Late();
+  // From now on nobody takes part any more: OutOfRange.
+  void Finish();
   // Tells them why the wait is over: Unavailable lets them join again.
   void Dismiss(const absl::Status& why);
 
@@ -58,6 +65,9 @@ class Host : public JoinHandler {
     std::function<void(std::string)> answer;
   };
   absl::Status CompareFacts(int worker, const Guest& guest) const;
+  // Lets a guest take part that comes after the meeting, and returns its answer; AlreadyExists if the process of this
+  // worker before it is not gone.
+  absl::StatusOr<std::string> TakeBack(int worker, const Guest& guest);
   std::string Missing() const;
   // True if it is known that nobody else comes, or not soon.
   bool IsComplete() const;
@@ -68,14 +78,17 @@ class Host : public JoinHandler {
   void Answer(const std::map<int, Guest>& guests, const std::string& answer);
 
   const ConnectOptions options_;
+  Mailbox& mailbox_;
   Refusals& refusals_;
-  const std::string job_;  // random
+  const std::string job_;                 // random
+  std::map<int, std::string> addresses_;  // of all, after the meeting
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Guest> guests_;     // after the meeting those who came late
   std::set<const void*> answered_;  // guests whose answer is on its way
   std::set<int> known_;             // who met, and who came late and was told of
   bool over_ = false;               // the meeting
+  bool finished_ = false;           // the job
   bool dismissed_ = false;          // nobody may wait for the next one any more
 };
 

@@ -16,6 +16,9 @@ using Reason = Refusals::Reason;
 constexpr int kMostMessageBytes = kPieceBytes + 1024;
 constexpr int kMostMetadataBytes = 4096;
 
+// Why a process is refused, in its own log.
+constexpr char kReplaced[] = "it trains on without this process, which it had lost";
+
 grpc::Status Refused(const absl::Status& why) {
   const grpc::StatusCode code = absl::IsUnavailable(why)     ? grpc::StatusCode::UNAVAILABLE
                                 : absl::IsAlreadyExists(why) ? grpc::StatusCode::ALREADY_EXISTS
@@ -144,7 +147,9 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
       server_.mailbox_.SetLost(hello_->from, taken.status().message());
       return Finish(Refused(taken.status()));
     }
-    if (taken->frame) server_.mailbox_.Put(hello_->from, hello_->channel, *std::move(taken->frame));
+    if (taken->frame && !server_.mailbox_.Put(hello_->from, hello_->channel, *std::move(taken->frame))) {
+      return Finish(Refused(absl::PermissionDeniedError(kReplaced)));
+    }
     if (taken->ends) server_.mailbox_.SetEnded(hello_->from, hello_->channel);
     if (taken->failure) server_.mailbox_.SetFailed(hello_->from, *taken->failure);
     in_order_ = in_order_ || taken->ends || taken->failure;
@@ -227,26 +232,28 @@ Server::Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* joi
 
 Server::~Server() {
   if (server_ == nullptr) return;
-  SetKey(RandomBytes());  // those who wait for the key are refused
-  acceptor_->Stop();      // a server that is shut down does not close the connections that it is given
+  SetKey(RandomBytes(), incarnation_);  // those who wait for the key are refused
+  acceptor_->Stop();                    // a server that is shut down does not close the connections that it is given
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
 }
 
-void Server::SetKey(const std::string& key) {
+void Server::SetKey(const std::string& key, int incarnation) {
   std::vector<FramesReactor*> waiting;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (key_) return;
     key_ = key;
+    incarnation_ = incarnation;
     waiting.swap(waiting_);
   }
   for (FramesReactor* reactor : waiting) reactor->Admit();
 }
 
-// A hello holds for the job whose random key made it, and each stream is there once. So one that was recorded opens
-// nothing, neither in a later job nor in the same one after the worker's own. Who could bring it before has to hold the
-// worker's own back, on the way between the two; who can do that can also change what they send, and only TLS helps.
+// A hello holds for the job whose random key made it, and each stream of each process of a worker is there once. So one
+// that was recorded opens nothing, neither in a later job nor in the same one after the worker's own. Who could bring
+// it before has to hold the worker's own back, on the way between the two; who can do that can also change what they
+// send, and only TLS helps.
 absl::StatusOr<FramesHello> Server::Admit(const std::string& hello, const std::string& peer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const absl::StatusOr<FramesHello> admitted = UnpackHello(hello, *key_);
@@ -254,11 +261,13 @@ absl::StatusOr<FramesHello> Server::Admit(const std::string& hello, const std::s
     acceptor_->CountRefusal(Reason::kWrongKey, peer);
     return admitted.status();
   }
-  const bool is_peer = admitted->from >= 0 && admitted->from < num_workers_ && admitted->from != worker_;
-  if (is_peer && admitted->to == worker_ &&
-      streams_.insert({admitted->from, static_cast<int>(admitted->channel)}).second) {
+  const auto& [from, to, channel, address] = *admitted;
+  const bool is_peer = from.worker >= 0 && from.worker < num_workers_ && from.worker != worker_;
+  const bool is_for_this = to.worker == worker_ && to.incarnation == incarnation_;
+  if (is_peer && is_for_this && streams_.insert({from.worker, from.incarnation, static_cast<int>(channel)}).second) {
     acceptor_->SetProven(peer);
-    return admitted;
+    if (mailbox_.Admit(from, address)) return admitted;
+    return absl::PermissionDeniedError(kReplaced);
   }
   acceptor_->CountRefusal(Reason::kNotExpected, peer);
   return absl::InvalidArgumentError("this stream is not expected here");

@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -47,8 +47,8 @@ class Server {
   ~Server();
 
   int port() const { return acceptor_->port(); }
-  // Until the key of the job is known, those who send frames wait.
-  void SetKey(const std::string& key);
+  // Until the key of the job is known, and which process of its worker this one is, those who send frames wait.
+  void SetKey(const std::string& key, int incarnation);
 
  private:
   class Service;
@@ -56,7 +56,7 @@ class Server {
   class FramesReactor;
 
   Server(const ConnectOptions& options, Mailbox& mailbox, JoinHandler* join);
-  // Returns the worker and channel of a stream of the connection from `peer`, each of which there is once; an error
+  // Returns the process and channel of a stream of the connection from `peer`, each of which there is once; an error
   // refuses it.
   absl::StatusOr<FramesHello> Admit(const std::string& hello, const std::string& peer);
 
@@ -66,7 +66,8 @@ class Server {
   std::mutex mutex_;
   std::optional<std::string> key_;
   std::vector<FramesReactor*> waiting_;  // for the key
-  std::set<std::pair<int, int>> streams_;
+  int incarnation_ = 0;
+  std::set<std::tuple<int, int, int>> streams_;  // that were there: worker, incarnation, channel
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;  // of the acceptor, to the server

@@ -76,24 +76,31 @@ bool SameProof(absl::string_view a, absl::string_view b) {
 }
 
 std::string PackHello(const FramesHello& hello, absl::string_view key) {
-  std::vector<std::string> fields = {"frames", absl::StrCat(hello.from), absl::StrCat(hello.to),
-                                     absl::StrCat(static_cast<int>(hello.channel))};
+  std::vector<std::string> fields = {"frames",
+                                     absl::StrCat(hello.from.worker),
+                                     absl::StrCat(hello.from.incarnation),
+                                     absl::StrCat(hello.to.worker),
+                                     absl::StrCat(hello.to.incarnation),
+                                     absl::StrCat(static_cast<int>(hello.channel)),
+                                     hello.address};
   fields.push_back(Proof(key, fields));
   return PackStrings(fields);
 }
 
 absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_view key) {
   ASSIGN_OR_RETURN(std::vector<std::string> fields, UnpackStrings(message));
-  if (fields.size() != 5) return NoMessage();
+  if (fields.size() != 8) return NoMessage();
   const std::string proof = std::move(fields.back());
   fields.pop_back();
   FramesHello hello;
   int channel = 0;
-  if (!SameProof(proof, Proof(key, fields)) || fields[0] != "frames" || !absl::SimpleAtoi(fields[1], &hello.from) ||
-      !absl::SimpleAtoi(fields[2], &hello.to) || !absl::SimpleAtoi(fields[3], &channel) || channel < 0 ||
-      channel > static_cast<int>(Exchange::Channel::kValues)) {
+  if (!SameProof(proof, Proof(key, fields)) || fields[0] != "frames" ||
+      !absl::SimpleAtoi(fields[1], &hello.from.worker) || !absl::SimpleAtoi(fields[2], &hello.from.incarnation) ||
+      !absl::SimpleAtoi(fields[3], &hello.to.worker) || !absl::SimpleAtoi(fields[4], &hello.to.incarnation) ||
+      !absl::SimpleAtoi(fields[5], &channel) || channel < 0 || channel > static_cast<int>(Exchange::Channel::kValues)) {
     return NoMessage();
   }
+  hello.address = fields[6];
   hello.channel = static_cast<Exchange::Channel>(channel);
   return hello;
 }

@@ -34,10 +34,17 @@ std::string Proof(absl::string_view key, const std::vector<std::string>& parts);
 // Returns true if both are the same, in a time that does not depend on where they differ.
 bool SameProof(absl::string_view a, absl::string_view b);
 
+// A process of a worker. Those that are started for it in one job, one after the other, have ascending incarnations.
+struct Process {
+  Process(int worker, int incarnation = 0) : worker(worker), incarnation(incarnation) {}
+  int worker, incarnation;
+};
+
 // The first message of a stream of frames.
 struct FramesHello {
-  int from = 0, to = 0;  // workers
+  Process from = 0, to = 0;
   Exchange::Channel channel = Exchange::Channel::kSums;
+  std::string address = {};  // where `from` listens
 };
 // `key` is that of the job. InvalidArgument if the message is none, or was made with another key.
 std::string PackHello(const FramesHello& hello, absl::string_view key);
