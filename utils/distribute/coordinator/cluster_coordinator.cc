@@ -140,7 +140,7 @@ void ClusterCoordinator::Dispatch(int worker) {
     if (absl::IsUnavailable(status)) {
       SetPresent(worker, false);
       status = WaitForReturn(worker);
-      if (status.ok()) SetPresent(worker, true);
+      if (status.ok() && !queue_.is_closed()) SetPresent(worker, true);
     }
     if (!status.ok()) queue_.Close(Failed(status));
   }
