@@ -17,7 +17,8 @@
 
 namespace official::coordinator {
 
-// What a closure will return: tf.distribute.coordinator.RemoteValue. Copies stand for the same value.
+// RemoteValue: the results that a closure has or will have, as tf.distribute.coordinator.RemoteValue. Copies refer to
+// the same results.
 class RemoteValue {
  public:
   // Waits until the closure has been run, and returns its results or its error; Cancelled if it never will be run.
@@ -35,6 +36,7 @@ class RemoteValue {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
+// Closure: a call of a function that some worker is to make.
 struct Closure {
   std::string function;
   std::vector<compute::Tensor> arguments;

@@ -11,7 +11,7 @@
 //     RETURN_IF_ERROR(coordinator.Join());
 //   }
 //
-// Names stand for what is registered on all tasks (functions.h). Functions are for the thread of the program.
+// Names refer to what is registered on all tasks (functions.h). All functions are for one thread.
 #pragma once
 
 #include <chrono>

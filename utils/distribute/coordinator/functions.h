@@ -20,17 +20,17 @@ namespace official::coordinator {
 
 class WorkerContext;
 
-// What a worker does for the coordinator, as the function given to tf.distribute's ClusterCoordinator.schedule.
+// WorkerFn: a function that a worker runs, as those given to tf.distribute.coordinator.ClusterCoordinator.schedule.
 using WorkerFn = std::function<absl::StatusOr<std::vector<compute::Tensor>>(
     WorkerContext& context, absl::Span<const compute::Tensor> arguments)>;
 
 class Functions {
  public:
-  // What ClusterCoordinator::Schedule runs. A later function of the same name takes the place of the first.
+  // Registers a function for ClusterCoordinator::Schedule. A later function of the same name replaces it.
   void Register(const std::string& name, WorkerFn fn) { functions_[name] = std::move(fn); }
-  // What WorkerContext::Run runs: a step as in a custom loop, whose variables are on the parameter servers.
+  // Registers a step for WorkerContext::Run: the function of a custom loop, with variables on the parameter servers.
   void RegisterStep(const std::string& name, distribute::ReplicaFn fn) { steps_[name] = std::move(fn); }
-  // What makes the data set of a worker. Its input_pipeline_id is the number of the worker, from 0.
+  // Registers a function that makes the data set of a worker. Its input_pipeline_id is the number of the worker, from 0.
   void RegisterDataset(const std::string& name, distribute::DatasetFn fn) { datasets_[name] = std::move(fn); }
 
   // Each returns NotFound if nothing is registered under the name.

@@ -1,4 +1,4 @@
-// What the coordinator and a worker send each other: requests, each of which has an answer, and in the end kEnd.
+// The messages between the coordinator and a worker: requests, each of which has an answer, and at the end kEnd.
 #pragma once
 
 #include <string>

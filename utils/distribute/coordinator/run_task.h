@@ -11,7 +11,7 @@
 
 namespace official::coordinator {
 
-// What the coordinator does.
+// Program: the part of a program that the coordinator runs.
 using Program = std::function<absl::Status(ClusterCoordinator& coordinator)>;
 
 // Returns InvalidArgument for a job without workers or servers: "There must be at least one ps.", "There must be at

@@ -28,7 +28,7 @@ absl::StatusOr<Partitioner> MaxSizePartitioner(int64_t max_shard_bytes,
 // Returns the rows of shard `i` of `num_shards` of a variable with so many rows: the first ones have one more.
 compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i);
 
-// Which shard of which variable a server's variable is: "dense/kernel/part_1", or what an optimizer adds to it,
+// ShardName: the shard that a server's variable is. "dense/kernel/part_1", or what an optimizer adds to it,
 // "dense/kernel/part_1/Adam", is shard 1 of dense/kernel or dense/kernel/Adam. Others are shard 0 of themselves.
 struct ShardName {
   std::string variable;

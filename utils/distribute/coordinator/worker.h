@@ -20,7 +20,7 @@
 
 namespace official::coordinator {
 
-// What a function sees of the worker that runs it.
+// WorkerContext: the worker, as the functions see it that it runs.
 class WorkerContext {
  public:
   // What is given must outlive the context.
