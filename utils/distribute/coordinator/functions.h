@@ -30,7 +30,8 @@ class Functions {
   void Register(const std::string& name, WorkerFn fn) { functions_[name] = std::move(fn); }
   // Registers a step for WorkerContext::Run: the function of a custom loop, with variables on the parameter servers.
   void RegisterStep(const std::string& name, distribute::ReplicaFn fn) { steps_[name] = std::move(fn); }
-  // Registers a function that makes the data set of a worker. Its input_pipeline_id is the number of the worker, from 0.
+  // Registers a function that makes the data set of a worker. Its input_pipeline_id is the number of the worker, from
+  // 0.
   void RegisterDataset(const std::string& name, distribute::DatasetFn fn) { datasets_[name] = std::move(fn); }
 
   // Each returns NotFound if nothing is registered under the name.

@@ -37,7 +37,8 @@ struct ServerStep {
   std::vector<compute::VariableSpec> variables;  // those that are updated, and what an optimizer adds to them
 };
 
-// PlacedHereFn returns what a server has of a variable: itself, or some of its shards in their order; nothing if that is elsewhere.
+// PlacedHereFn returns what a server has of a variable: itself, or some of its shards in their order; nothing if that
+// is elsewhere.
 using PlacedHereFn = std::function<std::vector<compute::VariableSpec>(const std::string& variable)>;
 
 absl::StatusOr<ServerStep> BuildServerStep(const distribute::ReplicaFn& fn,
