@@ -33,6 +33,10 @@ absl::StatusOr<std::string> VariableServer::Answer(absl::string_view request) {
         ASSIGN_OR_RETURN(const Tensor elements, distribute::TakeElements(feed.type(), request));
         feeds.push_back(elements.Clone());
       }
+      if (!request.empty()) {
+        return absl::DataLossError(
+            "a worker has built a step with other updates than this ps; all tasks must build it alike");
+      }
       RETURN_IF_ERROR(step->update->Run(feeds));
       return "";
     }

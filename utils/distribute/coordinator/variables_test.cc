@@ -109,6 +109,10 @@ TEST_CASE("Slots are where their variable is, and an update reaches only the ser
   CHECK(Elements(values[1]) == Floats{12 - 100, 24 - 100});
   CHECK(Elements(values[2]) == Floats{-1, -2});
   CHECK(absl::IsNotFound(job.client.Update("momentum", types, {"x"}, {Vector({1, 2})})));
+  const absl::Status other =
+      job.client.Update("only_b", {types[0]}, {"", "b", "b"}, {Tensor::Scalar(1.0f), Vector({1, 1}), Vector({1, 1})});
+  CHECK(absl::IsDataLoss(other));
+  CHECK_THAT(std::string(other.message()), Contains("all tasks must build it alike"));
   CHECK_THAT(std::string(job.client.Prepare("none", {}).message()), Contains("no step 'none' is registered"));
 }
 
