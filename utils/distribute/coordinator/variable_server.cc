@@ -61,7 +61,8 @@ absl::Status VariableServer::Write(absl::string_view request) {
     ASSIGN_OR_RETURN(const Tensor value, distribute::TakeTensor(request));
     if (!variables_.Has(name)) {
       compute::Graph graph;
-      graph.Variable({name, value.type(), compute::Initializer::Zeros()});
+      // A step that asks for the trainable variables does not get shards.
+      graph.Variable({name, value.type(), compute::Initializer::Zeros(), /*trainable=*/false});
       RETURN_IF_ERROR(variables_.Create(graph, /*seed=*/0));
     }
     RETURN_IF_ERROR(variables_.Write(name, value));
