@@ -1,6 +1,7 @@
 #include "utils/distribute/coordinator/shards.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -9,7 +10,7 @@
 namespace official::coordinator {
 namespace {
 
-constexpr absl::string_view kPart = "/part_";
+constexpr char kPart[] = "/part_";
 
 absl::Status CheckPositive(absl::string_view argument, int64_t value) {
   if (value >= 1) return absl::OkStatus();
@@ -56,7 +57,7 @@ compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i) {
 ShardName ParseShardName(const compute::VariableSpec& spec) {
   const size_t part = spec.name.rfind(kPart);
   if (part == std::string::npos || spec.type.shape.rank() == 0) return {spec.name};
-  const size_t begin = part + kPart.size(), end = std::min(spec.name.find('/', begin), spec.name.size());
+  const size_t begin = part + std::strlen(kPart), end = std::min(spec.name.find('/', begin), spec.name.size());
   int number;
   if (!absl::SimpleAtoi(spec.name.substr(begin, end - begin), &number)) return {spec.name};
   return {absl::StrCat(spec.name.substr(0, part), spec.name.substr(end)), number};
