@@ -23,7 +23,9 @@ class ParameterServerTest(workers.WorkersCase):
         super().setUp()
         self.model_dir, self.alone = self.folder / "model", self.folder / "alone"
 
-    def begin(self, num_workers: int, num_servers: int, *flags: str, watched: Sequence[int] = ()) -> list[subprocess.Popen]:
+    def begin(
+        self, num_workers: int, num_servers: int, *flags: str, watched: Sequence[int] = ()
+    ) -> list[subprocess.Popen]:
         """Starts a chief, the other workers and then the servers. The `watched` tasks write their logs to files."""
         self.addresses, self.num_workers = workers.free_addresses(num_workers + num_servers), num_workers
         tasks = range(num_workers + num_servers)
@@ -32,8 +34,8 @@ class ParameterServerTest(workers.WorkersCase):
     def start_task(
         self, number: int, *flags: str, address: str | None = None, log: int | str | None = None
     ) -> subprocess.Popen:
-        """Starts the chief, another worker or a server, by its place in `addresses`; `address` is another one for it. With
-        `log`, the name of a task, its log goes to a file."""
+        """Starts the chief, another worker or a server, by its place in `addresses`; `address` is another one for it.
+        With `log`, a name, its log goes to a file."""
         addresses, end = list(self.addresses), self.num_workers
         addresses[number] = address or addresses[number]
         cluster = {"chief": addresses[:1], "worker": addresses[1:end], "ps": addresses[end:]}
@@ -209,8 +211,8 @@ class ParameterServerTest(workers.WorkersCase):
     # ---- A worker that comes back ----
 
     def begin_long(self) -> list[subprocess.Popen]:
-        """Starts three workers and two servers that train for some ten seconds, and waits for some steps. The first server is
-        watched."""
+        """Starts three workers and two servers that train for some ten seconds, and waits for some steps. The first
+        server is watched."""
         processes = self.begin(3, 2, *LONG, PATIENCE, watched=[3])
         self.wait_for_records(self.model_dir, 4)
         return processes
@@ -234,15 +236,15 @@ class ParameterServerTest(workers.WorkersCase):
         self.kill(processes[1])
         processes[1] = self.start_again()
         outcomes = self.assert_all_is_trained(processes)
-        self.assertRegex(outcomes[1].stderr, r"back in the job at step [1-9]")
-        self.assertIn(f"worker 1 at {self.addresses[1]} is back and takes part again", outcomes[0].stderr)
-        self.assertIn("is back and trains again", self.log_of(3).read_text())
+        self.assertRegex(outcomes[1].stderr, r"joins the job at step [1-9]")
+        self.assertIn(f"worker 1 at {self.addresses[1]} takes part from now on", outcomes[0].stderr)
+        self.assertIn("takes part from now on", self.log_of(3).read_text())
 
     def test_worker_comes_back_twice(self) -> None:
         processes = self.begin_long()
         self.kill(processes[1])
         again = self.start_again(log="again")
-        self.wait_for_log("again", "back in the job")
+        self.wait_for_log("again", "joins the job at step")
         self.wait_for_records(self.model_dir, workers.count_records(self.model_dir) + 20)
         self.kill(again)
         processes[1] = self.start_again()
@@ -262,7 +264,7 @@ class ParameterServerTest(workers.WorkersCase):
         self.wait_for_log(3, f"worker 1 at {self.addresses[1]} was lost")
         # The process still has its port.
         processes[1] = self.start_again(address=workers.free_addresses(1)[0], log="again")
-        self.wait_for_log("again", "back in the job")
+        self.wait_for_log("again", "joins the job at step")
         frozen.send_signal(signal.SIGCONT)
         self.assert_refused(self.finish(frozen), 138, " was lost", "start this worker again: it takes part again")
         self.assert_all_is_trained(processes)
@@ -270,7 +272,8 @@ class ParameterServerTest(workers.WorkersCase):
     def test_worker_comes_back_with_another_flag(self) -> None:
         processes = self.begin_long()
         self.kill(processes[1])
-        self.assert_refused(self.finish(self.start_again("--batch_size=4")), 2, "worker 1 has flag --batch_size 4, but worker 0 has 8")
+        outcome = self.finish(self.start_again("--batch_size=4"))
+        self.assert_refused(outcome, 2, "worker 1 has flag --batch_size 4, but worker 0 has 8")
         processes[1] = self.start_again()
         self.assert_all_is_trained(processes)
 
@@ -279,7 +282,8 @@ class ParameterServerTest(workers.WorkersCase):
         self.kill(processes[1])
         self.data_dir = self.folder / "other data"
         self.write_data(self.data_dir, seed=2)
-        self.assert_refused(self.finish(self.start_again()), 2, "worker 1 has the data set", "give all workers the same data")
+        outcome = self.finish(self.start_again())
+        self.assert_refused(outcome, 2, "worker 1 has the data set", "give all workers the same data")
         self.data_dir = self.folder / "data"
         processes[1] = self.start_again()
         self.assert_all_is_trained(processes)
@@ -291,7 +295,7 @@ class ParameterServerTest(workers.WorkersCase):
         self.wait_for_log(0, f"goes on without worker 1 at {self.addresses[1]}")
         self.wait_for_records(self.model_dir, 4)
         outcomes = self.assert_all_is_trained([chief, self.start_task(1, *flags), server])
-        self.assertRegex(outcomes[1].stderr, r"back in the job at step [1-9]")
+        self.assertRegex(outcomes[1].stderr, r"joins the job at step [1-9]")
 
     def test_all_continue_where_each_worker_was(self) -> None:
         processes = self.begin(2, 1, *LONG, "--peer_timeout_secs=60")

@@ -38,13 +38,13 @@ class Exchange {
   // worker is lost. A worker without which the job goes on, as jobs with parameter servers do, ends only the waits for
   // itself: Unavailable, also when its process was started again, until WaitForReturn.
   virtual absl::StatusOr<std::string> Receive(int worker, Channel channel, std::chrono::seconds deadline) = 0;
-  // Waits until a worker for which Receive was Unavailable is back: a new process of it takes part. From then on frames
-  // go to that one and come from it, the first it has sent first; what was under way from and to earlier ones is
-  // dropped. DeadlineExceeded names the worker; Cancelled as Receive. No other thread may Send to that worker
+  // Waits until a worker for which Receive was Unavailable is back, that is, until a new process of it takes part. From
+  // then on frames go to that process and come from it, from its first on; what was under way from and to earlier ones
+  // is dropped. DeadlineExceeded names the worker; Cancelled as Receive. No other thread may Send to that worker
   // meanwhile.
   virtual absl::Status WaitForReturn(int worker, std::chrono::milliseconds deadline) = 0;
-  // The number of processes of this worker that took part in the job before this one. Not 0: the others have begun long
-  // ago, and none of them sends this one what it has sent at the beginning.
+  // Returns 0 if this process was there when the job began, else its number among those of this worker that came later,
+  // from 1. Those that have begun do not send it again what they have sent at the beginning.
   virtual int incarnation() const { return 0; }
   // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for a frame.
   virtual absl::Status Check() = 0;

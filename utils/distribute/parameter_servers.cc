@@ -144,7 +144,7 @@ absl::Status ParameterServers::ServeWorker(
     } while (absl::IsDeadlineExceeded(back));
     RETURN_IF_ERROR(back);
     presence.Set(worker, true);
-    LOG(INFO) << exchange_.NameOf(worker) << " is back and trains again";
+    LOG(INFO) << exchange_.NameOf(worker) << " takes part from now on";
   }
 }
 

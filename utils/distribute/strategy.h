@@ -110,7 +110,7 @@ class Strategy {
   std::string NameOfWorker(int worker) const { return workers_->exchange->NameOf(worker); }
   // True on the chief if workers that came late wait to take part.
   bool HasLateWorkers() const { return workers_ && !workers_->exchange->Late().empty(); }
-  // True if this worker has come back into a job that had begun: the chief sends it nothing of the beginning.
+  // True if this worker has come into a job that had begun: the chief sends it nothing of the beginning.
   bool is_back() const { return servers_ != nullptr && servers_->exchange().incarnation() > 0; }
   // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for one.
   absl::Status CheckWorkers() { return workers_ ? workers_->exchange->Check() : absl::OkStatus(); }

@@ -64,9 +64,11 @@ OFFICIAL_FLAG(ClusterConfig, insecure_cluster,
               "ports can take part.",
               .per_worker = true);
 
-OFFICIAL_FLAG(ClusterConfig, start_timeout_secs,
-              "Seconds that the workers of a run wait for each other at the start. After that they exit with an error.",
-              .range = AtLeast(1), .per_worker = true);
+OFFICIAL_FLAG(
+    ClusterConfig, start_timeout_secs,
+    "Seconds that the workers of a run wait for each other at the start. After that they exit with an error. "
+    "With parameter servers, a run begins after half of it without workers that are missing, except the first.",
+    .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(ClusterConfig, peer_timeout_secs,
               "Seconds after which a worker that does not answer counts as lost; see --on_peer_loss.",

@@ -120,8 +120,7 @@ absl::StatusOr<std::string> Host::TakeBack(int worker, const Guest& guest) {
   const std::optional<int> incarnation = mailbox_.TakeBack(worker, guest.address);
   if (!incarnation) return IsTaken(worker);
   addresses_[worker] = guest.address;
-  if (options_.log)
-    options_.log(absl::StrCat("worker ", worker, " at ", guest.address, " is back and takes part again"));
+  if (options_.log) options_.log(absl::StrCat("worker ", worker, " at ", guest.address, " takes part from now on"));
   return PackAnswer(Job{addresses_, KeyOf(options_.secret, job_), *incarnation}, job_);
 }
 

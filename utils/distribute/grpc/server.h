@@ -29,7 +29,8 @@ class JoinHandler {
   // Returns the answer to the first message of a worker; an error refuses it.
   virtual absl::StatusOr<std::string> Challenge(const std::string& first, std::string& state) = 0;
   // Takes the second message of a guest, which is told apart by `id`; `answer` gets the result when all workers have
-  // joined. It may be called at any time, on any thread. An error refuses the worker.
+  // joined, at once where they have begun and this one may take part. It may be called at any time, on any thread. An
+  // error refuses the worker.
   virtual absl::Status Join(const std::string& second, const std::string& state, const void* id,
                             std::function<void(std::string)> answer) = 0;
   // The guest has gone. Returns true if it will get no answer, which it was waiting for.
