@@ -155,6 +155,9 @@ TEST_CASE("What workers add to a variable is not lost, and a mean is that of all
     CHECK(coordinator.ReadVariable("count").value().scalar<int64_t>() == 400);
     RETURN_IF_ERROR(mean.ResetState(coordinator));
     CHECK(mean.Result(coordinator).value() == 0);
+    RETURN_IF_ERROR(coordinator.Schedule("add", {Tensor::Of<float>({2}, {6, 8})}).status());
+    RETURN_IF_ERROR(coordinator.Join());
+    CHECK(mean.Result(coordinator).value() == 7);
     return absl::OkStatus();
   };
   CHECK(RunInProcess(3, 2, functions, {}, program) == absl::OkStatus());
