@@ -36,22 +36,27 @@ class CoordinatorTest(unittest.TestCase):
 
     def start(self, jobs: dict[str, int], *flags: str) -> None:
         """Starts the tasks of a cluster with so many tasks of each job."""
+        self.flags = flags
         ports = iter(launchers.free_ports(sum(jobs.values())))
         cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
         self.tasks: dict[tuple[str, int], subprocess.Popen] = {}
         self.addresses = {(job, i): address for job, addresses in cluster.items() for i, address in enumerate(addresses)}
+        self.cluster = cluster
         for job, index in self.addresses:
-            task = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
-            process = subprocess.Popen(
-                [self.program, *flags],
-                env={**os.environ, "TF_CONFIG": task, "OMP_NUM_THREADS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            self.addCleanup(lambda process=process: (process.kill(), process.communicate()))
-            self.tasks[job, index] = process
+            self.start_task(job, index)
+
+    def start_task(self, job: str, index: int) -> None:
+        task = json.dumps({"cluster": self.cluster, "task": {"type": job, "index": index}})
+        process = subprocess.Popen(
+            [self.program, *self.flags],
+            env={**os.environ, "TF_CONFIG": task, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        self.tasks[job, index] = process
 
     def start_cluster(self, *flags: str) -> None:
         self.start({"chief": 1, "worker": 2, "ps": 2}, *flags)
@@ -119,8 +124,9 @@ class CoordinatorTest(unittest.TestCase):
         self.assertIn(f"worker 2 at {self.addresses['worker', 1]} was lost", ended[CHIEF].stderr)
         self.assertIn("; another worker runs '", ended[CHIEF].stderr)
 
-    def test_all_workers_are_killed(self) -> None:
-        self.start_cluster(ENDLESS)
+    def test_all_workers_are_killed_and_one_comes_back(self) -> None:
+        last = 60
+        self.start_cluster(f"--train_epochs={last}")
         self.wait_for_epoch(2)
         for index in range(2):
             self.tasks["worker", index].kill()
@@ -130,7 +136,10 @@ class CoordinatorTest(unittest.TestCase):
         else:
             self.fail("does not say that it waits")
         self.assertIn(self.addresses["worker", 1], line)
-        self.assertIsNone(self.tasks[CHIEF].poll())
+        self.start_task("worker", 1)
+        ended = self.finish(0, ("worker", 0))
+        self.assertEqual(epochs_of(ended[CHIEF].stdout)[-1].number, last)
+        self.assertIn(f"worker 2 at {self.addresses['worker', 1]} is back and runs functions again", ended[CHIEF].stderr)
 
     def test_a_ps_is_killed(self) -> None:
         self.start_cluster(ENDLESS)

@@ -120,12 +120,11 @@ absl::StatusOr<std::vector<Tensor>> ClusterCoordinator::Fetch(const RemoteValue&
 absl::Status ClusterCoordinator::Finish() {
   queue_.Close(absl::OkStatus());
   threads_.clear();
-  for (int worker = 1; worker < servers_.num_workers(); ++worker) {
-    RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
-  }
   RETURN_IF_ERROR(servers_.Leave());
   for (int worker = 1; worker < servers_.num_workers(); ++worker) {
     for (bool has_left = false; !has_left;) {
+      // It may have come back since it was told.
+      RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
       ASSIGN_OR_RETURN(has_left, servers_.HasLeft(worker));
     }
   }
@@ -175,11 +174,9 @@ absl::Status ClusterCoordinator::RunFunctions(int worker) {
 absl::Status ClusterCoordinator::WaitForReturn(int worker) {
   constexpr std::chrono::milliseconds kLookEvery(100);
   while (!queue_.is_closed()) {
-    const absl::Status state = servers_.exchange().Receive(worker, kChannel, std::chrono::seconds(0)).status();
-    if (state.ok() || absl::IsDeadlineExceeded(state)) break;
-    if (!absl::IsUnavailable(state)) return state;
+    const absl::Status back = servers_.exchange().WaitForReturn(worker, kLookEvery);
+    if (!absl::IsDeadlineExceeded(back)) return back;
     RETURN_IF_ERROR(CheckPresence());
-    std::this_thread::sleep_for(kLookEvery);
   }
   return absl::OkStatus();
 }

@@ -20,7 +20,6 @@
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/data/batch.h"
-#include "utils/distribute/coordinator/lossy_exchange.h"
 #include "utils/distribute/coordinator/metric.h"
 #include "utils/distribute/coordinator/run_task.h"
 #include "utils/distribute/coordinator/worker.h"
@@ -310,27 +309,21 @@ TEST_CASE("The end of the data is the error of a function") {
 // A job whose workers get lost when a test says so. The coordinator runs `program` on the thread of the test.
 struct Job {
   Job(int num_workers, Functions& functions, const CoordinatorOptions& options = {})
-      : functions(functions), options(options) {
-    for (auto& exchange : distribute::MakeMemoryExchanges(1 + num_workers + kServers)) {
-      exchanges.push_back(std::make_unique<LossyExchange>(std::move(exchange), losses));
-    }
+      : functions(functions), options(options), exchanges(distribute::MakeMemoryExchanges(1 + num_workers + kServers)) {
     for (size_t task = 1; task < exchanges.size(); ++task) Start(static_cast<int>(task));
   }
   void Start(int task) {
-    threads.emplace_back([this, task, incarnation = losses.incarnation(task)] {
+    threads.emplace_back([this, task, &exchange = *exchanges[task]] {
       const auto none = [](ClusterCoordinator&) { return absl::OkStatus(); };
-      const absl::Status status = RunTask(*exchanges[task], kServers, functions, options, none);
+      const absl::Status status = RunTask(exchange, kServers, functions, options, none);
       const std::lock_guard<std::mutex> lock(mutex);
-      statuses[{task, incarnation}] = status;
+      statuses[{task, exchange.incarnation()}] = status;
     });
   }
-  // Starts a lost worker again, once its old process has ended.
+  void Lose(int worker) { distribute::Lose(*exchanges[worker]); }
   void StartAgain(int worker) {
-    WaitUntil([&] {
-      const std::lock_guard<std::mutex> lock(mutex);
-      return statuses.count({worker, losses.incarnation(worker)}) > 0;
-    });
-    losses.StartAgain(worker);
+    auto again = distribute::StartAgain(*exchanges[worker]);
+    lost.push_back(std::exchange(exchanges[worker], std::move(again)));
     Start(worker);
   }
   absl::Status Run(const Program& program) {
@@ -342,8 +335,7 @@ struct Job {
   static constexpr int kServers = 1;
   Functions& functions;
   const CoordinatorOptions options;
-  Losses losses;
-  std::vector<std::unique_ptr<LossyExchange>> exchanges;
+  std::vector<std::unique_ptr<distribute::Exchange>> exchanges, lost;
   std::mutex mutex;
   std::map<std::pair<int, int>, absl::Status> statuses;  // by task and incarnation
   std::vector<std::jthread> threads;
@@ -364,7 +356,7 @@ TEST_CASE("The function of a lost worker runs on another, and the job goes on") 
   const absl::Status status = job.Run([&](ClusterCoordinator& coordinator) -> absl::Status {
     ASSIGN_OR_RETURN(const RemoteValue first, coordinator.Schedule("where"));
     WaitUntil([&] { return lost_worker > 0; });
-    job.losses.Lose(lost_worker);
+    job.Lose(lost_worker);
     ASSIGN_OR_RETURN(const Tensors result, coordinator.Fetch(first));
     CHECK(result[0].scalar<int64_t>() == 3 - lost_worker);
     for (int i = 0; i < 10; ++i) RETURN_IF_ERROR(coordinator.Schedule("where").status());
@@ -390,7 +382,7 @@ TEST_CASE("A worker that comes back gets its data anew, and runs what waits for 
   const absl::Status status = job.Run([&](ClusterCoordinator& coordinator) -> absl::Status {
     coordinator.CreatePerWorkerDataset("data");
     for (int incarnation = 0; incarnation < 3; ++incarnation) {
-      if (incarnation > 0) job.losses.Lose(1);
+      if (incarnation > 0) job.Lose(1);
       ASSIGN_OR_RETURN(const RemoteValue next, coordinator.Schedule("next"));
       if (incarnation > 0) job.StartAgain(1);
       ASSIGN_OR_RETURN(const Tensors result, coordinator.Fetch(next));
@@ -403,6 +395,22 @@ TEST_CASE("A worker that comes back gets its data anew, and runs what waits for 
   CHECK(job.statuses.at({1, 2}) == absl::OkStatus());
 }
 
+TEST_CASE("A worker that comes back at the end of the job ends, too") {
+  Functions functions;
+  functions.Register("f", [](WorkerContext&, Arguments) { return Tensors{}; });
+  Job job(2, functions);
+  const absl::Status status = job.Run([&](ClusterCoordinator& coordinator) -> absl::Status {
+    job.Lose(2);
+    RETURN_IF_ERROR(coordinator.Schedule("f").status());
+    RETURN_IF_ERROR(coordinator.Join());
+    job.StartAgain(2);
+    return absl::OkStatus();
+  });
+  CHECK(status == absl::OkStatus());
+  CHECK(job.statuses.at({1, 0}) == absl::OkStatus());
+  CHECK(job.statuses.at({2, 1}) == absl::OkStatus());
+}
+
 TEST_CASE("A job that is without workers for too long fails, and can be started again") {
   Functions functions;
   functions.Register("f", [](WorkerContext&, Arguments) { return Tensors{}; });
@@ -410,7 +418,7 @@ TEST_CASE("A job that is without workers for too long fails, and can be started 
   const absl::Status status = job.Run([&](ClusterCoordinator& coordinator) -> absl::Status {
     RETURN_IF_ERROR(coordinator.Schedule("f").status());
     RETURN_IF_ERROR(coordinator.Join());
-    for (const int task : {1, 2}) job.losses.Lose(task);
+    for (const int task : {1, 2}) job.Lose(task);
     ASSIGN_OR_RETURN(const RemoteValue value, coordinator.Schedule("f"));
     const absl::Status error = coordinator.Join();
     CHECK(absl::IsUnavailable(error));
