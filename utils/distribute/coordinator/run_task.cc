@@ -31,7 +31,7 @@ absl::Status RunProgram(const Functions& functions, distribute::ParameterServers
 
 absl::Status RunServer(const Functions& functions, distribute::ParameterServers& servers, compute::Device& device) {
   VariableServer server(functions, device);
-  return servers.Serve([&](absl::string_view request) { return server.Answer(request); }, [] { return false; });
+  return servers.Serve(server, [] { return false; });
 }
 
 }  // namespace

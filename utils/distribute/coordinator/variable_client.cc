@@ -36,9 +36,17 @@ void ForEachShard(const VariableClient::Placed& placed, const Tensor& value, con
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> VariableClient::Ask(const std::vector<std::string>& requests) {
+  std::vector<distribute::ParameterServers::Request> asked(requests.size());
+  for (size_t s = 0; s < requests.size(); ++s) {
+    if (!requests[s].empty()) asked[s] = {requests[s]};
+  }
+  return servers_.Ask(asked);
+}
+
 absl::Status VariableClient::UpdatePlacement() {
   ASSIGN_OR_RETURN(const std::vector<std::string> answers,
-                   servers_.Ask(std::vector<std::string>(servers_.num_servers(), Begin(Request::kList))));
+                   Ask(std::vector<std::string>(servers_.num_servers(), Begin(Request::kList))));
   std::map<std::string, std::map<int, Shard>> found;  // by variable and number
   for (int s = 0; s < servers_.num_servers(); ++s) {
     for (absl::string_view rest = answers[s]; !rest.empty();) {
@@ -98,7 +106,7 @@ absl::Status VariableClient::Write(const std::string& name, const Tensor& value)
       requests[s].append(bytes.data(), bytes.size());
     }
   });
-  return servers_.Ask(requests).status();
+  return Ask(requests).status();
 }
 
 absl::StatusOr<std::vector<Tensor>> VariableClient::Read(absl::Span<const std::string> names) {
@@ -108,7 +116,7 @@ absl::StatusOr<std::vector<Tensor>> VariableClient::Read(absl::Span<const std::s
     ASSIGN_OR_RETURN(asked.emplace_back(), Find(name));
     for (const Shard& shard : asked.back()->shards) distribute::AppendText(shard.name, requests[shard.servers[0]]);
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers, servers_.Ask(requests));
+  ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(requests));
   std::vector<absl::string_view> rests(answers.begin(), answers.end());
   std::vector<Tensor> values;
   for (const Placed* const placed : asked) {
@@ -129,7 +137,7 @@ absl::StatusOr<std::vector<Tensor>> VariableClient::Read(absl::Span<const std::s
 absl::Status VariableClient::Prepare(const std::string& step, absl::Span<const compute::TensorType> inputs) {
   std::string request = Begin(Request::kPrepare);
   AppendStep(step, inputs, request);
-  return servers_.Ask(std::vector<std::string>(servers_.num_servers(), request)).status();
+  return Ask(std::vector<std::string>(servers_.num_servers(), request)).status();
 }
 
 absl::Status VariableClient::Update(const std::string& step, absl::Span<const compute::TensorType> inputs,
@@ -142,10 +150,11 @@ absl::Status VariableClient::Update(const std::string& step, absl::Span<const co
     ASSIGN_OR_RETURN(updated.back(), Find(variable));
     for (const Shard& shard : updated.back()->shards) updates[shard.servers[0]] = true;
   }
-  std::vector<std::string> requests;
+  std::vector<std::string> requests(servers_.num_servers());
   for (int s = 0; s < servers_.num_servers(); ++s) {
-    std::string& request = requests.emplace_back(Begin(updates[s] ? Request::kUpdate : Request::kNothing));
-    if (updates[s]) AppendStep(step, inputs, request);
+    if (!updates[s]) continue;
+    requests[s] = Begin(Request::kUpdate);
+    AppendStep(step, inputs, requests[s]);
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (updated[i] == nullptr) {
@@ -158,7 +167,7 @@ absl::Status VariableClient::Update(const std::string& step, absl::Span<const co
       requests[shard.servers[0]].append(bytes.data(), bytes.size());
     });
   }
-  return servers_.Ask(requests).status();
+  return Ask(requests).status();
 }
 
 }  // namespace official::coordinator

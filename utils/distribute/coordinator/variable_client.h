@@ -50,6 +50,8 @@ class VariableClient {
                       absl::Span<const std::string> variables, absl::Span<const compute::Tensor> values);
 
  private:
+  // Asks each server; one whose request is empty has an empty answer.
+  absl::StatusOr<std::vector<std::string>> Ask(const std::vector<std::string>& requests);
   // Returns where a variable is; NotFound if that is nowhere.
   absl::StatusOr<const Placed*> Find(const std::string& name) const;
 

@@ -11,7 +11,8 @@ namespace official::coordinator {
 
 using compute::Tensor;
 
-absl::StatusOr<std::string> VariableServer::Answer(absl::string_view request) {
+absl::StatusOr<std::string> VariableServer::Answer(int /*worker*/, std::string bytes) {
+  absl::string_view request(bytes);
   const auto asked = request.empty() ? Request{} : static_cast<Request>(request[0]);
   request.remove_prefix(request.empty() ? 0 : 1);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -40,8 +41,6 @@ absl::StatusOr<std::string> VariableServer::Answer(absl::string_view request) {
       RETURN_IF_ERROR(step->update->Run(feeds));
       return "";
     }
-    case Request::kNothing:
-      return "";
   }
   return absl::DataLossError("a message to a ps is no request");
 }

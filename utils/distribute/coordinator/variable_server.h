@@ -15,6 +15,7 @@
 #include "utils/compute/program/program.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/step_graphs.h"
+#include "utils/distribute/parameter_servers.h"
 
 namespace official::coordinator {
 
@@ -25,10 +26,9 @@ enum class Request : char {
   kRead = 'R',     // names; the tensors
   kPrepare = 'P',  // a step and the types of its inputs: makes the slots that its updates need; nothing
   kUpdate = 'U',   // the same, and after it the elements of what the step hands over; nothing
-  kNothing = 'N',  // nothing; nothing: where other servers have something to do
 };
 
-class VariableServer {
+class VariableServer : public distribute::ParameterServers::Answerer {
  public:
   // What is given must outlive the server.
   VariableServer(const Functions& functions, compute::Device& device)
@@ -36,7 +36,8 @@ class VariableServer {
 
   // Returns the answer to a request. Several threads may call it; each update is made alone. DataLoss for bytes that
   // are no request, NotFound for a variable that is not here or a step that is not registered; else errors of the step.
-  absl::StatusOr<std::string> Answer(absl::string_view request);
+  absl::StatusOr<std::string> Answer(int worker, std::string request) override;
+  void Leave(int /*worker*/) override {}
 
  private:
   struct Step {

@@ -31,7 +31,7 @@ PerReplicaValue CrossReplicaContext::FromReplicas(absl::Span<const Value> values
 Value CrossReplicaContext::Read(const DistributedVariable& variable) { return replica_.Read(variable); }
 
 void CrossReplicaContext::Update(const DistributedVariable& variable, absl::FunctionRef<Value(Value copy)> fn) {
-  replica_.Store(variable, fn(replica_.Read(variable)));
+  replica_.Store(variable.spec(), fn(replica_.Read(variable)), Value());
 }
 
 }  // namespace official::distribute
