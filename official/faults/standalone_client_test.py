@@ -256,9 +256,9 @@ class StandaloneClientTest(workers.WorkersCase):
         self.assert_free(servers)
 
     def test_addresses_that_strangers_reach_need_a_secret(self) -> None:
-        for address in ("0.0.0.0:4000", "[::]:4000", "192.0.2.1:4000"):
+        for address in ("127.0.0.1:4000", "0.0.0.0:4000", "[::]:4000", "192.0.2.1:4000"):
             outcome = self.finish(self.serve(address, "--batch_size=8"))
-            self.assert_refused(outcome, 2, f"this server listens at {address}, where strangers may take part")
+            self.assert_refused(outcome, 2, f"--serve={address}: who reaches {address}, as other users", "in your name")
         command = self.client_command({"worker": ["192.0.2.1:4000"]}, *TO_THE_END)[:-1]
         self.assert_refused(self.execute(command), 2, "the server of worker 0 listens at 192.0.2.1:4000")
 

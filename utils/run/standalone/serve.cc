@@ -177,7 +177,15 @@ absl::Status Serve(const flags::CommandLine& command_line, const Config& config)
   ASSIGN_OR_RETURN(const std::string address, AddressOf(*config.cluster.serve));
   distribute::ConnectOptions options;
   options.addresses = {address};
-  ASSIGN_OR_RETURN(options.secret, SecretFor(config.cluster, {{"this server", address}}));
+  const flags::ClusterConfig& cluster = config.cluster;
+  if (!cluster.run_secret_file && !cluster.tls_cert && !cluster.insecure_cluster) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--serve=", *cluster.serve, ": who reaches ", address,
+        ", as other users of this machine do, could run tasks in your name; give the server and its clients "
+        "a file with the same secret, --run_secret_file=FILE, or certificates, --tls_cert and so on, or "
+        "where you trust all of them --insecure_cluster"));
+  }
+  ASSIGN_OR_RETURN(options.secret, SecretFor(cluster, {{"this server", address}}));
   ASSIGN_OR_RETURN(options.tls, ReadTlsFiles(config.cluster));
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
   options.peer_timeout = std::chrono::seconds(config.cluster.peer_timeout_secs);
