@@ -15,7 +15,7 @@ from official.faults.losses import ENDLESS, PATIENCE, SOON
 
 HALF = harness.STEPS // 2
 ALL_STEPS = 24  # of the three epochs, with batches of 8
-MANY = 300  # steps, which take some seconds
+SOME, MANY = 100, 300  # steps; many take some seconds
 LONG = ("--train_epochs=45", "--epochs_between_evals=45")
 LONG_STEPS = 45 * ALL_STEPS // 3
 
@@ -167,22 +167,22 @@ class ParameterServerTest(workers.WorkersCase):
         self.assert_evaluates_like(outcomes[0], alone)
 
     def test_stopped_worker_is_not_waited_for(self) -> None:
-        flags = ("--sync_replicas", "--replicas_to_aggregate=2", f"--max_train_steps={MANY}", "--peer_timeout_secs=60")
+        flags = ("--sync_replicas", "--replicas_to_aggregate=2", f"--max_train_steps={SOME}", "--peer_timeout_secs=60")
         processes = self.begin(3, 2, *ENDLESS, *flags)
         self.wait_for_records(self.model_dir, 4)
         processes[2].send_signal(signal.SIGSTOP)
-        self.wait_for_records(self.model_dir, MANY - 1)
+        self.wait_for_records(self.model_dir, SOME - 1)
         processes[2].send_signal(signal.SIGCONT)
         self.finish_all(processes)
 
     def test_lost_worker_of_synchronous_steps(self) -> None:
-        processes = self.begin(3, 2, *ENDLESS, "--sync_replicas", f"--max_train_steps={MANY}", PATIENCE)
+        processes = self.begin(3, 2, *ENDLESS, "--sync_replicas", f"--max_train_steps={SOME}", PATIENCE)
         self.wait_for_records(self.model_dir, 4)
         lost = processes.pop(2)
         lost.kill()
         self.finish(lost)
         self.finish_all(processes)
-        self.assertEqual(harness.latest_step(self.model_dir), MANY)
+        self.assertEqual(harness.latest_step(self.model_dir), SOME)
 
     def test_several_gradients_of_a_worker(self) -> None:
         outcomes = self.finish_all(self.begin(2, 1, "--sync_replicas", "--replicas_to_aggregate=4"))
@@ -191,7 +191,7 @@ class ParameterServerTest(workers.WorkersCase):
         self.assertLess(harness.latest_step(self.model_dir), ALL_STEPS // 2, outcomes[0].told)
 
     def test_staleness(self) -> None:
-        flags = ("--max_gradient_staleness=0", f"--max_train_steps={MANY}")
+        flags = ("--max_gradient_staleness=0", f"--max_train_steps={SOME}")
         processes = self.begin(3, 2, *ENDLESS, *flags)
         outcomes = self.finish_all(processes)
         events = b"".join(path.read_bytes() for path in self.model_dir.glob("events.out.*"))
