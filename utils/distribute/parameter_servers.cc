@@ -38,15 +38,19 @@ std::optional<int> ParameterServers::server() const {
 }
 
 absl::StatusOr<std::vector<std::string>> ParameterServers::Ask(const std::vector<Request>& requests) {
+  RETURN_IF_ERROR(broken_);
   for (int s = 0; s < num_servers_; ++s) {
-    if (!requests[s].empty()) RETURN_IF_ERROR(exchange_.Send(num_workers() + s, kRequests, requests[s]));
+    if (!requests[s].empty()) broken_.Update(exchange_.Send(num_workers() + s, kRequests, requests[s]));
   }
+  RETURN_IF_ERROR(broken_);
   std::vector<std::string> answers(num_servers_);
   absl::Status first_error;
   for (int s = 0; s < num_servers_; ++s) {
     if (requests[s].empty()) continue;
-    ASSIGN_OR_RETURN(std::string frame, exchange_.Receive(num_workers() + s, kRequests, timeout_));
-    absl::StatusOr<std::string> answer = UnpackAnswer(std::move(frame));
+    absl::StatusOr<std::string> frame = exchange_.Receive(num_workers() + s, kRequests, timeout_);
+    broken_ = frame.status();
+    RETURN_IF_ERROR(broken_);
+    absl::StatusOr<std::string> answer = UnpackAnswer(*std::move(frame));
     // All answers are received, so that the next request does not meet one of these.
     first_error.Update(answer.status());
     if (answer.ok()) answers[s] = *std::move(answer);
@@ -78,6 +82,7 @@ absl::Status ParameterServers::ServeProcess(int worker, Answerer& answerer) {
   constexpr std::chrono::seconds kLong = std::chrono::hours(24);
   for (;;) {
     absl::StatusOr<std::string> request = exchange_.Receive(worker, kRequests, kLong);
+    if (absl::IsDeadlineExceeded(request.status())) continue;
     if (absl::IsUnavailable(request.status())) {
       LOG(WARNING) << request.status().message() << "; the others train on without it, until it is started again";
       return absl::OkStatus();

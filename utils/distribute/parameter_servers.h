@@ -71,6 +71,8 @@ class ParameterServers {
   Exchange& exchange_;
   const int num_servers_;
   const std::chrono::seconds timeout_;
+  // The error after which an answer may still be under way, which a later request must not take for its own.
+  absl::Status broken_;
   std::set<int> left_;  // workers that have left or are lost, as the chief knows
 };
 

@@ -103,7 +103,7 @@ OFFICIAL_FLAG(ClusterConfig, sync_replicas,
 OFFICIAL_FLAG(ClusterConfig, replicas_to_aggregate,
               "With --sync_replicas: number of gradients of a step. With fewer than there are workers, those of the "
               "slowest are dropped, so that nobody waits for them; with more, workers give several to a step.",
-              .range = AtLeast(1), .unset_means = "one of each worker");
+              .range = {.min = 1, .max = 8192}, .unset_means = "one of each worker");
 
 OFFICIAL_FLAG(ClusterConfig, max_gradient_staleness,
               "With parameter servers: a gradient is dropped if more steps than these were made since its worker read "

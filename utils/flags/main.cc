@@ -158,10 +158,16 @@ int RunMain(int argc, char** argv, const Program& program, const Body& body) {
   // A reader that has gone is an error of the write, not the end of a training; so is a file at the limit (ulimit -f).
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
-  Program built = program;
-  built.commit = misc::kBuildCommit;
-  const int exit_code = Run(arguments, built, body, std::cout, std::cerr);
+  int exit_code = 0;
+  try {
+    const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+    Program built = program;
+    built.commit = misc::kBuildCommit;
+    exit_code = Run(arguments, built, body, std::cout, std::cerr);
+  } catch (const std::bad_alloc&) {  // there is not even room for the flags
+    std::cerr << program.name << ": out of memory\n";
+    exit_code = misc::ExitCode(absl::ResourceExhaustedError(""));
+  }
   const int stop_signal = misc::StopSignalReceived();
   if (exit_code == misc::kExitResumeMe) {
     if (stop_signal != 0) misc::DieOfSignal(stop_signal);

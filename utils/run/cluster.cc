@@ -39,7 +39,8 @@ Facts FactsOf(const Config& config, const Cluster& cluster, const Devices& devic
                  {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
                  {"evaluator in its cluster", cluster.has_evaluator ? "1" : "0"},
                  {"kind of device", devices.kind},
-                 {"number of replicas", absl::StrCat(devices.num_replicas)}};
+                 {"number of replicas", absl::StrCat(devices.num_replicas)},
+                 {"number of ps", absl::StrCat(cluster.num_servers)}};
   for (const auto& [name, value] : config.flags_of_all_workers) {
     facts.emplace_back(absl::StrCat("flag --", name), value.empty() ? "none" : value);
   }

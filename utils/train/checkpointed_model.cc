@@ -326,6 +326,7 @@ absl::Status CheckpointedModel::FinishStep(float learning_rate) {
 absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
   distribute::ParameterServers* const servers = strategy_->servers();
   if (servers == nullptr || !servers->is_chief()) return true;
+  if (servers_ != nullptr) RETURN_IF_ERROR(servers_->Rest());
   // After the first time none can come back any more; one may have done so just before.
   for (int times = 0; times < 2; ++times) {
     for (int worker = 1; worker < servers->num_workers(); ++worker) {
@@ -365,6 +366,9 @@ absl::Status CheckpointedModel::Save() {
   if (servers_ != nullptr && strategy_->is_chief()) {
     ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/true));
     state_.worker_positions = servers_->worker_positions();
+    // Of a synchronous step that the servers have not made yet, the batch is still to come.
+    const bool may_be_pending = config_.servers.sync_replicas && !state_.worker_positions.empty();
+    if (may_be_pending) state_.position = state_.worker_positions[0];
   }
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());

@@ -33,6 +33,9 @@ absl::Status Estimator::Serve(const data::ElementSpec& spec) {
   if (servers.num_workers() > 1 && beginning.worker_positions.empty()) {
     beginning.worker_positions.assign(servers.num_workers(), beginning.position);
   }
+  if (servers.num_workers() > 1 && beginning.worker_positions.size() != static_cast<size_t>(servers.num_workers())) {
+    return absl::DataLossError("the chief has sent the positions of another number of workers");
+  }
   (*server)->SetBeginning(std::move(beginning), model_->config().training_data);
   const absl::Status served =
       servers.Serve(**server, [&] { return model_->config().interruption() == Interruption::kStop; });

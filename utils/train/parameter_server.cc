@@ -28,6 +28,7 @@ enum class Request : char {
                          // 0 if they are dropped
   kTakeToken = 'T',      // the answer: the token, or kNone and the worker that the step lacks, or kNone
   kCountSteps = 'C',
+  kRest = 'E',     // the worker gives no more gradients, and steps do not wait for it
   kTakePart = 'P'  // what the worker trains on; the answer: the state of the job alone
 };
 
@@ -64,10 +65,11 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
 
 }  // namespace
 
-ParameterServer::ParameterServer(BuiltModel built, const EstimatorConfig& config, int num_workers,
+ParameterServer::ParameterServer(BuiltModel built, const EstimatorConfig& config, int server, int num_workers,
                                  compute::Device& device)
     : built_(std::move(built)),
       options_(config.servers),
+      server_(server),
       num_workers_(num_workers),
       variables_(device),
       arena_(device),
@@ -79,7 +81,7 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
                                                                          int server, int num_workers,
                                                                          compute::Device& device) {
   ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, num_servers, server));
-  std::unique_ptr<ParameterServer> made(new ParameterServer(std::move(built), config, num_workers, device));
+  std::unique_ptr<ParameterServer> made(new ParameterServer(std::move(built), config, server, num_workers, device));
   const BuiltModel& own = made->built_;
   RETURN_IF_ERROR(made->variables_.Create(*own.graph, config.seed));
   std::set<std::string> placed;
@@ -118,6 +120,8 @@ absl::StatusOr<int64_t> ParameterServer::GlobalStep() const {
 }
 
 void ParameterServer::SetBeginning(RunState state, std::string data) {
+  positions_.clear();
+  for (const data::Position& position : state.worker_positions) positions_.push_back({.done = position, .pending = {}});
   state_ = std::move(state);
   data_ = std::move(data);
 }
@@ -129,7 +133,8 @@ absl::StatusOr<std::string> ParameterServer::Welcome(int worker, absl::string_vi
                                                    "; give all workers the same data"));
   }
   RunState state = state_;
-  if (!state.worker_positions.empty()) state.position = state.worker_positions[worker];
+  // The gradient of a batch that is pending is there yet.
+  if (!positions_.empty()) state.position = positions_[worker].pending.value_or(positions_[worker].done);
   if (has_values_ && variables_.Has(kGlobalStep)) {
     ASSIGN_OR_RETURN(state.global_step, GlobalStep());
   }
@@ -145,9 +150,9 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
   RETURN_IF_ERROR(error_);
   if (asked == Request::kTakePart) return Welcome(worker, rest);
   if (!has_values_ && asked != Request::kSendVariables) {
-    return absl::UnavailableError("the chief has not sent the variables yet");
+    return absl::UnavailableError(absl::StrCat("the chief has not sent them to ps ", server_, " yet"));
   }
-  if (has_left_[worker]) {  // it is back
+  if (has_left_[worker] && (asked == Request::kReadVariables || asked == Request::kUpdate)) {  // it is back
     has_left_[worker] = false;
     if (sync_) sync_->Return(worker);
   }
@@ -168,15 +173,18 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
       RETURN_IF_ERROR(Read(built_.placed.variables, answer));
       if (asked == Request::kReadVariables) break;
       RETURN_IF_ERROR(Read(built_.placed.slots, answer));
-      for (const data::Position& position : state_.worker_positions) {
-        distribute::AppendNumber(position.epoch, answer);
-        distribute::AppendNumber(position.index, answer);
+      for (const Position& position : positions_) {
+        distribute::AppendNumber(position.done.epoch, answer);
+        distribute::AppendNumber(position.done.index, answer);
       }
       break;
     }
     case Request::kTakeToken:
       if (!sync_) return absl::DataLossError("a worker wants a token of a ps that has none");
       WaitForToken(worker, lock, answer);
+      break;
+    case Request::kRest:
+      StopWaitingFor(worker);
       break;
     case Request::kCountSteps:
       break;
@@ -202,7 +210,8 @@ absl::Status ParameterServer::SendVariables(absl::string_view values) {
   // two gradients of the first step. With the fewest that there can be, each step has its gradients and no others.
   sync_.emplace(SyncReplicas::Options{.replicas_to_aggregate = aggregated,
                                       .num_workers = num_workers_,
-                                      .num_tokens = std::max(0, aggregated - num_workers_)},
+                                      .num_tokens = std::max(0, aggregated - num_workers_),
+                                      .has_tokens = variables_.Has(kGlobalStep)},
                 global_step);
   for (int w = 0; w < num_workers_; ++w) {
     if (has_left_[w]) sync_->Leave(w);
@@ -218,8 +227,13 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
   ASSIGN_OR_RETURN(next.epoch, distribute::TakeNumber(rest));
   ASSIGN_OR_RETURN(next.index, distribute::TakeNumber(rest));
   bool is_taken = true;
+  if (static_cast<int64_t>(rest.size()) != static_cast<int64_t>(sizeof(float)) + BytesOf(built_.placed.sums)) {
+    return absl::DataLossError("the gradients of a worker have another length than those of this ps");
+  }
   if (sync_) {
     is_taken = sync_->Apply(worker, local_step, std::move(request));
+    // A batch is done when the step of its gradient is.
+    if (is_taken && !positions_.empty()) positions_[worker].pending = next;
     RETURN_IF_ERROR(MakeStep());
   } else {
     // The first server decides for all.
@@ -230,7 +244,7 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
     if (is_taken) RETURN_IF_ERROR(Update(rest));
   }
   if (!is_taken) ++num_dropped_;
-  if (!state_.worker_positions.empty()) state_.worker_positions[worker] = next;
+  if (!positions_.empty() && (!sync_ || !is_taken)) positions_[worker] = {.done = next, .pending = std::nullopt};
   return is_taken;
 }
 
@@ -241,17 +255,21 @@ absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums) {
 }
 
 absl::Status ParameterServer::MakeStep() {
-  if (!sync_->IsComplete()) return absl::OkStatus();
-  const std::vector<std::string> gradients = sync_->Take();
+  if (!error_.ok() || !sync_->IsComplete()) return error_;
+  // Whoever waits for the step has its error, too.
+  error_ = UpdateByMean(sync_->Take());
+  for (Position& position : positions_)
+    position.done = std::exchange(position.pending, std::nullopt).value_or(position.done);
   changed_.notify_all();
+  return error_;
+}
+
+absl::Status ParameterServer::UpdateByMean(const std::vector<std::string>& gradients) {
   // In front of the sums is the learning rate, which is that of the first.
   constexpr size_t kBeforeNumbers = 1 + 3 * sizeof(int64_t);
   const size_t n = (gradients[0].size() - kBeforeNumbers) / sizeof(float);
   std::vector<float> mean(n), numbers(n);
   for (const std::string& gradient : gradients) {
-    if (gradient.size() != kBeforeNumbers + n * sizeof(float) || n == 0) {
-      return absl::DataLossError("the gradients of workers differ in length");
-    }
     std::memcpy(numbers.data(), gradient.data() + kBeforeNumbers, n * sizeof(float));
     if (&gradient == &gradients[0]) mean = numbers;
     for (size_t i = 1; i < n && &gradient != &gradients[0]; ++i) mean[i] += numbers[i];
@@ -263,7 +281,7 @@ absl::Status ParameterServer::MakeStep() {
 
 absl::Status ParameterServer::WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock) {
   if (!sync_ || changed_.wait_for(lock, kLongest, [&] { return sync_->step() >= step; })) return absl::OkStatus();
-  return absl::UnavailableError("the ps has not made the step yet");
+  return absl::UnavailableError(absl::StrCat("ps ", server_, " has not the gradients of step ", step, " yet"));
 }
 
 void ParameterServer::WaitForToken(int worker, std::unique_lock<std::mutex>& lock, std::string& answer) {
@@ -276,13 +294,17 @@ void ParameterServer::WaitForToken(int worker, std::unique_lock<std::mutex>& loc
   if (!token) distribute::AppendNumber(sync_->FirstMissing().value_or(kNone), answer);
 }
 
-void ParameterServer::Leave(int worker) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+void ParameterServer::StopWaitingFor(int worker) {
   has_left_[worker] = true;
   if (!sync_) return;
   sync_->Leave(worker);
-  // The step may need no gradients any more but those that are there.
-  error_.Update(MakeStep());
+  // The step may need no gradients any more but those that are there. An error is told with the next answers.
+  MakeStep().IgnoreError();
+}
+
+void ParameterServer::Leave(int worker) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  StopWaitingFor(worker);
 }
 
 absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data) {
@@ -350,8 +372,7 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
       return absl::CancelledError(absl::StrCat("stopped while it waited for variables: ", answers.status().message()));
     }
     if (std::chrono::steady_clock::now() - begin > kTellAfter && !std::exchange(told, true)) {
-      LOG(INFO) << "has waited " << kTellAfter.count() << " s for variables of the ps, of which " << servers_.NameOf(0)
-                << " sends the first: " << answers.status().message();
+      LOG(INFO) << "has waited " << kTellAfter.count() << " s for variables: " << answers.status().message();
     }
     std::this_thread::sleep_for(kAskAgain);
   }
@@ -367,8 +388,8 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
       ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
       RETURN_IF_ERROR(replicas_.Write(spec.name, value));
     }
-    worker_positions_.clear();
-    while (!bytes.empty()) {
+    if (slots && s == 0) worker_positions_.clear();
+    while (!bytes.empty() && s == 0) {
       data::Position& position = worker_positions_.emplace_back();
       ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(bytes));
       ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(bytes));
@@ -378,6 +399,8 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
   if (!options_.sync_replicas || !has_token_) local_step_ = global_step;
   return global_step;
 }
+
+absl::Status ServerClient::Rest() { return Ask(Which::kAll, BeginRequest(Request::kRest)).status(); }
 
 absl::StatusOr<int64_t> ServerClient::GlobalStep() {
   ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(Which::kFirst, BeginRequest(Request::kCountSteps)));
@@ -405,9 +428,8 @@ absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Po
 }
 
 absl::StatusOr<int64_t> ServerClient::WaitForToken() {
-  constexpr std::chrono::seconds kTellAfter(10);
+  std::chrono::seconds tell_after(10);
   const auto begin = std::chrono::steady_clock::now();
-  bool told = false;
   for (;;) {
     ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(Which::kFirst, BeginRequest(Request::kTakeToken)));
     absl::string_view first = answers[0];
@@ -422,9 +444,12 @@ absl::StatusOr<int64_t> ServerClient::WaitForToken() {
     if (token != kNone) continue;
     if (StopIsWanted()) return global_step;
     ASSIGN_OR_RETURN(const int64_t missing, distribute::TakeNumber(first));
-    if (missing < 0 || std::chrono::steady_clock::now() - begin < kTellAfter || std::exchange(told, true)) continue;
-    LOG(INFO) << "has waited " << kTellAfter.count() << " s for the gradients of "
-              << servers_.NameOf(static_cast<int>(missing)) << " of step " << global_step + 1;
+    if (std::chrono::steady_clock::now() - begin < tell_after) continue;
+    LOG(INFO) << "has waited " << tell_after.count() << " s for "
+              << (missing < 0 ? "more gradients"
+                              : absl::StrCat("the gradients of ", servers_.NameOf(static_cast<int>(missing))))
+              << " of step " << global_step + 1;
+    tell_after *= 2;
   }
 }
 

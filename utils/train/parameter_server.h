@@ -55,7 +55,8 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   int64_t num_dropped() const { return num_dropped_; }
 
  private:
-  ParameterServer(BuiltModel built, const EstimatorConfig& config, int num_workers, compute::Device& device);
+  ParameterServer(BuiltModel built, const EstimatorConfig& config, int server, int num_workers,
+                  compute::Device& device);
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
@@ -65,26 +66,35 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   // Returns false if the gradients are dropped.
   absl::StatusOr<bool> Apply(int worker, std::string request);
   absl::Status Update(absl::string_view learning_rate_and_sums);
-  // Makes the synchronous step if its gradients are there.
+  // Makes the synchronous step if its gradients are there. Its error is that of all later requests, too.
   absl::Status MakeStep();
+  absl::Status UpdateByMean(const std::vector<std::string>& gradients);
+  void StopWaitingFor(int worker);
   absl::Status WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock);
   void WaitForToken(int worker, std::unique_lock<std::mutex>& lock, std::string& answer);
 
   const BuiltModel built_;
   const ServerOptions options_;
-  const int num_workers_;
+  const int server_, num_workers_;
   compute::VariableStore variables_;
   compute::Arena arena_;
   std::unique_ptr<compute::Program> update_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_values_ = false;
-  RunState state_;  // of the beginning, but for the positions of the workers
+  RunState state_;  // of the beginning
+  // Where the data of a worker continue: after the batches of which the updates are made, and after that of which the
+  // gradient waits for a step.
+  struct Position {
+    data::Position done;
+    std::optional<data::Position> pending;
+  };
+  std::vector<Position> positions_;  // by worker; empty if there is one
   std::string data_;
   std::optional<SyncReplicas> sync_;  // from the first values on
   std::vector<bool> has_left_;        // by worker
   int64_t num_dropped_ = 0;
-  absl::Status error_;  // of a step that was made when a worker left
+  absl::Status error_;  // of a synchronous step
 };
 
 // For a worker that comes back: returns the state of the job, in which the data continue after the last batch of this
@@ -113,6 +123,8 @@ class ServerClient {
   // Lets the servers make an update from this worker's sums. Its data continue at `next` then. If they are synchronous,
   // waits for a token, for as long as the others are there or until a stop is wanted, and returns its value.
   absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
+  // Tells synchronous servers that this worker gives no more gradients, until it reads variables again.
+  absl::Status Rest();
   absl::StatusOr<int64_t> GlobalStep();
 
   // The number of gradients, of all workers, that the first server has dropped until the last request.

@@ -379,6 +379,7 @@ class Server {
   // Begins with zeros.
   void Begin() { REQUIRE(Ask(RequestOf('S', 0) + std::string(4 * sizeof(float) + sizeof(int64_t), '\0')).ok()); }
   void Leave(int worker) { server_->Leave(worker); }
+  void SetBeginning(RunState state) { server_->SetBeginning(std::move(state), ""); }
 
   // Sends gradients of LinearModel with a learning rate of 1/2. False if they are dropped.
   bool Apply(int worker, int64_t step, const std::vector<float>& gradients) {
@@ -497,6 +498,74 @@ TEST_CASE("A synchronous step does not wait for who has left") {
   // Who comes back is waited for again.
   CHECK(server.Apply(1, 1, {2, 0, 0, 0}));
   CHECK(server.GlobalStep() == 1);
+}
+
+TEST_CASE("A synchronous step does not wait for a worker that rests") {
+  Server server(LinearModel(), {.sync_replicas = true});
+  server.Begin();
+  server.Leave(3);
+  server.Leave(2);
+  CHECK(server.Apply(1, 0, {2, 0, 0, 0}));
+  CHECK(server.GlobalStep() == 0);
+  REQUIRE(server.Ask(0, "E").ok());
+  CHECK(server.GlobalStep() == 1);
+  // It may still look, and waits for the others when it trains again.
+  REQUIRE(server.Ask(0, "C").ok());
+  REQUIRE(server.Ask(0, RequestOf('A', 1)).ok());
+  CHECK(server.Apply(1, 1, {2, 0, 0, 0}));
+  CHECK(server.GlobalStep() == 2);
+  REQUIRE(server.Ask(0, RequestOf('R', 2)).ok());
+  CHECK(server.Apply(1, 2, {2, 0, 0, 0}));
+  CHECK(server.GlobalStep() == 2);
+}
+
+TEST_CASE("All workers are told why a synchronous step is not made") {
+  Server server(LinearModel(), {.sync_replicas = true, .replicas_to_aggregate = 2});
+  server.Begin();
+  constexpr float kHuge = 3e38f;
+  CHECK(server.Apply(0, 0, {kHuge, 0, 0, 0}));
+  CHECK(absl::IsOutOfRange(server.Ask(1, RequestOf('U', 0, {0.5f, kHuge, 0, 0, 0})).status()));
+  CHECK(absl::IsOutOfRange(server.Ask(0, "T").status()));
+  CHECK(absl::IsOutOfRange(server.Ask(2, RequestOf('R', 0)).status()));
+}
+
+TEST_CASE("A gradient of another length is its worker's error") {
+  const bool sync = GENERATE(false, true);
+  Server server(LinearModel(), {.sync_replicas = sync});
+  server.Begin();
+  CHECK(absl::IsDataLoss(server.Ask(0, RequestOf('U', 0, {0.5f, 1, 2, 3})).status()));
+  CHECK(absl::IsDataLoss(server.Ask(0, RequestOf('U', 0, {0.5f, 1, 2, 3, 4, 5})).status()));
+  CHECK(server.Apply(0, 0, {1, 2, 3, 4}));
+}
+
+TEST_CASE("A batch counts as done when the synchronous step of its gradient is made") {
+  Server server(LinearModel(), {.sync_replicas = true, .replicas_to_aggregate = 2});
+  RunState beginning;
+  beginning.worker_positions.resize(kWorkers);
+  server.SetBeginning(beginning);
+  server.Begin();
+  const auto apply = [&](int worker, int64_t step, int64_t index) {
+    std::string request = RequestOf('U', step, {0.5f, 1, 1, 1, 1});
+    std::memcpy(request.data() + 1 + 2 * sizeof(int64_t), &index, sizeof index);
+    REQUIRE(server.Ask(worker, request).ok());
+  };
+  // The index of worker `w` in what is saved: the last pairs of numbers.
+  const auto saved = [&](int w) {
+    const std::string answer = server.Ask(RequestOf('A', 0)).value();
+    int64_t index = -1;
+    std::memcpy(&index, answer.data() + answer.size() - (2 * (kWorkers - w) - 1) * sizeof index, sizeof index);
+    return index;
+  };
+  const auto welcomed = [&](int w) { return RunStateFrom(server.Ask(w, "P").value()).value().position.index; };
+  apply(1, 0, 4);
+  CHECK(saved(1) == 0);
+  CHECK(welcomed(1) == 4);  // its gradient is there
+  apply(0, 0, 8);
+  CHECK(saved(0) == 8);
+  CHECK(saved(1) == 4);
+  apply(2, 0, 12);  // which is dropped
+  CHECK(saved(2) == 12);
+  CHECK(saved(3) == 0);
 }
 
 TEST_CASE("Synchronous workers make the steps of as many replicas") {

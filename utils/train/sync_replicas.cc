@@ -11,10 +11,11 @@ SyncReplicas::SyncReplicas(const Options& options, int64_t step)
 int SyncReplicas::needed() const {
   const auto there = static_cast<int>(std::count(has_left_.begin(), has_left_.end(), false));
   // replicas_to_aggregate for all workers, rounded up for some of them.
-  const int share = (options_.replicas_to_aggregate * there + options_.num_workers - 1) / options_.num_workers;
+  const int64_t share =
+      (int64_t{options_.replicas_to_aggregate} * there + options_.num_workers - 1) / options_.num_workers;
   return std::max(1, options_.replicas_to_aggregate <= options_.num_workers
                          ? std::min(options_.replicas_to_aggregate, there)
-                         : share);
+                         : static_cast<int>(share));
 }
 
 void SyncReplicas::Wait(int worker) {
@@ -36,7 +37,7 @@ std::vector<std::string> SyncReplicas::Take() {
   gradients_.clear();
   ++step_;
   const int num_tokens = std::max(options_.num_workers, options_.replicas_to_aggregate);
-  tokens_.insert(tokens_.end(), num_tokens, step_);
+  if (options_.has_tokens) tokens_.insert(tokens_.end(), num_tokens, step_);
   return taken;
 }
 

@@ -18,6 +18,7 @@ class SyncReplicas {
     int replicas_to_aggregate = 1;  // gradients of a step; the rest of them are dropped
     int num_workers = 1;            // total_num_replicas
     int num_tokens = 0;             // at the beginning
+    bool has_tokens = true;         // false: nobody takes any
   };
   // Begins with `step`.
   SyncReplicas(const Options& options, int64_t step);
@@ -26,8 +27,8 @@ class SyncReplicas {
 
   // Takes a gradient that was computed in step `local_step`. False if it is dropped, because that is an older one.
   bool Apply(int worker, int64_t local_step, std::string gradient);
-  // True if the gradients of the step are there. Without workers that have left, a step has as many fewer, in
-  // proportion, but at least one.
+  // True if the gradients of the step are there. It needs no more than there are workers that have not left, or, if it
+  // is to have several of each, as many of each of those; but at least one.
   bool IsComplete() const { return static_cast<int>(gradients_.size()) >= needed(); }
   // Returns the gradients, of which the update takes the mean, by worker and then in the order in which they came. The
   // next step begins, with a token for each worker, or for each of its gradients if those are more.

@@ -34,6 +34,7 @@ void RemoteValue::Set(absl::StatusOr<std::vector<Tensor>> result) const {
 absl::Status ClosureQueue::Put(Closure closure) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return waiting_.size() < capacity_ || !error_.ok() || closed_; });
+  if (closed_ && closed_->ok()) return absl::FailedPreconditionError("the coordinator has finished");
   RETURN_IF_ERROR(RaiseError(lock));
   waiting_.push_back(std::move(closure));
   changed_.notify_all();

@@ -137,6 +137,7 @@ TEST_CASE("What waits when the job ends is cancelled") {
   queue.Close(absl::OkStatus());
   CHECK(a.result.Fetch().status() == absl::CancelledError(kCancelled));
   CHECK_FALSE(queue.Take(kLong));
+  CHECK(absl::IsFailedPrecondition(queue.Put(Named("b"))));
 }
 
 }  // namespace

@@ -121,12 +121,16 @@ absl::Status ClusterCoordinator::Finish() {
   queue_.Close(absl::OkStatus());
   threads_.clear();
   RETURN_IF_ERROR(servers_.Leave());
-  for (int worker = 1; worker < servers_.num_workers(); ++worker) {
-    for (bool has_left = false; !has_left;) {
-      // It may have come back since it was told.
-      RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
-      ASSIGN_OR_RETURN(has_left, servers_.HasLeft(worker));
+  // After the first time none can come back any more; one may have done so just before.
+  for (int times = 0; times < 2; ++times) {
+    for (int worker = 1; worker < servers_.num_workers(); ++worker) {
+      for (bool has_left = false; !has_left;) {
+        // It may have come back since it was told.
+        RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
+        ASSIGN_OR_RETURN(has_left, servers_.HasLeft(worker));
+      }
     }
+    servers_.exchange().Finish();
   }
   return absl::OkStatus();
 }

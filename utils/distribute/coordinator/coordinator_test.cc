@@ -226,6 +226,9 @@ TEST_CASE("What variables do not take") {
     CHECK(absl::IsNotFound(coordinator.AssignVariable("nothing", Tensor())));
     RETURN_IF_ERROR(coordinator.CreateVariables("step", TypesOf(BatchOf(0))));
     CHECK(absl::IsInvalidArgument(coordinator.AssignVariable("dense/bias", Tensor::Of<float>({2}, {1, 2}))));
+    // Now they are there, also for a step that was built before.
+    RETURN_IF_ERROR(coordinator.Schedule("step", BatchOf(0)).status());
+    CHECK(coordinator.Join() == absl::OkStatus());
     return absl::OkStatus();
   };
   CHECK(RunInProcess(1, 2, functions, {}, program) == absl::OkStatus());

@@ -42,7 +42,11 @@ std::string PackAnswer(const WorkerAnswer& answer) {
 absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
   WorkerRequest request;
   ASSIGN_OR_RETURN(const int64_t kind, distribute::TakeNumber(bytes));
-  request.kind = static_cast<WorkerRequest::Kind>(kind);
+  using Kind = WorkerRequest::Kind;
+  request.kind = static_cast<Kind>(kind);
+  if (request.kind != Kind::kRun && request.kind != Kind::kMakeDataset && request.kind != Kind::kMakeValues) {
+    return absl::DataLossError("a message of the coordinator is no request");
+  }
   ASSIGN_OR_RETURN(request.name, distribute::TakeText(bytes));
   ASSIGN_OR_RETURN(request.arguments, TakeTensors(bytes));
   return request;
@@ -51,6 +55,9 @@ absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
 absl::Status UnpackAnswer(absl::string_view bytes, WorkerAnswer& answer) {
   ASSIGN_OR_RETURN(const int64_t code, distribute::TakeNumber(bytes));
   ASSIGN_OR_RETURN(const std::string message, distribute::TakeText(bytes));
+  if (code < 0 || code > static_cast<int64_t>(absl::StatusCode::kUnauthenticated)) {
+    return absl::DataLossError("an answer of a worker has no status");
+  }
   if (code != 0) {
     answer = absl::Status(static_cast<absl::StatusCode>(code), message);
     return absl::OkStatus();

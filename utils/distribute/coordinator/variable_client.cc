@@ -148,6 +148,11 @@ absl::Status VariableClient::Update(const std::string& step, absl::Span<const co
     updated.push_back(nullptr);
     if (variable.empty()) continue;
     ASSIGN_OR_RETURN(updated.back(), Find(variable));
+    const Tensor& value = values[updated.size() - 1];
+    if (value.type() != updated.back()->type) {
+      return absl::InvalidArgumentError(absl::StrCat("variable ", variable, " is ", updated.back()->type.ToString(),
+                                                     ", and step ", step, " updates it by ", value.type().ToString()));
+    }
     for (const Shard& shard : updated.back()->shards) updates[shard.servers[0]] = true;
   }
   std::vector<std::string> requests(servers_.num_servers());

@@ -65,7 +65,12 @@ absl::StatusOr<std::vector<Tensor>> WorkerContext::Run(const std::string& step, 
   std::vector<compute::TensorType> types;
   for (const Tensor& input : inputs) types.push_back(input.type());
   ASSIGN_OR_RETURN(Step* const found, FindStep(step, types));
-  ASSIGN_OR_RETURN(const std::vector<Tensor> values, client_.Read(found->read));
+  absl::StatusOr<std::vector<Tensor>> read = client_.Read(found->read);
+  if (absl::IsNotFound(read.status())) {  // they may have been made since the step was built
+    RETURN_IF_ERROR(client_.UpdatePlacement());
+    read = client_.Read(found->read);
+  }
+  ASSIGN_OR_RETURN(const std::vector<Tensor> values, std::move(read));
   for (size_t i = 0; i < values.size(); ++i) RETURN_IF_ERROR(variables_.Write(found->read[i], values[i]));
   RETURN_IF_ERROR(found->program->Run(inputs));
   std::vector<Tensor> results, handed_over;

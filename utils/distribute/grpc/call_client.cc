@@ -106,7 +106,10 @@ absl::StatusOr<std::unique_ptr<Call>> MakeCall(const CallOptions& options) {
   const Clock::time_point end = Clock::now() + connect.start_timeout;
   WaitForName(options.address, WhoseName::kOtherWorkers, connect.start_timeout, connect.log);
   const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address, connect);
-  for (;;) {
+  constexpr std::chrono::seconds kTellEvery(10);
+  constexpr std::chrono::milliseconds kBetween(100);
+  Clock::time_point tell_at = Clock::now() + kTellEvery;
+  for (;; std::this_thread::sleep_for(kBetween)) {
     absl::Status status = WaitUntilConnected(*channel, options.name, options.address, connect);
     if (absl::IsInvalidArgument(status)) return status;
     if (status.ok()) {
@@ -118,6 +121,10 @@ absl::StatusOr<std::unique_ptr<Call>> MakeCall(const CallOptions& options) {
       }
     }
     if (options.gives_up && options.gives_up()) return absl::CancelledError("another server refuses its task");
+    if (connect.log && Clock::now() >= tell_at) {
+      connect.log(absl::StrCat("waiting for ", name, status.message().empty() ? "" : ": ", status.message()));
+      tell_at += kTellEvery;
+    }
     if (Clock::now() < end) continue;
     absl::string_view why = status.message();
     const absl::Status connection = WhyNoConnection(options.name, options.address, connect.tls);

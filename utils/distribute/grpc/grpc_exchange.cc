@@ -114,7 +114,7 @@ class GrpcExchange : public Exchange {
 
   absl::Status Check() override {
     for (const int w : numbers_) {
-      if (w != number_) RETURN_IF_ERROR(Known(mailbox_->StateOf(w)));
+      if (w != number_) RETURN_IF_ERROR(Known(mailbox_->CheckOf(w)));
     }
     return absl::OkStatus();
   }

@@ -137,7 +137,8 @@ bool Mailbox::SetFailed(Process process, const Failure& failure) {
       return false;
     }
   }
-  if (failure.lost && *failure.lost < static_cast<int>(addresses_.size())) told_lost_.insert(*failure.lost);
+  if (failure.lost && *failure.lost >= 0 && *failure.lost < static_cast<int>(addresses_.size()))
+    told_lost_.insert(*failure.lost);
   changed_.notify_all();
   if (!failed_.ok()) return false;
   failed_ = absl::CancelledError(
@@ -182,6 +183,12 @@ absl::Status Mailbox::ErrorOf(int worker, std::unique_lock<std::mutex>& lock) {
 absl::Status Mailbox::StateOf(int worker) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (failed_.ok() && IsDispensable(worker)) return absl::OkStatus();
+  return ErrorOf(worker, lock);
+}
+
+absl::Status Mailbox::CheckOf(int worker) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (failed_.ok() && (IsDispensable(worker) || !peers_[worker].lost)) return absl::OkStatus();
   return ErrorOf(worker, lock);
 }
 

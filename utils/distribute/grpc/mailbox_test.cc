@@ -58,6 +58,15 @@ TEST_CASE("A worker that has ended on both channels is not lost when its connect
   CHECK(!mailbox.FirstLost());
 }
 
+TEST_CASE("One that has ended in order is no reason to stop, one that is lost is") {
+  Mailbox mailbox(TwoWorkers());
+  CHECK(mailbox.CheckOf(1).ok());
+  mailbox.SetEnded(1, kValues);
+  CHECK(mailbox.CheckOf(1).ok());
+  mailbox.SetLost(1, "its connection is closed");
+  CHECK(absl::IsCancelled(mailbox.CheckOf(1)));
+}
+
 TEST_CASE("Nothing more comes from a worker that has failed, on any channel") {
   Mailbox mailbox(TwoWorkers());
   mailbox.SetFailed(1, {"no space left"});

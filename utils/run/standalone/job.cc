@@ -17,7 +17,7 @@ std::string VersionOf(const flags::CommandLine& command_line) {
   return absl::StrCat(misc::kVersion, " of commit ", command_line.commit());
 }
 
-// The flags that a command line gives, or all.
+// All flags of a command line, or those that it gives.
 std::map<std::string, const flags::CommandLine::Flag*> FlagsOf(const flags::CommandLine& command_line,
                                                                bool only_given) {
   std::map<std::string, const flags::CommandLine::Flag*> flags;
@@ -28,6 +28,9 @@ std::map<std::string, const flags::CommandLine::Flag*> FlagsOf(const flags::Comm
   }
   return flags;
 }
+
+// True for a flag that the owner of a server has written, be it the default in a file of flags.
+bool IsFixed(const flags::CommandLine::Flag& flag) { return flag.given || !flag.where.empty(); }
 
 std::string Argument(absl::string_view name, absl::string_view value) { return absl::StrCat("--", name, "=", value); }
 
@@ -82,7 +85,7 @@ absl::Status CheckJob(const Job& job, const flags::CommandLine& server) {
     if (found->second->spec.local) {
       return absl::InvalidArgumentError(absl::StrCat(flag, "a client may not give it; give it to the server"));
     }
-    if (found->second->given) {
+    if (IsFixed(*found->second)) {
       return absl::InvalidArgumentError(absl::StrCat(
           flag, "the server was started with ", misc::Printable(Argument(name, found->second->flag->CurrentValue())),
           ", which no client changes; leave it out"));
@@ -93,8 +96,8 @@ absl::Status CheckJob(const Job& job, const flags::CommandLine& server) {
 
 std::vector<std::string> ArgumentsOf(const Job& job, const flags::CommandLine& server) {
   std::vector<std::string> arguments;
-  for (const auto& [name, flag] : FlagsOf(server, /*only_given=*/true)) {
-    if (name != "serve") arguments.push_back(Argument(name, flag->flag->CurrentValue()));
+  for (const auto& [name, flag] : FlagsOf(server, /*only_given=*/false)) {
+    if (IsFixed(*flag) && name != "serve") arguments.push_back(Argument(name, flag->flag->CurrentValue()));
   }
   for (const auto& [name, value] : job.flags) arguments.push_back(Argument(name, value));
   return arguments;

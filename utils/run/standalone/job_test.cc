@@ -2,10 +2,14 @@
 
 #include "utils/run/standalone/job.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
 
 ABSL_FLAG(double, learning_rate, 1e-4, "Step size of the optimizer.");
 
@@ -103,6 +107,16 @@ TEST_CASE("A client of another program or version is refused") {
   CHECK_THAT(Refused(job, {}), Contains("it has version ") && Contains("+changes; start the same program as both"));
   job.program = "other_main";
   CHECK_THAT(Refused(job, {}), Contains("it runs test_main, and the client is other_main"));
+}
+
+TEST_CASE("A flag that the server has from a file is fixed, be it the default") {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  const std::string path = absl::StrCat(folder ? folder : "/tmp", "/server-", getpid(), ".flags");
+  REQUIRE(files::WriteFileAtomically(path, "--learning_rate=0.0001\n").ok());
+  const std::string flag_file = absl::StrCat("--flagfile=", path);
+  CHECK_THAT(Refused(JobWith("learning_rate", "0.5"), {flag_file}), Contains("the server was started with"));
+  CHECK(ArgumentsOf(JobWith("clean", "true"), CommandLineOf({flag_file})) ==
+        Words{"--learning_rate=0.0001", "--clean=true"});
 }
 
 TEST_CASE("A task has the flags of the server and of the job") {

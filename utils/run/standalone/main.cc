@@ -1,5 +1,6 @@
 #include "utils/run/standalone/main.h"
 
+#include <csignal>
 #include <iostream>
 
 #include "utils/compute/core/status.h"
@@ -27,6 +28,8 @@ absl::Status ServeOrRun(const flags::CommandLine& command_line, const flags::Bod
 }  // namespace
 
 int RunMain(int argc, char** argv, const flags::Program& program, const flags::Body& body) {
+  // Until there is something to save, a request to save does nothing.
+  if (std::signal(SIGUSR2, [](int) {}) == SIG_IGN) std::signal(SIGUSR2, SIG_IGN);
   return flags::RunMain(argc, argv, program,
                         [&](const flags::CommandLine& command_line) { return ServeOrRun(command_line, body); });
 }

@@ -193,14 +193,17 @@ class Client {
     if (!answer.ok()) {
       return absl::Status(answer.status().code(), absl::StrCat(name, " ", answer.status().message()));
     }
-    if (answer->size() == 2 && (*answer)[0] == kAcceptedMessage) {
-      task.port = (*answer)[1];
+    int port = 0;
+    if (answer->size() != 2) return absl::UnavailableError(absl::StrCat(name, " sends what is no message"));
+    if ((*answer)[0] == kAcceptedMessage && absl::SimpleAtoi((*answer)[1], &port) && port > 0 && port < 1 << 16) {
+      task.port = absl::StrCat(port);
       return absl::OkStatus();
     }
-    if (answer->size() == 2 && (*answer)[0] == kRefusedMessage) {
-      return absl::InvalidArgumentError(absl::StrCat(name, " refuses its task: ", (*answer)[1]));
+    const std::string why = misc::Printable((*answer)[1]);
+    if ((*answer)[0] == kRefusedMessage) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " refuses its task: ", why));
     }
-    return absl::UnavailableError(absl::StrCat(name, " cannot run its task: ", answer->back()));
+    return absl::UnavailableError(absl::StrCat(name, " cannot run its task: ", why));
   }
 
   // The tasks reach each other where their servers are, at the ports that these have found.
@@ -230,10 +233,8 @@ class Client {
       // The other tasks save with the chief.
       if (task.is_chief && misc::TakeSaveRequest()) task.call->Send({kSaveMessage}).IgnoreError();
       const absl::StatusOr<Message> message = task.call->Receive(kLookEvery);
-      if (absl::IsDeadlineExceeded(message.status())) {
-        if (end_by && Clock::now() > *end_by) return lost("it does not stop its task");
-        continue;
-      }
+      if (end_by && Clock::now() > *end_by) return lost("it does not stop its task");
+      if (absl::IsDeadlineExceeded(message.status())) continue;
       if (!message.ok()) return lost(message.status().message());
       if (message->size() != 2) return lost("it sends what is no message");
       if (const std::optional<Outcome> end = Take(task, (*message)[0], (*message)[1])) return *end;

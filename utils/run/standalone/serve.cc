@@ -19,6 +19,7 @@
 #include "utils/distribute/grpc/connect_workers.h"
 #include "utils/logs/log.h"
 #include "utils/misc/stop_signals.h"
+#include "utils/misc/text.h"
 #include "utils/run/cluster_secrets.h"
 #include "utils/run/standalone/job.h"
 #include "utils/run/standalone/messages.h"
@@ -58,13 +59,13 @@ absl::StatusOr<std::string> AddressOf(const std::string& value) {
 }
 
 // The next message; Cancelled if a signal comes before.
-absl::StatusOr<Message> Await(Call& call, std::chrono::seconds timeout) {
-  const Clock::time_point end = Clock::now() + timeout;
+absl::StatusOr<Message> Await(Call& call, std::optional<std::chrono::seconds> timeout) {
+  const Clock::time_point begin = Clock::now();
   for (;;) {
     absl::StatusOr<Message> message = call.Receive(kLookEvery);
     if (!absl::IsDeadlineExceeded(message.status())) return message;
     if (misc::StopSignalReceived() != 0) return absl::CancelledError("this server was stopped");
-    if (Clock::now() > end) return absl::DeadlineExceededError("the client does not go on");
+    if (timeout && Clock::now() - begin > *timeout) return absl::DeadlineExceededError("the client does not go on");
   }
 }
 
@@ -143,16 +144,21 @@ class Server {
     const absl::StatusOr<int> port = distribute::FreePort();
     if (!port.ok()) return Refuse(call, kFailedMessage, port.status());
     if (!call.Send({kAcceptedMessage, absl::StrCat(*port)}).ok()) return;
-    const absl::StatusOr<Message> start = Await(call, timeout);
+    LOG(INFO) << "has accepted a task, and waits for the client to start it";
+    // The client may wait for other servers for as long as its flags say. If it is lost, the connection tells.
+    const absl::StatusOr<Message> start = Await(call, std::nullopt);
     if (!start.ok()) return Tell(start.status());
-    if (start->size() != 2 || (*start)[0] != kStartMessage) return;  // it was stopped before it began
+    if (start->size() != 2 || (*start)[0] != kStartMessage) {
+      return Tell(absl::InvalidArgumentError("what it sends does not start the task"));
+    }
     Run(call, *job, (*start)[1]);
   }
 
  private:
   void Run(Call& call, const Job& job, const std::string& tf_config) {
     const std::vector<std::string> arguments = ArgumentsOf(job, command_line_);
-    LOG(INFO) << "runs a task: TF_CONFIG='" << tf_config << "' " << job.program << " " << absl::StrJoin(arguments, " ");
+    LOG(INFO) << "runs a task: TF_CONFIG='" << misc::Printable(tf_config) << "' " << job.program << " "
+              << misc::Printable(absl::StrJoin(arguments, " "));
     absl::StatusOr<std::unique_ptr<TaskProcess>> process = TaskProcess::Start(job.program, arguments, tf_config);
     if (!process.ok()) return Refuse(call, kFailedMessage, process.status());
     const TaskProcess::End end = RunningTask(call, *std::move(process)).Wait();
@@ -174,6 +180,10 @@ class Server {
 }  // namespace
 
 absl::Status Serve(const flags::CommandLine& command_line, const Config& config) {
+  if (!command_line.words().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the word '", misc::Printable(command_line.words()[0]),
+                                                   "' is no task, and --serve takes them from clients; leave it out"));
+  }
   ASSIGN_OR_RETURN(const std::string address, AddressOf(*config.cluster.serve));
   distribute::ConnectOptions options;
   options.addresses = {address};
@@ -192,10 +202,14 @@ absl::Status Serve(const flags::CommandLine& command_line, const Config& config)
   options.log = [](const std::string& line) { LOG(INFO) << line; };
   ASSIGN_OR_RETURN(const std::unique_ptr<distribute::CallServer> calls, distribute::ListenForCalls(address, options));
   LOG(INFO) << "waits for clients at " << address;
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, the ends of tasks would not be told
   const misc::StopSignals signals;
   Server server(command_line, config);
   while (misc::StopSignalReceived() == 0) {
-    if (const std::unique_ptr<Call> call = calls->Accept(kLookEvery)) server.Serve(*call);
+    if (const std::unique_ptr<Call> call = calls->Accept(kLookEvery)) {
+      misc::TakeSaveRequest();  // one that came while there was no task
+      server.Serve(*call);
+    }
   }
   return absl::CancelledError(absl::StrCat("the server was stopped by signal ", misc::StopSignalReceived()));
 }

@@ -50,8 +50,11 @@ absl::StatusOr<Ends> MakePipe() {
   return Ends{fds[0], fds[1]};
 }
 
-// The new process, between fork and exec: other threads may hold locks, so it calls nothing but the system.
-[[noreturn]] void Become(pid_t parent, const Ends& out, const Ends& err, char* const* argv, char* const* envp) {
+// The new process, between fork and exec: other threads may hold locks, so it calls nothing but the system. Signals,
+// which are blocked, have their default effects from here on, also those that came ignored to the server.
+[[noreturn]] void Become(pid_t parent, const Ends& out, const Ends& err, const sigset_t& mask, char* const* argv,
+                         char* const* envp) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) std::signal(signal, SIG_DFL);
   setpgid(0, 0);  // signals of the terminal are for the server, which passes them on
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kCannotExecute);
@@ -61,7 +64,10 @@ absl::StatusOr<Ends> MakePipe() {
     _exit(kCannotExecute);
   }
   close(none);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
   execve("/proc/self/exe", argv, envp);
+  constexpr char kFailed[] = "cannot start the program of the server again\n";
+  [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, kFailed, sizeof kFailed - 1);
   _exit(kCannotExecute);
 }
 
@@ -81,9 +87,13 @@ absl::StatusOr<std::unique_ptr<TaskProcess>> TaskProcess::Start(const std::strin
     close(out->write);
     return err.status();
   }
+  sigset_t all, mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
   const pid_t parent = getpid(), pid = fork();
-  if (pid == 0) Become(parent, *out, *err, argv.data(), envp.data());
+  if (pid == 0) Become(parent, *out, *err, mask, argv.data(), envp.data());
   const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   close(out->write);
   close(err->write);
   if (pid > 0) return std::unique_ptr<TaskProcess>(new TaskProcess(pid, out->read, err->read));

@@ -157,6 +157,11 @@ TEST_CASE("The path of a checkpoint is formatted as Python formats it") {
   CHECK(path("{epoch:5d}|{epoch:05d}|{epoch}|{b:.2f}|{b:9.3e}|{b:g}|{b}|{b:08.3f}") ==
         "    7|00007|7|0.12|1.235e-01|0.123456|0.123456|0000.123");
   CHECK(path("{epoch:02d}/x") == "07/x");
+  const auto value = [](double b) {
+    return Saved({.filepath = "{b}", .monitor = "b"}, std::vector<double>(7, b)).back();
+  };
+  CHECK(value(0.03532779589295387) == "0.03532779589295387");
+  CHECK(value(1) == "1.0");
   Training training = {.learning_rate = 0.1F};
   const auto error = [&](const std::string& filepath) {
     Logs logs = {{"b", 1}};

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,24 +6,11 @@
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/logs/json.h"
 #include "utils/train/keras/callbacks.h"
 
 namespace official::keras {
 namespace {
-
-// Returns the number as Python's repr does: the fewest digits that read back as it is, and an exponent below 1e-4 and
-// from 1e16 on.
-std::string Repr(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  const double size = std::abs(value);
-  const bool has_exponent = size != 0 && (size < 1e-4 || size >= 1e16);
-  char digits[32];
-  const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), value,
-                                          has_exponent ? std::chars_format::scientific : std::chars_format::fixed);
-  std::string text(digits, end);
-  return has_exponent || absl::StrContains(text, ".") ? text : absl::StrCat(text, ".0");
-}
 
 class CSVLoggerCallback : public Callback {
  public:
@@ -51,7 +36,7 @@ class CSVLoggerCallback : public Callback {
     std::vector<std::string> values;
     for (const std::string& name : names_) {
       const auto found = std::find_if(logs.begin(), logs.end(), [&](const auto& log) { return log.first == name; });
-      values.push_back(found == logs.end() ? "NA" : Repr(found->second));
+      values.push_back(found == logs.end() ? "NA" : logs::FormatDouble(found->second));
     }
     Append(absl::StrCat(epoch), values, lines);
     RETURN_IF_ERROR(file_->Append(lines));

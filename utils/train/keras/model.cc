@@ -105,11 +105,7 @@ absl::Status Model::Compile(CompileOptions options) {
     ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(options.model_dir));
   }
   training_ = std::make_shared<Training>(
-      Training{.learning_rate = static_cast<float>(options.learning_rate),
-               .is_chief = is_chief_,
-               .get_weights = [this] { return GetWeights(); },
-               .set_weights = [this](const Weights& weights) { return SetWeights(weights); },
-               .save_weights = [this](const std::string& path) { return SaveWeights(path); }});
+      Training{.learning_rate = static_cast<float>(options.learning_rate), .is_chief = is_chief_});
   has_metrics_ = !options.metrics.empty();
   const train::Model model = {
       .name = name_,
@@ -161,6 +157,10 @@ absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOpt
   History history;
   spec_ = dataset->spec();
   training_->stop_training = false;
+  // The model may have been moved since it was compiled.
+  training_->get_weights = [this] { return GetWeights(); };
+  training_->set_weights = [this](const Weights& weights) { return SetWeights(weights); };
+  training_->save_weights = [this](const std::string& path) { return SaveWeights(path); };
   for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnTrainBegin(*training_));
   for (int64_t epoch = epochs_done(); epoch < options.epochs && !training_->stop_training; ++epoch) {
     for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnEpochBegin(epoch, *training_));
@@ -250,8 +250,8 @@ absl::Status Model::SetWeights(const Weights& weights) {
       return absl::NotFoundError(
           absl::StrCat("model ", name_, " has no weight ", name, "; it has ", absl::StrJoin(names, ", ")));
     }
-    RETURN_IF_ERROR(estimator_->SetVariable(name, value));
   }
+  for (const auto& [name, value] : weights) RETURN_IF_ERROR(estimator_->SetVariable(name, value));
   return absl::OkStatus();
 }
 

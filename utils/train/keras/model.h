@@ -50,7 +50,8 @@ struct CompileOptions {
   std::vector<Metric> metrics = {};
   std::unique_ptr<distribute::Strategy> strategy = nullptr;  // null: one CPU device
   // The directory in which Fit saves a checkpoint after each epoch, from which it continues, and in which it writes
-  // events: for callbacks.ModelCheckpoint, BackupAndRestore and TensorBoard. Empty: nothing is written.
+  // events: for callbacks.BackupAndRestore and TensorBoard. Weights that a callback sets at the end of Fit are in none
+  // of its checkpoints. Empty: nothing is written.
   std::string model_dir = "";
   uint64_t seed = 1;
 };

@@ -32,6 +32,10 @@ bool AppendFormatted(double value, absl::string_view specification, bool is_inte
                     pads_zeros ? absl::StrFormat("%0*d", width, integer) : absl::StrFormat("%*d", width, integer));
     return dot == absl::string_view::npos;
   }
+  if (!has_type && dot == absl::string_view::npos && before.empty()) {
+    out += logs::FormatDouble(value);
+    return true;
+  }
   const char kind = has_type ? type : 'g';
   const std::string number = kind == 'f'   ? absl::StrFormat("%.*f", precision, value)
                              : kind == 'e' ? absl::StrFormat("%.*e", precision, value)
