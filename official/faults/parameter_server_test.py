@@ -238,7 +238,8 @@ class ParameterServerTest(workers.WorkersCase):
         lost = processes.pop(4)
         lost.kill()
         self.finish(lost)
-        self.assert_end(processes, f"ps 1 at {self.addresses[4]} was lost", "start all workers again")
+        # A worker may not have heard from the chief that all must start again.
+        self.assert_end(processes, f"ps 1 at {self.addresses[4]} was lost", "start ", " again")
 
     def test_server_stopped(self) -> None:
         processes = self.begin_endless()

@@ -1,7 +1,10 @@
 #include "utils/run/standalone/job.h"
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/misc/text.h"
@@ -101,6 +104,12 @@ std::vector<std::string> ArgumentsOf(const Job& job, const flags::CommandLine& s
   }
   for (const auto& [name, value] : job.flags) arguments.push_back(Argument(name, value));
   return arguments;
+}
+
+std::string OneLine(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
+  return text;
 }
 
 }  // namespace official::run

@@ -35,4 +35,8 @@ absl::Status CheckJob(const Job& job, const flags::CommandLine& server);
 // Returns the arguments of a process that runs a task: the flags of the server, but for --serve, and those of the job.
 std::vector<std::string> ArgumentsOf(const Job& job, const flags::CommandLine& server);
 
+// Returns a text of the other side with spaces in place of its control characters, so that it stays one line of the
+// log.
+std::string OneLine(std::string text);
+
 }  // namespace official::run

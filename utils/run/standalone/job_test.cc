@@ -119,6 +119,10 @@ TEST_CASE("A flag that the server has from a file is fixed, be it the default") 
         Words{"--learning_rate=0.0001", "--clean=true"});
 }
 
+TEST_CASE("A text of the other side is one line") {
+  CHECK(OneLine("a\nb\x1b[31m c\t\xc3\xa4") == "a b [31m c \xc3\xa4");
+}
+
 TEST_CASE("A task has the flags of the server and of the job") {
   const Job job = JobWith("model_dir", "/a b");
   const Words arguments =

@@ -199,7 +199,7 @@ class Client {
       task.port = absl::StrCat(port);
       return absl::OkStatus();
     }
-    const std::string why = misc::Printable((*answer)[1]);
+    const std::string why = OneLine((*answer)[1]);
     if ((*answer)[0] == kRefusedMessage) {
       return absl::InvalidArgumentError(absl::StrCat(name, " refuses its task: ", why));
     }

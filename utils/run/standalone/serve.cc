@@ -157,8 +157,8 @@ class Server {
  private:
   void Run(Call& call, const Job& job, const std::string& tf_config) {
     const std::vector<std::string> arguments = ArgumentsOf(job, command_line_);
-    LOG(INFO) << "runs a task: TF_CONFIG='" << misc::Printable(tf_config) << "' " << job.program << " "
-              << misc::Printable(absl::StrJoin(arguments, " "));
+    LOG(INFO) << "runs a task: TF_CONFIG='" << OneLine(tf_config) << "' " << job.program << " "
+              << OneLine(absl::StrJoin(arguments, " "));
     absl::StatusOr<std::unique_ptr<TaskProcess>> process = TaskProcess::Start(job.program, arguments, tf_config);
     if (!process.ok()) return Refuse(call, kFailedMessage, process.status());
     const TaskProcess::End end = RunningTask(call, *std::move(process)).Wait();
