@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,15 +33,47 @@ def epochs_of(output: str) -> list[Epoch]:
     return [Epoch(int(number), *map(float, numbers)) for number, *numbers in LINE.findall(output)]
 
 
+class Task:
+    """A process of the job, which writes to files, so that it never waits for this one."""
+
+    def __init__(self, command: list[str], config: str, folder: Path) -> None:
+        files = [tempfile.mkstemp(dir=folder) for _ in range(2)]
+        self.paths = [Path(path) for _, path in files]
+        self.process = subprocess.Popen(
+            command,
+            env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=files[0][0],
+            stderr=files[1][0],
+        )
+        for file, _ in files:
+            os.close(file)
+
+    def stdout(self) -> str:
+        return self.paths[0].read_text()
+
+    def stderr(self) -> str:
+        return self.paths[1].read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 class CoordinatorTest(unittest.TestCase):
     program: str
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
 
     def start(self, jobs: dict[str, int], *flags: str) -> None:
         """Starts the tasks of a cluster with so many tasks of each job."""
         self.flags = flags
         ports = iter(launchers.free_ports(sum(jobs.values())))
         cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
-        self.tasks: dict[tuple[str, int], subprocess.Popen] = {}
+        self.tasks: dict[tuple[str, int], Task] = {}
         self.addresses = {(job, i): address for job, addresses in cluster.items() for i, address in enumerate(addresses)}
         self.cluster = cluster
         for job, index in self.addresses:
@@ -47,34 +81,29 @@ class CoordinatorTest(unittest.TestCase):
 
     def start_task(self, job: str, index: int) -> None:
         task = json.dumps({"cluster": self.cluster, "task": {"type": job, "index": index}})
-        process = subprocess.Popen(
-            [self.program, *self.flags],
-            env={**os.environ, "TF_CONFIG": task, "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.addCleanup(lambda: (process.kill(), process.communicate()))
-        self.tasks[job, index] = process
+        self.tasks[job, index] = Task([self.program, *self.flags], task, self.folder)
+        self.addCleanup(self.tasks[job, index].kill)
 
     def start_cluster(self, *flags: str) -> None:
         self.start({"chief": 1, "worker": 2, "ps": 2}, *flags)
 
+    def wait_for(self, text: str, written: Callable[[], str]) -> None:
+        until = time.monotonic() + launchers.DEADLINE
+        while text not in written():
+            self.assertLess(time.monotonic(), until, f"{text}: {self.tasks[CHIEF].stderr()}")
+            time.sleep(0.01)
+
     def wait_for_epoch(self, number: int) -> None:
-        for line in self.tasks[CHIEF].stdout:
-            if line.startswith(f"epoch {number} "):
-                return
-        self.fail(f"no epoch {number}: {self.tasks[CHIEF].stderr.read()}")
+        self.wait_for(f"epoch {number} ", self.tasks[CHIEF].stdout)
 
     def finish(self, code: int, *without: tuple[str, int]) -> dict[tuple[str, int], launchers.Ended]:
         """Waits for all tasks but some, which must end with this status."""
         ended = {}
-        for name, process in self.tasks.items():
+        for name, task in self.tasks.items():
             if name in without:
                 continue
-            stdout, stderr = process.communicate(timeout=launchers.DEADLINE)
-            ended[name] = launchers.Ended(process.returncode, stdout, stderr)
+            returncode = task.process.wait(timeout=launchers.DEADLINE)
+            ended[name] = launchers.Ended(returncode, task.stdout(), task.stderr())
         self.assertEqual({task.code for task in ended.values()}, {code}, ended)
         return ended
 
@@ -115,7 +144,7 @@ class CoordinatorTest(unittest.TestCase):
     # ---- Losses ----
 
     def test_a_worker_is_killed(self) -> None:
-        last = 100
+        last = 300
         self.start_cluster(f"--train_epochs={last}")
         self.wait_for_epoch(2)
         self.tasks["worker", 1].kill()
@@ -125,17 +154,13 @@ class CoordinatorTest(unittest.TestCase):
         self.assertIn("; another worker runs '", ended[CHIEF].stderr)
 
     def test_all_workers_are_killed_and_one_comes_back(self) -> None:
-        last = 60
+        last = 300
         self.start_cluster(f"--train_epochs={last}")
         self.wait_for_epoch(2)
         for index in range(2):
             self.tasks["worker", index].kill()
-        for line in self.tasks[CHIEF].stderr:
-            if "no worker is left; waits up to 3600 s for one of worker 1 at" in line:
-                break
-        else:
-            self.fail("does not say that it waits")
-        self.assertIn(self.addresses["worker", 1], line)
+        self.wait_for("no worker is left; waits up to 3600 s for one of worker 1 at", self.tasks[CHIEF].stderr)
+        self.wait_for(self.addresses["worker", 1], self.tasks[CHIEF].stderr)
         self.start_task("worker", 1)
         ended = self.finish(0, ("worker", 0))
         self.assertEqual(epochs_of(ended[CHIEF].stdout)[-1].number, last)
@@ -174,8 +199,9 @@ class CoordinatorTest(unittest.TestCase):
     def test_an_evaluator_is_outside(self) -> None:
         self.start({"chief": 1, "worker": 1, "ps": 1, "evaluator": 1})
         evaluator = self.tasks.pop(("evaluator", 0))
-        stderr = evaluator.communicate(timeout=launchers.DEADLINE)[1]
-        self.assertEqual(evaluator.returncode, 2, stderr)
+        returncode = evaluator.process.wait(timeout=launchers.DEADLINE)
+        stderr = evaluator.stderr()
+        self.assertEqual(returncode, 2, stderr)
         self.assertIn("Unrecognized task_type: 'evaluator', valid task types are: \"chief\", \"worker\", \"ps\".", stderr)
         self.finish(0)
 
