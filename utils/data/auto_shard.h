@@ -1,5 +1,5 @@
-// How the examples of a data set are divided among workers, as tf.data does it: Dataset.shard and the policies of
-// tf.data.experimental.AutoShardPolicy, which rewrite a pipeline behind its batches.
+// AutoShardPolicy divides the examples of a data set among workers, as tf.data does it: Dataset.shard and the policies
+// of tf.data.experimental.AutoShardPolicy, which rewrite a pipeline behind its batches.
 #pragma once
 
 #include "absl/status/status.h"

@@ -39,16 +39,16 @@ namespace official::coordinator {
 
 struct CoordinatorOptions {
   size_t queue_capacity = 256 * 1024;  // functions that may wait for a worker
-  // How long the job may be without any worker until it fails.
+  // The job fails if it is without any worker for so long.
   std::chrono::seconds worker_timeout = std::chrono::hours(1);
   uint64_t seed = 1;  // of the initial values of variables
-  // How variables are divided among parameter servers, such as MinSizePartitioner; null: each is whole on one.
+  // The partitioner divides variables among parameter servers, such as MinSizePartitioner; null: each is whole on one.
   Partitioner variable_partitioner = nullptr;
 };
 
 class ClusterCoordinator : public distribute::Trackable {
  public:
-  // What is given must outlive the coordinator.
+  // The arguments must outlive the coordinator.
   ClusterCoordinator(const Functions& functions, distribute::ParameterServers& servers,
                      const CoordinatorOptions& options);
   // Functions that wait are cancelled.

@@ -13,7 +13,7 @@
 
 namespace official::coordinator {
 
-// Of the messages in both directions.
+// The channel carries the messages in both directions.
 inline constexpr distribute::Exchange::Channel kChannel = distribute::Exchange::Channel::kSums;
 
 // From the coordinator: there are no more requests.

@@ -30,7 +30,7 @@ enum class Request : char {
 
 class VariableServer : public distribute::ParameterServers::Answerer {
  public:
-  // What is given must outlive the server.
+  // The arguments must outlive the server.
   VariableServer(const Functions& functions, compute::Device& device)
       : functions_(functions), device_(device), variables_(device), arena_(device) {}
 

@@ -23,7 +23,7 @@ namespace official::coordinator {
 // WorkerContext: the worker, as the functions see it that it runs.
 class WorkerContext {
  public:
-  // What is given must outlive the context.
+  // The arguments must outlive the context.
   WorkerContext(const Functions& functions, distribute::ParameterServers& servers, compute::Device& device)
       : functions_(functions),
         servers_(servers),

@@ -10,7 +10,7 @@
 
 namespace official::distribute {
 
-// What float32 values of any shape, also none, add to a mean: the sum of the values and their number, float32 scalars.
+// A mean takes from float32 values of any shape, also none, two float32 scalars: their sum and their number.
 // With a `sample_weight` (see AlignSampleWeight) each value counts as often as its weight says. Values of two or more
 // dimensions more than weights, which are no scalar, are averaged over their last dimensions first. Both are invalid if
 // the values or weights are. Source: tf.keras.metrics.Mean.
