@@ -24,8 +24,7 @@ enum class Request : char {
   kReadVariables = 'R',  // the step that the server must have reached
   kReadAll = 'A',        // the same; also for slots and the positions of several workers
   kUpdate = 'U',         // the step of the variables that were read, the position in the data that follows, the
-                         // learning rate and the sums; the answer: 1, or
-                         // 0 if they are dropped
+                         // learning rate and the sums; the answer: 1, or 0 if they are dropped
   kTakeToken = 'T',      // the answer: the token, or kNone and the worker that the step lacks, or kNone
   kCountSteps = 'C',
   kRest = 'E',     // the worker gives no more gradients, and steps do not wait for it
