@@ -257,8 +257,7 @@ absl::Status ParameterServer::MakeStep() {
   if (!error_.ok() || !sync_->IsComplete()) return error_;
   // Whoever waits for the step has its error, too.
   error_ = UpdateByMean(sync_->Take());
-  for (Position& position : positions_)
-    position.done = std::exchange(position.pending, std::nullopt).value_or(position.done);
+  for (auto& [done, pending] : positions_) done = std::exchange(pending, std::nullopt).value_or(done);
   changed_.notify_all();
   return error_;
 }

@@ -137,8 +137,8 @@ bool Mailbox::SetFailed(Process process, const Failure& failure) {
       return false;
     }
   }
-  if (failure.lost && *failure.lost >= 0 && *failure.lost < static_cast<int>(addresses_.size()))
-    told_lost_.insert(*failure.lost);
+  const auto num_tasks = static_cast<int>(addresses_.size());
+  if (failure.lost && *failure.lost >= 0 && *failure.lost < num_tasks) told_lost_.insert(*failure.lost);
   changed_.notify_all();
   if (!failed_.ok()) return false;
   failed_ = absl::CancelledError(

@@ -187,7 +187,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& addres
   absl::StatusOr<std::unique_ptr<GuardedServer>> server = GuardedServer::Listen(address, options, refusals);
   if (!server.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("worker ", options.worker, " cannot listen on ", address, ": ", server.status().message(),
+        absl::StrCat(TaskName(options, options.worker), " cannot listen on ", address, ": ", server.status().message(),
                      "; is that an address of this machine, and does no other run use it?"));
   }
   std::unique_ptr<Server> made(new Server(options, mailbox, join));
