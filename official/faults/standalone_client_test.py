@@ -270,6 +270,12 @@ class StandaloneClientTest(workers.WorkersCase):
             outcome = self.finish(self.serve(address))
         self.assert_refused(outcome, 73, f"--serve={address}: Address already in use")
 
+    def test_what_a_server_cannot_have_beside_it(self) -> None:
+        outcome = self.finish(self.serve("127.0.0.1:4000", self.secret, "--workers=a:1,b:1"))
+        self.assert_refused(outcome, 2, "--workers=a:1,b:1: the clients of --serve say what the cluster is")
+        outcome = self.finish(self.serve("127.0.0.1:4000", self.secret, "--predict=one.png", "seven.png"))
+        self.assert_refused(outcome, 2, "the word 'seven.png' is no task, and --serve takes them from clients")
+
     def test_what_a_client_cannot_have_beside_it(self) -> None:
         cluster = {"worker": ["127.0.0.1:1"]}
         config = workers.configs_of(["127.0.0.1:1", "127.0.0.1:2"])[0]

@@ -1,8 +1,11 @@
 #include "utils/distribute/cluster/launcher_env.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -181,6 +184,16 @@ absl::StatusOr<std::optional<Launch>> ReadLauncherEnv(const Environment& environ
     }
   }
   return taken;
+}
+
+bool IsOfLauncher(absl::string_view variable) {
+  constexpr absl::string_view kNames[] = {"TF_CONFIG",   "JOB_COMPLETION_INDEX", "RANK",       "WORLD_SIZE",
+                                          "MASTER_ADDR", "MASTER_PORT",          "GROUP_RANK", "GROUP_WORLD_SIZE",
+                                          "LOCAL_RANK",  "LOCAL_WORLD_SIZE"};
+  constexpr absl::string_view kPrefixes[] = {"PET_", "TORCHELASTIC_", "PMIX_", "PMI_", "OMPI_", "SLURM_"};
+  return std::find(std::begin(kNames), std::end(kNames), variable) != std::end(kNames) ||
+         std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](absl::string_view prefix) { return absl::StartsWith(variable, prefix); });
 }
 
 std::string Describe(const Launch& launch) {

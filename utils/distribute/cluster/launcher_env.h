@@ -45,6 +45,9 @@ struct Launch {
 // no disagreement, and in a process of mpirun the variables of Slurm, which describe its daemons, are not read.
 absl::StatusOr<std::optional<Launch>> ReadLauncherEnv(const Environment& environment, absl::string_view workers);
 
+// True for the name of a variable by which one of them, or the program that it starts, may tell a process its place.
+bool IsOfLauncher(absl::string_view variable);
+
 // Returns the line for the log: "cluster of TF_CONFIG: worker 0 at a:1 (chief), worker 1 at b:1 (this process)".
 std::string Describe(const Launch& launch);
 

@@ -195,6 +195,10 @@ absl::Status Serve(const flags::CommandLine& command_line, const Config& config)
         "a file with the same secret, --run_secret_file=FILE, or certificates, --tls_cert and so on, or "
         "where you trust all of them --insecure_cluster"));
   }
+  if (cluster.workers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--workers=", *cluster.workers, ": the clients of --serve say what the cluster is; leave it out"));
+  }
   ASSIGN_OR_RETURN(options.secret, SecretFor(cluster, {{"this server", address}}));
   ASSIGN_OR_RETURN(options.tls, ReadTlsFiles(config.cluster));
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);

@@ -12,23 +12,23 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "utils/distribute/cluster/launcher_env.h"
 
 namespace official::run {
 namespace {
 
 constexpr size_t kMostBytes = 64 << 10;  // of output that is read at once, and of a line
-constexpr char kVariable[] = "TF_CONFIG=";
 constexpr int kCannotExecute = 127;
 
-// The environment of this process, with another TF_CONFIG.
+// The environment of this process without what started it as one of several, and with another TF_CONFIG.
 std::vector<std::string> EnvironmentWith(const std::string& tf_config) {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!absl::StartsWith(*variable, kVariable)) variables.emplace_back(*variable);
+    const absl::string_view text = *variable;
+    if (!distribute::IsOfLauncher(text.substr(0, text.find('=')))) variables.emplace_back(text);
   }
-  variables.push_back(absl::StrCat(kVariable, tf_config));
+  variables.push_back(absl::StrCat("TF_CONFIG=", tf_config));
   return variables;
 }
 

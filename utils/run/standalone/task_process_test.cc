@@ -14,6 +14,8 @@ namespace official::run {
 namespace {
 
 constexpr std::chrono::milliseconds kALittle(20);
+// What started the process that starts the task as one of several.
+constexpr const char* kOfLauncher[] = {"SLURM_STEP_ID", "PET_NNODES", "PMIX_RANK", "JOB_COMPLETION_INDEX", "RANK"};
 constexpr std::chrono::seconds kDeadline(60);
 
 struct Ended {
@@ -45,6 +47,7 @@ Ended Run(const std::vector<std::string>& arguments) {
 TEST_CASE("A task has its arguments, its TF_CONFIG and the rest of the environment") {
   setenv("TF_CONFIG", "of the server", 1);
   setenv("OTHER", "variable", 1);
+  for (const char* const variable : kOfLauncher) setenv(variable, "1", 1);
   const Ended ended = Run({"print", "--a=b c", ""});
   CHECK(ended.out == "task print --a=b c  \n{\"cluster\": {}} variable");
   CHECK(ended.err == "a line without an end");
@@ -78,6 +81,17 @@ TEST_CASE("A task that a signal ends says so") {
   CHECK(RunToItsEnd(*process).end.signal == SIGTERM);
 }
 
+TEST_CASE("A signal that came ignored ends a task all the same") {
+  signal(SIGINT, SIG_IGN);
+  const auto process = TaskProcess::Start("task", {"wait"}, "").value();
+  signal(SIGINT, SIG_DFL);
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  while (process->Read(kALittle).out != "waits\n" && std::chrono::steady_clock::now() < deadline) {
+  }
+  process->Signal(SIGINT);
+  CHECK(RunToItsEnd(*process).end.signal == SIGINT);
+}
+
 TEST_CASE("A task does not outlive who runs it") {
   pid_t pid = 0;
   {
@@ -95,6 +109,9 @@ TEST_CASE("A task does not outlive who runs it") {
 int RunTask(const std::vector<std::string>& arguments) {
   const std::string& task = arguments[1];
   if (task == "print") {
+    for (const char* const variable : kOfLauncher) {
+      if (std::getenv(variable) != nullptr) std::cout << variable << " is there: ";
+    }
     for (const std::string& argument : arguments) std::cout << argument << " ";
     std::cout << "\n" << std::getenv("TF_CONFIG") << " " << std::getenv("OTHER") << std::flush;
     std::cerr << "a line without an end";
