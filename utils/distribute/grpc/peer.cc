@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "utils/compute/core/status.h"
 #include "utils/distribute/grpc/credentials.h"
@@ -169,14 +170,25 @@ void Sender::SendFrame(absl::Span<const absl::string_view> parts) {
   uint64_t bytes = 0;
   for (const absl::string_view part : parts) bytes += part.size();
   stream_->Send(MessageOf(FrameHead(bytes)));
-  const char kind = kPieceKind;
-  for (const absl::string_view part : parts) {
-    for (size_t at = 0; at < part.size(); at += kPieceBytes) {
-      const absl::string_view piece = part.substr(at, kPieceBytes);
-      const grpc::Slice slices[] = {grpc::Slice(&kind, 1), grpc::Slice(piece.data(), piece.size())};
-      stream_->Send(grpc::ByteBuffer(slices, 2));
+  // A message has as much as it may, so that many small parts cost little.
+  std::vector<grpc::Slice> slices;
+  size_t size = 0;  // of what the slices have of the frame
+  const auto send = [&] {
+    stream_->Send(grpc::ByteBuffer(slices.data(), slices.size()));
+    slices.clear();
+    size = 0;
+  };
+  for (absl::string_view part : parts) {
+    while (!part.empty()) {
+      if (size == 0) slices.emplace_back(&kPieceKind, 1);
+      const absl::string_view piece = part.substr(0, kPieceBytes - size);
+      slices.emplace_back(piece.data(), piece.size());
+      part.remove_prefix(piece.size());
+      size += piece.size();
+      if (size == kPieceBytes) send();
     }
   }
+  if (size > 0) send();
 }
 
 void Sender::SendFailure(const Failure& failure) { stream_->Send(MessageOf(PackFailure(failure)), /*last=*/true); }
