@@ -123,6 +123,24 @@ TEST_CASE("Frames of any size arrive whole and in order, on both channels and in
   End(made);
 }
 
+TEST_CASE("Frames of many parts, which messages divide in other places, arrive whole") {
+  auto made = Connect(2);
+  const size_t sizes[] = {1, 0, kPieceBytes - 1, 3, kPieceBytes, 2 * kPieceBytes + 1, 700, kPieceBytes - 701, 5};
+  std::string whole;
+  for (const size_t size : sizes) whole += FrameOf(0, 1, static_cast<int>(size), size);
+  std::vector<absl::string_view> parts;
+  absl::string_view rest = whole;
+  for (const size_t size : sizes) {
+    parts.push_back(rest.substr(0, size));
+    rest.remove_prefix(size);
+  }
+  REQUIRE((*made[0])->Send(1, kSums, parts).ok());
+  REQUIRE((*made[0])->Send(1, kSums, "next").ok());
+  CHECK((*made[1])->Receive(0, kSums, kLong).value() == whole);
+  CHECK((*made[1])->Receive(0, kSums, kLong).value() == "next");
+  End(made);
+}
+
 TEST_CASE("What a worker has sent before it ended arrives, and then it is said that it has ended") {
   auto made = Connect(2);
   REQUIRE((*made[1])->Send(0, kSums, std::string(2'000'000, 'x')).ok());
