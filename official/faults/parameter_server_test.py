@@ -366,6 +366,22 @@ class ParameterServerTest(workers.WorkersCase):
         self.assertLess(harness.latest_step(self.model_dir), LONG_STEPS)
         self.assert_all_is_trained(self.begin(2, 1, *LONG))
 
+    def test_chief_stopped_while_it_waits(self) -> None:
+        flags = (*LONG, "--peer_timeout_secs=60")
+        processes = self.begin(2, 1, *flags, watched=[0])
+        self.wait_for_records(self.model_dir, 4)
+        processes[1].send_signal(signal.SIGSTOP)
+        self.wait_for_log(0, "waiting for worker 1")
+        processes[0].send_signal(signal.SIGTERM)
+        processes[1].send_signal(signal.SIGCONT)
+        codes = [self.finish(process).code for process in processes]
+        self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
+        self.assertLess(harness.latest_step(self.model_dir), LONG_STEPS)
+        outcomes = self.assert_all_is_trained(self.begin(2, 1, *flags))
+        self.assertEqual(outcomes[0].stdout.count("Evaluation results"), 1, outcomes[0].told)
+        for outcome in self.finish_all(self.begin(2, 1, *flags))[:2]:
+            self.assertIn(f"is trained to step {LONG_STEPS}", outcome.stderr)
+
     # ---- What is refused ----
 
     def test_more_servers_than_variables(self) -> None:
