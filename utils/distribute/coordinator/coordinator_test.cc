@@ -200,7 +200,9 @@ TEST_CASE("A partitioner that makes no shards, or more than rows, is refused") {
     const absl::Status status = coordinator.CreateVariables("step", TypesOf(BatchOf(0)));
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()),
-               Contains("from 1 to the 8 rows of variable embedding/embeddings, got: " + std::to_string(num_shards)));
+               Contains("variable_partitioner must return a number of shards from 1 to the 8 rows of variable "
+                        "embedding/embeddings, got: " +
+                        std::to_string(num_shards)));
     return absl::OkStatus();
   };
   const CoordinatorOptions options = {.variable_partitioner = [=](const auto&) { return num_shards; }};
