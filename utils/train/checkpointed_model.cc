@@ -68,6 +68,7 @@ absl::Status CheckpointedModel::ShareState() {
   ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
   if (strategy_->is_back()) {
     ASSIGN_OR_RETURN(state_, TakePartAgain(*strategy_->servers(), config_.training_data));
+    state_.worker_positions.clear();  // the chief alone waits for the others
     origin_ = absl::StrCat("joins the job at step ", state_.global_step);
     return absl::OkStatus();
   }

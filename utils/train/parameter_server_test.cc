@@ -26,6 +26,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/data/every_nth.h"
 #include "utils/distribute/memory_exchange.h"
+#include "utils/distribute/memory_exchange_faults.h"
 #include "utils/files/files.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
@@ -141,8 +142,7 @@ absl::Status RunTask(distribute::Exchange& exchange, const Model& model, const E
     return data::EveryNth(input(start).value(), num_workers, exchange.worker());
   };
   const std::vector<data::Position> positions = (*estimator)->state().worker_positions;
-  const bool begins = exchange.incarnation() == 0;  // who comes back has its position from the servers
-  if (begins && !positions.empty()) (*estimator)->ContinueAt(positions[exchange.worker()], positions);
+  if (!positions.empty()) (*estimator)->ContinueAt(positions[exchange.worker()], positions);
   absl::Status status = (*estimator)->Train(own, steps, {}, TrainingEnds::kAtMaxStepsOrData);
   if (status.ok()) status = (*estimator)->LeaveServers();
   return status;

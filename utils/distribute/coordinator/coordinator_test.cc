@@ -25,6 +25,7 @@
 #include "utils/distribute/coordinator/worker.h"
 #include "utils/distribute/custom_loop/strategy_scope.h"
 #include "utils/distribute/memory_exchange.h"
+#include "utils/distribute/memory_exchange_faults.h"
 
 namespace official::coordinator {
 namespace {
