@@ -141,7 +141,6 @@ absl::Status Loop::BeginWithoutBatch(const data::ElementSpec& spec) {
   ASSIGN_OR_RETURN(const ReplicatedProgram* const program,
                    model_.ProgramFor(Mode::kTrain, spec, data::ExampleOfZeros(spec)));
   RETURN_IF_ERROR(model_.ConnectServers(spec));
-  RETURN_IF_ERROR(model_.ReadVariables());
   return Begin(*program);
 }
 
