@@ -15,9 +15,15 @@ from official.faults.losses import ENDLESS, PATIENCE, SOON
 
 HALF = harness.STEPS // 2
 ALL_STEPS = 24  # of the three epochs, with batches of 8
-SOME, MANY = 100, 300  # steps; many take some seconds
-LONG = ("--train_epochs=45", "--epochs_between_evals=45")
-LONG_STEPS = 45 * ALL_STEPS // 3
+SOME, MANY = 60, 150  # steps; many take some seconds
+EPOCH_STEPS = ALL_STEPS // 3
+SHORT, LONG = 15, 45  # epochs; a long run is not over before a worker has come back, a short one is held until then
+HOLDS = "--peer_timeout_secs=60"  # no process is lost while it is held
+
+
+def epochs_flags(epochs: int) -> tuple[str, ...]:
+    """Trains so many epochs, and evaluates at the end."""
+    return (f"--train_epochs={epochs}", f"--epochs_between_evals={epochs}")
 
 
 class ParameterServerTest(workers.WorkersCase):
@@ -118,26 +124,22 @@ class ParameterServerTest(workers.WorkersCase):
 
     def begin_with_slow_worker(self, epochs: int, *flags: str) -> list[subprocess.Popen]:
         """Starts two workers and a server, and stops worker 1 until the chief has done its part and has told so."""
-        epochs_flags = (f"--train_epochs={epochs}", f"--epochs_between_evals={epochs}")
-        processes = self.begin(2, 1, *epochs_flags, "--peer_timeout_secs=60", *flags)
+        processes = self.begin(2, 1, *epochs_flags(epochs), HOLDS, *flags, watched=[0])
         self.wait_for_records(self.model_dir, 1)
         processes[1].send_signal(signal.SIGSTOP)
-        self.wait_for_records(self.model_dir, ALL_STEPS // 3 * epochs // 2)
-        time.sleep(3)  # it tells after a second
+        self.wait_for_log(0, f"waiting for worker 1 at {self.addresses[1]}")
         processes[1].send_signal(signal.SIGCONT)
         return processes
 
     def test_the_chief_waits_for_a_slow_worker(self) -> None:
         outcomes = self.finish_all(self.begin_with_slow_worker(9))
-        self.assertIn(f"waiting for worker 1 at {self.addresses[1]}", outcomes[0].stderr, outcomes[0].told)
         self.assertEqual(harness.latest_step(self.model_dir), 3 * ALL_STEPS, outcomes[0].told)
 
     def test_evaluator_beside_a_slow_worker(self) -> None:
         # Each step is saved, but none before the last counts as that.
         config = json.dumps({"cluster": {"chief": ["localhost:1"]}, "task": {"type": "evaluator", "index": 0}})
-        epochs = ("--train_epochs=9", "--epochs_between_evals=9")
         flags = ("--separate_evaluator", "--eval_start_delay_secs=0", "--eval_throttle_secs=0", "--save_checkpoints_steps=1")
-        evaluator = self.start_worker(self.model_dir, 0, config, *epochs, *flags)
+        evaluator = self.start_worker(self.model_dir, 0, config, *epochs_flags(9), *flags)
         processes = self.begin_with_slow_worker(9, *flags)
         outcome = self.finish(evaluator)
         self.assertEqual(outcome.code, 0, outcome.told)
@@ -167,7 +169,7 @@ class ParameterServerTest(workers.WorkersCase):
         self.assert_evaluates_like(outcomes[0], alone)
 
     def test_stopped_worker_is_not_waited_for(self) -> None:
-        flags = ("--sync_replicas", "--replicas_to_aggregate=2", f"--max_train_steps={SOME}", "--peer_timeout_secs=60")
+        flags = ("--sync_replicas", "--replicas_to_aggregate=2", f"--max_train_steps={SOME}", HOLDS)
         processes = self.begin(3, 2, *ENDLESS, *flags)
         self.wait_for_records(self.model_dir, 4)
         processes[2].send_signal(signal.SIGSTOP)
@@ -267,16 +269,33 @@ class ParameterServerTest(workers.WorkersCase):
 
     # ---- A worker that comes back ----
 
-    def begin_long(self) -> list[subprocess.Popen]:
-        """Starts three workers and two servers that train for some ten seconds, and waits for some steps. The first
-        server is watched."""
-        processes = self.begin(3, 2, *LONG, PATIENCE, watched=[3])
+    def begin_epochs(self, epochs: int, patience: str) -> list[subprocess.Popen]:
+        """Starts three workers and two servers, and waits for some steps. The first server is watched."""
+        self.flags, self.all_steps = (*epochs_flags(epochs), patience), epochs * EPOCH_STEPS
+        processes = self.begin(3, 2, *self.flags, watched=[3])
         self.wait_for_records(self.model_dir, 4)
         return processes
 
+    def begin_long(self) -> list[subprocess.Popen]:
+        """A job that goes on for some ten seconds."""
+        return self.begin_epochs(LONG, PATIENCE)
+
+    def begin_held(self) -> list[subprocess.Popen]:
+        """A short job, whose worker 2 stands still: it does not end before `end_held`."""
+        processes = self.begin_epochs(SHORT, HOLDS)
+        processes[2].send_signal(signal.SIGSTOP)
+        return processes
+
+    def end_held(self, processes: list[subprocess.Popen]) -> list[harness.Outcome]:
+        """Starts worker 1 of such a job again, lets the job go on when it takes part, and waits for its end."""
+        processes[1] = self.start_again(log="again")
+        self.wait_for_log("again", "joins the job at step")
+        processes[2].send_signal(signal.SIGCONT)
+        return self.assert_all_is_trained(processes)
+
     def start_again(self, *flags: str, address: str | None = None, log: str | None = None) -> subprocess.Popen:
-        """Starts worker 1 of such a job again."""
-        return self.start_task(1, *LONG, PATIENCE, *flags, address=address, log=log)
+        """Starts worker 1 of the job again."""
+        return self.start_task(1, *self.flags, *flags, address=address, log=log)
 
     def kill(self, process: subprocess.Popen) -> None:
         process.kill()
@@ -285,15 +304,14 @@ class ParameterServerTest(workers.WorkersCase):
     def assert_all_is_trained(self, processes: list[subprocess.Popen]) -> list[harness.Outcome]:
         """All succeed, and the job has trained on every batch of every worker once."""
         outcomes = self.finish_all(processes)
-        self.assertEqual(harness.latest_step(self.model_dir), LONG_STEPS, outcomes[0].told)
+        self.assertEqual(harness.latest_step(self.model_dir), self.all_steps, outcomes[0].told)
         return outcomes
 
     def test_killed_worker_comes_back(self) -> None:
-        processes = self.begin_long()
+        processes = self.begin_held()
         self.kill(processes[1])
-        processes[1] = self.start_again()
-        outcomes = self.assert_all_is_trained(processes)
-        self.assertRegex(outcomes[1].stderr, r"joins the job at step [1-9]")
+        outcomes = self.end_held(processes)
+        self.assertRegex(self.log_of("again").read_text(), r"joins the job at step [1-9]")
         self.assertIn(f"worker 1 at {self.addresses[1]} takes part from now on", outcomes[0].stderr)
         self.assertIn("takes part from now on", self.log_of(3).read_text())
 
@@ -308,11 +326,10 @@ class ParameterServerTest(workers.WorkersCase):
         self.assert_all_is_trained(processes)
 
     def test_worker_that_was_stopped_comes_back(self) -> None:
-        processes = self.begin_long()
+        processes = self.begin_held()
         processes[1].send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(processes[1]).code, 128 + signal.SIGTERM)
-        processes[1] = self.start_again()
-        self.assert_all_is_trained(processes)
+        self.end_held(processes)
 
     def test_frozen_worker_is_replaced(self) -> None:
         processes = self.begin_long()
@@ -327,27 +344,25 @@ class ParameterServerTest(workers.WorkersCase):
         self.assert_all_is_trained(processes)
 
     def test_worker_comes_back_with_another_flag(self) -> None:
-        processes = self.begin_long()
+        processes = self.begin_held()
         self.kill(processes[1])
         outcome = self.finish(self.start_again("--batch_size=4"))
         self.assert_refused(outcome, 2, "worker 1 has flag --batch_size 4, but worker 0 has 8")
-        processes[1] = self.start_again()
-        self.assert_all_is_trained(processes)
+        self.end_held(processes)
 
     def test_worker_comes_back_with_other_data(self) -> None:
-        processes = self.begin_long()
+        processes = self.begin_held()
         self.kill(processes[1])
         self.data_dir = self.folder / "other data"
         self.write_data(self.data_dir, seed=2)
         outcome = self.finish(self.start_again())
         self.assert_refused(outcome, 2, "worker 1 has the data set", "give all workers the same data")
         self.data_dir = self.folder / "data"
-        processes[1] = self.start_again()
-        self.assert_all_is_trained(processes)
+        self.end_held(processes)
 
     def test_worker_that_comes_late(self) -> None:
         self.addresses, self.num_workers = workers.free_addresses(3), 2
-        flags = (*LONG, "--start_timeout_secs=6")
+        flags, self.all_steps = (*epochs_flags(LONG), "--start_timeout_secs=6"), LONG * EPOCH_STEPS
         chief, server = self.start_task(0, *flags, log=0), self.start_task(2, *flags)
         self.wait_for_log(0, f"goes on without worker 1 at {self.addresses[1]}")
         self.wait_for_records(self.model_dir, 4)
@@ -355,7 +370,8 @@ class ParameterServerTest(workers.WorkersCase):
         self.assertRegex(outcomes[1].stderr, r"joins the job at step [1-9]")
 
     def test_all_continue_where_each_worker_was(self) -> None:
-        processes = self.begin(2, 1, *LONG, "--peer_timeout_secs=60")
+        flags, self.all_steps = (*epochs_flags(SHORT), HOLDS), SHORT * EPOCH_STEPS
+        processes = self.begin(2, 1, *flags)
         self.wait_for_records(self.model_dir, 4)
         processes[1].send_signal(signal.SIGSTOP)
         self.wait_for_records(self.model_dir, 20)
@@ -363,10 +379,34 @@ class ParameterServerTest(workers.WorkersCase):
         processes[1].send_signal(signal.SIGCONT)
         codes = [self.finish(process).code for process in processes]
         self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
-        self.assertLess(harness.latest_step(self.model_dir), LONG_STEPS)
-        self.assert_all_is_trained(self.begin(2, 1, *LONG))
+        self.assertLess(harness.latest_step(self.model_dir), self.all_steps)
+        self.assert_all_is_trained(self.begin(2, 1, *flags))
+
+    def test_chief_stopped_while_it_waits(self) -> None:
+        flags, self.all_steps = (*epochs_flags(SHORT), HOLDS), SHORT * EPOCH_STEPS
+        processes = self.begin(2, 1, *flags, watched=[0])
+        self.wait_for_records(self.model_dir, 4)
+        processes[1].send_signal(signal.SIGSTOP)
+        self.wait_for_log(0, "waiting for worker 1")
+        processes[0].send_signal(signal.SIGTERM)
+        processes[1].send_signal(signal.SIGCONT)
+        codes = [self.finish(process).code for process in processes]
+        self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
+        self.assertLess(harness.latest_step(self.model_dir), self.all_steps)
+        outcomes = self.assert_all_is_trained(self.begin(2, 1, *flags))
+        self.assertEqual(outcomes[0].stdout.count("Evaluation results"), 1, outcomes[0].told)
+        for outcome in self.finish_all(self.begin(2, 1, *flags))[:2]:
+            self.assertIn(f"is trained to step {self.all_steps}", outcome.stderr)
 
     # ---- What is refused ----
+
+    def test_server_with_other_data(self) -> None:
+        self.addresses, self.num_workers = workers.free_addresses(2), 1
+        chief = self.start_task(0)
+        self.data_dir = self.folder / "other data"
+        self.write_data(self.data_dir, seed=2)
+        for process in (chief, self.start_task(1)):
+            self.assert_refused(self.finish(process), 2, f"ps 0 at {self.addresses[1]} has the data set")
 
     def test_more_servers_than_variables(self) -> None:
         processes = self.begin(1, 9, "--max_train_steps=3", PATIENCE)

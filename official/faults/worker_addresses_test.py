@@ -10,7 +10,7 @@ from pathlib import Path
 from official.faults import harness, workers
 
 START_TIMEOUT = 3  # seconds
-TOLD_AFTER = 10  # seconds of waiting for a name
+TOLD_AFTER = 3  # seconds of waiting for a name
 NOBODY = 65534
 # $1, $2: what become /etc/hosts and /etc/nsswitch.conf; then comes the command.
 WITH_HOSTS = 'mount --bind "$1" /etc/hosts && mount --bind "$2" /etc/nsswitch.conf && shift 2 && exec "$@"'

@@ -75,7 +75,7 @@ class WorkerDifferencesTest(workers.WorkersCase):
     @harness.of_every_program
     def test_the_data(self) -> None:
         difference = re.compile(
-            r"worker 2 has the data set (.*) \(training on (\d+) examples, (.*)\), "
+            r"worker 2 at \S+ has the data set (.*) \(training on (\d+) examples, (.*)\), "
             r"but worker 0 has \1 \(training on (\d+) examples, (.*)\); give all workers the same data"
         )
         for changes in ({"seed": 2}, {"times": 2}):

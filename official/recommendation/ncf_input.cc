@@ -30,11 +30,12 @@ class TrainBatchSource : public data::BatchSource {
         rows_(rows),
         end_(FirstBatch(end_epoch)),
         position_(start),
-        next_(FirstBatch(position_.epoch) + position_.index / batch_size) {
+        next_(FirstBatch(position_.epoch) + position_.index / batch_size),
+        first_(next_) {
     // With other data or another batch size than those of the checkpoint the epoch may have no such batch.
     if (const int64_t next_epoch = FirstBatch(position_.epoch + 1); next_ >= next_epoch) {
       position_ = {position_.epoch + 1, 0};
-      next_ = next_epoch;
+      first_ = next_ = next_epoch;
     }
   }
 
@@ -94,8 +95,10 @@ class TrainBatchSource : public data::BatchSource {
                        block_->items.data<int32_t>() + at, block_->labels.data<float>() + at);
       });
     };
-    if (rows_.num_replicas == rows_.replicas.size()) return fill(0, batches * batch_size_);
+    const bool holds_all = rows_.num_replicas == rows_.replicas.size() && rows_.of_batches == 1;
+    if (holds_all) return fill(0, batches * batch_size_);
     for (int64_t b = 0; b < batches; ++b) {
+      if (!rows_.HoldsBatch(next_ + b - first_)) continue;
       rows_.ForRanges(batch_size_,
                       [&](int64_t begin, int64_t end) { fill(b * batch_size_ + begin, b * batch_size_ + end); });
     }
@@ -107,7 +110,8 @@ class TrainBatchSource : public data::BatchSource {
   const data::HeldRows rows_;
   const int64_t end_;  // number of the batch after the last
   data::Position position_;
-  int64_t next_;  // number of the next batch
+  int64_t next_;   // number of the next batch
+  int64_t first_;  // of the first that was read
   std::vector<std::shared_ptr<Block>> blocks_;
   std::shared_ptr<Block> block_;             // the one that batches are taken from
   int64_t block_begin_ = 0, block_end_ = 0;  // numbers of its batches

@@ -118,6 +118,24 @@ TEST_CASE("A worker makes the examples of its replicas only, which are those of 
   CHECK(made < sampler->num_examples() / 2);  // the others are zeros, or of an earlier batch
 }
 
+TEST_CASE("Where batches are dealt out, a worker makes the examples of its own only") {
+  const Ratings ratings = SplitRatings(DrawRatings()).value();
+  std::shared_ptr<const TrainSampler> sampler = TrainSampler::Create(ratings, kNumNeg, /*seed=*/1).value();
+  const int64_t batch_size = GENERATE(1000, 40000);  // many batches at a time, and one
+  const data::Position start = {0, batch_size};
+  const auto whole = TrainBatches(sampler, batch_size, start, /*end_epoch=*/3);
+  const auto dealt = TrainBatches(sampler, batch_size, start, /*end_epoch=*/3, {.of_batches = 3, .batch = 1});
+  int64_t made = 0, all = 0;
+  for (int64_t b = 0; const auto want = whole->Next().value(); ++b, all += batch_size) {
+    const auto got = dealt->Next().value();
+    REQUIRE(got->next == want->next);
+    const int32_t *const items = got->features[1].data<int32_t>(), *const wanted = want->features[1].data<int32_t>();
+    if (b % 3 == 1) REQUIRE(std::equal(items, items + batch_size, wanted));
+    made += std::inner_product(items, items + batch_size, wanted, int64_t{0}, std::plus<>(), std::equal_to<>());
+  }
+  CHECK(made < all / 2);  // the others are zeros, or of an earlier batch
+}
+
 TEST_CASE("With a batch size that leaves the epoch no batch, the next epoch begins") {
   const Ratings ratings = SplitRatings(DrawRatings()).value();
   std::shared_ptr<const TrainSampler> sampler = TrainSampler::Create(ratings, kNumNeg, /*seed=*/1).value();

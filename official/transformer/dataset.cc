@@ -221,12 +221,13 @@ class BucketedBatches : public data::BatchSource {
       input_lengths.data<int32_t>()[row] = translations_->num_inputs(examples[row]);
       target_lengths.data<int32_t>()[row] = translations_->num_targets(examples[row]);
     }
-    options_.rows.ForRanges(batch.num_examples, [&](int64_t begin, int64_t end) {
+    const auto read = [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         translations_->Read(examples[row], inputs.data<int32_t>() + row * num_inputs,
                             targets.data<int32_t>() + row * num_targets);
       }
-    });
+    };
+    if (options_.rows.HoldsBatch(num_batches_++)) options_.rows.ForRanges(batch.num_examples, read);
     batch.features = {inputs, input_lengths};
     batch.labels = {targets, target_lengths};
     return batch;
@@ -271,6 +272,7 @@ class BucketedBatches : public data::BatchSource {
   int64_t num_taken_;  // examples of an epoch that are in batches
   data::Permutation order_ = data::Permutation(1, 0, 0);
   data::Position position_;
+  int64_t num_batches_ = 0;                    // that Next() has returned
   int64_t num_read_ = 0;                       // examples of the epoch that are in batches or waiting
   std::vector<std::vector<int64_t>> waiting_;  // of each bucket, the examples that do not make a batch yet
 };

@@ -217,6 +217,21 @@ TEST_CASE_METHOD(Fixture, "A worker reads the pairs of its replicas, and the len
   }
 }
 
+TEST_CASE_METHOD(Fixture, "Where batches are dealt out, a worker reads the pairs of its own only") {
+  WritePairs(500);
+  const TranslationsPtr translations = Open();
+  const auto whole = AllBatches(translations, {.batch_tokens = 300, .seed = 3});
+  const auto dealt = AllBatches(translations, {.batch_tokens = 300, .seed = 3, .rows = {.of_batches = 3, .batch = 2}});
+  REQUIRE(dealt.size() == whole.size());
+  for (size_t b = 0; b < dealt.size(); ++b) {
+    CHECK(dealt[b].next == whole[b].next);
+    const compute::Tensor &ours = dealt[b].features[0], &all = whole[b].features[0];
+    const int32_t* const ids = ours.data<int32_t>();
+    if (b % 3 == 2) CHECK(std::equal(ids, ids + ours.num_elements(), all.data<int32_t>()));
+    if (b % 3 != 2) CHECK(std::count(ids, ids + ours.num_elements(), 0) == all.num_elements());
+  }
+}
+
 TEST_CASE_METHOD(Fixture, "The order follows from the seed and the epoch") {
   WritePairs(200);
   const TranslationsPtr translations = Open();

@@ -52,7 +52,7 @@ class BatchedDataset : public BatchSource {
     Batch batch = counter_.Advance();
     if (batch.num_examples == 0) return std::nullopt;
     const std::shared_ptr<BatchBuffer> buffer = FreeBuffer();
-    error_ = Fill(batch, *buffer);
+    if (rows_.HoldsBatch(num_batches_++)) error_ = Fill(batch, *buffer);
     RETURN_IF_ERROR(error_);
     Share(buffer, buffer->features, batch.num_examples, batch.features);
     Share(buffer, buffer->labels, batch.num_examples, batch.labels);
@@ -109,6 +109,7 @@ class BatchedDataset : public BatchSource {
   BatchCounter counter_;
   int64_t max_batch_;
   const HeldRows rows_;
+  int64_t num_batches_ = 0;    // so far
   std::vector<int64_t> read_;  // the rows of a batch that are read
   WorkerPool pool_;
   std::vector<std::shared_ptr<BatchBuffer>> buffers_;
@@ -121,6 +122,14 @@ TensorType BatchedType(const TensorType& type, int64_t size) {
   absl::InlinedVector<int64_t, 5> dims = {size};
   dims.insert(dims.end(), type.shape.dims().begin(), type.shape.dims().end());
   return {type.dtype, Shape(dims)};
+}
+
+Batch ExampleOfZeros(const ElementSpec& spec) {
+  Batch batch;
+  batch.num_examples = 1;
+  for (const Leaf& leaf : spec.features) batch.features.emplace_back(BatchedType(leaf.type, 1));
+  for (const Leaf& leaf : spec.labels) batch.labels.emplace_back(BatchedType(leaf.type, 1));
+  return batch;
 }
 
 absl::StatusOr<BatchSourcePtr> Batches(DatasetPtr dataset, const BatchOptions& options) {

@@ -69,6 +69,9 @@ struct BatchOptions {
 // `start` lies outside it.
 absl::StatusOr<BatchSourcePtr> Batches(DatasetPtr dataset, const BatchOptions& options);
 
+// Returns a batch of one example whose elements are zeros, from which a program can be made where there is no data.
+Batch ExampleOfZeros(const ElementSpec& spec);
+
 // Returns the type of a batch of `size` tensors of `type`.
 compute::TensorType BatchedType(const compute::TensorType& type, int64_t size);
 

@@ -193,6 +193,32 @@ TEST_CASE("Workers read the rows of their replicas, each row one of them") {
   CHECK(places.size() == 29);
 }
 
+TEST_CASE("Where batches are dealt out, a worker reads the examples of its own only") {
+  const int across_epochs = GENERATE(0, 1);
+  const HeldRows rows{.of_batches = 3, .batch = 1};
+  BatchOptions options = {.batch_size = 4, .start = {0, 4}, .end_epoch = 2, .across_epochs = across_epochs == 1};
+  const std::vector<Seen> all = ReadAll(*Open(Numbers(10), options));
+  std::vector<int> reads;
+  const DatasetPtr numbers = Numbers(10);
+  const DatasetPtr counted =
+      Map(numbers, numbers->spec(), /*seed=*/1, [&](const Example& in, Random&, const Example& out) {
+        reads.push_back(in.labels[0].scalar<int32_t>());
+        *out.labels[0].data<int32_t>() = reads.back();
+        return absl::OkStatus();
+      });
+  options.rows = rows;
+  const std::vector<Seen> dealt = ReadAll(*Open(counted, options));
+  REQUIRE(dealt.size() == all.size());
+  std::vector<int> wanted;
+  for (size_t b = 0; b < all.size(); ++b) {
+    CHECK(dealt[b].next == all[b].next);
+    if (b % 3 != 1) continue;
+    CHECK(dealt[b].labels == all[b].labels);
+    wanted.insert(wanted.end(), all[b].labels.begin(), all[b].labels.end());
+  }
+  CHECK(reads == wanted);
+}
+
 TEST_CASE("The end of an epoch and the beginning of the next are one position") {
   CHECK(Labels(ReadAll(*Open(Numbers(3), {.batch_size = 2, .start = {0, 3}, .end_epoch = 2}))) ==
         LabelLists{{0, 1}, {2}});

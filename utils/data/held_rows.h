@@ -1,4 +1,4 @@
-// HeldRows: the rows of each batch that a worker computes, as a training divides batches among its replicas.
+// HeldRows: the rows that a worker computes, as a training divides batches among its replicas, or deals them out.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@ struct HeldRows {
   compute::Share replicas{0, 1};  // the replicas of the worker
   int num_replicas = 1;           // of all workers
   int micro_batches = 1;          // into which a batch is divided before it is divided among the replicas
+  // Of so many batches, counted from the first that is read, the worker computes only the one with number `batch`, as
+  // with parameter servers.
+  int of_batches = 1, batch = 0;
+
+  // True if it computes rows of batch `number`, counted from the first that is read.
+  bool HoldsBatch(int64_t number) const { return number % of_batches == batch; }
 
   // Calls f(begin, end) for the ranges of the held rows of a batch of n, in ascending order.
   template <typename F>

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "utils/distribute/memory_exchange_faults.h"
 
 namespace official::distribute {
 namespace {

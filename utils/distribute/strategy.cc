@@ -107,6 +107,25 @@ absl::Status CheckCrossDeviceOps(const StrategyOptions& options, const compute::
       "cross_device_ops sum instead of an algorithm; leave out them or all_reduce_alg=", *options.all_reduce_alg));
 }
 
+// InvalidArgument if the options do not name a device for each replica of this process, each another one.
+absl::Status CheckDevices(const StrategyOptions& options, const compute::Share& local_replicas) {
+  if (options.num_replicas < 1 || local_replicas.size() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("Must specify at least one device: the strategy has ",
+                                                   options.num_replicas, " replicas, and this process ",
+                                                   local_replicas.size(), " of them; give num_replicas, 1 or more"));
+  }
+  const std::vector<int>& indices = options.device_indices;
+  if (indices.empty()) return absl::OkStatus();
+  const std::string listed = absl::StrJoin(indices, ", ");
+  if (std::set<int>(indices.begin(), indices.end()).size() < indices.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("No duplicates allowed in `devices` argument: device_indices are ", listed));
+  }
+  if (static_cast<int64_t>(indices.size()) == local_replicas.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("device_indices are ", listed, ", and this process has ",
+                                                 local_replicas.size(), " replicas; give as many"));
+}
+
 std::vector<compute::Device*> PointersTo(absl::Span<const std::unique_ptr<compute::Device>> devices) {
   std::vector<compute::Device*> pointers;
   for (const auto& device : devices) pointers.push_back(device.get());
@@ -210,6 +229,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> Strategy::Create(const StrategyOptions
   }
   strategy->local_replicas_ = options.workers ? options.workers->replicas[options.workers->exchange->worker()]
                                               : compute::Share{0, options.num_replicas};
+  RETURN_IF_ERROR(CheckDevices(options, strategy->local_replicas_));
   RETURN_IF_ERROR(CheckCrossDeviceOps(options, *kind));
   strategy->cross_device_ops_ = options.cross_device_ops;
   if (options.cross_device_ops != nullptr) strategy->pack_sizes_ = PacksByNumber(1);

@@ -67,8 +67,8 @@ struct StrategyOptions {
 
 class Strategy {
  public:
-  // Returns InvalidArgument for an algorithm, or cross_device_ops, that the devices do not have, or that several
-  // workers cannot sum with; else errors of a device or the group.
+  // Returns InvalidArgument for no device or one twice, and for an algorithm, or cross_device_ops, that the devices do
+  // not have, or that several workers cannot sum with; else errors of a device or the group.
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 

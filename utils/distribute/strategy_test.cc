@@ -712,6 +712,22 @@ TEST_CASE("Workers that cannot sum as they are told are refused") {
              Contains("--all_reduce_alg=hierarchical_copy is not for several workers; use nccl"));
 }
 
+TEST_CASE("Each replica has a device of its own") {
+  const auto message = [](const StrategyOptions& options) {
+    const absl::Status status = Strategy::Create(options).status();
+    CHECK(absl::IsInvalidArgument(status));
+    return std::string(status.message());
+  };
+  for (const int n : {0, -1}) {
+    CHECK_THAT(message({.num_replicas = n}), Contains("Must specify at least one device: "));
+  }
+  CHECK(message({.num_replicas = 2, .device_indices = {1, 1}}) ==
+        "No duplicates allowed in `devices` argument: device_indices are 1, 1");
+  CHECK(message({.num_replicas = 2, .device_indices = {0}}) ==
+        "device_indices are 0, and this process has 2 replicas; give as many");
+  CHECK(Strategy::Create({.num_replicas = 2, .device_indices = {1, 0}}).ok());
+}
+
 TEST_CASE("Bad choices") {
   CHECK(absl::IsInvalidArgument(Strategy::Create({.num_replicas = 2, .all_reduce_alg = "nccl"}).status()));
   const absl::Status ring = Strategy::Create({.num_replicas = 2, .all_reduce_alg = "ring"}).status();

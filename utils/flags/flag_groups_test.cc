@@ -216,6 +216,16 @@ TEST_CASE("Ranges and choices of the groups") {
   CHECK_THAT(Error({"--output=xml"}), Contains("<text|json>"));
 }
 
+TEST_CASE("Devices are named or counted, and of one kind") {
+  CHECK(Parse({"--devices=cpu:0,cpu:1"}).ok());
+  CHECK_THAT(Error({"--devices=gpu:0", "--num_gpus=1"}),
+             Contains("--devices=gpu:0: cannot be combined with --num_gpus; use one of them"));
+  CHECK_THAT(Error({"--devices=cpu:0", "--num_cpu_devices=2"}),
+             Contains("--devices=cpu:0: cannot be combined with --num_cpu_devices; use one of them"));
+  CHECK_THAT(Error({"--num_cpu_devices=2", "--num_gpus=1"}),
+             Contains("--num_cpu_devices=2: cannot be combined with --num_gpus=1; use one of them"));
+}
+
 TEST_CASE("The file logger needs its directory, BigQuery is refused") {
   CHECK_THAT(Error({"--benchmark_logger_type", "BenchmarkFileLogger"}),
              Contains("--benchmark_logger_type=BenchmarkFileLogger") && Contains("--benchmark_log_dir"));

@@ -15,6 +15,7 @@
 #include "utils/distribute/cluster/address.h"
 #include "utils/distribute/cluster/free_address.h"
 #include "utils/distribute/cluster/pmix.h"
+#include "utils/distribute/cluster/tf_config.h"
 #include "utils/distribute/grpc/connect_workers.h"
 #include "utils/logs/log.h"
 #include "utils/misc/exit_code.h"
@@ -59,6 +60,17 @@ absl::Status MeetByPmix(distribute::ConnectOptions& options) {
   options.addresses[0] = share.text;
   options.secret = share.secret;
   return absl::OkStatus();
+}
+
+// As TensorFlow's RunConfig, which also compares the two as they are written.
+absl::Status CheckModelDir(const Config& config) {
+  const char* const text = std::getenv("TF_CONFIG");
+  if (text == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string model_dir, distribute::ModelDirOfTfConfig(text));
+  if (model_dir.empty() || model_dir == config.train.model_dir) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--model_dir=", config.train.model_dir,
+                                                 " must have the same value as the model_dir in TF_CONFIG, ", model_dir,
+                                                 "; give --model_dir=", model_dir, ", or leave it out of TF_CONFIG"));
 }
 
 // The flags that contradict an evaluator, in this process or beside it.
@@ -182,6 +194,7 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   const auto environment = [](const char* name) { return std::getenv(name); };
   Cluster cluster = {.has_evaluator = config.cluster.separate_evaluator};
   ASSIGN_OR_RETURN(cluster.launch, distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or("")));
+  RETURN_IF_ERROR(CheckModelDir(config));
   if (!cluster.launch) {
     RETURN_IF_ERROR(CheckServerUpdates(config.cluster, cluster));
     if (cluster.has_evaluator) RETURN_IF_ERROR(CheckBesideEvaluator(config, cluster));
@@ -264,8 +277,8 @@ absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, 
       RETURN_IF_ERROR(given.status());
       const std::string& other = *given;
       if (other == value || !difference.empty()) continue;
-      difference = absl::StrCat("worker ", exchange.NumberOf(w), " has ", what, " ", other, ", but worker 0 has ",
-                                value, "; ", advice);
+      difference =
+          absl::StrCat(exchange.NameOf(w), " has ", what, " ", other, ", but worker 0 has ", value, "; ", advice);
     }
     for (int w = 1; w < exchange.num_workers(); ++w) RETURN_IF_ERROR(exchange.Send(w, kValues, difference));
   }

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
                                                               const Devices& devices);
 
 // Returns OK if `value` is the same on all workers; else InvalidArgument, on all of them, with both values: "worker 1
-// has the data set X, but worker 0 has Y; <advice>".
+// at 10.0.0.2:2222 has the data set X, but worker 0 has Y; <advice>".
 absl::Status CheckSame(distribute::Exchange& exchange, const std::string& what, const std::string& value,
                        const std::string& advice);
 

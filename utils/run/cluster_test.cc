@@ -58,6 +58,21 @@ TEST_CASE("A process is alone, or one of the workers of its cluster") {
   }
 }
 
+TEST_CASE("The directory of TF_CONFIG is that of the run") {
+  Config config;
+  config.train.model_dir = "/tmp/run2";
+  for (const char* rest :
+       {R"("cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0})", R"("task": {})"}) {
+    const TfConfig tf_config(absl::StrCat(R"({"model_dir": "/tmp/run1", )", rest, "}"));
+    CHECK(Refused(FindCluster(config).status()) ==
+          "--model_dir=/tmp/run2 must have the same value as the model_dir in TF_CONFIG, /tmp/run1; give "
+          "--model_dir=/tmp/run1, or leave it out of TF_CONFIG");
+    Config same;
+    same.train.model_dir = "/tmp/run1";
+    CHECK(FindCluster(same).ok());
+  }
+}
+
 TEST_CASE("CPU devices have their variables in one place") {
   Config config;
   config.base.num_gpus = 0;

@@ -5,11 +5,10 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/data/every_nth.h"
@@ -23,6 +22,7 @@
 #include "utils/misc/restart.h"
 #include "utils/run/run_record.h"
 #include "utils/run/usable_gpus.h"
+#include "utils/train/run_state.h"
 #include "utils/train/train_hooks.h"
 
 namespace official::run {
@@ -78,12 +78,21 @@ train::RunFact TrainingData(const std::string& fingerprint) {
 // Where the data have fewer examples than when the checkpoint was written, its place in an epoch may be after the end.
 // With the same data it cannot be, and reading them will refuse to begin there.
 void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
-  const data::Position position = estimator.state().position;
   const train::RunFact& data = estimator.fact(kTrainData);
-  const bool same_data = !data.before.empty() && data.before == data.value;
-  if (position.index < input.num_train_examples || same_data) return;
-  estimator.ContinueAt({position.epoch + 1, 0});
-  LOG(WARNING) << "the checkpoint was written after " << position.index << " examples of epoch " << position.epoch + 1
+  if (!data.before.empty() && data.before == data.value) return;
+  data::Position own = estimator.state().position;
+  std::vector<data::Position> of_workers = estimator.state().worker_positions;
+  std::optional<data::Position> outside;
+  const auto continue_inside = [&](data::Position& position) {
+    if (position.index < input.num_train_examples) return;
+    outside = position;
+    position = {position.epoch + 1, 0};
+  };
+  std::for_each(of_workers.begin(), of_workers.end(), continue_inside);
+  continue_inside(own);
+  if (!outside) return;
+  estimator.ContinueAt(own, std::move(of_workers));
+  LOG(WARNING) << "the checkpoint was written after " << outside->index << " examples of epoch " << outside->epoch + 1
                << ", but the training data have only " << input.num_train_examples
                << " now: that epoch counts as finished";
 }
@@ -272,15 +281,10 @@ absl::Status Session::ChoosePosition() {
   if (estimator_->strategy().is_back()) return absl::OkStatus();  // it has its own
   // What the checkpoint says of the data only the chief knows.
   if (is_chief()) ContinueInsideEpoch(input_, *estimator_);
-  const data::Position own = estimator_->state().position;
-  ASSIGN_OR_RETURN(const std::string sent, estimator_->strategy().FromChief(absl::StrCat(own.epoch, " ", own.index)));
-  const std::pair<absl::string_view, absl::string_view> fields = absl::StrSplit(sent, ' ');
-  data::Position position;
-  if (!absl::SimpleAtoi(fields.first, &position.epoch) || !absl::SimpleAtoi(fields.second, &position.index)) {
-    return absl::DataLossError(absl::StrCat("the chief has sent no position in the data: ", sent));
-  }
-  if (!(position == own)) estimator_->ContinueAt(position);
-  const std::vector<data::Position>& of_workers = estimator_->state().worker_positions;
+  ASSIGN_OR_RETURN(const std::string sent, estimator_->strategy().FromChief(train::BytesOf(estimator_->state())));
+  ASSIGN_OR_RETURN(const train::RunState of_chief, train::RunStateFrom(sent));
+  const std::vector<data::Position>& of_workers = of_chief.worker_positions;
+  estimator_->ContinueAt(of_chief.position, of_workers);
   if (is_chief() || cluster_.is_server() || of_workers.empty()) return absl::OkStatus();
   if (train::IsTrained(schedule_, estimator_->state())) return absl::OkStatus();  // the chief sends no variables
   estimator_->ContinueAt(of_workers[exchange_->worker()]);
@@ -406,20 +410,24 @@ absl::Status Session::Train() {
   const logs::RoundInfo round = {.first_epoch = before.epoch + 1, .num_epochs = until.end_epoch - before.epoch};
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginRound(round));
   const auto train_input = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
-    ASSIGN_OR_RETURN(data::BatchSourcePtr batches, input_.train({.seed = estimator_->state().seed,
-                                                                 .start = start,
-                                                                 .end_epoch = until.end_epoch,
-                                                                 .rows = estimator_->held_rows(train::Mode::kTrain)}));
+    data::HeldRows rows = estimator_->held_rows(train::Mode::kTrain);
     if (cluster_.num_servers > 0 && cluster_.num_workers > 1) {
-      batches = data::EveryNth(std::move(batches), cluster_.num_workers, exchange_->worker());
+      rows.of_batches = cluster_.num_workers;
+      rows.batch = exchange_->worker();
     }
+    ASSIGN_OR_RETURN(
+        data::BatchSourcePtr batches,
+        input_.train({.seed = estimator_->state().seed, .start = start, .end_epoch = until.end_epoch, .rows = rows}));
+    if (rows.of_batches > 1) batches = data::EveryNth(std::move(batches), rows.of_batches, rows.batch);
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
   const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_, train::EndOf(schedule_, until));
   others_know_end_ = absl::IsCancelled(trained);  // all of them stop, or one has failed
   RETURN_IF_ERROR(trained);
-  if (estimator_->state().position == before) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));
+  // Who had nothing left has only waited for other workers.
+  const bool is_empty = before.epoch < until.end_epoch && estimator_->state().position == before;
+  if (is_empty) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndRound(round));
   return absl::OkStatus();
 }

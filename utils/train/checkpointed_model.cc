@@ -68,6 +68,7 @@ absl::Status CheckpointedModel::ShareState() {
   ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
   if (strategy_->is_back()) {
     ASSIGN_OR_RETURN(state_, TakePartAgain(*strategy_->servers(), config_.training_data));
+    state_.worker_positions.clear();  // the chief alone waits for the others
     origin_ = absl::StrCat("joins the job at step ", state_.global_step);
     return absl::OkStatus();
   }
@@ -99,9 +100,10 @@ absl::Status CheckpointedModel::Restore() {
   }
   RETURN_IF_ERROR(CompareFacts(*restored_, config_.facts));
   ASSIGN_OR_RETURN(state_, ReadRunState(*restored_, config_.seed));
-  // With another number of workers all continue where the chief does.
+  // With another number of workers all continue where the chief does. Who only reads the directory, as an evaluator
+  // does, sees by the positions whether all workers have done their parts.
   const size_t num_workers = strategy_->servers() == nullptr ? 1 : strategy_->servers()->num_workers();
-  if (state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
+  if (dir_->writes() && state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
   state_.evaluated_step = dir_->ReadEvaluatedStep();
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
@@ -368,7 +370,8 @@ absl::Status CheckpointedModel::Save() {
     state_.worker_positions = servers_->worker_positions();
     // Of a synchronous step that the servers have not made yet, the batch is still to come.
     const bool may_be_pending = config_.servers.sync_replicas && !state_.worker_positions.empty();
-    if (may_be_pending) state_.position = state_.worker_positions[0];
+    if (may_be_pending && !data_have_ended_) state_.position = state_.worker_positions[0];
+    if (data_have_ended_) std::fill(state_.worker_positions.begin(), state_.worker_positions.end(), state_.position);
   }
   if (saved_step_ == state_.global_step) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());

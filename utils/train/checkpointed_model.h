@@ -93,6 +93,8 @@ class CheckpointedModel {
   // are lost. Returns false if a stop is wanted meanwhile; DeadlineExceeded if none makes a step for the strategy's
   // timeout.
   absl::StatusOr<bool> WaitForOtherWorkers();
+  // Declares that the data have ended for all workers: what is left of those that were lost is left out.
+  void EndData() { data_have_ended_ = true; }
 
   // Starts to write a checkpoint of the present step, if there is none yet and this process writes the directory.
   absl::Status Save();
@@ -136,6 +138,7 @@ class CheckpointedModel {
   double waited_seconds_ = 0;                                // until then
   std::vector<int> stopped_by_;
   bool stopped_for_late_worker_ = false;
+  bool data_have_ended_ = false;
   bool shares_variables_ = false;  // with other workers: variables do not begin with their initial values
 };
 

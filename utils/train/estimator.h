@@ -39,10 +39,11 @@ class Estimator {
   // Returns the position of the run in steps and data, and its seed.
   const RunState& state() const { return model_->state(); }
   int64_t global_step() const { return state().global_step; }
-  // Sets the position at which the next Train begins, whatever the checkpoint says of other workers.
-  void ContinueAt(data::Position position) {
+  // Sets the position at which the next Train begins, and those of all workers of a job with parameter servers,
+  // whatever the checkpoint says.
+  void ContinueAt(data::Position position, std::vector<data::Position> worker_positions = {}) {
     model_->state().position = position;
-    model_->state().worker_positions.clear();
+    model_->state().worker_positions = std::move(worker_positions);
   }
   // Records in model_dir that the evaluation at global_step(), with all that belongs to it, is finished.
   absl::Status KeepEvaluatedStep();

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/batch.h"
 #include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
@@ -45,6 +46,13 @@ class Loop {
   absl::Status Steps(data::BatchSource& source);
   // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
   absl::Status WaitForData(data::BatchSource& source);
+  // True for the chief of a job with parameter servers that has no batch left, but others may.
+  bool only_waits() const {
+    return !stopped_ && !begun() && training_ends_ == TrainingEnds::kAtMaxStepsOrData && model_.strategy().is_chief() &&
+           model_.strategy().servers() != nullptr;
+  }
+  // Gives the servers the values with which the other workers go on.
+  absl::Status BeginWithoutBatch(const data::ElementSpec& spec);
   // Begins before the first step, when its program is known.
   absl::Status Begin(const ReplicatedProgram& program);
   // What is known of a step before it is computed.
@@ -125,7 +133,15 @@ absl::Status Loop::Steps(data::BatchSource& source) {
         runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
     RETURN_IF_ERROR(AfterStep(computed, start, **batch, *program));
   }
+  if (only_waits()) RETURN_IF_ERROR(BeginWithoutBatch(source.spec()));
   return End();
+}
+
+absl::Status Loop::BeginWithoutBatch(const data::ElementSpec& spec) {
+  ASSIGN_OR_RETURN(const ReplicatedProgram* const program,
+                   model_.ProgramFor(Mode::kTrain, spec, data::ExampleOfZeros(spec)));
+  RETURN_IF_ERROR(model_.ConnectServers(spec));
+  return Begin(*program);
 }
 
 absl::Status Loop::WaitForData(data::BatchSource& source) {
@@ -276,9 +292,11 @@ void Loop::StopForLateWorker() {
 absl::Status Loop::WaitForOtherWorkers() {
   // What they have done since this worker's last step counts.
   RETURN_IF_ERROR(model_.ReadVariables());
-  if (stopped_ || !ends_training(/*data_ended=*/!max_steps_reached())) return absl::OkStatus();
+  const bool data_ended = !max_steps_reached();
+  if (stopped_ || !ends_training(data_ended)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool all_are_done, model_.WaitForOtherWorkers());
   stopped_ = !all_are_done;
+  if (all_are_done && data_ended) model_.EndData();
   return absl::OkStatus();
 }
 

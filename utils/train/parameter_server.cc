@@ -48,12 +48,8 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
                                              const data::ElementSpec& spec, int num_servers, int server) {
   // The types that the model has for one example of zeros.
   data::ElementSpec types = Batched(spec, 1);
-  data::Batch batch;
-  for (const data::Leaf& leaf : types.features) batch.features.emplace_back(leaf.type);
-  for (const data::Leaf& leaf : types.labels) batch.labels.emplace_back(leaf.type);
-  batch.num_examples = 1;
   if (model.share) {
-    const BatchShare share = model.share(Mode::kTrain, batch, {0, 1});
+    const BatchShare share = model.share(Mode::kTrain, data::ExampleOfZeros(spec), {0, 1});
     for (size_t i = 0; i < types.features.size(); ++i) types.features[i].type = share.features[i].type();
     for (size_t i = 0; i < types.labels.size(); ++i) types.labels[i].type = share.labels[i].type();
   }

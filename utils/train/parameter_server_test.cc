@@ -26,6 +26,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/data/every_nth.h"
 #include "utils/distribute/memory_exchange.h"
+#include "utils/distribute/memory_exchange_faults.h"
 #include "utils/files/files.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
@@ -140,6 +141,8 @@ absl::Status RunTask(distribute::Exchange& exchange, const Model& model, const E
   const auto own = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     return data::EveryNth(input(start).value(), num_workers, exchange.worker());
   };
+  const std::vector<data::Position> positions = (*estimator)->state().worker_positions;
+  if (!positions.empty()) (*estimator)->ContinueAt(positions[exchange.worker()], positions);
   absl::Status status = (*estimator)->Train(own, steps, {}, TrainingEnds::kAtMaxStepsOrData);
   if (status.ok()) status = (*estimator)->LeaveServers();
   return status;
@@ -321,6 +324,54 @@ TEST_CASE("A checkpoint has the positions of all workers, which begin there agai
   const auto alone = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps + 1)).value();
   CHECK(ReadRunState(*alone, 1).value().worker_positions.empty());
   CHECK(ReadRunState(*alone, 1).value().position == of(3, 16));
+}
+
+TEST_CASE("A job whose chief was stopped while it waited for the others goes on where each worker was") {
+  const bool sync = GENERATE(false, true);
+  CAPTURE(sync);
+  constexpr int kEpochs = 2, kOwnSteps = kEpochs * kExamples / kBatch / 2;
+  const InputFn epochs = Examples(/*bad=*/-1, kEpochs);
+  EstimatorConfig config = NewConfig();
+  config.servers = {.sync_replicas = sync, .replicas_to_aggregate = sync ? std::optional(1) : std::nullopt};
+  const auto saved = [&] { return ReadRunState(*FindLatestCheckpoint(config.model_dir).value().reader, 1).value(); };
+  const data::Position beginning{0, 0}, end{kEpochs, 0};
+
+  // Worker 1 does nothing. The chief is asked after each step, and then while it waits.
+  auto exchanges = distribute::MakeMemoryExchanges(3);
+  EstimatorConfig stopping = config;
+  int asked = 0;
+  stopping.interruption = [&] { return ++asked > kOwnSteps ? Interruption::kStop : Interruption::kNone; };
+  std::thread server([&] { RunTask(*exchanges[2], LinearModel(), config, 2, 1, 100, epochs).IgnoreError(); });
+  CHECK(absl::IsCancelled(RunTask(*exchanges[0], LinearModel(), stopping, 2, 1, 100, epochs)));
+  exchanges[0]->Fail("it was stopped");
+  server.join();
+  CHECK(saved().global_step == kOwnSteps);
+  CHECK((saved().worker_positions == std::vector<data::Position>{end, beginning}));
+
+  // The chief has nothing to train any more, but gives the servers the values with which the other one goes on.
+  const Ends ends = TrainWithServers(LinearModel(), config, 2, 1, 100, epochs);
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+  CHECK((saved().worker_positions == std::vector<data::Position>{end, end}));
+  const EstimatorConfig alone = NewConfig();
+  TrainAlone(LinearModel(), alone, 2 * kOwnSteps);
+  CHECK(Variables(config.model_dir, 2 * kOwnSteps) == Variables(alone.model_dir, 2 * kOwnSteps));
+}
+
+TEST_CASE("What a lost worker has not done is left out when the others are done") {
+  constexpr int kEpochs = 2, kOwnSteps = kEpochs * kExamples / kBatch / 2;
+  const EstimatorConfig config = NewConfig();
+  auto exchanges = distribute::MakeMemoryExchanges(3);
+  distribute::Lose(*exchanges[1]);
+  absl::Status served;
+  std::thread server([&] { served = RunTask(*exchanges[2], LinearModel(), config, 2, 1, 100, Examples(-1, kEpochs)); });
+  CHECK(RunTask(*exchanges[0], LinearModel(), config, 2, 1, 100, Examples(-1, kEpochs)).ok());
+  server.join();
+  CHECK(served.ok());
+  const RunState state = ReadRunState(*FindLatestCheckpoint(config.model_dir).value().reader, 1).value();
+  CHECK(state.global_step == kOwnSteps);
+  CHECK((state.worker_positions == std::vector<data::Position>{{kEpochs, 0}, {kEpochs, 0}}));
 }
 
 TEST_CASE("A number that is not finite ends the step, and is named, before it reaches a server") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace official::train {
 namespace {
@@ -12,6 +13,18 @@ int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 std::optional<int64_t> MaxSteps(const Schedule& schedule) {
   if (!schedule.steps) return schedule.max_train_steps;
   return std::min(schedule.steps->total, schedule.max_train_steps.value_or(schedule.steps->total));
+}
+
+// True if the epochs are over for this worker.
+bool OwnDataHaveEnded(const Schedule& schedule, const data::Position& position) {
+  return !schedule.steps && position.epoch >= schedule.train_epochs;
+}
+
+// True if they are for all workers.
+bool DataHaveEnded(const Schedule& schedule, const RunState& state) {
+  const std::vector<data::Position>& others = state.worker_positions;
+  const auto ended = [&](const data::Position& position) { return OwnDataHaveEnded(schedule, position); };
+  return ended(state.position) && std::all_of(others.begin(), others.end(), ended);
 }
 
 // The first epoch after the train call that begins in `epoch`.
@@ -47,8 +60,7 @@ int64_t StepsLeft(const Schedule& schedule, const data::Position& position, cons
 
 bool IsTrained(const Schedule& schedule, const RunState& state) {
   const std::optional<int64_t> max_steps = MaxSteps(schedule);
-  return (!schedule.steps && state.position.epoch >= schedule.train_epochs) ||
-         (max_steps && state.global_step >= *max_steps);
+  return DataHaveEnded(schedule, state) || (max_steps && state.global_step >= *max_steps);
 }
 
 bool IsEvaluated(const RunState& state) { return state.evaluated_step == state.global_step; }
@@ -56,6 +68,7 @@ bool IsEvaluated(const RunState& state) { return state.evaluated_step == state.g
 bool EvaluationIsDue(const Schedule& schedule, const RunState& state) {
   if (state.position == data::Position{} || IsEvaluated(state)) return false;
   if (IsTrained(schedule, state)) return true;
+  if (OwnDataHaveEnded(schedule, state.position)) return false;  // other workers have still to train
   // With parameter servers the steps of other workers may be beyond the one at which it became due.
   if (schedule.steps) {
     const int64_t between = schedule.steps->between_evals;

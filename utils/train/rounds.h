@@ -27,7 +27,7 @@ struct TrainUntil {
   std::optional<int64_t> max_steps;  // or at this step
 };
 
-// True if all training is done.
+// True if all training is done, with parameter servers by all workers.
 bool IsTrained(const Schedule& schedule, const RunState& state);
 
 // True if the present step was evaluated.

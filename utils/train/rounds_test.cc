@@ -51,12 +51,32 @@ TEST_CASE("Rounds of training and evaluation") {
            // Stopped between training and evaluation, and after it.
            {{.train_epochs = 2}, {.global_step = 4, .position = {1, 0}}, "e1 t8 e2 "},
            {{.train_epochs = 2}, {.global_step = 8, .position = {2, 0}, .evaluated_step = 8}, ""},
+           // All workers have done their parts; one has not, but the steps are done.
+           {{.train_epochs = 2}, {.global_step = 8, .position = {2, 0}, .worker_positions = {{2, 0}, {2, 0}}}, "e2 "},
+           {{.train_epochs = 2, .max_train_steps = 8},
+            {.global_step = 8, .position = {2, 0}, .worker_positions = {{2, 0}, {1, 30}}},
+            "e2 "},
            // Steps, whatever the epochs.
            {{.steps = Schedule::Steps{10, 5}}, {}, "t5 e1 t10 e2 "},
            {{.steps = Schedule::Steps{10, 5}, .max_train_steps = 7}, {}, "t5 e1 t7 e2 "},
            {{.steps = Schedule::Steps{10, 5}}, {.global_step = 3, .position = {0, 90}}, "t5 e1 t10 e2 "}}) {
     CHECK(Play(c.schedule, c.state) == c.played);
   }
+}
+
+TEST_CASE("Training is not done while another worker has still to train") {
+  const Schedule schedule = {.train_epochs = 2};
+  RunState state = {.global_step = 6, .position = {2, 0}, .worker_positions = {{2, 0}, {1, 30}}};
+  CHECK_FALSE(IsTrained(schedule, state));
+  CHECK_FALSE(EvaluationIsDue(schedule, state));
+  CHECK(NextEvaluation(schedule, state).end_epoch == 2);
+  CHECK(EndOf(schedule, NextEvaluation(schedule, state)) == TrainingEnds::kAtMaxStepsOrData);
+  state.worker_positions[1] = {2, 0};
+  CHECK(IsTrained(schedule, state));
+  CHECK(EvaluationIsDue(schedule, state));
+  // The other way round: this worker has still to train.
+  state = {.global_step = 6, .position = {1, 30}, .worker_positions = {{1, 30}, {2, 0}}};
+  CHECK_FALSE(IsTrained(schedule, state));
 }
 
 TEST_CASE("The step at which all training ends") {

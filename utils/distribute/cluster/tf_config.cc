@@ -178,8 +178,20 @@ absl::StatusOr<Task> ReadTask(const json& task, const ClusterSpec& cluster) {
   return Task{type, index};
 }
 
+// The keys of TensorFlow's RunConfig that are none of the cluster.
+absl::Status CheckRunConfig(const json& config) {
+  const json service = config.value("service", json()), model_dir = config.value("model_dir", json());
+  if (!service.is_null() && !service.is_object()) {
+    return Refused(absl::StrCat("If \"service\" is set in TF_CONFIG, it must be a dict. Given ", Shown(service),
+                                "; leave it out"));
+  }
+  if (model_dir.is_null() || (model_dir.is_string() && !model_dir.get<std::string>().empty())) return absl::OkStatus();
+  return Refused("model_dir", model_dir, "a directory, or leave it out");
+}
+
 absl::StatusOr<std::optional<ClusterTask>> ReadConfig(const json& config) {
   RETURN_IF_ERROR(CheckKeys(config, "", kKeys));
+  RETURN_IF_ERROR(CheckRunConfig(config));
   if (config.contains("sparseCluster")) {
     return Refused(
         "the key sparseCluster describes workers that come and go; write \"cluster\", with all tasks "
@@ -216,6 +228,13 @@ absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text)
   absl::StatusOr<std::optional<ClusterTask>> parsed = Parse(text);
   if (parsed.ok()) return parsed;
   return absl::InvalidArgumentError(absl::StrCat("TF_CONFIG: ", parsed.status().message()));
+}
+
+absl::StatusOr<std::string> ModelDirOfTfConfig(absl::string_view text) {
+  RETURN_IF_ERROR(ParseTfConfig(text).status());
+  ASSIGN_OR_RETURN(const json config, ParseStrictJson(text));
+  const json model_dir = config.value("model_dir", json());
+  return model_dir.is_null() ? "" : model_dir.get<std::string>();
 }
 
 std::string TfConfigOf(const ClusterTask& task) {

@@ -19,6 +19,9 @@ namespace official::distribute {
 // without tasks, a cluster in which nobody trains. The text may have 1 MiB, and objects and lists 16 levels.
 absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text);
 
+// Returns the "model_dir" of a TF_CONFIG, "" if it has none. Errors: those of ParseTfConfig.
+absl::StatusOr<std::string> ModelDirOfTfConfig(absl::string_view text);
+
 // Returns the TF_CONFIG of a task.
 std::string TfConfigOf(const ClusterTask& task);
 

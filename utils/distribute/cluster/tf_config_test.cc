@@ -123,6 +123,19 @@ TEST_CASE("Misspelt keys and jobs are refused with the nearest name") {
   CHECK_THAT(MessageFor(R"({"sparseCluster": {}})"), Contains("enableDynamicWorker: false"));
 }
 
+TEST_CASE("What RunConfig takes from TF_CONFIG beside the cluster") {
+  CHECK(MessageFor(R"({"service": [1]})") ==
+        "TF_CONFIG: If \"service\" is set in TF_CONFIG, it must be a dict. Given [1]; leave it out");
+  CHECK(ParseTfConfig(R"({"service": null, "model_dir": null})").ok());
+  for (const char* model_dir : {"3", "[]", "\"\""}) {
+    CHECK(MessageFor(absl::StrCat(R"({"model_dir": )", model_dir, "}")) ==
+          absl::StrCat("TF_CONFIG: model_dir is ", model_dir, "; write a directory, or leave it out"));
+  }
+  CHECK(ModelDirOfTfConfig(R"({"model_dir": "/tmp/run1"})").value() == "/tmp/run1");
+  CHECK(ModelDirOfTfConfig(kValid).value().empty());
+  CHECK(ModelDirOfTfConfig("").status() == ParseTfConfig("").status());
+}
+
 TEST_CASE("A missing or wrong task is refused") {
   CHECK_THAT(MessageFor(R"({"cluster": {"worker": ["a:1"]}})"), Contains("task is missing; write which one this is"));
   CHECK_THAT(MessageFor(WithTask("null")), Contains("task is null; write an object"));

@@ -25,6 +25,7 @@
 #include "utils/distribute/coordinator/worker.h"
 #include "utils/distribute/custom_loop/strategy_scope.h"
 #include "utils/distribute/memory_exchange.h"
+#include "utils/distribute/memory_exchange_faults.h"
 
 namespace official::coordinator {
 namespace {
@@ -200,7 +201,9 @@ TEST_CASE("A partitioner that makes no shards, or more than rows, is refused") {
     const absl::Status status = coordinator.CreateVariables("step", TypesOf(BatchOf(0)));
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()),
-               Contains("from 1 to the 8 rows of variable embedding/embeddings, got: " + std::to_string(num_shards)));
+               Contains("variable_partitioner must return a number of shards from 1 to the 8 rows of variable "
+                        "embedding/embeddings, got: " +
+                        std::to_string(num_shards)));
     return absl::OkStatus();
   };
   const CoordinatorOptions options = {.variable_partitioner = [=](const auto&) { return num_shards; }};

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace official::coordinator {
 namespace {
 
-using Catch::Matchers::Contains;
 using compute::DType;
 using compute::TensorType;
 
@@ -35,11 +37,13 @@ TEST_CASE("Partitioners divide by number and by bytes") {
   CHECK(MaxSizePartitioner(1, 4).value()(Floats({10, 5})) == 4);  // max_shards
   CHECK(MaxSizePartitioner(1).value()(Floats({0, 5})) == 1);
 
-  for (const absl::Status& status : {FixedShardsPartitioner(0).status(), MinSizePartitioner(0).status(),
-                                     MinSizePartitioner(1, 0).status(), MaxSizePartitioner(-1).status()}) {
-    CHECK(absl::IsInvalidArgument(status));
-    CHECK_THAT(std::string(status.message()), Contains("must be positive. Received: "));
-  }
+  const auto refused = [](absl::string_view argument, int value) {
+    return absl::InvalidArgumentError(absl::StrCat("Argument `", argument, "` must be positive. Received: ", value));
+  };
+  CHECK(FixedShardsPartitioner(0).status() == refused("num_shards", 0));
+  CHECK(MinSizePartitioner(0).status() == refused("min_shard_bytes", 0));
+  CHECK(MinSizePartitioner(1, 0).status() == refused("max_shards", 0));
+  CHECK(MaxSizePartitioner(-1).status() == refused("max_shard_bytes", -1));
 }
 
 TEST_CASE("The first shards have one row more") {

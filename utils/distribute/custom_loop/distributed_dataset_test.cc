@@ -118,8 +118,9 @@ TEST_CASE("Workers need as many replicas each to divide a data set") {
   StrategyOptions options{.num_replicas = 3, .num_threads = 1};
   options.workers = {exchanges[0].get(), {{0, 1}, {1, 3}}};
   const auto strategy = Strategy::Create(options).value();
-  CHECK_THAT(std::string(DistributeDataset(*strategy, Numbers(0, 10, 4), 4).status().message()),
-             Contains("different numbers of replicas, 1 and 2"));
+  CHECK_THAT(
+      std::string(DistributeDataset(*strategy, Numbers(0, 10, 4), 4).status().message()),
+      Contains("the workers have different numbers of replicas, 1 and 2; to divide a data set among them, give all"));
 }
 
 TEST_CASE("A data set of a function gives its batches to the replicas in turn") {

@@ -17,6 +17,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/distribute/custom_loop/test_replicas.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::distribute {
 namespace {
@@ -150,7 +151,13 @@ TEST_CASE("An update needs a gradient, and skips the variables without one") {
     return replicas.scope->Run(step, {Tensor::Scalar(0.5f)}).status();
   };
   CHECK(run(false).message() == "No gradients provided for any variable: ['used', 'unused'].");
-  REQUIRE(run(true).ok());
+  std::string log;
+  {
+    logs::CapturedLog captured(logs::LogFormat::kSimple);
+    REQUIRE(run(true).ok());
+    log = captured.Text();
+  }
+  CHECK_THAT(log, Contains("Gradients do not exist for variables ['unused'] when minimizing the loss."));
   CHECK(replicas.scope->Variable("used").value()->Read().value().scalar<float>() == 0.5f);  // 1 - 0.5 * (0.5 + 0.5)
   CHECK(replicas.scope->Variable("unused").value()->Read().value().scalar<float>() == 1);
 }

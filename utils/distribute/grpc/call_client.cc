@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<Call>> MakeCall(const CallOptions& options) {
   if (connect.tls) RETURN_IF_ERROR(CheckTlsFiles(*connect.tls, /*address=*/""));
   const std::string name = absl::StrCat(options.name, " at ", options.address);
   const Clock::time_point end = Clock::now() + connect.start_timeout;
-  WaitForName(options.address, WhoseName::kOtherWorkers, connect.start_timeout, connect.log);
+  WaitForName(options.address, WhoseName::kOtherWorkers, connect.start_timeout, connect.log, options.gives_up);
   const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address, connect);
   constexpr std::chrono::seconds kTellEvery(10);
   constexpr std::chrono::milliseconds kBetween(100);

@@ -180,6 +180,22 @@ TEST_CASE("A server that is not there is waited for, for a time") {
   CHECK(absl::IsCancelled(call([] { return true; })));
 }
 
+TEST_CASE("A name that is not known is not waited for when another server refuses its task") {
+  std::vector<std::string> log;
+  ConnectOptions connect = WithSecret("s");
+  connect.start_timeout = kLong;
+  connect.log = [&](const std::string& line) { log.push_back(line); };
+  int asked = 0;
+  const absl::Status status = MakeCall({.name = "the server of ps 0",
+                                        .address = "no host has this name:4000",
+                                        .connect = connect,
+                                        .gives_up = [&] { return ++asked > 2; }})
+                                  .status();
+  CHECK(absl::IsCancelled(status));
+  CHECK(asked == 4);   // three times while it waited for the name
+  CHECK(log.empty());  // long before the start has timed out
+}
+
 TEST_CASE("An address is for one server") {
   const Served served;
   const absl::Status second = MakeCallServer(served.address, WithSecret("s")).status();

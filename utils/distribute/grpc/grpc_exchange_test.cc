@@ -213,6 +213,31 @@ TEST_CASE("Two workers of one number, or of clusters of other sizes, do not trai
   CHECK_THAT(std::string(made[1].status().message()), StartsWith("worker 1 of 3 workers cannot join a run of 2"));
 }
 
+TEST_CASE("A ps is told of by its own name and number") {
+  const std::vector<std::string> addresses = FreeAddresses(3);
+  std::vector<Made> made(3);
+  OnEach(3, [&](int w) {
+    ConnectOptions options;
+    options.worker = w == 0 ? 0 : 2;  // of worker 0, worker 1, ps 0 and ps 1
+    options.num_servers = 2;
+    options.addresses = {addresses[0], "127.0.0.1:1", addresses[w == 0 ? 1 : w], "127.0.0.1:2"};
+    options.start_timeout = std::chrono::seconds(2);
+    made[w] = MakeGrpcExchange(options);
+  });
+  const int refused = absl::IsInvalidArgument(made[1].status()) ? 1 : 2;
+  CHECK(made[refused].status().message() == "there is a ps 0 already; give each ps a number of its own");
+  CHECK_THAT(std::string(made[0].status().message()),
+             StartsWith("after 2 s there is no worker 1 at 127.0.0.1:1, ps 1 at 127.0.0.1:2"));
+
+  made = Connect(2, [](ConnectOptions& options) {
+    options.num_servers = 1;
+    options.start_timeout = std::chrono::seconds(2);
+    if (options.worker == 1) options.addresses.push_back("");
+  });
+  CHECK_THAT(std::string(made[1].status().message()),
+             StartsWith("task 1 of 3 workers and ps cannot join a run of 2; tell all of them the same cluster"));
+}
+
 TEST_CASE("A worker that goes before all are there may come again") {
   const std::vector<std::string> addresses = FreeAddresses(3);
   const auto join = [&](int w, std::chrono::seconds start_timeout) { return Join(addresses, w, start_timeout); };

@@ -77,9 +77,10 @@ absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOption
   return absl::InternalError("worker 0 trains with other workers");
 }
 
-absl::Status IsTaken(int worker) {
-  return absl::AlreadyExistsError(
-      absl::StrCat("there is a worker ", worker, " already; give each worker a number of its own"));
+absl::Status IsTaken(const ConnectOptions& options, int worker) {
+  const std::string name = TaskName(options, worker);
+  return absl::AlreadyExistsError(absl::StrCat("there is a ", name, " already; give each ",
+                                               name.substr(0, name.find(' ')), " a number of its own"));
 }
 
 bool BeginsAgain(const ConnectOptions& options) { return options.elastic && options.elastic->expected; }
@@ -118,7 +119,7 @@ void Host::Finish() {
 absl::StatusOr<std::string> Host::TakeBack(int worker, const Guest& guest) {
   if (finished_) return PackAnswer(absl::OutOfRangeError("the job was done without this worker"), job_);
   const std::optional<int> incarnation = mailbox_.TakeBack(worker, guest.address);
-  if (!incarnation) return IsTaken(worker);
+  if (!incarnation) return IsTaken(options_, worker);
   addresses_[worker] = guest.address;
   if (options_.log) options_.log(absl::StrCat("worker ", worker, " at ", guest.address, " takes part from now on"));
   return PackAnswer(Job{addresses_, KeyOf(options_.secret, job_), *incarnation}, job_);
@@ -165,16 +166,17 @@ absl::Status Host::Join(const std::string& second, const std::string& state, con
   }
   const int num_workers = static_cast<int>(options_.addresses.size());
   if (strings[2] != absl::StrCat(num_workers) || worker <= 0 || worker >= num_workers) {
-    return absl::InvalidArgumentError(absl::StrCat("worker ", worker, " of ", strings[2],
-                                                   " workers cannot join a run of ", num_workers,
-                                                   "; tell all of them the same cluster"));
+    const bool has_servers = options_.num_servers > 0;
+    return absl::InvalidArgumentError(absl::StrCat(
+        has_servers ? "task " : "worker ", worker, " of ", strings[2], has_servers ? " workers and ps" : " workers",
+        " cannot join a run of ", num_workers, "; tell all of them the same cluster"));
   }
   std::unique_lock<std::mutex> lock(mutex_);
   const bool takes_back = over_ && IsDispensable(options_, worker);
   if (dismissed_ || (over_ && !options_.elastic && !takes_back)) {
     return absl::UnavailableError("it trains with the workers that were there before");
   }
-  if (guests_.count(worker) > 0) return IsTaken(worker);
+  if (guests_.count(worker) > 0) return IsTaken(options_, worker);
   Guest guest = {id, strings[3], {strings.begin() + 4, strings.end()}, std::move(answer)};
   // Who comes to workers that train, or trained before, ends none of them.
   if (over_ || BeginsAgain(options_)) {

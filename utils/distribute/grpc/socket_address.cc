@@ -63,16 +63,17 @@ std::string HostOf(const std::string& address) {
 }
 
 void WaitForName(const std::string& address, WhoseName whose, std::chrono::seconds timeout,
-                 const std::function<void(const std::string& line)>& log) {
+                 const std::function<void(const std::string& line)>& log, const std::function<bool()>& gives_up) {
   constexpr std::chrono::milliseconds kLookEvery(200);
-  constexpr std::chrono::seconds kTellEvery(10);
+  // A name that is misspelt is told soon; that of a pod is known after some seconds.
+  constexpr std::chrono::seconds kTellAfter(3), kTellEvery(10);
   if (Resolve(address, AI_NUMERICHOST).ok()) return;
   const auto start = std::chrono::steady_clock::now();
-  auto tell = start + kTellEvery;
+  auto tell = start + kTellAfter;
   for (;;) {
     const std::string why = WhyNotYet(address, whose);
     const auto now = std::chrono::steady_clock::now();
-    if (why.empty() || now + kLookEvery > start + timeout) return;
+    if (why.empty() || now + kLookEvery > start + timeout || (gives_up && gives_up())) return;
     if (now >= tell && log) {
       log(absl::StrCat("waiting for the DNS to know ", HostOf(address), ": ", why));
       tell = now + kTellEvery;
