@@ -71,7 +71,9 @@ TEST_CASE("CPU devices have their variables in one place") {
 }
 
 TEST_CASE("A strategy for a loop of one's own needs a device") {
-  CHECK(ConnectedStrategy::Create("test", 0).status() ==
+  Config config;
+  config.performance.num_cpu_devices = 0;
+  CHECK(ConnectedStrategy::Create(config).status() ==
         absl::InvalidArgumentError("a strategy of 0 devices; it needs at least 1"));
 }
 
@@ -212,7 +214,7 @@ TEST_CASE("Flags of the updates of parameter servers need those, and each other"
 
 TEST_CASE("A training loop of one's own has no parameter servers") {
   const TfConfig tf_config(kWithPs);
-  CHECK_THAT(Refused(ConnectedStrategy::Create("program", 1).status()),
+  CHECK_THAT(Refused(ConnectedStrategy::Create({}).status()),
              StartsWith("TF_CONFIG describes 1 ps, and a training loop of one's own has only workers; leave ps out"));
 }
 

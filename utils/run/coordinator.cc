@@ -6,15 +6,12 @@
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
 #include "utils/run/cluster.h"
-#include "utils/run/config.h"
 #include "utils/run/devices.h"
 
 namespace official::run {
 
-absl::Status RunCoordinated(const std::string& name, const coordinator::Functions& functions,
+absl::Status RunCoordinated(const Config& config, const coordinator::Functions& functions,
                             const coordinator::CoordinatorOptions& options, const coordinator::Program& program) {
-  Config config;
-  config.program = name;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   if (!cluster.launch) {
     LOG(INFO) << "there is no cluster: the coordinator, a worker and a ps are threads of this process";

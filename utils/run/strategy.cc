@@ -3,18 +3,15 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/run/cluster.h"
-#include "utils/run/config.h"
 #include "utils/run/devices.h"
 
 namespace official::run {
 
-absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(const std::string& program,
-                                                                             int num_cpu_devices) {
+absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(const Config& config) {
+  const int num_cpu_devices = config.performance.num_cpu_devices;
   if (num_cpu_devices < 1) {
     return absl::InvalidArgumentError(absl::StrCat("a strategy of ", num_cpu_devices, " devices; it needs at least 1"));
   }
-  Config config;
-  config.program = program;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   if (cluster.is_evaluator) {
     return absl::InvalidArgumentError(
