@@ -21,7 +21,6 @@ using coordinator::ClusterCoordinator;
 using coordinator::RemoteValue;
 using coordinator::WorkerContext;
 using distribute::ReplicaContext;
-using train::Mode;
 
 // What a training step takes beside its batch: the learning rate and the random state.
 const TensorType kLearningRate{DType::kFloat32, {}}, kRandomState{DType::kInt64, {3}};
@@ -31,13 +30,15 @@ constexpr char kTrain[] = "train", kEvaluate[] = "evaluate", kPredict[] = "predi
 // Calls of fewer batches share the work better among workers, calls of more take less time to schedule.
 constexpr int64_t kCallsPerWorker = 4;
 
-std::vector<Tensor> TensorsOf(const data::Batch& batch, Mode mode) {
+std::vector<Tensor> TensorsOf(const data::Batch& batch, train::Mode mode) {
   std::vector<Tensor> tensors(batch.features.begin(), batch.features.end());
-  if (mode != Mode::kPredict) tensors.insert(tensors.end(), batch.labels.begin(), batch.labels.end());
+  if (mode != train::Mode::kPredict) tensors.insert(tensors.end(), batch.labels.begin(), batch.labels.end());
   return tensors;
 }
 
-const char* StepOf(Mode mode) { return mode == Mode::kTrain ? kTrain : mode == Mode::kEval ? kEvaluate : kPredict; }
+const char* StepOf(train::Mode mode) {
+  return mode == train::Mode::kTrain ? kTrain : mode == train::Mode::kEval ? kEvaluate : kPredict;
+}
 
 }  // namespace
 
@@ -104,7 +105,7 @@ absl::Status CoordinatedModel::AddDataset(const std::string& name, data::Dataset
                         inputs.insert(inputs.end(), state.begin(), state.end());
                         return context.Run(NameOf(kTrain), inputs);
                       });
-  for (const Mode mode : {Mode::kEval, Mode::kPredict}) {
+  for (const train::Mode mode : {train::Mode::kEval, train::Mode::kPredict}) {
     functions_.Register(NameOf(StepOf(mode), name),
                         [this, name, mode](WorkerContext& context, absl::Span<const Tensor> batches) {
                           return RunOnBatches(context, datasets_.at(name), mode, batches[0].scalar<int64_t>(),
@@ -115,32 +116,33 @@ absl::Status CoordinatedModel::AddDataset(const std::string& name, data::Dataset
 }
 
 void CoordinatedModel::RegisterSteps() {
-  const auto add = [this](Mode mode, auto step) {
+  const auto add = [this](train::Mode mode, auto step) {
     functions_.RegisterStep(NameOf(StepOf(mode)), [this, step](ReplicaContext& context, absl::Span<const Value> in) {
       return (this->*step)(context, in);
     });
   };
-  add(Mode::kTrain, &CoordinatedModel::TrainStep);
-  add(Mode::kEval, &CoordinatedModel::EvalStep);
-  add(Mode::kPredict, &CoordinatedModel::PredictStep);
+  add(train::Mode::kTrain, &CoordinatedModel::TrainStep);
+  add(train::Mode::kEval, &CoordinatedModel::EvalStep);
+  add(train::Mode::kPredict, &CoordinatedModel::PredictStep);
 }
 
 // ---- Steps ----
 
-train::ModelInputs CoordinatedModel::InputsOf(compute::Graph& graph, Mode mode, absl::Span<const Value> inputs) const {
+train::ModelInputs CoordinatedModel::InputsOf(compute::Graph& graph, train::Mode mode,
+                                              absl::Span<const Value> inputs) const {
   train::ModelInputs in{graph, mode, DType::kFloat32, {}, {}, Value()};
   const size_t num_features = spec_->features.size();
   for (const Value& feature : inputs.subspan(0, num_features)) in.features.push_back(feature);
-  if (mode == Mode::kPredict) return in;
+  if (mode == train::Mode::kPredict) return in;
   for (const Value& label : inputs.subspan(num_features, spec_->labels.size())) in.labels.push_back(label);
-  if (mode == Mode::kTrain) in.random_state = inputs.back();
+  if (mode == train::Mode::kTrain) in.random_state = inputs.back();
   return in;
 }
 
 absl::StatusOr<std::vector<Value>> CoordinatedModel::TrainStep(ReplicaContext& context,
                                                                absl::Span<const Value> inputs) const {
   compute::Graph& graph = context.graph();
-  const train::ModelInputs in = InputsOf(graph, Mode::kTrain, inputs);
+  const train::ModelInputs in = InputsOf(graph, train::Mode::kTrain, inputs);
   const train::ModelSpec spec = BuildSpec(network_, options_->loss, options_->metrics, in);
   RETURN_IF_ERROR(graph.status());
   const Value loss = compute::CheckNumerics(spec.loss);
@@ -161,7 +163,7 @@ absl::StatusOr<std::vector<Value>> CoordinatedModel::TrainStep(ReplicaContext& c
 absl::StatusOr<std::vector<Value>> CoordinatedModel::EvalStep(ReplicaContext& context,
                                                               absl::Span<const Value> inputs) const {
   compute::Graph& graph = context.graph();
-  const train::ModelInputs in = InputsOf(graph, Mode::kEval, inputs);
+  const train::ModelInputs in = InputsOf(graph, train::Mode::kEval, inputs);
   const train::ModelSpec spec = BuildSpec(network_, options_->loss, options_->metrics, in);
   const distribute::MeanUpdate loss = distribute::MeanUpdateOf(
       spec.loss, graph.Constant(Tensor::Scalar(static_cast<float>(in.features[0].shape().dim(0)))));
@@ -172,13 +174,13 @@ absl::StatusOr<std::vector<Value>> CoordinatedModel::EvalStep(ReplicaContext& co
 
 absl::StatusOr<std::vector<Value>> CoordinatedModel::PredictStep(ReplicaContext& context,
                                                                  absl::Span<const Value> inputs) const {
-  const train::ModelInputs in = InputsOf(context.graph(), Mode::kPredict, inputs);
+  const train::ModelInputs in = InputsOf(context.graph(), train::Mode::kPredict, inputs);
   const train::ModelSpec spec = BuildSpec(network_, options_->loss, options_->metrics, in);
   return std::vector<Value>{spec.predictions[0].value};
 }
 
 absl::StatusOr<CoordinatedModel::Tensors> CoordinatedModel::RunOnBatches(WorkerContext& context,
-                                                                         const NamedDataset& dataset, Mode mode,
+                                                                         const NamedDataset& dataset, train::Mode mode,
                                                                          int64_t first, int64_t count) const {
   const int64_t batch_size = dataset.options.batch_size;
   ASSIGN_OR_RETURN(const data::BatchSourcePtr batches,
@@ -195,12 +197,12 @@ absl::StatusOr<CoordinatedModel::Tensors> CoordinatedModel::RunOnBatches(WorkerC
 
 // ---- On the coordinator ----
 
-std::vector<TensorType> CoordinatedModel::BatchTypes(Mode mode, int64_t batch_size) const {
+std::vector<TensorType> CoordinatedModel::BatchTypes(train::Mode mode, int64_t batch_size) const {
   std::vector<TensorType> types;
   for (const data::Leaf& leaf : spec_->features) types.push_back(data::BatchedType(leaf.type, batch_size));
-  if (mode == Mode::kPredict) return types;
+  if (mode == train::Mode::kPredict) return types;
   for (const data::Leaf& leaf : spec_->labels) types.push_back(data::BatchedType(leaf.type, batch_size));
-  if (mode == Mode::kTrain) types.insert(types.end(), {kLearningRate, kRandomState});
+  if (mode == train::Mode::kTrain) types.insert(types.end(), {kLearningRate, kRandomState});
   return types;
 }
 
@@ -217,7 +219,8 @@ absl::StatusOr<History> CoordinatedModel::Fit(ClusterCoordinator& coordinator, c
         name_, " has steps_per_epoch=", steps, ", and workers read data set '", dataset,
         "' without end; give at least 1"));
   }
-  RETURN_IF_ERROR(coordinator.CreateVariables(NameOf(kTrain), BatchTypes(Mode::kTrain, named->options.batch_size)));
+  RETURN_IF_ERROR(
+      coordinator.CreateVariables(NameOf(kTrain), BatchTypes(train::Mode::kTrain, named->options.batch_size)));
   if (!options_->model_dir.empty() && checkpoints_ == nullptr) {
     ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(options_->model_dir));
     ASSIGN_OR_RETURN(checkpoints_, train::CheckpointManager::Open(coordinator, options_->model_dir));
@@ -269,7 +272,7 @@ absl::StatusOr<Logs> CoordinatedModel::TrainEpoch(ClusterCoordinator& coordinato
 }
 
 absl::StatusOr<std::vector<CoordinatedModel::Tensors>> CoordinatedModel::RunOnWorkers(ClusterCoordinator& coordinator,
-                                                                                      Mode mode,
+                                                                                      train::Mode mode,
                                                                                       const std::string& dataset,
                                                                                       int64_t count) {
   RETURN_IF_ERROR(
@@ -298,7 +301,7 @@ absl::StatusOr<Logs> CoordinatedModel::Evaluate(ClusterCoordinator& coordinator,
   ASSIGN_OR_RETURN(const NamedDataset* const named, FindDataset(dataset));
   const int64_t all = named->num_batches();
   ASSIGN_OR_RETURN(const std::vector<Tensors> batches,
-                   RunOnWorkers(coordinator, Mode::kEval, dataset, std::min(steps.value_or(all), all)));
+                   RunOnWorkers(coordinator, train::Mode::kEval, dataset, std::min(steps.value_or(all), all)));
   std::vector<std::pair<double, double>> sums(1 + options_->metrics.size());  // total and count
   for (const Tensors& batch : batches) {
     for (size_t i = 0; i < sums.size(); ++i) {
@@ -317,7 +320,7 @@ absl::StatusOr<Tensor> CoordinatedModel::Predict(ClusterCoordinator& coordinator
   RETURN_IF_ERROR(CheckCompiled("Predict"));
   ASSIGN_OR_RETURN(const NamedDataset* const named, FindDataset(dataset));
   ASSIGN_OR_RETURN(const std::vector<Tensors> batches,
-                   RunOnWorkers(coordinator, Mode::kPredict, dataset, named->num_batches()));
+                   RunOnWorkers(coordinator, train::Mode::kPredict, dataset, named->num_batches()));
   std::vector<Tensor> outputs;
   for (const Tensors& batch : batches) outputs.push_back(batch[0]);
   return distribute::ConcatTensors(outputs, /*axis=*/0);
@@ -331,12 +334,12 @@ absl::StatusOr<std::vector<std::string>> CoordinatedModel::MakeWeights(ClusterCo
     return absl::FailedPreconditionError(
         absl::StrCat("model ", name_, " has no weights yet; call AddDataset before asking for them"));
   }
-  const std::vector<TensorType> types = BatchTypes(Mode::kPredict, 1);
+  const std::vector<TensorType> types = BatchTypes(train::Mode::kPredict, 1);
   RETURN_IF_ERROR(coordinator.CreateVariables(NameOf(kPredict), types));
   compute::Graph graph;
   std::vector<Value> inputs;
   for (const TensorType& type : types) inputs.push_back(graph.Input(absl::StrCat("input_", inputs.size()), type));
-  BuildSpec(network_, options_->loss, options_->metrics, InputsOf(graph, Mode::kPredict, inputs));
+  BuildSpec(network_, options_->loss, options_->metrics, InputsOf(graph, train::Mode::kPredict, inputs));
   RETURN_IF_ERROR(graph.status());
   std::vector<std::string> names;
   for (const compute::VariableSpec& spec : graph.variables()) names.push_back(spec.name);
