@@ -77,6 +77,17 @@ TEST_CASE("A strategy for a loop of one's own needs a device") {
         absl::InvalidArgumentError("a strategy of 0 devices; it needs at least 1"));
 }
 
+TEST_CASE("A loop of one's own has the strategy that a flag names, if the devices can have it") {
+  Config config;
+  config.performance.num_cpu_devices = 2;
+  CHECK(ConnectedStrategy::Create(config).value()->strategy().name() == "mirrored");
+  config.performance.distribution_strategy = "central_storage";
+  CHECK(ConnectedStrategy::Create(config).value()->strategy().name() == "central_storage");
+  config.performance.distribution_strategy = "one_device";
+  CHECK_THAT(Refused(ConnectedStrategy::Create(config).status()),
+             StartsWith("--distribution_strategy=one_device is for one device, and this run has 2 CPU devices"));
+}
+
 TEST_CASE("An evaluator is none of the workers, who know of it from their cluster or a flag") {
   {
     const TfConfig tf_config(kEvaluator);

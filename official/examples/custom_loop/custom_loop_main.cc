@@ -141,6 +141,7 @@ flags::Program Program() {
           .help = {{"model_dir", "Directory of the checkpoints; empty: none are made."}},
           .flags = {.name = "custom_loop",
                     .flags = {flags::SharedFlag("num_cpu_devices"),
+                              flags::SharedFlag("distribution_strategy"),
                               {.name = "train_epochs", .range = flags::AtLeast(1)},
                               {.name = "model_dir", .per_worker = true},
                               flags::LogFormatFlag()}},

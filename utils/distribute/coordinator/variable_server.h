@@ -15,7 +15,7 @@
 #include "utils/compute/program/program.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/shards.h"
-#include "utils/distribute/coordinator/step_graphs.h"
+#include "utils/distribute/custom_loop/split_step.h"
 #include "utils/distribute/parameter_servers.h"
 
 namespace official::coordinator {
@@ -43,13 +43,13 @@ class VariableServer : public distribute::ParameterServers::Answerer {
 
  private:
   struct Step {
-    ServerStep built;
+    distribute::UpdateStep built;
     std::unique_ptr<compute::Program> update;
   };
   absl::StatusOr<std::string> List() const;
   absl::Status Write(absl::string_view request);
   absl::StatusOr<std::string> Read(absl::string_view request) const;
-  // See PlacedHereFn.
+  // See distribute::PlacedHereFn.
   std::vector<compute::VariableSpec> PlacedHere(const std::string& variable) const;
   // Takes the name and the types of a step from the request, and returns the step, which is built the first time.
   absl::StatusOr<Step*> TakeStep(absl::string_view& request);

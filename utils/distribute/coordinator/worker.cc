@@ -48,7 +48,7 @@ absl::StatusOr<WorkerContext::Step*> WorkerContext::FindStep(const std::string& 
   if (const auto found = steps_.find(key); found != steps_.end()) return &found->second;
   ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(name));
   Step step;
-  ASSIGN_OR_RETURN(step.built, BuildWorkerStep(*fn, inputs));
+  ASSIGN_OR_RETURN(step.built, distribute::BuildWorkerStep(*fn, inputs));
   compute::Graph read;
   for (const compute::VariableSpec& spec : step.built.read) {
     read.Variable(spec);

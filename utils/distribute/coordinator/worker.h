@@ -14,8 +14,8 @@
 #include "utils/data/batch.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/messages.h"
-#include "utils/distribute/coordinator/step_graphs.h"
 #include "utils/distribute/coordinator/variable_client.h"
+#include "utils/distribute/custom_loop/split_step.h"
 #include "utils/distribute/parameter_servers.h"
 
 namespace official::coordinator {
@@ -53,7 +53,7 @@ class WorkerContext {
 
  private:
   struct Step {
-    WorkerStep built;
+    distribute::WorkerStep built;
     std::vector<std::string> read;  // the names of the variables that it reads
     std::unique_ptr<compute::Program> program;
   };

@@ -1,25 +1,20 @@
-#include "utils/distribute/coordinator/step_graphs.h"
+#include "utils/distribute/custom_loop/split_step.h"
 
-#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 
-namespace official::coordinator {
+namespace official::distribute {
 namespace {
 
 using compute::Value;
-using distribute::ReplicaContext;
 
-ReplicaContext ContextOf(compute::Graph& graph) {
-  return {graph, /*replica_id=*/0, /*num_replicas=*/1, /*pack_sizes=*/std::nullopt};
-}
-
-// The worker makes no updates.
-class WorkerSide : public distribute::UpdateSplit {
+// A replica makes no updates.
+class WorkerSide : public UpdateSplit {
  public:
+  bool sums() const override { return true; }
   Value Number(Value value) override {
     names.push_back("");
     values.push_back(value);
@@ -35,11 +30,12 @@ class WorkerSide : public distribute::UpdateSplit {
   std::vector<Value> values;
 };
 
-// The server gets what the worker has computed.
-class ServerSide : public distribute::UpdateSplit {
+// Updates get what a replica has computed.
+class UpdateSide : public UpdateSplit {
  public:
-  ServerSide(compute::Graph& graph, const PlacedHereFn& placed_here) : graph_(graph), placed_here_(placed_here) {}
+  UpdateSide(compute::Graph& graph, const PlacedHereFn& placed_here) : graph_(graph), placed_here_(placed_here) {}
 
+  bool sums() const override { return false; }
   Value Number(Value value) override { return Feed(value.type()); }
   std::vector<compute::VariableGradient> Update(const compute::VariableGradient& update) override {
     std::vector<compute::VariableGradient> updates;
@@ -80,34 +76,34 @@ std::vector<compute::VariableSpec> VariablesOf(const compute::Graph& graph, cons
 
 }  // namespace
 
-absl::StatusOr<WorkerStep> BuildWorkerStep(const distribute::ReplicaFn& fn,
-                                           absl::Span<const compute::TensorType> inputs) {
+absl::StatusOr<WorkerStep> BuildWorkerStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                           const ReplicaPlace& place) {
   WorkerStep step;
   step.graph = std::make_unique<compute::Graph>();
-  ReplicaContext context = ContextOf(*step.graph);
+  ReplicaContext context(*step.graph, place.replica_id, place.num_replicas, place.pack_sizes);
   WorkerSide side;
   context.SplitUpdates(side);
-  ASSIGN_OR_RETURN(step.roots, distribute::BuildReplica(fn, inputs, context));
+  ASSIGN_OR_RETURN(step.roots, BuildReplica(fn, inputs, context));
   step.num_results = static_cast<int>(step.roots.fetches.size());
+  step.num_merge_calls = context.num_merge_calls();
   step.roots.fetches.insert(step.roots.fetches.end(), side.values.begin(), side.values.end());
   step.handed_over = std::move(side.names);
   step.read = VariablesOf(*step.graph, step.roots);
   return step;
 }
 
-absl::StatusOr<ServerStep> BuildServerStep(const distribute::ReplicaFn& fn,
-                                           absl::Span<const compute::TensorType> inputs,
-                                           const PlacedHereFn& placed_here) {
-  ServerStep step;
+absl::StatusOr<UpdateStep> BuildUpdateStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                           int num_replicas, const PlacedHereFn& placed_here) {
+  UpdateStep step;
   step.graph = std::make_unique<compute::Graph>();
-  ReplicaContext context = ContextOf(*step.graph);
-  ServerSide side(*step.graph, placed_here);
+  ReplicaContext context(*step.graph, /*replica_id=*/0, num_replicas, /*pack_sizes=*/std::nullopt);
+  UpdateSide side(*step.graph, placed_here);
   context.SplitUpdates(side);
-  ASSIGN_OR_RETURN(step.roots, distribute::BuildReplica(fn, inputs, context));
+  ASSIGN_OR_RETURN(step.roots, BuildReplica(fn, inputs, context));
   step.roots.feeds = std::move(side.feeds);
   step.roots.fetches.clear();
   step.variables = VariablesOf(*step.graph, step.roots);
   return step;
 }
 
-}  // namespace official::coordinator
+}  // namespace official::distribute

@@ -1,48 +1,57 @@
-// The two graphs of a step, a function that a worker runs and whose updates parameter servers make. Both come from one
-// call of the same function: the worker's computes the results and the gradients, the server's updates from these the
-// variables that are placed on it.
+// The two graphs of a step whose updates are made elsewhere: by parameter servers, or once for all replicas that share
+// one copy of the variables. Both come from one function: that of a replica computes the results and the gradients, the
+// other one updates from these the variables that are there.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/kernel/communicator.h"
 #include "utils/distribute/custom_loop/replica_context.h"
 
-namespace official::coordinator {
+namespace official::distribute {
+
+// ReplicaPlace: a replica among those that sum their values.
+struct ReplicaPlace {
+  int replica_id = 0;
+  int num_replicas = 1;
+  std::optional<compute::PackSizes> pack_sizes = std::nullopt;  // see Strategy::pack_sizes()
+};
 
 struct WorkerStep {
   std::unique_ptr<compute::Graph> graph;
-  compute::GraphRoots roots;  // fetches: the results, then what is handed over
+  compute::GraphRoots roots;  // fetches: the results, then what is handed over, which is the same on all replicas
   int num_results = 0;
-  // The variables that what is handed over updates, in the order in which servers take it; empty for a number that all
-  // servers get, such as the learning rate.
+  int num_merge_calls = 0;
+  // The variables that what is handed over updates, in the order in which updates take it; empty for a number that all
+  // of them get, such as the learning rate.
   std::vector<std::string> handed_over;
   std::vector<compute::VariableSpec> read;  // the variables that the graph reads
 };
 
 // Errors: those of BuildReplica.
-absl::StatusOr<WorkerStep> BuildWorkerStep(const distribute::ReplicaFn& fn,
-                                           absl::Span<const compute::TensorType> inputs);
+absl::StatusOr<WorkerStep> BuildWorkerStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                           const ReplicaPlace& place = {});
 
-struct ServerStep {
+struct UpdateStep {
   std::unique_ptr<compute::Graph> graph;
-  compute::GraphRoots roots;                     // feeds: what is handed over of this server's variables, or of all
+  compute::GraphRoots roots;                     // feeds: what is handed over of the variables that are here, or of all
   std::vector<compute::VariableSpec> variables;  // those that are updated, and what an optimizer adds to them
 };
 
-// PlacedHereFn returns what a server has of a variable: itself, or some of its shards in their order; nothing if that
-// is elsewhere.
+// PlacedHereFn returns what is here of a variable: itself, or some of its shards in their order; nothing if that is
+// elsewhere.
 using PlacedHereFn = std::function<std::vector<compute::VariableSpec>(const std::string& variable)>;
 
-absl::StatusOr<ServerStep> BuildServerStep(const distribute::ReplicaFn& fn,
-                                           absl::Span<const compute::TensorType> inputs,
-                                           const PlacedHereFn& placed_here);
+// `num_replicas` have summed what is handed over.
+absl::StatusOr<UpdateStep> BuildUpdateStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                           int num_replicas, const PlacedHereFn& placed_here);
 
-}  // namespace official::coordinator
+}  // namespace official::distribute

@@ -13,14 +13,41 @@ namespace official::distribute {
 using compute::Tensor;
 using compute::Value;
 
+namespace {
+
+std::string TypesText(absl::Span<const Tensor> inputs) {
+  return absl::StrJoin(inputs, " ",
+                       [](std::string* out, const Tensor& input) { out->append(input.type().ToString()); });
+}
+
+std::vector<compute::TensorType> TypesOf(absl::Span<const Tensor> inputs) {
+  std::vector<compute::TensorType> types;
+  for (const Tensor& input : inputs) types.push_back(input.type());
+  return types;
+}
+
+bool HasOneCopy(const Strategy& strategy) {
+  return strategy.name() == "central_storage" && strategy.num_local_replicas() > 1;
+}
+
+}  // namespace
+
 StrategyScope::StrategyScope(Strategy& strategy, uint64_t seed) : seed_(seed), replicas_{strategy, {}} {
+  replicas_.one_copy = HasOneCopy(strategy);
   for (int r = 0; r < strategy.num_local_replicas(); ++r) {
-    replicas_.stores.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
     arenas_.push_back(std::make_unique<compute::Arena>(strategy.device(r)));
+    if (r > 0 && replicas_.one_copy) continue;
+    replicas_.stores.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
   }
+  if (replicas_.one_copy) arenas_.push_back(std::make_unique<compute::Arena>(strategy.device(0)));
 }
 
 absl::StatusOr<std::unique_ptr<StrategyScope>> StrategyScope::Create(Strategy& strategy, uint64_t seed) {
+  if (HasOneCopy(strategy) && !strategy.shares_memory()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("central_storage has one copy of each variable in the memory of the host, and the ",
+                     strategy.num_local_replicas(), " devices have memory of their own; use mirrored"));
+  }
   std::string own;
   AppendNumber(static_cast<int64_t>(seed), own);
   ASSIGN_OR_RETURN(const std::string bytes, strategy.FromChief(own));
@@ -101,20 +128,69 @@ absl::Status StrategyScope::Restore(const std::string& name) {
 }
 
 absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunction& function, int replica,
-                                                            absl::Span<const Tensor> inputs) {
+                                                            absl::Span<const compute::TensorType> inputs) {
   ReplicaFunction::Built built;
-  built.graph = std::make_unique<compute::Graph>();
-  std::vector<compute::TensorType> types;
-  for (const Tensor& input : inputs) types.push_back(input.type());
-  ReplicaContext context(*built.graph, static_cast<int>(strategy().local_replicas().begin) + replica,
-                         num_replicas_in_sync(), strategy().pack_sizes());
-  ASSIGN_OR_RETURN(built.roots, BuildReplica(function.fn_, types, context));
-  built.merge_calls = context.num_merge_calls();
+  const int id = static_cast<int>(strategy().local_replicas().begin) + replica;
+  if (replicas_.one_copy) {
+    ASSIGN_OR_RETURN(WorkerStep step,
+                     BuildWorkerStep(function.fn_, inputs, {id, num_replicas_in_sync(), strategy().pack_sizes()}));
+    built.graph = std::move(step.graph);
+    built.roots = std::move(step.roots);
+    built.num_results = step.num_results;
+    built.merge_calls = step.num_merge_calls;
+  } else {
+    built.graph = std::make_unique<compute::Graph>();
+    ReplicaContext context(*built.graph, id, num_replicas_in_sync(), strategy().pack_sizes());
+    ASSIGN_OR_RETURN(built.roots, BuildReplica(function.fn_, inputs, context));
+    built.num_results = static_cast<int>(built.roots.fetches.size());
+    built.merge_calls = context.num_merge_calls();
+  }
   for (const auto& node : built.graph->nodes()) {
     if (!node->Is(compute::op::AllReduceStart)) continue;
     for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&built.sums, " ", type.ToString());
   }
   return built;
+}
+
+absl::StatusOr<ReplicaFunction::Update> StrategyScope::BuildUpdate(const ReplicaFunction& function,
+                                                                   absl::Span<const Tensor> inputs) {
+  ReplicaFunction::Update update;
+  const auto placed_here = [this](const std::string& variable) {
+    std::vector<compute::VariableSpec> found;
+    for (const compute::VariableSpec& spec : StoreOf(0).specs()) {
+      if (spec.name == variable) found.push_back(spec);
+    }
+    return found;
+  };
+  replicas_.in_replica_context = true;
+  absl::StatusOr<UpdateStep> step = BuildUpdateStep(function.fn_, TypesOf(inputs), num_replicas_in_sync(), placed_here);
+  replicas_.in_replica_context = false;
+  RETURN_IF_ERROR(step.status());
+  update.step = *std::move(step);
+  if (update.step.roots.targets.empty()) return update;
+  compute::Graph made;  // what an optimizer has added
+  for (const compute::VariableSpec& spec : update.step.variables) made.Variable(spec);
+  RETURN_IF_ERROR(made.status());
+  RETURN_IF_ERROR(CreateVariables(made));
+  ASSIGN_OR_RETURN(update.program,
+                   compute::Program::Compile(*update.step.graph, update.step.roots, strategy().device(0), StoreOf(0),
+                                             {.arena = arenas_.back().get()}));
+  return update;
+}
+
+absl::Status StrategyScope::RunUpdate(ReplicaFunction& function, const std::string& types,
+                                      absl::Span<const Tensor> inputs, const ReplicaFunction::Built& first) {
+  auto found = function.updates_.find(types);
+  if (found == function.updates_.end()) {
+    ASSIGN_OR_RETURN(ReplicaFunction::Update made, BuildUpdate(function, inputs));
+    found = function.updates_.emplace(types, std::move(made)).first;
+  }
+  if (found->second.program == nullptr) return absl::OkStatus();
+  std::vector<Tensor> handed_over;
+  for (size_t i = first.num_results; i < first.roots.fetches.size(); ++i) {
+    ASSIGN_OR_RETURN(handed_over.emplace_back(), first.program->Fetch(static_cast<int>(i)));
+  }
+  return found->second.program->Run(handed_over);
 }
 
 absl::Status StrategyScope::CreateVariables(const compute::Graph& graph) {
@@ -150,12 +226,11 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
     }
   }
   for (int r = 0; r < num_local; ++r) {
-    const std::string types = absl::StrJoin(
-        inputs[r], " ", [](std::string* out, const Tensor& input) { out->append(input.type().ToString()); });
+    const std::string types = TypesText(inputs[r]);
     auto found = function.built_[r].find(types);
     if (found == function.built_[r].end()) {
       replicas_.in_replica_context = true;
-      absl::StatusOr<ReplicaFunction::Built> made = Build(function, r, inputs[r]);
+      absl::StatusOr<ReplicaFunction::Built> made = Build(function, r, TypesOf(inputs[r]));
       replicas_.in_replica_context = false;
       RETURN_IF_ERROR(made.status());
       RETURN_IF_ERROR(CreateVariables(*made->graph));
@@ -174,24 +249,25 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
           " ]; all replicas must sum the same in the same order"));
     }
     const std::vector<Value>&first = built[0]->roots.fetches, &own = built[r]->roots.fetches;
-    if (own.size() != first.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the function has ", first.size(), " results on one replica and ",
-                                                     own.size(), " on another; all must have the same"));
+    if (built[r]->num_results != built[0]->num_results) {
+      return absl::InvalidArgumentError(absl::StrCat("the function has ", built[0]->num_results,
+                                                     " results on one replica and ", built[r]->num_results,
+                                                     " on another; all must have the same"));
     }
-    for (size_t i = 0; i < own.size(); ++i) {
+    for (int i = 0; i < built[r]->num_results; ++i) {
       if (own[i].dtype() == first[i].dtype()) continue;
       return absl::InvalidArgumentError(absl::StrCat("result ", i, " of the function is ", first[i].type().ToString(),
                                                      " on one replica and ", own[i].type().ToString(),
                                                      " on another; all must have the same dtype"));
     }
   }
-  std::vector<PerReplica> results(built[0]->roots.fetches.size());
+  std::vector<PerReplica> results(built[0]->num_results);
   for (PerReplica& result : results) result.values.resize(num_local);
   RETURN_IF_ERROR(strategy().Run([&](int r) -> absl::Status {
     ReplicaFunction::Built& own = *built[r];
     if (own.program == nullptr) {
-      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.graph, own.roots, strategy().device(r),
-                                                              *replicas_.stores[r], {.arena = arenas_[r].get()}));
+      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.graph, own.roots, strategy().device(r), StoreOf(r),
+                                                              {.arena = arenas_[r].get()}));
     }
     RETURN_IF_ERROR(own.program->Run(inputs[r]));
     for (size_t i = 0; i < results.size(); ++i) {
@@ -200,6 +276,10 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
     }
     return absl::OkStatus();
   }));
+  if (replicas_.one_copy) {
+    RETURN_IF_ERROR(
+        strategy().RunAlone(0, [&] { return RunUpdate(function, TypesText(inputs[0]), inputs[0], *built[0]); }));
+  }
   return results;
 }
 
