@@ -137,6 +137,12 @@ class ConnectionFlagsTest(unittest.TestCase):
             self.assertEqual(ended.code, 2, ended.stderr)
             self.assertIn("flag --train_epochs", ended.stderr)
 
+    def test_workers_of_a_coordinator_have_as_many_devices(self) -> None:
+        flags_of = [(f"--num_cpu_devices={devices}",) for devices in (1, 2, 1)]
+        for task in [self.finish(process) for process in self.start(self.coordinator, COORDINATED, *flags_of)]:
+            self.assertEqual(task.code, 2, task.stderr)
+            self.assertIn("number of replicas", task.stderr)
+
     def test_servers_that_wait_for_a_client_run_the_tasks(self) -> None:
         for program, jobs in self.programs():
             with self.subTest(program):

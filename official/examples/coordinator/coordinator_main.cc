@@ -23,6 +23,7 @@
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
+#include "utils/flags/shared_groups.h"
 #include "utils/run/config.h"
 #include "utils/run/coordinator.h"
 #include "utils/run/standalone/main.h"
@@ -44,14 +45,17 @@ using Tensors = std::vector<Tensor>;
 constexpr int64_t kBatchSize = 32;
 constexpr int kStepsPerEpoch = 20, kEvalStepsPerEpoch = 4;
 
-// Batches without end. Each worker has its own order, so that together they see the data about equally often.
-absl::StatusOr<data::BatchSourcePtr> TrainingData(const distribute::InputContext& context) {
-  return data::Batches(data::Shuffle(Heroes(200, /*seed=*/1), /*seed=*/10 + context.input_pipeline_id),
-                       {.batch_size = kBatchSize, .end_epoch = data::kEndless, .across_epochs = true});
+// Batches without end, of which each device of a worker gets one. Each worker has its own order, so that together they
+// see the data about equally often.
+absl::StatusOr<data::BatchSourcePtr> Endless(const data::DatasetPtr& heroes, const distribute::InputContext& context) {
+  ASSIGN_OR_RETURN(const int64_t batch_size, context.GetPerReplicaBatchSize(kBatchSize));
+  return data::Batches(heroes, {.batch_size = batch_size, .end_epoch = data::kEndless, .across_epochs = true});
 }
-absl::StatusOr<data::BatchSourcePtr> EvalData(const distribute::InputContext&) {
-  return data::Batches(Heroes(128, /*seed=*/2),
-                       {.batch_size = kBatchSize, .end_epoch = data::kEndless, .across_epochs = true});
+absl::StatusOr<data::BatchSourcePtr> TrainingData(const distribute::InputContext& context) {
+  return Endless(data::Shuffle(Heroes(200, /*seed=*/1), /*seed=*/10 + context.input_pipeline_id), context);
+}
+absl::StatusOr<data::BatchSourcePtr> EvalData(const distribute::InputContext& context) {
+  return Endless(Heroes(128, /*seed=*/2), context);
 }
 
 // The logits [batch, 2] of heroes [batch, 3].
@@ -78,12 +82,15 @@ class Program {
       return std::vector<Value>{};
     });
     functions_.Register("train", [](WorkerContext& context, absl::Span<const Tensor>) -> absl::StatusOr<Tensors> {
-      ASSIGN_OR_RETURN(const Tensors batch, context.Next("training_data"));
-      return context.Run("train_step", batch);
+      ASSIGN_OR_RETURN(const auto batch, context.NextPerReplica("training_data"));
+      ASSIGN_OR_RETURN(const auto losses, context.RunPerReplica("train_step", batch));
+      ASSIGN_OR_RETURN(Tensor loss, distribute::ReduceTensors(distribute::ReduceOp::kSum, losses[0].values, {}));
+      return Tensors{std::move(loss)};
     });
     functions_.Register("evaluate", [](WorkerContext& context, absl::Span<const Tensor>) -> absl::StatusOr<Tensors> {
-      ASSIGN_OR_RETURN(const Tensors batch, context.Next("eval_data"));
-      return context.Run("eval_step", batch);
+      ASSIGN_OR_RETURN(const auto batch, context.NextPerReplica("eval_data"));
+      RETURN_IF_ERROR(context.RunPerReplica("eval_step", batch).status());
+      return Tensors{};
     });
   }
 
@@ -91,8 +98,10 @@ class Program {
 
   // What the chief does.
   absl::Status Train(const run::Config& config, ClusterCoordinator& coordinator) const {
-    const std::vector<compute::TensorType> batch = {{DType::kInt32, {kBatchSize, kHeroesOfExample}},
-                                                    {DType::kInt32, {kBatchSize}}};
+    const distribute::InputContext devices = {.num_replicas_in_sync = coordinator.num_replicas_in_sync()};
+    ASSIGN_OR_RETURN(const int64_t batch_size, devices.GetPerReplicaBatchSize(kBatchSize));
+    const std::vector<compute::TensorType> batch = {{DType::kInt32, {batch_size, kHeroesOfExample}},
+                                                    {DType::kInt32, {batch_size}}};
     for (const char* const step : {"train_step", "eval_step"}) {
       RETURN_IF_ERROR(coordinator.CreateVariables(step, batch));
     }
@@ -154,7 +163,8 @@ flags::Program CommandLine() {
           .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
           .help = {{"model_dir", "Directory of the checkpoints; empty: none are made. Only the chief uses it."}},
           .flags = {.name = "coordinator",
-                    .flags = {{.name = "train_epochs", .range = flags::AtLeast(1), .per_worker = true},
+                    .flags = {flags::SharedFlag("num_cpu_devices"),
+                              {.name = "train_epochs", .range = flags::AtLeast(1), .per_worker = true},
                               {.name = "model_dir", .per_worker = true},
                               flags::LogFormatFlag()}},
           .shared_flags = false,

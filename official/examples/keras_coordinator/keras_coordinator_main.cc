@@ -13,6 +13,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
+#include "utils/flags/shared_groups.h"
 #include "utils/run/config.h"
 #include "utils/run/coordinator.h"
 #include "utils/run/standalone/main.h"
@@ -62,7 +63,8 @@ flags::Program Program() {
           .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
           .help = {{"model_dir", "Directory of the checkpoints; empty: none are made. Only the chief uses it."}},
           .flags = {.name = "keras_coordinator",
-                    .flags = {{.name = "train_epochs", .range = flags::AtLeast(1), .per_worker = true},
+                    .flags = {flags::SharedFlag("num_cpu_devices"),
+                              {.name = "train_epochs", .range = flags::AtLeast(1), .per_worker = true},
                               {.name = "model_dir", .per_worker = true},
                               flags::LogFormatFlag()}},
           .shared_flags = false,

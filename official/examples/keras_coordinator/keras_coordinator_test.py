@@ -53,6 +53,10 @@ class KerasCoordinatorTest(coordinated.CoordinatedCase):
         self.start({"chief": 1, "worker": 1, "ps": 2})
         self.assertEqual(self.finish(0)[CHIEF].stdout, self.alone())
 
+    def test_workers_with_two_devices(self) -> None:
+        self.start_cluster("--num_cpu_devices=2")
+        self.assert_learned(self.finish(0)[CHIEF].stdout)
+
     def test_continues_from_a_checkpoint(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.start_cluster(f"--model_dir={folder}", "--train_epochs=2")

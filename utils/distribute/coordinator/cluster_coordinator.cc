@@ -35,7 +35,9 @@ absl::Status ClusterCoordinator::Failed(const absl::Status& status) {
 absl::Status ClusterCoordinator::CreateVariables(const std::string& step,
                                                  absl::Span<const compute::TensorType> inputs) {
   ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(step));
-  ASSIGN_OR_RETURN(const distribute::WorkerStep built, distribute::BuildWorkerStep(*fn, inputs));
+  ASSIGN_OR_RETURN(const distribute::ReplicaStep built,
+                   distribute::BuildReplicaStep(*fn, inputs, {.num_replicas = num_replicas_in_sync()},
+                                                distribute::Updates::kElsewhere));
   ASSIGN_OR_RETURN(const std::vector<std::string> before, TrackedNames());
   for (const compute::VariableSpec& spec : built.graph->variables()) {
     if (client_.placed().count(spec.name) > 0) continue;

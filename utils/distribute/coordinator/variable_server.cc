@@ -114,9 +114,9 @@ absl::StatusOr<VariableServer::Step*> VariableServer::TakeStep(absl::string_view
   if (const auto found = steps_.find(key); found != steps_.end()) return &found->second;
   ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(name));
   Step step;
-  ASSIGN_OR_RETURN(step.built,
-                   distribute::BuildUpdateStep(*fn, types, /*num_replicas=*/1,
-                                               [&](const std::string& variable) { return PlacedHere(variable); }));
+  ASSIGN_OR_RETURN(step.built, distribute::BuildUpdateStep(*fn, types, num_replicas_, [&](const std::string& variable) {
+                     return PlacedHere(variable);
+                   }));
   compute::Graph made;  // only with what the update needs, so that other variables take no memory
   for (const compute::VariableSpec& spec : step.built.variables) made.Variable(spec);
   RETURN_IF_ERROR(made.status());

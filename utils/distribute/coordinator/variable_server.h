@@ -31,9 +31,9 @@ enum class Request : char {
 
 class VariableServer : public distribute::ParameterServers::Answerer {
  public:
-  // The arguments must outlive the server.
-  VariableServer(const Functions& functions, compute::Device& device)
-      : functions_(functions), device_(device), variables_(device), arena_(device) {}
+  // The arguments must outlive the server. `num_replicas` are the devices of a worker, which sum what updates take.
+  VariableServer(const Functions& functions, compute::Device& device, int num_replicas = 1)
+      : functions_(functions), device_(device), num_replicas_(num_replicas), variables_(device), arena_(device) {}
 
   // Returns the answer to a request. Several threads may call it; each update is made alone. DataLoss for bytes that
   // are no request, AlreadyExists for a variable that has the name of a shard of another, NotFound for a variable that
@@ -56,6 +56,7 @@ class VariableServer : public distribute::ParameterServers::Answerer {
 
   const Functions& functions_;
   compute::Device& device_;
+  const int num_replicas_;
   std::mutex mutex_;
   compute::VariableStore variables_;
   ShardNames shards_;

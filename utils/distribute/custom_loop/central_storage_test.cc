@@ -62,20 +62,20 @@ TEST_CASE("Training has the bits of mirrored replicas, with one copy of each var
       [](const auto& in, auto of) { return compute::Adam(in, of, {}); }};
   const int optimizer = GENERATE(0, 1, 2);
   Job central, mirrored("mirrored");
-  std::vector<ReplicaFunction> functions(
-      2, ReplicaFunction([&](ReplicaContext& context, absl::Span<const Value> in) -> absl::StatusOr<Values> {
-        compute::Layers layers(context.graph(), DType::kFloat32);
-        const Value hidden = layers.BatchNormalization(layers.Dense(in[0], 5), {.training = true});
-        const Value errors = compute::Square(compute::Sub(layers.Dense(hidden, 1), in[1]));
-        const Value loss = ComputeAverageLoss(errors, {.global_batch_size = 7});
-        const std::vector<Value> variables = context.TrainableVariables();
-        const std::vector<Value> gradients = compute::Gradients(loss, variables);
-        std::vector<compute::VariableGradient> updates;
-        for (size_t i = 0; i < variables.size(); ++i) updates.push_back({variables[i], gradients[i]});
-        context.ApplyGradients(optimizers[optimizer], context.graph().Constant(Tensor::Scalar(0.1f)), updates);
-        context.UpdateMovingAverages(layers.moving_averages(), 0.9);
-        return Values{loss};
-      }));
+  const ReplicaFn step_fn = [&](ReplicaContext& context, absl::Span<const Value> in) -> absl::StatusOr<Values> {
+    compute::Layers layers(context.graph(), DType::kFloat32);
+    const Value hidden = layers.BatchNormalization(layers.Dense(in[0], 5), {.training = true});
+    const Value errors = compute::Square(compute::Sub(layers.Dense(hidden, 1), in[1]));
+    const Value loss = ComputeAverageLoss(errors, {.global_batch_size = 7});
+    const std::vector<Value> variables = context.TrainableVariables();
+    const std::vector<Value> gradients = compute::Gradients(loss, variables);
+    std::vector<compute::VariableGradient> updates;
+    for (size_t i = 0; i < variables.size(); ++i) updates.push_back({variables[i], gradients[i]});
+    context.ApplyGradients(optimizers[optimizer], context.graph().Constant(Tensor::Scalar(0.1f)), updates);
+    context.UpdateMovingAverages(layers.moving_averages(), 0.9);
+    return Values{loss};
+  };
+  ReplicaFunction of_central(step_fn), of_mirrored(step_fn);
   // Shares of different sizes, in every step other ones.
   for (int step = 0; step < 4; ++step) {
     PerReplica x, y;
@@ -88,8 +88,8 @@ TEST_CASE("Training has the bits of mirrored replicas, with one copy of each var
       x.values.push_back(Column(rows));
       y.values.push_back(Column(labels));
     }
-    const auto losses = central.scope->Run(functions[0], {x, y}).value();
-    CHECK(Components(losses[0]) == Components(mirrored.scope->Run(functions[1], {x, y}).value()[0]));
+    const auto losses = central.scope->Run(of_central, {x, y}).value();
+    CHECK(Components(losses[0]) == Components(mirrored.scope->Run(of_mirrored, {x, y}).value()[0]));
   }
   REQUIRE(central.scope->VariableNames() == mirrored.scope->VariableNames());
   CHECK(central.scope->VariableNames().size() >= 8);

@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/ops/collective/collective.h"
 
 namespace official::distribute {
 namespace {
@@ -76,20 +77,50 @@ std::vector<compute::VariableSpec> VariablesOf(const compute::Graph& graph, cons
 
 }  // namespace
 
-absl::StatusOr<WorkerStep> BuildWorkerStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
-                                           const ReplicaPlace& place) {
-  WorkerStep step;
+absl::StatusOr<ReplicaStep> BuildReplicaStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                             const ReplicaPlace& place, Updates updates) {
+  ReplicaStep step;
   step.graph = std::make_unique<compute::Graph>();
   ReplicaContext context(*step.graph, place.replica_id, place.num_replicas, place.pack_sizes);
   WorkerSide side;
-  context.SplitUpdates(side);
+  if (updates == Updates::kElsewhere) context.SplitUpdates(side);
   ASSIGN_OR_RETURN(step.roots, BuildReplica(fn, inputs, context));
   step.num_results = static_cast<int>(step.roots.fetches.size());
   step.num_merge_calls = context.num_merge_calls();
   step.roots.fetches.insert(step.roots.fetches.end(), side.values.begin(), side.values.end());
   step.handed_over = std::move(side.names);
   step.read = VariablesOf(*step.graph, step.roots);
+  for (const auto& node : step.graph->nodes()) {
+    if (!node->Is(compute::op::AllReduceStart)) continue;
+    for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&step.sums, " ", type.ToString());
+  }
   return step;
+}
+
+absl::Status CheckAlike(const ReplicaStep& first, const ReplicaStep& own, int replica) {
+  if (own.num_merge_calls != first.num_merge_calls) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Some replicas made a different number of replica_context().merge_call() calls: replica 0 ",
+                     first.num_merge_calls, ", replica ", replica, " ", own.num_merge_calls));
+  }
+  if (own.sums != first.sums) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Some replicas made a different number of all_reduce calls, or of other values: replica 0 sums [", first.sums,
+        " ], replica ", replica, " [", own.sums, " ]; all replicas must sum the same in the same order"));
+  }
+  if (own.num_results != first.num_results) {
+    return absl::InvalidArgumentError(absl::StrCat("the function has ", first.num_results,
+                                                   " results on one replica and ", own.num_results,
+                                                   " on another; all must have the same"));
+  }
+  for (int i = 0; i < own.num_results; ++i) {
+    const Value &a = first.roots.fetches[i], &b = own.roots.fetches[i];
+    if (a.dtype() == b.dtype()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("result ", i, " of the function is ", a.type().ToString(),
+                                                   " on one replica and ", b.type().ToString(),
+                                                   " on another; all must have the same dtype"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<UpdateStep> BuildUpdateStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,

@@ -1,6 +1,7 @@
-// The two graphs of a step whose updates are made elsewhere: by parameter servers, or once for all replicas that share
-// one copy of the variables. Both come from one function: that of a replica computes the results and the gradients, the
-// other one updates from these the variables that are there.
+// The graphs of a step: what one function becomes on each replica, and the updates of variables that are made
+// elsewhere, by parameter servers or once for all replicas that share one copy of the variables. Then the graph of a
+// replica computes the results and the gradients, and another one, from the same function, updates from these the
+// variables that are there.
 #pragma once
 
 #include <functional>
@@ -25,11 +26,15 @@ struct ReplicaPlace {
   std::optional<compute::PackSizes> pack_sizes = std::nullopt;  // see Strategy::pack_sizes()
 };
 
-struct WorkerStep {
+// Updates: the place where a replica's updates are made.
+enum class Updates { kHere, kElsewhere };
+
+struct ReplicaStep {
   std::unique_ptr<compute::Graph> graph;
   compute::GraphRoots roots;  // fetches: the results, then what is handed over, which is the same on all replicas
   int num_results = 0;
   int num_merge_calls = 0;
+  std::string sums;  // the types of what the replicas sum, in order
   // The variables that what is handed over updates, in the order in which updates take it; empty for a number that all
   // of them get, such as the learning rate.
   std::vector<std::string> handed_over;
@@ -37,8 +42,12 @@ struct WorkerStep {
 };
 
 // Errors: those of BuildReplica.
-absl::StatusOr<WorkerStep> BuildWorkerStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
-                                           const ReplicaPlace& place = {});
+absl::StatusOr<ReplicaStep> BuildReplicaStep(const ReplicaFn& fn, absl::Span<const compute::TensorType> inputs,
+                                             const ReplicaPlace& place, Updates updates);
+
+// Returns InvalidArgument if local replica `replica` and the first one do not make the same merge calls and sums, or
+// have results of another number or dtype. Replicas that sum otherwise would wait for each other.
+absl::Status CheckAlike(const ReplicaStep& first, const ReplicaStep& own, int replica);
 
 struct UpdateStep {
   std::unique_ptr<compute::Graph> graph;

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/ops/collective/collective.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::distribute {
@@ -127,28 +126,14 @@ absl::Status StrategyScope::Restore(const std::string& name) {
   return variable->Assign(value);
 }
 
-absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunction& function, int replica,
-                                                            absl::Span<const compute::TensorType> inputs) {
-  ReplicaFunction::Built built;
+absl::StatusOr<ReplicaStep> StrategyScope::Build(const ReplicaFunction& function, int replica,
+                                                 absl::Span<const compute::TensorType> inputs) {
   const int id = static_cast<int>(strategy().local_replicas().begin) + replica;
-  if (replicas_.one_copy) {
-    ASSIGN_OR_RETURN(WorkerStep step,
-                     BuildWorkerStep(function.fn_, inputs, {id, num_replicas_in_sync(), strategy().pack_sizes()}));
-    built.graph = std::move(step.graph);
-    built.roots = std::move(step.roots);
-    built.num_results = step.num_results;
-    built.merge_calls = step.num_merge_calls;
-  } else {
-    built.graph = std::make_unique<compute::Graph>();
-    ReplicaContext context(*built.graph, id, num_replicas_in_sync(), strategy().pack_sizes());
-    ASSIGN_OR_RETURN(built.roots, BuildReplica(function.fn_, inputs, context));
-    built.num_results = static_cast<int>(built.roots.fetches.size());
-    built.merge_calls = context.num_merge_calls();
-  }
-  for (const auto& node : built.graph->nodes()) {
-    if (!node->Is(compute::op::AllReduceStart)) continue;
-    for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&built.sums, " ", type.ToString());
-  }
+  replicas_.in_replica_context = true;
+  absl::StatusOr<ReplicaStep> built =
+      BuildReplicaStep(function.fn_, inputs, {id, num_replicas_in_sync(), strategy().pack_sizes()},
+                       replicas_.one_copy ? Updates::kElsewhere : Updates::kHere);
+  replicas_.in_replica_context = false;
   return built;
 }
 
@@ -187,7 +172,7 @@ absl::Status StrategyScope::RunUpdate(ReplicaFunction& function, const std::stri
   }
   if (found->second.program == nullptr) return absl::OkStatus();
   std::vector<Tensor> handed_over;
-  for (size_t i = first.num_results; i < first.roots.fetches.size(); ++i) {
+  for (size_t i = first.step.num_results; i < first.step.roots.fetches.size(); ++i) {
     ASSIGN_OR_RETURN(handed_over.emplace_back(), first.program->Fetch(static_cast<int>(i)));
   }
   return found->second.program->Run(handed_over);
@@ -213,61 +198,27 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
   function.scope_ = this;
   const int num_local = strategy().num_local_replicas();
   function.built_.resize(num_local);
-  std::vector<std::vector<Tensor>> inputs(num_local);
+  ASSIGN_OR_RETURN(const std::vector<std::vector<Tensor>> inputs, ArgumentsOfReplicas(arguments, num_local));
   std::vector<ReplicaFunction::Built*> built(num_local);
-  for (const DistributedValue& argument : arguments) {
-    const auto* const per_replica = std::get_if<PerReplica>(&argument);
-    if (per_replica != nullptr && static_cast<int>(per_replica->values.size()) != num_local) {
-      return absl::InvalidArgumentError(absl::StrCat("a per-replica argument has ", per_replica->values.size(),
-                                                     " components, and this worker ", num_local, " replicas"));
-    }
-    for (int r = 0; r < num_local; ++r) {
-      inputs[r].push_back(per_replica != nullptr ? per_replica->values[r] : std::get<Tensor>(argument));
-    }
-  }
   for (int r = 0; r < num_local; ++r) {
     const std::string types = TypesText(inputs[r]);
     auto found = function.built_[r].find(types);
     if (found == function.built_[r].end()) {
-      replicas_.in_replica_context = true;
-      absl::StatusOr<ReplicaFunction::Built> made = Build(function, r, TypesOf(inputs[r]));
-      replicas_.in_replica_context = false;
-      RETURN_IF_ERROR(made.status());
-      RETURN_IF_ERROR(CreateVariables(*made->graph));
-      found = function.built_[r].emplace(types, *std::move(made)).first;
+      ReplicaFunction::Built made;
+      ASSIGN_OR_RETURN(made.step, Build(function, r, TypesOf(inputs[r])));
+      RETURN_IF_ERROR(CreateVariables(*made.step.graph));
+      found = function.built_[r].emplace(types, std::move(made)).first;
     }
     built[r] = &found->second;
-    if (built[r]->merge_calls != built[0]->merge_calls) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Some replicas made a different number of replica_context().merge_call() calls: replica 0 ",
-                       built[0]->merge_calls, ", replica ", r, " ", built[r]->merge_calls));
-    }
-    if (built[r]->sums != built[0]->sums) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "Some replicas made a different number of all_reduce calls, or of other values: replica 0 sums [",
-          built[0]->sums, " ], replica ", r, " [", built[r]->sums,
-          " ]; all replicas must sum the same in the same order"));
-    }
-    const std::vector<Value>&first = built[0]->roots.fetches, &own = built[r]->roots.fetches;
-    if (built[r]->num_results != built[0]->num_results) {
-      return absl::InvalidArgumentError(absl::StrCat("the function has ", built[0]->num_results,
-                                                     " results on one replica and ", built[r]->num_results,
-                                                     " on another; all must have the same"));
-    }
-    for (int i = 0; i < built[r]->num_results; ++i) {
-      if (own[i].dtype() == first[i].dtype()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("result ", i, " of the function is ", first[i].type().ToString(),
-                                                     " on one replica and ", own[i].type().ToString(),
-                                                     " on another; all must have the same dtype"));
-    }
+    RETURN_IF_ERROR(CheckAlike(built[0]->step, built[r]->step, r));
   }
-  std::vector<PerReplica> results(built[0]->num_results);
+  std::vector<PerReplica> results(built[0]->step.num_results);
   for (PerReplica& result : results) result.values.resize(num_local);
   RETURN_IF_ERROR(strategy().Run([&](int r) -> absl::Status {
     ReplicaFunction::Built& own = *built[r];
     if (own.program == nullptr) {
-      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.graph, own.roots, strategy().device(r), StoreOf(r),
-                                                              {.arena = arenas_[r].get()}));
+      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.step.graph, own.step.roots, strategy().device(r),
+                                                              StoreOf(r), {.arena = arenas_[r].get()}));
     }
     RETURN_IF_ERROR(own.program->Run(inputs[r]));
     for (size_t i = 0; i < results.size(); ++i) {

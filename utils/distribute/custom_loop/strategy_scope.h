@@ -54,14 +54,9 @@ class ReplicaFunction {
  private:
   friend class StrategyScope;
   struct Built {
-    std::unique_ptr<compute::Graph> graph;
-    compute::GraphRoots roots;  // fetches: the results and, where there is one copy of variables, what is handed over
-    int num_results = 0;
+    ReplicaStep step;
     std::unique_ptr<compute::Program> program;
-    int merge_calls = 0;
-    std::string sums;  // the types of what the replicas sum, in order
   };
-
   // The updates of one copy of the variables, from what the first replica hands over.
   struct Update {
     UpdateStep step;
@@ -133,8 +128,8 @@ class StrategyScope : public Trackable {
  private:
   StrategyScope(Strategy& strategy, uint64_t seed);
   // Builds the function for a local replica.
-  absl::StatusOr<ReplicaFunction::Built> Build(const ReplicaFunction& function, int replica,
-                                               absl::Span<const compute::TensorType> inputs);
+  absl::StatusOr<ReplicaStep> Build(const ReplicaFunction& function, int replica,
+                                    absl::Span<const compute::TensorType> inputs);
   // Builds, if it is not there yet, and runs what updates the variables from what the first replica has handed over.
   absl::Status RunUpdate(ReplicaFunction& function, const std::string& types, absl::Span<const compute::Tensor> inputs,
                          const ReplicaFunction::Built& first);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/check_numerics/check_numerics.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/data/batch.h"
 #include "utils/train/keras/weights.h"
@@ -20,6 +21,7 @@ using compute::Value;
 using coordinator::ClusterCoordinator;
 using coordinator::RemoteValue;
 using coordinator::WorkerContext;
+using distribute::DistributedValue;
 using distribute::ReplicaContext;
 
 // What a training step takes beside its batch: the learning rate and the random state.
@@ -93,18 +95,18 @@ absl::Status CoordinatedModel::AddDataset(const std::string& name, data::Dataset
     RegisterSteps();
   }
   datasets_[name] = {dataset, options};
-  functions_.RegisterDataset(NameOf(kTrain, name), [this, name](const distribute::InputContext& context) {
-    const auto& [source, of] = datasets_.at(name);
-    const uint64_t seed = options_->seed + context.input_pipeline_id;
-    return data::Batches(of.shuffle ? data::Shuffle(source, seed) : source,
-                         {.batch_size = of.batch_size, .end_epoch = data::kEndless, .across_epochs = true});
+  functions_.RegisterDataset(
+      NameOf(kTrain, name),
+      [this, name](const distribute::InputContext& context) -> absl::StatusOr<data::BatchSourcePtr> {
+        const auto& [source, of] = datasets_.at(name);
+        const uint64_t seed = options_->seed + context.input_pipeline_id;
+        ASSIGN_OR_RETURN(const int64_t batch_size, context.GetPerReplicaBatchSize(of.batch_size));
+        return data::Batches(of.shuffle ? data::Shuffle(source, seed) : source,
+                             {.batch_size = batch_size, .end_epoch = data::kEndless, .across_epochs = true});
+      });
+  functions_.Register(NameOf(kTrain, name), [this, name](WorkerContext& context, absl::Span<const Tensor> state) {
+    return RunTraining(context, name, state);
   });
-  functions_.Register(NameOf(kTrain, name),
-                      [this, name](WorkerContext& context, absl::Span<const Tensor> state) -> absl::StatusOr<Tensors> {
-                        ASSIGN_OR_RETURN(Tensors inputs, context.Next(NameOf(kTrain, name)));
-                        inputs.insert(inputs.end(), state.begin(), state.end());
-                        return context.Run(NameOf(kTrain), inputs);
-                      });
   for (const train::Mode mode : {train::Mode::kEval, train::Mode::kPredict}) {
     functions_.Register(NameOf(StepOf(mode), name),
                         [this, name, mode](WorkerContext& context, absl::Span<const Tensor> batches) {
@@ -146,8 +148,11 @@ absl::StatusOr<std::vector<Value>> CoordinatedModel::TrainStep(ReplicaContext& c
   const train::ModelSpec spec = BuildSpec(network_, options_->loss, options_->metrics, in);
   RETURN_IF_ERROR(graph.status());
   const Value loss = compute::CheckNumerics(spec.loss);
+  // The mean of all examples, since the devices have as many.
+  const auto num_replicas = static_cast<float>(context.num_replicas_in_sync());
+  const Value share = num_replicas == 1 ? loss : compute::Div(loss, graph.Constant(Tensor::Scalar(num_replicas)));
   const std::vector<Value> variables = context.TrainableVariables();
-  const std::vector<Value> gradients = compute::Gradients(loss, variables);
+  const std::vector<Value> gradients = compute::Gradients(share, variables);
   std::vector<compute::VariableGradient> updates;
   for (size_t i = 0; i < variables.size(); ++i) updates.push_back({variables[i], gradients[i]});
   context.ApplyGradients(options_->optimizer, inputs[inputs.size() - 2], updates);
@@ -179,18 +184,53 @@ absl::StatusOr<std::vector<Value>> CoordinatedModel::PredictStep(ReplicaContext&
   return std::vector<Value>{spec.predictions[0].value};
 }
 
+absl::StatusOr<CoordinatedModel::Tensors> CoordinatedModel::RunTraining(WorkerContext& context,
+                                                                        const std::string& dataset,
+                                                                        absl::Span<const Tensor> state) const {
+  ASSIGN_OR_RETURN(std::vector<DistributedValue> inputs, context.NextPerReplica(NameOf(kTrain, dataset)));
+  distribute::PerReplica random_states;
+  int64_t first = 0;  // of a device's examples, in the batch of all
+  for (const Tensor& features : std::get<distribute::PerReplica>(inputs[0]).values) {
+    Tensor& random_state = random_states.values.emplace_back(state[1].Clone());
+    random_state.data<int64_t>()[2] = first;
+    first += features.shape().dim(0);
+  }
+  inputs.insert(inputs.end(), {state[0], random_states});
+  RETURN_IF_ERROR(context.RunPerReplica(NameOf(kTrain), inputs).status());
+  return Tensors{};
+}
+
 absl::StatusOr<CoordinatedModel::Tensors> CoordinatedModel::RunOnBatches(WorkerContext& context,
                                                                          const NamedDataset& dataset, train::Mode mode,
                                                                          int64_t first, int64_t count) const {
   const int64_t batch_size = dataset.options.batch_size;
+  const size_t num_replicas = context.num_replicas_in_sync();
   ASSIGN_OR_RETURN(const data::BatchSourcePtr batches,
                    data::Batches(dataset.dataset, {.batch_size = batch_size, .start = {0, first * batch_size}}));
   Tensors all;
-  for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, batches->Next());
-    if (!batch) return absl::DataLossError("a data set has become smaller while it was read");
-    ASSIGN_OR_RETURN(const Tensors results, context.Run(NameOf(StepOf(mode)), TensorsOf(*batch, mode)));
-    all.insert(all.end(), results.begin(), results.end());
+  for (int64_t left = count; left > 0;) {
+    std::vector<distribute::PerReplica> inputs;
+    int64_t taken = 0;
+    for (size_t r = 0; r < num_replicas; ++r) {
+      // Devices for which there is no batch any more compute the last one again, for nothing.
+      if (left > 0) {
+        ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, batches->Next());
+        if (!batch) return absl::DataLossError("a data set has become smaller while it was read");
+        const Tensors tensors = TensorsOf(*batch, mode);
+        inputs.resize(tensors.size());
+        for (size_t i = 0; i < tensors.size(); ++i) inputs[i].values.push_back(tensors[i]);
+        --left;
+        ++taken;
+      } else {
+        for (distribute::PerReplica& input : inputs) input.values.push_back(input.values.back());
+      }
+    }
+    const std::vector<DistributedValue> arguments(inputs.begin(), inputs.end());
+    ASSIGN_OR_RETURN(const std::vector<distribute::PerReplica> results,
+                     context.RunPerReplica(NameOf(StepOf(mode)), arguments));
+    for (int64_t r = 0; r < taken; ++r) {
+      for (const distribute::PerReplica& result : results) all.push_back(result.values[r]);
+    }
   }
   return all;
 }
@@ -219,8 +259,9 @@ absl::StatusOr<History> CoordinatedModel::Fit(ClusterCoordinator& coordinator, c
         name_, " has steps_per_epoch=", steps, ", and workers read data set '", dataset,
         "' without end; give at least 1"));
   }
-  RETURN_IF_ERROR(
-      coordinator.CreateVariables(NameOf(kTrain), BatchTypes(train::Mode::kTrain, named->options.batch_size)));
+  const distribute::InputContext devices = {.num_replicas_in_sync = coordinator.num_replicas_in_sync()};
+  ASSIGN_OR_RETURN(const int64_t replica_batch, devices.GetPerReplicaBatchSize(named->options.batch_size));
+  RETURN_IF_ERROR(coordinator.CreateVariables(NameOf(kTrain), BatchTypes(train::Mode::kTrain, replica_batch)));
   if (!options_->model_dir.empty() && checkpoints_ == nullptr) {
     ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(options_->model_dir));
     ASSIGN_OR_RETURN(checkpoints_, train::CheckpointManager::Open(coordinator, options_->model_dir));

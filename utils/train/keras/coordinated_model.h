@@ -40,8 +40,8 @@
 namespace official::keras {
 
 struct DatasetOptions {
-  int64_t batch_size = 32;
-  bool shuffle = true;  // in training: each worker in an order of its own
+  int64_t batch_size = 32;  // of a worker's step, which its devices divide: a multiple of their number
+  bool shuffle = true;      // in training: each worker in an order of its own
 };
 
 struct CoordinatedFitOptions {
@@ -113,6 +113,9 @@ class CoordinatedModel {
                                                        absl::Span<const compute::Value> inputs) const;
   absl::StatusOr<std::vector<compute::Value>> PredictStep(distribute::ReplicaContext& context,
                                                           absl::Span<const compute::Value> inputs) const;
+  // Makes a step of the training, with the learning rate and the random state that the coordinator has sent.
+  absl::StatusOr<Tensors> RunTraining(coordinator::WorkerContext& context, const std::string& dataset,
+                                      absl::Span<const compute::Tensor> state) const;
   // Runs a step on so many batches of a data set from the first one on, and returns the results of all.
   absl::StatusOr<Tensors> RunOnBatches(coordinator::WorkerContext& context, const NamedDataset& dataset,
                                        train::Mode mode, int64_t first, int64_t count) const;

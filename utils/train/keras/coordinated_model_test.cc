@@ -108,8 +108,25 @@ TEST_CASE("One worker has the numbers of a model on one device") {
   CHECK(job.Run(program) == absl::OkStatus());
 }
 
-TEST_CASE("An evaluation is the mean over all examples, with any number of workers") {
-  const int num_workers = GENERATE(1, 3);
+TEST_CASE("A worker of two devices has the numbers of a model on one") {
+  Model one(Dense);
+  REQUIRE(one.Compile(Options()).ok());
+  const History wanted =
+      one.Fit(Line(kTrainExamples), {.batch_size = kBatchSize, .epochs = 3, .steps_per_epoch = 4, .shuffle = false})
+          .value();
+  Fixture job;
+  const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    ASSIGN_OR_RETURN(const History history, job.model.Fit(coordinator, "train", {.epochs = 3, .steps_per_epoch = 4}));
+    for (size_t epoch = 0; epoch < 3; ++epoch) CheckNear(history.logs[epoch], wanted.logs[epoch]);
+    return absl::OkStatus();
+  };
+  CHECK(coordinator::RunInProcess(1, 2, job.model.functions(), {.num_devices = 2}, program) == absl::OkStatus());
+  const absl::Status uneven = coordinator::RunInProcess(1, 2, job.model.functions(), {.num_devices = 3}, program);
+  CHECK(absl::IsInvalidArgument(uneven));
+}
+
+TEST_CASE("An evaluation is the mean over all examples, with any number of workers and devices") {
+  const int num_workers = GENERATE(1, 3), num_devices = GENERATE(1, 2, 3);
   Fixture job;
   const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
     // Outputs 3 x + 0: errors |x - 1| for x = 0, 0.1, ... 0.6
@@ -121,7 +138,8 @@ TEST_CASE("An evaluation is the mean over all examples, with any number of worke
     CheckNear(first, {{"loss", (1 + 0.81 + 0.64 + 0.49) / 4}, {"error", 0.85}});
     return absl::OkStatus();
   };
-  CHECK(job.Run(program, num_workers) == absl::OkStatus());
+  CHECK(coordinator::RunInProcess(num_workers, 2, job.model.functions(), {.num_devices = num_devices}, program) ==
+        absl::OkStatus());
 }
 
 TEST_CASE("Several workers learn, each in an order of its own") {
