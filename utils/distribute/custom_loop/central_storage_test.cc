@@ -205,6 +205,20 @@ TEST_CASE("What a replica assigns is read back, and values that are handed over 
   CHECK(Components(results[1]) == std::vector<Floats>(3, {1}));
   CHECK(Read(a) == 2);
   CHECK(Read(b) == 1);
+  // Nothing is computed in between: what is handed over are the variables themselves.
+  REQUIRE(job.Do([&](ReplicaContext& context) {
+               context.MergeCall(
+                   [&](CrossReplicaContext& cross, absl::Span<const PerReplicaValue>) {
+                     const Value old_a = cross.Read(*a), old_b = cross.Read(*b);
+                     cross.Update(*a, [&](Value) { return old_b; });
+                     cross.Update(*b, [&](Value) { return old_a; });
+                     return Values{};
+                   },
+                   {});
+             })
+              .ok());
+  CHECK(Read(a) == 1);
+  CHECK(Read(b) == 2);
 }
 
 TEST_CASE("Gradients that the caller has summed are not for one copy") {

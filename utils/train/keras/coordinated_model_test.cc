@@ -128,12 +128,21 @@ TEST_CASE("A worker of two devices has the numbers of a model on one") {
 TEST_CASE("An evaluation is the mean over all examples, with any number of workers and devices") {
   const int num_workers = GENERATE(1, 3), num_devices = GENERATE(1, 2, 3);
   Fixture job;
+  REQUIRE(job.model.AddDataset("many", Line(26), {.batch_size = 2, .shuffle = false}).ok());
   const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
     // Outputs 3 x + 0: errors |x - 1| for x = 0, 0.1, ... 0.6
     RETURN_IF_ERROR(job.model.SetWeights(
         coordinator, {{"dense/kernel", Tensor::Of<float>({1, 1}, {3})}, {"dense/bias", Tensor::Of<float>({1}, {0})}}));
     ASSIGN_OR_RETURN(const Logs all, job.model.Evaluate(coordinator, "eval"));
     CheckNear(all, {{"loss", (1 + 0.81 + 0.64 + 0.49 + 0.36 + 0.25 + 0.16) / 7}, {"error", 0.7}});
+    // 13 batches, several to a call.
+    double loss = 0;
+    for (int i = 0; i < 26; ++i) loss += (0.1 * i - 1) * (0.1 * i - 1) / 26;
+    ASSIGN_OR_RETURN(const Logs many, job.model.Evaluate(coordinator, "many"));
+    CHECK(many[0].second == Approx(loss).epsilon(1e-5));
+    ASSIGN_OR_RETURN(const Tensor outputs, job.model.Predict(coordinator, "many"));
+    REQUIRE(outputs.shape() == compute::Shape{26, 1});
+    for (int i = 0; i < 26; ++i) CHECK(outputs.data<float>()[i] == Approx(0.3 * i).margin(1e-6));
     ASSIGN_OR_RETURN(const Logs first, job.model.Evaluate(coordinator, "eval", 1));
     CheckNear(first, {{"loss", (1 + 0.81 + 0.64 + 0.49) / 4}, {"error", 0.85}});
     return absl::OkStatus();
