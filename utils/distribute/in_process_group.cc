@@ -145,7 +145,8 @@ absl::Status InProcessGroup::Start(int rank, int64_t number, int in_step, absl::
   pack.elements = 0;
   for (const Buffer& b : buffers) pack.elements += b.elements;
   if (++pack.given == size_) {
-    summer_->Begin(in_step, pack.buffers);
+    // Without elements there is nothing to wait for, and the pack is used again at once.
+    if (pack.elements > 0) summer_->Begin(in_step, pack.buffers);
     changed_.notify_all();
   }
   return absl::OkStatus();

@@ -25,7 +25,8 @@ class PackSummer {
 
   // Called when device `rank` has given the pack, on its thread.
   virtual absl::Status Give(int rank, int pack) { return absl::OkStatus(); }
-  // Called when all devices have given the pack, on the thread of the last. The buffers stay until it is summed.
+  // Called when all devices have given a pack with elements, on the thread of the last. The buffers stay until it is
+  // summed.
   virtual void Begin(int pack, absl::Span<const std::vector<Buffer>> buffers) {}
   // Returns the number of elements for one call of Sum, at least 1; `left` elements are not taken yet.
   virtual int64_t Share(int64_t left) const = 0;

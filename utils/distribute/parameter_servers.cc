@@ -76,6 +76,18 @@ absl::StatusOr<bool> ParameterServers::HasLeft(int worker) {
   return true;
 }
 
+absl::StatusOr<bool> ParameterServers::FinishAfterWorkers(absl::FunctionRef<absl::StatusOr<bool>(int worker)> wait) {
+  // After the first time none can come back any more; one may have done so just before.
+  for (int times = 0; times < 2; ++times) {
+    for (int worker = 1; worker < num_workers(); ++worker) {
+      ASSIGN_OR_RETURN(const bool has_left, wait(worker));
+      if (!has_left) return false;
+    }
+    exchange_.Finish();
+  }
+  return true;
+}
+
 absl::Status ParameterServers::ServeProcess(int worker, Answerer& answerer) {
   // The chief evaluates between its steps, and a worker may wait for its data: that a task is there is known without
   // requests.

@@ -44,6 +44,9 @@ class ParameterServers {
   absl::Status Leave();
   // Waits a second for a worker to leave, and returns true if it has left or is lost, and is not back. For the chief.
   absl::StatusOr<bool> HasLeft(int worker);
+  // Ends the job when all other workers have left, those that come back meanwhile, too. `wait` waits for a worker to
+  // leave, and returns false to give up: then so does this. For the chief.
+  absl::StatusOr<bool> FinishAfterWorkers(absl::FunctionRef<absl::StatusOr<bool>(int worker)> wait);
   // Returns "worker 1 at 10.0.0.1:2222".
   std::string NameOf(int worker) const { return exchange_.NameOf(worker); }
 

@@ -21,7 +21,7 @@ using Buffer = compute::Communicator::Buffer;
 using Splits = std::vector<std::vector<Share>>;
 
 // Packs of a step, as the elements of their buffers.
-const std::vector<std::vector<int64_t>> kPacks = {{1}, {15, 0, 16}, {3, 1000, 7}};
+const std::vector<std::vector<int64_t>> kPacks = {{1}, {0}, {15, 0, 16}, {3, 1000, 7}};
 constexpr int kSteps = 3;
 
 float Element(int replica, int step, int64_t i) {
@@ -170,6 +170,28 @@ TEST_CASE("The sums of a ring are the same everywhere, and those of doubles but 
       for (int r = 1; r < n; ++r) REQUIRE(numbers[r] == numbers[0]);
     }
   }
+}
+
+// Notes the packs that it gets.
+class NotingSummer : public PackSummer {
+ public:
+  explicit NotingSummer(std::vector<int>& begun) : begun_(begun) {}
+  void Begin(int pack, absl::Span<const std::vector<Buffer>>) override { begun_.push_back(pack); }
+  int64_t Share(int64_t left) const override { return left; }
+  absl::Status Sum(int, absl::Span<const std::vector<Buffer>>, int64_t, int64_t) override { return absl::OkStatus(); }
+
+ private:
+  std::vector<int>& begun_;
+};
+
+TEST_CASE("A pack without elements is not summed, since nobody waits for it and its memory is used again") {
+  std::vector<int> begun;
+  InProcessGroup group(1, std::make_unique<NotingSummer>(begun));
+  for (int step = 0; step < 2; ++step) {
+    std::vector<float> numbers = Packs(0, step);
+    REQUIRE(SumPacks(group.communicator(0), numbers).ok());
+  }
+  CHECK(begun == std::vector<int>{0, 2, 3, 0, 2, 3});
 }
 
 TEST_CASE("A worker that fails ends the sums of all") {

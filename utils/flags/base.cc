@@ -180,8 +180,8 @@ absl::Status PredictAlone(const CommandLine& command_line) {
 
 BaseConfig BaseFromFlags(const CommandLine& command_line) {
   BaseConfig config = FromFlags<BaseConfig>();
-  config.data_dir_given = command_line.given("data_dir");
-  config.model_dir_given = command_line.given("model_dir");
+  config.data_dir_given = command_line.has("data_dir") && command_line.given("data_dir");
+  config.model_dir_given = command_line.has("model_dir") && command_line.given("model_dir");
   return config;
 }
 

@@ -1,6 +1,7 @@
 #include "utils/flags/cluster.h"
 
 #include "utils/flags/config_flag.h"
+#include "utils/flags/shared_groups.h"
 
 OFFICIAL_FLAG_GROUP(cluster);
 
@@ -140,5 +141,18 @@ OFFICIAL_FLAG(ClusterConfig, min_workers,
 namespace official::flags {
 
 FlagGroup ClusterFlags() { return ThisGroup(); }
+
+FlagGroup ConnectionFlags(const std::vector<absl::string_view>& more) {
+  FlagGroup group = {.name = ThisGroup().name, .flags = {}};
+  for (const absl::string_view name : more) group.flags.push_back(SharedFlag(name));
+  for (const absl::string_view name : {"serve", "remote_cluster", "run_secret_file", "tls_cert", "tls_key", "tls_ca",
+                                       "insecure_cluster", "start_timeout_secs", "peer_timeout_secs"}) {
+    group.flags.push_back(SharedFlag(name));
+    if (name == "peer_timeout_secs") {
+      group.flags.back().help = "Seconds after which a task that does not answer counts as lost.";
+    }
+  }
+  return group;
+}
 
 }  // namespace official::flags

@@ -4,7 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "utils/distribute/placement.h"
 #include "utils/distribute/worker_sum.h"
 #include "utils/flags/flag_group.h"
@@ -39,5 +41,9 @@ struct ClusterConfig {
 };
 
 FlagGroup ClusterFlags();
+
+// Returns those of the flags by which the tasks of a run find each other, keep strangers out and notice losses, and
+// shared flags of these names, for a program with a training loop of its own: Program::more_flags takes them.
+FlagGroup ConnectionFlags(const std::vector<absl::string_view>& more = {});
 
 }  // namespace official::flags

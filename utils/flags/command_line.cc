@@ -195,6 +195,7 @@ class CommandLineParser {
     result_.program_ = program.name;
     result_.commit_ = program.commit;
     AddGroup(program.flags);
+    for (const FlagGroup& group : program.more_flags) AddGroup(group);
     if (program.shared_flags) {
       for (const FlagGroup& group : SharedGroups()) AddGroup(group);
     }
@@ -249,7 +250,8 @@ class CommandLineParser {
     const Flag* const workers = Find("workers");
     if (workers == nullptr) return true;
     for (const absl::string_view name : {"serve", "remote_cluster"}) {
-      if (!Find(name)->flag->CurrentValue().empty()) return false;
+      const Flag* const flag = Find(name);
+      if (flag != nullptr && !flag->flag->CurrentValue().empty()) return false;
     }
     const auto environment = [](const char* name) { return std::getenv(name); };
     const auto launch = distribute::ReadLauncherEnv(environment, workers->flag->CurrentValue());

@@ -42,7 +42,8 @@ struct Program {
   std::vector<std::pair<std::string, std::string>> not_used = {};
   FlagGroup flags = {};      // its own
   std::string words = "";    // meaning of words that are not flags, e.g. "IMAGE..."; empty: none are allowed
-  bool shared_flags = true;  // false, for a tool: only its own group, which may name flags of the shared ones
+  bool shared_flags = true;  // false, for a tool: only its own flags, which may name flags of the shared groups
+  std::vector<FlagGroup> more_flags = {};  // further groups of its own, which --helpfull shows
   // The flags that decide which network the program uses. When it uses what was trained in --model_dir (--predict,
   // --eval_only, --export_dir; a tool always does), they have the values of that training unless the command line gives
   // them. Flags that are otherwise left to the data also have that training's values when a training resumes.
@@ -81,6 +82,9 @@ class CommandLine {
   // True if the user chose the value of a flag (by its long name): the flag is on the command line, or in a flag file
   // with another value than the default. So AllFlagsText of a run, read back, gives the same results.
   bool given(absl::string_view name) const;
+
+  // True if the program has a flag of this name.
+  bool has(absl::string_view name) const { return index_.count(name) > 0; }
 
   // The words that are not flags, if the program takes any.
   const std::vector<std::string>& words() const { return words_; }

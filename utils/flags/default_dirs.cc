@@ -21,7 +21,8 @@ std::vector<std::pair<std::string, std::string>> DirectoriesNotGiven(const Comma
       const absl::string_view name = flag.spec.name;
       if (flag.given || std::find(kDirectoryFlags.begin(), kDirectoryFlags.end(), name) == kDirectoryFlags.end())
         continue;
-      directories.emplace_back(name, flag.flag->CurrentValue());
+      const std::string directory = flag.flag->CurrentValue();
+      if (!directory.empty()) directories.emplace_back(name, directory);
     }
   }
   return directories;

@@ -67,7 +67,8 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
     }
     if (!flags.empty()) absl::StrAppend(&text, "\n", group.name, ":\n", flags);
   }
-  return absl::StrCat(text, full || !program.shared_flags ? kGeneralFlags : "\nTry --helpfull for all flags.\n");
+  const bool shows_all = full || (!program.shared_flags && program.more_flags.empty());
+  return absl::StrCat(text, shows_all ? kGeneralFlags : "\nTry --helpfull for all flags.\n");
 }
 
 std::string VersionText(const Program& program) {

@@ -86,8 +86,21 @@ TEST_CASE("CPU devices have their variables in one place") {
 }
 
 TEST_CASE("A strategy for a loop of one's own needs a device") {
-  CHECK(ConnectedStrategy::Create("test", 0).status() ==
+  Config config;
+  config.performance.num_cpu_devices = 0;
+  CHECK(ConnectedStrategy::Create(config).status() ==
         absl::InvalidArgumentError("a strategy of 0 devices; it needs at least 1"));
+}
+
+TEST_CASE("A loop of one's own has the strategy that a flag names, if the devices can have it") {
+  Config config;
+  config.performance.num_cpu_devices = 2;
+  CHECK(ConnectedStrategy::Create(config).value()->strategy().name() == "mirrored");
+  config.performance.distribution_strategy = "central_storage";
+  CHECK(ConnectedStrategy::Create(config).value()->strategy().name() == "central_storage");
+  config.performance.distribution_strategy = "one_device";
+  CHECK_THAT(Refused(ConnectedStrategy::Create(config).status()),
+             StartsWith("--distribution_strategy=one_device is for one device, and this run has 2 CPU devices"));
 }
 
 TEST_CASE("An evaluator is none of the workers, who know of it from their cluster or a flag") {
@@ -227,7 +240,7 @@ TEST_CASE("Flags of the updates of parameter servers need those, and each other"
 
 TEST_CASE("A training loop of one's own has no parameter servers") {
   const TfConfig tf_config(kWithPs);
-  CHECK_THAT(Refused(ConnectedStrategy::Create("program", 1).status()),
+  CHECK_THAT(Refused(ConnectedStrategy::Create({}).status()),
              StartsWith("TF_CONFIG describes 1 ps, and a training loop of one's own has only workers; leave ps out"));
 }
 

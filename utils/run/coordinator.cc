@@ -6,15 +6,13 @@
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
 #include "utils/run/cluster.h"
-#include "utils/run/config.h"
 #include "utils/run/devices.h"
 
 namespace official::run {
 
-absl::Status RunCoordinated(const std::string& name, const coordinator::Functions& functions,
-                            const coordinator::CoordinatorOptions& options, const coordinator::Program& program) {
-  Config config;
-  config.program = name;
+absl::Status RunCoordinated(const Config& config, const coordinator::Functions& functions,
+                            coordinator::CoordinatorOptions options, const coordinator::Program& program) {
+  options.num_devices = config.performance.num_cpu_devices;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   if (!cluster.launch) {
     LOG(INFO) << "there is no cluster: the coordinator, a worker and a ps are threads of this process";
@@ -32,7 +30,10 @@ absl::Status RunCoordinated(const std::string& name, const coordinator::Function
         absl::StrCat(cluster.launch->launcher, " describes no chief, which is the coordinator; give the cluster one"));
   }
   RETURN_IF_ERROR(coordinator::CheckTasks(cluster.num_workers - 1, cluster.num_servers));
-  const Devices devices = {.kind = "cpu", .strategy = "parameter_server", .num_servers = cluster.num_servers};
+  const Devices devices = {.kind = "cpu",
+                           .strategy = "parameter_server",
+                           .num_replicas = options.num_devices,
+                           .num_servers = cluster.num_servers};
   ASSIGN_OR_RETURN(const std::unique_ptr<distribute::Exchange> exchange, Connect(config, cluster, devices));
   const absl::Status status = coordinator::RunTask(*exchange, cluster.num_servers, functions, options, program);
   if (status.ok()) exchange->Finish();

@@ -1,21 +1,21 @@
 // A program with a coordinator, its workers and its parameter servers: which of them this process is.
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "utils/distribute/coordinator/cluster_coordinator.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/run_task.h"
+#include "utils/run/config.h"
 
 namespace official::run {
 
 // Does what the task that TF_CONFIG gives this process has to do, until the job has ended: the chief runs `program`,
 // which is given the coordinator; workers and ps only serve it. That is tf.distribute.ParameterServerStrategy with
 // ClusterCoordinator. Without a cluster all tasks are threads of this process: the coordinator, one worker and one ps.
-// `name` is the program's, by which tasks know each other. InvalidArgument for a cluster without chief, worker or ps,
-// and for an evaluator; else errors of FindCluster, Connect and coordinator::RunTask.
-absl::Status RunCoordinated(const std::string& name, const coordinator::Functions& functions,
-                            const coordinator::CoordinatorOptions& options, const coordinator::Program& program);
+// Each worker has --num_cpu_devices devices, on all tasks the same. The other flags that it reads are
+// flags::ConnectionFlags(). InvalidArgument for a cluster without chief, worker or ps, and
+// for an evaluator; else errors of FindCluster, Connect and coordinator::RunTask.
+absl::Status RunCoordinated(const Config& config, const coordinator::Functions& functions,
+                            coordinator::CoordinatorOptions options, const coordinator::Program& program);
 
 }  // namespace official::run

@@ -2,19 +2,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/misc/distribution_utils.h"
 #include "utils/run/cluster.h"
-#include "utils/run/config.h"
 #include "utils/run/devices.h"
 
 namespace official::run {
 
-absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(const std::string& program,
-                                                                             int num_cpu_devices) {
+absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(const Config& config) {
+  const int num_cpu_devices = config.performance.num_cpu_devices;
   if (num_cpu_devices < 1) {
     return absl::InvalidArgumentError(absl::StrCat("a strategy of ", num_cpu_devices, " devices; it needs at least 1"));
   }
-  Config config;
-  config.program = program;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   if (cluster.is_evaluator) {
     return absl::InvalidArgumentError(
@@ -28,7 +26,9 @@ absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(con
                                                    "out of the cluster, or train without: ",
                                                    cluster.launch->alone));
   }
-  const Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = cluster.num_workers * num_cpu_devices};
+  Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = cluster.num_workers * num_cpu_devices};
+  ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, cluster.num_workers,
+                                                        devices.num_replicas, "CPU devices", /*in_host_memory=*/true));
   auto connected = std::make_unique<ConnectedStrategy>();
   if (cluster.num_workers > 1) {
     ASSIGN_OR_RETURN(connected->exchange_, Connect(config, cluster, devices));

@@ -2,23 +2,25 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/distribute/exchange.h"
 #include "utils/distribute/strategy.h"
+#include "utils/run/config.h"
 
 namespace official::run {
 
 class ConnectedStrategy {
  public:
-  // Connects the workers that TF_CONFIG or another launcher describes, if there are several, each with so many logical
-  // CPU devices: tf.distribute.MultiWorkerMirroredStrategy. For a process alone they are one_device or mirrored.
-  // `program` is its name, by which workers know each other. InvalidArgument for less than one device, and in a task
-  // that is an evaluator or whose cluster has parameter servers; else errors of FindCluster and Connect.
-  static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const std::string& program, int num_cpu_devices);
+  // Connects the workers that TF_CONFIG or another launcher describes, if there are several, each with
+  // --num_cpu_devices logical CPU devices: tf.distribute.MultiWorkerMirroredStrategy. A process alone has the
+  // --distribution_strategy, by default one_device or mirrored. The other flags that it reads are
+  // flags::ConnectionFlags({"workers", "collective_communication"}). InvalidArgument for less than one device, for
+  // another strategy than the devices can have, and in a task that is an evaluator or whose cluster has parameter
+  // servers; else errors of FindCluster and Connect.
+  static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const Config& config);
 
   // There is none after TakeStrategy().
   distribute::Strategy& strategy() { return *strategy_; }

@@ -329,15 +329,7 @@ absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
   distribute::ParameterServers* const servers = strategy_->servers();
   if (servers == nullptr || !servers->is_chief()) return true;
   if (servers_ != nullptr) RETURN_IF_ERROR(servers_->Rest());
-  // After the first time none can come back any more; one may have done so just before.
-  for (int times = 0; times < 2; ++times) {
-    for (int worker = 1; worker < servers->num_workers(); ++worker) {
-      ASSIGN_OR_RETURN(const bool has_left, WaitForWorker(worker));
-      if (!has_left) return false;
-    }
-    servers->exchange().Finish();
-  }
-  return true;
+  return servers->FinishAfterWorkers([this](int worker) { return WaitForWorker(worker); });
 }
 
 absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {

@@ -3,9 +3,9 @@
 // are on its parameter servers. The chief schedules the steps. It prints the loss and the accuracies of each epoch, and
 // continues from its last checkpoint when the job is started again. Without TF_CONFIG, one process is all tasks.
 
-#include <algorithm>
 #include <iostream>
 
+#include "official/examples/heroes/heroes.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/array/array.h"
@@ -21,13 +21,13 @@
 #include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/coordinator/worker.h"
 #include "utils/distribute/custom_loop/loss.h"
-#include "utils/flags/base.h"
-#include "utils/flags/config_flag.h"
+#include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
-#include "utils/flags/main.h"
+#include "utils/flags/shared_groups.h"
+#include "utils/run/config.h"
 #include "utils/run/coordinator.h"
+#include "utils/run/standalone/main.h"
 #include "utils/train/custom_loop/checkpoint_manager.h"
-#include "utils/train/options.h"
 
 namespace official::examples {
 namespace {
@@ -43,32 +43,19 @@ using distribute::ReplicaContext;
 using Tensors = std::vector<Tensor>;
 
 constexpr int64_t kBatchSize = 32;
-constexpr int kNumHeroes = 7, kHeroesOfExample = 3, kAvenger = 0;
 constexpr int kStepsPerEpoch = 20, kEvalStepsPerEpoch = 4;
 
-// Three different heroes [3], and the label: 1 if the avenger is one of them.
-data::DatasetPtr Heroes(int64_t count, uint64_t seed) {
-  Tensor heroes(DType::kInt32, {count, kHeroesOfExample}), labels(DType::kInt32, {count});
-  data::Random random(seed, /*epoch=*/0, /*index=*/0);
-  for (int64_t i = 0; i < count; ++i) {
-    int32_t* const chosen = heroes.data<int32_t>() + i * kHeroesOfExample;
-    for (int k = 0; k < kHeroesOfExample;) {
-      chosen[k] = static_cast<int32_t>(random.UniformInt(kNumHeroes));
-      if (std::find(chosen, chosen + k, chosen[k]) == chosen + k) ++k;
-    }
-    labels.data<int32_t>()[i] = std::find(chosen, chosen + kHeroesOfExample, kAvenger) != chosen + kHeroesOfExample;
-  }
-  return data::TensorSlices({{"", heroes}}, {{"", labels}});
+// Batches without end, of which each device of a worker gets one. Each worker has its own order, so that together they
+// see the data about equally often.
+absl::StatusOr<data::BatchSourcePtr> Endless(const data::DatasetPtr& heroes, const distribute::InputContext& context) {
+  ASSIGN_OR_RETURN(const int64_t batch_size, context.GetPerReplicaBatchSize(kBatchSize));
+  return data::Batches(heroes, {.batch_size = batch_size, .end_epoch = data::kEndless, .across_epochs = true});
 }
-
-// Batches without end. Each worker has its own order, so that together they see the data about equally often.
 absl::StatusOr<data::BatchSourcePtr> TrainingData(const distribute::InputContext& context) {
-  return data::Batches(data::Shuffle(Heroes(200, /*seed=*/1), /*seed=*/10 + context.input_pipeline_id),
-                       {.batch_size = kBatchSize, .end_epoch = data::kEndless, .across_epochs = true});
+  return Endless(data::Shuffle(Heroes(200, /*seed=*/1), /*seed=*/10 + context.input_pipeline_id), context);
 }
-absl::StatusOr<data::BatchSourcePtr> EvalData(const distribute::InputContext&) {
-  return data::Batches(Heroes(128, /*seed=*/2),
-                       {.batch_size = kBatchSize, .end_epoch = data::kEndless, .across_epochs = true});
+absl::StatusOr<data::BatchSourcePtr> EvalData(const distribute::InputContext& context) {
+  return Endless(Heroes(128, /*seed=*/2), context);
 }
 
 // The logits [batch, 2] of heroes [batch, 3].
@@ -95,34 +82,39 @@ class Program {
       return std::vector<Value>{};
     });
     functions_.Register("train", [](WorkerContext& context, absl::Span<const Tensor>) -> absl::StatusOr<Tensors> {
-      ASSIGN_OR_RETURN(const Tensors batch, context.Next("training_data"));
-      return context.Run("train_step", batch);
+      ASSIGN_OR_RETURN(const auto batch, context.NextPerReplica("training_data"));
+      ASSIGN_OR_RETURN(const auto losses, context.RunPerReplica("train_step", batch));
+      ASSIGN_OR_RETURN(Tensor loss, distribute::ReduceTensors(distribute::ReduceOp::kSum, losses[0].values, {}));
+      return Tensors{std::move(loss)};
     });
     functions_.Register("evaluate", [](WorkerContext& context, absl::Span<const Tensor>) -> absl::StatusOr<Tensors> {
-      ASSIGN_OR_RETURN(const Tensors batch, context.Next("eval_data"));
-      return context.Run("eval_step", batch);
+      ASSIGN_OR_RETURN(const auto batch, context.NextPerReplica("eval_data"));
+      RETURN_IF_ERROR(context.RunPerReplica("eval_step", batch).status());
+      return Tensors{};
     });
   }
 
   const coordinator::Functions& functions() const { return functions_; }
 
   // What the chief does.
-  absl::Status Train(ClusterCoordinator& coordinator) const {
-    const std::vector<compute::TensorType> batch = {{DType::kInt32, {kBatchSize, kHeroesOfExample}},
-                                                    {DType::kInt32, {kBatchSize}}};
+  absl::Status Train(const run::Config& config, ClusterCoordinator& coordinator) const {
+    const distribute::InputContext devices = {.num_replicas_in_sync = coordinator.num_replicas_in_sync()};
+    ASSIGN_OR_RETURN(const int64_t batch_size, devices.GetPerReplicaBatchSize(kBatchSize));
+    const std::vector<compute::TensorType> batch = {{DType::kInt32, {batch_size, kHeroesOfExample}},
+                                                    {DType::kInt32, {batch_size}}};
     for (const char* const step : {"train_step", "eval_step"}) {
       RETURN_IF_ERROR(coordinator.CreateVariables(step, batch));
     }
     std::unique_ptr<train::CheckpointManager> checkpoints;
     int64_t epoch = 0;
-    if (const std::string model_dir = flags::FromFlags<train::TrainOptions>().model_dir; !model_dir.empty()) {
-      ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(coordinator, model_dir));
+    if (!config.train.model_dir.empty()) {
+      ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(coordinator, config.train.model_dir));
       ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
       epoch = trained.value_or(0);
     }
     coordinator.CreatePerWorkerDataset("training_data");
     coordinator.CreatePerWorkerDataset("eval_data");
-    for (; epoch < flags::FromFlags<flags::BaseConfig>().train_epochs; ++epoch) {
+    for (; epoch < config.base.train_epochs; ++epoch) {
       RemoteValue last;
       RETURN_IF_ERROR(accuracy_.ResetState(coordinator));
       for (int step = 0; step < kStepsPerEpoch; ++step) {
@@ -171,26 +163,29 @@ flags::Program CommandLine() {
           .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
           .help = {{"model_dir", "Directory of the checkpoints; empty: none are made. Only the chief uses it."}},
           .flags = {.name = "coordinator",
-                    .flags = {{.name = "train_epochs", .range = flags::AtLeast(1)},
-                              {.name = "model_dir"},
+                    .flags = {flags::SharedFlag("num_cpu_devices"),
+                              {.name = "train_epochs", .range = flags::AtLeast(1), .per_worker = true},
+                              {.name = "model_dir", .per_worker = true},
                               flags::LogFormatFlag()}},
-          .shared_flags = false};
+          .shared_flags = false,
+          .more_flags = {flags::ConnectionFlags()}};
 }
 
-absl::Status Main(const flags::CommandLine&) {
-  RETURN_IF_ERROR(flags::StartLog());
+absl::Status Main(const flags::CommandLine& command_line) {
+  const run::Config config = run::ConfigFromFlags(command_line);
+  RETURN_IF_ERROR(run::InitLogging(config));
   const Program program;
   coordinator::CoordinatorOptions options;
   // The embedding is on two parameter servers, if there are two.
   ASSIGN_OR_RETURN(options.variable_partitioner,
                    coordinator::MinSizePartitioner(/*min_shard_bytes=*/256, /*max_shards=*/2));
-  return run::RunCoordinated("coordinator_main", program.functions(), options,
-                             [&](ClusterCoordinator& coordinator) { return program.Train(coordinator); });
+  return run::RunCoordinated(config, program.functions(), options,
+                             [&](ClusterCoordinator& coordinator) { return program.Train(config, coordinator); });
 }
 
 }  // namespace
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::examples::CommandLine(), official::examples::Main);
+  return official::run::RunMain(argc, argv, official::examples::CommandLine(), official::examples::Main);
 }

@@ -20,14 +20,13 @@
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/distribute/custom_loop/mean_metric.h"
 #include "utils/distribute/custom_loop/strategy_scope.h"
-#include "utils/flags/base.h"
-#include "utils/flags/config_flag.h"
+#include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
-#include "utils/flags/main.h"
-#include "utils/flags/performance.h"
+#include "utils/flags/shared_groups.h"
+#include "utils/run/config.h"
+#include "utils/run/standalone/main.h"
 #include "utils/run/strategy.h"
 #include "utils/train/custom_loop/checkpoint_manager.h"
-#include "utils/train/options.h"
 
 namespace official::examples {
 namespace {
@@ -92,21 +91,21 @@ distribute::ReplicaFn TestStep(const MeanMetric& test_loss, const MeanMetric& te
   };
 }
 
-absl::Status Train(distribute::Strategy& strategy) {
+absl::Status Train(const run::Config& config, distribute::Strategy& strategy) {
   ASSIGN_OR_RETURN(const auto scope, distribute::StrategyScope::Create(strategy, /*seed=*/1));
   ASSIGN_OR_RETURN(MeanMetric test_loss, MeanMetric::Create(*scope, "test_loss"));
   ASSIGN_OR_RETURN(MeanMetric test_accuracy, MeanMetric::Create(*scope, "test_accuracy"));
   distribute::ReplicaFunction train_step(TrainStep), test_step(TestStep(test_loss, test_accuracy));
   std::unique_ptr<train::CheckpointManager> checkpoints;
   int64_t epoch = 0;
-  if (const std::string model_dir = flags::FromFlags<train::TrainOptions>().model_dir; !model_dir.empty()) {
-    ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(*scope, model_dir));
+  if (!config.train.model_dir.empty()) {
+    ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(*scope, config.train.model_dir));
     ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
     epoch = trained.value_or(0);
   }
   // Neither number is a multiple of the batch: the last batches are smaller.
   const data::DatasetPtr train_points = Points(2050, /*seed=*/1), test_points = Points(330, /*seed=*/2);
-  for (; epoch < flags::FromFlags<flags::BaseConfig>().train_epochs; ++epoch) {
+  for (; epoch < config.base.train_epochs; ++epoch) {
     ASSIGN_OR_RETURN(const auto train_dataset, Distribute(strategy, train_points, epoch));
     float total_loss = 0;
     int num_batches = 0;
@@ -141,19 +140,20 @@ flags::Program Program() {
           .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
           .help = {{"model_dir", "Directory of the checkpoints; empty: none are made."}},
           .flags = {.name = "custom_loop",
-                    .flags = {{.name = "num_cpu_devices", .range = flags::AtLeast(1)},
+                    .flags = {flags::SharedFlag("num_cpu_devices"),
+                              flags::SharedFlag("distribution_strategy"),
                               {.name = "train_epochs", .range = flags::AtLeast(1)},
-                              {.name = "model_dir"},
+                              {.name = "model_dir", .per_worker = true},
                               flags::LogFormatFlag()}},
-          .shared_flags = false};
+          .shared_flags = false,
+          .more_flags = {flags::ConnectionFlags({"workers", "collective_communication"})}};
 }
 
-absl::Status Main(const flags::CommandLine&) {
-  RETURN_IF_ERROR(flags::StartLog());
-  ASSIGN_OR_RETURN(
-      const auto connected,
-      run::ConnectedStrategy::Create("custom_loop_main", flags::FromFlags<flags::PerformanceConfig>().num_cpu_devices));
-  const absl::Status trained = Train(connected->strategy());
+absl::Status Main(const flags::CommandLine& command_line) {
+  const run::Config config = run::ConfigFromFlags(command_line);
+  RETURN_IF_ERROR(run::InitLogging(config));
+  ASSIGN_OR_RETURN(const auto connected, run::ConnectedStrategy::Create(config));
+  const absl::Status trained = Train(config, connected->strategy());
   connected->Finish(trained);
   return trained;
 }
@@ -162,5 +162,5 @@ absl::Status Main(const flags::CommandLine&) {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
+  return official::run::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
 }

@@ -76,6 +76,14 @@ class CustomLoopTest(unittest.TestCase):
                 digests.add(hashlib.sha256(content).hexdigest())
         self.assertEqual(len(digests), 1)
 
+    def test_one_copy_of_the_variables_trains_the_same_bits(self) -> None:
+        checkpoints = []
+        for strategy in ("mirrored", "central_storage"):
+            with tempfile.TemporaryDirectory() as folder:
+                self.output(3, f"--model_dir={folder}", f"--distribution_strategy={strategy}")
+                checkpoints.append(Path(folder, f"model.ckpt-{EPOCHS}.data-00000-of-00001").read_bytes())
+        self.assertEqual(checkpoints[0], checkpoints[1])
+
     def test_workers_see_what_one_process_does(self) -> None:
         self.assertEqual(self.outputs_of_workers(2, devices=1), {self.output(2)})
         self.assertEqual(self.outputs_of_workers(2, devices=2), {self.output(4)})

@@ -11,10 +11,11 @@
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/strategy.h"
-#include "utils/flags/config_flag.h"
+#include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
-#include "utils/flags/main.h"
-#include "utils/flags/performance.h"
+#include "utils/flags/shared_groups.h"
+#include "utils/run/config.h"
+#include "utils/run/standalone/main.h"
 #include "utils/run/strategy.h"
 #include "utils/train/keras/model.h"
 
@@ -53,16 +54,15 @@ flags::Program Program() {
   return {.name = "keras_main",
           .description = "Trains the Keras model of one dense layer of TensorFlow's document on distribution.",
           .examples = {{"keras_main --num_cpu_devices=2", "train on two logical devices"}},
-          .flags = {.name = "keras",
-                    .flags = {{.name = "num_cpu_devices", .range = flags::AtLeast(1)}, flags::LogFormatFlag()}},
-          .shared_flags = false};
+          .flags = {.name = "keras", .flags = {flags::SharedFlag("num_cpu_devices"), flags::LogFormatFlag()}},
+          .shared_flags = false,
+          .more_flags = {flags::ConnectionFlags({"workers", "collective_communication"})}};
 }
 
-absl::Status Main(const flags::CommandLine&) {
-  RETURN_IF_ERROR(flags::StartLog());
-  ASSIGN_OR_RETURN(
-      const auto connected,
-      run::ConnectedStrategy::Create("keras_main", flags::FromFlags<flags::PerformanceConfig>().num_cpu_devices));
+absl::Status Main(const flags::CommandLine& command_line) {
+  const run::Config config = run::ConfigFromFlags(command_line);
+  RETURN_IF_ERROR(run::InitLogging(config));
+  ASSIGN_OR_RETURN(const auto connected, run::ConnectedStrategy::Create(config));
   const absl::Status trained = Train(connected->TakeStrategy());
   connected->Finish(trained);
   return trained;
@@ -72,5 +72,5 @@ absl::Status Main(const flags::CommandLine&) {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  return official::flags::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
+  return official::run::RunMain(argc, argv, official::examples::Program(), official::examples::Main);
 }

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
-#include "utils/distribute/coordinator/step_graphs.h"
+#include "utils/distribute/custom_loop/split_step.h"
 #include "utils/logs/log.h"
 
 namespace official::coordinator {
@@ -35,7 +35,9 @@ absl::Status ClusterCoordinator::Failed(const absl::Status& status) {
 absl::Status ClusterCoordinator::CreateVariables(const std::string& step,
                                                  absl::Span<const compute::TensorType> inputs) {
   ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(step));
-  ASSIGN_OR_RETURN(const WorkerStep built, BuildWorkerStep(*fn, inputs));
+  ASSIGN_OR_RETURN(const distribute::ReplicaStep built,
+                   distribute::BuildReplicaStep(*fn, inputs, {.num_replicas = num_replicas_in_sync()},
+                                                distribute::Updates::kElsewhere));
   ASSIGN_OR_RETURN(const std::vector<std::string> before, TrackedNames());
   for (const compute::VariableSpec& spec : built.graph->variables()) {
     if (client_.placed().count(spec.name) > 0) continue;
@@ -121,18 +123,15 @@ absl::Status ClusterCoordinator::Finish() {
   queue_.Close(absl::OkStatus());
   threads_.clear();
   RETURN_IF_ERROR(servers_.Leave());
-  // After the first time none can come back any more; one may have done so just before.
-  for (int times = 0; times < 2; ++times) {
-    for (int worker = 1; worker < servers_.num_workers(); ++worker) {
-      for (bool has_left = false; !has_left;) {
-        // It may have come back since it was told.
-        RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
-        ASSIGN_OR_RETURN(has_left, servers_.HasLeft(worker));
-      }
+  const auto wait = [this](int worker) -> absl::StatusOr<bool> {
+    for (bool has_left = false; !has_left;) {
+      // It may have come back since it was told.
+      RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, kEnd));
+      ASSIGN_OR_RETURN(has_left, servers_.HasLeft(worker));
     }
-    servers_.exchange().Finish();
-  }
-  return absl::OkStatus();
+    return true;
+  };
+  return servers_.FinishAfterWorkers(wait).status();
 }
 
 // ---- Workers ----

@@ -38,6 +38,8 @@
 namespace official::coordinator {
 
 struct CoordinatorOptions {
+  // The CPU devices of each worker, on all tasks the same: num_replicas_in_sync of a step.
+  int num_devices = 1;
   size_t queue_capacity = 256 * 1024;  // functions that may wait for a worker
   // The job fails if it is without any worker for so long.
   std::chrono::seconds worker_timeout = std::chrono::hours(1);
@@ -55,11 +57,13 @@ class ClusterCoordinator : public distribute::Trackable {
   ~ClusterCoordinator() override;
 
   int num_workers() const { return servers_.num_workers() - 1; }
+  // The number of devices of each worker, which run a step at the same time.
+  int num_replicas_in_sync() const { return options_.num_devices; }
 
-  // Makes the variables that a step has for inputs of these types, which are not there yet, with their initial values,
-  // and what the optimizer of the step needs. They, or their shards, are placed on the parameter servers in turn; what
-  // is read and written here is the whole variable. Unavailable, here and in all functions below, if a parameter server
-  // is lost: the job is to be started again, and to restore a checkpoint.
+  // Makes the variables that a step has for inputs of these types, those of one device, which are not there yet, with
+  // their initial values, and what the optimizer of the step needs. They, or their shards, are placed on the parameter
+  // servers in turn; what is read and written here is the whole variable. Unavailable, here and in all functions below,
+  // if a parameter server is lost: the job is to be started again, and to restore a checkpoint.
   absl::Status CreateVariables(const std::string& step, absl::Span<const compute::TensorType> inputs);
   // Return and overwrite the value of a variable; NotFound if there is none of this name.
   absl::StatusOr<compute::Tensor> ReadVariable(const std::string& name);

@@ -134,6 +134,120 @@ TEST_CASE("One worker trains the bits of one device") {
   CHECK(RunInProcess(1, num_servers, functions, options, program) == absl::OkStatus());
 }
 
+Tensor FirstRows(const Tensor& tensor, int64_t rows) {
+  compute::TensorType type = tensor.type();
+  type.shape.set_dim(0, rows);
+  return Tensor(type, tensor.raw_data()).Clone();
+}
+
+TEST_CASE("A worker of several devices trains the bits of as many mirrored replicas") {
+  const int num_devices = GENERATE(2, 3), num_servers = GENERATE(1, 2);
+  constexpr int kSteps = 4;
+  const ReplicaFn train_step = TrainStep([](const auto& in, auto of) { return compute::Adam(in, of, {}); });
+  // Shares of different sizes.
+  const auto batch_of = [&](int step) {
+    std::vector<distribute::DistributedValue> batch(2, distribute::PerReplica{});
+    for (int r = 0; r < num_devices; ++r) {
+      const Tensors own = BatchOf(step + 7 * r);
+      const int64_t rows = r == 1 ? 2 : 3;
+      std::get<distribute::PerReplica>(batch[0]).values.push_back(FirstRows(own[0], rows));
+      std::get<distribute::PerReplica>(batch[1]).values.push_back(FirstRows(own[1], rows));
+    }
+    return batch;
+  };
+  const auto strategy = distribute::Strategy::Create({.num_replicas = num_devices}).value();
+  const auto scope = distribute::StrategyScope::Create(*strategy, /*seed=*/1).value();
+  distribute::ReplicaFunction function(train_step);
+  std::vector<std::vector<float>> losses(kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    const auto results = scope->Run(function, batch_of(step)).value();
+    for (const Tensor& loss : results[0].values) losses[step].push_back(loss.scalar<float>());
+  }
+
+  Functions functions;
+  functions.RegisterStep("train_step", train_step);
+  functions.Register("train", [&](WorkerContext& context, Arguments arguments) -> absl::StatusOr<Tensors> {
+    CHECK(context.num_replicas_in_sync() == num_devices);
+    const auto step = static_cast<int>(arguments[0].scalar<int64_t>());
+    ASSIGN_OR_RETURN(const auto results, context.RunPerReplica("train_step", batch_of(step)));
+    return results[0].values;
+  });
+  const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    CHECK(coordinator.num_replicas_in_sync() == num_devices);
+    RETURN_IF_ERROR(coordinator.CreateVariables("train_step", TypesOf(BatchOf(0))));
+    for (int step = 0; step < kSteps; ++step) {
+      ASSIGN_OR_RETURN(const RemoteValue result, coordinator.Schedule("train", Number(step)));
+      ASSIGN_OR_RETURN(const Tensors loss, coordinator.Fetch(result));
+      for (int r = 0; r < num_devices; ++r) CHECK(loss[r].scalar<float>() == losses[step][r]);
+    }
+    for (const std::string& name : scope->VariableNames()) {
+      INFO(name);
+      CHECK(BytesOf(coordinator.ReadVariable(name).value()) == BytesOf(scope->ReadTracked(name).value()));
+    }
+    return absl::OkStatus();
+  };
+  CHECK(RunInProcess(1, num_servers, functions, {.num_devices = num_devices}, program) == absl::OkStatus());
+}
+
+TEST_CASE("The devices of a worker get batches of its data set, and a mean is that of all of them") {
+  const MeanMetric mean("mean");
+  Functions functions;
+  functions.RegisterDataset("numbers", [](const distribute::InputContext& context) {
+    CHECK(context.num_replicas_in_sync == 2);
+    // Three batches, of which the last one is alone in its step.
+    return data::Batches(data::TensorSlices({{"", Tensor::Of<float>({6}, {1, 2, 3, 4, 5, 6})}}, {}), {.batch_size = 2});
+  });
+  functions.RegisterStep("mean_step", [&](ReplicaContext& context, absl::Span<const Value> inputs) {
+    mean.UpdateState(context, inputs[0]);
+    return std::vector<Value>{inputs[0]};
+  });
+  functions.Register("mean", [](WorkerContext& context, Arguments) -> absl::StatusOr<Tensors> {
+    ASSIGN_OR_RETURN(const auto batch, context.NextPerReplica("numbers"));
+    ASSIGN_OR_RETURN(const auto results, context.RunPerReplica("mean_step", batch));
+    return results[0].values;
+  });
+  functions.Register("next", [](WorkerContext& context, Arguments) { return context.Next("numbers"); });
+  functions.Register("same",
+                     [](WorkerContext& context, Arguments arguments) { return context.Run("mean_step", arguments); });
+  functions.Register("wrong", [](WorkerContext& context, Arguments arguments) -> absl::StatusOr<Tensors> {
+    RETURN_IF_ERROR(context.RunPerReplica("mean_step", {distribute::PerReplica{{arguments[0]}}}).status());
+    return Tensors{};
+  });
+  const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    RETURN_IF_ERROR(coordinator.CreateVariables("mean_step", TypesOf({Tensor::Of<float>({2}, {1, 2})})));
+    coordinator.CreatePerWorkerDataset("numbers");
+    const auto run = [&](const std::string& name, Arguments arguments = {}) -> absl::StatusOr<Tensors> {
+      ASSIGN_OR_RETURN(const RemoteValue result, coordinator.Schedule(name, arguments));
+      (void)coordinator.Join();  // its error is that of the result
+      return coordinator.Fetch(result);
+    };
+    ASSIGN_OR_RETURN(const Tensors first, run("mean"));
+    REQUIRE(first.size() == 2);
+    CHECK(first[0].flat<float>()[1] == 2);
+    CHECK(first[1].flat<float>()[0] == 3);
+    CHECK(mean.Result(coordinator).value() == 2.5f);
+    ASSIGN_OR_RETURN(const Tensors second, run("mean"));
+    CHECK(second[0].num_elements() == 2);
+    CHECK(second[1].num_elements() == 0);
+    CHECK(mean.Result(coordinator).value() == 3.5f);
+    CHECK(absl::IsOutOfRange(run("mean").status()));
+    CHECK_THAT(std::string(run("next").status().message()),
+               Contains("this worker has 2 devices, and each needs a batch of data set 'numbers'; use NextPerReplica"));
+    // What all devices get counts once for each of them, as with strategy.run.
+    RETURN_IF_ERROR(mean.ResetState(coordinator));
+    ASSIGN_OR_RETURN(const Tensors same, run("same", {Tensor::Of<float>({2}, {8, 9})}));
+    CHECK(same[0].flat<float>()[0] == 8);
+    CHECK(mean.Result(coordinator).value() == 8.5f);
+    CHECK(coordinator.ReadVariable("mean/count").value().scalar<float>() == 4);
+    CHECK_THAT(std::string(run("wrong", {Tensor::Of<float>({1}, {1})}).status().message()),
+               Contains("a per-replica argument has 1 components, and this worker 2 replicas"));
+    return absl::OkStatus();
+  };
+  CHECK(RunInProcess(1, 1, functions, {.num_devices = 2}, program) == absl::OkStatus());
+  CHECK(RunInProcess(1, 1, functions, {.num_devices = 0}, program) ==
+        absl::InvalidArgumentError("each worker has num_devices=0; it needs at least 1"));
+}
+
 TEST_CASE("What workers add to a variable is not lost, and a mean is that of all workers") {
   const MeanMetric mean("mean");
   const compute::VariableSpec count = {"count", {DType::kInt64, {}}, compute::Initializer::Zeros(), false};

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/distribute/custom_loop/mean_metric.h"
 
 namespace official::coordinator {
 namespace {
@@ -20,10 +19,13 @@ MeanMetric::MeanMetric(const std::string& name)
 
 void MeanMetric::UpdateState(distribute::ReplicaContext& context, compute::Value values,
                              compute::Value sample_weight) const {
-  const distribute::MeanUpdate update = distribute::MeanUpdateOf(values, sample_weight);
-  if (!update.total) return;
-  context.AssignAdd(total_, update.total);
-  context.AssignAdd(count_, update.count);
+  AddSums(context, distribute::MeanUpdateOf(values, sample_weight));
+}
+
+void MeanMetric::AddSums(distribute::ReplicaContext& context, const distribute::MeanUpdate& sums) const {
+  if (!sums.total) return;
+  context.AssignAdd(total_, sums.total);
+  context.AssignAdd(count_, sums.count);
 }
 
 absl::StatusOr<float> MeanMetric::Result(ClusterCoordinator& coordinator) const {

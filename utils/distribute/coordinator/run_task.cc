@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/coordinator/variable_server.h"
 #include "utils/distribute/coordinator/worker.h"
@@ -29,8 +30,14 @@ absl::Status RunProgram(const Functions& functions, distribute::ParameterServers
   return status;
 }
 
-absl::Status RunServer(const Functions& functions, distribute::ParameterServers& servers, compute::Device& device) {
-  VariableServer server(functions, device);
+absl::Status RunWorker(const Functions& functions, distribute::ParameterServers& servers, int num_replicas) {
+  ASSIGN_OR_RETURN(const auto strategy, distribute::Strategy::Create({.num_replicas = num_replicas}));
+  return ServeWorker(functions, servers, *strategy);
+}
+
+absl::Status RunServer(const Functions& functions, distribute::ParameterServers& servers, int num_replicas) {
+  ASSIGN_OR_RETURN(const auto strategy, distribute::Strategy::Create({}));
+  VariableServer server(functions, strategy->device(0), num_replicas);
   return servers.Serve(server, [] { return false; });
 }
 
@@ -45,11 +52,14 @@ absl::Status CheckTasks(int num_workers, int num_servers) {
 absl::Status RunTask(distribute::Exchange& exchange, int num_servers, const Functions& functions,
                      const CoordinatorOptions& options, const Program& program) {
   RETURN_IF_ERROR(CheckTasks(exchange.num_workers() - num_servers - 1, num_servers));
+  if (options.num_devices < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("each worker has num_devices=", options.num_devices, "; it needs at least 1"));
+  }
   distribute::ParameterServers servers(exchange, num_servers, kServerTimeout);
   if (servers.is_chief()) return RunProgram(functions, servers, options, program);
-  ASSIGN_OR_RETURN(const auto strategy, distribute::Strategy::Create({}));
-  const absl::Status status = servers.server() ? RunServer(functions, servers, strategy->device(0))
-                                               : ServeWorker(functions, servers, strategy->device(0));
+  const absl::Status status = servers.server() ? RunServer(functions, servers, options.num_devices)
+                                               : RunWorker(functions, servers, options.num_devices);
   if (!status.ok()) exchange.Fail(status.message());
   return status;
 }

@@ -1,16 +1,12 @@
 #include "utils/distribute/coordinator/shards.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 
 namespace official::coordinator {
 namespace {
-
-constexpr char kPart[] = "/part_";
 
 absl::Status CheckPositive(absl::string_view argument, int64_t value) {
   if (value >= 1) return absl::OkStatus();
@@ -54,15 +50,21 @@ compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i) {
   return {begin(i), begin(i + 1)};
 }
 
-ShardName ParseShardName(const compute::VariableSpec& spec) {
-  const size_t part = spec.name.rfind(kPart);
-  if (part == std::string::npos || spec.type.shape.rank() == 0) return {spec.name};
-  const size_t begin = part + std::strlen(kPart), end = std::min(spec.name.find('/', begin), spec.name.size());
-  int number;
-  if (!absl::SimpleAtoi(spec.name.substr(begin, end - begin), &number)) return {spec.name};
-  return {absl::StrCat(spec.name.substr(0, part), spec.name.substr(end)), number};
-}
+std::string NameOfShard(const std::string& variable, int64_t i) { return absl::StrCat(variable, "/part_", i); }
 
-std::string NameOfShard(const std::string& variable, int64_t i) { return absl::StrCat(variable, kPart, i); }
+ShardName ShardNames::Find(const compute::VariableSpec& spec) const {
+  const std::string& name = spec.name;
+  if (const auto found = names_.find(name); found != names_.end()) return found->second;
+  // An optimizer counts in scalars for each of its own variables, which are not divided.
+  if (spec.type.shape.rank() == 0) return {name};
+  for (size_t slash = name.rfind('/'); slash != std::string::npos && slash > 0; slash = name.rfind('/', slash - 1)) {
+    const std::string of = name.substr(0, slash);
+    const auto found = names_.find(of);
+    if (found == names_.end()) continue;
+    if (found->second.variable == of) break;  // it is whole
+    return {absl::StrCat(found->second.variable, name.substr(slash)), found->second.number};
+  }
+  return {name};
+}
 
 }  // namespace official::coordinator

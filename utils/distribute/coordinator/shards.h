@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "utils/compute/core/batch_parts.h"
@@ -28,13 +30,25 @@ absl::StatusOr<Partitioner> MaxSizePartitioner(int64_t max_shard_bytes,
 // Returns the rows of shard `i` of `num_shards` of a variable with so many rows: the first ones have one more.
 compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i);
 
-// ShardName: the shard that a server's variable is. "dense/kernel/part_1", or what an optimizer adds to it,
-// "dense/kernel/part_1/Adam", is shard 1 of dense/kernel or dense/kernel/Adam. Others are shard 0 of themselves.
+// ShardName: the variable that a shard is a part of, and the shard's number. A whole variable is shard 0 of itself.
 struct ShardName {
   std::string variable;
   int number = 0;
+  friend bool operator==(const ShardName&, const ShardName&) = default;
 };
-ShardName ParseShardName(const compute::VariableSpec& spec);
+// Returns "dense/kernel/part_1".
 std::string NameOfShard(const std::string& variable, int64_t i);
+
+// ShardNames: the shards that the variables of a server are.
+class ShardNames {
+ public:
+  void Add(const std::string& name, ShardName shard) { names_[name] = std::move(shard); }
+  // Returns the shard that a variable is: the one that was added under its name. What an optimizer adds to a shard is a
+  // shard, too: "dense/kernel/part_1/Adam" is shard 1 of dense/kernel/Adam. Others are whole.
+  ShardName Find(const compute::VariableSpec& spec) const;
+
+ private:
+  std::map<std::string, ShardName> names_;
+};
 
 }  // namespace official::coordinator

@@ -58,17 +58,22 @@ TEST_CASE("The first shards have one row more") {
   CHECK(sizes == std::vector<int64_t>{3, 3, 2, 2});
 }
 
-TEST_CASE("The names of shards, and of what an optimizer adds to them") {
-  const auto parse = [](const char* name, std::vector<int64_t> dims = {2}) {
-    const ShardName shard = ParseShardName({name, Floats(std::move(dims)), {}});
-    return std::pair(shard.variable, shard.number);
-  };
+TEST_CASE("Shards are what was added as one, and what an optimizer adds to it") {
   CHECK(NameOfShard("dense/kernel", 12) == "dense/kernel/part_12");
-  CHECK(parse("dense/kernel/part_12") == std::pair<std::string, int>("dense/kernel", 12));
-  CHECK(parse("dense/kernel/part_1/Adam") == std::pair<std::string, int>("dense/kernel/Adam", 1));
-  CHECK(parse("dense/kernel") == std::pair<std::string, int>("dense/kernel", 0));
-  CHECK(parse("dense/part_of") == std::pair<std::string, int>("dense/part_of", 0));
-  CHECK(parse("count/part_1", {}) == std::pair<std::string, int>("count/part_1", 0));
+  ShardNames names;
+  names.Add("dense/kernel/part_12", {"dense/kernel", 12});
+  names.Add("a/part_7/b", {"a/part_7/b", 0});  // which is called so, and whole
+  const auto find = [&](const char* name, std::vector<int64_t> dims = {2}) {
+    return names.Find({name, Floats(std::move(dims)), {}});
+  };
+  CHECK(find("dense/kernel/part_12") == ShardName{"dense/kernel", 12});
+  CHECK(find("dense/kernel/part_12/Adam") == ShardName{"dense/kernel/Adam", 12});
+  CHECK(find("dense/kernel/part_12/Adam/x") == ShardName{"dense/kernel/Adam/x", 12});
+  CHECK(find("dense/kernel/part_12/count", {}) == ShardName{"dense/kernel/part_12/count", 0});
+  CHECK(find("dense/kernel") == ShardName{"dense/kernel", 0});
+  CHECK(find("dense/kernel/part_1") == ShardName{"dense/kernel/part_1", 0});
+  CHECK(find("a/part_7/b") == ShardName{"a/part_7/b", 0});
+  CHECK(find("a/part_7/b/Adam") == ShardName{"a/part_7/b/Adam", 0});
 }
 
 }  // namespace

@@ -24,12 +24,13 @@ void AppendStep(const std::string& step, absl::Span<const compute::TensorType> i
 
 int64_t NumRows(const compute::TensorType& type) { return type.shape.rank() == 0 ? 1 : type.shape.dim(0); }
 
-// Calls f(shard, its part of the bytes of a value).
+// Calls f(shard, its number, its part of the bytes of a value).
 template <typename F>
 void ForEachShard(const VariableClient::Placed& placed, const Tensor& value, const F& f) {
   const char* data = static_cast<const char*>(value.raw_data());
-  for (const VariableClient::Shard& shard : placed.shards) {
-    f(shard, absl::string_view(data, shard.type.num_bytes()));
+  for (size_t i = 0; i < placed.shards.size(); ++i) {
+    const VariableClient::Shard& shard = placed.shards[i];
+    f(shard, static_cast<int64_t>(i), absl::string_view(data, shard.type.num_bytes()));
     data += shard.type.num_bytes();
   }
 }
@@ -47,14 +48,15 @@ absl::StatusOr<std::vector<std::string>> VariableClient::Ask(const std::vector<s
 absl::Status VariableClient::UpdatePlacement() {
   ASSIGN_OR_RETURN(const std::vector<std::string> answers,
                    Ask(std::vector<std::string>(servers_.num_servers(), Begin(Request::kList))));
-  std::map<std::string, std::map<int, Shard>> found;  // by variable and number
+  std::map<std::string, std::map<int64_t, Shard>> found;  // by variable and number
   for (int s = 0; s < servers_.num_servers(); ++s) {
     for (absl::string_view rest = answers[s]; !rest.empty();) {
       compute::VariableSpec spec;
       ASSIGN_OR_RETURN(spec.name, distribute::TakeText(rest));
       ASSIGN_OR_RETURN(spec.type, distribute::TakeType(rest));
-      const ShardName name = ParseShardName(spec);
-      Shard& shard = found[name.variable][name.number];
+      ASSIGN_OR_RETURN(const std::string variable, distribute::TakeText(rest));
+      ASSIGN_OR_RETURN(const int64_t number, distribute::TakeNumber(rest));
+      Shard& shard = found[variable][number];
       shard.name = spec.name;
       shard.type = spec.type;
       shard.servers.push_back(s);
@@ -99,11 +101,13 @@ absl::Status VariableClient::Write(const std::string& name, const Tensor& value)
         absl::StrCat("variable ", name, " is ", placed->type.ToString(), ", its value ", value.type().ToString()));
   }
   std::vector<std::string> requests(servers_.num_servers(), Begin(Request::kWrite));
-  ForEachShard(*placed, value, [&](const Shard& shard, absl::string_view bytes) {
+  ForEachShard(*placed, value, [&](const Shard& shard, int64_t number, absl::string_view bytes) {
     for (const int s : shard.servers) {
       distribute::AppendText(shard.name, requests[s]);
       distribute::AppendType(shard.type, requests[s]);
       requests[s].append(bytes.data(), bytes.size());
+      distribute::AppendText(name, requests[s]);
+      distribute::AppendNumber(number, requests[s]);
     }
   });
   return Ask(requests).status();
@@ -168,7 +172,7 @@ absl::Status VariableClient::Update(const std::string& step, absl::Span<const co
       }
       continue;
     }
-    ForEachShard(*updated[i], values[i], [&](const Shard& shard, absl::string_view bytes) {
+    ForEachShard(*updated[i], values[i], [&](const Shard& shard, int64_t, absl::string_view bytes) {
       requests[shard.servers[0]].append(bytes.data(), bytes.size());
     });
   }

@@ -45,7 +45,7 @@ class VariableClient {
   // Lets all servers make what the updates of a step need, such as the slots of an optimizer.
   absl::Status Prepare(const std::string& step, absl::Span<const compute::TensorType> inputs);
   // Lets the servers update what the step updates. `variables` are those that the values are for, empty for all; see
-  // WorkerStep::handed_over.
+  // distribute::ReplicaStep::handed_over.
   absl::Status Update(const std::string& step, absl::Span<const compute::TensorType> inputs,
                       absl::Span<const std::string> variables, absl::Span<const compute::Tensor> values);
 

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::coordinator {
@@ -50,6 +50,9 @@ absl::StatusOr<std::string> VariableServer::List() const {
   for (const compute::VariableSpec& spec : variables_.specs()) {
     distribute::AppendText(spec.name, answer);
     distribute::AppendType(spec.type, answer);
+    const ShardName shard = shards_.Find(spec);
+    distribute::AppendText(shard.variable, answer);
+    distribute::AppendNumber(shard.number, answer);
   }
   return answer;
 }
@@ -58,11 +61,20 @@ absl::Status VariableServer::Write(absl::string_view request) {
   while (!request.empty()) {
     ASSIGN_OR_RETURN(const std::string name, distribute::TakeText(request));
     ASSIGN_OR_RETURN(const Tensor value, distribute::TakeTensor(request));
+    ShardName shard;
+    ASSIGN_OR_RETURN(shard.variable, distribute::TakeText(request));
+    ASSIGN_OR_RETURN(const int64_t number, distribute::TakeNumber(request));
+    shard.number = static_cast<int>(number);
     if (!variables_.Has(name)) {
+      shards_.Add(name, shard);
       compute::Graph graph;
       // A step that asks for the trainable variables does not get shards.
       graph.Variable({name, value.type(), compute::Initializer::Zeros(), /*trainable=*/false});
       RETURN_IF_ERROR(variables_.Create(graph, /*seed=*/0));
+    } else if (const ShardName is = shards_.Find({name, value.type(), {}}); is != shard) {
+      return absl::AlreadyExistsError(absl::StrCat("variable ", name, " would be shard ", is.number, " of ",
+                                                   is.variable, " and shard ", shard.number, " of ", shard.variable,
+                                                   "; give one of the variables another name"));
     }
     RETURN_IF_ERROR(variables_.Write(name, value));
   }
@@ -82,7 +94,7 @@ absl::StatusOr<std::string> VariableServer::Read(absl::string_view request) cons
 std::vector<compute::VariableSpec> VariableServer::PlacedHere(const std::string& variable) const {
   std::map<int, compute::VariableSpec> shards;  // by number
   for (const compute::VariableSpec& spec : variables_.specs()) {
-    const ShardName shard = ParseShardName(spec);
+    const ShardName shard = shards_.Find(spec);
     if (shard.variable == variable) shards[shard.number] = spec;
   }
   std::vector<compute::VariableSpec> specs;
@@ -102,8 +114,9 @@ absl::StatusOr<VariableServer::Step*> VariableServer::TakeStep(absl::string_view
   if (const auto found = steps_.find(key); found != steps_.end()) return &found->second;
   ASSIGN_OR_RETURN(const distribute::ReplicaFn* const fn, functions_.FindStep(name));
   Step step;
-  ASSIGN_OR_RETURN(step.built,
-                   BuildServerStep(*fn, types, [&](const std::string& variable) { return PlacedHere(variable); }));
+  ASSIGN_OR_RETURN(step.built, distribute::BuildUpdateStep(*fn, types, num_replicas_, [&](const std::string& variable) {
+                     return PlacedHere(variable);
+                   }));
   compute::Graph made;  // only with what the update needs, so that other variables take no memory
   for (const compute::VariableSpec& spec : step.built.variables) made.Variable(spec);
   RETURN_IF_ERROR(made.status());

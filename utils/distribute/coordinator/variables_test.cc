@@ -156,6 +156,24 @@ TEST_CASE("A variable of several shards is read, written and updated as one") {
   CHECK(absl::IsInvalidArgument(other.Write("a", Vector({1}))));
 }
 
+TEST_CASE("A variable that is called like a shard is whole, unless there is such a shard") {
+  const Functions functions;
+  Servers job(functions);
+  REQUIRE(job.client.Create("a/part_7/b", Vector({7})).ok());
+  REQUIRE(job.client.Create("a/b", Vector({1, 2, 3})).ok());
+  REQUIRE(job.client.Create("c", Vector({4, 5}), 2).ok());  // c/part_0 on server 0
+  VariableClient other(job.worker);
+  REQUIRE(other.UpdatePlacement().ok());
+  CHECK(other.placed().size() == 3);
+  const std::vector<Tensor> values = other.Read({"a/part_7/b", "a/b", "c"}).value();
+  CHECK(Elements(values[0]) == Floats{7});
+  CHECK(Elements(values[1]) == Floats{1, 2, 3});
+  CHECK(Elements(values[2]) == Floats{4, 5});
+  const absl::Status same = job.client.Create("c/part_0", Vector({1}));
+  CHECK(absl::IsAlreadyExists(same));
+  CHECK_THAT(std::string(same.message()), Contains("variable c/part_0 would be shard 0 of c and shard 0 of c/part_0;"));
+}
+
 TEST_CASE("A server survives requests that are none") {
   const Functions functions;
   const auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();

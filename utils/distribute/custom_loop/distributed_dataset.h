@@ -69,9 +69,9 @@ absl::StatusOr<DistributedDatasetPtr> DistributeDataset(Strategy& strategy, data
 
 // tf.distribute.InputContext.
 struct InputContext {
-  int num_input_pipelines;  // the number of workers
-  int input_pipeline_id;    // of this worker
-  int num_replicas_in_sync;
+  int num_input_pipelines = 1;  // the number of workers
+  int input_pipeline_id = 0;    // of this worker
+  int num_replicas_in_sync = 1;
 
   // Returns global_batch_size / num_replicas_in_sync. InvalidArgument if it is not a whole number.
   absl::StatusOr<int64_t> GetPerReplicaBatchSize(int64_t global_batch_size) const;

@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<DistributedVariable>> DistributedVariable::Create
   compute::VariableSpec spec = {options.name, options.initial_value.type(), compute::Initializer::Zeros(),
                                 options.trainable.value_or(is_floating && !on_read)};
   return std::unique_ptr<DistributedVariable>(
-      new DistributedVariable(replicas, std::move(spec), on_read, options.aggregation));
+      new DistributedVariable(replicas, std::move(spec), on_read && !replicas.one_copy, options.aggregation));
 }
 
 std::unique_ptr<DistributedVariable> DistributedVariable::OfFunction(ReplicaStores& replicas,
@@ -131,7 +131,8 @@ absl::Status DistributedVariable::AddToCopies(const Tensor& value, int sign, abs
     return absl::InvalidArgumentError(absl::StrCat("variable ", name(), " is ", spec_.type.ToString(),
                                                    ", the value of ", method, " ", value.type().ToString()));
   }
-  const bool sums = aggregation_ == VariableAggregation::kSum && replicas_.strategy.num_replicas_in_sync() > 1;
+  const bool sums =
+      aggregation_ == VariableAggregation::kSum && replicas_.strategy.num_replicas_in_sync() > 1 && !replicas_.one_copy;
   if (sums && on_read_) {
     return absl::InvalidArgumentError(absl::StrCat("SyncOnReadVariable does not support `", method,
                                                    "` in cross-replica context when aggregation is set to "

@@ -1,6 +1,7 @@
 // DistributedVariable: a variable of which every replica has a copy, as tf.Variable made in the scope of a
-// MirroredStrategy. What is here happens in cross-replica context, outside of replicas; what a replica does to its copy
-// while it runs is in replica_context.h.
+// MirroredStrategy, or of which all have one (AggregatingVariable), as with CentralStorageStrategy. What is here
+// happens in cross-replica context, outside of replicas; what a replica does to its copy while it runs is in
+// replica_context.h.
 #pragma once
 
 #include <memory>
@@ -38,11 +39,12 @@ struct VariableOptions {
   VariableAggregation aggregation = VariableAggregation::kNone;
 };
 
-// The strategy and, for each of its local replicas, the variables.
+// The strategy and, for each of its local replicas or for all of them, the variables.
 struct ReplicaStores {
   Strategy& strategy;
-  std::vector<std::unique_ptr<compute::VariableStore>> stores;
-  bool in_replica_context = false;  // the function of a replica is being built
+  std::vector<std::unique_ptr<compute::VariableStore>> stores;  // one, if the replicas share it
+  bool one_copy = false;                                        // they do: central_storage
+  bool in_replica_context = false;                              // the function of a replica is being built
 
   // Returns FailedPrecondition in replica context.
   absl::Status CheckCrossReplicaContext() const;
@@ -54,8 +56,8 @@ struct ReplicaStores {
 // Source of all rules: TensorFlow 2.21, MirroredVariable and SyncOnReadVariable.
 class DistributedVariable {
  public:
-  // `replicas`, which has the variable in its stores, must outlive it. InvalidArgument for kNone as synchronization,
-  // and for the mean of integers.
+  // `replicas`, which has the variable in its stores, must outlive it. Where there is one copy it is on-write.
+  // InvalidArgument for kNone as synchronization, and for the mean of integers.
   static absl::StatusOr<std::unique_ptr<DistributedVariable>> Create(ReplicaStores& replicas,
                                                                      const VariableOptions& options);
 
@@ -74,8 +76,8 @@ class DistributedVariable {
   // Writes to every copy. An on-read variable that sums takes value / replicas in each copy, for integers without the
   // remainder. InvalidArgument for another type.
   absl::Status Assign(const compute::Tensor& value);
-  // Adds to, or subtracts from, every copy. InvalidArgument for a variable that sums over several replicas, unless it
-  // is on-write and the value is 0.
+  // Adds to, or subtracts from, every copy. InvalidArgument for a variable with several copies that sums over replicas,
+  // unless it is on-write and the value is 0.
   absl::Status AssignAdd(const compute::Tensor& value);
   absl::Status AssignSub(const compute::Tensor& value);
   // Returns the local copies, as strategy.experimental_local_results(variable) does.

@@ -131,4 +131,20 @@ absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> replicas, int axis
   return joined;
 }
 
+absl::StatusOr<std::vector<std::vector<Tensor>>> ArgumentsOfReplicas(absl::Span<const DistributedValue> arguments,
+                                                                     int num_replicas) {
+  std::vector<std::vector<Tensor>> of_replicas(num_replicas);
+  for (const DistributedValue& argument : arguments) {
+    const auto* const per_replica = std::get_if<PerReplica>(&argument);
+    if (per_replica != nullptr && static_cast<int>(per_replica->values.size()) != num_replicas) {
+      return absl::InvalidArgumentError(absl::StrCat("a per-replica argument has ", per_replica->values.size(),
+                                                     " components, and this worker ", num_replicas, " replicas"));
+    }
+    for (int r = 0; r < num_replicas; ++r) {
+      of_replicas[r].push_back(per_replica != nullptr ? per_replica->values[r] : std::get<Tensor>(argument));
+    }
+  }
+  return of_replicas;
+}
+
 }  // namespace official::distribute

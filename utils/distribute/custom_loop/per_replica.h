@@ -20,6 +20,11 @@ struct PerReplica {
 // A value that each replica has of its own, or a plain tensor that is the same for all.
 using DistributedValue = std::variant<compute::Tensor, PerReplica>;
 
+// Returns the tensors that each of `num_replicas` gets of arguments, [replica][argument]: of a PerReplica its
+// component, of others the tensor. InvalidArgument for a PerReplica with another number of components.
+absl::StatusOr<std::vector<std::vector<compute::Tensor>>> ArgumentsOfReplicas(
+    absl::Span<const DistributedValue> arguments, int num_replicas);
+
 // Returns the sum or the mean of tensors of one type, one for each replica. Sums are made in float64 or int64 and then
 // rounded to that type; the mean of integers is float64. Without `axis` the sum is elementwise, and the mean is divided
 // by the number of replicas: InvalidArgument if shapes differ. With `axis`, which counts from the end if it is

@@ -49,7 +49,7 @@ std::vector<Value> ReplicaContext::MergeCall(const MergeFn& fn, absl::Span<const
 }
 
 Value ReplicaContext::Sum(ReduceOp op, Value value) {
-  if (!value || num_replicas_ == 1 || value.shape().num_elements() == 0) return value;
+  if (!value || !sums() || value.shape().num_elements() == 0) return value;
   if (op == ReduceOp::kSum && value.type() == kInt64Scalar) {
     const std::vector<Value> of_each = ScalarOfEach(value);
     Value sum = of_each[0];
@@ -138,6 +138,11 @@ Value ReplicaContext::Aggregate(const DistributedVariable& variable, Value value
     case VariableAggregation::kNone:
       break;
   }
+  if (split_ != nullptr) {
+    graph_.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "You must specify an aggregation method to update a AggregatingVariable in Replica Context: variable ",
+        variable.name(), " has none, and the replicas share one copy of it; give VariableOptions::aggregation")));
+  }
   return value;
 }
 
@@ -153,7 +158,7 @@ void ReplicaContext::Assign(const DistributedVariable& variable, Value value) {
 }
 
 void ReplicaContext::AssignAdd(const DistributedVariable& variable, Value value) {
-  if (IsInReplica()) AssignAdd(variable.spec(), Aggregate(variable, value));
+  if (IsInReplica()) Add(variable.spec(), Aggregate(variable, value));
 }
 
 void ReplicaContext::AssignSub(const DistributedVariable& variable, Value value) {
@@ -161,6 +166,10 @@ void ReplicaContext::AssignSub(const DistributedVariable& variable, Value value)
 }
 
 void ReplicaContext::AssignAdd(const compute::VariableSpec& variable, Value value) {
+  Add(variable, split_ == nullptr ? value : Sum(ReduceOp::kSum, value));
+}
+
+void ReplicaContext::Add(const compute::VariableSpec& variable, Value value) {
   const auto assigned = assigned_.find(variable.name);
   Value delta = value;
   if (assigned != assigned_.end()) {
@@ -184,7 +193,8 @@ void ReplicaContext::Store(const compute::VariableSpec& variable, Value value, V
 
 std::vector<compute::VariableGradient> ReplicaContext::Split(const compute::VariableGradient& update) {
   if (split_ == nullptr || !update.gradient) return {update};
-  return split_->Update(update);
+  // What is handed over must not change while updates are made.
+  return split_->Update({update.variable, Copied(update.gradient)});
 }
 
 std::vector<Value> ReplicaContext::TrainableVariables() const {
@@ -199,6 +209,12 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
                                     absl::Span<const compute::VariableGradient> variables,
                                     bool experimental_aggregate_gradients) {
   if (!IsInReplica() || !graph_.status().ok()) return;
+  if (!experimental_aggregate_gradients && split_ != nullptr && num_replicas_ > 1) {
+    graph_.Fail(absl::UnimplementedError(
+        "`experimental_aggregate_gradients=False` is not supported for ParameterServerStrategy and "
+        "CentralStorageStrategy"));
+    return;
+  }
   std::vector<compute::VariableGradient> updated;
   std::vector<std::string> without, all;
   std::vector<Value> gradients;
@@ -220,7 +236,7 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
     LOG(WARNING) << "Gradients do not exist for variables [" << absl::StrJoin(without, ", ")
                  << "] when minimizing the loss.";
   }
-  if (experimental_aggregate_gradients && num_replicas_ > 1) {
+  if (experimental_aggregate_gradients && sums()) {
     gradients =
         pack_sizes_ ? compute::AllReduce(gradients, *pack_sizes_) : compute::AllReduce(gradients, num_replicas_);
     for (size_t i = 0; i < updated.size(); ++i) updated[i].gradient = gradients[i];
@@ -228,7 +244,8 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
   WriteAssigned();
   compute::UpdateInputs taken = inputs;
   for (Value* const number : {&taken.learning_rate, &taken.loss_scale, &taken.apply}) {
-    if (split_ != nullptr && *number) *number = split_->Number(*number);
+    if (split_ == nullptr || !*number) continue;
+    *number = split_->Number(number->dtype() == DType::kFloat32 ? Copied(*number) : *number);
   }
   std::vector<compute::VariableGradient> here;
   for (const compute::VariableGradient& update : updated) {
@@ -247,7 +264,7 @@ void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverag
     const bool is_of_nothing = node.num_inputs() > 0 && node.input(0).shape().num_elements() == 0;
     values.push_back(is_of_nothing ? Copied(variable) : value);
   }
-  if (num_replicas_ > 1) {
+  if (sums()) {
     values = compute::AllReduce(values, 1);
     const Value n = Scalar(static_cast<float>(num_replicas_));
     for (Value& value : values) value = compute::Div(value, n);

@@ -38,11 +38,13 @@ using OptimizerFn = std::function<std::vector<compute::Node*>(const compute::Upd
 using MergeFn =
     std::function<std::vector<compute::Value>(CrossReplicaContext& context, absl::Span<const PerReplicaValue> values)>;
 
-// UpdateSplit: where a step is divided into the graph of a worker, which computes what updates take, and that of a
-// parameter server, which makes them.
+// UpdateSplit: where a step is divided into the graph of a replica, which computes what updates take, and one that
+// makes them: see split_step.h.
 class UpdateSplit {
  public:
   virtual ~UpdateSplit() = default;
+  // True if this graph sums the values of the replicas; false: it takes what they have summed.
+  virtual bool sums() const = 0;
   // Takes a number that updates need, such as the learning rate, and returns the value to use in this graph.
   virtual compute::Value Number(compute::Value value) = 0;
   // Takes a variable, and its gradient or what it is assigned or added. Returns the updates of this graph instead:
@@ -85,16 +87,18 @@ class ReplicaContext {
   compute::Value Read(const DistributedVariable& variable);
   // Write this replica's copy: of an on-read variable, or one without aggregation, with the replica's own value; of
   // others with the aggregated values of all replicas. The variable is float32 or an int64 scalar, the value of the
-  // same type.
+  // same type. With central_storage, where there is one copy, the graph fails for a variable without aggregation.
   void Assign(const DistributedVariable& variable, compute::Value value);
   void AssignAdd(const DistributedVariable& variable, compute::Value value);
   void AssignSub(const DistributedVariable& variable, compute::Value value);
-  // Adds to the variable of this spec a value of its type, that of this replica.
+  // Adds a value of its type to the variable of this spec: to this replica's copy or, where updates are made elsewhere,
+  // the sum of the values of all replicas.
   void AssignAdd(const compute::VariableSpec& variable, compute::Value value);
 
   // Returns the trainable variables that the function has made or read so far, in that order.
   std::vector<compute::Value> TrainableVariables() const;
-  // Sums the gradients over all replicas, unless the caller has done so, and updates the variables. A variable without
+  // Sums the gradients over all replicas, unless the caller has done so (not for central_storage), and updates the
+  // variables. A variable without
   // a gradient (an invalid value) is left out, with a warning; the graph fails if none has one. What is read of the
   // variables before, and used after, has their new contents. Source: tf.keras.optimizers.Optimizer.apply_gradients.
   void ApplyGradients(const OptimizerFn& optimizer, const compute::UpdateInputs& inputs,
@@ -120,6 +124,8 @@ class ReplicaContext {
   };
 
   compute::Value Scalar(float value);
+  // False if there is nothing to sum, or what is read has been summed.
+  bool sums() const { return num_replicas_ > 1 && (split_ == nullptr || split_->sums()); }
   // Fails the graph, and returns false, within a merge_call.
   bool IsInReplica();
   // AllReduce and AllGather, also within a merge_call.
@@ -131,6 +137,8 @@ class ReplicaContext {
   compute::Value Aggregate(const DistributedVariable& variable, compute::Value value);
   compute::Value Read(const compute::VariableSpec& variable);
   void Store(const compute::VariableSpec& variable, compute::Value value, compute::Value delta);
+  // Stores the variable's value and this one, added.
+  void Add(const compute::VariableSpec& variable, compute::Value value);
   // Returns what split_ makes of an update.
   std::vector<compute::VariableGradient> Split(const compute::VariableGradient& update);
   // Returns `value`, in memory of its own if it is that of a variable.

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/ops/collective/collective.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::distribute {
@@ -13,14 +12,41 @@ namespace official::distribute {
 using compute::Tensor;
 using compute::Value;
 
+namespace {
+
+std::string TypesText(absl::Span<const Tensor> inputs) {
+  return absl::StrJoin(inputs, " ",
+                       [](std::string* out, const Tensor& input) { out->append(input.type().ToString()); });
+}
+
+std::vector<compute::TensorType> TypesOf(absl::Span<const Tensor> inputs) {
+  std::vector<compute::TensorType> types;
+  for (const Tensor& input : inputs) types.push_back(input.type());
+  return types;
+}
+
+bool HasOneCopy(const Strategy& strategy) {
+  return strategy.name() == "central_storage" && strategy.num_local_replicas() > 1;
+}
+
+}  // namespace
+
 StrategyScope::StrategyScope(Strategy& strategy, uint64_t seed) : seed_(seed), replicas_{strategy, {}} {
+  replicas_.one_copy = HasOneCopy(strategy);
   for (int r = 0; r < strategy.num_local_replicas(); ++r) {
-    replicas_.stores.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
     arenas_.push_back(std::make_unique<compute::Arena>(strategy.device(r)));
+    if (r > 0 && replicas_.one_copy) continue;
+    replicas_.stores.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
   }
+  if (replicas_.one_copy) arenas_.push_back(std::make_unique<compute::Arena>(strategy.device(0)));
 }
 
 absl::StatusOr<std::unique_ptr<StrategyScope>> StrategyScope::Create(Strategy& strategy, uint64_t seed) {
+  if (HasOneCopy(strategy) && !strategy.shares_memory()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("central_storage has one copy of each variable in the memory of the host, and the ",
+                     strategy.num_local_replicas(), " devices have memory of their own; use mirrored"));
+  }
   std::string own;
   AppendNumber(static_cast<int64_t>(seed), own);
   ASSIGN_OR_RETURN(const std::string bytes, strategy.FromChief(own));
@@ -100,21 +126,56 @@ absl::Status StrategyScope::Restore(const std::string& name) {
   return variable->Assign(value);
 }
 
-absl::StatusOr<ReplicaFunction::Built> StrategyScope::Build(const ReplicaFunction& function, int replica,
-                                                            absl::Span<const Tensor> inputs) {
-  ReplicaFunction::Built built;
-  built.graph = std::make_unique<compute::Graph>();
-  std::vector<compute::TensorType> types;
-  for (const Tensor& input : inputs) types.push_back(input.type());
-  ReplicaContext context(*built.graph, static_cast<int>(strategy().local_replicas().begin) + replica,
-                         num_replicas_in_sync(), strategy().pack_sizes());
-  ASSIGN_OR_RETURN(built.roots, BuildReplica(function.fn_, types, context));
-  built.merge_calls = context.num_merge_calls();
-  for (const auto& node : built.graph->nodes()) {
-    if (!node->Is(compute::op::AllReduceStart)) continue;
-    for (const compute::TensorType& type : node->output_types()) absl::StrAppend(&built.sums, " ", type.ToString());
-  }
+absl::StatusOr<ReplicaStep> StrategyScope::Build(const ReplicaFunction& function, int replica,
+                                                 absl::Span<const compute::TensorType> inputs) {
+  const int id = static_cast<int>(strategy().local_replicas().begin) + replica;
+  replicas_.in_replica_context = true;
+  absl::StatusOr<ReplicaStep> built =
+      BuildReplicaStep(function.fn_, inputs, {id, num_replicas_in_sync(), strategy().pack_sizes()},
+                       replicas_.one_copy ? Updates::kElsewhere : Updates::kHere);
+  replicas_.in_replica_context = false;
   return built;
+}
+
+absl::StatusOr<ReplicaFunction::Update> StrategyScope::BuildUpdate(const ReplicaFunction& function,
+                                                                   absl::Span<const Tensor> inputs) {
+  ReplicaFunction::Update update;
+  const auto placed_here = [this](const std::string& variable) {
+    std::vector<compute::VariableSpec> found;
+    for (const compute::VariableSpec& spec : StoreOf(0).specs()) {
+      if (spec.name == variable) found.push_back(spec);
+    }
+    return found;
+  };
+  replicas_.in_replica_context = true;
+  absl::StatusOr<UpdateStep> step = BuildUpdateStep(function.fn_, TypesOf(inputs), num_replicas_in_sync(), placed_here);
+  replicas_.in_replica_context = false;
+  RETURN_IF_ERROR(step.status());
+  update.step = *std::move(step);
+  if (update.step.roots.targets.empty()) return update;
+  compute::Graph made;  // what an optimizer has added
+  for (const compute::VariableSpec& spec : update.step.variables) made.Variable(spec);
+  RETURN_IF_ERROR(made.status());
+  RETURN_IF_ERROR(CreateVariables(made));
+  ASSIGN_OR_RETURN(update.program,
+                   compute::Program::Compile(*update.step.graph, update.step.roots, strategy().device(0), StoreOf(0),
+                                             {.arena = arenas_.back().get()}));
+  return update;
+}
+
+absl::Status StrategyScope::RunUpdate(ReplicaFunction& function, const std::string& types,
+                                      absl::Span<const Tensor> inputs, const ReplicaFunction::Built& first) {
+  auto found = function.updates_.find(types);
+  if (found == function.updates_.end()) {
+    ASSIGN_OR_RETURN(ReplicaFunction::Update made, BuildUpdate(function, inputs));
+    found = function.updates_.emplace(types, std::move(made)).first;
+  }
+  if (found->second.program == nullptr) return absl::OkStatus();
+  std::vector<Tensor> handed_over;
+  for (size_t i = first.step.num_results; i < first.step.roots.fetches.size(); ++i) {
+    ASSIGN_OR_RETURN(handed_over.emplace_back(), first.program->Fetch(static_cast<int>(i)));
+  }
+  return found->second.program->Run(handed_over);
 }
 
 absl::Status StrategyScope::CreateVariables(const compute::Graph& graph) {
@@ -137,61 +198,27 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
   function.scope_ = this;
   const int num_local = strategy().num_local_replicas();
   function.built_.resize(num_local);
-  std::vector<std::vector<Tensor>> inputs(num_local);
+  ASSIGN_OR_RETURN(const std::vector<std::vector<Tensor>> inputs, ArgumentsOfReplicas(arguments, num_local));
   std::vector<ReplicaFunction::Built*> built(num_local);
-  for (const DistributedValue& argument : arguments) {
-    const auto* const per_replica = std::get_if<PerReplica>(&argument);
-    if (per_replica != nullptr && static_cast<int>(per_replica->values.size()) != num_local) {
-      return absl::InvalidArgumentError(absl::StrCat("a per-replica argument has ", per_replica->values.size(),
-                                                     " components, and this worker ", num_local, " replicas"));
-    }
-    for (int r = 0; r < num_local; ++r) {
-      inputs[r].push_back(per_replica != nullptr ? per_replica->values[r] : std::get<Tensor>(argument));
-    }
-  }
   for (int r = 0; r < num_local; ++r) {
-    const std::string types = absl::StrJoin(
-        inputs[r], " ", [](std::string* out, const Tensor& input) { out->append(input.type().ToString()); });
+    const std::string types = TypesText(inputs[r]);
     auto found = function.built_[r].find(types);
     if (found == function.built_[r].end()) {
-      replicas_.in_replica_context = true;
-      absl::StatusOr<ReplicaFunction::Built> made = Build(function, r, inputs[r]);
-      replicas_.in_replica_context = false;
-      RETURN_IF_ERROR(made.status());
-      RETURN_IF_ERROR(CreateVariables(*made->graph));
-      found = function.built_[r].emplace(types, *std::move(made)).first;
+      ReplicaFunction::Built made;
+      ASSIGN_OR_RETURN(made.step, Build(function, r, TypesOf(inputs[r])));
+      RETURN_IF_ERROR(CreateVariables(*made.step.graph));
+      found = function.built_[r].emplace(types, std::move(made)).first;
     }
     built[r] = &found->second;
-    if (built[r]->merge_calls != built[0]->merge_calls) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Some replicas made a different number of replica_context().merge_call() calls: replica 0 ",
-                       built[0]->merge_calls, ", replica ", r, " ", built[r]->merge_calls));
-    }
-    if (built[r]->sums != built[0]->sums) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "Some replicas made a different number of all_reduce calls, or of other values: replica 0 sums [",
-          built[0]->sums, " ], replica ", r, " [", built[r]->sums,
-          " ]; all replicas must sum the same in the same order"));
-    }
-    const std::vector<Value>&first = built[0]->roots.fetches, &own = built[r]->roots.fetches;
-    if (own.size() != first.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("the function has ", first.size(), " results on one replica and ",
-                                                     own.size(), " on another; all must have the same"));
-    }
-    for (size_t i = 0; i < own.size(); ++i) {
-      if (own[i].dtype() == first[i].dtype()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("result ", i, " of the function is ", first[i].type().ToString(),
-                                                     " on one replica and ", own[i].type().ToString(),
-                                                     " on another; all must have the same dtype"));
-    }
+    RETURN_IF_ERROR(CheckAlike(built[0]->step, built[r]->step, r));
   }
-  std::vector<PerReplica> results(built[0]->roots.fetches.size());
+  std::vector<PerReplica> results(built[0]->step.num_results);
   for (PerReplica& result : results) result.values.resize(num_local);
   RETURN_IF_ERROR(strategy().Run([&](int r) -> absl::Status {
     ReplicaFunction::Built& own = *built[r];
     if (own.program == nullptr) {
-      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.graph, own.roots, strategy().device(r),
-                                                              *replicas_.stores[r], {.arena = arenas_[r].get()}));
+      ASSIGN_OR_RETURN(own.program, compute::Program::Compile(*own.step.graph, own.step.roots, strategy().device(r),
+                                                              StoreOf(r), {.arena = arenas_[r].get()}));
     }
     RETURN_IF_ERROR(own.program->Run(inputs[r]));
     for (size_t i = 0; i < results.size(); ++i) {
@@ -200,6 +227,10 @@ absl::StatusOr<std::vector<PerReplica>> StrategyScope::Run(ReplicaFunction& func
     }
     return absl::OkStatus();
   }));
+  if (replicas_.one_copy) {
+    RETURN_IF_ERROR(
+        strategy().RunAlone(0, [&] { return RunUpdate(function, TypesText(inputs[0]), inputs[0], *built[0]); }));
+  }
   return results;
 }
 

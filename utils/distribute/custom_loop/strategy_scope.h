@@ -16,6 +16,10 @@
 //   }
 //
 // With several workers all of them make the same calls in the same order.
+//
+// With the strategy central_storage, tf.distribute.experimental.CentralStorageStrategy, the replicas share one copy of
+// the variables. It does not change while they run a function: what they sum is handed over, and one device makes the
+// updates when all have computed. So what a replica reads after ApplyGradients are the values of before.
 #pragma once
 
 #include <functional>
@@ -34,13 +38,15 @@
 #include "utils/distribute/custom_loop/distributed_variable.h"
 #include "utils/distribute/custom_loop/per_replica.h"
 #include "utils/distribute/custom_loop/replica_context.h"
+#include "utils/distribute/custom_loop/split_step.h"
 #include "utils/distribute/custom_loop/trackable.h"
 #include "utils/distribute/strategy.h"
 
 namespace official::distribute {
 
-// A function that replicas run, as tf.function: it is called once for each replica and each set of input types, and the
-// graphs that it has built are kept. It must not outlive the scope that runs it.
+// A function that replicas run, as tf.function: it is called once for each replica and each set of input types, with
+// central_storage once more for the updates, and the graphs that it has built are kept. It must not outlive the scope
+// that runs it.
 class ReplicaFunction {
  public:
   explicit ReplicaFunction(ReplicaFn fn) : fn_(std::move(fn)) {}
@@ -48,15 +54,18 @@ class ReplicaFunction {
  private:
   friend class StrategyScope;
   struct Built {
-    std::unique_ptr<compute::Graph> graph;
-    compute::GraphRoots roots;
+    ReplicaStep step;
     std::unique_ptr<compute::Program> program;
-    int merge_calls = 0;
-    std::string sums;  // the types of what the replicas sum, in order
+  };
+  // The updates of one copy of the variables, from what the first replica hands over.
+  struct Update {
+    UpdateStep step;
+    std::unique_ptr<compute::Program> program;  // null: there are none
   };
 
   ReplicaFn fn_;
   const void* scope_ = nullptr;                      // that has run it
+  std::map<std::string, Update> updates_;            // by the types of the first replica's inputs
   std::vector<std::map<std::string, Built>> built_;  // by local replica; by the types of the inputs
 };
 
@@ -69,7 +78,8 @@ struct ValueContext {
 class StrategyScope : public Trackable {
  public:
   // `strategy` must outlive the scope. Variables that functions make get their initial values under the chief's `seed`.
-  // Errors: those of asking the chief.
+  // InvalidArgument for central_storage on several devices that do not compute in the host's memory; else errors of
+  // asking the chief.
   static absl::StatusOr<std::unique_ptr<StrategyScope>> Create(Strategy& strategy, uint64_t seed);
 
   StrategyScope(const StrategyScope&) = delete;
@@ -118,8 +128,15 @@ class StrategyScope : public Trackable {
  private:
   StrategyScope(Strategy& strategy, uint64_t seed);
   // Builds the function for a local replica.
-  absl::StatusOr<ReplicaFunction::Built> Build(const ReplicaFunction& function, int replica,
-                                               absl::Span<const compute::Tensor> inputs);
+  absl::StatusOr<ReplicaStep> Build(const ReplicaFunction& function, int replica,
+                                    absl::Span<const compute::TensorType> inputs);
+  // Builds, if it is not there yet, and runs what updates the variables from what the first replica has handed over.
+  absl::Status RunUpdate(ReplicaFunction& function, const std::string& types, absl::Span<const compute::Tensor> inputs,
+                         const ReplicaFunction::Built& first);
+  absl::StatusOr<ReplicaFunction::Update> BuildUpdate(const ReplicaFunction& function,
+                                                      absl::Span<const compute::Tensor> inputs);
+  // Returns the variables that a local replica reads.
+  compute::VariableStore& StoreOf(int replica) { return *replicas_.stores[replicas_.one_copy ? 0 : replica]; }
 
   // Makes the variables of a graph that are new.
   absl::Status CreateVariables(const compute::Graph& graph);
@@ -129,7 +146,7 @@ class StrategyScope : public Trackable {
   const uint64_t seed_;
   ReplicaStores replicas_;
   ReadVariableFn read_;                                  // null: variables begin with their initial values
-  std::vector<std::unique_ptr<compute::Arena>> arenas_;  // by local replica
+  std::vector<std::unique_ptr<compute::Arena>> arenas_;  // by local replica, and where there is one copy its updates'
   std::map<std::string, std::unique_ptr<DistributedVariable>> variables_;
 };
 

@@ -77,6 +77,16 @@ TEST_CASE("What Run does not take") {
   CHECK(replicas.scope->Run(identity, {Vector({2})}).ok());
 }
 
+TEST_CASE("One copy of each variable is for devices that compute in the memory of the host") {
+  const auto strategy =
+      Strategy::Create({.name = "central_storage", .device_kind = Kind(), .num_replicas = 2, .num_threads = 1}).value();
+  const absl::Status status = StrategyScope::Create(*strategy, /*seed=*/1).status();
+  CHECK(status.ok() == (Kind() == "cpu"));
+  if (status.ok()) return;
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains("the 2 devices have memory of their own; use mirrored"));
+}
+
 TEST_CASE("Reduce sums and averages, uneven batches by their number of elements") {
   Replicas replicas(3);
   StrategyScope& scope = *replicas.scope;

@@ -1,49 +1,18 @@
 #include "utils/train/keras/model.h"
 
-#include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/ops/elementwise/elementwise.h"
-#include "utils/compute/ops/reduction/reduction.h"
-#include "utils/compute/ops/softmax/softmax.h"
-#include "utils/compute/ops/top_k/top_k.h"
 #include "utils/data/batch.h"
-#include "utils/files/files.h"
 #include "utils/logs/hook.h"
-#include "utils/logs/log.h"
-#include "utils/train/checkpoint/bundle.h"
+#include "utils/train/keras/weights.h"
 
 namespace official::keras {
 namespace {
 
-using compute::DType;
 using compute::Tensor;
-using compute::Value;
-
-constexpr char kOutputs[] = "outputs";
-
-absl::StatusOr<train::ModelSpec> BuildSpec(const NetworkFn& network, const LossFn& loss,
-                                           const std::vector<Metric>& metrics, const train::ModelInputs& in) {
-  compute::Layers layers(in.graph, in.dtype);
-  const Value outputs = network(layers, in);
-  train::ModelSpec spec;
-  if (in.mode == train::Mode::kPredict) {
-    spec.predictions = {{kOutputs, outputs}};
-    return spec;
-  }
-  spec.loss = loss(in.labels[0], outputs);
-  for (const Metric& metric : metrics) {
-    const Value values = metric.values(in.labels[0], outputs);
-    const auto count = static_cast<float>(values.shape().num_elements());
-    spec.metrics.push_back({metric.name, compute::Sum(values), in.graph.Constant(Tensor::Scalar(count))});
-  }
-  spec.moving_averages = layers.moving_averages();
-  return spec;
-}
 
 // Sums the losses of an epoch's steps, and keeps its metrics, which are means since it began.
 class EpochHook : public logs::Hook {
@@ -76,21 +45,6 @@ class EpochHook : public logs::Hook {
 };
 
 }  // namespace
-
-LossFn MeanSquaredError() {
-  return [](Value labels, Value outputs) { return compute::Mean(compute::Square(compute::Sub(outputs, labels))); };
-}
-
-LossFn SparseCategoricalCrossentropy() {
-  return [](Value labels, Value outputs) { return compute::Mean(compute::SparseSoftmaxCrossEntropy(outputs, labels)); };
-}
-
-Metric SparseCategoricalAccuracy(std::string name) {
-  return {std::move(name), [](Value labels, Value outputs) {
-            const Value classes = compute::Cast(compute::ArgMax(outputs), DType::kInt32);
-            return compute::Cast(compute::Equal(classes, labels), DType::kFloat32);
-          }};
-}
 
 absl::Status Model::Compile(CompileOptions options) {
   if (estimator_ != nullptr) {
@@ -154,30 +108,22 @@ absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOpt
     return options.steps_per_epoch ? (estimator_->global_step() - begin_step_) / *options.steps_per_epoch
                                    : estimator_->state().position.epoch - begin_epoch_;
   };
-  History history;
   spec_ = dataset->spec();
-  training_->stop_training = false;
   // The model may have been moved since it was compiled.
   training_->get_weights = [this] { return GetWeights(); };
   training_->set_weights = [this](const Weights& weights) { return SetWeights(weights); };
   training_->save_weights = [this](const std::string& path) { return SaveWeights(path); };
-  for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnTrainBegin(*training_));
-  for (int64_t epoch = epochs_done(); epoch < options.epochs && !training_->stop_training; ++epoch) {
-    for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnEpochBegin(epoch, *training_));
-    ASSIGN_OR_RETURN(Logs logs, TrainEpoch(dataset, options, epoch));
-    if (options.validation_data != nullptr) {
-      ASSIGN_OR_RETURN(const Logs validation, Evaluate(options.validation_data, {.batch_size = options.batch_size}));
-      for (const auto& [name, value] : validation) logs.emplace_back(absl::StrCat("val_", name), value);
-    }
-    const auto append = [](std::string* out, const auto& log) {
-      absl::StrAppendFormat(out, "%s: %.4g", log.first, log.second);
-    };
-    LOG(INFO) << "Epoch " << epoch + 1 << "/" << options.epochs << " - " << absl::StrJoin(logs, " - ", append);
-    for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnEpochEnd(epoch, logs, *training_));
-    history.epochs.push_back(epoch);
-    history.logs.push_back(std::move(logs));
-  }
-  for (const auto& callback : options.callbacks) RETURN_IF_ERROR(callback->OnTrainEnd(*training_));
+  ASSIGN_OR_RETURN(
+      History history,
+      RunEpochs(
+          {.begin = epochs_done(),
+           .end = options.epochs,
+           .callbacks = options.callbacks,
+           .train = [&](int64_t epoch) { return TrainEpoch(dataset, options, epoch); },
+           .validate = options.validation_data == nullptr
+                           ? std::function<absl::StatusOr<Logs>()>()
+                           : [&] { return Evaluate(options.validation_data, {.batch_size = options.batch_size}); }},
+          *training_));
   const data::Position position = estimator_->state().position;
   if (position.index > 0) estimator_->ContinueAt({position.epoch + 1, 0});
   begin_epoch_ = estimator_->state().position.epoch;
@@ -245,12 +191,7 @@ absl::StatusOr<Weights> Model::GetWeights() {
 
 absl::Status Model::SetWeights(const Weights& weights) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, WeightNames());
-  for (const auto& [name, value] : weights) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      return absl::NotFoundError(
-          absl::StrCat("model ", name_, " has no weight ", name, "; it has ", absl::StrJoin(names, ", ")));
-    }
-  }
+  RETURN_IF_ERROR(CheckWeights(name_, names, weights));
   for (const auto& [name, value] : weights) RETURN_IF_ERROR(estimator_->SetVariable(name, value));
   return absl::OkStatus();
 }
@@ -258,20 +199,11 @@ absl::Status Model::SetWeights(const Weights& weights) {
 absl::Status Model::SaveWeights(const std::string& path) {
   ASSIGN_OR_RETURN(const Weights weights, GetWeights());
   if (!is_chief_) return absl::OkStatus();
-  if (const size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0) {
-    RETURN_IF_ERROR(files::MakeDirectories(path.substr(0, slash)));
-  }
-  ASSIGN_OR_RETURN(const auto writer, train::BundleWriter::Create(path));
-  for (const auto& [name, value] : weights) RETURN_IF_ERROR(writer->Add(name, value));
-  return writer->Finish();
+  return WriteWeights(path, weights);
 }
 
 absl::Status Model::LoadWeights(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto reader, train::BundleReader::Open(path));
-  Weights weights;
-  for (const train::BundleTensor& tensor : reader->ListTensors()) {
-    ASSIGN_OR_RETURN(weights[tensor.name], reader->Read(tensor.name));
-  }
+  ASSIGN_OR_RETURN(const Weights weights, ReadWeights(path));
   return SetWeights(weights);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,35 +12,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/strategy.h"
 #include "utils/train/estimator.h"
 #include "utils/train/keras/callbacks.h"
+#include "utils/train/keras/fit_loop.h"
+#include "utils/train/keras/network.h"
 #include "utils/train/model.h"
 #include "utils/train/run_lock.h"
 
 namespace official::keras {
-
-// Builds the outputs [batch, ...] of the network for the features of a batch. It is called in each mode: `in` says in
-// which, and has the features, and in training the random state for Dropout.
-using NetworkFn = std::function<compute::Value(compute::Layers& layers, const train::ModelInputs& in)>;
-
-// Returns the loss of a batch, a float32 scalar: the mean over its examples.
-using LossFn = std::function<compute::Value(compute::Value labels, compute::Value outputs)>;
-// Outputs and labels of the same shape, float32.
-LossFn MeanSquaredError();
-// Outputs [batch, classes], float32, before softmax (from_logits=True); labels [batch], int32.
-LossFn SparseCategoricalCrossentropy();
-
-// A mean over examples. `values` returns the value of each of a batch, float32.
-struct Metric {
-  std::string name;
-  std::function<compute::Value(compute::Value labels, compute::Value outputs)> values;
-};
-// Outputs and labels as for SparseCategoricalCrossentropy: the part of the examples whose class has the largest output.
-Metric SparseCategoricalAccuracy(std::string name = "accuracy");
 
 struct CompileOptions {
   LossFn loss;
@@ -68,11 +49,6 @@ struct FitOptions {
 struct EvaluateOptions {
   int64_t batch_size = 32;
   std::optional<int64_t> steps = std::nullopt;  // unset: one pass
-};
-
-struct History {
-  std::vector<int64_t> epochs;  // from 0
-  std::vector<Logs> logs;       // of each
 };
 
 class Model {

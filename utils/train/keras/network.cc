@@ -1,0 +1,50 @@
+#include "utils/train/keras/network.h"
+
+#include <utility>
+
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/compute/ops/softmax/softmax.h"
+#include "utils/compute/ops/top_k/top_k.h"
+
+namespace official::keras {
+
+using compute::DType;
+using compute::Tensor;
+using compute::Value;
+
+LossFn MeanSquaredError() {
+  return [](Value labels, Value outputs) { return compute::Mean(compute::Square(compute::Sub(outputs, labels))); };
+}
+
+LossFn SparseCategoricalCrossentropy() {
+  return [](Value labels, Value outputs) { return compute::Mean(compute::SparseSoftmaxCrossEntropy(outputs, labels)); };
+}
+
+Metric SparseCategoricalAccuracy(std::string name) {
+  return {std::move(name), [](Value labels, Value outputs) {
+            const Value classes = compute::Cast(compute::ArgMax(outputs), DType::kInt32);
+            return compute::Cast(compute::Equal(classes, labels), DType::kFloat32);
+          }};
+}
+
+train::ModelSpec BuildSpec(const NetworkFn& network, const LossFn& loss, const std::vector<Metric>& metrics,
+                           const train::ModelInputs& in) {
+  compute::Layers layers(in.graph, in.dtype);
+  const Value outputs = network(layers, in);
+  train::ModelSpec spec;
+  if (in.mode == train::Mode::kPredict) {
+    spec.predictions = {{kOutputs, outputs}};
+    return spec;
+  }
+  spec.loss = loss(in.labels[0], outputs);
+  for (const Metric& metric : metrics) {
+    const Value values = metric.values(in.labels[0], outputs);
+    const auto count = static_cast<float>(values.shape().num_elements());
+    spec.metrics.push_back({metric.name, compute::Sum(values), in.graph.Constant(Tensor::Scalar(count))});
+  }
+  spec.moving_averages = layers.moving_averages();
+  return spec;
+}
+
+}  // namespace official::keras

@@ -1,0 +1,41 @@
+// What a Keras model is made of: its network, its loss and its metrics, and the graph of a batch that they make.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/layers/layers.h"
+#include "utils/train/model.h"
+
+namespace official::keras {
+
+// Builds the outputs [batch, ...] of the network for the features of a batch. It is called in each mode: `in` says in
+// which, and has the features, and in training the random state for Dropout.
+using NetworkFn = std::function<compute::Value(compute::Layers& layers, const train::ModelInputs& in)>;
+
+// Returns the loss of a batch, a float32 scalar: the mean over its examples.
+using LossFn = std::function<compute::Value(compute::Value labels, compute::Value outputs)>;
+// Outputs and labels of the same shape, float32.
+LossFn MeanSquaredError();
+// Outputs [batch, classes], float32, before softmax (from_logits=True); labels [batch], int32.
+LossFn SparseCategoricalCrossentropy();
+
+// A mean over examples. `values` returns the value of each of a batch, float32.
+struct Metric {
+  std::string name;
+  std::function<compute::Value(compute::Value labels, compute::Value outputs)> values;
+};
+// Outputs and labels as for SparseCategoricalCrossentropy: the part of the examples whose class has the largest output.
+Metric SparseCategoricalAccuracy(std::string name = "accuracy");
+
+// The name of the outputs among the predictions of BuildSpec.
+inline constexpr char kOutputs[] = "outputs";
+
+// Builds a model in one of its modes. What is wrong is in the status of the graph.
+train::ModelSpec BuildSpec(const NetworkFn& network, const LossFn& loss, const std::vector<Metric>& metrics,
+                           const train::ModelInputs& in);
+
+}  // namespace official::keras
