@@ -98,6 +98,7 @@ struct KernelDef {
   std::string device_kind;
   // The key types (see KeyType) that this kernel supports.
   std::vector<DType> dtypes;
+  // Null where the kind of device merges the nodes of a graph (DeviceKind::merge): the op can be part of what it makes.
   KernelFactory make;
   // Pairs {output, input}: the output may take the input's buffer if nothing reads the input afterwards, and if both
   // have one element type and as many bytes.

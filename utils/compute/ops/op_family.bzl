@@ -20,6 +20,8 @@ _CPU_DEPS = _DEPS + [
 # Of CUDA kernels, besides cuda_device.
 _CUDA_HOST_DEPS = _DEPS + ["//utils/compute/kernel"]
 
+_HLO_DEPS = _DEPS + ["//utils/compute/pjrt:hlo"]
+
 _PART_TEST_DEPS = [
     "//third_party:absl",
     "//third_party:catch2_main",
@@ -89,6 +91,9 @@ def part_test(name, deps = []):
 def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
+    In a folder with files *_hlo.cc, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT plugin, and
+    matmul_pjrt2_test on another build of it.
+
     Args:
       name: the name of the test. It ends with "_test".
       srcs: its files; NAME.cc by default.
@@ -139,6 +144,20 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             ],
         )
 
+    if native.glob(["*_hlo.cc"], allow_empty = True):
+        for number, plugin in enumerate(["xla_cpu", "other_xla_cpu"]):
+            native.cc_test(
+                name = "%s_pjrt%s_test" % (name[:-len("_test")], "" if number == 0 else number + 1),
+                size = "medium",
+                env = {"OP_TEST_KIND": "pjrt", "OP_TEST_PJRT_PLUGIN": plugin},
+                tags = ["pjrt"],
+                visibility = visibility,
+                deps = [
+                    ":" + cases,
+                    "//utils/compute/testing:pjrt",
+                ],
+            )
+
 def op_family(
         name,
         hdrs = None,
@@ -149,14 +168,16 @@ def op_family(
         cuda_hdrs = [],
         cuda_host_deps = [],
         cuda_deps = [],
+        hlo_hdrs = [],
+        hlo_deps = [],
         test_deps = [],
         test_size = "small",
         test_max_isas = [],
         more_tests = []):
-    """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda and NAME_test.
+    """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
-    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, NAME_test.cc is the test, and all other
-    *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
+    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc write the ops in StableHLO,
+    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
     NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are more_tests or op_tests.
 
     A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
@@ -174,6 +195,8 @@ def op_family(
       cuda_hdrs: the folder's headers that the CUDA kernels include, besides hdrs and those of their dependencies.
       cuda_host_deps: what NAME_cuda depends on, besides shared_deps and _CUDA_HOST_DEPS.
       cuda_deps: the libraries of CUDA kernels that NAME_cuda depends on, besides cuda_device.
+      hlo_hdrs: the folder's headers that *_hlo.cc include, besides hdrs and those of their dependencies.
+      hlo_deps: what NAME_hlo depends on, besides NAME and shared_deps.
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
       test_max_isas: the max_isas of NAME_test.
@@ -190,13 +213,14 @@ def op_family(
         if file.split(".")[0] not in others and not file.endswith("_test.cc")
     ]
     cuda_srcs = [file for file in files if file.endswith(".cu.cc")]
+    hlo_srcs = [file for file in files if file.endswith("_hlo.cc")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
     if hdrs == None:
         hdrs = [file for file in files if file == name + ".h"]
 
     native.cc_library(
         name = name,
-        srcs = [file for file in files if file not in cuda_srcs + textual_hdrs + hdrs],
+        srcs = [file for file in files if file not in cuda_srcs + hlo_srcs + textual_hdrs + hdrs],
         hdrs = hdrs,
         textual_hdrs = textual_hdrs,
         copts = copts,
@@ -210,6 +234,13 @@ def op_family(
         cuda_deps = cuda_deps + ["//utils/compute/cuda:cuda_device"],
         visibility = ["//utils/compute/cuda_backend:__pkg__"],
         deps = shared_deps + cuda_host_deps + _CUDA_HOST_DEPS,
+    )
+    native.cc_library(
+        name = name + "_hlo",
+        srcs = hlo_srcs + (hlo_hdrs if hlo_srcs else []),
+        visibility = layers_above(),
+        deps = [":" + name] + shared_deps + hlo_deps + _HLO_DEPS,
+        alwayslink = 1,  # registers emitters
     )
     if native.glob([name + "_test.cc"], allow_empty = True):
         op_test(

@@ -61,7 +61,7 @@ struct Program::Plan {
   int64_t arena_bytes = 0;                      // of it, that this program needs
   size_t first_update = 0;                      // the step from which on a run is not left
   char* arena_address = nullptr;                // where it was when the addresses were set
-  std::vector<std::shared_ptr<void>> owned;     // constants; all buffers of a device that checks memory
+  std::vector<std::shared_ptr<void>> owned;     // constants; all buffers that are not in the arena
   std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
   std::vector<const void*> lent_feeds;          // addresses of the last run
@@ -187,7 +187,7 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
   }
 
   std::vector<void*> buffers;  // of the requests
-  if (device->checks_memory()) {
+  if (device->checks_memory() || !device->has_addresses()) {
     for (const BufferRequest& request : requests) {
       ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(request.bytes));
       buffers.push_back(buffer.get());
