@@ -190,6 +190,9 @@ struct DeviceKind {
   // that compile whole graphs; null if the nodes of any graph have kernels of this kind.
   std::function<absl::StatusOr<RewrittenGraph>(const RewrittenGraph& program)> merge = nullptr;
 };
+// The text attribute of a node that DeviceKind::merge has made: the KernelLine of each node that it was made of.
+inline constexpr char kMergedNodes[] = "merged_nodes";
+
 // The name of the kind whose backend is libofficial_cuda.so (utils/compute/cuda_backend).
 inline constexpr char kCudaKind[] = "cuda";
 

@@ -69,10 +69,13 @@ TEST_CASE("A module that is wrong is refused with the compiler's reason") {
   const PjrtPlugin& plugin = AnyPlugin();
   const auto client = PjrtClient::Create(plugin).value();
   const absl::Status status =
-      client->Compile("module { func.func public @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> } }")
+      client
+          ->Compile(
+              "module { func.func public @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> } }")
           .status();
-  CHECK(absl::IsInvalidArgument(status));
-  CHECK_THAT(std::string(status.message()), Catch::StartsWith("compiling a program: "));
+  CHECK(!status.ok());
+  CHECK_THAT(std::string(status.message()),
+             Catch::StartsWith("compiling a program: ") && Catch::Contains("tensor<3xf32>"));
 }
 
 }  // namespace

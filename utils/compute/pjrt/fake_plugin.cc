@@ -1,4 +1,5 @@
-// Shared objects that are no plugin to work with: each defines one of FAKE_NO, FAKE_OLD, FAKE_SHORT, FAKE_FAILING and FAKE_TPU.
+// Shared objects that are no plugin to work with: each defines one of FAKE_NO, FAKE_OLD, FAKE_SHORT, FAKE_FAILING and
+// FAKE_TPU.
 
 #include "pjrt_c_api.h"
 

@@ -84,8 +84,8 @@ std::string HloInts(absl::Span<const int64_t> values) {
 
 std::string HloCombine(absl::string_view op, absl::string_view element) {
   const std::string type = absl::StrCat("tensor<", element, ">");
-  return absl::StrCat("{\n    ^bb0(%a: ", type, ", %b: ", type, "):\n      %c = \"stablehlo.", op, "\"(%a, %b) : (", type,
-                      ", ", type, ") -> ", type, "\n      \"stablehlo.return\"(%c) : (", type, ") -> ()\n    }");
+  return absl::StrCat("{\n    ^bb0(%a: ", type, ", %b: ", type, "):\n      %c = \"stablehlo.", op, "\"(%a, %b) : (",
+                      type, ", ", type, ") -> ", type, "\n      \"stablehlo.return\"(%c) : (", type, ") -> ()\n    }");
 }
 
 HloBuilder::HloBuilder(absl::Span<const Value> arguments) : arguments_(arguments.begin(), arguments.end()) {
@@ -160,8 +160,13 @@ HloValue HloBuilder::Op(absl::string_view op, absl::Span<const HloValue> operand
 }
 
 HloValue HloBuilder::Compare(absl::string_view direction, const HloValue& a, const HloValue& b) {
+  // Without the type, a compiler has been seen to compare constants of signed integers as unsigned ones.
+  const std::string& element = a.element();
+  const bool is_signed = element == hlo::kI32 || element == hlo::kI64;
+  const char* const type = is_signed ? "SIGNED" : element == hlo::kI1 || element[0] == 'u' ? "UNSIGNED" : "FLOAT";
   return Op("compare", {a, b}, {hlo::kI1, a.shape()},
-            absl::StrCat("comparison_direction = #stablehlo<comparison_direction ", direction, ">"));
+            absl::StrCat("comparison_direction = #stablehlo<comparison_direction ", direction,
+                         ">, compare_type = #stablehlo<comparison_type ", type, ">"));
 }
 
 HloValue HloBuilder::Select(const HloValue& condition, const HloValue& if_true, const HloValue& if_false) {
@@ -178,9 +183,10 @@ HloValue HloBuilder::Constant(const Tensor& tensor) {
   std::string text;
   if (tensor.dtype() == DType::kBool) {
     // Its elements are one bit each in the form below.
-    text = absl::StrCat("[", absl::StrJoin(tensor.flat<bool>(), ", ", [](std::string* out, bool v) {
-                          absl::StrAppend(out, v ? "true" : "false");
-                        }), "]");
+    text = absl::StrCat("[",
+                        absl::StrJoin(tensor.flat<bool>(), ", ",
+                                      [](std::string* out, bool v) { absl::StrAppend(out, v ? "true" : "false"); }),
+                        "]");
     if (tensor.num_elements() == 0) text = "";
     const HloValue row = Op("constant", {}, {type.element, {tensor.num_elements()}},
                             absl::StrCat("value = dense<", text, "> : tensor<", tensor.num_elements(), "xi1>"));
@@ -292,8 +298,8 @@ std::string HloBuilder::Module(absl::Span<const Value> fetches) {
     const auto it = result_of.find(static_cast<int>(i));
     if (it != result_of.end()) absl::StrAppend(&arguments, " {tf.aliasing_output = ", it->second, " : i32}");
   }
-  return absl::StrCat("module @graph {\n  func.func public @main(", arguments, ") -> (", TypesOf(results), ") {\n", body_,
-                      "    \"func.return\"(", NamesOf(results), ") : (", TypesOf(results), ") -> ()\n  }\n}\n");
+  return absl::StrCat("module @graph {\n  func.func public @main(", arguments, ") -> (", TypesOf(results), ") {\n",
+                      body_, "    \"func.return\"(", NamesOf(results), ") : (", TypesOf(results), ") -> ()\n  }\n}\n");
 }
 
 }  // namespace official::compute

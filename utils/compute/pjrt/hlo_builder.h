@@ -66,7 +66,8 @@ class HloBuilder {
   // Gives a variable a new value, unless a check has failed before: an update behind an error changes nothing.
   void Assign(Value variable, const HloValue& value);
   // The run fails with `code` if `failed`, a bool scalar, is true. In the message, which the name of the node precedes,
-  // $0, $1 and so on are replaced by `values`, int32 scalars, at most kMaxCheckValues. The first check that fails counts.
+  // $0, $1 and so on are replaced by `values`, int32 scalars, at most kMaxCheckValues. The first check that fails
+  // counts.
   void Check(const Node& node, const HloValue& failed, absl::Span<const HloValue> values, absl::StatusCode code,
              absl::string_view message);
   static constexpr int kMaxCheckValues = 3;

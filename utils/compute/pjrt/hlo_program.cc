@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/pjrt/hlo_builder.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
@@ -70,15 +71,16 @@ absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program) {
   absl::StatusOr<std::vector<Value>> arguments = ArgumentsOf(program);
   if (!arguments.ok()) return arguments.status();
   HloBuilder hlo(*arguments);
+  std::string lines;
   for (const auto& node : program.graph->nodes()) {
     if (node->op().is_view || node->Is(op::Input) || node->Is(op::Variable) || node->Is(op::Constant)) continue;
     const HloEmitter* const emitter = FindHloEmitter(*node);
     if (emitter == nullptr) {
       return absl::UnimplementedError(absl::StrCat("op ", node->op().name.text(), " is not written in StableHLO for ",
-                                                   DTypeName(KeyType(*node)), ", which ", kPjrtKind,
-                                                   " devices need"));
+                                                   DTypeName(KeyType(*node)), ", which ", kPjrtKind, " devices need"));
     }
     emitter->emit(*node, hlo);
+    absl::StrAppend(&lines, KernelLine(*node, [](const Value& v) { return v.type().ToString(); }));
   }
 
   RewrittenGraph result{std::make_unique<Graph>(), {}};
@@ -92,6 +94,7 @@ absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program) {
   const std::string text = hlo.Module(program.roots.fetches);
   Node* const module = result.graph->AddNode(op::HloModule, inputs,
                                              Attrs{{"text", text},
+                                                   {kMergedNodes, lines},
                                                    {"updated", std::vector<int64_t>(updated.begin(), updated.end())},
                                                    {"checks", LinesOf(hlo.checks())},
                                                    {"types", EncodeTypes(program.roots.fetches)}});

@@ -45,12 +45,11 @@ absl::StatusOr<Kernel> MakeHloModule(const KernelSpec& spec) {
   }};
 }
 
-const bool registered = RegisterKernel(
-    {.op = op::HloModule,
-     .device_kind = kPjrtKind,
-     .dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt32, DType::kInt64,
-                DType::kUInt8, DType::kBool},
-     .make = MakeHloModule});
+const bool registered = RegisterKernel({.op = op::HloModule,
+                                        .device_kind = kPjrtKind,
+                                        .dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
+                                                   DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool},
+                                        .make = MakeHloModule});
 
 }  // namespace
 

@@ -22,7 +22,8 @@ struct PjrtOptions {
   int num_cpu_devices = 0;  // of a plugin for CPUs; 0: its own default
 };
 
-// The kind "pjrt" of devices of this plugin, for RegisterDeviceKind. The plugin is loaded when the first device is made.
+// The kind "pjrt" of devices of this plugin, for RegisterDeviceKind. The plugin is loaded when the first device is
+// made.
 DeviceKind PjrtDeviceKind(PjrtOptions options);
 
 // Memory of a device.

@@ -1,5 +1,5 @@
-// PjrtPlugin: a shared object that offers PJRT's C interface, such as XLA for CPUs or libtpu.so for TPUs. The classes of
-// this folder hide the interface's structs: what they return is ours, and their errors are absl::Status.
+// PjrtPlugin: a shared object that offers PJRT's C interface, such as XLA for CPUs or libtpu.so for TPUs. The classes
+// of this folder hide the interface's structs: what they return is ours, and their errors are absl::Status.
 #pragma once
 
 #include <memory>

@@ -38,7 +38,8 @@ TEST_CASE("What is no PJRT plugin is refused with the reason") {
   for_arm[offsetof(Elf64_Ehdr, e_machine)] = static_cast<char>(EM_AARCH64);
   const std::string arm = WriteFile("for_arm.so", for_arm), text = WriteFile("text.so", "no library\n");
   const auto [path, code, message] = GENERATE_COPY(
-      Refused{"missing.so", absl::StatusCode::kNotFound, "there is no PJRT plugin missing.so: No such file or directory"},
+      Refused{"missing.so", absl::StatusCode::kNotFound,
+              "there is no PJRT plugin missing.so: No such file or directory"},
       Refused{text, absl::StatusCode::kInvalidArgument, text + " is not a PJRT plugin: it is no shared object"},
       Refused{arm, absl::StatusCode::kFailedPrecondition,
               absl::StrCat("the PJRT plugin ", arm, " is for 64-bit ARM processors, this program for x86-64")},

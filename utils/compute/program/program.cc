@@ -6,7 +6,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/program/lowering.h"
@@ -437,15 +436,12 @@ absl::Status Program::StartFetch(int i, HostBuffer& buffer) const {
 int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
 
 std::string Program::DebugString() const {
-  const auto describe = [&](std::string* out, const Value& v) {
-    absl::StrAppend(out, v.node()->name(), ":", v.index(), " ", plan_->TypeText(v));
-  };
   std::string text;
   for (const Step& step : plan_->steps) {
-    std::vector<Value> outputs;
-    for (int i = 0; i < step.node->num_outputs(); ++i) outputs.push_back(step.node->output(i));
-    absl::StrAppend(&text, step.node->op().name.text(), "(", absl::StrJoin(step.node->inputs(), ", ", describe),
-                    ") -> ", absl::StrJoin(outputs, ", ", describe), "\n");
+    const Attrs& attrs = step.node->attrs();
+    absl::StrAppend(&text, attrs.Has(kMergedNodes)
+                               ? attrs.Get<std::string>(kMergedNodes)
+                               : KernelLine(*step.node, [&](const Value& v) { return plan_->TypeText(v); }));
   }
   return text;
 }

@@ -64,8 +64,7 @@ HloValue CheckedIndices(const Node& node, HloBuilder& hlo, const HloValue& indic
   const HloValue is_first = hlo.Compare("EQ", positions, hlo.Broadcast(first, positions.shape()));
   const HloValue index = hlo.Reduce("add", hlo.Select(is_first, flat, hlo.SplatLike(0, flat)), 0, {0});
   hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)), {index, first},
-            absl::StatusCode::kInvalidArgument,
-            absl::StrCat("index $0 at position $1 is outside [0, ", limit, ")"));
+            absl::StatusCode::kInvalidArgument, absl::StrCat("index $0 at position $1 is outside [0, ", limit, ")"));
   return hlo.Reshape(flat, {n, 1});
 }
 
@@ -78,8 +77,7 @@ std::string DimsBehindFirst(int rank) {
 
 void EmitGather(const Node& node, HloBuilder& hlo) {
   const HloValue params = hlo.In(node.input(gather::kParams));
-  const HloValue indices =
-      CheckedIndices(node, hlo, hlo.In(node.input(gather::kIndices)), params.shape().dim(0));
+  const HloValue indices = CheckedIndices(node, hlo, hlo.In(node.input(gather::kIndices)), params.shape().dim(0));
   Shape row = params.shape();
   row.set_dim(0, 1);
   Shape rows = params.shape();
@@ -94,19 +92,19 @@ void EmitGather(const Node& node, HloBuilder& hlo) {
 
 // x, in float32, plus the rows at their indices.
 HloValue ScatterAdd(HloBuilder& hlo, const HloValue& x, const HloValue& indices, const HloValue& rows) {
-  return hlo.Op("scatter", {x, indices, rows}, x.type,
-                absl::StrCat("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [",
-                             DimsBehindFirst(rows.shape().rank()),
-                             "], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"),
-                HloCombine("add", hlo::kF32));
+  return hlo.Op(
+      "scatter", {x, indices, rows}, x.type,
+      absl::StrCat("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [",
+                   DimsBehindFirst(rows.shape().rank()),
+                   "], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"),
+      HloCombine("add", hlo::kF32));
 }
 
 void EmitIndexedSlices(const Node& node, HloBuilder& hlo) {
   const Shape& dense = node.output_types()[indexed_slices::kY].shape;
   const HloValue indices = CheckedIndices(node, hlo, hlo.In(node.input(indexed_slices::kIndices)), dense.dim(0));
   hlo.Out(node, indexed_slices::kY,
-          ScatterAdd(hlo, hlo.Splat(0, {hlo::kF32, dense}), indices,
-                     hlo.InFloat(node.input(indexed_slices::kRows))));
+          ScatterAdd(hlo, hlo.Splat(0, {hlo::kF32, dense}), indices, hlo.InFloat(node.input(indexed_slices::kRows))));
 }
 
 void EmitAddRows(const Node& node, HloBuilder& hlo) {

@@ -85,8 +85,7 @@ class Heads {
     HloValue mask = hlo_.Compare("EQ", of_queries(queries_.sequence()), of_keys(keys_.sequence()));
     mask = hlo_.Binary("and", mask, hlo_.Unary("not", of_queries(queries_.is_padding())));
     if (g_.causal) {
-      mask = hlo_.Binary("and", mask,
-                         hlo_.Compare("GE", of_queries(queries_.position()), of_keys(keys_.position())));
+      mask = hlo_.Binary("and", mask, hlo_.Compare("GE", of_queries(queries_.position()), of_keys(keys_.position())));
     }
     return hlo_.Broadcast(mask, weights_);
   }
@@ -109,12 +108,10 @@ void EmitAttention(const Node& node, HloBuilder& hlo) {
   const HloValue none = hlo.SplatLike(0, largest);  // of a query without keys
   const HloValue has_keys = hlo.Reduce("or", heads.mask(), 0, {2});
   const HloValue max = hlo.Select(has_keys, largest, none);
-  const HloValue e =
-      hlo.Select(heads.mask(), hlo.Unary("exponential", hlo.Sub(scores, heads.OverKeys(max))), zeros);
+  const HloValue e = hlo.Select(heads.mask(), hlo.Unary("exponential", hlo.Sub(scores, heads.OverKeys(max))), zeros);
   const HloValue sum = hlo.Select(has_keys, hlo.Reduce("add", e, 0, {2}), hlo.SplatLike(1, max));
   const HloValue weights = heads.Drop(hlo.Div(e, heads.OverKeys(sum)), attention::kRandomState);
-  const HloValue y =
-      Product(hlo, weights, 0, 2, heads.v(), 1, 0, {g.heads, g.queries, g.value_size});
+  const HloValue y = Product(hlo, weights, 0, 2, heads.v(), 1, 0, {g.heads, g.queries, g.value_size});
   hlo.Out(node, attention::kY, heads.Joined(y));
   const HloValue log_sums = hlo.Add(hlo.Unary("log", sum), max);
   hlo.Out(node, attention::kLogSums, hlo.Transpose(hlo.Select(has_keys, log_sums, none), {1, 0}));
@@ -128,8 +125,7 @@ void EmitAttentionGrad(const Node& node, HloBuilder& hlo) {
   const AttentionGeometry& g = heads.geometry();
   const Shape weights{g.heads, g.queries, g.keys};
   const HloValue y = heads.OfQueries(in::kY, g.value_size), dy = heads.OfQueries(in::kDy, g.value_size);
-  const HloValue log_sums =
-      hlo.Transpose(hlo.Reshape(heads.OfQueries(in::kLogSums, 1), {g.queries, g.heads}), {1, 0});
+  const HloValue log_sums = hlo.Transpose(hlo.Reshape(heads.OfQueries(in::kLogSums, 1), {g.queries, g.heads}), {1, 0});
   const HloValue scores = heads.Scores(), zeros = hlo.SplatLike(0, scores);
   const HloValue p =
       hlo.Select(heads.mask(), hlo.Unary("exponential", hlo.Sub(scores, heads.OverKeys(log_sums))), zeros);
@@ -138,8 +134,7 @@ void EmitAttentionGrad(const Node& node, HloBuilder& hlo) {
   const HloValue dp = heads.Drop(Product(hlo, dy, 1, 2, heads.v(), 1, 2, weights), in::kRandomState);
   const HloValue dot = hlo.Transpose(hlo.Reduce("add", hlo.Mul(dy, y), 0, {2}), {1, 0});
   const HloValue ds = hlo.Mul(hlo.Mul(p, hlo.Sub(dp, heads.OverKeys(dot))), hlo.SplatLike(g.scale, p));
-  hlo.Out(node, in::kDq,
-          heads.Joined(Product(hlo, ds, 0, 2, heads.k(), 1, 0, {g.heads, g.queries, g.key_size})));
+  hlo.Out(node, in::kDq, heads.Joined(Product(hlo, ds, 0, 2, heads.k(), 1, 0, {g.heads, g.queries, g.key_size})));
   hlo.Out(node, in::kDk, heads.Joined(Product(hlo, ds, 0, 1, heads.q(), 1, 0, {g.heads, g.keys, g.key_size})));
   hlo.Out(node, in::kDv, heads.Joined(dv));
 }

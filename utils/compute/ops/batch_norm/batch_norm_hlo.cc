@@ -1,4 +1,5 @@
-// Batch normalization in StableHLO, also with what programs merge with it: a residual, a ReLU, an addend of the gradient.
+// Batch normalization in StableHLO, also with what programs merge with it: a residual, a ReLU, an addend of the
+// gradient.
 
 #include <algorithm>
 #include <string>
@@ -59,8 +60,8 @@ void EmitTraining(const Node& node, HloBuilder& hlo) {
   const HloValue variance = channels.Mean(hlo.Mul(centered, centered));
   const HloValue inverse = InverseDeviation(hlo, node, variance);
   const double n = channels.count();
-  const HloValue y = Normalize(hlo, channels, x, mean, inverse, hlo.In(node.input(places::kGamma)),
-                               hlo.In(node.input(places::kBeta)));
+  const HloValue y =
+      Normalize(hlo, channels, x, mean, inverse, hlo.In(node.input(places::kGamma)), hlo.In(node.input(places::kBeta)));
   hlo.Out(node, places::kY, Activate(hlo, node, y, places::kResidual));
   hlo.Out(node, places::kMean, mean);
   hlo.Out(node, places::kVariance, hlo.Mul(variance, hlo.SplatLike(n / std::max(n - 1, 1.0), variance)));
@@ -89,8 +90,7 @@ void EmitGradient(const Node& node, HloBuilder& hlo) {
   HloValue dy = hlo.InFloat(node.input(places::kDy));
   const HloValue x = hlo.InFloat(node.input(places::kX)), inverse = in(places::kInverseDeviation);
   if (has_beta) {
-    const HloValue y =
-        Normalize(hlo, channels, x, in(places::kMean), inverse, in(places::kGamma), in(places::kBeta));
+    const HloValue y = Normalize(hlo, channels, x, in(places::kMean), inverse, in(places::kGamma), in(places::kBeta));
     dy = hlo.Select(hlo.Compare("GT", y, hlo.SplatLike(0, y)), dy, hlo.SplatLike(0, dy));
   }
   const HloValue h = hlo.Mul(hlo.Sub(x, channels.Repeat(in(places::kMean))), channels.Repeat(inverse));

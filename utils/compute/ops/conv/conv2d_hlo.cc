@@ -20,14 +20,14 @@ struct Axis {
 // `dimensions`: what the dimensions of the operands and the result are, "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]".
 HloValue Convolution(HloBuilder& hlo, const HloValue& left, const HloValue& right, const Axis& h, const Axis& w,
                      bool reversed, const std::string& dimensions, const Shape& result) {
-  return hlo.Op(
-      "convolution", {left, right}, {hlo::kF32, result},
-      absl::StrCat("window_strides = ", HloInts({h.stride, w.stride}), ", padding = dense<[[", h.low, ", ", h.high,
-                   "], [", w.low, ", ", w.high, "]]> : tensor<2x2xi64>, lhs_dilation = ",
-                   HloInts({h.left_dilation, w.left_dilation}), ", rhs_dilation = ",
-                   HloInts({h.right_dilation, w.right_dilation}), ", window_reversal = array<i1: ",
-                   reversed ? "true, true" : "false, false", ">, dimension_numbers = #stablehlo.conv<", dimensions,
-                   ">, feature_group_count = 1 : i64, batch_group_count = 1 : i64, ", kHloExactProducts));
+  return hlo.Op("convolution", {left, right}, {hlo::kF32, result},
+                absl::StrCat("window_strides = ", HloInts({h.stride, w.stride}), ", padding = dense<[[", h.low, ", ",
+                             h.high, "], [", w.low, ", ", w.high,
+                             "]]> : tensor<2x2xi64>, lhs_dilation = ", HloInts({h.left_dilation, w.left_dilation}),
+                             ", rhs_dilation = ", HloInts({h.right_dilation, w.right_dilation}),
+                             ", window_reversal = array<i1: ", reversed ? "true, true" : "false, false",
+                             ">, dimension_numbers = #stablehlo.conv<", dimensions,
+                             ">, feature_group_count = 1 : i64, batch_group_count = 1 : i64, ", kHloExactProducts));
 }
 
 // The extent of what windows or a dilated operand of `n` elements cover.

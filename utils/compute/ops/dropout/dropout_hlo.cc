@@ -33,8 +33,8 @@ void EmitDropout(const Node& node, HloBuilder& hlo) {
                  hlo.Broadcast(of_state(1, hlo::kUi32), draws.shape)});
   const HloValue row = hlo.Reshape(HloStack(hlo, words, 1), {4 * draws.shape.dim(0)});
   const HloValue first = hlo.Convert(hlo.Binary("remainder", offset, four), hlo::kI64);
-  const HloValue word = hlo.Op("dynamic_slice", {row, first}, {hlo::kUi32, {count}},
-                               absl::StrCat("slice_sizes = ", HloInts({count})));
+  const HloValue word =
+      hlo.Op("dynamic_slice", {row, first}, {hlo::kUi32, {count}}, absl::StrCat("slice_sizes = ", HloInts({count})));
   const DropoutRate rate(node.attrs().GetFloat("rate"));
   const HloValue kept = hlo.Compare("GE", word, hlo.SplatLike(rate.threshold, word));
   hlo.Out(node, dropout::kY,

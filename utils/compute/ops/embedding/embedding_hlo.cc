@@ -20,7 +20,8 @@ HloValue FirstPlace(HloBuilder& hlo, const HloValue& wrong) {
   return hlo.Reduce("minimum", hlo.Select(wrong, places, hlo.SplatLike(kNone, places)), kNone, {0});
 }
 
-// Fails the run with `message` at the first place where `wrong` is true; $0 is the value of `shown` there, $1 the place.
+// Fails the run with `message` at the first place where `wrong` is true; $0 is the value of `shown` there, $1 the
+// place.
 void CheckNone(const Node& node, HloBuilder& hlo, const HloValue& wrong, const HloValue& shown,
                const std::string& message) {
   const HloValue first = FirstPlace(hlo, wrong);
@@ -66,9 +67,8 @@ void EmitEmbedding(const Node& node, HloBuilder& hlo) {
   const HloValue table = hlo.In(node.input(places::kTable)), positions = hlo.In(node.input(places::kPositions));
   const int64_t num_ids = table.shape().dim(0), length = positions.shape().dim(0);
   const HloValue all = hlo.In(node.input(places::kIds));
-  const HloValue outside =
-      hlo.Binary("or", hlo.Compare("LT", all, hlo.SplatLike(0, all)),
-                 hlo.Compare("GE", all, hlo.SplatLike(static_cast<double>(num_ids), all)));
+  const HloValue outside = hlo.Binary("or", hlo.Compare("LT", all, hlo.SplatLike(0, all)),
+                                      hlo.Compare("GE", all, hlo.SplatLike(static_cast<double>(num_ids), all)));
   CheckNone(node, hlo, hlo.Binary("and", outside, hlo.Unary("not", rows.is_padding())), all,
             absl::StrCat("id $0 of row $1 is outside [0, ", num_ids, ")"));
   const HloValue offsets = hlo.In(node.input(places::kOffsets));

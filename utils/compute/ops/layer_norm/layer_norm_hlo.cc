@@ -62,8 +62,8 @@ Gradients GradientsOf(HloBuilder& hlo, const HloValue& x, const HloValue& gamma,
 
 void EmitLayerNorm(const Node& node, HloBuilder& hlo) {
   namespace places = layer_norm;
-  const Normalized normalized = Normalize(hlo, node, hlo.InFloat(node.input(places::kX)), node.input(places::kGamma),
-                                          node.input(places::kBeta));
+  const Normalized normalized =
+      Normalize(hlo, node, hlo.InFloat(node.input(places::kX)), node.input(places::kGamma), node.input(places::kBeta));
   hlo.Out(node, places::kY, normalized.y);
   hlo.Out(node, places::kMean, normalized.mean);
   hlo.Out(node, places::kInverseDeviation, normalized.inverse);
@@ -113,8 +113,8 @@ void EmitResidualLayerNormGrad(const Node& node, HloBuilder& hlo) {
   const auto in = [&](int place) { return hlo.InFloat(node.input(place)); };
   const HloValue dy = rows.ClearPadding(in(places::kNormalizedGradient));
   const Gradients gradients =
-      GradientsOf(hlo, rows.ClearPadding(in(places::kSum)), in(places::kGamma),
-                  rows.ClearPadding(in(places::kMean)), rows.ClearPadding(in(places::kInverseDeviation)), dy);
+      GradientsOf(hlo, rows.ClearPadding(in(places::kSum)), in(places::kGamma), rows.ClearPadding(in(places::kMean)),
+                  rows.ClearPadding(in(places::kInverseDeviation)), dy);
   HloValue dx = gradients.dx;
   if (node.attrs().GetBool("adds")) dx = hlo.Add(dx, rows.ClearPadding(in(node.num_inputs() - 1)));
   dx = Stored(hlo, dx, type.dtype);

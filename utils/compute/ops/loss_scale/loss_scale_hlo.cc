@@ -40,12 +40,11 @@ void EmitUpdateLossScale(const Node& node, HloBuilder& hlo) {
   const HloValue finite = hlo.In(node.input(places::kAllFinite));
   const HloValue one = hlo.SplatLike(1, scale), two = hlo.SplatLike(2, scale);
   const HloValue more = hlo.Add(steps, hlo.SplatLike(1, steps));
-  const HloValue grows = hlo.Compare(
-      "GE", more, hlo.SplatLike(static_cast<double>(node.attrs().GetInt("growth_steps")), more));
+  const HloValue grows =
+      hlo.Compare("GE", more, hlo.SplatLike(static_cast<double>(node.attrs().GetInt("growth_steps")), more));
   const HloValue doubled = hlo.Mul(scale, two);
   const HloValue largest = hlo.SplatLike(std::numeric_limits<float>::max(), scale);
-  const HloValue grown =
-      hlo.Select(hlo.Binary("and", grows, hlo.Compare("LE", doubled, largest)), doubled, scale);
+  const HloValue grown = hlo.Select(hlo.Binary("and", grows, hlo.Compare("LE", doubled, largest)), doubled, scale);
   const HloValue none = hlo.SplatLike(0, steps);
   hlo.Assign(scale_variable, hlo.Select(finite, grown, hlo.Binary("maximum", hlo.Div(scale, two), one)));
   hlo.Assign(steps_variable, hlo.Select(hlo.Binary("and", finite, hlo.Unary("not", grows)), more, none));

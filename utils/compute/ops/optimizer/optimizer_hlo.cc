@@ -87,9 +87,9 @@ void EmitAdam(const Node& node, HloBuilder& hlo) {
   const auto one_minus = [&](const HloValue& x) { return hlo.Sub(hlo.SplatLike(1, x), x); };
   const auto scalar = [&](places::Input place) { return hlo.In(node.input(place)); };
   const auto rate = [&](const char* beta) { return one_minus(Scalar(hlo, node.attrs().GetFloat(beta))); };
-  const HloValue alpha = hlo.Div(
-      hlo.Mul(scalar(places::kLearningRate), hlo.Unary("sqrt", one_minus(scalar(places::kBeta2Power)))),
-      one_minus(scalar(places::kBeta1Power)));
+  const HloValue alpha =
+      hlo.Div(hlo.Mul(scalar(places::kLearningRate), hlo.Unary("sqrt", one_minus(scalar(places::kBeta2Power)))),
+              one_minus(scalar(places::kBeta1Power)));
   const HloValue rate1 = rate("beta1"), rate2 = rate("beta2");
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const auto in = [&](places::Group place) { return hlo.In(node.input(i + place)); };
@@ -97,8 +97,8 @@ void EmitAdam(const Node& node, HloBuilder& hlo) {
     const HloValue m = hlo.Add(in(places::kM), Times(hlo, hlo.Sub(g, in(places::kM)), rate1));
     const HloValue v = hlo.Add(in(places::kV), Times(hlo, hlo.Sub(hlo.Mul(g, g), in(places::kV)), rate2));
     const HloValue root = hlo.Unary("sqrt", v);
-    const HloValue step = hlo.Div(Times(hlo, m, alpha),
-                                  hlo.Add(root, hlo.SplatLike(node.attrs().GetFloat("epsilon"), root)));
+    const HloValue step =
+        hlo.Div(Times(hlo, m, alpha), hlo.Add(root, hlo.SplatLike(node.attrs().GetFloat("epsilon"), root)));
     const HloValue variable = hlo.Sub(in(places::kVariable), step);
     update.Assign(i + places::kM, m);
     update.Assign(i + places::kV, v);
@@ -112,8 +112,7 @@ void EmitMovingAverages(const Node& node, HloBuilder& hlo) {
   const HloValue rate = Scalar(hlo, MovingAverageRate(node.attrs()));
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const HloValue v = hlo.In(node.input(i + places::kVariable));
-    update.Assign(i + places::kVariable,
-                  hlo.Sub(v, Times(hlo, hlo.Sub(v, update.Unscaled(i + places::kValue)), rate)));
+    update.Assign(i + places::kVariable, hlo.Sub(v, Times(hlo, hlo.Sub(v, update.Unscaled(i + places::kValue)), rate)));
   }
 }
 

@@ -28,13 +28,13 @@ void CheckOffsets(const Node& node, HloBuilder& hlo, const HloValue& offsets, in
             absl::StrCat(what, " offset 0 is $0, not 0"));
   if (batch == 0) return;
   const HloValue begin = hlo.Slice(offsets, {0}, {batch}), end = hlo.Slice(offsets, {1}, {batch + 1});
-  const HloValue wrong =
-      hlo.Binary("or", hlo.Compare("LT", end, begin),
-                 hlo.Compare("GT", end, hlo.SplatLike(static_cast<double>(num_rows), end)));
+  const HloValue wrong = hlo.Binary("or", hlo.Compare("LT", end, begin),
+                                    hlo.Compare("GT", end, hlo.SplatLike(static_cast<double>(num_rows), end)));
   const HloValue places = hlo.Iota(begin.type, 0);
   const HloValue first = hlo.Reduce("minimum", hlo.Select(wrong, places, hlo.SplatLike(kNone, places)), kNone, {0});
   const HloValue number = hlo.Add(first, hlo.SplatLike(1, first));
-  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)), {number, At(hlo, end, first), At(hlo, begin, first)}, absl::StatusCode::kInvalidArgument,
+  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)),
+            {number, At(hlo, end, first), At(hlo, begin, first)}, absl::StatusCode::kInvalidArgument,
             absl::StrCat(what, " offset $0 is $1, outside [$2, ", num_rows, "]"));
 }
 

@@ -1,4 +1,5 @@
-// Pooling in StableHLO. Maxima are made of slices of the image, one for each place in the window, since each has a code.
+// Pooling in StableHLO. Maxima are made of slices of the image, one for each place in the window, since each has a
+// code.
 
 #include <limits>
 #include <vector>
@@ -54,8 +55,8 @@ void EmitMaxPool(const Node& node, HloBuilder& hlo) {
   HloValue best = hlo.Broadcast(lowest, pool.output.shape), code = hlo.Splat(0, code_type);
   for (int64_t k = 0; k < h.window; ++k) {
     for (int64_t l = 0; l < w.window; ++l) {
-      const HloValue here = hlo.Slice(padded, {0, k, l, 0}, {in.dim(0), EndOf(h, k), EndOf(w, l), in.dim(3)},
-                                      {1, h.stride, w.stride, 1});
+      const HloValue here =
+          hlo.Slice(padded, {0, k, l, 0}, {in.dim(0), EndOf(h, k), EndOf(w, l), in.dim(3)}, {1, h.stride, w.stride, 1});
       HloValue take = hlo.Compare("GT", here, best);  // the first of equals stays
       // The first one stays if it is NaN, and is there even if it is minus infinity.
       if (const Tensor first = IsFirstInside(pool.window, k, l); HasTrue(first)) {
@@ -77,8 +78,7 @@ void EmitMaxPoolGrad(const Node& node, HloBuilder& hlo) {
   HloValue dx = hlo.Splat(0, {hlo::kF32, pool.images.shape});
   for (int64_t k = 0; k < h.window; ++k) {
     for (int64_t l = 0; l < w.window; ++l) {
-      const HloValue is_here =
-          hlo.Compare("EQ", codes, hlo.SplatLike(static_cast<double>(k * w.window + l), codes));
+      const HloValue is_here = hlo.Compare("EQ", codes, hlo.SplatLike(static_cast<double>(k * w.window + l), codes));
       const Spread rows = SpreadOf(h, k), columns = SpreadOf(w, l);
       dx = hlo.Add(dx, hlo.Pad(hlo.Select(is_here, dy, zeros), zero, {0, rows.low, columns.low, 0},
                                {0, rows.high, columns.high, 0}, {0, h.stride - 1, w.stride - 1, 0}));
@@ -94,11 +94,11 @@ struct SumAxis {
 
 HloValue WindowSums(HloBuilder& hlo, const HloValue& x, const SumAxis& h, const SumAxis& w, const Shape& result) {
   return hlo.Op("reduce_window", {x, hlo.Splat(0, {hlo::kF32, {}})}, {hlo::kF32, result},
-                absl::StrCat("window_dimensions = ", HloInts({1, h.window, w.window, 1}), ", window_strides = ",
-                             HloInts({1, h.stride, w.stride, 1}), ", base_dilations = ",
-                             HloInts({1, h.dilation, w.dilation, 1}), ", window_dilations = ", HloInts({1, 1, 1, 1}),
-                             ", padding = dense<[[0, 0], [", h.low, ", ", h.high, "], [", w.low, ", ", w.high,
-                             "], [0, 0]]> : tensor<4x2xi64>"),
+                absl::StrCat("window_dimensions = ", HloInts({1, h.window, w.window, 1}),
+                             ", window_strides = ", HloInts({1, h.stride, w.stride, 1}),
+                             ", base_dilations = ", HloInts({1, h.dilation, w.dilation, 1}),
+                             ", window_dilations = ", HloInts({1, 1, 1, 1}), ", padding = dense<[[0, 0], [", h.low,
+                             ", ", h.high, "], [", w.low, ", ", w.high, "], [0, 0]]> : tensor<4x2xi64>"),
                 HloCombine("add", hlo::kF32));
 }
 
@@ -118,8 +118,8 @@ HloValue Shares(HloBuilder& hlo, const PoolGeometry& pool) {
 void EmitAvgPool(const Node& node, HloBuilder& hlo) {
   const PoolGeometry pool = PoolGeometryOf(node);
   const auto axis = [](const WindowAxis& a) { return SumAxis{a.window, a.stride, 1, a.before, a.after}; };
-  const HloValue sums = WindowSums(hlo, hlo.InFloat(node.input(0)), axis(pool.window.height),
-                                   axis(pool.window.width), pool.output.shape);
+  const HloValue sums =
+      WindowSums(hlo, hlo.InFloat(node.input(0)), axis(pool.window.height), axis(pool.window.width), pool.output.shape);
   hlo.Out(node, 0, hlo.Mul(sums, Shares(hlo, pool)));
 }
 
@@ -131,8 +131,7 @@ void EmitAvgPoolGrad(const Node& node, HloBuilder& hlo) {
     return SumAxis{a.window, 1, a.stride, low, a.input + a.window - 1 - ((a.output - 1) * a.stride + 1) - low};
   };
   const HloValue shares = hlo.Mul(hlo.InFloat(node.input(0)), Shares(hlo, pool));
-  hlo.Out(node, 0,
-          WindowSums(hlo, shares, axis(pool.window.height), axis(pool.window.width), pool.images.shape));
+  hlo.Out(node, 0, WindowSums(hlo, shares, axis(pool.window.height), axis(pool.window.width), pool.images.shape));
 }
 
 const bool registered[] = {

@@ -84,9 +84,8 @@ HloValue IsPadding(HloBuilder& hlo, const CrossEntropy& c, const HloValue& label
 // The first row whose label is outside the classes fails the run.
 void CheckLabels(const Node& node, HloBuilder& hlo, const CrossEntropy& c, const HloValue& labels) {
   const HloValue flat = hlo.Reshape(labels, {c.rows.count});
-  const HloValue outside =
-      hlo.Binary("or", hlo.Compare("LT", flat, hlo.SplatLike(0, flat)),
-                 hlo.Compare("GE", flat, hlo.SplatLike(static_cast<double>(c.classes), flat)));
+  const HloValue outside = hlo.Binary("or", hlo.Compare("LT", flat, hlo.SplatLike(0, flat)),
+                                      hlo.Compare("GE", flat, hlo.SplatLike(static_cast<double>(c.classes), flat)));
   const HloValue rows = hlo.Iota({hlo::kI32, {c.rows.count}}, 0);
   const HloValue none = hlo.SplatLike(std::numeric_limits<int32_t>::max(), rows);
   const HloValue first =
@@ -95,14 +94,21 @@ void CheckLabels(const Node& node, HloBuilder& hlo, const CrossEntropy& c, const
   const HloValue label =
       hlo.Reduce("add", hlo.Select(is_first, hlo.Convert(flat, hlo::kI32), hlo.SplatLike(0, rows)), 0, {0});
   hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(std::numeric_limits<int32_t>::max(), first)), {label, first},
-            absl::StatusCode::kInvalidArgument,
-            absl::StrCat("label $0 of example $1 is outside [0, ", c.classes, ")"));
+            absl::StatusCode::kInvalidArgument, absl::StrCat("label $0 of example $1 is outside [0, ", c.classes, ")"));
+}
+
+// The logits of the classes, the first elements of each row.
+HloValue LogitsOf(HloBuilder& hlo, const CrossEntropy& c, Value logits) {
+  const HloValue x = hlo.InFloat(logits);
+  std::vector<int64_t> end(x.shape().dims().begin(), x.shape().dims().end());
+  end.back() = c.classes;
+  return c.classes == c.rows.size ? x : hlo.Slice(x, std::vector<int64_t>(end.size(), 0), end);
 }
 
 void EmitCrossEntropy(const Node& node, HloBuilder& hlo) {
   namespace places = sparse_softmax_cross_entropy;
   const CrossEntropy c(node);
-  const HloValue x = hlo.InFloat(node.input(places::kLogits)), labels = hlo.In(node.input(places::kLabels));
+  const HloValue x = LogitsOf(hlo, c, node.input(places::kLogits)), labels = hlo.In(node.input(places::kLabels));
   CheckLabels(node, hlo, c, labels);
   const LogSum parts = LogSumOf(hlo, x);
   const HloValue log_sum = hlo.Add(parts.rest, parts.max), zeros = hlo.SplatLike(0, log_sum);
@@ -126,15 +132,19 @@ void EmitCrossEntropy(const Node& node, HloBuilder& hlo) {
 void EmitCrossEntropyGrad(const Node& node, HloBuilder& hlo) {
   namespace places = sparse_softmax_cross_entropy_grad;
   const CrossEntropy c(node);
-  const HloValue x = hlo.InFloat(node.input(places::kLogits)), labels = hlo.In(node.input(places::kLabels));
+  const HloValue x = LogitsOf(hlo, c, node.input(places::kLogits)), labels = hlo.In(node.input(places::kLabels));
   const Shape& shape = x.shape();
   const HloValue log_sum = InColumns(hlo, hlo.In(node.input(places::kLogSums)), shape);
-  const HloValue target = hlo.Select(IsLabel(hlo, labels, shape), hlo.SplatLike(c.target, x),
-                                     hlo.SplatLike(c.other_target, x));
+  const HloValue target =
+      hlo.Select(IsLabel(hlo, labels, shape), hlo.SplatLike(c.target, x), hlo.SplatLike(c.other_target, x));
   const HloValue dy = InColumns(hlo, hlo.In(node.input(places::kLossGradients)), shape);
   const HloValue dx = hlo.Mul(hlo.Sub(hlo.Unary("exponential", hlo.Sub(x, log_sum)), target), dy);
   const HloValue padding = InColumns(hlo, IsPadding(hlo, c, labels), shape);
-  hlo.Out(node, places::kLogitsGradient, hlo.Select(padding, hlo.SplatLike(0, dx), dx));
+  // What is behind the classes has no gradient.
+  std::vector<int64_t> none(shape.rank(), 0), behind = none;
+  behind.back() = c.rows.size - c.classes;
+  hlo.Out(node, places::kLogitsGradient,
+          hlo.Pad(hlo.Select(padding, hlo.SplatLike(0, dx), dx), hlo.Splat(0, {hlo::kF32, {}}), none, behind, none));
 }
 
 const bool registered[] = {

@@ -23,11 +23,11 @@ void EmitArgMax(const Node& node, HloBuilder& hlo) {
   const HloValue is_max = hlo.Compare("EQ", x, hlo.BroadcastInDim(max, x.shape(), rows));
   const HloValue columns = hlo.Iota({hlo::kI64, x.shape()}, last);
   const double behind = static_cast<double>(x.shape().dim(-1)) - 1;
-  hlo.Out(node, 0,
-          hlo.Reduce("minimum", hlo.Select(is_max, columns, hlo.SplatLike(behind, columns)), behind, {last}));
+  hlo.Out(node, 0, hlo.Reduce("minimum", hlo.Select(is_max, columns, hlo.SplatLike(behind, columns)), behind, {last}));
 }
 
-const bool registered = RegisterHloEmitter({.op = op::ArgMax, .dtypes = StorageTypesAnd({DType::kInt32}), .emit = EmitArgMax});
+const bool registered =
+    RegisterHloEmitter({.op = op::ArgMax, .dtypes = StorageTypesAnd({DType::kInt32}), .emit = EmitArgMax});
 
 }  // namespace
 }  // namespace official::compute
