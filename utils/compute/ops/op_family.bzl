@@ -20,7 +20,10 @@ _CPU_DEPS = _DEPS + [
 # Of CUDA kernels, besides cuda_device.
 _CUDA_HOST_DEPS = _DEPS + ["//utils/compute/kernel"]
 
-_HLO_DEPS = _DEPS + ["//utils/compute/pjrt:hlo"]
+_HLO_DEPS = _DEPS + [
+    "//utils/compute/ops/packed:hlo_packed_rows",
+    "//utils/compute/pjrt:hlo",
+]
 
 _PART_TEST_DEPS = [
     "//third_party:absl",
@@ -168,8 +171,6 @@ def op_family(
         cuda_hdrs = [],
         cuda_host_deps = [],
         cuda_deps = [],
-        hlo_hdrs = [],
-        hlo_deps = [],
         test_deps = [],
         test_size = "small",
         test_max_isas = [],
@@ -195,8 +196,6 @@ def op_family(
       cuda_hdrs: the folder's headers that the CUDA kernels include, besides hdrs and those of their dependencies.
       cuda_host_deps: what NAME_cuda depends on, besides shared_deps and _CUDA_HOST_DEPS.
       cuda_deps: the libraries of CUDA kernels that NAME_cuda depends on, besides cuda_device.
-      hlo_hdrs: the folder's headers that *_hlo.cc include, besides hdrs and those of their dependencies.
-      hlo_deps: what NAME_hlo depends on, besides NAME and shared_deps.
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
       test_max_isas: the max_isas of NAME_test.
@@ -237,9 +236,9 @@ def op_family(
     )
     native.cc_library(
         name = name + "_hlo",
-        srcs = hlo_srcs + (hlo_hdrs if hlo_srcs else []),
+        srcs = hlo_srcs,
         visibility = layers_above(),
-        deps = [":" + name] + shared_deps + hlo_deps + _HLO_DEPS,
+        deps = ([":" + name] + shared_deps + _HLO_DEPS) if hlo_srcs else [],
         alwayslink = 1,  # registers emitters
     )
     if native.glob([name + "_test.cc"], allow_empty = True):
