@@ -28,7 +28,7 @@ def _packages_folder(ctx):
     """The folder of the environment's packages; None if there is none with all of _FILES."""
     environment = ctx.os.environ.get("OFFICIAL_PJRT_ENV", "")
     if not environment:
-        found = ctx.execute([ctx.path(Label("//:tools/python_env")), "--find", "pjrt"])
+        found = ctx.execute([ctx.path(Label("//tools:python_env")), "--find", "pjrt"])
         environment = found.stdout.strip()
     lib = ctx.path(environment + "/lib") if environment else None
     if lib == None or not lib.exists:

@@ -94,8 +94,7 @@ def part_test(name, deps = []):
 def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
-    In a folder with files *_hlo.cc, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT plugin, and
-    matmul_pjrt2_test on another build of it.
+    In a folder with files *_hlo.cc, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT plugin.
 
     Args:
       name: the name of the test. It ends with "_test".
@@ -148,18 +147,17 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
         )
 
     if native.glob(["*_hlo.cc"], allow_empty = True):
-        for number, plugin in enumerate(["xla_cpu", "other_xla_cpu"]):
-            native.cc_test(
-                name = "%s_pjrt%s_test" % (name[:-len("_test")], "" if number == 0 else number + 1),
-                size = "medium",
-                env = {"OP_TEST_KIND": "pjrt", "OP_TEST_PJRT_PLUGIN": plugin},
-                tags = ["pjrt"],
-                visibility = visibility,
-                deps = [
-                    ":" + cases,
-                    "//utils/compute/testing:pjrt",
-                ],
-            )
+        native.cc_test(
+            name = "%s_pjrt_test" % name[:-len("_test")],
+            size = "medium",
+            env = {"OP_TEST_KIND": "pjrt"},
+            tags = ["pjrt"],
+            visibility = visibility,
+            deps = [
+                ":" + cases,
+                "//utils/compute/testing:pjrt",
+            ],
+        )
 
 def op_family(
         name,
