@@ -104,6 +104,7 @@ absl::StatusOr<std::shared_ptr<void>> PjrtDevice::Allocate(int64_t bytes) {
 }
 
 absl::Status PjrtDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
+  RETURN_IF_ERROR(Synchronize());
   return MemoryOf(device).CopyFrom(host, bytes);
 }
 

@@ -1,15 +1,13 @@
 // Ops that move elements in StableHLO.
 
 #include <cstdint>
-#include <limits>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/array/moves.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
+#include "utils/compute/pjrt/hlo_rows.h"
 
 namespace official::compute {
 namespace {
@@ -52,65 +50,31 @@ void EmitOneHot(const Node& node, HloBuilder& hlo) {
   hlo.Out(node, 0, hlo.Compare("EQ", columns, hlo.BroadcastInDim(indices, shape, dims)));
 }
 
-// int32 [n, 1], the form in which gather and scatter take indices. An index outside [0, limit) fails the run.
-HloValue CheckedIndices(const Node& node, HloBuilder& hlo, const HloValue& indices, int64_t limit) {
-  constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
-  const int64_t n = indices.shape().num_elements();
-  const HloValue flat = hlo.Reshape(indices, {n});
-  const HloValue outside = hlo.Binary("or", hlo.Compare("LT", flat, hlo.SplatLike(0, flat)),
-                                      hlo.Compare("GE", flat, hlo.SplatLike(static_cast<double>(limit), flat)));
-  const HloValue positions = hlo.Iota(flat.type, 0), none = hlo.SplatLike(kNone, positions);
-  const HloValue first = hlo.Reduce("minimum", hlo.Select(outside, positions, none), kNone, {0});
-  const HloValue is_first = hlo.Compare("EQ", positions, hlo.Broadcast(first, positions.shape()));
-  const HloValue index = hlo.Reduce("add", hlo.Select(is_first, flat, hlo.SplatLike(0, flat)), 0, {0});
-  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)), {index, first},
-            absl::StatusCode::kInvalidArgument, absl::StrCat("index $0 at position $1 is outside [0, ", limit, ")"));
-  return hlo.Reshape(flat, {n, 1});
-}
-
-// "1, 2, ..., rank - 1"
-std::string DimsBehindFirst(int rank) {
-  std::vector<int> dims;
-  for (int i = 1; i < rank; ++i) dims.push_back(i);
-  return absl::StrJoin(dims, ", ");
+// int32 [n]; an index outside [0, limit) fails the run.
+HloValue CheckedIndices(const Node& node, HloBuilder& hlo, Value indices, int64_t limit) {
+  const HloValue flat = hlo.Reshape(hlo.In(indices), {indices.shape().num_elements()});
+  HloCheckNone(node, hlo, HloIsOutside(hlo, flat, limit), flat,
+               absl::StrCat("index $0 at position $1 is outside [0, ", limit, ")"));
+  return flat;
 }
 
 void EmitGather(const Node& node, HloBuilder& hlo) {
   const HloValue params = hlo.In(node.input(gather::kParams));
-  const HloValue indices = CheckedIndices(node, hlo, hlo.In(node.input(gather::kIndices)), params.shape().dim(0));
-  Shape row = params.shape();
-  row.set_dim(0, 1);
-  Shape rows = params.shape();
-  rows.set_dim(0, indices.shape().dim(0));
-  const HloValue y =
-      hlo.Op("gather", {params, indices}, {params.element(), rows},
-             absl::StrCat("dimension_numbers = #stablehlo.gather<offset_dims = [", DimsBehindFirst(rows.rank()),
-                          "], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = ",
-                          HloInts(row.dims())));
-  hlo.Out(node, gather::kY, hlo.Reshape(y, node.output_types()[gather::kY].shape));
-}
-
-// x, in float32, plus the rows at their indices.
-HloValue ScatterAdd(HloBuilder& hlo, const HloValue& x, const HloValue& indices, const HloValue& rows) {
-  return hlo.Op(
-      "scatter", {x, indices, rows}, x.type,
-      absl::StrCat("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [",
-                   DimsBehindFirst(rows.shape().rank()),
-                   "], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"),
-      HloCombine("add", hlo::kF32));
+  const HloValue indices = CheckedIndices(node, hlo, node.input(gather::kIndices), params.shape().dim(0));
+  hlo.Out(node, gather::kY, hlo.Reshape(HloRowsAt(hlo, params, indices), node.output_types()[gather::kY].shape));
 }
 
 void EmitIndexedSlices(const Node& node, HloBuilder& hlo) {
   const Shape& dense = node.output_types()[indexed_slices::kY].shape;
-  const HloValue indices = CheckedIndices(node, hlo, hlo.In(node.input(indexed_slices::kIndices)), dense.dim(0));
+  const HloValue indices = CheckedIndices(node, hlo, node.input(indexed_slices::kIndices), dense.dim(0));
   hlo.Out(node, indexed_slices::kY,
-          ScatterAdd(hlo, hlo.Splat(0, {hlo::kF32, dense}), indices, hlo.InFloat(node.input(indexed_slices::kRows))));
+          HloAddRows(hlo, hlo.Splat(0, {hlo::kF32, dense}), indices, hlo.InFloat(node.input(indexed_slices::kRows))));
 }
 
 void EmitAddRows(const Node& node, HloBuilder& hlo) {
   const HloValue x = hlo.InFloat(node.input(add_rows::kX));
-  const HloValue indices = CheckedIndices(node, hlo, hlo.In(node.input(add_rows::kIndices)), x.shape().dim(0));
-  hlo.Out(node, add_rows::kY, ScatterAdd(hlo, x, indices, hlo.InFloat(node.input(add_rows::kRows))));
+  const HloValue indices = CheckedIndices(node, hlo, node.input(add_rows::kIndices), x.shape().dim(0));
+  hlo.Out(node, add_rows::kY, HloAddRows(hlo, x, indices, hlo.InFloat(node.input(add_rows::kRows))));
 }
 
 const bool registered[] = {

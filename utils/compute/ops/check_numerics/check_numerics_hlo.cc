@@ -17,8 +17,17 @@ void Emit(const Node& node, HloBuilder& hlo) {
   const HloValue finite = hlo.Op("is_finite", {flat}, {hlo::kI1, flat.shape()});
   const HloValue index = hlo.Iota({hlo::kI32, flat.shape()}, 0);
   const HloValue first = hlo.Reduce("minimum", hlo.Select(finite, hlo.SplatLike(kNone, index), index), kNone, {0});
-  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)), {first}, absl::StatusCode::kOutOfRange,
-            absl::StrCat("element $0 of ", node.input(0).type().ToString(), " is not finite"));
+  const HloValue is_first = hlo.Compare("EQ", index, hlo.Broadcast(first, index.shape()));
+  const HloValue bad = hlo.Reduce("add", hlo.Select(is_first, flat, hlo.SplatLike(0, flat)), 0, {0});
+  // Numbers of a message are whole ones: there is a check for each kind of element.
+  const auto check = [&](const HloValue& failed, const char* what) {
+    hlo.Check(node, failed, {first}, absl::StatusCode::kOutOfRange,
+              absl::StrCat("element $0 of ", node.input(0).type().ToString(), " is ", what));
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  check(hlo.Compare("NE", bad, bad), "nan");
+  check(hlo.Compare("EQ", bad, hlo.SplatLike(infinity, bad)), "inf");
+  check(hlo.Compare("EQ", bad, hlo.SplatLike(-infinity, bad)), "-inf");
   hlo.Out(node, 0, x);
 }
 

@@ -3,9 +3,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
+#include "utils/compute/pjrt/hlo_rows.h"
 
 namespace official::compute {
 namespace {
@@ -81,29 +83,69 @@ void EmitMomentum(const Node& node, HloBuilder& hlo) {
   }
 }
 
+// The rule of Adam for a node's scalars and attributes.
+class AdamRule {
+ public:
+  AdamRule(const Node& node, HloBuilder& hlo) : hlo_(hlo), epsilon_(node.attrs().GetFloat("epsilon")) {
+    namespace places = apply_adam;
+    const auto one_minus = [&](const HloValue& x) { return hlo.Sub(hlo.SplatLike(1, x), x); };
+    const auto scalar = [&](places::Input place) { return hlo.In(node.input(place)); };
+    const HloValue root = hlo.Unary("sqrt", one_minus(scalar(places::kBeta2Power)));
+    alpha_ = hlo.Div(hlo.Mul(scalar(places::kLearningRate), root), one_minus(scalar(places::kBeta1Power)));
+    rate1_ = one_minus(Scalar(hlo, node.attrs().GetFloat("beta1")));
+    rate2_ = one_minus(Scalar(hlo, node.attrs().GetFloat("beta2")));
+  }
+
+  struct State {
+    HloValue variable, m, v;
+  };
+  State Step(const State& old, const HloValue& g) const {
+    const HloValue m = hlo_.Add(old.m, Times(hlo_, hlo_.Sub(g, old.m), rate1_));
+    const HloValue v = hlo_.Add(old.v, Times(hlo_, hlo_.Sub(hlo_.Mul(g, g), old.v), rate2_));
+    const HloValue root = hlo_.Unary("sqrt", v);
+    const HloValue step = hlo_.Div(Times(hlo_, m, alpha_), hlo_.Add(root, hlo_.SplatLike(epsilon_, root)));
+    return {hlo_.Sub(old.variable, step), m, v};
+  }
+
+ private:
+  HloBuilder& hlo_;
+  const double epsilon_;
+  HloValue alpha_, rate1_, rate2_;
+};
+
 void EmitAdam(const Node& node, HloBuilder& hlo) {
   namespace places = apply_adam;
   Update update(node, hlo, places::kNumScalars, places::kGroupSize);
-  const auto one_minus = [&](const HloValue& x) { return hlo.Sub(hlo.SplatLike(1, x), x); };
-  const auto scalar = [&](places::Input place) { return hlo.In(node.input(place)); };
-  const auto rate = [&](const char* beta) { return one_minus(Scalar(hlo, node.attrs().GetFloat(beta))); };
-  const HloValue alpha =
-      hlo.Div(hlo.Mul(scalar(places::kLearningRate), hlo.Unary("sqrt", one_minus(scalar(places::kBeta2Power)))),
-              one_minus(scalar(places::kBeta1Power)));
-  const HloValue rate1 = rate("beta1"), rate2 = rate("beta2");
+  const AdamRule rule(node, hlo);
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const auto in = [&](places::Group place) { return hlo.In(node.input(i + place)); };
-    const HloValue g = update.Unscaled(i + places::kGradient);
-    const HloValue m = hlo.Add(in(places::kM), Times(hlo, hlo.Sub(g, in(places::kM)), rate1));
-    const HloValue v = hlo.Add(in(places::kV), Times(hlo, hlo.Sub(hlo.Mul(g, g), in(places::kV)), rate2));
-    const HloValue root = hlo.Unary("sqrt", v);
-    const HloValue step =
-        hlo.Div(Times(hlo, m, alpha), hlo.Add(root, hlo.SplatLike(node.attrs().GetFloat("epsilon"), root)));
-    const HloValue variable = hlo.Sub(in(places::kVariable), step);
-    update.Assign(i + places::kM, m);
-    update.Assign(i + places::kV, v);
-    update.Assign(i + places::kVariable, variable);
+    const AdamRule::State now =
+        rule.Step({in(places::kVariable), in(places::kM), in(places::kV)}, update.Unscaled(i + places::kGradient));
+    update.Assign(i + places::kM, now.m);
+    update.Assign(i + places::kV, now.v);
+    update.Assign(i + places::kVariable, now.variable);
   }
+}
+
+// The rows that are named take the step of their summed gradients; the others stay.
+void EmitLazyAdam(const Node& node, HloBuilder& hlo) {
+  namespace places = apply_lazy_adam;
+  Update update(node, hlo, apply_adam::kNumScalars, places::kGroupSize);
+  const int first = update.begin();
+  const auto in = [&](places::Group place) { return hlo.In(node.input(first + place)); };
+  const AdamRule::State old = {in(places::kVariable), in(places::kM), in(places::kV)};
+  const HloValue indices = in(places::kIndices), rows = update.Unscaled(first + places::kRows);
+  const Shape& shape = old.variable.shape();
+  HloCheckNone(node, hlo, HloIsOutside(hlo, indices, shape.dim(0)), indices,
+               absl::StrCat("row $0 is outside [0, ", shape.dim(0), ")"));
+  const HloValue gradient = HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows);
+  const HloType counts{hlo::kF32, {shape.dim(0)}};
+  const HloValue times = HloAddRows(hlo, hlo.Splat(0, counts), indices, hlo.Splat(1, {hlo::kF32, indices.shape()}));
+  const HloValue named = hlo.BroadcastInDim(hlo.Compare("GT", times, hlo.SplatLike(0, times)), shape, {0});
+  const AdamRule::State now = AdamRule(node, hlo).Step(old, gradient);
+  update.Assign(first + places::kM, hlo.Select(named, now.m, old.m));
+  update.Assign(first + places::kV, hlo.Select(named, now.v, old.v));
+  update.Assign(first + places::kVariable, hlo.Select(named, now.variable, old.variable));
 }
 
 void EmitMovingAverages(const Node& node, HloBuilder& hlo) {
@@ -150,6 +192,7 @@ bool Register(OpName op, void (*emit)(const Node&, HloBuilder&), std::vector<DTy
 
 const bool registered = Register(op::ApplyGradientDescent, EmitGradientDescent) &&
                         Register(op::ApplyMomentum, EmitMomentum) && Register(op::ApplyAdam, EmitAdam) &&
+                        Register(op::ApplyLazyAdam, EmitLazyAdam) &&
                         Register(op::UpdateMovingAverages, EmitMovingAverages) &&
                         Register(op::Accumulate, EmitAccumulate, {DType::kBool}) &&
                         Register(op::AssignAdd, EmitAssignAdd, {DType::kInt64, DType::kFloat32}) &&

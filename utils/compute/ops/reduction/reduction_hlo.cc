@@ -28,7 +28,10 @@ void Emit(const Node& node, HloBuilder& hlo) {
   if (node.Is(op::Max) || node.Is(op::Min)) {
     const bool is_max = node.Is(op::Max);
     const HloValue y = hlo.Reduce(is_max ? "maximum" : "minimum", x, is_max ? -kInfinity : kInfinity, dims);
-    hlo.Out(node, 0, hlo.Reshape(y, shape));
+    // A compiler may pass NaN over.
+    const HloValue has_nan = hlo.Reduce("or", hlo.Compare("NE", x, x), 0, dims);
+    const HloValue nan = hlo.SplatLike(std::numeric_limits<double>::quiet_NaN(), y);
+    hlo.Out(node, 0, hlo.Reshape(hlo.Select(has_nan, nan, y), shape));
     return;
   }
   HloValue sum = hlo.Reshape(hlo.Sum(x, dims), shape);

@@ -8,6 +8,7 @@
 #include "utils/compute/ops/softmax/cross_entropy.h"
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
+#include "utils/compute/pjrt/hlo_rows.h"
 
 namespace official::compute {
 namespace {
@@ -84,17 +85,8 @@ HloValue IsPadding(HloBuilder& hlo, const CrossEntropy& c, const HloValue& label
 // The first row whose label is outside the classes fails the run.
 void CheckLabels(const Node& node, HloBuilder& hlo, const CrossEntropy& c, const HloValue& labels) {
   const HloValue flat = hlo.Reshape(labels, {c.rows.count});
-  const HloValue outside = hlo.Binary("or", hlo.Compare("LT", flat, hlo.SplatLike(0, flat)),
-                                      hlo.Compare("GE", flat, hlo.SplatLike(static_cast<double>(c.classes), flat)));
-  const HloValue rows = hlo.Iota({hlo::kI32, {c.rows.count}}, 0);
-  const HloValue none = hlo.SplatLike(std::numeric_limits<int32_t>::max(), rows);
-  const HloValue first =
-      hlo.Reduce("minimum", hlo.Select(outside, rows, none), std::numeric_limits<int32_t>::max(), {0});
-  const HloValue is_first = hlo.Compare("EQ", rows, hlo.Broadcast(first, rows.shape()));
-  const HloValue label =
-      hlo.Reduce("add", hlo.Select(is_first, hlo.Convert(flat, hlo::kI32), hlo.SplatLike(0, rows)), 0, {0});
-  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(std::numeric_limits<int32_t>::max(), first)), {label, first},
-            absl::StatusCode::kInvalidArgument, absl::StrCat("label $0 of example $1 is outside [0, ", c.classes, ")"));
+  HloCheckNone(node, hlo, HloIsOutside(hlo, flat, c.classes), hlo.Convert(flat, hlo::kI32),
+               absl::StrCat("label $0 of example $1 is outside [0, ", c.classes, ")"));
 }
 
 // The logits of the classes, the first elements of each row.
