@@ -31,7 +31,7 @@ train::Model SmallModel(int version, int64_t num_examples, int64_t batch_size) {
                       .weight_decay = info.weight_decay,
                       .schedule = {.boundary_epochs = info.boundary_epochs,
                                    .factors = info.factors,
-                                   .batch_size = batch_size,
+                                   .batch_size = static_cast<int>(batch_size),
                                    .num_train_examples = num_examples}});
 }
 
