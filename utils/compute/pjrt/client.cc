@@ -1,7 +1,5 @@
 #include "utils/compute/pjrt/client.h"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <utility>
 
@@ -63,9 +61,6 @@ std::string CompileOptions() {
   return options;
 }
 
-// True if the kernel shows a TPU: its driver makes /dev/accel0, that for virtual machines /dev/vfio/0.
-bool HasTpu() { return access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0; }
-
 }  // namespace
 
 PjrtExecutable::~PjrtExecutable() {
@@ -98,12 +93,6 @@ absl::StatusOr<std::vector<PjrtBuffer>> PjrtExecutable::Execute(PJRT_Device* dev
 }
 
 absl::StatusOr<std::shared_ptr<PjrtClient>> PjrtClient::Create(const PjrtPlugin& plugin, int num_cpu_devices) {
-  // libtpu.so itself would look for a TPU in the network, for minutes.
-  if (plugin.is_for_tpus() && !HasTpu()) {
-    return absl::FailedPreconditionError(absl::StrCat("the PJRT plugin ", plugin.path(),
-                                                      " is for TPUs, and this machine has none: there is neither "
-                                                      "/dev/accel0 nor /dev/vfio/0"));
-  }
   PJRT_NamedValue count{};
   count.struct_size = PJRT_NamedValue_STRUCT_SIZE;
   count.name = "cpu_device_count";

@@ -39,7 +39,7 @@ class PjrtExecutable {
 class PjrtClient {
  public:
   // Makes the client of a plugin with `num_cpu_devices` devices if that is not 0, which only plugins for CPUs let one
-  // choose. Returns FailedPrecondition if it has no device, for a TPU's plugin without asking it.
+  // choose. Returns FailedPrecondition if it has no device.
   static absl::StatusOr<std::shared_ptr<PjrtClient>> Create(const PjrtPlugin& plugin, int num_cpu_devices = 0);
   PjrtClient(const PjrtClient&) = delete;
   PjrtClient& operator=(const PjrtClient&) = delete;

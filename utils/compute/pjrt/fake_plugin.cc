@@ -35,16 +35,13 @@ PJRT_Api Api() {
   };
   api.PJRT_Error_Destroy = [](PJRT_Error_Destroy_Args*) {};
 #endif
-#ifdef FAKE_TPU
-  // It makes no client: a call of that function ends the program.
-  api.PJRT_Plugin_Initialize = [](PJRT_Plugin_Initialize_Args*) -> PJRT_Error* { return nullptr; };
-#endif
   return api;
 }
 
 }  // namespace
 
 #ifdef FAKE_TPU
+// It has no function PJRT_Plugin_Initialize: a call ends the program.
 extern "C" void TfTpu_Initialize() {}
 #endif
 

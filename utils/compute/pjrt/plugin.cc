@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -92,6 +93,17 @@ absl::Status CheckVersion(const std::string& path, const PJRT_Api& api) {
       absl::StrCat("the PJRT plugin ", path, " says that it has", has, ", but lacks functions of it"));
 }
 
+// Initializing libtpu.so where there is no TPU would ask the network for one, for minutes.
+absl::Status CheckTpu(const std::string& path, void* library) {
+  const bool is_for_tpus = dlsym(library, "TfTpu_Initialize") != nullptr;  // its entry for TensorFlow
+  // Made by the driver of the TPU, or of virtual machines that have one.
+  const bool has_tpu = access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0;
+  if (!is_for_tpus || has_tpu) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the PJRT plugin ", path,
+                   " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0"));
+}
+
 }  // namespace
 
 absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path) {
@@ -103,9 +115,8 @@ absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path) {
   ASSIGN_OR_RETURN(void* const library, OpenLibrary(path));
   ASSIGN_OR_RETURN(const PJRT_Api* const api, ApiOf(library, path));
   RETURN_IF_ERROR(CheckVersion(path, *api));
-  // An entry of libtpu.so for TensorFlow, older than PJRT.
-  const bool is_for_tpus = dlsym(library, "TfTpu_Initialize") != nullptr;
-  std::unique_ptr<const PjrtPlugin> loaded(new PjrtPlugin(path, api, is_for_tpus));
+  RETURN_IF_ERROR(CheckTpu(path, library));
+  std::unique_ptr<const PjrtPlugin> loaded(new PjrtPlugin(path, api));
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Plugin_Initialize);
   RETURN_IF_ERROR(loaded->ToStatus(api->PJRT_Plugin_Initialize(&args), absl::StrCat("the PJRT plugin ", path)));
   return plugin = loaded.release();

@@ -17,27 +17,24 @@ class PjrtPlugin {
  public:
   // Loads and initializes the plugin at `path`, which stays loaded; a second call returns the same. The errors name
   // the path: NotFound if there is no such file; InvalidArgument if it is not a shared object or not a PJRT plugin;
-  // FailedPrecondition if it is for other processors, needs libraries that are missing or its interface is too old.
+  // FailedPrecondition if it is for other processors, needs libraries that are missing, its interface is too old, or it
+  // is for TPUs and there is none.
   static absl::StatusOr<const PjrtPlugin*> Load(const std::string& path);
 
   const PJRT_Api& api() const { return *api_; }
   const std::string& path() const { return path_; }
   // The version of its C interface: "0.81".
   std::string Version() const;
-  // True for a plugin for TPUs.
-  bool is_for_tpus() const { return is_for_tpus_; }
   // Turns an error of a call into a status, "<what>: <message>", and frees it; OK for nullptr.
   absl::Status ToStatus(PJRT_Error* error, absl::string_view what) const;
   // Waits for an event and frees it; OK for nullptr.
   absl::Status Await(PJRT_Event* event, absl::string_view what) const;
 
  private:
-  PjrtPlugin(std::string path, const PJRT_Api* api, bool is_for_tpus)
-      : path_(std::move(path)), api_(api), is_for_tpus_(is_for_tpus) {}
+  PjrtPlugin(std::string path, const PJRT_Api* api) : path_(std::move(path)), api_(api) {}
 
   std::string path_;
   const PJRT_Api* api_;
-  bool is_for_tpus_;
 };
 
 // An empty struct of arguments, with the size by which a plugin knows which fields the caller has.

@@ -1,6 +1,7 @@
 #include "utils/compute/pjrt/plugin.h"
 
 #include <elf.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -56,6 +57,15 @@ TEST_CASE("What is no PJRT plugin is refused with the reason") {
   const absl::Status status = PjrtPlugin::Load(path).status();
   CHECK(status.code() == code);
   CHECK(status.message() == message);
+}
+
+TEST_CASE("A plugin for TPUs is not initialized where there is no TPU") {
+  if (access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0) return;
+  const absl::Status status = PjrtPlugin::Load(FakePlugin("tpu")).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(status.message() == absl::StrCat("the PJRT plugin ", FakePlugin("tpu"),
+                                         " is for TPUs, and this machine has none: there is neither /dev/accel0 nor "
+                                         "/dev/vfio/0"));
 }
 
 }  // namespace
