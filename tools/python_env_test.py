@@ -72,6 +72,15 @@ class PythonEnvTest(unittest.TestCase):
         self.assertEqual(self.finish(self.start()), environment)
         self.assertEqual((environment / "bin" / "greet").stat().st_mtime_ns, made, "it was made a second time")
 
+    def test_find_makes_nothing(self) -> None:
+        find = [self.command[0], "--find", *self.command[1:]]
+        done = subprocess.run(find, env=self.env, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", ""))
+        self.assertFalse((self.folder / "cache").exists())
+        environment = self.finish(self.start())
+        done = subprocess.run(find, env=self.env, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, f"{environment}\n"))
+
     def test_two_at_a_time(self) -> None:
         processes = [self.start(), self.start()]
         first, second = (self.finish(process) for process in processes)

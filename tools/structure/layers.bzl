@@ -19,6 +19,7 @@ LAYERS = [
     ("utils/compute/ops", "a folder per op family: shape rule, gradient, CPU and CUDA kernels, test; Gradients()"),
     ("utils/compute/cuda", "what CUDA kernels share: streams, launches, errors of the data"),
     ("utils/compute/cuda_emulation", "CUDA on the host, for tests: its headers, threads and libraries"),
+    ("utils/compute/pjrt", "graphs as StableHLO; PJRT plugins, their devices: a TPU, XLA's CPU"),
     ("utils/compute/cpu", "what CPU kernels share: threads, vector dispatch, oneDNN"),
     ("utils/compute/kernel", "Device, Kernel and their registries"),
     ("utils/compute/graph", "Value, Node, Graph, rewriting"),
@@ -26,7 +27,7 @@ LAYERS = [
     ("utils/fuzzing", "what the fuzz targets (*_fuzz.cc, next to the parsers they feed) share"),
     ("utils/files", "safe and atomic writes, bounded reads"),
     ("utils/compute/core", "dtype, shape, tensor, status, random numbers"),
-    ("third_party", "Debian's libraries; the CUDA toolkit ($CUDA_HOME, else /usr/local/cuda) if there is one"),
+    ("third_party", "Debian's libraries; the CUDA toolkit ($CUDA_HOME, else /usr/local/cuda) and PJRT's header, if they are there"),
 ]
 
 def layer_of(package):

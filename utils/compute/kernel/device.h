@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "utils/compute/graph/rewrite.h"
 #include "utils/compute/kernel/communicator.h"
 #include "utils/compute/kernel/peer_streams.h"
 
@@ -78,7 +79,7 @@ inline constexpr int kMaxRunsBehind = 3;
 class Device {
  public:
   virtual ~Device() = default;
-  // The kind, "cpu" or "cuda", which determines the kernels that run here.
+  // The kind, such as "cpu" or "cuda", which determines the kernels that run here.
   virtual absl::string_view kind() const = 0;
   // TensorFlow's short name, "cpu:0" or "gpu:1".
   virtual absl::string_view name() const = 0;
@@ -122,6 +123,10 @@ class Device {
   }
   // `warn` is called on any thread.
   void set_warn(std::function<void(const std::string& text)> warn) { warn_ = std::move(warn); }
+
+  // False if what Allocate returns is no address but stands for memory as a whole. A program then asks the device for
+  // each buffer by itself.
+  virtual bool has_addresses() const { return true; }
 
   // True if the device finds reads of memory that nobody wrote and accesses outside of buffers. A program then asks it
   // for each buffer by itself, and calls Forget for the outputs and the scratch memory of each kernel before it runs.
@@ -181,7 +186,13 @@ struct DeviceKind {
   // Returns the versions of what the devices compute with, for the log, once a device is there: "CUDA 13.0 with a
   // driver for 13.1, cuDNN 9.19.0"; null if there is nothing to say.
   std::function<std::string()> library_versions = nullptr;
+  // Makes the graph of a program, its feeds, fetches and variables kept, into one whose nodes have kernels, for devices
+  // that compile whole graphs; null if the nodes of any graph have kernels of this kind.
+  std::function<absl::StatusOr<RewrittenGraph>(const RewrittenGraph& program)> merge = nullptr;
 };
+// The text attribute of a node that DeviceKind::merge has made: the KernelLine of each node that it was made of.
+inline constexpr char kMergedNodes[] = "merged_nodes";
+
 // The name of the kind whose backend is libofficial_cuda.so (utils/compute/cuda_backend).
 inline constexpr char kCudaKind[] = "cuda";
 

@@ -2,11 +2,23 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
 
 DType KeyType(const Node& node) { return node.num_inputs() > 0 ? node.input(0).dtype() : node.output_types()[0].dtype; }
+
+std::string KernelLine(const Node& node, absl::FunctionRef<std::string(const Value&)> type_text) {
+  const auto describe = [&](std::string* out, const Value& v) {
+    absl::StrAppend(out, v.node()->name(), ":", v.index(), " ", type_text(v));
+  };
+  std::vector<Value> outputs;
+  for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(node.output(i));
+  return absl::StrCat(node.op().name.text(), "(", absl::StrJoin(node.inputs(), ", ", describe), ") -> ",
+                      absl::StrJoin(outputs, ", ", describe), "\n");
+}
 
 KernelRegistry& KernelRegistry::Global() {
   static auto* registry = new KernelRegistry;

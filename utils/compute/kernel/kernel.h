@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -98,6 +99,7 @@ struct KernelDef {
   std::string device_kind;
   // The key types (see KeyType) that this kernel supports.
   std::vector<DType> dtypes;
+  // Null where the kind of device merges the nodes of a graph (DeviceKind::merge): the op can be part of what it makes.
   KernelFactory make;
   // Pairs {output, input}: the output may take the input's buffer if nothing reads the input afterwards, and if both
   // have one element type and as many bytes.
@@ -110,6 +112,10 @@ struct KernelDef {
 
 // The type that decides which kernel runs a node: that of its first input, or of output 0 if it has no inputs.
 DType KeyType(const Node& node);
+
+// Returns the line of Program::DebugString for a node: "Op(name:0 float32[2,3], ...) -> name:0 float32[2]\n", where
+// `type_text` words the types.
+std::string KernelLine(const Node& node, absl::FunctionRef<std::string(const Value&)> type_text);
 
 class KernelRegistry {
  public:

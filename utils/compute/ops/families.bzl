@@ -45,6 +45,12 @@ CUDA_KERNELS = ["//utils/compute/ops/%s:%s_cuda" % (name, name) for name in _TES
     for label in _TESTS_OF_MODELS
 ]
 
+# What writes the ops in StableHLO, for PJRT devices.
+HLO_EMITTERS = ["//utils/compute/ops/%s:%s_hlo" % (name, name) for name in _TESTS_OF_FAMILIES] + [
+    label + "_hlo"
+    for label in _TESTS_OF_MODELS
+]
+
 EMULATED_CUDA_KERNELS = [label + "_emulated" for label in CUDA_KERNELS]
 
 OP_TESTS = [

@@ -20,6 +20,11 @@ _CPU_DEPS = _DEPS + [
 # Of CUDA kernels, besides cuda_device.
 _CUDA_HOST_DEPS = _DEPS + ["//utils/compute/kernel"]
 
+_HLO_DEPS = _DEPS + [
+    "//utils/compute/ops/packed:hlo_packed_rows",
+    "//utils/compute/pjrt:hlo",
+]
+
 _PART_TEST_DEPS = [
     "//third_party:absl",
     "//third_party:catch2_main",
@@ -31,6 +36,18 @@ _TEST_DEPS = _DEPS + [
     "//utils/compute/cpu:parallel",
     "//utils/compute/ops/gradients",
     "//utils/compute/testing:op_test",
+]
+
+# The tests that do not run on PJRT devices: of nodes that only other kinds of devices merge, and of ops that are not
+# written in StableHLO.
+_NOT_ON_PJRT = [
+    "aligned_logits_test",
+    "conv2d_fusion_test",
+    "deferred_adam_test",
+    "dense_test",
+    "fusion_test",
+    "grouping_test",
+    "mean_cross_entropy_test",
 ]
 
 def _folder():
@@ -89,6 +106,8 @@ def part_test(name, deps = []):
 def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
+    In a folder with files *_hlo.cc, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT plugin.
+
     Args:
       name: the name of the test. It ends with "_test".
       srcs: its files; NAME.cc by default.
@@ -139,6 +158,19 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             ],
         )
 
+    if name not in _NOT_ON_PJRT and native.glob(["*_hlo.cc"], allow_empty = True):
+        native.cc_test(
+            name = "%s_pjrt_test" % name[:-len("_test")],
+            size = "medium",
+            env = {"OP_TEST_KIND": "pjrt"},
+            tags = ["pjrt"],
+            visibility = visibility,
+            deps = [
+                ":" + cases,
+                "//utils/compute/testing:pjrt",
+            ],
+        )
+
 def op_family(
         name,
         hdrs = None,
@@ -153,10 +185,10 @@ def op_family(
         test_size = "small",
         test_max_isas = [],
         more_tests = []):
-    """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda and NAME_test.
+    """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
-    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, NAME_test.cc is the test, and all other
-    *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
+    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc write the ops in StableHLO,
+    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
     NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are more_tests or op_tests.
 
     A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
@@ -190,13 +222,14 @@ def op_family(
         if file.split(".")[0] not in others and not file.endswith("_test.cc")
     ]
     cuda_srcs = [file for file in files if file.endswith(".cu.cc")]
+    hlo_srcs = [file for file in files if file.endswith("_hlo.cc")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
     if hdrs == None:
         hdrs = [file for file in files if file == name + ".h"]
 
     native.cc_library(
         name = name,
-        srcs = [file for file in files if file not in cuda_srcs + textual_hdrs + hdrs],
+        srcs = [file for file in files if file not in cuda_srcs + hlo_srcs + textual_hdrs + hdrs],
         hdrs = hdrs,
         textual_hdrs = textual_hdrs,
         copts = copts,
@@ -210,6 +243,13 @@ def op_family(
         cuda_deps = cuda_deps + ["//utils/compute/cuda:cuda_device"],
         visibility = ["//utils/compute/cuda_backend:__pkg__"],
         deps = shared_deps + cuda_host_deps + _CUDA_HOST_DEPS,
+    )
+    native.cc_library(
+        name = name + "_hlo",
+        srcs = hlo_srcs,
+        visibility = layers_above(),
+        deps = ([":" + name] + shared_deps + _HLO_DEPS) if hlo_srcs else [],
+        alwayslink = 1,  # registers emitters
     )
     if native.glob([name + "_test.cc"], allow_empty = True):
         op_test(

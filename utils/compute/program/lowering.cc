@@ -26,6 +26,9 @@ absl::StatusOr<PlannedLayouts> Lower(const Graph& graph, const GraphRoots& roots
     apply(FoldConstants);
     for (const FusionRule* fusion : AllFusions()) apply(fusion->rule);
   }
+  if (const DeviceKind* const kind = FindDeviceKind(device_kind); kind != nullptr && kind->merge) {
+    ASSIGN_OR_RETURN(current, kind->merge(current));
+  }
   return PlanLayouts(std::move(current), environment, device_kind);
 }
 

@@ -12,6 +12,7 @@
 namespace official::compute {
 
 // Returns the part of `graph` that `roots` need, with layouts, and with `fuse` with constants folded and ops fused.
+// For a kind of device that merges graphs the result is what it makes of that part.
 // Returns the graph's own error if it has one. A node of the result may still have no kernel.
 absl::StatusOr<PlannedLayouts> Lower(const Graph& graph, const GraphRoots& roots, absl::string_view device_kind,
                                      bool fuse = true);

@@ -6,7 +6,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/program/lowering.h"
@@ -61,7 +60,7 @@ struct Program::Plan {
   int64_t arena_bytes = 0;                      // of it, that this program needs
   size_t first_update = 0;                      // the step from which on a run is not left
   char* arena_address = nullptr;                // where it was when the addresses were set
-  std::vector<std::shared_ptr<void>> owned;     // constants; all buffers of a device that checks memory
+  std::vector<std::shared_ptr<void>> owned;     // constants; all buffers that are not in the arena
   std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
   absl::flat_hash_map<Value, void*> addresses;  // of all bases but feeds that the host lends
   std::vector<const void*> lent_feeds;          // addresses of the last run
@@ -187,7 +186,7 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
   }
 
   std::vector<void*> buffers;  // of the requests
-  if (device->checks_memory()) {
+  if (device->checks_memory() || !device->has_addresses()) {
     for (const BufferRequest& request : requests) {
       ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(request.bytes));
       buffers.push_back(buffer.get());
@@ -437,15 +436,12 @@ absl::Status Program::StartFetch(int i, HostBuffer& buffer) const {
 int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
 
 std::string Program::DebugString() const {
-  const auto describe = [&](std::string* out, const Value& v) {
-    absl::StrAppend(out, v.node()->name(), ":", v.index(), " ", plan_->TypeText(v));
-  };
   std::string text;
   for (const Step& step : plan_->steps) {
-    std::vector<Value> outputs;
-    for (int i = 0; i < step.node->num_outputs(); ++i) outputs.push_back(step.node->output(i));
-    absl::StrAppend(&text, step.node->op().name.text(), "(", absl::StrJoin(step.node->inputs(), ", ", describe),
-                    ") -> ", absl::StrJoin(outputs, ", ", describe), "\n");
+    const Attrs& attrs = step.node->attrs();
+    absl::StrAppend(&text, attrs.Has(kMergedNodes)
+                               ? attrs.Get<std::string>(kMergedNodes)
+                               : KernelLine(*step.node, [&](const Value& v) { return plan_->TypeText(v); }));
   }
   return text;
 }

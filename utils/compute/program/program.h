@@ -80,7 +80,8 @@ class Program {
 
   // The bytes of intermediate values.
   int64_t arena_bytes() const;
-  // Returns one line per kernel, in order: op, name, types, layouts. For tests and for people.
+  // Returns one line per kernel, or per node that a kernel was merged of, in order: op, name, types, layouts. For tests
+  // and for people.
   std::string DebugString() const;
 
  private:

@@ -295,7 +295,14 @@ TEST_CASE("Two half batches drop what the whole batch drops") {
   std::vector<float> halves = attend(first, 0, 0);
   const std::vector<float> rest = attend(second, 1, 4);
   halves.insert(halves.end(), rest.begin(), rest.end());
-  CHECK(halves == attend(whole, 0, 0));
+  const std::vector<float> together = attend(whole, 0, 0);
+  if (FindDeviceKind(kind)->merge == nullptr) {
+    CHECK(halves == together);
+    return;
+  }
+  // A graph that is compiled for other numbers of tokens may add in another order.
+  REQUIRE(halves.size() == together.size());
+  for (size_t i = 0; i < halves.size(); ++i) CHECK(halves[i] == Approx(together[i]).margin(1e-6));
 }
 
 TEST_CASE("Offsets that do not ascend or go beyond the rows are errors") {
@@ -406,6 +413,7 @@ TEST_CASE("DecodeAttention writes the newest token to the caches, and nothing el
   const Decoding d;
   for (const std::string& kind : testing::KindsUnderTest()) {
     INFO(kind);
+    if (KernelRegistry::Global().Find(op::DecodeAttention, kind, DType::kFloat32) == nullptr) continue;
     const std::vector<Tensor> inputs = d.Inputs();
     const auto device = MakeDevice(kind).value();
     Graph graph;

@@ -47,7 +47,12 @@ TEST_CASE("A value that is not finite ends the run before any update that was bu
 
   // Asked to look everywhere, the program names the op that made it, or the input that was bad already.
   const absl::Status first = program->Run({bad}, {.check_numerics = true});
-  CHECK_THAT(std::string(first.message()), Contains("Exp") && Contains("element 1 is inf"));
+  // Of a graph whose nodes a device has merged it sees the results.
+  if (FindDeviceKind(device->kind())->merge) {
+    CHECK_THAT(std::string(first.message()), Contains("element 1 of float32[2] is inf"));
+  } else {
+    CHECK_THAT(std::string(first.message()), Contains("Exp") && Contains("element 1 is inf"));
+  }
   const Tensor worse = Tensor::Of<float>({2}, {NAN, 0});
   CHECK_THAT(std::string(program->Run({worse}, {.check_numerics = true}).message()), Contains("x (Input"));
 }

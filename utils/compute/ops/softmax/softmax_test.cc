@@ -319,8 +319,8 @@ TEST_CASE("A label outside the classes is an error that names it") {
             .status();
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()),
-               Catch::Contains("label " + std::to_string(label) + (kind == "cpu" ? " of example 1" : "") +
-                               " is outside [0, 3)"));  // only the CPU knows the example
+               Catch::Contains("label " + std::to_string(label) + (kind == kCudaKind ? "" : " of example 1") +
+                               " is outside [0, 3)"));  // a GPU does not know the example
   }
 }
 

@@ -1,0 +1,51 @@
+#include "official/transformer/tiny_training.h"
+
+#include "official/transformer/model_params.h"
+#include "official/transformer/transformer_model.h"
+#include "utils/compute/core/random.h"
+#include "utils/compute/core/tensor.h"
+
+namespace official::transformer {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+
+constexpr int64_t kMaxLength = 9;
+constexpr int kVocabulary = 500;
+
+// n sentences of 3 to kMaxLength ids, the last of which is EOS, padded; and their lengths.
+struct Sentences {
+  explicit Sentences(int64_t n, uint64_t seed) : ids(DType::kInt32, {n, kMaxLength}), lengths(DType::kInt32, {n}) {
+    for (int64_t i = 0; i < n; ++i) {
+      const auto random = [&](int64_t place, int limit) {
+        return static_cast<int32_t>(compute::Philox(seed, i, place)[0] % limit);
+      };
+      const int32_t length = 3 + random(kMaxLength, kMaxLength - 2);
+      lengths.data<int32_t>()[i] = length;
+      for (int p = 0; p < kMaxLength; ++p) {
+        ids.data<int32_t>()[i * kMaxLength + p] = p + 1 > length    ? 0
+                                                  : p + 1 == length ? 1
+                                                                    : 2 + random(p, kVocabulary - 2);
+      }
+    }
+  }
+  Tensor ids, lengths;
+};
+
+}  // namespace
+
+data::DatasetPtr RandomPairs(int64_t n) {
+  const Sentences sources(n, 11), targets(n, 12);
+  return data::TensorSlices({{"inputs", sources.ids}, {"input_lengths", sources.lengths}},
+                            {{"targets", targets.ids}, {"target_lengths", targets.lengths}});
+}
+
+train::Model TinyModel(int64_t warmup_steps) {
+  ModelParams params = ParamsOf("tiny", /*multi_gpu=*/false).value();
+  params.vocab_size = kVocabulary;
+  params.learning_rate_warmup_steps = warmup_steps;
+  return TransformerModel(params);
+}
+
+}  // namespace official::transformer

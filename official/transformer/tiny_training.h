@@ -1,0 +1,17 @@
+// For tests: the tiny Transformer and pairs of sentences to train it with.
+#pragma once
+
+#include <cstdint>
+
+#include "utils/data/dataset.h"
+#include "utils/train/model.h"
+
+namespace official::transformer {
+
+// n pairs of sentences of 3 to 9 random ids, the last of which is EOS, padded; and their lengths.
+data::DatasetPtr RandomPairs(int64_t n);
+// The parameters "tiny" with a vocabulary for these pairs and so many steps of warm-up: with more, few steps would
+// change next to nothing.
+train::Model TinyModel(int64_t warmup_steps);
+
+}  // namespace official::transformer

@@ -1,0 +1,27 @@
+"""pjrt_library: a cc_library that includes PJRT's header. Where the header was not found it is empty."""
+
+load("@pjrt//:defs.bzl", "HAS_PJRT")
+
+def pjrt_library(name, visibility = None, deps = [], without = None, **kwargs):
+    """A cc_library.
+
+    Args:
+      name: its name.
+      visibility: its visibility.
+      deps: its dependencies, besides the header.
+      without: the arguments of the cc_library that takes its place where there is no header; by default it is empty.
+      **kwargs: other arguments.
+    """
+    if not HAS_PJRT:
+        native.cc_library(name = name, visibility = visibility, **(without or {}))
+        return
+    native.cc_library(name = name, visibility = visibility, deps = deps + ["@pjrt//:header"], **kwargs)
+
+def pjrt_test(name, deps = [], **kwargs):
+    """A cc_test of a pjrt_library, which there is not without the header."""
+    if HAS_PJRT:
+        native.cc_test(name = name, deps = deps, tags = ["pjrt"], **kwargs)
+
+def pjrt_plugins():
+    """The labels of the plugins that tests run with; none without the header."""
+    return ["@pjrt//:xla_cpu.so", "@pjrt//:other_xla_cpu.so"] if HAS_PJRT else []

@@ -1,0 +1,92 @@
+// Ops that move elements in StableHLO.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/array/moves.h"
+#include "utils/compute/pjrt/hlo_emitter.h"
+#include "utils/compute/pjrt/hlo_rows.h"
+
+namespace official::compute {
+namespace {
+
+void EmitTranspose(const Node& node, HloBuilder& hlo) {
+  hlo.Out(node, 0, hlo.Transpose(hlo.In(node.input(0)), node.attrs().GetInts("perm")));
+}
+
+void EmitConcat(const Node& node, HloBuilder& hlo) {
+  std::vector<HloValue> values;
+  for (const Value& v : node.inputs()) values.push_back(hlo.In(v));
+  const int64_t axis = node.attrs().GetInt("axis");
+  hlo.Out(node, 0, hlo.Concatenate(values, static_cast<int>(axis < 0 ? axis + values[0].shape().rank() : axis)));
+}
+
+void EmitSlice(const Node& node, HloBuilder& hlo) {
+  const std::vector<int64_t>& begin = node.attrs().GetInts("begin");
+  std::vector<int64_t> end = node.attrs().GetInts("size");
+  for (size_t i = 0; i < end.size(); ++i) end[i] += begin[i];
+  hlo.Out(node, 0, hlo.Slice(hlo.In(node.input(0)), begin, end));
+}
+
+void EmitPad(const Node& node, HloBuilder& hlo) {
+  const std::vector<int64_t>& paddings = node.attrs().GetInts("paddings");
+  std::vector<int64_t> low, high;
+  for (size_t i = 0; i < paddings.size(); i += 2) {
+    low.push_back(paddings[i]);
+    high.push_back(paddings[i + 1]);
+  }
+  const HloValue x = hlo.In(node.input(0));
+  hlo.Out(node, 0, hlo.Pad(x, hlo.Splat(0, {x.element(), {}}), low, high, std::vector<int64_t>(low.size(), 0)));
+}
+
+void EmitOneHot(const Node& node, HloBuilder& hlo) {
+  const HloValue indices = hlo.In(node.input(0));
+  const Shape& shape = node.output_types()[0].shape;
+  std::vector<int64_t> dims;
+  for (int i = 0; i < indices.shape().rank(); ++i) dims.push_back(i);
+  const HloValue columns = hlo.Iota({indices.element(), shape}, shape.rank() - 1);
+  hlo.Out(node, 0, hlo.Compare("EQ", columns, hlo.BroadcastInDim(indices, shape, dims)));
+}
+
+// int32 [n]; an index outside [0, limit) fails the run.
+HloValue CheckedIndices(const Node& node, HloBuilder& hlo, Value indices, int64_t limit) {
+  const HloValue flat = hlo.Reshape(hlo.In(indices), {indices.shape().num_elements()});
+  HloCheckNone(node, hlo, HloIsOutside(hlo, flat, limit), flat,
+               absl::StrCat("index $0 at position $1 is outside [0, ", limit, ")"));
+  return flat;
+}
+
+void EmitGather(const Node& node, HloBuilder& hlo) {
+  const HloValue params = hlo.In(node.input(gather::kParams));
+  const HloValue indices = CheckedIndices(node, hlo, node.input(gather::kIndices), params.shape().dim(0));
+  hlo.Out(node, gather::kY, hlo.Reshape(HloRowsAt(hlo, params, indices), node.output_types()[gather::kY].shape));
+}
+
+void EmitIndexedSlices(const Node& node, HloBuilder& hlo) {
+  const Shape& dense = node.output_types()[indexed_slices::kY].shape;
+  const HloValue indices = CheckedIndices(node, hlo, node.input(indexed_slices::kIndices), dense.dim(0));
+  hlo.Out(node, indexed_slices::kY,
+          HloAddRows(hlo, hlo.Splat(0, {hlo::kF32, dense}), indices, hlo.InFloat(node.input(indexed_slices::kRows))));
+}
+
+void EmitAddRows(const Node& node, HloBuilder& hlo) {
+  const HloValue x = hlo.InFloat(node.input(add_rows::kX));
+  const HloValue indices = CheckedIndices(node, hlo, node.input(add_rows::kIndices), x.shape().dim(0));
+  hlo.Out(node, add_rows::kY, HloAddRows(hlo, x, indices, hlo.InFloat(node.input(add_rows::kRows))));
+}
+
+const bool registered[] = {
+    RegisterHloEmitter({.op = op::Transpose, .dtypes = AllTypes(), .emit = EmitTranspose}),
+    RegisterHloEmitter({.op = op::Concat, .dtypes = AllTypes(), .emit = EmitConcat}),
+    RegisterHloEmitter({.op = op::Slice, .dtypes = AllTypes(), .emit = EmitSlice}),
+    RegisterHloEmitter({.op = op::Pad, .dtypes = AllTypes(), .emit = EmitPad}),
+    RegisterHloEmitter({.op = op::Gather, .dtypes = AllTypes(), .emit = EmitGather}),
+    RegisterHloEmitter({.op = op::IndexedSlices, .dtypes = {DType::kInt32}, .emit = EmitIndexedSlices}),
+    RegisterHloEmitter({.op = op::AddRows, .dtypes = StorageTypes(), .emit = EmitAddRows}),
+    RegisterHloEmitter({.op = op::OneHot, .dtypes = {DType::kInt32, DType::kInt64}, .emit = EmitOneHot}),
+};
+
+}  // namespace
+}  // namespace official::compute

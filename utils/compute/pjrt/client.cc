@@ -1,0 +1,197 @@
+#include "utils/compute/pjrt/client.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::compute {
+namespace {
+
+PJRT_Buffer_Type BufferType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return PJRT_Buffer_Type_F32;
+    case DType::kBFloat16:
+      return PJRT_Buffer_Type_BF16;
+    case DType::kFloat16:
+      return PJRT_Buffer_Type_F16;
+    case DType::kFloat64:
+      return PJRT_Buffer_Type_F64;
+    case DType::kInt32:
+      return PJRT_Buffer_Type_S32;
+    case DType::kInt64:
+      return PJRT_Buffer_Type_S64;
+    case DType::kUInt8:
+      return PJRT_Buffer_Type_U8;
+    case DType::kBool:
+      return PJRT_Buffer_Type_PRED;
+  }
+  return PJRT_Buffer_Type_INVALID;
+}
+
+PjrtBuffer Own(const PjrtPlugin& plugin, PJRT_Buffer* buffer) {
+  return PjrtBuffer(buffer, [&plugin](PJRT_Buffer* b) {
+    auto args = OFFICIAL_PJRT_ARGS(PJRT_Buffer_Destroy);
+    args.buffer = b;
+    (void)plugin.ToStatus(plugin.api().PJRT_Buffer_Destroy(&args), "freeing a buffer");
+  });
+}
+
+// A field of a protocol buffer that is a number.
+void AppendField(std::string& message, int field, uint64_t value) {
+  message += static_cast<char>(field << 3);
+  for (; value >= 128; value >>= 7) message += static_cast<char>(value | 128);
+  message += static_cast<char>(value);
+}
+
+// XLA's CompileOptionsProto for one replica, which any of the client's devices runs: executable_build_options (3)
+// {device_ordinal (1): -1, num_replicas (4): 1, num_partitions (5): 1}, compile_portable_executable (4): true.
+std::string CompileOptions() {
+  std::string build;
+  AppendField(build, 1, static_cast<uint64_t>(-1));
+  AppendField(build, 4, 1);
+  AppendField(build, 5, 1);
+  std::string options;
+  options += static_cast<char>(3 << 3 | 2);
+  options += static_cast<char>(build.size());
+  options += build;
+  AppendField(options, 4, 1);
+  return options;
+}
+
+}  // namespace
+
+PjrtExecutable::~PjrtExecutable() {
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Destroy);
+  args.executable = executable_;
+  (void)plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Destroy(&args), "freeing a program");
+}
+
+absl::StatusOr<std::vector<PjrtBuffer>> PjrtExecutable::Execute(PJRT_Device* device,
+                                                                absl::Span<const PjrtBuffer> arguments,
+                                                                int num_results) {
+  std::vector<PJRT_Buffer*> inputs, outputs(num_results, nullptr);
+  for (const PjrtBuffer& argument : arguments) inputs.push_back(argument.get());
+  PJRT_Buffer* const* const input_list = inputs.data();
+  PJRT_Buffer** const output_list = outputs.data();
+  PJRT_ExecuteOptions options{};
+  options.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE;
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Execute);
+  args.executable = executable_;
+  args.options = &options;
+  args.argument_lists = &input_list;
+  args.num_devices = 1;
+  args.num_args = inputs.size();
+  args.output_lists = &output_list;
+  args.execute_device = device;
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Execute(&args), "running a program"));
+  std::vector<PjrtBuffer> results;
+  for (PJRT_Buffer* const output : outputs) results.push_back(Own(plugin_, output));
+  return results;
+}
+
+absl::StatusOr<std::shared_ptr<PjrtClient>> PjrtClient::Create(const PjrtPlugin& plugin, int num_cpu_devices) {
+  PJRT_NamedValue count{};
+  count.struct_size = PJRT_NamedValue_STRUCT_SIZE;
+  count.name = "cpu_device_count";
+  count.name_size = std::strlen(count.name);
+  count.type = PJRT_NamedValue_kInt64;
+  count.int64_value = num_cpu_devices;
+  count.value_size = 1;
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Create);
+  if (num_cpu_devices > 0) {
+    args.create_options = &count;
+    args.num_options = 1;
+  }
+  RETURN_IF_ERROR(plugin.ToStatus(plugin.api().PJRT_Client_Create(&args),
+                                  absl::StrCat("the PJRT plugin ", plugin.path(), " finds no device")));
+  std::shared_ptr<PjrtClient> client(new PjrtClient(plugin, args.client));
+  RETURN_IF_ERROR(client->Describe());
+  return client;
+}
+
+PjrtClient::~PjrtClient() {
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Destroy);
+  args.client = client_;
+  (void)plugin_.ToStatus(plugin_.api().PJRT_Client_Destroy(&args), "ending a client");
+}
+
+absl::Status PjrtClient::Describe() {
+  const std::string what = absl::StrCat("the PJRT plugin ", plugin_.path());
+  auto name = OFFICIAL_PJRT_ARGS(PJRT_Client_PlatformName);
+  name.client = client_;
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_PlatformName(&name), what));
+  platform_.assign(name.platform_name, name.platform_name_size);
+  auto devices = OFFICIAL_PJRT_ARGS(PJRT_Client_AddressableDevices);
+  devices.client = client_;
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_AddressableDevices(&devices), what));
+  devices_.assign(devices.addressable_devices, devices.addressable_devices + devices.num_addressable_devices);
+  if (devices_.empty()) return absl::FailedPreconditionError(absl::StrCat(what, " finds no device"));
+  return absl::OkStatus();
+}
+
+std::string PjrtClient::KindOf(PJRT_Device* device) const {
+  auto description = OFFICIAL_PJRT_ARGS(PJRT_Device_GetDescription);
+  description.device = device;
+  if (!plugin_.ToStatus(plugin_.api().PJRT_Device_GetDescription(&description), "").ok()) return "unknown";
+  auto kind = OFFICIAL_PJRT_ARGS(PJRT_DeviceDescription_Kind);
+  kind.device_description = description.device_description;
+  if (!plugin_.ToStatus(plugin_.api().PJRT_DeviceDescription_Kind(&kind), "").ok()) return "unknown";
+  return std::string(kind.device_kind, kind.device_kind_size);
+}
+
+absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string_view module) const {
+  static constexpr char kFormat[] = "mlir";
+  PJRT_Program program{};
+  program.struct_size = PJRT_Program_STRUCT_SIZE;
+  program.code = const_cast<char*>(module.data());
+  program.code_size = module.size();
+  program.format = kFormat;
+  program.format_size = std::strlen(kFormat);
+  const std::string options = CompileOptions();
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Compile);
+  args.client = client_;
+  args.program = &program;
+  args.compile_options = options.data();
+  args.compile_options_size = options.size();
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_Compile(&args), "compiling a program"));
+  return std::make_unique<PjrtExecutable>(plugin_, args.executable);
+}
+
+absl::StatusOr<PjrtBuffer> PjrtClient::ToDevice(PJRT_Device* device, const TensorType& type, const void* data) const {
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_BufferFromHostBuffer);
+  args.client = client_;
+  args.data = data;
+  args.type = BufferType(type.dtype);
+  args.dims = type.shape.dims().data();
+  args.num_dims = type.shape.rank();
+  args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
+  args.device = device;
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_BufferFromHostBuffer(&args), "copying to a device"));
+  PjrtBuffer buffer = Own(plugin_, args.buffer);
+  RETURN_IF_ERROR(plugin_.Await(args.done_with_host_buffer, "copying to a device"));
+  return buffer;
+}
+
+absl::Status PjrtClient::ToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const {
+  // The device may keep the dimensions in another order.
+  std::vector<int64_t> minor_to_major;
+  for (int i = type.shape.rank(); i-- > 0;) minor_to_major.push_back(i);
+  PJRT_Buffer_MemoryLayout layout{};
+  layout.struct_size = PJRT_Buffer_MemoryLayout_STRUCT_SIZE;
+  layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+  layout.tiled.struct_size = PJRT_Buffer_MemoryLayout_Tiled_STRUCT_SIZE;
+  layout.tiled.minor_to_major = minor_to_major.data();
+  layout.tiled.minor_to_major_size = minor_to_major.size();
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Buffer_ToHostBuffer);
+  args.src = buffer;
+  args.host_layout = &layout;
+  args.dst = data;
+  args.dst_size = type.num_bytes();
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Buffer_ToHostBuffer(&args), "copying from a device"));
+  return plugin_.Await(args.event, "copying from a device");
+}
+
+}  // namespace official::compute

@@ -1,0 +1,72 @@
+// PjrtClient: the devices of a plugin, buffers in their memory and modules compiled for them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/compute/pjrt/plugin.h"
+
+namespace official::compute {
+
+// A tensor in the memory of one device. It is freed when the last copy of this is gone.
+using PjrtBuffer = std::shared_ptr<PJRT_Buffer>;
+
+// A module that a client has compiled for one device at a time.
+class PjrtExecutable {
+ public:
+  PjrtExecutable(const PjrtPlugin& plugin, PJRT_LoadedExecutable* executable)
+      : plugin_(plugin), executable_(executable) {}
+  PjrtExecutable(const PjrtExecutable&) = delete;
+  PjrtExecutable& operator=(const PjrtExecutable&) = delete;
+  ~PjrtExecutable();
+
+  // Runs the module on a device, where the arguments are. Returns the `num_results` results once the device has been
+  // given the work. Buffers of arguments that the module updates are gone then.
+  absl::StatusOr<std::vector<PjrtBuffer>> Execute(PJRT_Device* device, absl::Span<const PjrtBuffer> arguments,
+                                                  int num_results);
+
+ private:
+  const PjrtPlugin& plugin_;
+  PJRT_LoadedExecutable* const executable_;
+};
+
+class PjrtClient {
+ public:
+  // Makes the client of a plugin with `num_cpu_devices` devices if that is not 0, which only plugins for CPUs let one
+  // choose. Returns FailedPrecondition if it has no device.
+  static absl::StatusOr<std::shared_ptr<PjrtClient>> Create(const PjrtPlugin& plugin, int num_cpu_devices = 0);
+  PjrtClient(const PjrtClient&) = delete;
+  PjrtClient& operator=(const PjrtClient&) = delete;
+  ~PjrtClient();
+
+  // "cpu", "tpu"
+  const std::string& platform() const { return platform_; }
+  // The devices of this process.
+  const std::vector<PJRT_Device*>& devices() const { return devices_; }
+  // The model of a device, such as "TPU v5 lite"; its number is not part of it.
+  std::string KindOf(PJRT_Device* device) const;
+
+  // Compiles the text of a StableHLO module.
+  absl::StatusOr<std::unique_ptr<PjrtExecutable>> Compile(absl::string_view module) const;
+  // Copies row-major elements to a device. `data` has been read on return.
+  absl::StatusOr<PjrtBuffer> ToDevice(PJRT_Device* device, const TensorType& type, const void* data) const;
+  // Copies a buffer's elements in row-major order, as many as `type` has, once they are computed.
+  absl::Status ToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const;
+
+ private:
+  PjrtClient(const PjrtPlugin& plugin, PJRT_Client* client) : plugin_(plugin), client_(client) {}
+  absl::Status Describe();
+
+  const PjrtPlugin& plugin_;
+  PJRT_Client* const client_;
+  std::string platform_;
+  std::vector<PJRT_Device*> devices_;
+};
+
+}  // namespace official::compute

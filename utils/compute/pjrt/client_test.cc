@@ -1,0 +1,72 @@
+#include "utils/compute/pjrt/client.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace official::compute {
+namespace {
+
+const PjrtPlugin& Plugin(const std::string& name) {
+  const auto plugin = PjrtPlugin::Load(absl::StrCat(std::getenv("TEST_SRCDIR"), "/pjrt/", name, ".so"));
+  INFO(plugin.status());
+  REQUIRE(plugin.ok());
+  return **plugin;
+}
+
+const PjrtPlugin& AnyPlugin() { return Plugin(GENERATE(as<std::string>{}, "xla_cpu", "other_xla_cpu")); }
+
+constexpr char kDouble[] = R"(
+module @m {
+  func.func public @main(%a: tensor<2x3xf32> {tf.aliasing_output = 1 : i32}, %b: tensor<2x3xf32>)
+      -> (tensor<3x2xf32>, tensor<2x3xf32>) {
+    %0 = stablehlo.transpose %b, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    %1 = stablehlo.add %a, %b : tensor<2x3xf32>
+    return %0, %1 : tensor<3x2xf32>, tensor<2x3xf32>
+  }
+})";
+
+TEST_CASE("A client compiles a module and runs it on each of its devices") {
+  const PjrtPlugin& plugin = AnyPlugin();
+  const auto client = PjrtClient::Create(plugin, /*num_cpu_devices=*/2).value();
+  CHECK(client->platform() == "cpu");
+  REQUIRE(client->devices().size() == 2);
+  CHECK(client->KindOf(client->devices()[1]) == client->KindOf(client->devices()[0]));
+  const auto executable = client->Compile(kDouble).value();
+  const TensorType type{DType::kFloat32, {2, 3}};
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6}, b = {10, 20, 30, 40, 50, 60};
+  for (PJRT_Device* const device : client->devices()) {
+    // A buffer that is a result, and so an argument of the next run.
+    PjrtBuffer sum = client->ToDevice(device, type, a.data()).value();
+    const PjrtBuffer right = client->ToDevice(device, type, b.data()).value();
+    std::vector<PjrtBuffer> results;
+    for (int run = 0; run < 3; ++run) {
+      results = executable->Execute(device, {sum, right}, 2).value();
+      sum = results[1];
+    }
+    std::vector<float> got(6);
+    REQUIRE(client->ToHost(results[0].get(), {DType::kFloat32, {3, 2}}, got.data()).ok());
+    CHECK(got == std::vector<float>{10, 40, 20, 50, 30, 60});
+    REQUIRE(client->ToHost(sum.get(), type, got.data()).ok());
+    CHECK(got == std::vector<float>{31, 62, 93, 124, 155, 186});
+  }
+}
+
+TEST_CASE("A module that is wrong is refused with the compiler's reason") {
+  const PjrtPlugin& plugin = AnyPlugin();
+  const auto client = PjrtClient::Create(plugin).value();
+  const absl::Status status =
+      client
+          ->Compile(
+              "module { func.func public @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> } }")
+          .status();
+  CHECK(!status.ok());
+  CHECK_THAT(std::string(status.message()),
+             Catch::StartsWith("compiling a program: ") && Catch::Contains("tensor<3xf32>"));
+}
+
+}  // namespace
+}  // namespace official::compute

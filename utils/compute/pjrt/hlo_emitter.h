@@ -1,0 +1,32 @@
+// Emitters: how an op is written in StableHLO. They are to the device kind "pjrt" what kernels are to others, and stand
+// beside them: softmax_hlo.cc in the folder of softmax.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/pjrt/hlo_builder.h"
+
+namespace official::compute {
+
+// The kind of the devices of a PJRT plugin.
+inline constexpr char kPjrtKind[] = "pjrt";
+
+struct HloEmitter {
+  OpName op;
+  std::vector<DType> dtypes;  // key types (KeyType in kernel.h) that it supports
+  // Sets the outputs of the node, and assigns the variables that the node updates.
+  std::function<void(const Node& node, HloBuilder& hlo)> emit;
+};
+
+// Registers at static initialization: const bool registered = RegisterHloEmitter({.op = op::Relu, ...}).
+bool RegisterHloEmitter(HloEmitter emitter);
+// Makes each op with an emitter count as one with a kernel of the kind "pjrt"; the first call does the work. Programs
+// that use no such devices are spared it.
+void AddHloEmittersToKernels();
+// Returns nullptr if there is none.
+const HloEmitter* FindHloEmitter(const Node& node);
+
+}  // namespace official::compute

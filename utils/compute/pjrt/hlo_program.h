@@ -1,0 +1,29 @@
+// The graph of a program as one node: a StableHLO module that a device compiles as a whole.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "utils/compute/graph/graph.h"
+#include "utils/compute/graph/rewrite.h"
+
+namespace official::compute::op {
+
+// The inputs are the feeds, then the variables of the graph; the outputs are its fetches. Attributes: "text", the
+// module (HloBuilder::Module), "updated", the places of the inputs whose buffers the module takes and whose new values
+// follow the outputs among its results, "checks" (HloChecksOf), "types", those of the outputs, and
+// kMergedNodes.
+inline constexpr OpName HloModule("HloModule");
+
+}  // namespace official::compute::op
+
+namespace official::compute {
+
+struct HloCheck;
+
+// Returns a graph with the same feeds, fetches and variables whose only other node is an HloModule. Returns
+// Unimplemented, naming the op and the type, if a node has no emitter, InvalidArgument if an input is not fed.
+absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program);
+
+// The checks of an HloModule node, by their numbers.
+std::vector<HloCheck> HloChecksOf(const Node& node);
+
+}  // namespace official::compute

@@ -1,0 +1,20 @@
+// The random numbers of core/random.h in StableHLO: the same bits.
+#pragma once
+
+#include <array>
+
+#include "utils/compute/pjrt/hlo_builder.h"
+
+namespace official::compute {
+
+// Philox of each element: `key` is ui64, the words of the counter and the result are ui32, all of one shape.
+std::array<HloValue, 4> HloPhilox(HloBuilder& hlo, const HloValue& key, std::array<HloValue, 4> counter);
+
+// The low and high word of ui64 values, as ui32.
+HloValue HloLowWord(HloBuilder& hlo, const HloValue& x);
+HloValue HloHighWord(HloBuilder& hlo, const HloValue& x);
+
+// Joins values of one shape along a new dimension `dim`.
+HloValue HloStack(HloBuilder& hlo, absl::Span<const HloValue> values, int dim);
+
+}  // namespace official::compute

@@ -1,0 +1,157 @@
+#include "utils/compute/pjrt/plugin.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+
+namespace official::compute {
+namespace {
+
+// The oldest interface whose structs have the fields that these classes fill in, and the last of the functions that
+// they call, in the order of PJRT_Api.
+constexpr int kOldestMinor = 40;
+constexpr size_t kNeededApi = offsetof(PJRT_Api, PJRT_Compile) + sizeof(PJRT_Compile*);
+
+std::string MachineName(int machine) {
+  switch (machine) {
+    case EM_X86_64:
+      return "x86-64";
+    case EM_386:
+      return "32-bit x86";
+    case EM_AARCH64:
+      return "64-bit ARM";
+    case EM_ARM:
+      return "32-bit ARM";
+    case EM_RISCV:
+      return "RISC-V";
+    case EM_PPC64:
+      return "POWER";
+    default:
+      return absl::StrCat("ELF machine ", machine);
+  }
+}
+
+// What dlopen would refuse with words that mislead.
+absl::Status CheckFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("there is no PJRT plugin ", path, ": ", std::strerror(errno)));
+  Elf64_Ehdr header{};
+  file.read(reinterpret_cast<char*>(&header), sizeof(header));
+  if (file.gcount() < static_cast<std::streamsize>(EI_NIDENT + 4) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_DYN) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a PJRT plugin: it is no shared object"));
+  }
+  if (header.e_machine != EM_X86_64) {  // at the same place in files for 32 bits
+    return absl::FailedPreconditionError(absl::StrCat("the PJRT plugin ", path, " is for ",
+                                                      MachineName(header.e_machine), " processors, this program for ",
+                                                      MachineName(EM_X86_64)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<void*> OpenLibrary(const std::string& path) {
+  RETURN_IF_ERROR(CheckFile(path));
+  // A path, even where it has no slash: what else has the name in the system's folders is not meant.
+  const std::string file = path.find('/') == std::string::npos ? absl::StrCat("./", path) : path;
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  return absl::FailedPreconditionError(absl::StrCat("cannot load the PJRT plugin ", path, ": ", dlerror()));
+}
+
+absl::StatusOr<const PJRT_Api*> ApiOf(void* library, const std::string& path) {
+  using GetApi = const PJRT_Api*();
+  auto* const get_api = reinterpret_cast<GetApi*>(dlsym(library, "GetPjrtApi"));
+  if (get_api == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a PJRT plugin: it has no function GetPjrtApi"));
+  }
+  const PJRT_Api* const api = get_api();
+  if (api != nullptr) return api;
+  return absl::InvalidArgumentError(absl::StrCat(path, " is not a PJRT plugin: its GetPjrtApi gives nothing"));
+}
+
+absl::Status CheckVersion(const std::string& path, const PJRT_Api& api) {
+  const int major = api.pjrt_api_version.major_version, minor = api.pjrt_api_version.minor_version;
+  const std::string has = absl::StrCat(" version ", major, ".", minor, " of PJRT's C interface");
+  if (major != PJRT_API_MAJOR || minor < kOldestMinor) {
+    return absl::FailedPreconditionError(absl::StrCat("the PJRT plugin ", path, " has", has, "; this program needs ",
+                                                      PJRT_API_MAJOR, ".", kOldestMinor, " or a later ", PJRT_API_MAJOR,
+                                                      ".x"));
+  }
+  if (api.struct_size >= kNeededApi) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the PJRT plugin ", path, " says that it has", has, ", but lacks functions of it"));
+}
+
+// Initializing libtpu.so where there is no TPU would ask the network for one, for minutes.
+absl::Status CheckTpu(const std::string& path, void* library) {
+  const bool is_for_tpus = dlsym(library, "TfTpu_Initialize") != nullptr;  // its entry for TensorFlow
+  // Made by the driver of the TPU, or of virtual machines that have one.
+  const bool has_tpu = access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0;
+  if (!is_for_tpus || has_tpu) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the PJRT plugin ", path,
+                   " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0"));
+}
+
+}  // namespace
+
+absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path) {
+  static auto* const mutex = new std::mutex;
+  static auto* const plugins = new std::map<std::string, const PjrtPlugin*>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  const PjrtPlugin*& plugin = (*plugins)[path];
+  if (plugin != nullptr) return plugin;
+  ASSIGN_OR_RETURN(void* const library, OpenLibrary(path));
+  ASSIGN_OR_RETURN(const PJRT_Api* const api, ApiOf(library, path));
+  RETURN_IF_ERROR(CheckVersion(path, *api));
+  RETURN_IF_ERROR(CheckTpu(path, library));
+  std::unique_ptr<const PjrtPlugin> loaded(new PjrtPlugin(path, api));
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Plugin_Initialize);
+  RETURN_IF_ERROR(loaded->ToStatus(api->PJRT_Plugin_Initialize(&args), absl::StrCat("the PJRT plugin ", path)));
+  return plugin = loaded.release();
+}
+
+std::string PjrtPlugin::Version() const {
+  return absl::StrCat(api_->pjrt_api_version.major_version, ".", api_->pjrt_api_version.minor_version);
+}
+
+absl::Status PjrtPlugin::ToStatus(PJRT_Error* error, absl::string_view what) const {
+  if (error == nullptr) return absl::OkStatus();
+  auto code = OFFICIAL_PJRT_ARGS(PJRT_Error_GetCode);
+  code.error = error;
+  if (api_->PJRT_Error_GetCode(&code) != nullptr) code.code = PJRT_Error_Code_UNKNOWN;
+  auto message = OFFICIAL_PJRT_ARGS(PJRT_Error_Message);
+  message.error = error;
+  api_->PJRT_Error_Message(&message);
+  // The codes are those of absl::Status.
+  absl::Status status(static_cast<absl::StatusCode>(code.code),
+                      absl::StrCat(what, ": ", absl::string_view(message.message, message.message_size)));
+  auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Error_Destroy);
+  destroy.error = error;
+  api_->PJRT_Error_Destroy(&destroy);
+  return status;
+}
+
+absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what) const {
+  if (event == nullptr) return absl::OkStatus();
+  auto await = OFFICIAL_PJRT_ARGS(PJRT_Event_Await);
+  await.event = event;
+  absl::Status status = ToStatus(api_->PJRT_Event_Await(&await), what);
+  auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
+  destroy.event = event;
+  status.Update(ToStatus(api_->PJRT_Event_Destroy(&destroy), what));
+  return status;
+}
+
+}  // namespace official::compute

@@ -1,0 +1,49 @@
+// PjrtPlugin: a shared object that offers PJRT's C interface, such as XLA for CPUs or libtpu.so for TPUs. The classes
+// of this folder hide the interface's structs: what they return is ours, and their errors are absl::Status.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "pjrt_c_api.h"
+
+namespace official::compute {
+
+class PjrtPlugin {
+ public:
+  // Loads and initializes the plugin at `path`, which stays loaded; a second call returns the same. The errors name
+  // the path: NotFound if there is no such file; InvalidArgument if it is not a shared object or not a PJRT plugin;
+  // FailedPrecondition if it is for other processors, needs libraries that are missing, its interface is too old, or it
+  // is for TPUs and there is none.
+  static absl::StatusOr<const PjrtPlugin*> Load(const std::string& path);
+
+  const PJRT_Api& api() const { return *api_; }
+  const std::string& path() const { return path_; }
+  // The version of its C interface: "0.81".
+  std::string Version() const;
+  // Turns an error of a call into a status, "<what>: <message>", and frees it; OK for nullptr.
+  absl::Status ToStatus(PJRT_Error* error, absl::string_view what) const;
+  // Waits for an event and frees it; OK for nullptr.
+  absl::Status Await(PJRT_Event* event, absl::string_view what) const;
+
+ private:
+  PjrtPlugin(std::string path, const PJRT_Api* api) : path_(std::move(path)), api_(api) {}
+
+  std::string path_;
+  const PJRT_Api* api_;
+};
+
+// An empty struct of arguments, with the size by which a plugin knows which fields the caller has.
+template <typename Args>
+Args PjrtArgs(size_t struct_size) {
+  Args args{};
+  args.struct_size = struct_size;
+  return args;
+}
+#define OFFICIAL_PJRT_ARGS(function) PjrtArgs<function##_Args>(function##_Args_STRUCT_SIZE)
+
+}  // namespace official::compute

@@ -1,0 +1,23 @@
+// Makes devices of kind "pjrt" out of a plugin in the test's runfiles: that of OP_TEST_PJRT_PLUGIN in the environment,
+// "xla_cpu" or "other_xla_cpu", else the first.
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/kernel/device.h"
+#include "utils/compute/pjrt/pjrt_device.h"
+
+namespace official::compute {
+namespace {
+
+std::string PluginPath() {
+  const char* const runfiles = std::getenv("TEST_SRCDIR");
+  const char* const name = std::getenv("OP_TEST_PJRT_PLUGIN");
+  return absl::StrCat(runfiles == nullptr ? ".." : runfiles, "/pjrt/", name == nullptr ? "xla_cpu" : name, ".so");
+}
+
+const bool registered = RegisterDeviceKind(PjrtDeviceKind({.plugin = PluginPath()}));
+
+}  // namespace
+}  // namespace official::compute
