@@ -160,13 +160,20 @@ class ParameterServerTest(workers.WorkersCase):
         for name, value in theirs.items():
             self.assertAlmostEqual(ours[name], value, delta=1e-6 * abs(value), msg=outcome.told)
 
-    def test_synchronous_workers_are_replicas(self) -> None:
+    def assert_synchronous_workers_are_replicas(self) -> None:
         steps = 3  # of whole batches; the evaluation has as many, too
         flags = ("--sync_replicas", "--batch_size=10", f"--max_train_steps={steps}")
         outcomes = self.finish_all(self.begin(2, 2, *flags))
         self.assertEqual(harness.latest_step(self.model_dir), steps, outcomes[0].told)
         alone = self.run_steps(self.alone, steps, "--num_cpu_devices=2", "--batch_size=20")
         self.assert_evaluates_like(outcomes[0], alone)
+
+    def test_synchronous_workers_are_replicas(self) -> None:
+        self.assert_synchronous_workers_are_replicas()
+
+    @harness.of("ncf")
+    def test_synchronous_embeddings(self) -> None:
+        self.assert_synchronous_workers_are_replicas()
 
     def test_stopped_worker_is_not_waited_for(self) -> None:
         flags = ("--sync_replicas", "--replicas_to_aggregate=2", f"--max_train_steps={SOME}", HOLDS)

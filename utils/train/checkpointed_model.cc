@@ -310,10 +310,21 @@ absl::Status CheckpointedModel::ConnectServers(const data::ElementSpec& spec) {
   return strategy_->is_chief() ? servers_->SendVariables(state_.global_step) : absl::OkStatus();
 }
 
-absl::Status CheckpointedModel::ReadVariables() {
+absl::Status CheckpointedModel::ReadVariables(const data::ElementSpec& spec, const data::Batch& batch) {
   if (servers_ == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/false));
+  ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, spec, batch, /*micro_batch=*/0));
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(program));
   return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::ReadGlobalStep() {
+  if (servers_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(nullptr));
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::TakeGradients(const ReplicatedProgram& program) {
+  return servers_ == nullptr ? absl::OkStatus() : servers_->TakeGradients(program);
 }
 
 absl::Status CheckpointedModel::FinishStep(float learning_rate) {
@@ -358,7 +369,7 @@ absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
 
 absl::Status CheckpointedModel::Save() {
   if (servers_ != nullptr && strategy_->is_chief()) {
-    ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(/*slots=*/true));
+    ASSIGN_OR_RETURN(state_.global_step, servers_->ReadAll());
     state_.worker_positions = servers_->worker_positions();
     // Of a synchronous step that the servers have not made yet, the batch is still to come.
     const bool may_be_pending = config_.servers.sync_replicas && !state_.worker_positions.empty();

@@ -85,8 +85,13 @@ class CheckpointedModel {
   bool has_servers() const { return servers_ != nullptr; }
   // The number of gradients that the servers have dropped; 0 without servers.
   int64_t num_dropped_gradients() const { return servers_ == nullptr ? 0 : servers_->num_dropped(); }
-  // Takes the present variables and global step from the servers.
-  absl::Status ReadVariables();
+  // Takes the present variables and global step from the servers; of tables that are read by rows those that the step
+  // on `batch` reads.
+  absl::Status ReadVariables(const data::ElementSpec& spec, const data::Batch& batch);
+  // Takes the global step and what is not read by rows.
+  absl::Status ReadGlobalStep();
+  // Keeps the gradients of rows that a micro-batch has computed, for FinishStep. Does nothing without servers.
+  absl::Status TakeGradients(const ReplicatedProgram& program);
   // Counts a step. With parameter servers these make the update, from the sums that the step has computed.
   absl::Status FinishStep(float learning_rate);
   // Waits, on the chief of a job with parameter servers, until the other workers have done their parts of the data or

@@ -125,7 +125,7 @@ absl::Status Loop::Steps(data::BatchSource& source) {
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
     const Clock::duration data_wait = Clock::now() - wait_start;
     RETURN_IF_ERROR(model_.ConnectServers(source.spec()));
-    RETURN_IF_ERROR(model_.ReadVariables());
+    RETURN_IF_ERROR(model_.ReadVariables(source.spec(), **batch));
     if (!begun()) RETURN_IF_ERROR(Begin(*program));
     StepStart start = BeforeStep(data_wait);
     RETURN_IF_ERROR(model_.TakeRequestOfChief(start.request));
@@ -291,7 +291,7 @@ void Loop::StopForLateWorker() {
 
 absl::Status Loop::WaitForOtherWorkers() {
   // What they have done since this worker's last step counts.
-  RETURN_IF_ERROR(model_.ReadVariables());
+  RETURN_IF_ERROR(model_.ReadGlobalStep());
   const bool data_ended = !max_steps_reached();
   if (stopped_ || !ends_training(data_ended)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool all_are_done, model_.WaitForOtherWorkers());

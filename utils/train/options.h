@@ -31,6 +31,7 @@ struct TrainOptions {
   // step takes the memory of a micro-batch and has the results of the whole batch, except for rounding and what the
   // model itself computes over its batch.
   int grad_accum_steps = 1;
+  bool has_micro_batches() const { return grad_accum_steps > 1; }
   int check_replicas_steps = 100;  // steps between two comparisons of the replicas' variables
   // True: times the algorithms of kernels that have several in the first run in model_dir and keeps the choice in
   // algorithms.txt there. False: the choice does not depend on times.

@@ -6,8 +6,10 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/ops/optimizer/deferred_adam.h"
 #include "utils/distribute/tensor_bytes.h"
 #include "utils/logs/log.h"
 
@@ -45,7 +47,8 @@ int64_t BytesOf(const std::vector<compute::VariableSpec>& specs) {
 }
 
 absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const EstimatorConfig& config,
-                                             const data::ElementSpec& spec, int num_servers, int server) {
+                                             const data::ElementSpec& spec, int num_servers, int server,
+                                             int64_t num_rows) {
   // The types that the model has for one example of zeros.
   data::ElementSpec types = Batched(spec, 1);
   if (model.share) {
@@ -55,17 +58,23 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
   }
   return BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, types, /*has_examples=*/true,
                     /*num_replicas=*/1, StepPart::kUpdate, /*pack_sizes=*/std::nullopt,
-                    ServerUpdate{.num_servers = num_servers, .placement = config.servers.placement, .server = server});
+                    ServerUpdate{.num_servers = num_servers,
+                                 .placement = config.servers.placement,
+                                 .by_rows = !config.has_micro_batches(),
+                                 .num_rows = num_rows,
+                                 .server = server});
 }
 
 }  // namespace
 
-ParameterServer::ParameterServer(BuiltModel built, const EstimatorConfig& config, int server, int num_workers,
+ParameterServer::ParameterServer(BuildFn build, const EstimatorConfig& config, int server, int num_workers,
                                  compute::Device& device)
-    : built_(std::move(built)),
+    : build_(std::move(build)),
       options_(config.servers),
       server_(server),
       num_workers_(num_workers),
+      seed_(config.seed),
+      device_(device),
       variables_(device),
       arena_(device),
       has_left_(num_workers) {}
@@ -75,20 +84,48 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
                                                                          const data::ElementSpec& spec, int num_servers,
                                                                          int server, int num_workers,
                                                                          compute::Device& device) {
-  ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, num_servers, server));
-  std::unique_ptr<ParameterServer> made(new ParameterServer(std::move(built), config, server, num_workers, device));
-  const BuiltModel& own = made->built_;
-  RETURN_IF_ERROR(made->variables_.Create(*own.graph, config.seed));
+  const auto build = [=](int64_t num_rows) {
+    return BuildServerUpdate(model, config, spec, num_servers, server, num_rows);
+  };
+  std::unique_ptr<ParameterServer> made(new ParameterServer(build, config, server, num_workers, device));
+  RETURN_IF_ERROR(made->CompiledFor(RoundUpRows({})).status());
+  return made;
+}
+
+absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(int64_t num_rows) {
+  if (const auto found = compiled_.find(num_rows); found != compiled_.end()) return &found->second;
+  Compiled made;
+  ASSIGN_OR_RETURN(made.built, build_(num_rows));
+  const BuiltModel& own = made.built;
+  if (compiled_.empty()) RETURN_IF_ERROR(CreateVariables(own));
+  const auto compile = [&](const compute::GraphRoots& roots) {
+    return compute::Program::Compile(*own.graph, roots, device_, variables_, {.arena = &arena_});
+  };
+  ASSIGN_OR_RETURN(made.update, compile(own.roots));
+  if (own.settle != nullptr) {
+    ASSIGN_OR_RETURN(made.settle, compile({.feeds = {}, .fetches = {}, .targets = {own.settle}}));
+  }
+  if (own.catch_up != nullptr) {
+    std::vector<compute::Value> ids;
+    for (const compute::Value& feed : own.roots.feeds) {
+      if (feed.dtype() == DType::kInt32) ids.push_back(feed);
+    }
+    ASSIGN_OR_RETURN(made.catch_up, compile({.feeds = ids, .fetches = {}, .targets = {own.catch_up}}));
+  }
+  return &compiled_.emplace(num_rows, std::move(made)).first->second;
+}
+
+absl::Status ParameterServer::CreateVariables(const BuiltModel& model) {
+  RETURN_IF_ERROR(variables_.Create(*model.graph, seed_));
   std::set<std::string> placed;
-  for (const auto* specs : {&own.placed.variables, &own.placed.slots, &own.placed.sums}) {
+  for (const auto* specs : {&model.placed.variables, &model.placed.slots, &model.placed.sums}) {
     for (const compute::VariableSpec& spec : *specs) placed.insert(spec.name);
   }
-  for (const compute::VariableSpec& variable : made->variables_.specs()) {
-    if (placed.count(variable.name) == 0) made->variables_.Remove(variable.name);
+  for (const compute::VariableSpec& variable : variables_.specs()) {
+    const bool is_kept = placed.count(variable.name) > 0 || absl::StartsWith(variable.name, compute::kDeferredPrefix);
+    if (!is_kept) variables_.Remove(variable.name);
   }
-  ASSIGN_OR_RETURN(made->update_, compute::Program::Compile(*own.graph, own.roots, device, made->variables_,
-                                                            {.arena = &made->arena_}));
-  return made;
+  return absl::OkStatus();
 }
 
 absl::Status ParameterServer::Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes) {
@@ -165,9 +202,14 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
     case Request::kReadAll: {
       ASSIGN_OR_RETURN(const int64_t step, distribute::TakeNumber(rest));
       RETURN_IF_ERROR(WaitForStep(step, lock));
-      RETURN_IF_ERROR(Read(built_.placed.variables, answer));
-      if (asked == Request::kReadVariables) break;
-      RETURN_IF_ERROR(Read(built_.placed.slots, answer));
+      if (asked == Request::kReadVariables) {
+        RETURN_IF_ERROR(Read(placed().whole, answer));
+        RETURN_IF_ERROR(ReadRows(rest, answer));
+        break;
+      }
+      RETURN_IF_ERROR(Settle());
+      RETURN_IF_ERROR(Read(placed().variables, answer));
+      RETURN_IF_ERROR(Read(placed().slots, answer));
       for (const Position& position : positions_) {
         distribute::AppendNumber(position.done.epoch, answer);
         distribute::AppendNumber(position.done.index, answer);
@@ -195,8 +237,9 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
 
 absl::Status ParameterServer::SendVariables(absl::string_view values) {
   ASSIGN_OR_RETURN(const int64_t global_step, distribute::TakeNumber(values));
-  std::vector<compute::VariableSpec> all = built_.placed.variables;
-  all.insert(all.end(), built_.placed.slots.begin(), built_.placed.slots.end());
+  std::vector<compute::VariableSpec> all = placed().variables;
+  all.insert(all.end(), placed().slots.begin(), placed().slots.end());
+  RETURN_IF_ERROR(Settle());
   RETURN_IF_ERROR(Write(all, values));
   has_values_ = true;
   if (!options_.sync_replicas) return absl::OkStatus();
@@ -214,6 +257,29 @@ absl::Status ParameterServer::SendVariables(absl::string_view values) {
   return absl::OkStatus();
 }
 
+absl::Status ParameterServer::ReadRows(absl::string_view request, std::string& answer) {
+  const RowGroups& groups = placed().row_groups;
+  std::vector<TableRows> rows;
+  bool is_any = false;
+  for (const BuiltModel::RowGroup& group : groups) {
+    ASSIGN_OR_RETURN(rows.emplace_back().ids, TakeIds(group, request));
+    is_any = is_any || !rows.back().ids.empty();
+  }
+  if (!request.empty()) return absl::DataLossError("a message between a worker and a ps is too long");
+  if (!is_any) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(RoundUpRows(rows)));
+  if (compiled->catch_up != nullptr) {
+    RETURN_IF_ERROR(compiled->catch_up->Run(RowFeeds(groups, rows, RoundUpRows(rows))));
+  }
+  for (size_t g = 0; g < groups.size(); ++g) AppendRowsOf(groups[g], rows[g].ids, variables_, answer);
+  return absl::OkStatus();
+}
+
+absl::Status ParameterServer::Settle() {
+  const Compiled& any = compiled_.begin()->second;
+  return any.settle == nullptr ? absl::OkStatus() : any.settle->Run({});
+}
+
 absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
   absl::string_view rest(request);
   rest.remove_prefix(1);
@@ -222,9 +288,11 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
   ASSIGN_OR_RETURN(next.epoch, distribute::TakeNumber(rest));
   ASSIGN_OR_RETURN(next.index, distribute::TakeNumber(rest));
   bool is_taken = true;
-  if (static_cast<int64_t>(rest.size()) != static_cast<int64_t>(sizeof(float)) + BytesOf(built_.placed.sums)) {
-    return absl::DataLossError("the gradients of a worker have another length than those of this ps");
+  const size_t num_bytes = sizeof(float) + BytesOf(placed().sums);
+  if (rest.size() < num_bytes) {
+    return absl::DataLossError("the gradients of a worker are shorter than those of this ps");
   }
+  ASSIGN_OR_RETURN(std::vector<TableRows> rows, TakeAllRows(placed().row_groups, rest.substr(num_bytes)));
   if (sync_) {
     is_taken = sync_->Apply(worker, local_step, std::move(request));
     // A batch is done when the step of its gradient is.
@@ -236,17 +304,21 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
       ASSIGN_OR_RETURN(const int64_t global_step, GlobalStep());
       is_taken = global_step - local_step <= *options_.max_gradient_staleness;
     }
-    if (is_taken) RETURN_IF_ERROR(Update(rest));
+    if (is_taken) RETURN_IF_ERROR(Update(rest.substr(0, num_bytes), rows));
   }
   if (!is_taken) ++num_dropped_;
   if (!positions_.empty() && (!sync_ || !is_taken)) positions_[worker] = {.done = next, .pending = std::nullopt};
   return is_taken;
 }
 
-absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums) {
+absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums, const std::vector<TableRows>& rows) {
   ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, learning_rate_and_sums));
-  RETURN_IF_ERROR(Write(built_.placed.sums, learning_rate_and_sums));
-  return update_->Run({learning_rate.Clone()});
+  RETURN_IF_ERROR(Write(placed().sums, learning_rate_and_sums));
+  const int64_t num_rows = RoundUpRows(rows);
+  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(num_rows));
+  std::vector<Tensor> feeds = {learning_rate.Clone()};
+  for (Tensor& feed : RowFeeds(placed().row_groups, rows, num_rows)) feeds.push_back(std::move(feed));
+  return compiled->update->Run(feeds);
 }
 
 absl::Status ParameterServer::MakeStep() {
@@ -261,16 +333,19 @@ absl::Status ParameterServer::MakeStep() {
 absl::Status ParameterServer::UpdateByMean(const std::vector<std::string>& gradients) {
   // In front of the sums is the learning rate, which is that of the first.
   constexpr size_t kBeforeNumbers = 1 + 3 * sizeof(int64_t);
-  const size_t n = (gradients[0].size() - kBeforeNumbers) / sizeof(float);
+  const size_t n = 1 + BytesOf(placed().sums) / sizeof(float);
   std::vector<float> mean(n), numbers(n);
+  std::vector<std::vector<TableRows>> rows;
   for (const std::string& gradient : gradients) {
-    std::memcpy(numbers.data(), gradient.data() + kBeforeNumbers, n * sizeof(float));
+    const absl::string_view bytes = absl::string_view(gradient).substr(kBeforeNumbers);
+    std::memcpy(numbers.data(), bytes.data(), n * sizeof(float));
     if (&gradient == &gradients[0]) mean = numbers;
     for (size_t i = 1; i < n && &gradient != &gradients[0]; ++i) mean[i] += numbers[i];
+    ASSIGN_OR_RETURN(rows.emplace_back(), TakeAllRows(placed().row_groups, bytes.substr(n * sizeof(float))));
   }
   const auto count = static_cast<float>(gradients.size());
   for (size_t i = 1; i < n; ++i) mean[i] /= count;
-  return Update({reinterpret_cast<const char*>(mean.data()), n * sizeof(float)});
+  return Update({reinterpret_cast<const char*>(mean.data()), n * sizeof(float)}, MeanOfRows(std::move(rows)));
 }
 
 absl::Status ParameterServer::WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock) {
@@ -314,15 +389,17 @@ absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& 
                                                                    Replicas& replicas) {
   std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas, config));
   for (int s = 0; s < servers.num_servers(); ++s) {
-    ASSIGN_OR_RETURN(BuiltModel built, BuildServerUpdate(model, config, spec, servers.num_servers(), s));
+    ASSIGN_OR_RETURN(BuiltModel built,
+                     BuildServerUpdate(model, config, spec, servers.num_servers(), s, /*num_rows=*/1));
     client->placed_.push_back(std::move(built.placed));
   }
   return client;
 }
 
 absl::StatusOr<std::vector<std::string>> ServerClient::Ask(Which which, const std::string& request,
-                                                           const SpecsOf& specs_of) {
+                                                           const SpecsOf& specs_of, const RowsOf& rows_of) {
   std::vector<distribute::ParameterServers::Request> requests(placed_.size());
+  std::vector<std::string> rows(placed_.size());
   for (size_t s = 0; s < placed_.size(); ++s) {
     if (which == (s == 0 ? Which::kOthers : Which::kFirst)) continue;
     requests[s].emplace_back(request);
@@ -332,6 +409,8 @@ absl::StatusOr<std::vector<std::string>> ServerClient::Ask(Which which, const st
         requests[s].emplace_back(static_cast<const char*>(data), spec.type.num_bytes());
       }
     }
+    rows_of(placed_[s], rows[s]);
+    if (!rows[s].empty()) requests[s].emplace_back(rows[s]);
   }
   return servers_.Ask(requests);
 }
@@ -352,45 +431,99 @@ absl::Status ServerClient::SendVariables(int64_t global_step) {
       .status();
 }
 
-absl::StatusOr<int64_t> ServerClient::ReadVariables(bool slots) {
+absl::StatusOr<int64_t> ServerClient::AskForValues(const std::string& request, const RowsOf& rows_of,
+                                                   std::vector<std::string>& answers) {
   constexpr std::chrono::milliseconds kAskAgain(20);
   constexpr std::chrono::seconds kTellAfter(10);
-  std::string request = BeginRequest(slots ? Request::kReadAll : Request::kReadVariables);
-  distribute::AppendNumber(local_step_, request);
   const auto begin = std::chrono::steady_clock::now();
   bool told = false;
-  absl::StatusOr<std::vector<std::string>> answers = Ask(Which::kAll, request);
+  const auto no_values = [](const auto&) { return VariableLists(); };
+  absl::StatusOr<std::vector<std::string>> asked = Ask(Which::kAll, request, no_values, rows_of);
   // The chief may have to evaluate before it trains. If it is lost, the exchange says so.
-  for (; absl::IsUnavailable(answers.status()); answers = Ask(Which::kAll, request)) {
+  for (; absl::IsUnavailable(asked.status()); asked = Ask(Which::kAll, request, no_values, rows_of)) {
     if (StopIsWanted()) {
-      return absl::CancelledError(absl::StrCat("stopped while it waited for variables: ", answers.status().message()));
+      return absl::CancelledError(absl::StrCat("stopped while it waited for variables: ", asked.status().message()));
     }
     if (std::chrono::steady_clock::now() - begin > kTellAfter && !std::exchange(told, true)) {
-      LOG(INFO) << "has waited " << kTellAfter.count() << " s for variables: " << answers.status().message();
+      LOG(INFO) << "has waited " << kTellAfter.count() << " s for variables: " << asked.status().message();
     }
     std::this_thread::sleep_for(kAskAgain);
   }
-  RETURN_IF_ERROR(answers.status());
-  int64_t global_step = 0;
-  // Each server counts the updates for an optimizer that needs their number; those of the first server are saved.
-  for (size_t s = placed_.size(); s-- > 0;) {
-    absl::string_view bytes = (*answers)[s];
-    ASSIGN_OR_RETURN(global_step, TakeCounts(bytes));
-    std::vector<compute::VariableSpec> specs = placed_[s].variables;
-    if (slots) specs.insert(specs.end(), placed_[s].slots.begin(), placed_[s].slots.end());
-    for (const compute::VariableSpec& spec : specs) {
-      ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, bytes));
-      RETURN_IF_ERROR(replicas_.Write(spec.name, value));
-    }
-    if (slots && s == 0) worker_positions_.clear();
-    while (!bytes.empty() && s == 0) {
-      data::Position& position = worker_positions_.emplace_back();
-      ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(bytes));
-      ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(bytes));
-    }
+  ASSIGN_OR_RETURN(answers, std::move(asked));
+  absl::string_view first = answers[0];
+  return TakeCounts(first);
+}
+
+absl::Status ServerClient::TakeValues(const std::vector<compute::VariableSpec>& specs, absl::string_view& answer) {
+  for (const compute::VariableSpec& spec : specs) {
+    ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, answer));
+    RETURN_IF_ERROR(replicas_.Write(spec.name, value));
   }
+  return absl::OkStatus();
+}
+
+const std::vector<int32_t>& ServerClient::IdsOf(const BuiltModel::RowGroup& group) const {
+  static const std::vector<int32_t> kNoRows;
+  return rows_.empty() ? kNoRows : rows_[group.index].ids;
+}
+
+absl::Status ServerClient::TakeRows(const BuiltModel::RowGroup& group, absl::string_view& answer) {
+  for (const compute::VariableSpec& table : group.tables) {
+    ASSIGN_OR_RETURN(const size_t num_bytes, WriteRows(table, IdsOf(group), answer, replicas_.HostData(table.name)));
+    answer.remove_prefix(num_bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerClient::FinishReading(int64_t global_step) {
   RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
   if (!options_.sync_replicas || !has_token_) local_step_ = global_step;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ServerClient::ReadVariables(ReplicatedProgram* program) {
+  rows_.clear();
+  if (program != nullptr) {
+    ASSIGN_OR_RETURN(rows_, FindRows(*program));
+  }
+  std::string request = BeginRequest(Request::kReadVariables);
+  distribute::AppendNumber(local_step_, request);
+  const auto append_ids = [&](const BuiltModel::Placed& placed, std::string& bytes) {
+    for (const BuiltModel::RowGroup& group : placed.row_groups) AppendIds(IdsOf(group), bytes);
+  };
+  std::vector<std::string> answers;
+  ASSIGN_OR_RETURN(const int64_t global_step, AskForValues(request, append_ids, answers));
+  for (size_t s = 0; s < placed_.size(); ++s) {
+    absl::string_view answer = answers[s];
+    answer.remove_prefix(kCountsBytes);
+    RETURN_IF_ERROR(TakeValues(placed_[s].whole, answer));
+    for (const BuiltModel::RowGroup& group : placed_[s].row_groups) RETURN_IF_ERROR(TakeRows(group, answer));
+  }
+  RETURN_IF_ERROR(FinishReading(global_step));
+  return global_step;
+}
+
+absl::StatusOr<int64_t> ServerClient::ReadAll() {
+  std::string request = BeginRequest(Request::kReadAll);
+  distribute::AppendNumber(local_step_, request);
+  std::vector<std::string> answers;
+  ASSIGN_OR_RETURN(const int64_t global_step, AskForValues(
+                                                  request, [](const auto&, std::string&) {}, answers));
+  // Each server counts the updates for an optimizer that needs their number; those of the first server are saved.
+  for (size_t s = placed_.size(); s-- > 0;) {
+    absl::string_view answer = answers[s];
+    answer.remove_prefix(kCountsBytes);
+    RETURN_IF_ERROR(TakeValues(placed_[s].variables, answer));
+    RETURN_IF_ERROR(TakeValues(placed_[s].slots, answer));
+    if (s > 0) continue;
+    worker_positions_.clear();
+    while (!answer.empty()) {
+      data::Position& position = worker_positions_.emplace_back();
+      ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(answer));
+      ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(answer));
+    }
+  }
+  RETURN_IF_ERROR(FinishReading(global_step));
   return global_step;
 }
 
@@ -407,7 +540,11 @@ absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Po
   for (const int64_t number : {local_step_, next.epoch, next.index}) distribute::AppendNumber(number, request);
   distribute::AppendElements(Tensor::Scalar(learning_rate), request);
   const auto send = [&](Which which) {
-    return Ask(which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; });
+    return Ask(
+        which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; },
+        [&](const BuiltModel::Placed& placed, std::string& bytes) {
+          for (const BuiltModel::RowGroup& group : placed.row_groups) AppendRows(rows_[group.index], group, bytes);
+        });
   };
   // The first server comes last where its step lets workers go on, and first where it decides.
   if (options_.sync_replicas) RETURN_IF_ERROR(send(Which::kOthers).status());

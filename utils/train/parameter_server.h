@@ -1,5 +1,7 @@
 // Training with parameter servers: a worker reads the variables before each step, computes the sums that an update
-// takes, and sends each server those for the variables that are placed on it (step.h, ServerUpdate).
+// takes, and sends each server those for the variables that are placed on it (step.h, ServerUpdate). Of tables such as
+// embeddings it reads and sends the rows of its batch alone (row_reads.h). Where the optimizer moves the other rows,
+// too, the server makes their updates before they are read (deferred_adam.h).
 //
 // Asynchronous: the server updates them at once, so that a worker's gradients may be of older values than those that
 // they change; with a limit, gradients that are too old are dropped. Every update is made alone, under a lock.
@@ -13,6 +15,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,6 +33,7 @@
 #include "utils/train/run_state.h"
 #include "utils/train/step.h"
 #include "utils/train/sync_replicas.h"
+#include "utils/train/table_rows.h"
 
 namespace official::train {
 
@@ -55,17 +59,34 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   int64_t num_dropped() const { return num_dropped_; }
 
  private:
-  ParameterServer(BuiltModel built, const EstimatorConfig& config, int server, int num_workers,
-                  compute::Device& device);
+  // Builds the update from gradients of so many rows of each table.
+  using BuildFn = std::function<absl::StatusOr<BuiltModel>(int64_t num_rows)>;
+  // An update, and what brings rows of tables up to date: those of a worker, and all. Null where nothing is deferred.
+  struct Compiled {
+    BuiltModel built;
+    std::unique_ptr<compute::Program> update, catch_up, settle;
+  };
+
+  ParameterServer(BuildFn build, const EstimatorConfig& config, int server, int num_workers, compute::Device& device);
+  // Makes the variables that are placed here.
+  absl::Status CreateVariables(const BuiltModel& model);
+  // Returns the programs for these rows, which are made where there are none yet.
+  absl::StatusOr<Compiled*> CompiledFor(int64_t num_rows);
+  // What is placed here, which does not depend on the number of rows.
+  const BuiltModel::Placed& placed() const { return compiled_.begin()->second.built.placed; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
   absl::StatusOr<std::string> Welcome(int worker, absl::string_view data) const;
   // What follows is called with the lock, which waits let go.
   absl::Status SendVariables(absl::string_view values);
+  // Appends the rows whose numbers a worker asks for.
+  absl::Status ReadRows(absl::string_view request, std::string& answer);
+  // Brings all rows up to date.
+  absl::Status Settle();
   // Returns false if the gradients are dropped.
   absl::StatusOr<bool> Apply(int worker, std::string request);
-  absl::Status Update(absl::string_view learning_rate_and_sums);
+  absl::Status Update(absl::string_view learning_rate_and_sums, const std::vector<TableRows>& rows);
   // Makes the synchronous step if its gradients are there. Its error is that of all later requests, too.
   absl::Status MakeStep();
   absl::Status UpdateByMean(const std::vector<std::string>& gradients);
@@ -73,12 +94,14 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   absl::Status WaitForStep(int64_t step, std::unique_lock<std::mutex>& lock);
   void WaitForToken(int worker, std::unique_lock<std::mutex>& lock, std::string& answer);
 
-  const BuiltModel built_;
+  const BuildFn build_;
   const ServerOptions options_;
   const int server_, num_workers_;
+  const uint64_t seed_;
+  compute::Device& device_;
   compute::VariableStore variables_;
   compute::Arena arena_;
-  std::unique_ptr<compute::Program> update_;
+  std::map<int64_t, Compiled> compiled_;  // by number of rows
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_values_ = false;
@@ -116,10 +139,15 @@ class ServerClient {
 
   // Gives the servers the values of this worker's variables.
   absl::Status SendVariables(int64_t global_step);
-  // Takes the values of the model's variables and of global_step; with `slots`, of all that is saved. Waits until the
-  // servers have values, for as long as the chief is there, and synchronous ones those of the worker's step. Cancelled
-  // if a stop is wanted meanwhile.
-  absl::StatusOr<int64_t> ReadVariables(bool slots);
+  // Takes the values of the model's variables and of global_step. Of tables that are read by rows it takes those that
+  // `program`, the micro-batch of the next step, reads, and sets its feeds; or none. Waits until the servers have
+  // values, for as long as the chief is there, and synchronous ones those of the worker's step. Cancelled if a stop is
+  // wanted meanwhile; InvalidArgument if the batch reads a row that a table does not have.
+  absl::StatusOr<int64_t> ReadVariables(ReplicatedProgram* program);
+  // The same for all that is saved, with all rows.
+  absl::StatusOr<int64_t> ReadAll();
+  // Keeps the gradients of rows that the micro-batch has computed, for Update.
+  absl::Status TakeGradients(const ReplicatedProgram& program) { return train::TakeGradients(program, rows_); }
   // Lets the servers make an update from this worker's sums. Its data continue at `next` then. If they are synchronous,
   // waits for a token, for as long as the others are there or until a stop is wanted, and returns its value.
   absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
@@ -137,11 +165,22 @@ class ServerClient {
       : servers_(servers), replicas_(replicas), options_(config.servers), stop_(config.stop) {}
   using VariableLists = std::vector<const std::vector<compute::VariableSpec>*>;
   using SpecsOf = std::function<VariableLists(const BuiltModel::Placed& placed)>;
+  using RowsOf = std::function<void(const BuiltModel::Placed& placed, std::string& bytes)>;
   // Asks all servers, or the first or the others alone. After the request follow the values that this worker has of the
-  // variables of a server that specs_of() says.
+  // variables of a server that specs_of() says, and what rows_of() appends.
   enum class Which { kAll, kFirst, kOthers };
   absl::StatusOr<std::vector<std::string>> Ask(
-      Which which, const std::string& request, const SpecsOf& specs_of = [](const auto&) { return VariableLists(); });
+      Which which, const std::string& request, const SpecsOf& specs_of = [](const auto&) { return VariableLists(); },
+      const RowsOf& rows_of = [](const auto&, std::string&) {});
+  // Asks for values until the servers have them, and takes the counts from their answers. Returns the global step.
+  absl::StatusOr<int64_t> AskForValues(const std::string& request, const RowsOf& rows_of,
+                                       std::vector<std::string>& answers);
+  // Takes values of variables, or the rows of a group's tables, from the beginning of an answer.
+  absl::Status TakeValues(const std::vector<compute::VariableSpec>& specs, absl::string_view& answer);
+  absl::Status TakeRows(const BuiltModel::RowGroup& group, absl::string_view& answer);
+  absl::Status FinishReading(int64_t global_step);
+  // Returns the row numbers of this step for a group of tables.
+  const std::vector<int32_t>& IdsOf(const BuiltModel::RowGroup& group) const;
   // Takes the global step and the number of dropped gradients from the beginning of an answer of the first server.
   absl::StatusOr<int64_t> TakeCounts(absl::string_view& answer);
   absl::StatusOr<int64_t> WaitForToken();
@@ -152,6 +191,7 @@ class ServerClient {
   const ServerOptions options_;
   const std::atomic<int>* const stop_;      // may be null
   std::vector<BuiltModel::Placed> placed_;  // by server
+  std::vector<TableRows> rows_;             // of the step, by group of the model; none: no rows
   int64_t local_step_ = 0;                  // of the variables: that of the token, or at which they were read
   bool has_token_ = false;
   int64_t num_dropped_ = 0;

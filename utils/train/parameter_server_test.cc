@@ -22,6 +22,7 @@
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/dropout/dropout.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/data/every_nth.h"
@@ -390,6 +391,94 @@ TEST_CASE("A server needs a variable that training changes") {
                       "in turn, ps 0 has none that training changes; use fewer ps"));
 }
 
+// ---- Tables of which a step reads some rows ----
+
+constexpr int kUsers = 20, kItems = 17, kUserSize = 3, kItemSize = 5;
+
+// The rows that examples read, in [0, 16), some several times in a batch.
+Value IdsOf(const ModelInputs& in, int column) {
+  const Value numbers = compute::Slice(in.features[0], {0, column}, {in.features[0].shape().dim(0), 1});
+  return compute::Cast(compute::Reshape(numbers, {numbers.shape().dim(0)}), DType::kInt32);
+}
+
+// A loss of rows of two tables, one of which is read at two places; with `whole`, also of all of the first table.
+Model EmbeddingModel(OptimizerFn optimizer, bool whole = false) {
+  Model model = RegressionModel(std::move(optimizer));
+  model.name = "embedding";
+  model.model_fn = [=](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    const auto normal = compute::Initializer::Normal(0.5);
+    const Value users = in.graph.Variable({"users", {DType::kFloat32, {kUsers, kUserSize}}, normal});
+    const Value items = in.graph.Variable({"items", {DType::kFloat32, {kItems, kItemSize}}, normal});
+    const Value w = in.graph.Variable({"w", {DType::kFloat32, {kUserSize + 2 * kItemSize, 1}}, normal});
+    const Value x = compute::Concat({compute::Gather(users, IdsOf(in, 0)), compute::Gather(items, IdsOf(in, 1)),
+                                     compute::Gather(items, IdsOf(in, 2))},
+                                    1);
+    const Value y = compute::Reshape(compute::MatMul(x, w), {x.shape().dim(0)});
+    Value loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0])));
+    if (whole) loss = compute::Add(loss, compute::L2Loss({users}));
+    return ModelSpec{.loss = loss, .predictions = {}, .metrics = {}, .logged = {}, .moving_averages = {}};
+  };
+  return model;
+}
+
+OptimizerFn Optimizer(int kind) {
+  if (kind == 0) return compute::GradientDescent;
+  return [=](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+    return kind == 1 ? compute::Momentum(inputs, variables, {}) : compute::Adam(inputs, variables, {});
+  };
+}
+
+TEST_CASE("Rows of tables that a worker reads and sends end with the bits of one device") {
+  const int num_servers = GENERATE(1, 2), kind = GENERATE(0, 1, 2), micro_batches = GENERATE(1, 2);
+  const bool sync = GENERATE(false, true), whole = GENERATE(false, true);
+  CAPTURE(num_servers, kind, micro_batches, sync, whole);
+  const Model model = EmbeddingModel(Optimizer(kind), whole);
+  const EstimatorConfig alone = NewConfig(micro_batches);
+  EstimatorConfig with_servers = NewConfig(micro_batches);
+  with_servers.servers.sync_replicas = sync;
+  constexpr int64_t kSteps = 9;
+  TrainAlone(model, alone, kSteps);
+  const Ends ends = TrainWithServers(model, with_servers, 1, num_servers, kSteps);
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+}
+
+TEST_CASE("Synchronous workers take the mean of the rows that any of them sends") {
+  const int num_workers = GENERATE(2, 3), kind = GENERATE(0, 1, 2);
+  CAPTURE(num_workers, kind);
+  constexpr int64_t kSteps = 7;
+  const Model model = EmbeddingModel(Optimizer(kind));
+  const EstimatorConfig alone = NewConfig();
+  EstimatorConfig with_servers = NewConfig();
+  with_servers.servers.sync_replicas = true;
+  TrainAlone(model, alone, kSteps, num_workers);
+  const Ends ends = TrainWithServers(model, with_servers, num_workers, 2, kSteps);
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+  for (const char* const name : {"users", "items", "w"}) {
+    CAPTURE(name);
+    const Tensor ours = FindLatestCheckpoint(with_servers.model_dir).value().reader->Read(name).value();
+    const Tensor theirs = FindLatestCheckpoint(alone.model_dir).value().reader->Read(name).value();
+    for (int64_t i = 0; i < ours.num_elements(); ++i) {
+      const float a = ours.data<float>()[i], b = theirs.data<float>()[i];
+      CHECK(std::abs(a - b) <= 1e-6f * std::max(1.0f, std::abs(b)));
+    }
+  }
+}
+
+// Row numbers, or these and rows, in a request.
+std::string RowsIn(const std::vector<int32_t>& ids, const std::vector<float>& rows = {}) {
+  std::string bytes;
+  const auto count = static_cast<int64_t>(ids.size());
+  bytes.append(reinterpret_cast<const char*>(&count), sizeof count);
+  bytes.append(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t));
+  bytes.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float));
+  return bytes;
+}
+
 // A request: its kind, a step and then these numbers.
 std::string RequestOf(char kind, int64_t step, const std::vector<float>& numbers = {}) {
   std::string request(1, kind);
@@ -467,6 +556,69 @@ TEST_CASE("A server refuses what no worker asks") {
     CAPTURE(request);
     CHECK(absl::IsDataLoss(server.Ask(request).status()));
   }
+}
+
+// A server that has both tables and w, all zeros.
+constexpr int64_t kTables = kUsers * kUserSize + kItems * kItemSize, kWeights = kUserSize + 2 * kItemSize;
+
+TEST_CASE("A server answers with the rows that it is asked for, and moves those that have gradients") {
+  Server server(EmbeddingModel(Optimizer(0)));
+  REQUIRE(
+      server.Ask(RequestOf('S', 0) + std::string((kTables + kWeights) * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  constexpr size_t kCounts = 16;
+  const std::string none = server.Ask(RequestOf('R', 0) + RowsIn({}) + RowsIn({})).value();
+  CHECK(none.size() == kCounts + kWeights * sizeof(float));
+  std::vector<float> numbers = {0.5f};
+  numbers.resize(1 + kWeights);
+  const std::string update =
+      RequestOf('U', 0, numbers) + RowsIn({7, 2}, {2, 4, 6, 8, 10, 12}) + RowsIn({16}, {2, 0, 0, 0, 0});
+  REQUIRE(server.Ask(update).ok());
+  const std::string some = server.Ask(RequestOf('R', 0) + RowsIn({2, 3, 7}) + RowsIn({16, 0})).value();
+  const std::vector<float> expected = {-4, -5, -6, 0, 0, 0, -1, -2, -3, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  std::vector<float> rows(expected.size());
+  REQUIRE(some.size() == none.size() + rows.size() * sizeof(float));
+  std::memcpy(rows.data(), some.data() + none.size(), rows.size() * sizeof(float));
+  CHECK(rows == expected);
+  CHECK(server.Ask(RequestOf('A', 0)).value().size() ==
+        kCounts + (kTables + kWeights) * sizeof(float) + sizeof(int64_t));
+}
+
+TEST_CASE("A server refuses rows that its tables do not have") {
+  Server server(EmbeddingModel(Optimizer(2)));
+  REQUIRE(
+      server
+          .Ask(RequestOf('S', 0) + std::string((3 * (kTables + kWeights) + 2) * sizeof(float) + sizeof(int64_t), '\0'))
+          .ok());
+  std::vector<float> numbers(1 + kWeights);
+  const std::string update = RequestOf('U', 0, numbers), read = RequestOf('R', 0);
+  const std::vector<float> row(kUserSize);
+  for (const std::string& request :
+       {read, read + RowsIn({0}), read + RowsIn({kUsers}) + RowsIn({}), read + RowsIn({-1}) + RowsIn({}),
+        read + RowsIn({}) + RowsIn({}) + "x", read + RowsIn({}) + RowsIn({kItems}), update, update + RowsIn({}),
+        update + RowsIn({0}) + RowsIn({}), update + RowsIn({kUsers}, row) + RowsIn({}),
+        update + RowsIn(std::vector<int32_t>(kUsers + 1), std::vector<float>((kUsers + 1) * kUserSize)) + RowsIn({}),
+        update + RowsIn({0}, row) + RowsIn({}) + "x"}) {
+    CAPTURE(request.size());
+    CHECK(absl::IsDataLoss(server.Ask(request).status()));
+  }
+  CHECK_THAT(std::string(server.Ask(read + RowsIn({kUsers}) + RowsIn({})).status().message()),
+             Contains("has row 20 of variable users, which has 20"));
+  CHECK(server.Ask(update + RowsIn({0}, row) + RowsIn({})).ok());
+  std::vector<float> nan = row;
+  nan[1] = NAN;
+  CHECK(absl::IsOutOfRange(server.Ask(update + RowsIn({0}, nan) + RowsIn({})).status()));
+}
+
+TEST_CASE("A batch that reads a row that there is not is told") {
+  Model model = EmbeddingModel(Optimizer(2));
+  model.model_fn = [built = model.model_fn](const ModelInputs& in) {
+    ModelInputs moved = in;
+    moved.features[0] = compute::Add(in.features[0], in.features[0]);
+    return built(moved);
+  };
+  const Ends ends = TrainWithServers(model, NewConfig(), 1, 1, 9);
+  CHECK_THAT(std::string(ends.workers[0].message()),
+             Contains("the batch reads row ") && Contains(" of variable ") && Contains(", which has "));
 }
 
 TEST_CASE("Updates that come at the same time are made one after the other") {

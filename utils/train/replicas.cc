@@ -92,8 +92,9 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   if (auto there = built.lock()) return there;
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
   std::optional<ServerUpdate> server_update;
-  if (part == StepPart::kUpdate && strategy_.servers() != nullptr) {
-    server_update = ServerUpdate{.num_servers = strategy_.servers()->num_servers(), .server = std::nullopt};
+  if (mode == Mode::kTrain && strategy_.servers() != nullptr) {
+    server_update = ServerUpdate{
+        .num_servers = strategy_.servers()->num_servers(), .by_rows = micro_batches_ == 1, .server = std::nullopt};
   }
   ASSIGN_OR_RETURN(BuiltModel model,
                    BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
@@ -132,7 +133,7 @@ absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(Mode mode, StepPar
       compiled[keys[r]] = std::move(missing[r]);
     }
     const Compiled& own = compiled.at(keys[r]);
-    program.replicas.push_back({own.model, own.program, {}});
+    program.replicas.push_back({.model = own.model, .program = own.program, .share = {}, .row_ids = own.row_ids});
   }
   return program;
 }
@@ -148,6 +149,9 @@ absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
     ASSIGN_OR_RETURN(programs[r].program,
                      compute::Program::Compile(*model.graph, model.roots, strategy_.device(r), *stores_[r],
                                                {.choices = choices_, .arena = arenas_[r].get()}));
+    if (model.row_groups.empty()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(programs[r].row_ids,
+                     compute::Program::Compile(*model.graph, model.row_ids, strategy_.device(r), *stores_[r]));
     return absl::OkStatus();
   }));
   if (const BuiltModel* const model = programs[0].model.get();

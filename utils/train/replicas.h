@@ -30,6 +30,9 @@ struct ReplicatedProgram {
     // to do without one.
     std::shared_ptr<compute::Program> program;
     BatchShare share;  // its share of the batch that the program was last asked for
+    // Of a micro-batch whose model has row_groups: what computes the row numbers, and the last feeds of `program`.
+    std::shared_ptr<compute::Program> row_ids = nullptr;
+    std::vector<compute::Tensor> row_places = {};
   };
   std::vector<Replica> replicas;  // local ones
   int64_t weight = 0;             // of the batch or micro-batch: the sum of those of the shares of all replicas
@@ -94,6 +97,8 @@ class Replicas {
   }
   // Returns the values of the first local replica, whose device must compute in the memory of the host.
   const void* HostData(absl::string_view name) const { return stores_[0]->data(name); }
+  // The same, to write into them.
+  void* HostData(absl::string_view name) { return stores_[0]->data(name); }
   // Writes a variable of all local replicas.
   absl::Status Write(absl::string_view name, const compute::Tensor& value);
 
@@ -119,7 +124,7 @@ class Replicas {
   // What one replica computes for a share.
   struct Compiled {
     std::shared_ptr<const BuiltModel> model;
-    std::shared_ptr<compute::Program> program;
+    std::shared_ptr<compute::Program> program, row_ids;
   };
 
   absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, StepPart part, const data::ElementSpec& spec,

@@ -1,6 +1,8 @@
 #include "utils/train/step.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <numeric>
 #include <set>
 
@@ -8,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/check_numerics/check_numerics.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/dropout/dropout.h"
@@ -16,6 +19,7 @@
 #include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
+#include "utils/train/row_reads.h"
 
 namespace official::train {
 namespace {
@@ -95,7 +99,9 @@ struct Step {
   Value weight;                         // of the micro-batch and the replica in the whole batch; invalid: 1
   Value loss_scale;                     // invalid: 1
   std::vector<compute::Count>& counts;  // what is counted, at the end
+  std::vector<Value> examples = {};     // the features and labels
   std::vector<Value> variables = {};
+  std::vector<RowReads> row_reads = {};                      // of further variables
   std::vector<compute::MovingAverage> moving_averages = {};  // of which the results have the values
   Results results = {};
 
@@ -133,6 +139,75 @@ void Backward(const std::vector<Value>& shown, Step& step) {
   for (const Value& value : shown) step.results.shown.push_back(compute::Mul(value, step.weight));
 }
 
+// The tables for which `has` is true.
+BuiltModel::RowGroup GroupOf(const RowReads& reads, size_t index, const std::function<bool(Value)>& has) {
+  BuiltModel::RowGroup group{.index = static_cast<int>(index), .tables = {}, .places = {}};
+  for (size_t i = 0; i < reads.tables.size(); ++i) {
+    if (!has(reads.tables[i])) continue;
+    const Node& node = *reads.tables[i].node();
+    group.tables.push_back(node.graph().variable(node));
+    group.places.push_back(static_cast<int>(i));
+  }
+  return group;
+}
+
+// Takes the tables that workers read by rows out of the variables with dense gradients. A norm of all gradients, if it
+// is shown, is computed from dense ones.
+void SeparateTables(Step& step) {
+  if (!step.server_update || !step.server_update->by_rows || !step.model.gradient_norm_tag.empty()) return;
+  step.row_reads = FindRowReads(step.graph(), step.variables, step.results.gradients, step.examples);
+  std::vector<Value> variables, gradients;
+  for (size_t i = 0; i < step.variables.size(); ++i) {
+    const auto has = [&](const RowReads& reads) {
+      return std::count(reads.tables.begin(), reads.tables.end(), step.variables[i]) > 0;
+    };
+    if (std::any_of(step.row_reads.begin(), step.row_reads.end(), has)) continue;
+    variables.push_back(step.variables[i]);
+    gradients.push_back(step.results.gradients[i]);
+  }
+  step.variables = std::move(variables);
+  step.results.gradients = std::move(gradients);
+}
+
+// A micro-batch leaves the gradients of tables as sums for each row. Those that are not finite end the step.
+void SumRows(Step& step) {
+  Graph& graph = step.graph();
+  BuiltModel& built = step.built;
+  for (size_t g = 0; g < step.row_reads.size(); ++g) {
+    const RowReads& reads = step.row_reads[g];
+    built.row_groups.push_back(GroupOf(reads, g, [](Value) { return true; }));
+    built.row_ids.fetches.push_back(reads.ids);
+    const Value places = graph.Input(absl::StrCat("row_places/", g), reads.ids.type());
+    built.roots.feeds.push_back(places);
+    for (const Value& gradient : reads.gradients) {
+      const Value rows = gradient.node()->input(compute::indexed_slices::kRows);
+      built.roots.fetches.push_back(compute::IndexedSlices(places, rows, rows.shape()));
+    }
+  }
+  if (built.roots.fetches.empty()) return;
+  built.row_ids.feeds = step.examples;
+  if (const Value finite = compute::AllFinite(built.roots.fetches)) built.roots.targets.push_back(finite.node());
+}
+
+// The update takes the gradients of tables that are placed here from its feeds.
+void FeedRows(Step& step) {
+  Graph& graph = step.graph();
+  BuiltModel& built = step.built;
+  const int64_t num_rows = step.server_update->num_rows;
+  for (const BuiltModel::RowGroup& group : built.placed.row_groups) {
+    const Value ids = graph.Input(absl::StrCat("row_ids/", group.index), {DType::kInt32, {num_rows}});
+    built.roots.feeds.push_back(ids);
+    for (const compute::VariableSpec& table : group.tables) {
+      TensorType type = table.type;
+      type.shape.set_dim(0, num_rows);
+      const Value rows = graph.Input(absl::StrCat("rows/", table.name), type);
+      built.roots.feeds.push_back(rows);
+      step.variables.push_back(graph.Variable(table));
+      step.results.gradients.push_back(compute::IndexedSlices(ids, rows, table.type.shape));
+    }
+  }
+}
+
 // Without examples: zeros, in the order in which the results are computed, which is the order in which the other
 // replicas sum theirs.
 void ReplaceByZeros(Step& step) {
@@ -158,6 +233,7 @@ void Accumulate(Step& step) {
     const Value add = graph.Input("add", {DType::kBool, {}});
     step.built.roots.feeds.push_back(add);
     step.built.roots.targets.push_back(compute::Accumulate(add, sums));
+    SumRows(step);
     return;
   }
   std::vector<Value> variables;
@@ -168,7 +244,7 @@ void Accumulate(Step& step) {
 // Keeps of a step's results only those for variables that are placed on the parameter server, and lists both.
 absl::Status KeepPlaced(Step& step) {
   BuiltModel& built = step.built;
-  const auto [num_servers, placement, server] = *step.server_update;
+  const auto [num_servers, placement, by_rows, num_rows, server] = *step.server_update;
   std::vector<compute::VariableSpec> specs;
   std::vector<int64_t> num_bytes = {sizeof(int64_t)};  // of global_step
   for (const compute::VariableSpec& spec : step.graph().variables()) {
@@ -197,7 +273,16 @@ absl::Status KeepPlaced(Step& step) {
     moving_averages.push_back(step.moving_averages[i]);
     kept.moving_averages.push_back(step.results.moving_averages[i]);
   }
-  if (kept.All().empty()) {
+  std::set<std::string> tables;
+  for (size_t g = 0; g < step.row_reads.size(); ++g) {
+    BuiltModel::RowGroup group = GroupOf(step.row_reads[g], g, is_placed);
+    if (group.tables.empty()) continue;
+    for (const compute::VariableSpec& table : group.tables) tables.insert(table.name);
+    built.placed.row_groups.push_back(std::move(group));
+  }
+  std::copy_if(built.placed.variables.begin(), built.placed.variables.end(), std::back_inserter(built.placed.whole),
+               [&](const compute::VariableSpec& spec) { return tables.count(spec.name) == 0; });
+  if (kept.All().empty() && tables.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the cluster has ", num_servers, " ps, and of the ", specs.size(), " variables of model ", step.model.name,
         placement == distribute::Placement::kGreedy ? ", which are placed on them by their sizes, ps "
@@ -241,10 +326,18 @@ void Show(Step& step) {
 Value CheckFinite(Step& step) {
   std::vector<Value> checked = step.results.gradients;
   checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
+  if (checked.empty()) checked = step.results.shown;  // all variables are tables
   const Value finite = compute::AllFinite(checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(),
                                                     .barrier = step.graph().replica_context().num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
   return finite;
+}
+
+// The tables that workers read by rows, with their dense gradients.
+void AppendTables(const Step& step, std::vector<compute::VariableGradient>& gradients) {
+  for (const RowReads& reads : step.row_reads) {
+    for (size_t i = 0; i < reads.tables.size(); ++i) gradients.push_back({reads.tables[i], reads.gradients[i]});
+  }
 }
 
 // Updates the variables, the moving averages, the count of steps and the loss scale.
@@ -253,6 +346,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
   BuiltModel& built = step.built;
   std::vector<Node*>& targets = built.roots.targets;
   compute::UpdateInputs inputs(learning_rate);
+  inputs.defers_rows = step.server_update && step.server_update->server;
   if (step.loss_scale) {
     inputs.loss_scale = step.loss_scale;
     inputs.apply = finite;
@@ -261,11 +355,15 @@ void Update(Value learning_rate, Value finite, Step& step) {
   for (size_t i = 0; i < step.variables.size(); ++i) {
     gradients.push_back({step.variables[i], step.results.gradients[i]});
   }
+  if (step.updates_elsewhere()) AppendTables(step, gradients);
   const size_t num_targets = targets.size();
   if (!gradients.empty()) {
     for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
   }
   built.settle = compute::SettleRows(graph);
+  for (const auto& node : graph.nodes()) {
+    if (inputs.defers_rows && node->Is(compute::op::CatchUpRows)) built.catch_up = node.get();
+  }
   std::vector<compute::MovingAverage> averages = step.moving_averages;
   for (size_t i = 0; i < averages.size(); ++i) averages[i].value = step.results.moving_averages[i];
   if (!averages.empty()) {
@@ -290,6 +388,7 @@ absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
   BuiltModel& built = step.built;
   Backward(shown, step);
   RETURN_IF_ERROR(step.graph().status());
+  SeparateTables(step);
   const bool is_update = built.part == StepPart::kUpdate;
   if (!built.has_examples && !built.stands_in && !is_update) ReplaceByZeros(step);
   if (built.part != StepPart::kWhole) Accumulate(step);
@@ -300,11 +399,16 @@ absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
   RETURN_IF_ERROR(step.graph().status());
   const Value learning_rate = step.graph().Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
-  if (!is_server) Show(step);
+  if (is_server) {
+    FeedRows(step);
+  } else {
+    Show(step);
+  }
   const size_t num_variables = step.graph().variables().size();
   if (const Value finite = CheckFinite(step)) Update(learning_rate, finite, step);
   for (size_t i = num_variables; i < step.graph().variables().size() && is_server; ++i) {
-    built.placed.slots.push_back(step.graph().variables()[i]);
+    const compute::VariableSpec& slot = step.graph().variables()[i];
+    if (!absl::StartsWith(slot.name, kLocalPrefix)) built.placed.slots.push_back(slot);
   }
   return step.graph().status();
 }
@@ -383,6 +487,8 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
     Value weight = context.weight;
     if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
     Step step{model, model_spec, loss_scale, pack_sizes, server_update, built, weight, Value(), counts};
+    step.examples = inputs.features;
+    step.examples.insert(step.examples.end(), inputs.labels.begin(), inputs.labels.end());
     RETURN_IF_ERROR(AddTraining(shown, step));
   }
   for (const MeanMetric& metric : model_spec.metrics) {

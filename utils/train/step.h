@@ -35,6 +35,10 @@ enum class StepPart { kWhole, kMicroBatch, kUpdate };
 struct ServerUpdate {
   int num_servers = 1;
   distribute::Placement placement = distribute::Placement::kRoundRobin;
+  // True if workers read and send only the rows of tables that they need (row_reads.h), where the model allows it.
+  bool by_rows = false;
+  // For a server: the number of row numbers, and of gradients, that an update takes for each table.
+  int64_t num_rows = 0;
   // The server, which updates what is placed on it from the sums of a worker. Nothing: a worker, which only checks its
   // sums and computes what is shown of them.
   std::optional<int> server;
@@ -66,13 +70,31 @@ struct BuiltModel {
   // True for a replica without a share when the model synchronizes: the program is fed as one for a single example.
   // Training only.
   bool stands_in = false;
-  // The variables that are placed on a parameter server, for its update: those of the model, those that the update adds
-  // to them, such as the slots of an optimizer, and the sums that it takes.
+  // Tables that a worker reads and sends by rows, at the same row numbers. `index` counts these groups in the model,
+  // and `places` the tables of the group in the model, of which a server may have a part.
+  struct RowGroup {
+    int index;
+    std::vector<compute::VariableSpec> tables;
+    std::vector<int> places;
+    int64_t num_rows() const { return tables[0].type.shape.dim(0); }
+  };
+  // For a micro-batch: all groups, and what computes their row numbers, int32 [n] each, from features and labels. The
+  // last feeds are then, for each group, the place int32 [n] of each number in a list of different ones; and the
+  // fetches, for each table, float32 [n, ...], the sum of the gradients for each place of that list.
+  std::vector<RowGroup> row_groups;
+  compute::GraphRoots row_ids;
+  // The variables that are placed on a parameter server, for its update: those of the model, without `tables` also
+  // those that workers read as a whole; those that the update adds to them, such as the slots of an optimizer; and the
+  // sums that it takes. The feeds that follow the learning rate are, for each group, row numbers int32 [num_rows], and
+  // for each of its tables so many gradients.
   struct Placed {
-    std::vector<compute::VariableSpec> variables, slots, sums;
+    std::vector<compute::VariableSpec> variables, whole, slots, sums;
+    std::vector<RowGroup> row_groups;
   } placed;
   // Applies the updates of variables that training has deferred (deferred_adam.h); nullptr if it defers none.
   compute::Node* settle = nullptr;
+  // For a server that defers updates: applies those of the rows in the feeds that `placed` has; else nullptr.
+  compute::Node* catch_up = nullptr;
 };
 
 // Builds the program of a mode. With several replicas the gradients are those of the mean loss over the global batch:
@@ -83,8 +105,8 @@ struct BuiltModel {
 // micro-batch, so that it knows the sums. `types` are the names and types of the tensors of a BatchShare. Without
 // examples, for several replicas only, they are those of one example; a program for an evaluation then has nothing to
 // compute.
-// `server_update` is for an update in a job with parameter servers. InvalidArgument if the server would have nothing to
-// update.
+// `server_update` is for a micro-batch or an update in a job with parameter servers. InvalidArgument if the server
+// would have nothing to update.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
                                       const compute::LossScale& loss_scale, const data::ElementSpec& types,
                                       bool has_examples, int num_replicas, StepPart part = StepPart::kWhole,

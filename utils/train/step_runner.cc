@@ -44,6 +44,7 @@ void StepRunner::SetFeeds(RunFeeds& run, size_t number, int r, float learning_ra
   if (is_micro_batch) {
     *feeds.add.data<bool>() = number > 0;
     feeds.tensors.push_back(feeds.add);
+    feeds.tensors.insert(feeds.tensors.end(), replica.row_places.begin(), replica.row_places.end());
     return;
   }
   *feeds.learning_rate.data<float>() = learning_rate;
@@ -77,6 +78,7 @@ absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& b
       return next->replicas[r].program->Run(
           run.replicas[r].tensors, {.replay = replay, .timings = r == 0 ? timings : nullptr, .stop = model_.stop()});
     }));
+    if (i < update) RETURN_IF_ERROR(model_.TakeGradients(*next));
   }
   return absl::OkStatus();
 }

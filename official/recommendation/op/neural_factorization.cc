@@ -72,6 +72,13 @@ absl::StatusOr<std::vector<TensorType>> InferLoss(const InferContext& c) {
   return types;
 }
 
+// The inputs 0 and 1 are the users and items, whose rows the loss reads of the tables.
+std::optional<int> IdsOfTable(const Node& node, int input) {
+  const FactorizationGeometry g = GeometryOf(node.attrs(), node.inputs(), 3);
+  if (!g.IsTable(input)) return std::nullopt;
+  return g.IsOfUsers(input) ? 0 : 1;
+}
+
 // True for the gradient that a loss has by itself.
 bool IsOne(Value v) {
   return v.node()->Is(compute::op::Constant) && v.shape().rank() == 0 && v.dtype() == DType::kFloat32 &&
@@ -86,8 +93,7 @@ std::vector<Value> LossGradient(const Node& node, absl::Span<const Value> dy) {
     Value gradient = node.output(i - 2);
     if (!IsOne(dy[0])) gradient = compute::Mul(gradient, dy[0]);
     if (g.IsTable(i)) {
-      const Value ids = node.input(g.IsOfUsers(i) ? 0 : 1);
-      gradient = compute::IndexedSlices(ids, gradient, node.input(i).shape());
+      gradient = compute::IndexedSlices(node.input(*IdsOfTable(node, i)), gradient, node.input(i).shape());
     }
     gradients[i] = gradient;
   }
@@ -96,8 +102,11 @@ std::vector<Value> LossGradient(const Node& node, absl::Span<const Value> dy) {
 
 const bool registered = [] {
   compute::RegisterOp({.name = op::NeuralFactorizationScores, .infer = InferScores, .tolerance = {1e-5}});
-  compute::RegisterOp(
-      {.name = op::NeuralFactorizationLoss, .infer = InferLoss, .gradient = LossGradient, .tolerance = {1e-5}});
+  compute::RegisterOp({.name = op::NeuralFactorizationLoss,
+                       .infer = InferLoss,
+                       .gradient = LossGradient,
+                       .row_ids = IdsOfTable,
+                       .tolerance = {1e-5}});
   return true;
 }();
 

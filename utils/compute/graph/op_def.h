@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct OpDef {
   // Adds the nodes of the backward pass: given the gradients of the outputs (invalid where none is needed), returns the
   // gradient of each input (invalid where none flows). If this is absent, no gradient flows through the op.
   std::function<std::vector<Value>(const Node& node, absl::Span<const Value> output_gradients)> gradient = nullptr;
+  // For an input that is a table of which the op reads only the rows [i, ...] that another input names: returns the
+  // number of that input, which has int32 row numbers. Nothing for all other inputs.
+  std::function<std::optional<int>(const Node& node, int input)> row_ids = nullptr;
   // True if inputs are broadcast to the shape of output 0 by NumPy's rule. Their gradients may then have that shape:
   // Gradients() sums them to the shapes of the inputs.
   bool broadcasts = false;

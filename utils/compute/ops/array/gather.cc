@@ -69,7 +69,13 @@ absl::StatusOr<std::vector<TensorType>> InferOneHot(const InferContext& c) {
 }
 
 const bool registered = [] {
-  RegisterOp({.name = op::Gather, .infer = InferGather, .gradient = GatherGradient});
+  RegisterOp({.name = op::Gather,
+              .infer = InferGather,
+              .gradient = GatherGradient,
+              .row_ids = [](const Node&, int input) -> std::optional<int> {
+                if (input != gather::kParams) return std::nullopt;
+                return gather::kIndices;
+              }});
   RegisterOp(
       {.name = op::IndexedSlices,
        .infer = InferIndexedSlices,

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/ops/array/array.h"
 
 namespace official::compute {
 namespace {
@@ -122,6 +123,19 @@ Attrs AttrsOf(const AdamParams& params) {
   return {{"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}};
 }
 
+std::vector<Value> CatchUp(Graph& graph, absl::Span<const TableRows> tables, const AdamParams& params) {
+  std::vector<Value> ids(tables.size());
+  std::vector<Value> inputs = DeferredSteps(graph);
+  for (const TableRows& rows : tables) {
+    if (!rows.table) return ids;
+    Append(inputs, State(rows.table, params));
+    inputs.push_back(rows.ids);
+  }
+  Node* const node = ApplyNode(op::CatchUpRows, inputs, AttrsOf(params));
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = OutputOf(node, static_cast<int>(i));
+  return ids;
+}
+
 }  // namespace
 
 std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamParams& params) {
@@ -132,15 +146,22 @@ std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamPar
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = tables[i].ids;
     return ids;
   }
-  std::vector<Value> inputs = DeferredSteps(graph);
-  for (const TableRows& rows : tables) {
-    if (!rows.table) return ids;
-    Append(inputs, State(rows.table, params));
-    inputs.push_back(rows.ids);
+  return CatchUp(graph, tables, params);
+}
+
+std::vector<VariableGradient> CaughtUp(absl::Span<const VariableGradient> variables, const AdamParams& params) {
+  std::vector<TableRows> tables;
+  for (const auto& [variable, gradient] : variables) {
+    tables.push_back({variable, gradient.node()->input(indexed_slices::kIndices)});
   }
-  Node* const node = ApplyNode(op::CatchUpRows, inputs, AttrsOf(params));
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = OutputOf(node, static_cast<int>(i));
-  return ids;
+  const std::vector<Value> ids = CatchUp(*variables[0].variable.graph(), tables, params);
+  std::vector<VariableGradient> result;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto& [variable, gradient] = variables[i];
+    result.push_back(
+        {variable, IndexedSlices(ids[i], gradient.node()->input(indexed_slices::kRows), variable.shape())});
+  }
+  return result;
 }
 
 bool AreCaughtUp(Value ids) { return ids && ids.node()->Is(op::CatchUpRows); }

@@ -51,6 +51,10 @@ std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamPar
 // True for ids that CatchUpRows returned.
 bool AreCaughtUp(Value ids);
 
+// Returns the variables with gradients, IndexedSlices of any ids, whose rows a CatchUpRows brings up to date, for
+// graphs with any ReplicaContext.
+std::vector<VariableGradient> CaughtUp(absl::Span<const VariableGradient> variables, const AdamParams& params);
+
 // Makes deferred steps of variables with gradients of caught-up rows; `powers` are beta1^t and beta2^t.
 Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
                    absl::Span<const VariableGradient> variables, const AdamParams& params);

@@ -203,12 +203,14 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
   std::vector<VariableGradient> deferred;
   std::vector<Node*> updates;
   for (const auto& [variable, gradient] : variables) {
-    if (gradient.node()->Is(op::IndexedSlices) && AreCaughtUp(gradient.node()->input(0))) {
+    const bool is_sparse = gradient.node()->Is(op::IndexedSlices);
+    const bool defers = is_sparse && inputs.defers_rows && !params.lazy;
+    if (defers || (is_sparse && AreCaughtUp(gradient.node()->input(indexed_slices::kIndices)))) {
       deferred.push_back({variable, gradient});
       continue;
     }
     const Value m = Slot(variable, "Adam", params.scope), v = Slot(variable, "Adam_1", params.scope);
-    if (params.lazy && gradient.node()->Is(op::IndexedSlices)) {
+    if (params.lazy && is_sparse) {
       std::vector<Value> operands = scalars;
       operands.insert(operands.end(), {variable, m, v, gradient.node()->input(0), gradient.node()->input(1)});
       updates.push_back(ApplyNode(op::ApplyLazyAdam, operands, attrs));
@@ -216,6 +218,7 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
       dense.insert(dense.end(), {variable, m, v, gradient});
     }
   }
+  if (!deferred.empty() && inputs.defers_rows) deferred = CaughtUp(deferred, params);
   if (!deferred.empty()) updates.push_back(DeferredAdam(inputs, {beta1_power, beta2_power}, deferred, params));
   if (dense.size() > scalars.size()) updates.push_back(ApplyNode(op::ApplyAdam, dense, attrs));
   updates.push_back(ScalePowers(beta1_power, beta2_power, params, inputs));

@@ -89,6 +89,9 @@ struct UpdateInputs {
   // Both are given or neither. The gradients are divided by `loss_scale`, a float32 scalar; if `apply`, a bool scalar,
   // is false, variables, slots and powers stay as they are.
   Value loss_scale = {}, apply = {};
+  // True: Adam, unless it is lazy, brings the rows that IndexedSlices name up to date itself and defers the steps of
+  // the others (deferred_adam.h).
+  bool defers_rows = false;
 };
 
 struct MomentumParams {

@@ -1,0 +1,197 @@
+#include "utils/train/table_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
+#include "utils/distribute/tensor_bytes.h"
+
+namespace official::train {
+namespace {
+
+using compute::DType;
+using compute::Tensor;
+
+constexpr int64_t kFewestRows = 16;  // of a program
+
+int64_t WidthOf(const compute::VariableSpec& table) { return table.type.shape.Product(1, table.type.shape.rank()); }
+
+// Takes `count` numbers from the beginning of `bytes`.
+template <typename T>
+absl::StatusOr<std::vector<T>> Take(int64_t count, absl::string_view& bytes) {
+  const size_t size = count * sizeof(T);
+  if (bytes.size() < size) return absl::DataLossError("a message between a worker and a ps is too short");
+  std::vector<T> taken(count);
+  std::memcpy(taken.data(), bytes.data(), size);
+  bytes.remove_prefix(size);
+  return taken;
+}
+
+template <typename T>
+void Append(const std::vector<T>& numbers, std::string& bytes) {
+  bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+}
+
+}  // namespace
+
+void AppendIds(const std::vector<int32_t>& ids, std::string& bytes) {
+  distribute::AppendNumber(static_cast<int64_t>(ids.size()), bytes);
+  Append(ids, bytes);
+}
+
+absl::StatusOr<std::vector<int32_t>> TakeIds(const BuiltModel::RowGroup& group, absl::string_view& bytes) {
+  ASSIGN_OR_RETURN(const int64_t count, distribute::TakeNumber(bytes));
+  if (count < 0 || count > group.num_rows()) {
+    return absl::DataLossError(absl::StrCat("a message between a worker and a ps has ", count, " rows of variable ",
+                                            group.tables[0].name, ", which has ", group.num_rows()));
+  }
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, Take<int32_t>(count, bytes));
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < group.num_rows()) continue;
+    return absl::DataLossError(absl::StrCat("a message between a worker and a ps has row ", id, " of variable ",
+                                            group.tables[0].name, ", which has ", group.num_rows()));
+  }
+  return ids;
+}
+
+void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes) {
+  AppendIds(rows.ids, bytes);
+  for (const int place : group.places) Append(rows.rows[place], bytes);
+}
+
+absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes) {
+  std::vector<TableRows> all;
+  for (const BuiltModel::RowGroup& group : groups) {
+    TableRows& taken = all.emplace_back();
+    ASSIGN_OR_RETURN(taken.ids, TakeIds(group, bytes));
+    for (const compute::VariableSpec& table : group.tables) {
+      const auto count = static_cast<int64_t>(taken.ids.size());
+      ASSIGN_OR_RETURN(std::vector<float> rows, Take<float>(count * WidthOf(table), bytes));
+      taken.rows.push_back(std::move(rows));
+    }
+  }
+  if (!bytes.empty()) return absl::DataLossError("a message between a worker and a ps is too long");
+  return all;
+}
+
+std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients) {
+  std::vector<TableRows> mean = std::move(gradients[0]);
+  for (size_t g = 0; g < mean.size(); ++g) {
+    TableRows& sum = mean[g];
+    absl::flat_hash_map<int32_t, size_t> places;
+    for (size_t i = 0; i < sum.ids.size(); ++i) places[sum.ids[i]] = i;
+    for (size_t k = 1; k < gradients.size(); ++k) {
+      const TableRows& more = gradients[k][g];
+      for (size_t i = 0; i < more.ids.size(); ++i) {
+        const auto [found, is_new] = places.try_emplace(more.ids[i], sum.ids.size());
+        if (is_new) sum.ids.push_back(more.ids[i]);
+        for (size_t t = 0; t < sum.rows.size(); ++t) {
+          const size_t width = more.rows[t].size() / more.ids.size();
+          sum.rows[t].resize(sum.ids.size() * width);
+          const float* const from = more.rows[t].data() + i * width;
+          float* const to = sum.rows[t].data() + found->second * width;
+          for (size_t j = 0; j < width; ++j) to[j] += from[j];
+        }
+      }
+    }
+    const auto count = static_cast<float>(gradients.size());
+    for (std::vector<float>& rows : sum.rows) {
+      for (float& number : rows) number /= count;
+    }
+  }
+  return mean;
+}
+
+int64_t RoundUpRows(const std::vector<TableRows>& groups) {
+  size_t most = 0;
+  for (const TableRows& rows : groups) most = std::max(most, rows.ids.size());
+  int64_t num_rows = kFewestRows;
+  while (num_rows < static_cast<int64_t>(most)) num_rows *= 2;
+  return num_rows;
+}
+
+std::vector<Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, int64_t num_rows) {
+  std::vector<Tensor> feeds;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::vector<int32_t>& ids = rows[g].ids;
+    const absl::Span<int32_t> all = feeds.emplace_back(DType::kInt32, compute::Shape{num_rows}).flat<int32_t>();
+    std::fill(std::copy(ids.begin(), ids.end(), all.begin()), all.end(), ids.empty() ? 0 : ids[0]);
+    for (size_t t = 0; t < rows[g].rows.size(); ++t) {
+      compute::TensorType type = groups[g].tables[t].type;
+      type.shape.set_dim(0, num_rows);
+      const absl::Span<float> to = feeds.emplace_back(type).flat<float>();
+      std::fill(std::copy(rows[g].rows[t].begin(), rows[g].rows[t].end(), to.begin()), to.end(), -0.0f);
+    }
+  }
+  return feeds;
+}
+
+void AppendRowsOf(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids,
+                  const compute::VariableStore& variables, std::string& bytes) {
+  for (const compute::VariableSpec& table : group.tables) {
+    const auto* const from = static_cast<const char*>(variables.data(table.name));
+    const int64_t row_bytes = WidthOf(table) * static_cast<int64_t>(sizeof(float));
+    const size_t at = bytes.size();
+    bytes.resize(at + ids.size() * row_bytes);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      std::memcpy(bytes.data() + at + i * row_bytes, from + ids[i] * row_bytes, row_bytes);
+    }
+  }
+}
+
+absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::vector<int32_t>& ids,
+                                 absl::string_view bytes, void* table) {
+  const size_t row_bytes = WidthOf(spec) * sizeof(float), num_bytes = ids.size() * row_bytes;
+  if (bytes.size() < num_bytes) return absl::DataLossError("a message between a worker and a ps is too short");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::memcpy(static_cast<char*>(table) + ids[i] * row_bytes, bytes.data() + i * row_bytes, row_bytes);
+  }
+  return num_bytes;
+}
+
+absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program) {
+  ReplicatedProgram::Replica& replica = program.replicas[0];
+  const RowGroups& groups = replica.model->row_groups;
+  std::vector<TableRows> found(groups.size());
+  replica.row_places.clear();
+  if (groups.empty()) return found;
+  std::vector<Tensor> feeds;
+  AppendTensors(replica.share, feeds);
+  RETURN_IF_ERROR(replica.row_ids->Run(feeds));
+  for (size_t g = 0; g < groups.size(); ++g) {
+    ASSIGN_OR_RETURN(const Tensor ids, replica.row_ids->Fetch(static_cast<int>(g)));
+    const absl::Span<int32_t> places = replica.row_places.emplace_back(ids.type()).flat<int32_t>();
+    const int64_t num_rows = groups[g].num_rows();
+    absl::flat_hash_map<int32_t, int32_t> place_of;
+    for (size_t i = 0; i < places.size(); ++i) {
+      const int32_t id = ids.data<int32_t>()[i];
+      if (id < 0 || id >= num_rows) {
+        return absl::InvalidArgumentError(absl::StrCat("the batch reads row ", id, " of variable ",
+                                                       groups[g].tables[0].name, ", which has ", num_rows));
+      }
+      const auto [place, is_new] = place_of.try_emplace(id, static_cast<int32_t>(found[g].ids.size()));
+      if (is_new) found[g].ids.push_back(id);
+      places[i] = place->second;
+    }
+  }
+  return found;
+}
+
+absl::Status TakeGradients(const ReplicatedProgram& program, std::vector<TableRows>& rows) {
+  const ReplicatedProgram::Replica& replica = program.replicas[0];
+  int fetch = 0;
+  for (size_t g = 0; g < rows.size(); ++g) {
+    rows[g].rows.clear();
+    for (const compute::VariableSpec& table : replica.model->row_groups[g].tables) {
+      ASSIGN_OR_RETURN(const Tensor sums, replica.program->Fetch(fetch++));
+      const int64_t n = static_cast<int64_t>(rows[g].ids.size()) * WidthOf(table);
+      rows[g].rows.emplace_back(sums.data<float>(), sums.data<float>() + n);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace official::train

@@ -1,0 +1,63 @@
+// TableRows: rows of tables in the messages between workers and parameter servers, and what both do with them. A worker
+// asks for the rows that its batch reads by their numbers, and sends their gradients with the numbers (row_reads.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/compute/program/variable_store.h"
+#include "utils/train/replicas.h"
+#include "utils/train/step.h"
+
+namespace official::train {
+
+// The rows of a group of tables: different numbers in [0, V), and for each table a row for each number.
+struct TableRows {
+  std::vector<int32_t> ids;
+  std::vector<std::vector<float>> rows;
+};
+using RowGroups = std::vector<BuiltModel::RowGroup>;
+
+// ---- Messages ----
+
+void AppendIds(const std::vector<int32_t>& ids, std::string& bytes);
+// Takes row numbers from the beginning of `bytes`. DataLoss if they are not there or one is outside the group's tables.
+absl::StatusOr<std::vector<int32_t>> TakeIds(const BuiltModel::RowGroup& group, absl::string_view& bytes);
+// Appends numbers and rows of the model's group; the rows of those tables that a server's part `group` of it has.
+void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes);
+// Takes numbers and rows of all groups, and nothing else. DataLoss as TakeIds, or if `bytes` has another length.
+absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes);
+
+// ---- Servers ----
+
+// Returns, for each group, the mean over the gradients of several workers. A worker that does not have a row has a
+// gradient of 0 for it.
+std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients);
+// Returns the smallest number of rows, of those for which programs are made, that has room for all: a power of two.
+int64_t RoundUpRows(const std::vector<TableRows>& groups);
+// Returns, for each group, the numbers and then the rows of each table, if `rows` has any, as feeds of `num_rows` rows.
+// Further rows repeat a number, with -0, which leaves the bits of a sum as they are.
+std::vector<compute::Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, int64_t num_rows);
+// Appends the rows that the tables have in `variables`.
+void AppendRowsOf(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids,
+                  const compute::VariableStore& variables, std::string& bytes);
+
+// ---- Workers ----
+
+// Writes the rows at the beginning of `bytes` into `table` in memory, at these numbers, and returns their size in
+// bytes. DataLoss if they are not there.
+absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::vector<int32_t>& ids,
+                                 absl::string_view bytes, void* table);
+
+// Finds the rows that the program of a step reads for its share of the batch: returns their numbers for each group of
+// the program's model, and sets its feeds `row_places`. InvalidArgument if a number is outside its tables.
+absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program);
+// Adds to `rows` the gradients of the program's last run.
+absl::Status TakeGradients(const ReplicatedProgram& program, std::vector<TableRows>& rows);
+
+}  // namespace official::train
