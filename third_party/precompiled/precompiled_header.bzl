@@ -18,7 +18,9 @@ def _precompiled_header_impl(ctx):
         ctx.actions.write(header, "")
         return _provide([header])
 
-    # GCC looks for NAME.h.gch beside NAME.h, and takes it if its own flags are those that it was made with.
+    # GCC looks for NAME.h.gch beside NAME.h, and takes it if its own flags are those that it was made with. With -MD it
+    # keeps the names of what was parsed, which -fpch-deps (.bazelrc) adds to what a file depends on: Bazel compiles the
+    # file again when one of these changes.
     parsed = ctx.actions.declare_file(ctx.label.name + ".h.gch")
     ctx.actions.symlink(output = header, target_file = ctx.file.hdr)
     variables = cc_common.create_compile_variables(
@@ -26,7 +28,7 @@ def _precompiled_header_impl(ctx):
         cc_toolchain = toolchain,
         source_file = ctx.file.hdr.path,
         output_file = parsed.path,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + ["-x", "c++-header"],
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + ["-x", "c++-header", "-MD", "-MF", "/dev/null"],
     )
     ctx.actions.run(
         executable = toolchain.compiler_executable,
@@ -48,7 +50,7 @@ def _precompiled_header_impl(ctx):
         mnemonic = "PrecompileHeader",
         progress_message = "Precompiling %s" % ctx.label.name,
     )
-    return _provide([header, parsed] + ctx.files.textual_hdrs)
+    return _provide([header, parsed, ctx.file.hdr] + ctx.files.textual_hdrs)
 
 precompiled_header = rule(
     doc = """NAME.h, which holds `hdr` and which .bazelrc includes in front of the files that it names for it.

@@ -75,7 +75,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   // What is placed here, which does not depend on the number of rows.
   const BuiltModel::Placed& placed() const { return compiled_.begin()->second.built.placed; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
-  absl::Status Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
+  void Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
   absl::StatusOr<std::string> Welcome(int worker, absl::string_view data) const;
   // What follows is called with the lock, which waits let go.
