@@ -129,6 +129,7 @@ TEST_CASE("Hostile headers are refused") {
       {R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[4,0]}})", 4, "data_offsets [4, 0]"},
       {R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", 0, "impossible shape"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0]}})", 0, "impossible shape"},
+      {R"({"a":{"dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})", 0, "impossible shape"},
       {R"({"a":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,0]}})", 0, "above 2^63 - 1"},
       {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,0]}})", 0, "a negative number"},
       {R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4, "not whole"},
