@@ -24,6 +24,7 @@ HOME = "/home-of-the-reader"  # default directories are below it, and shown belo
 
 # The page of the manual about each program.
 MANUAL = {
+    "checkpoint_tool": "checkpoints",
     "check_tfrecords_main": "resnet",
     "compute_bleu_main": "transformer",
     "download_cifar10_main": "resnet",

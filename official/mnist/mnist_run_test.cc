@@ -162,7 +162,7 @@ TEST_CASE("A number that is not finite stops the run before it is saved, and is 
     CHECK_THAT(std::string(status.message()), Contains("kernel") || Contains("bias"));
   }
   const auto checkpoint = Checkpoint(config);
-  for (const train::BundleTensor& tensor : checkpoint->ListTensors()) {
+  for (const train::StoredTensor& tensor : checkpoint->ListTensors()) {
     if (tensor.dtype) CHECK_FALSE(compute::FindNonFinite(checkpoint->Read(tensor.name).value()));
   }
 }

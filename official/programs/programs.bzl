@@ -1,6 +1,7 @@
 """All programs that users run."""
 
 PROGRAMS = [
+    "//official/checkpoint_tool:checkpoint_tool",
     "//official/mnist:download_mnist_main",
     "//official/mnist:mnist_main",
     "//official/recommendation/data:generate_ratings_main",

@@ -32,7 +32,7 @@ constexpr char kEmbedding[] = "model/Transformer/embedding_shared_weights/embedd
 
 // The flags that a network with the checkpoint's embedding has.
 std::string SuggestFlags(const train::BundleReader& checkpoint) {
-  const std::optional<train::BundleTensor> embedding = checkpoint.Find(kEmbedding);
+  const std::optional<train::StoredTensor> embedding = checkpoint.Find(kEmbedding);
   if (!embedding || embedding->shape.rank() != 2) return "is --model_dir that of a Transformer?";
   const int64_t vocab_size = embedding->shape.dim(0), hidden_size = embedding->shape.dim(1);
   ModelParams params;
@@ -90,14 +90,14 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
   std::set<std::string> names;
   const auto read = [&](const compute::VariableSpec& spec) -> absl::StatusOr<compute::Tensor> {
     names.insert(spec.name);
-    const std::optional<train::BundleTensor> found = checkpoint.Find(spec.name);
+    const std::optional<train::StoredTensor> found = checkpoint.Find(spec.name);
     if (!found) return mismatch(absl::StrCat("it has no ", spec.name));
     if (found->dtype == compute::DType::kFloat32 && found->shape == spec.type.shape) return checkpoint.Read(spec.name);
     return mismatch(absl::StrCat(spec.name, " is ", found->dtype_name, found->shape.ToString(), " and not float32",
                                  spec.type.shape.ToString()));
   };
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, Decoder::Create(params, config.dtype, device, read));
-  for (const train::BundleTensor& tensor : checkpoint.ListTensors()) {
+  for (const train::StoredTensor& tensor : checkpoint.ListTensors()) {
     if (absl::StartsWith(tensor.name, kScope) && names.count(tensor.name) == 0) {
       return mismatch(absl::StrCat("it also has ", tensor.name));
     }

@@ -18,6 +18,7 @@ TEST_CASE("Files are recognized by their first bytes") {
       {"\x89PNG\r\n\x1a\n", "a PNG image"},
       {"RIFF1234WEBPVP8", "a WebP image"},
       {std::string("\0\0\x08\x03", 4), "an IDX file of images"},
+      {std::string("\x80\x04\x95\0", 4), "a Python pickle"},
       {"<!DOCTYPE html><html>", "an HTML page"},
       {"\xef\xbb\xbf\r\n  <HTML lang=\"en\">", "an HTML page"},
       {"<?xml version=\"1.0\"?><Error>", "an XML document"},

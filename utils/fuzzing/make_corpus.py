@@ -372,6 +372,31 @@ def bundles() -> dict[str, bytes]:
     return files
 
 
+def safetensors_files() -> dict[str, bytes]:
+    def tensor(dtype: str, dims: str, begin: int, end: int) -> str:
+        return f'{{"dtype":"{dtype}","shape":[{dims}],"data_offsets":[{begin},{end}]}}'
+
+    headers = {
+        "float": (f'{{"w":{tensor("F32", "2,2", 0, 16)}}}', 16),
+        "two": (f'{{"b":{tensor("I64", "", 0, 8)},"a":{tensor("BF16", "3,0", 8, 8)}}}   ', 8),
+        "metadata": (f'{{"__metadata__":{{"format":"tf","string:s":"\\u00e4"}},"b":{tensor("BOOL", "2", 0, 2)}}}', 2),
+        "gap": (f'{{"a":{tensor("U8", "1", 0, 1)},"b":{tensor("U8", "1", 2, 3)}}}', 3),
+        "overlap": (f'{{"a":{tensor("U8", "2", 0, 2)},"b":{tensor("U8", "1", 1, 2)}}}', 2),
+        "overflow": (f'{{"a":{tensor("F32", "4611686018427387904", 0, 0)}}}', 0),
+        "overflow_by_zero": (f'{{"a":{tensor("F32", "4294967296,4294967296,0", 0, 0)}}}', 0),
+        "huge_number": (f'{{"a":{tensor("F32", "18446744073709551615", 0, 0)}}}', 0),
+        "twice": (f'{{"a":{tensor("U8", "", 0, 1)},"a":{tensor("U8", "", 0, 1)}}}', 1),
+        "deep": ('{"a":' + "[" * 1000, 0),
+        "number": ('{"a":1e999}', 0),
+        "empty": ("{}", 0),
+        "cut": ('{"a":{"dtype":"F3', 0),
+    }
+    files = {
+        name: struct.pack("<Q", len(text)) + text.encode() + bytes(size) for name, (text, size) in headers.items()
+    }
+    return files | {f"header_{size:x}": struct.pack("<Q", size) + b"{}" for size in HUGE}
+
+
 def state_files() -> dict[str, bytes]:
     texts = {
         "ours": 'model_checkpoint_path: "model.ckpt-1"\nall_model_checkpoint_paths: "model.ckpt-1"\n',
@@ -552,6 +577,7 @@ def main() -> None:
         "utils/data/corpus/png_fuzz": png_files(),
         "utils/train/checkpoint/corpus/table_reader_fuzz": tables(),
         "utils/train/checkpoint/corpus/bundle_fuzz": bundles(),
+        "utils/train/checkpoint/corpus/safetensors_fuzz": safetensors_files(),
         "utils/train/checkpoint/corpus/checkpoint_dir_fuzz": state_files(),
         "utils/flags/corpus/command_line_fuzz": command_lines(),
         "utils/distribute/cluster/corpus/tf_config_fuzz": tf_configs(),

@@ -49,7 +49,7 @@ std::unique_ptr<train::BundleReader> Checkpoint(const Config& config) {
 void CheckSameBits(const Config& first, const Config& second) {
   const auto a = Checkpoint(first), b = Checkpoint(second);
   REQUIRE(a->ListTensors().size() == b->ListTensors().size());
-  for (const train::BundleTensor& tensor : a->ListTensors()) {
+  for (const train::StoredTensor& tensor : a->ListTensors()) {
     if (!tensor.dtype) continue;
     INFO(tensor.name);
     const Tensor x = a->Read(tensor.name).value(), y = b->Read(tensor.name).value();

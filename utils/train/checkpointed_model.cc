@@ -127,7 +127,7 @@ absl::Status CheckpointedModel::CheckIsOfThisModel(const std::vector<compute::Va
   std::vector<std::string> missing, unlike;
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
-    const std::optional<BundleTensor> found = restored_->Find(spec.name);
+    const std::optional<StoredTensor> found = restored_->Find(spec.name);
     if (!found && absl::StartsWith(spec.name, kRunPrefix)) continue;  // not there in TensorFlow's, or with other flags
     if (!found) {
       missing.push_back(spec.name);
@@ -138,7 +138,7 @@ absl::Status CheckpointedModel::CheckIsOfThisModel(const std::vector<compute::Va
   }
   if (missing.empty() && unlike.empty()) return absl::OkStatus();
   std::vector<std::string> surplus;
-  for (const BundleTensor& tensor : restored_->ListTensors()) {
+  for (const StoredTensor& tensor : restored_->ListTensors()) {
     if (!replicas_.HasVariable(tensor.name) && !absl::StartsWith(tensor.name, kRunPrefix)) {
       surplus.push_back(tensor.name);
     }

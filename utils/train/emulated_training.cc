@@ -46,7 +46,7 @@ RecordedTraining TrainOnWorkers(int num_workers, const Model& model, const Input
 
 void RequireSameBits(const RecordedTraining& a, const RecordedTraining& b) {
   REQUIRE(a.losses == b.losses);
-  for (const BundleTensor& tensor : a.last->ListTensors()) {
+  for (const StoredTensor& tensor : a.last->ListTensors()) {
     if (!tensor.dtype) continue;  // what a run says about itself
     const Tensor x = a.last->Read(tensor.name).value(), y = b.last->Read(tensor.name).value();
     CAPTURE(tensor.name);

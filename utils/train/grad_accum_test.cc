@@ -151,7 +151,7 @@ TEST_CASE("A run in micro-batches that was stopped ends with the same bits, and 
     CHECK(rest->Variable(name)->flat<float>() == whole->Variable(name)->flat<float>());
   }
   const auto reader = FindLatestCheckpoint(model_dir).value().reader;
-  for (const BundleTensor& tensor : reader->ListTensors()) CHECK_THAT(tensor.name, !Contains("_local"));
+  for (const StoredTensor& tensor : reader->ListTensors()) CHECK_THAT(tensor.name, !Contains("_local"));
 }
 
 TEST_CASE("A number that is not finite in any micro-batch ends the run before its step") {

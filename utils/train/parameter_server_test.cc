@@ -111,7 +111,7 @@ std::string Checkpoint(const std::string& model_dir, int64_t step) {
 std::map<std::string, std::string> Variables(const std::string& model_dir, int64_t step) {
   const auto bundle = BundleReader::Open(absl::StrCat(model_dir, "/model.ckpt-", step)).value();
   std::map<std::string, std::string> values;
-  for (const BundleTensor& tensor : bundle->ListTensors()) {
+  for (const StoredTensor& tensor : bundle->ListTensors()) {
     if (absl::StartsWith(tensor.name, kRunPrefix)) continue;
     const Tensor value = bundle->Read(tensor.name).value();
     values[tensor.name] = std::string(static_cast<const char*>(value.raw_data()), value.num_bytes());

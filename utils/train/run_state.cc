@@ -25,7 +25,7 @@ constexpr int64_t kMaxEpoch = std::numeric_limits<int32_t>::max();  // --train_e
 
 // The scalar int64 `name` of a bundle, or `missing` if it has none.
 absl::StatusOr<int64_t> ReadInt(const BundleReader& bundle, const std::string& name, int64_t missing) {
-  const std::optional<BundleTensor> found = bundle.Find(name);
+  const std::optional<StoredTensor> found = bundle.Find(name);
   if (!found) return missing;
   if (found->dtype != compute::DType::kInt64 || found->shape.rank() != 0) {
     return absl::DataLossError(absl::StrCat(name, " in the checkpoint is ", found->dtype_name, found->shape.ToString(),
@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> ReadCount(const BundleReader& bundle, const std::string&
 
 // The epoch and the index of each worker in turn; nothing if the bundle has none.
 absl::StatusOr<std::vector<data::Position>> ReadWorkerPositions(const BundleReader& bundle) {
-  const std::optional<BundleTensor> found = bundle.Find(kWorkerPositions);
+  const std::optional<StoredTensor> found = bundle.Find(kWorkerPositions);
   std::vector<data::Position> positions;
   if (!found) return positions;
   const compute::Shape& shape = found->shape;

@@ -14,9 +14,6 @@
 
 namespace official::train {
 
-// The prefix of all that a checkpoint has beyond TensorFlow's. TensorFlow's Saver ignores it.
-inline constexpr char kRunPrefix[] = "_run/";
-
 struct RunState {
   int64_t global_step = 0;  // number of updates done; also the variable of this name
   data::Position position;  // position at which the data continues

@@ -85,9 +85,9 @@ TrainingDifference DifferenceOf(const RecordedTraining& cpu, const RecordedTrain
     const double difference = std::abs(other.losses[step] - cpu.losses[step]) / std::abs(cpu.losses[step]);
     largest.loss = std::max(largest.loss, std::isfinite(difference) ? difference : kInfinity);
   }
-  const std::vector<BundleTensor> tensors = cpu.last->ListTensors();
+  const std::vector<StoredTensor> tensors = cpu.last->ListTensors();
   REQUIRE(other.last->ListTensors().size() == tensors.size());
-  for (const BundleTensor& tensor : tensors) {
+  for (const StoredTensor& tensor : tensors) {
     if (!tensor.dtype) continue;  // what a run says about itself
     const Tensor want = cpu.last->Read(tensor.name).value(), got = other.last->Read(tensor.name).value();
     CAPTURE(tensor.name);

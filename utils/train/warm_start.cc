@@ -1,8 +1,8 @@
 #include "utils/train/warm_start.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -24,19 +24,8 @@ bool IsSlot(const compute::VariableSpec& spec, const std::vector<compute::Variab
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WarmStart>> WarmStart::Open(const std::string& named) {
-  const std::string path = CheckpointNamed(named);
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) {
-    absl::StatusOr<std::unique_ptr<BundleReader>> bundle = BundleReader::Open(path);
-    if (absl::IsNotFound(bundle.status())) {
-      return absl::NotFoundError(absl::StrCat("there is no checkpoint ", path, " (", bundle.status().message(), ")"));
-    }
-    RETURN_IF_ERROR(bundle.status());
-    return std::unique_ptr<WarmStart>(new WarmStart(path, *std::move(bundle)));
-  }
-  ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(path));
-  if (latest.reader == nullptr) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
-  return std::unique_ptr<WarmStart>(new WarmStart(latest.prefix, std::move(latest.reader)));
+  ASSIGN_OR_RETURN(LatestCheckpoint found, OpenCheckpoint(named));
+  return std::unique_ptr<WarmStart>(new WarmStart(found.prefix, std::move(found.reader)));
 }
 
 absl::Status WarmStart::Apply(const std::vector<compute::VariableSpec>& added, Replicas& replicas) const {
@@ -47,7 +36,7 @@ absl::Status WarmStart::Apply(const std::vector<compute::VariableSpec>& added, R
     const bool counter = !spec.trainable && (!absl::StrContains(spec.name, "/") || absl::StartsWith(spec.name, "_"));
     if (counter || IsSlot(spec, added)) continue;
     ++of_model;
-    const std::optional<BundleTensor> found = bundle_->Find(spec.name);
+    const std::optional<StoredTensor> found = bundle_->Find(spec.name);
     if (!found) {
       left.push_back(absl::StrCat(spec.name, " (not there)"));
     } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "utils/compute/core/tensor.h"
 #include "utils/files/files.h"
+#include "utils/train/checkpoint/tensor_reader.h"
 
 namespace official::train {
 
@@ -42,33 +43,20 @@ class BundleWriter {
   std::map<std::string, std::string> entries_;  // name to serialized BundleEntryProto
 };
 
-// The description of a tensor in a bundle.
-struct BundleTensor {
-  std::string name;
-  std::optional<compute::DType> dtype;  // nothing for strings and other types that no compute::Tensor has
-  std::string dtype_name;               // TensorFlow's name of the type, also set for other types
-  compute::Shape shape;
-};
-
 // Reads bundles of any writer: several shards, variables saved in slices, strings. Files are not trusted: Open() finds
 // every size, place and slice that does not fit the files, and nothing larger than what the files hold is allocated.
 // Damage is DataLoss, a missing file NotFound; messages name file and tensor.
-class BundleReader {
+class BundleReader final : public TensorReader {
  public:
   static absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& prefix);
 
   const std::string& prefix() const { return prefix_; }
-  // Returns all tensors in the order of their names. A variable saved in slices is one tensor.
-  std::vector<BundleTensor> ListTensors() const;
-  // Returns the description of a tensor; nothing if there is none of this name.
-  std::optional<BundleTensor> Find(const std::string& name) const;
-
-  // Returns the tensor, its checksum verified. NotFound if there is none; Unimplemented if its type is not a
-  // compute::DType. The size is the file's: compare Find() with what is expected before reading files of unknown
-  // origin.
-  absl::StatusOr<compute::Tensor> Read(const std::string& name) const;
-  // Returns the elements of a string tensor, row-major.
-  absl::StatusOr<std::vector<std::string>> ReadStrings(const std::string& name) const;
+  // A variable saved in slices is one tensor.
+  std::vector<StoredTensor> ListTensors() const override;
+  std::optional<StoredTensor> Find(const std::string& name) const override;
+  absl::StatusOr<compute::Tensor> Read(const std::string& name) const override;
+  absl::StatusOr<std::vector<std::string>> ReadStrings(const std::string& name) const override;
+  absl::Status Verify(const std::string& name) const override;
 
   // Reads every byte once and compares all checksums, in little memory.
   absl::Status VerifyChecksums() const;
@@ -104,12 +92,16 @@ class BundleReader {
   absl::Status CheckShardSizes() const;
   absl::Status CheckSlices(const std::string& name, const Entry& entry) const;
   absl::Status Damaged(absl::string_view key, absl::string_view what) const;
-  absl::Status WrongChecksum(absl::string_view key, uint32_t stored, uint32_t computed) const;
+  absl::Status NotThere(absl::string_view name, absl::string_view what) const;
+  absl::Status DamagedBytes(absl::string_view key, const Entry& entry, absl::string_view what) const;
+  absl::Status WrongChecksum(absl::string_view key, const Entry& entry, uint32_t computed) const;
 
   absl::Status ReadBytes(absl::string_view key, const Entry& entry, void* destination) const;
   absl::Status ReadSlices(const std::string& name, const Entry& entry, const compute::Tensor& tensor) const;
   absl::StatusOr<std::string> ReadStringBytes(absl::string_view key, const Entry& entry) const;
   absl::Status VerifyBytes(absl::string_view key, const Entry& entry) const;
+  // Verifies the bytes of a tensor or a slice.
+  absl::Status VerifyEntry(absl::string_view key, const Entry& entry) const;
 
   static std::string SliceKey(absl::string_view name, const Slice& slice);
 

@@ -136,14 +136,6 @@ std::string FixedBytes(uint64_t value, int size) {
   return bytes;
 }
 
-absl::StatusOr<Tensor> AllocateTensor(compute::TensorType type) {
-  constexpr int64_t kAlignment = 64;
-  const int64_t bytes = (std::max<int64_t>(type.num_bytes(), 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* const data = std::aligned_alloc(kAlignment, bytes);
-  if (data == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
-  return Tensor(std::move(type), data, std::shared_ptr<void>(data, std::free));
-}
-
 }  // namespace
 
 std::string BundleReader::SliceKey(absl::string_view name, const Slice& slice) {
@@ -162,10 +154,20 @@ absl::Status BundleReader::Damaged(absl::string_view key, absl::string_view what
   return absl::DataLossError(absl::StrCat(prefix_, ".index: tensor \"", absl::CHexEscape(key), "\" ", what));
 }
 
-absl::Status BundleReader::WrongChecksum(absl::string_view key, uint32_t stored, uint32_t computed) const {
-  return absl::DataLossError(absl::StrFormat(
-      "%s: tensor \"%s\": Checksum does not match: stored %08x vs. calculated on the restored bytes %08x", prefix_,
-      absl::CHexEscape(key), stored, computed));
+absl::Status BundleReader::NotThere(absl::string_view name, absl::string_view what) const {
+  return absl::NotFoundError(absl::StrCat(prefix_, ".index: there is no ", what, " \"", absl::CHexEscape(name), "\""));
+}
+
+absl::Status BundleReader::DamagedBytes(absl::string_view key, const Entry& entry, absl::string_view what) const {
+  return absl::DataLossError(absl::StrFormat("%s: tensor \"%s\", %d bytes at offset %d: %s",
+                                             shards_.at(entry.shard).file->path(), absl::CHexEscape(key), entry.size,
+                                             entry.offset, what));
+}
+
+absl::Status BundleReader::WrongChecksum(absl::string_view key, const Entry& entry, uint32_t computed) const {
+  return DamagedBytes(key, entry,
+                      absl::StrFormat("Checksum does not match: stored %08x vs. calculated on the restored bytes %08x",
+                                      entry.crc, computed));
 }
 
 // ---- Opening: everything that the index says is held against the files ----
@@ -316,26 +318,35 @@ absl::Status BundleReader::CheckSlices(const std::string& name, const Entry& ent
 
 // ---- Reading ----
 
-std::optional<BundleTensor> BundleReader::Find(const std::string& name) const {
+std::optional<StoredTensor> BundleReader::Find(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end() || IsSliceKey(name)) return std::nullopt;
-  const auto data_type = static_cast<tensorflow::DataType>(found->second.data_type);
-  return BundleTensor{name, ToDType(data_type), DataTypeName(data_type), found->second.shape};
+  const Entry& entry = found->second;
+  const auto data_type = static_cast<tensorflow::DataType>(entry.data_type);
+  StoredTensor tensor = {.name = name,
+                         .dtype = ToDType(data_type),
+                         .dtype_name = DataTypeName(data_type),
+                         .shape = entry.shape,
+                         .num_bytes = entry.size};
+  if (entry.slices.empty()) {
+    tensor.file = shards_.at(entry.shard).file->path();
+    tensor.offset = entry.offset;
+  }
+  for (const Slice& slice : entry.slices) tensor.num_bytes += entries_.at(SliceKey(name, slice)).size;
+  return tensor;
 }
 
-std::vector<BundleTensor> BundleReader::ListTensors() const {
-  std::vector<BundleTensor> tensors;
+std::vector<StoredTensor> BundleReader::ListTensors() const {
+  std::vector<StoredTensor> tensors;
   for (const auto& [key, entry] : entries_) {
-    if (std::optional<BundleTensor> tensor = Find(key)) tensors.push_back(*std::move(tensor));
+    if (std::optional<StoredTensor> tensor = Find(key)) tensors.push_back(*std::move(tensor));
   }
   return tensors;
 }
 
 absl::StatusOr<Tensor> BundleReader::Read(const std::string& name) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end()) {
-    return absl::NotFoundError(absl::StrCat(prefix_, ".index: there is no tensor \"", absl::CHexEscape(name), "\""));
-  }
+  if (found == entries_.end()) return NotThere(name, "tensor");
   const Entry& entry = found->second;
   const auto data_type = static_cast<tensorflow::DataType>(entry.data_type);
   const std::optional<DType> dtype = ToDType(data_type);
@@ -343,7 +354,7 @@ absl::StatusOr<Tensor> BundleReader::Read(const std::string& name) const {
     return absl::UnimplementedError(absl::StrCat(prefix_, ".index: tensor \"", absl::CHexEscape(name), "\" is of type ",
                                                  DataTypeName(data_type), ", which is not supported"));
   }
-  ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor({*dtype, entry.shape}));
+  ASSIGN_OR_RETURN(Tensor tensor, AllocateForReading({*dtype, entry.shape}));
   RETURN_IF_ERROR(entry.slices.empty() ? ReadBytes(name, entry, tensor.raw_data()) : ReadSlices(name, entry, tensor));
   if (*dtype == DType::kBool) {
     const auto* const bytes = static_cast<const uint8_t*>(tensor.raw_data());
@@ -357,7 +368,7 @@ absl::StatusOr<Tensor> BundleReader::Read(const std::string& name) const {
 absl::Status BundleReader::ReadBytes(absl::string_view key, const Entry& entry, void* destination) const {
   RETURN_IF_ERROR(shards_.at(entry.shard).file->Read(entry.offset, entry.size, destination));
   const uint32_t crc = files::MaskCrc(files::Crc32c({static_cast<const char*>(destination), size_t(entry.size)}));
-  return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry.crc, crc);
+  return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry, crc);
 }
 
 absl::Status BundleReader::ReadSlices(const std::string& name, const Entry& entry, const Tensor& tensor) const {
@@ -367,7 +378,7 @@ absl::Status BundleReader::ReadSlices(const std::string& name, const Entry& entr
     const std::string key = SliceKey(name, slice);
     const Entry& part = entries_.at(key);
     if (part.size == 0) continue;
-    ASSIGN_OR_RETURN(const Tensor bytes, AllocateTensor({tensor.dtype(), part.shape}));
+    ASSIGN_OR_RETURN(const Tensor bytes, AllocateForReading({tensor.dtype(), part.shape}));
     RETURN_IF_ERROR(ReadBytes(key, part, bytes.raw_data()));
 
     // Dimensions from `inner` on lie in one piece in the variable: all but the first of these are covered whole.
@@ -397,7 +408,7 @@ absl::StatusOr<std::string> BundleReader::ReadStringBytes(absl::string_view key,
     return Damaged(key,
                    absl::StrFormat("has %d bytes of strings; at most %d are read", entry.size, kMaxStringTensorBytes));
   }
-  const absl::Status damaged = Damaged(key, "has damaged strings");
+  const absl::Status damaged = DamagedBytes(key, entry, "damaged strings");
   std::string bytes(entry.size, '\0');
   RETURN_IF_ERROR(shards_.at(entry.shard).file->Read(entry.offset, entry.size, bytes.data()));
   absl::string_view rest = bytes;
@@ -412,15 +423,14 @@ absl::StatusOr<std::string> BundleReader::ReadStringBytes(absl::string_view key,
   if (rest.size() < 4 || sum_of_lengths != rest.size() - 4) return damaged;
   if (rest.substr(0, 4) != FixedBytes(files::MaskCrc(crc), 4)) return damaged;
   crc = files::MaskCrc(files::Crc32c(rest, crc));
-  if (crc != entry.crc) return WrongChecksum(key, entry.crc, crc);
+  if (crc != entry.crc) return WrongChecksum(key, entry, crc);
   return bytes;
 }
 
 absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end() || found->second.data_type != tensorflow::DT_STRING || !found->second.slices.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(prefix_, ".index: there is no string tensor \"", absl::CHexEscape(name), "\""));
+    return NotThere(name, "string tensor");
   }
   ASSIGN_OR_RETURN(const std::string bytes, ReadStringBytes(name, found->second));
   const int64_t num_strings = found->second.shape.num_elements();
@@ -448,7 +458,23 @@ absl::Status BundleReader::VerifyBytes(absl::string_view key, const Entry& entry
     crc = files::Crc32c(buffer, crc);
   }
   crc = files::MaskCrc(crc);
-  return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry.crc, crc);
+  return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry, crc);
+}
+
+absl::Status BundleReader::VerifyEntry(absl::string_view key, const Entry& entry) const {
+  if (entry.data_type == tensorflow::DT_STRING) return ReadStringBytes(key, entry).status();
+  return ElementBytes(entry.data_type).has_value() ? VerifyBytes(key, entry) : absl::OkStatus();
+}
+
+absl::Status BundleReader::Verify(const std::string& name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return NotThere(name, "tensor");
+  if (found->second.slices.empty()) return VerifyEntry(name, found->second);
+  for (const Slice& slice : found->second.slices) {
+    const std::string key = SliceKey(name, slice);
+    RETURN_IF_ERROR(VerifyEntry(key, entries_.at(key)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status BundleReader::VerifyChecksums() const {
@@ -458,11 +484,7 @@ absl::Status BundleReader::VerifyChecksums() const {
       {.title = absl::StrCat("verifying ", prefix_.substr(prefix_.rfind('/') + 1)), .total = num_bytes, .unit = "B"});
   for (const auto& [key, entry] : entries_) {
     if (!entry.slices.empty()) continue;
-    if (entry.data_type == tensorflow::DT_STRING) {
-      RETURN_IF_ERROR(ReadStringBytes(key, entry).status());
-    } else if (ElementBytes(entry.data_type).has_value()) {
-      RETURN_IF_ERROR(VerifyBytes(key, entry));
-    }
+    RETURN_IF_ERROR(VerifyEntry(key, entry));
     progress.Add(entry.size);
   }
   return absl::OkStatus();

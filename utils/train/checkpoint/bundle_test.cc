@@ -126,7 +126,7 @@ TEST_CASE("A bundle has TensorFlow's bytes") {
 TEST_CASE("A bundle of TensorFlow is read") {
   const auto reader = BundleReader::Open(WriteFiles(kExampleIndex, kExampleData)).value();
   CHECK(reader->VerifyChecksums().ok());
-  const std::vector<BundleTensor> tensors = reader->ListTensors();
+  const std::vector<StoredTensor> tensors = reader->ListTensors();
   REQUIRE(tensors.size() == 3);
   CHECK(tensors[1].name == "dense/kernel");
   CHECK(tensors[1].dtype == DType::kFloat32);
@@ -236,6 +236,9 @@ const std::string kSlicedData = FloatBytes({0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
 
 TEST_CASE("A variable saved in slices is one tensor") {
   const auto reader = BundleReader::Open(WriteEntries(SlicedEntries(), kSlicedData)).value();
+  CHECK(reader->Find("w")->num_bytes == 40);
+  CHECK(reader->Find("w")->file.empty());
+  CHECK(reader->Verify("w").ok());
   REQUIRE(reader->ListTensors().size() == 1);
   CHECK(reader->Find("w")->shape == Shape({5, 2}));
   CHECK(Values<float>(reader->Read("w").value()) == std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
@@ -334,8 +337,22 @@ TEST_CASE("A changed byte of the data is found") {
   for (const absl::Status& status : {reader->Read("dense/kernel").status(), reader->VerifyChecksums()}) {
     CHECK(absl::IsDataLoss(status));
     CHECK_THAT(Message(status),
-               Contains(prefix + ": tensor \"dense/kernel\": Checksum does not match: stored 6b970a62"));
+               Contains(DataPath(prefix) +
+                        ": tensor \"dense/kernel\", 8 bytes at offset 8: Checksum does not match: stored 6b970a62"));
   }
+}
+
+TEST_CASE("Tensors are verified one by one, and have a place in a file") {
+  std::string data = kExampleData;
+  data[9] ^= 1;
+  const std::string prefix = WriteFiles(kExampleIndex, data);
+  const auto reader = BundleReader::Open(prefix).value();
+  CHECK(reader->Verify("dense/bias").ok());
+  CHECK(absl::IsDataLoss(reader->Verify("dense/kernel")));
+  CHECK(reader->Verify("global_step").ok());
+  CHECK(absl::IsNotFound(reader->Verify("none")));
+  const StoredTensor step = *reader->Find("global_step");
+  CHECK((step.num_bytes == 8 && step.offset == 16 && step.file == DataPath(prefix)));
 }
 
 TEST_CASE("There may be gaps between tensors, as TensorFlow leaves where it aligns them") {

@@ -18,7 +18,9 @@
 #include "absl/strings/strip.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/file_kind.h"
 #include "utils/files/files.h"
+#include "utils/misc/text.h"
 #include "utils/protos/bundle.pb.h"
 
 namespace official::train {
@@ -80,6 +82,42 @@ absl::StatusOr<std::unique_ptr<BundleReader>> OpenVerified(const std::string& pr
 
 // The file itself is missing or damaged, as opposed to a disk or rights that keep it from being read now.
 bool IsDamage(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsDataLoss(status); }
+
+// The error for a prefix without an index: names the checkpoints that may be meant.
+absl::Status NoCheckpoint(const std::string& prefix) {
+  const std::string directory = files::DirectoryOf(prefix);
+  std::vector<std::string> there;
+  if (const auto names = files::ListDirectory(directory); names.ok()) {
+    for (absl::string_view name : *names) {
+      if (absl::ConsumeSuffix(&name, ".index")) there.emplace_back(name);
+    }
+  }
+  const std::vector<std::string> nearest = misc::NearestNames(BaseName(prefix), there);
+  std::string message = absl::StrCat("there is no checkpoint ", prefix, ": ", prefix, ".index does not exist");
+  if (!nearest.empty()) absl::StrAppend(&message, "; did you mean ", absl::StrJoin(nearest, " or "), "?");
+  return absl::NotFoundError(message);
+}
+
+// The checkpoint with a prefix; `named` is what the user has written.
+absl::StatusOr<LatestCheckpoint> OpenOne(const std::string& named, const std::string& prefix) {
+  const std::string index = absl::StrCat(prefix, ".index");
+  std::error_code error;
+  if (!files::Exists(index)) {
+    if (!std::filesystem::exists(named, error)) return NoCheckpoint(prefix);
+    if (named != prefix) return absl::NotFoundError(absl::StrCat(named, " has no ", index, " with it"));
+    const absl::string_view kind = data::KindOfFile(named);
+    return absl::DataLossError(absl::StrCat(named, " is ", kind.empty() ? "no checkpoint" : kind,
+                                            kind.empty() ? "" : ", not a checkpoint",
+                                            "; name the directory of a run, a checkpoint (run/model.ckpt-600) or its "
+                                            ".index"));
+  }
+  absl::StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(prefix);
+  if (absl::IsDataLoss(reader.status())) {
+    return absl::DataLossError(absl::StrCat(reader.status().message(), data::KindNoteOfFile(index)));
+  }
+  RETURN_IF_ERROR(reader.status());
+  return LatestCheckpoint{prefix, *std::move(reader), ""};
+}
 
 }  // namespace
 
@@ -148,6 +186,37 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
   }
   return absl::DataLossError(absl::StrCat("no checkpoint in ", model_dir, " is intact: ", absl::StrJoin(problems, "; "),
                                           ". Restore one of them, or remove the directory to start again"));
+}
+
+absl::StatusOr<LatestCheckpoint> OpenCheckpoint(const std::string& named) {
+  const std::string path = CheckpointNamed(named);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return OpenOne(named, path);
+  ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(path));
+  if (latest.reader == nullptr) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
+  return latest;
+}
+
+absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& model_dir) {
+  const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
+  if (!state.ok() && !IsDamage(state.status())) return state.status();
+  std::vector<std::string> listed;
+  if (state.ok()) {
+    for (const std::string& path : state->all_model_checkpoint_paths()) {
+      if (path != state->model_checkpoint_path()) listed.push_back(files::JoinPath(model_dir, path));
+    }
+    listed.push_back(files::JoinPath(model_dir, state->model_checkpoint_path()));
+  }
+  ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
+  std::vector<std::string> prefixes;
+  for (const int64_t step : steps) {
+    std::string prefix = files::JoinPath(model_dir, absl::StrCat(kPrefix, step));
+    if (std::find(listed.begin(), listed.end(), prefix) == listed.end()) prefixes.push_back(std::move(prefix));
+  }
+  for (std::string& prefix : listed) {
+    if (files::Exists(absl::StrCat(prefix, ".index"))) prefixes.push_back(std::move(prefix));
+  }
+  return prefixes;
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std::string& model_dir, int keep_max) {

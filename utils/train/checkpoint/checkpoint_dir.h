@@ -19,6 +19,10 @@
 
 namespace official::train {
 
+// The prefix of the names of all that a run keeps in its checkpoints beyond TensorFlow's. TensorFlow's Saver ignores
+// it.
+inline constexpr char kRunPrefix[] = "_run/";
+
 struct LatestCheckpoint {
   std::string prefix;                    // empty if the directory has no checkpoint
   std::unique_ptr<BundleReader> reader;  // open, every checksum verified; null if there is none
@@ -38,6 +42,17 @@ std::optional<std::string> LatestCheckpointName(const std::string& model_dir);
 // Returns the checkpoint or the directory that a path typed by a user means: the state file ("run/checkpoint") means
 // its directory, a file of a checkpoint ("run/model.ckpt-600.index", .data-00000-of-00001, .meta) the checkpoint.
 std::string CheckpointNamed(const std::string& path);
+
+// Opens the checkpoint that a path typed by a user means: the latest intact one of a directory, as
+// FindLatestCheckpoint; or one checkpoint by its prefix or one of its files, whose checksums are verified as its
+// tensors are read. NotFound if there is none, with the names that are there; DataLoss, naming its kind, if the path is
+// a file of another format.
+absl::StatusOr<LatestCheckpoint> OpenCheckpoint(const std::string& named);
+
+// Returns the prefixes of all checkpoints in a directory that have an index: first those that the state file does not
+// list, by step, then those that it lists, in the order of saving, so that the last is the latest. An error of the file
+// system if the directory cannot be read.
+absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& model_dir);
 
 // A tensor that is made only when it is written, and freed right after.
 struct SavedTensor {

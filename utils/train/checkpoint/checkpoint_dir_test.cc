@@ -169,9 +169,10 @@ TEST_CASE("Damaged checkpoints are passed over") {
   REQUIRE(files::RemoveFile(dir.File("model.ckpt-4.data-00000-of-00001")).ok());
   dir.Write("model.ckpt-3.index", "");
   CHECK(dir.LatestStep() == 2);
-  CHECK_THAT(dir.Note(), Contains("model.ckpt-5: tensor \"global_step\": Checksum does not match") &&
-                             Contains("model.ckpt-4.data-00000-of-00001: No such file") &&
-                             Contains("model.ckpt-3.index: holds 0 bytes"));
+  CHECK_THAT(dir.Note(),
+             Contains("model.ckpt-5.data-00000-of-00001: tensor \"global_step\", 8 bytes at offset 0: Checksum does") &&
+                 Contains("model.ckpt-4.data-00000-of-00001: No such file") &&
+                 Contains("model.ckpt-3.index: holds 0 bytes"));
 }
 
 TEST_CASE("If no checkpoint is intact, training does not start again by itself") {
@@ -362,6 +363,52 @@ TEST_CASE("A directory's name may hold anything") {
   dir.Save({"1", "2"}, /*keep_max=*/1);
   CHECK(dir.LatestStep() == 2);
   CHECK(dir.Files().size() == 3);
+}
+
+TEST_CASE("A checkpoint is opened by its directory, its prefix and each of its files") {
+  const ModelDir dir;
+  dir.Save({"1", "2"});
+  for (const std::string& named : {dir.path, dir.File("checkpoint"), dir.File("model.ckpt-2"),
+                                   dir.File("model.ckpt-2.index"), dir.File("model.ckpt-2.data-00000-of-00001")}) {
+    CHECK(OpenCheckpoint(named).value().prefix == dir.File("model.ckpt-2"));
+  }
+  CHECK(OpenCheckpoint(dir.File("model.ckpt-1")).value().reader->Find("global_step").has_value());
+}
+
+TEST_CASE("What is no checkpoint is told from what is missing") {
+  const ModelDir dir;
+  dir.Save({"600", "700"});
+  absl::Status status = OpenCheckpoint(dir.File("model.ckpt-60")).status();
+  CHECK(absl::IsNotFound(status));
+  CHECK_THAT(Message(status), Contains("model.ckpt-60.index does not exist; did you mean model.ckpt-600?"));
+  dir.Write("weights.npz", "PK\x03\x04 and more");
+  status = OpenCheckpoint(dir.File("weights.npz")).status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(Message(status), Contains("weights.npz is a zip archive, not a checkpoint"));
+  dir.Write("weights.index", "PK\x03\x04 and more");
+  CHECK_THAT(Message(OpenCheckpoint(dir.File("weights")).status()), Contains("(the file is a zip archive)"));
+  REQUIRE(files::RemoveFile(dir.File("model.ckpt-600.index")).ok());
+  status = OpenCheckpoint(dir.File("model.ckpt-600.data-00000-of-00001")).status();
+  CHECK(absl::IsNotFound(status));
+  CHECK_THAT(Message(status), Contains("has no") && Contains("model.ckpt-600.index with it"));
+  CHECK(absl::IsNotFound(OpenCheckpoint(ModelDir().path).status()));
+}
+
+TEST_CASE("Checkpoints are listed in the order of saving, those that are not in the state file first") {
+  const ModelDir dir;
+  dir.Save({"10", "2", "30"}, /*keep_max=*/0);  // the state file has 30 alone
+  dir.Save({"7", "40"}, /*keep_max=*/3);
+  const auto in_dir = [&](const Names& steps) {
+    Names prefixes;
+    for (const std::string& step : steps) prefixes.push_back(dir.File("model.ckpt-" + step));
+    return prefixes;
+  };
+  CHECK(ListCheckpoints(dir.path).value() == in_dir({"2", "10", "30", "7", "40"}));
+  REQUIRE(files::RemoveFile(dir.File("model.ckpt-7.index")).ok());
+  CHECK(ListCheckpoints(dir.path).value() == in_dir({"2", "10", "30", "40"}));
+  REQUIRE(files::RemoveFile(dir.File("checkpoint")).ok());
+  CHECK(ListCheckpoints(dir.path).value() == in_dir({"2", "10", "30", "40"}));
+  CHECK_FALSE(ListCheckpoints(dir.File("nowhere")).ok());
 }
 
 }  // namespace

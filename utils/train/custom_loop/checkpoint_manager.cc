@@ -41,7 +41,7 @@ absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
   if (!absl::SimpleAtoi(step, &number)) return std::nullopt;
   RETURN_IF_ERROR(
       variables_.RestoreVariables([reader](const compute::VariableSpec& spec) -> absl::StatusOr<std::optional<Tensor>> {
-        const std::optional<BundleTensor> found = reader->Find(spec.name);
+        const std::optional<StoredTensor> found = reader->Find(spec.name);
         if (!found) return std::nullopt;
         if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
           return absl::InvalidArgumentError(

@@ -31,7 +31,7 @@ absl::Status WriteWeights(const std::string& path, const Weights& weights) {
 absl::StatusOr<Weights> ReadWeights(const std::string& path) {
   ASSIGN_OR_RETURN(const auto reader, train::BundleReader::Open(path));
   Weights weights;
-  for (const train::BundleTensor& tensor : reader->ListTensors()) {
+  for (const train::StoredTensor& tensor : reader->ListTensors()) {
     ASSIGN_OR_RETURN(weights[tensor.name], reader->Read(tensor.name));
   }
   return weights;

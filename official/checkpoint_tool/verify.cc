@@ -1,0 +1,121 @@
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "official/checkpoint_tool/checkpoint.h"
+#include "official/checkpoint_tool/commands.h"
+#include "official/checkpoint_tool/values.h"
+#include "utils/compute/core/status.h"
+#include "utils/flags/console.h"
+#include "utils/logs/live_line.h"
+#include "utils/logs/task_progress.h"
+#include "utils/misc/text.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
+
+namespace official::checkpoint_tool {
+namespace {
+
+using train::StoredTensor;
+
+// The file is damaged or a part of it is missing, as opposed to a disk or rights that keep it from being read now.
+bool IsBad(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
+
+class Verifier {
+ public:
+  Verifier(const Options& options, std::ostream& out) : options_(options), out_(out) {}
+
+  // Checks one checkpoint of several: that it cannot be opened is one of the things that may be bad.
+  absl::Status CheckOneOf(const std::string& prefix) {
+    const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(prefix);
+    if (checkpoint.ok()) return Check(*checkpoint);
+    ++num_checkpoints_;
+    if (!IsBad(checkpoint.status())) return checkpoint.status();
+    PrintBad(checkpoint.status());
+    return absl::OkStatus();
+  }
+
+  absl::Status Check(const Checkpoint& checkpoint) {
+    ++num_checkpoints_;
+    const std::vector<StoredTensor> variables = checkpoint.reader->ListTensors();
+    int64_t num_bytes = 0;
+    for (const StoredTensor& variable : variables) num_bytes += variable.num_bytes;
+    logs::TaskProgress progress({.title = "verifying " + checkpoint.path.substr(checkpoint.path.rfind('/') + 1),
+                                 .total = num_bytes,
+                                 .unit = "B"});
+    for (const StoredTensor& variable : variables) {
+      const absl::Status status = CheckVariable(checkpoint, variable);
+      if (!status.ok()) {
+        if (!IsBad(status)) return status;
+        PrintBad(status);
+      }
+      ++num_variables_;
+      progress.Add(variable.num_bytes);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Summary() {
+    if (options_.json) {
+      flags::PrintJson(
+          {{"event", "end"}, {"checkpoints", num_checkpoints_}, {"variables", num_variables_}, {"bad", num_bad_}},
+          out_);
+    }
+    const std::string checked = absl::StrCat(num_variables_, " variables in ", num_checkpoints_,
+                                             num_checkpoints_ == 1 ? " checkpoint" : " checkpoints");
+    if (num_bad_ > 0) return absl::DataLossError(absl::StrCat(num_bad_, " errors in ", checked));
+    if (!options_.json) out_ << checked << " are good\n";
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status CheckVariable(const Checkpoint& checkpoint, const StoredTensor& variable) {
+    if (!variable.dtype || !compute::IsFloating(*variable.dtype)) return checkpoint.reader->Verify(variable.name);
+    ASSIGN_OR_RETURN(const compute::Tensor tensor, checkpoint.reader->Read(variable.name));
+    const Statistics statistics = StatisticsOf(tensor);
+    if (!statistics.first_nonfinite) return absl::OkStatus();
+    const int64_t index = *statistics.first_nonfinite;
+    const std::string place =
+        variable.file.empty() ? ""
+                              : absl::StrCat(" at offset ", variable.offset + index * compute::SizeOf(*variable.dtype));
+    return absl::DataLossError(absl::StrFormat(
+        "%s: variable %s (%s): %d of %d elements are not finite; the first, element %d%s, is %s",
+        variable.file.empty() ? checkpoint.path : variable.file, misc::Printable(variable.name), TypeText(variable),
+        statistics.num_nonfinite, tensor.num_elements(), index, place, ElementText(tensor, index)));
+  }
+
+  void PrintBad(const absl::Status& status) {
+    ++num_bad_;
+    const std::string message(status.message());
+    logs::AboveLiveLine([&] {
+      if (options_.json) {
+        flags::PrintJson({{"event", "bad"}, {"message", message}}, out_);
+      } else {
+        out_ << message << std::endl;
+      }
+    });
+  }
+
+  const Options& options_;
+  std::ostream& out_;
+  int num_checkpoints_ = 0, num_variables_ = 0, num_bad_ = 0;
+};
+
+}  // namespace
+
+absl::Status Verify(const Words& words, const Options& options, std::ostream& out) {
+  const std::string path = train::CheckpointNamed(words[0]);
+  Verifier verifier(options, out);
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, train::ListCheckpoints(path));
+    if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
+    for (const std::string& prefix : prefixes) RETURN_IF_ERROR(verifier.CheckOneOf(prefix));
+  } else {
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(words[0]));
+    RETURN_IF_ERROR(verifier.Check(checkpoint));
+  }
+  return verifier.Summary();
+}
+
+}  // namespace official::checkpoint_tool
