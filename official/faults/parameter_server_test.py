@@ -405,6 +405,22 @@ class ParameterServerTest(workers.WorkersCase):
         for outcome in self.finish_all(self.begin(2, 1, *flags))[:2]:
             self.assertIn(f"is trained to step {self.all_steps}", outcome.stderr)
 
+    def test_chief_saves_while_it_waits(self) -> None:
+        flags, self.all_steps = (*epochs_flags(SHORT), HOLDS), SHORT * EPOCH_STEPS
+        processes = self.begin(2, 1, *flags, watched=[0])
+        self.wait_for_records(self.model_dir, 4)
+        processes[1].send_signal(signal.SIGSTOP)
+        self.wait_for_log(0, "waiting for worker 1")
+        processes[0].send_signal(signal.SIGUSR2)
+        self.wait_for_log(0, "on SIGUSR2")
+        saved = harness.latest_step(self.model_dir)
+        self.assertLess(saved, self.all_steps)
+        processes[2].kill()
+        processes[1].send_signal(signal.SIGCONT)
+        self.assertEqual([self.finish(process).code for process in processes], [138, 138, -signal.SIGKILL])
+        self.assertEqual(harness.latest_step(self.model_dir), saved)
+        self.assert_all_is_trained(self.begin(2, 1, *flags))
+
     # ---- What is refused ----
 
     def test_server_with_other_data(self) -> None:

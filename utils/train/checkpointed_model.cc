@@ -352,7 +352,9 @@ absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
   for (;;) {
     ASSIGN_OR_RETURN(const bool has_left, servers.HasLeft(worker));
     if (has_left) return true;
-    if (config_.interruption() == Interruption::kStop) return false;
+    const Interruption wanted = config_.interruption();
+    if (wanted == Interruption::kStop) return false;
+    RETURN_IF_ERROR(SaveWhileWaiting(global_step, wanted == Interruption::kSave));
     if (!std::exchange(told, true)) {
       LOG(INFO) << "waiting for " << servers.NameOf(worker) << ", which is still training";
     }
@@ -367,7 +369,21 @@ absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
   }
 }
 
+absl::Status CheckpointedModel::SaveWhileWaiting(int64_t global_step, bool is_asked) {
+  const std::optional<int64_t> steps = config_.save_checkpoints_steps;
+  const bool is_due =
+      steps ? global_step / *steps > saved_step_.value_or(0) / *steps
+            : std::chrono::steady_clock::now() - save_time_ >= std::chrono::seconds(config_.save_checkpoints_secs);
+  if (servers_ == nullptr || (!is_due && !is_asked)) return absl::OkStatus();
+  RETURN_IF_ERROR(Save());
+  if (!is_asked) return absl::OkStatus();
+  RETURN_IF_ERROR(dir_->WaitForSave());
+  LogSavedOnRequest();
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointedModel::Save() {
+  save_time_ = std::chrono::steady_clock::now();
   if (servers_ != nullptr && strategy_->is_chief()) {
     ASSIGN_OR_RETURN(state_.global_step, servers_->ReadAll());
     state_.worker_positions = servers_->worker_positions();

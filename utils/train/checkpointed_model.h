@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -112,6 +113,8 @@ class CheckpointedModel {
   // Returns NotFound if nothing was trained.
   absl::Status CheckTrained() const;
   absl::StatusOr<bool> WaitForWorker(int worker);
+  // Makes the checkpoint that is due, or asked for, while the chief of a job with parameter servers waits for others.
+  absl::Status SaveWhileWaiting(int64_t global_step, bool is_asked);
   // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
   absl::Status PrepareVariables(const compute::Graph& graph);
   // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
@@ -134,6 +137,7 @@ class CheckpointedModel {
   std::string origin_ = "fresh";
   RunState state_;
   std::optional<int64_t> saved_step_, restored_step_;
+  std::chrono::steady_clock::time_point save_time_ = std::chrono::steady_clock::now();  // of the last Save
   // Returns, with several workers, how long this one has computed since the last agreement, for each of its replicas.
   float SecondsOfWork();
   void LogStraggler(const std::vector<std::string>& all);

@@ -61,6 +61,12 @@ TEST_CASE("A table may be read at several places, and at rows that are computed 
   CHECK(found[0].ids.shape() == compute::Shape{6});
 }
 
+TEST_CASE("Rows may be computed with constants") {
+  TwoLists g;
+  const Value a = g.Variable("a"), one = g.graph.Constant(compute::Tensor::Of<int32_t>({1}, {1}));
+  CHECK(g.IsReadByRows(Sum(Gather(a, compute::Add(g.first, one))), a));
+}
+
 TEST_CASE("A table that is also read as a whole is not read by rows") {
   TwoLists g;
   const Value a = g.Variable("a"), looked_up = Sum(Gather(a, g.first));
