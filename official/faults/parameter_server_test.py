@@ -417,7 +417,7 @@ class ParameterServerTest(workers.WorkersCase):
         self.assertLess(saved, self.all_steps)
         processes[2].kill()
         processes[1].send_signal(signal.SIGCONT)
-        self.assertEqual([self.finish(process).code for process in processes], [138, 138, -signal.SIGKILL])
+        self.assertEqual([self.finish(process).code for process in processes], [138, 138, 128 + signal.SIGKILL])
         self.assertEqual(harness.latest_step(self.model_dir), saved)
         self.assert_all_is_trained(self.begin(2, 1, *flags))
 
