@@ -383,8 +383,9 @@ class ParameterServerTest(workers.WorkersCase):
         processes[1].send_signal(signal.SIGSTOP)
         self.wait_for_records(self.model_dir, 20)
         processes[0].send_signal(signal.SIGTERM)
+        codes = [self.finish(processes[0]).code]
         processes[1].send_signal(signal.SIGCONT)
-        codes = [self.finish(process).code for process in processes]
+        codes += [self.finish(process).code for process in processes[1:]]
         self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
         self.assertLess(harness.latest_step(self.model_dir), self.all_steps)
         self.assert_all_is_trained(self.begin(2, 1, *flags))
@@ -396,8 +397,9 @@ class ParameterServerTest(workers.WorkersCase):
         processes[1].send_signal(signal.SIGSTOP)
         self.wait_for_log(0, "waiting for worker 1")
         processes[0].send_signal(signal.SIGTERM)
+        codes = [self.finish(processes[0]).code]
         processes[1].send_signal(signal.SIGCONT)
-        codes = [self.finish(process).code for process in processes]
+        codes += [self.finish(process).code for process in processes[1:]]
         self.assertEqual(codes, [128 + signal.SIGTERM, 138, 138])
         self.assertLess(harness.latest_step(self.model_dir), self.all_steps)
         outcomes = self.assert_all_is_trained(self.begin(2, 1, *flags))

@@ -74,7 +74,7 @@ class WorkerNetworkTest(losses.LossCase):
     # The one with small gradients: of ten packets one is sent again after 0.2 seconds or more.
     @harness.of("resnet")
     def test_packets_are_lost(self) -> None:
-        self.begin_on_hosts(f"--max_train_steps={harness.STEPS}")
+        self.begin_on_hosts(f"--max_train_steps={harness.STEPS}", "--peer_timeout_secs=60")
         self.network.lose(1, percent=10)
         self.assert_ends_as_alone()
         self.assertGreater(self.network.count_lost(1), 20)
