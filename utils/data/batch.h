@@ -61,7 +61,8 @@ struct BatchOptions {
   bool across_epochs = false;
   // The number of threads that read and map examples of a batch at the same time. The result does not depend on it.
   int num_threads = 1;
-  // The rows to read. The others of a batch are there, but nobody has written them.
+  // The rows to read. The others of a batch, and all of a batch that HeldRows::HoldsBatch excludes, are there, but
+  // nobody has written them.
   HeldRows rows = {};
 };
 

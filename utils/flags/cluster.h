@@ -44,6 +44,7 @@ FlagGroup ClusterFlags();
 
 // Returns those of the flags by which the tasks of a run find each other, keep strangers out and notice losses, and
 // shared flags of these names, for a program with a training loop of its own: Program::more_flags takes them.
+// --serve and --remote_cluster need run::RunMain as its main function.
 FlagGroup ConnectionFlags(const std::vector<absl::string_view>& more = {});
 
 }  // namespace official::flags

@@ -13,7 +13,7 @@ from official.workers.coordinated import CHIEF, RESUME_ME
 
 LINE = re.compile(r"epoch (\d+) loss (\S+) accuracy (\S+) val_loss (\S+) val_accuracy (\S+)\n")
 EVALUATED = re.compile(r"evaluated loss (\S+) accuracy (\S+)\n")
-EPOCHS = 5
+EPOCHS = 20  # enough for workers that wait long for a core, and so read old values
 
 
 class Epoch(NamedTuple):
@@ -29,6 +29,12 @@ def epochs_of(output: str) -> list[Epoch]:
 
 
 class KerasCoordinatorTest(coordinated.CoordinatedCase):
+    def start(self, jobs: dict[str, int], *flags: str) -> None:
+        super().start(jobs, f"--train_epochs={EPOCHS}", *flags)
+
+    def alone(self, *flags: str) -> str:
+        return super().alone(f"--train_epochs={EPOCHS}", *flags)
+
     def assert_learned(self, output: str, first: int = 1) -> None:
         epochs = epochs_of(output)
         self.assertEqual([epoch.number for epoch in epochs], list(range(first, EPOCHS + 1)))

@@ -1,6 +1,7 @@
 #include "utils/distribute/coordinator/cluster_coordinator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
 
@@ -14,9 +15,23 @@ namespace official::coordinator {
 
 using compute::Tensor;
 
+namespace {
+
+int64_t NextId() {
+  static std::atomic<int64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
+
 ClusterCoordinator::ClusterCoordinator(const Functions& functions, distribute::ParameterServers& servers,
                                        const CoordinatorOptions& options)
-    : functions_(functions), servers_(servers), options_(options), client_(servers), queue_(options.queue_capacity) {
+    : id_(NextId()),
+      functions_(functions),
+      servers_(servers),
+      options_(options),
+      client_(servers),
+      queue_(options.queue_capacity) {
   for (int worker = 1; worker < servers.num_workers(); ++worker) present_.insert(worker);
   for (const int worker : std::vector<int>(present_.begin(), present_.end())) {
     threads_.emplace_back([this, worker] { Dispatch(worker); });

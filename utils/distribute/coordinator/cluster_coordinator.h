@@ -56,6 +56,8 @@ class ClusterCoordinator : public distribute::Trackable {
   // Functions that wait are cancelled.
   ~ClusterCoordinator() override;
 
+  // The number of this coordinator among those of the process: no two have the same, also one after the other.
+  int64_t id() const { return id_; }
   int num_workers() const { return servers_.num_workers() - 1; }
   // The number of devices of each worker, which run a step at the same time.
   int num_replicas_in_sync() const { return options_.num_devices; }
@@ -124,6 +126,7 @@ class ClusterCoordinator : public distribute::Trackable {
   // An error of the exchange is one of the job.
   static absl::Status Failed(const absl::Status& status);
 
+  const int64_t id_;
   const Functions& functions_;
   distribute::ParameterServers& servers_;
   const CoordinatorOptions options_;

@@ -38,6 +38,12 @@ std::vector<Tensor> TensorsOf(const data::Batch& batch, train::Mode mode) {
   return tensors;
 }
 
+absl::Status CheckSteps(const char* argument, std::optional<int64_t> steps) {
+  if (steps.value_or(1) >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(argument, "=", *steps, "; give at least 1, or leave it unset for one pass over the data"));
+}
+
 const char* StepOf(train::Mode mode) {
   return mode == train::Mode::kTrain ? kTrain : mode == train::Mode::kEval ? kEvaluate : kPredict;
 }
@@ -63,6 +69,14 @@ absl::StatusOr<const CoordinatedModel::NamedDataset*> CoordinatedModel::FindData
       absl::StrCat("model ", name_, " has no data set '", name, "'; add it with AddDataset on all tasks"));
 }
 
+absl::Status CoordinatedModel::CheckSize(const std::string& dataset, int64_t of_coordinator) const {
+  const int64_t size = datasets_.at(dataset).dataset->num_examples();
+  if (size == of_coordinator) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("data set '", dataset, "' of model ", name_, " has ", size,
+                                                 " examples on this worker, but ", of_coordinator,
+                                                 " on the coordinator; give all tasks the same data"));
+}
+
 // ---- On all tasks ----
 
 absl::Status CoordinatedModel::Compile(CompileOptions options) {
@@ -73,6 +87,7 @@ absl::Status CoordinatedModel::Compile(CompileOptions options) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", name_, " trains on the workers of a coordinator, and CompileOptions has a strategy; leave it out"));
   }
+  RETURN_IF_ERROR(CheckMetrics(name_, options.metrics));
   options_ = std::move(options);
   for (const Metric& metric : options_->metrics) metrics_.emplace_back(NameOf(metric.name));
   return absl::OkStatus();
@@ -84,6 +99,9 @@ absl::Status CoordinatedModel::AddDataset(const std::string& name, data::Dataset
   if (options.batch_size < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("data set '", name, "' has batch_size=", options.batch_size, "; it must be at least 1"));
+  }
+  if (dataset->num_examples() < 1) {
+    return absl::DataLossError(absl::StrCat("data set '", name, "' of model ", name_, " has no examples"));
   }
   if (spec_ && *spec_ != dataset->spec()) {
     return absl::InvalidArgumentError(absl::StrCat("data set '", name, "' of model ", name_,
@@ -104,12 +122,16 @@ absl::Status CoordinatedModel::AddDataset(const std::string& name, data::Dataset
         return data::Batches(of.shuffle ? data::Shuffle(source, seed) : source,
                              {.batch_size = batch_size, .end_epoch = data::kEndless, .across_epochs = true});
       });
-  functions_.Register(NameOf(kTrain, name), [this, name](WorkerContext& context, absl::Span<const Tensor> state) {
-    return RunTraining(context, name, state);
-  });
+  using Results = absl::StatusOr<Tensors>;
+  functions_.Register(NameOf(kTrain, name),
+                      [this, name](WorkerContext& context, absl::Span<const Tensor> state) -> Results {
+                        RETURN_IF_ERROR(CheckSize(name, state[2].scalar<int64_t>()));
+                        return RunTraining(context, name, state);
+                      });
   for (const train::Mode mode : {train::Mode::kEval, train::Mode::kPredict}) {
     functions_.Register(NameOf(StepOf(mode), name),
-                        [this, name, mode](WorkerContext& context, absl::Span<const Tensor> batches) {
+                        [this, name, mode](WorkerContext& context, absl::Span<const Tensor> batches) -> Results {
+                          RETURN_IF_ERROR(CheckSize(name, batches[2].scalar<int64_t>()));
                           return RunOnBatches(context, datasets_.at(name), mode, batches[0].scalar<int64_t>(),
                                               batches[1].scalar<int64_t>());
                         });
@@ -246,6 +268,25 @@ std::vector<TensorType> CoordinatedModel::BatchTypes(train::Mode mode, int64_t b
   return types;
 }
 
+void CoordinatedModel::Attend(const ClusterCoordinator& coordinator) {
+  if (coordinator_ == coordinator.id()) return;
+  coordinator_ = coordinator.id();
+  made_.clear();
+  global_step_ = begin_step_ = 0;
+  checkpoints_ = nullptr;
+  lock_ = nullptr;
+}
+
+absl::Status CoordinatedModel::OpenCheckpoints(ClusterCoordinator& coordinator) {
+  ASSIGN_OR_RETURN(auto lock, train::RunLock::Acquire(options_->model_dir));
+  ASSIGN_OR_RETURN(auto checkpoints, train::CheckpointManager::Open(coordinator, options_->model_dir));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
+  global_step_ = trained.value_or(0);
+  lock_ = std::move(lock);
+  checkpoints_ = std::move(checkpoints);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<History> CoordinatedModel::Fit(ClusterCoordinator& coordinator, const std::string& dataset,
                                               const CoordinatedFitOptions& options) {
   RETURN_IF_ERROR(CheckCompiled("Fit"));
@@ -259,14 +300,13 @@ absl::StatusOr<History> CoordinatedModel::Fit(ClusterCoordinator& coordinator, c
         name_, " has steps_per_epoch=", steps, ", and workers read data set '", dataset,
         "' without end; give at least 1"));
   }
+  if (!options.validation_data.empty()) RETURN_IF_ERROR(CheckSteps("validation_steps", options.validation_steps));
+  Attend(coordinator);
   const distribute::InputContext devices = {.num_replicas_in_sync = coordinator.num_replicas_in_sync()};
   ASSIGN_OR_RETURN(const int64_t replica_batch, devices.GetPerReplicaBatchSize(named->options.batch_size));
   RETURN_IF_ERROR(coordinator.CreateVariables(NameOf(kTrain), BatchTypes(train::Mode::kTrain, replica_batch)));
   if (!options_->model_dir.empty() && checkpoints_ == nullptr) {
-    ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(options_->model_dir));
-    ASSIGN_OR_RETURN(checkpoints_, train::CheckpointManager::Open(coordinator, options_->model_dir));
-    ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints_->RestoreLatest());
-    global_step_ = trained.value_or(0);
+    RETURN_IF_ERROR(OpenCheckpoints(coordinator));
   }
   if (made_.insert(dataset).second) coordinator.CreatePerWorkerDataset(NameOf(kTrain, dataset));
   training_.learning_rate = static_cast<float>(options_->learning_rate);
@@ -292,12 +332,14 @@ absl::StatusOr<Logs> CoordinatedModel::TrainEpoch(ClusterCoordinator& coordinato
                                                   int64_t steps) {
   RETURN_IF_ERROR(loss_metric_.ResetState(coordinator));
   for (const coordinator::MeanMetric& metric : metrics_) RETURN_IF_ERROR(metric.ResetState(coordinator));
+  const int64_t num_examples = datasets_.at(dataset).dataset->num_examples();
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t state[] = {static_cast<int64_t>(options_->seed), global_step_ + i, 0};
-    RETURN_IF_ERROR(coordinator
-                        .Schedule(NameOf(kTrain, dataset),
-                                  {Tensor::Scalar(training_.learning_rate), Tensor::Of<int64_t>({3}, state)})
-                        .status());
+    RETURN_IF_ERROR(
+        coordinator
+            .Schedule(NameOf(kTrain, dataset), {Tensor::Scalar(training_.learning_rate),
+                                                Tensor::Of<int64_t>({3}, state), Tensor::Scalar(num_examples)})
+            .status());
   }
   RETURN_IF_ERROR(coordinator.Join());
   global_step_ += steps;
@@ -316,14 +358,16 @@ absl::StatusOr<std::vector<CoordinatedModel::Tensors>> CoordinatedModel::RunOnWo
                                                                                       train::Mode mode,
                                                                                       const std::string& dataset,
                                                                                       int64_t count) {
-  RETURN_IF_ERROR(
-      coordinator.CreateVariables(NameOf(StepOf(mode)), BatchTypes(mode, datasets_.at(dataset).options.batch_size)));
+  const NamedDataset& named = datasets_.at(dataset);
+  RETURN_IF_ERROR(coordinator.CreateVariables(NameOf(StepOf(mode)), BatchTypes(mode, named.options.batch_size)));
+  const Tensor num_examples = Tensor::Scalar(named.dataset->num_examples());
   const int64_t calls = kCallsPerWorker * coordinator.num_workers(), of_call = std::max<int64_t>(1, count / calls);
   std::vector<std::pair<RemoteValue, int64_t>> called;  // with the number of batches
   for (int64_t first = 0; first < count; first += of_call) {
     const int64_t batches = std::min(of_call, count - first);
-    ASSIGN_OR_RETURN(RemoteValue value, coordinator.Schedule(NameOf(StepOf(mode), dataset),
-                                                             {Tensor::Scalar(first), Tensor::Scalar(batches)}));
+    ASSIGN_OR_RETURN(RemoteValue value,
+                     coordinator.Schedule(NameOf(StepOf(mode), dataset),
+                                          {Tensor::Scalar(first), Tensor::Scalar(batches), num_examples}));
     called.emplace_back(std::move(value), batches);
   }
   RETURN_IF_ERROR(coordinator.Join());
@@ -340,6 +384,7 @@ absl::StatusOr<Logs> CoordinatedModel::Evaluate(ClusterCoordinator& coordinator,
                                                 std::optional<int64_t> steps) {
   RETURN_IF_ERROR(CheckCompiled("Evaluate"));
   ASSIGN_OR_RETURN(const NamedDataset* const named, FindDataset(dataset));
+  RETURN_IF_ERROR(CheckSteps("steps", steps));
   const int64_t all = named->num_batches();
   ASSIGN_OR_RETURN(const std::vector<Tensors> batches,
                    RunOnWorkers(coordinator, train::Mode::kEval, dataset, std::min(steps.value_or(all), all)));

@@ -10,7 +10,8 @@
 //   });
 //
 // All tasks of the job make the same model with the same data sets, and the workers run its steps. Fit, Evaluate,
-// Predict and what is about weights are for the coordinator.
+// Predict and what is about weights are for the coordinator. With another coordinator, that of a further job, a model
+// begins as a new one.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +41,10 @@
 namespace official::keras {
 
 struct DatasetOptions {
-  int64_t batch_size = 32;  // of a worker's step, which its devices divide: a multiple of their number
-  bool shuffle = true;      // in training: each worker in an order of its own
+  // Of a worker's step in training, which its devices divide: a multiple of their number. In Evaluate and Predict each
+  // device takes a whole batch.
+  int64_t batch_size = 32;
+  bool shuffle = true;  // in training: each worker in an order of its own
 };
 
 struct CoordinatedFitOptions {
@@ -59,11 +62,13 @@ class CoordinatedModel {
   CoordinatedModel(const CoordinatedModel&) = delete;
   CoordinatedModel& operator=(const CoordinatedModel&) = delete;
 
-  // Once only, and before data sets are added. `seed` is that of the order of the data and of Dropout;
-  // CoordinatorOptions has that of the first weights. `model_dir` has checkpoints, but no events. InvalidArgument for a
-  // strategy: the devices are those of the job.
+  // Once only, and before data sets are added. Errors: those of CheckMetrics. `seed` is that of the order of the data
+  // and of Dropout; CoordinatorOptions has that of the first weights. `model_dir` has checkpoints, but no events.
+  // InvalidArgument for a strategy: the devices are those of the job.
   absl::Status Compile(CompileOptions options);
-  // Names a data set of this program. InvalidArgument if an example has other types than those of the data sets before.
+  // Names a data set of this program. InvalidArgument if an example has other types than those of the data sets before;
+  // DataLoss if it has no examples. Fit, Evaluate and Predict return InvalidArgument if a worker has another number of
+  // examples under the name than the coordinator.
   absl::Status AddDataset(const std::string& name, data::DatasetPtr dataset, const DatasetOptions& options = {});
   // The functions that all tasks of the job register. A program may add its own. The model must outlive their use.
   coordinator::Functions& functions() { return functions_; }
@@ -71,13 +76,13 @@ class CoordinatedModel {
   // Trains for `epochs` epochs of steps_per_epoch steps, which the workers make at the same time, each on batches of
   // its own from the data set, without end. With a model_dir the first call continues from the latest checkpoint, as
   // Model::Fit. The loss and the metrics of an epoch are means over the examples of its steps, each of the values that
-  // its worker had read; a step that was run twice, since a worker was lost, counts twice. InvalidArgument without
-  // steps_per_epoch; FailedPrecondition before Compile; NotFound for a data set; else errors of the steps, of the job
-  // and of the callbacks.
+  // its worker had read; a step that was run twice, since a worker was lost, counts twice. InvalidArgument if
+  // steps_per_epoch is unset, or it or validation_steps is below 1; FailedPrecondition before Compile; NotFound for a
+  // data set; else errors of the steps, of the job and of the callbacks.
   absl::StatusOr<History> Fit(coordinator::ClusterCoordinator& coordinator, const std::string& dataset,
                               const CoordinatedFitOptions& options);
   // Returns the loss and the metrics, the means over all examples of one pass over the data set, or of the first
-  // `steps` batches. Each batch counts once, whatever becomes of its worker.
+  // `steps` batches. Each batch counts once, whatever becomes of its worker. InvalidArgument if `steps` is below 1.
   absl::StatusOr<Logs> Evaluate(coordinator::ClusterCoordinator& coordinator, const std::string& dataset,
                                 std::optional<int64_t> steps = std::nullopt);
   // Returns the outputs for all examples.
@@ -101,6 +106,8 @@ class CoordinatedModel {
   std::string NameOf(absl::string_view step, absl::string_view dataset = "") const;
   absl::Status CheckCompiled(absl::string_view call) const;
   absl::StatusOr<const NamedDataset*> FindDataset(const std::string& name) const;
+  // On a worker: InvalidArgument if the data set has another number of examples than that of the coordinator.
+  absl::Status CheckSize(const std::string& dataset, int64_t of_coordinator) const;
   // The features and labels of a batch are the first inputs of each step, but for that which predicts.
   train::ModelInputs InputsOf(compute::Graph& graph, train::Mode mode, absl::Span<const compute::Value> inputs) const;
   std::vector<compute::TensorType> BatchTypes(train::Mode mode, int64_t batch_size) const;
@@ -113,7 +120,8 @@ class CoordinatedModel {
                                                        absl::Span<const compute::Value> inputs) const;
   absl::StatusOr<std::vector<compute::Value>> PredictStep(distribute::ReplicaContext& context,
                                                           absl::Span<const compute::Value> inputs) const;
-  // Makes a step of the training, with the learning rate and the random state that the coordinator has sent.
+  // Makes a step of the training, with what the coordinator has sent: the learning rate, the random state and the
+  // number of its examples.
   absl::StatusOr<Tensors> RunTraining(coordinator::WorkerContext& context, const std::string& dataset,
                                       absl::Span<const compute::Tensor> state) const;
   // Runs a step on so many batches of a data set from the first one on, and returns the results of all.
@@ -121,6 +129,11 @@ class CoordinatedModel {
                                        train::Mode mode, int64_t first, int64_t count) const;
 
   // The coordinator's part.
+
+  // Forgets what belongs to another coordinator than this one.
+  void Attend(const coordinator::ClusterCoordinator& coordinator);
+  // Restores the latest checkpoint in model_dir, and keeps its lock.
+  absl::Status OpenCheckpoints(coordinator::ClusterCoordinator& coordinator);
   absl::StatusOr<Logs> TrainEpoch(coordinator::ClusterCoordinator& coordinator, const std::string& dataset,
                                   int64_t steps);
   // Lets workers run a step on the first `count` batches of a data set, and returns the results of each.
@@ -140,6 +153,7 @@ class CoordinatedModel {
 
   // Of the coordinator.
   Training training_ = {.learning_rate = 0};
+  int64_t coordinator_ = 0;     // the id of that to which what follows belongs; 0: none yet
   std::set<std::string> made_;  // the data sets that workers have
   int64_t global_step_ = 0, begin_step_ = 0;
   std::unique_ptr<train::RunLock> lock_;

@@ -6,13 +6,16 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/data/dataset.h"
 #include "utils/distribute/coordinator/run_task.h"
 #include "utils/files/files.h"
 #include "utils/train/keras/model.h"
@@ -213,6 +216,46 @@ TEST_CASE("A job that is started again continues from its last epoch, and a seco
   CHECK(epochs == std::vector<int64_t>{0, 1, 2, 3, 4});
 }
 
+TEST_CASE("A model serves one job after the other") {
+  Fixture job(NewDirectory());
+  std::vector<int64_t> epochs;
+  for (const int64_t end : {2, 3}) {
+    const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+      ASSIGN_OR_RETURN(const History history,
+                       job.model.Fit(coordinator, "train", {.epochs = end, .steps_per_epoch = 3}));
+      epochs.insert(epochs.end(), history.epochs.begin(), history.epochs.end());
+      return absl::OkStatus();
+    };
+    CHECK(job.Run(program) == absl::OkStatus());
+  }
+  CHECK(epochs == std::vector<int64_t>{0, 1, 2});
+}
+
+TEST_CASE("A fit after one whose checkpoint could not be read restores it, too") {
+  const std::string model_dir = NewDirectory();
+  const auto fit = [&](CoordinatedModel& model, ClusterCoordinator& coordinator, int64_t epochs) {
+    return model.Fit(coordinator, "train", {.epochs = epochs, .steps_per_epoch = 3});
+  };
+  {
+    Fixture job(model_dir);
+    const auto program = [&](ClusterCoordinator& coordinator) { return fit(job.model, coordinator, 1).status(); };
+    REQUIRE(job.Run(program) == absl::OkStatus());
+  }
+  const std::string index = absl::StrCat(model_dir, "/model.ckpt-3.index");
+  const std::string intact = files::ReadFile(index, 1 << 20).value();
+  REQUIRE(files::WriteFileAtomically(index, "damaged").ok());
+  Fixture job(model_dir);
+  const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    CHECK(absl::IsDataLoss(fit(job.model, coordinator, 2).status()));
+    CHECK(absl::IsDataLoss(fit(job.model, coordinator, 2).status()));
+    RETURN_IF_ERROR(files::WriteFileAtomically(index, intact));
+    ASSIGN_OR_RETURN(const History history, fit(job.model, coordinator, 2));
+    CHECK(history.epochs == std::vector<int64_t>{1});
+    return absl::OkStatus();
+  };
+  CHECK(job.Run(program) == absl::OkStatus());
+}
+
 TEST_CASE("Weights are saved in TensorFlow's format, for a model on one device, too") {
   const std::string path = absl::StrCat(NewDirectory(), "/weights");
   Fixture job;
@@ -250,6 +293,56 @@ TEST_CASE("A step that fails ends the fit with its error") {
   CHECK_THAT(std::string(status.message()), Contains("CheckNumerics: element 0 of float32[] is nan"));
 }
 
+// As many points of the line as `size` says, one less for other threads than that of the coordinator.
+class LineOfTwoSizes : public data::Dataset {
+ public:
+  explicit LineOfTwoSizes(int64_t size) : line_(Line(size)) {}
+
+  const data::ElementSpec& spec() const override { return line_->spec(); }
+  int64_t num_examples() const override {
+    return line_->num_examples() - (std::this_thread::get_id() == coordinator ? 0 : 1);
+  }
+  absl::Status Read(int64_t epoch, int64_t index, const data::Example& out) const override {
+    return line_->Read(epoch, index, out);
+  }
+
+  std::thread::id coordinator;
+
+ private:
+  const data::DatasetPtr line_;
+};
+
+TEST_CASE("Workers whose data set has another size are refused") {
+  Fixture job;
+  const auto line = std::make_shared<LineOfTwoSizes>(8);
+  REQUIRE(job.model.AddDataset("two", line, {.batch_size = kBatchSize}).ok());
+  const auto program = [&](ClusterCoordinator& coordinator) {
+    line->coordinator = std::this_thread::get_id();
+    for (const absl::Status& refused :
+         {job.model.Fit(coordinator, "two", {.steps_per_epoch = 2}).status(),
+          job.model.Evaluate(coordinator, "two").status(), job.model.Predict(coordinator, "two").status()}) {
+      CHECK(absl::IsInvalidArgument(refused));
+      CHECK_THAT(std::string(refused.message()),
+                 Contains("data set 'two' of model model has 7 examples on this worker, but 8 on the coordinator"));
+    }
+    return absl::OkStatus();
+  };
+  CHECK(job.Run(program) == absl::OkStatus());
+}
+
+TEST_CASE("Metrics have names of their own, of all models") {
+  for (const char* name : {"loss", "learning_rate", "global_step", "error"}) {
+    CompileOptions options[] = {Options(), Options()};
+    for (CompileOptions& of : options) of.metrics.push_back({name, of.metrics[0].values});
+    CoordinatedModel coordinated(Dense, "net");
+    Model one(Dense, "net");
+    const absl::Status refused = coordinated.Compile(std::move(options[0]));
+    CHECK(absl::IsInvalidArgument(refused));
+    CHECK(refused == one.Compile(std::move(options[1])));
+    CHECK_THAT(std::string(refused.message()), Contains(absl::StrCat(" named '", name, "'")));
+  }
+}
+
 TEST_CASE("What cannot be is refused") {
   CoordinatedModel model(Dense, "net");
   CHECK_THAT(std::string(model.AddDataset("train", Line(4)).message()),
@@ -264,7 +357,17 @@ TEST_CASE("What cannot be is refused") {
   const data::DatasetPtr other =
       data::TensorSlices({{"", Tensor(DType::kFloat32, {4, 2})}}, {{"", Tensor(DType::kFloat32, {4, 1})}});
   CHECK_THAT(std::string(model.AddDataset("other", other).message()), Contains("has other features or labels"));
+  const absl::Status empty = model.AddDataset("empty", Line(0));
+  CHECK(absl::IsDataLoss(empty));
+  CHECK_THAT(std::string(empty.message()), Contains("data set 'empty' of model net has no examples"));
   const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    for (const int64_t steps : {0, -1}) {
+      const absl::Status no_batch = model.Evaluate(coordinator, "train", steps).status();
+      CHECK(absl::IsInvalidArgument(no_batch));
+      CHECK_THAT(std::string(no_batch.message()), Contains(absl::StrCat("steps=", steps, "; give at least 1")));
+    }
+    const CoordinatedFitOptions none = {.steps_per_epoch = 1, .validation_data = "train", .validation_steps = 0};
+    CHECK_THAT(std::string(model.Fit(coordinator, "train", none).status().message()), Contains("validation_steps=0;"));
     const absl::Status no_steps = model.Fit(coordinator, "train", {}).status();
     CHECK(absl::IsInvalidArgument(no_steps));
     CHECK_THAT(std::string(no_steps.message()),

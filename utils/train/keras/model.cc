@@ -50,6 +50,7 @@ absl::Status Model::Compile(CompileOptions options) {
   if (estimator_ != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("model ", name_, " is compiled already; make another Model"));
   }
+  RETURN_IF_ERROR(CheckMetrics(name_, options.metrics));
   if (options.strategy == nullptr) {
     ASSIGN_OR_RETURN(options.strategy, distribute::Strategy::Create({}));
   }

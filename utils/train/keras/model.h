@@ -56,7 +56,7 @@ class Model {
   explicit Model(NetworkFn network, std::string name = "model")
       : network_(std::move(network)), name_(std::move(name)) {}
 
-  // Errors: those of RunLock::Acquire and Estimator::Create for a model_dir. Once only.
+  // Errors: those of CheckMetrics, and of RunLock::Acquire and Estimator::Create for a model_dir. Once only.
   absl::Status Compile(CompileOptions options);
 
   // Trains for `epochs` epochs, each from the beginning of the data. The first call after Compile counts the epochs of

@@ -1,7 +1,9 @@
 #include "utils/train/keras/network.h"
 
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
@@ -26,6 +28,20 @@ Metric SparseCategoricalAccuracy(std::string name) {
             const Value classes = compute::Cast(compute::ArgMax(outputs), DType::kInt32);
             return compute::Cast(compute::Equal(classes, labels), DType::kFloat32);
           }};
+}
+
+absl::Status CheckMetrics(absl::string_view model, const std::vector<Metric>& metrics) {
+  const std::set<absl::string_view> reserved = {"loss", "learning_rate", "global_step"};
+  std::set<absl::string_view> names;
+  for (const Metric& metric : metrics) {
+    const bool is_reserved = reserved.count(metric.name) > 0;
+    if (!is_reserved && names.insert(metric.name).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("model ", model, " has ", is_reserved ? "a metric" : "two metrics", " named '", metric.name, "'",
+                     is_reserved ? ", which is the name of something else in the logs" : "",
+                     "; give each metric a name of its own"));
+  }
+  return absl::OkStatus();
 }
 
 train::ModelSpec BuildSpec(const NetworkFn& network, const LossFn& loss, const std::vector<Metric>& metrics,

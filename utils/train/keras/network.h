@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/train/model.h"
@@ -30,6 +32,10 @@ struct Metric {
 };
 // Outputs and labels as for SparseCategoricalCrossentropy: the part of the examples whose class has the largest output.
 Metric SparseCategoricalAccuracy(std::string name = "accuracy");
+
+// Returns InvalidArgument if two metrics of a model have one name, or one has a name that the logs have for something
+// else: loss, learning_rate, global_step.
+absl::Status CheckMetrics(absl::string_view model, const std::vector<Metric>& metrics);
 
 // The name of the outputs among the predictions of BuildSpec.
 inline constexpr char kOutputs[] = "outputs";
