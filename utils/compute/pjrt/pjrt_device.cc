@@ -117,8 +117,8 @@ absl::Status PjrtDevice::CopyToHost(void* host, const void* device, int64_t byte
 absl::Status PjrtDevice::Synchronize() {
   if (pending_.result == nullptr) return absl::OkStatus();
   const PendingChecks pending = std::exchange(pending_, {});
-  int32_t result[1 + HloBuilder::kMaxCheckValues];
-  RETURN_IF_ERROR(client_->ToHost(pending.result.get(), {DType::kInt32, {1 + HloBuilder::kMaxCheckValues}}, result));
+  int64_t result[1 + HloBuilder::kMaxCheckValues];
+  RETURN_IF_ERROR(client_->ToHost(pending.result.get(), {DType::kInt64, {1 + HloBuilder::kMaxCheckValues}}, result));
   if (result[0] < 0) return absl::OkStatus();
   const HloCheck& check = pending.checks[result[0]];
   return absl::Status(check.code, absl::Substitute(check.message, result[1], result[2], result[3]));
