@@ -46,18 +46,31 @@ void AppendField(std::string& message, int field, uint64_t value) {
   message += static_cast<char>(value);
 }
 
+// A field that is a message or a string, shorter than 128 bytes.
+void AppendMessage(std::string& message, int field, absl::string_view value) {
+  message += static_cast<char>(field << 3 | 2);
+  message += static_cast<char>(value.size());
+  message.append(value.data(), value.size());
+}
+
 // XLA's CompileOptionsProto for one replica, which any of the client's devices runs: executable_build_options (3)
-// {device_ordinal (1): -1, num_replicas (4): 1, num_partitions (5): 1}, compile_portable_executable (4): true.
+// {device_ordinal (1): -1, num_replicas (4): 1, num_partitions (5): 1}, compile_portable_executable (4): true,
+// env_option_overrides (7): an option by its name, which keeps the rounding of a value that is stored as bfloat16 or
+// half.
 std::string CompileOptions() {
   std::string build;
   AppendField(build, 1, static_cast<uint64_t>(-1));
   AppendField(build, 4, 1);
   AppendField(build, 5, 1);
+  std::string is_false;
+  AppendField(is_false, 2, 0);
+  std::string exact;
+  AppendMessage(exact, 1, "xla_allow_excess_precision");
+  AppendMessage(exact, 2, is_false);
   std::string options;
-  options += static_cast<char>(3 << 3 | 2);
-  options += static_cast<char>(build.size());
-  options += build;
+  AppendMessage(options, 3, build);
   AppendField(options, 4, 1);
+  AppendMessage(options, 7, exact);
   return options;
 }
 
@@ -157,7 +170,7 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string
   args.compile_options = options.data();
   args.compile_options_size = options.size();
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_Compile(&args), "compiling a program"));
-  return std::make_unique<PjrtExecutable>(plugin_, args.executable);
+  return std::make_unique<PjrtExecutable>(shared_from_this(), plugin_, args.executable);
 }
 
 absl::StatusOr<PjrtBuffer> PjrtClient::ToDevice(PJRT_Device* device, const TensorType& type, const void* data) const {

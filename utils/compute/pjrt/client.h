@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,11 +18,13 @@ namespace official::compute {
 // A tensor in the memory of one device. It is freed when the last copy of this is gone.
 using PjrtBuffer = std::shared_ptr<PJRT_Buffer>;
 
+class PjrtClient;
+
 // A module that a client has compiled for one device at a time.
 class PjrtExecutable {
  public:
-  PjrtExecutable(const PjrtPlugin& plugin, PJRT_LoadedExecutable* executable)
-      : plugin_(plugin), executable_(executable) {}
+  PjrtExecutable(std::shared_ptr<const PjrtClient> client, const PjrtPlugin& plugin, PJRT_LoadedExecutable* executable)
+      : client_(std::move(client)), plugin_(plugin), executable_(executable) {}
   PjrtExecutable(const PjrtExecutable&) = delete;
   PjrtExecutable& operator=(const PjrtExecutable&) = delete;
   ~PjrtExecutable();
@@ -32,11 +35,12 @@ class PjrtExecutable {
                                                   int num_results);
 
  private:
+  const std::shared_ptr<const PjrtClient> client_;  // outlives what it has compiled
   const PjrtPlugin& plugin_;
   PJRT_LoadedExecutable* const executable_;
 };
 
-class PjrtClient {
+class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
  public:
   // Makes the client of a plugin with `num_cpu_devices` devices if that is not 0, which only plugins for CPUs let one
   // choose. Returns FailedPrecondition if it has no device.

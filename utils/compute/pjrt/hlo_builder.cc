@@ -138,11 +138,11 @@ void HloBuilder::Assign(Value variable, const HloValue& value) {
 void HloBuilder::Check(const Node& node, const HloValue& failed, absl::Span<const HloValue> values,
                        absl::StatusCode code, absl::string_view message) {
   OFFICIAL_CHECK(values.size() <= kMaxCheckValues) << values.size() << " values of a check";
-  const HloType scalar{hlo::kI32, {}};
-  if (checks_.empty()) error_ = Splat(-1, {hlo::kI32, {1 + kMaxCheckValues}});
-  std::vector<HloValue> parts = {Splat(static_cast<double>(checks_.size()), {hlo::kI32, {1}})};
-  for (const HloValue& value : values) parts.push_back(Reshape(value, {1}));
-  while (parts.size() < 1 + kMaxCheckValues) parts.push_back(Splat(0, {hlo::kI32, {1}}));
+  const HloType scalar{hlo::kI64, {}};
+  if (checks_.empty()) error_ = Splat(-1, {hlo::kI64, {1 + kMaxCheckValues}});
+  std::vector<HloValue> parts = {Splat(static_cast<double>(checks_.size()), {hlo::kI64, {1}})};
+  for (const HloValue& value : values) parts.push_back(Reshape(Convert(value, hlo::kI64), {1}));
+  while (parts.size() < 1 + kMaxCheckValues) parts.push_back(Splat(0, {hlo::kI64, {1}}));
   const HloValue first = Reshape(Slice(error_, {0}, {1}), {});
   const HloValue is_first = Compare("LT", first, Splat(0, scalar));
   error_ = Select(Binary("and", failed, is_first), Concatenate(parts, 0), error_);

@@ -66,7 +66,7 @@ class HloBuilder {
   // Gives a variable a new value, unless a check has failed before: an update behind an error changes nothing.
   void Assign(Value variable, const HloValue& value);
   // The run fails with `code` if `failed`, a bool scalar, is true. In the message, which the name of the node precedes,
-  // $0, $1 and so on are replaced by `values`, int32 scalars, at most kMaxCheckValues. The first check that fails
+  // $0, $1 and so on are replaced by `values`, integer scalars, at most kMaxCheckValues. The first check that fails
   // counts.
   void Check(const Node& node, const HloValue& failed, absl::Span<const HloValue> values, absl::StatusCode code,
              absl::string_view message);
@@ -123,7 +123,7 @@ class HloBuilder {
   // The arguments that Assign has given a value, by their places.
   std::vector<int> updated() const;
   // The text of the module, whose function is @main(arguments). It returns the values of `fetches`, then the new values
-  // of the updated arguments, whose buffers it takes, then, if there are checks, int32[1 + kMaxCheckValues]: the number
+  // of the updated arguments, whose buffers it takes, then, if there are checks, int64[1 + kMaxCheckValues]: the number
   // of the first check that failed, or -1, and its values.
   std::string Module(absl::Span<const Value> fetches);
 

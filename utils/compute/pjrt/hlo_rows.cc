@@ -44,6 +44,7 @@ HloValue HloRowsAt(HloBuilder& hlo, const HloValue& table, const HloValue& indic
   Shape row = table.shape(), rows = table.shape();
   row.set_dim(0, 1);
   rows.set_dim(0, indices.shape().dim(0));
+  if (table.shape().dim(0) == 0) return hlo.Splat(0, {table.element(), rows});  // no index is in it
   return hlo.Op("gather", {table, AsColumn(hlo, indices)}, {table.element(), rows},
                 absl::StrCat("dimension_numbers = #stablehlo.gather<offset_dims = [", DimsBehindFirst(rows.rank()),
                              "], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, "
@@ -52,6 +53,7 @@ HloValue HloRowsAt(HloBuilder& hlo, const HloValue& table, const HloValue& indic
 }
 
 HloValue HloAddRows(HloBuilder& hlo, const HloValue& x, const HloValue& indices, const HloValue& rows) {
+  if (x.shape().num_elements() == 0) return x;
   return hlo.Op(
       "scatter", {x, AsColumn(hlo, indices), rows}, x.type,
       absl::StrCat("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [",

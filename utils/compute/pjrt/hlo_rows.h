@@ -12,11 +12,11 @@ namespace official::compute {
 HloValue HloIsOutside(HloBuilder& hlo, const HloValue& x, int64_t limit);
 
 // Fails the run with InvalidArgument if an element of `wrong`, bool [n], is true. In the message, which the node's name
-// precedes, $0 is the value of `shown`, int32 [n], at the first such place, and $1 the place.
+// precedes, $0 is the value of `shown`, integers [n], at the first such place, and $1 the place.
 void HloCheckNone(const Node& node, HloBuilder& hlo, const HloValue& wrong, const HloValue& shown,
                   absl::string_view message);
 
-// The rows [n, ...] of table [V, ...] at indices int32 [n] in [0, V).
+// The rows [n, ...] of table [V, ...] at indices int32 [n] in [0, V); zeros if V is 0.
 HloValue HloRowsAt(HloBuilder& hlo, const HloValue& table, const HloValue& indices);
 
 // x [V, ...] plus rows [n, ...], of one type, at indices int32 [n] in [0, V).

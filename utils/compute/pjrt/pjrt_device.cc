@@ -1,6 +1,7 @@
 #include "utils/compute/pjrt/pjrt_device.h"
 
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,7 +58,7 @@ absl::StatusOr<PjrtBuffer> PjrtMemory::Buffer(const TensorType& type) {
   if (buffer_ == nullptr) {
     OFFICIAL_CHECK(type.num_bytes() == static_cast<int64_t>(host_.size()))
         << type.ToString() << " in " << host_.size() << " bytes";
-    ASSIGN_OR_RETURN(PjrtBuffer buffer, client_.ToDevice(device_, type, host_.data()));
+    ASSIGN_OR_RETURN(PjrtBuffer buffer, client_->ToDevice(device_, type, host_.data()));
     Set(type, std::move(buffer));
   }
   OFFICIAL_CHECK(type == type_) << "a value is read as " << type.ToString() << " and as " << type_.ToString();
@@ -77,7 +78,7 @@ absl::Status PjrtMemory::CopyFrom(const void* host, int64_t bytes) {
     return absl::OkStatus();
   }
   OFFICIAL_CHECK(bytes == type_.num_bytes()) << bytes << " bytes of " << type_.ToString();
-  ASSIGN_OR_RETURN(buffer_, client_.ToDevice(device_, type_, host));
+  ASSIGN_OR_RETURN(buffer_, client_->ToDevice(device_, type_, host));
   return absl::OkStatus();
 }
 
@@ -89,7 +90,7 @@ absl::Status PjrtMemory::CopyTo(void* host, int64_t bytes) const {
     return absl::OkStatus();
   }
   OFFICIAL_CHECK(bytes == type_.num_bytes()) << bytes << " bytes of " << type_.ToString();
-  return client_.ToHost(buffer_.get(), type_, host);
+  return client_->ToHost(buffer_.get(), type_, host);
 }
 
 PjrtDevice::PjrtDevice(std::shared_ptr<PjrtClient> client, int index)
@@ -100,7 +101,7 @@ absl::string_view PjrtDevice::kind() const { return kPjrtKind; }
 std::string PjrtDevice::Description() const { return absl::StrCat(name_, " (", Hardware(), ", by a PJRT plugin)"); }
 
 absl::StatusOr<std::shared_ptr<void>> PjrtDevice::Allocate(int64_t bytes) {
-  return std::make_shared<PjrtMemory>(*client_, device(), bytes);
+  return std::make_shared<PjrtMemory>(client_, device(), bytes);
 }
 
 absl::Status PjrtDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
@@ -116,8 +117,8 @@ absl::Status PjrtDevice::CopyToHost(void* host, const void* device, int64_t byte
 absl::Status PjrtDevice::Synchronize() {
   if (pending_.result == nullptr) return absl::OkStatus();
   const PendingChecks pending = std::exchange(pending_, {});
-  int32_t result[1 + HloBuilder::kMaxCheckValues];
-  RETURN_IF_ERROR(client_->ToHost(pending.result.get(), {DType::kInt32, {1 + HloBuilder::kMaxCheckValues}}, result));
+  int64_t result[1 + HloBuilder::kMaxCheckValues];
+  RETURN_IF_ERROR(client_->ToHost(pending.result.get(), {DType::kInt64, {1 + HloBuilder::kMaxCheckValues}}, result));
   if (result[0] < 0) return absl::OkStatus();
   const HloCheck& check = pending.checks[result[0]];
   return absl::Status(check.code, absl::Substitute(check.message, result[1], result[2], result[3]));
@@ -125,8 +126,14 @@ absl::Status PjrtDevice::Synchronize() {
 
 DeviceKind PjrtDeviceKind(PjrtOptions options) {
   AddHloEmittersToKernels();
-  const auto make = [options = std::move(options), client = std::shared_ptr<PjrtClient>()](
-                        const DeviceOptions& device) mutable -> absl::StatusOr<std::unique_ptr<Device>> {
+  struct Shared {
+    std::mutex mutex;
+    std::shared_ptr<PjrtClient> client;  // of all devices
+  };
+  const auto make = [options = std::move(options), shared = std::make_shared<Shared>()](
+                        const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
+    const std::lock_guard<std::mutex> lock(shared->mutex);
+    std::shared_ptr<PjrtClient>& client = shared->client;
     if (client == nullptr) {
       ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
       ASSIGN_OR_RETURN(client, PjrtClient::Create(*plugin, options.num_cpu_devices));

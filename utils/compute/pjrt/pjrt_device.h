@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,8 +30,8 @@ DeviceKind PjrtDeviceKind(PjrtOptions options);
 // Memory of a device.
 class PjrtMemory {
  public:
-  PjrtMemory(const PjrtClient& client, PJRT_Device* device, int64_t bytes)
-      : client_(client), device_(device), host_(bytes, 0) {}
+  PjrtMemory(std::shared_ptr<const PjrtClient> client, PJRT_Device* device, int64_t bytes)
+      : client_(std::move(client)), device_(device), host_(bytes, 0) {}
 
   // The buffer, whose elements are of this type; the value is copied to the device if it is not there yet.
   absl::StatusOr<PjrtBuffer> Buffer(const TensorType& type);
@@ -39,7 +40,7 @@ class PjrtMemory {
   absl::Status CopyTo(void* host, int64_t bytes) const;
 
  private:
-  const PjrtClient& client_;
+  const std::shared_ptr<const PjrtClient> client_;
   PJRT_Device* const device_;
   std::vector<char> host_;  // the bytes; empty if there is a buffer
   TensorType type_;         // of the buffer

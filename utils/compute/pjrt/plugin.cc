@@ -18,10 +18,10 @@
 namespace official::compute {
 namespace {
 
-// The oldest interface whose structs have the fields that these classes fill in, and the last of the functions that
-// they call, in the order of PJRT_Api.
+// The oldest interface that is accepted, and the end of the last function that these classes call, in the order of
+// PJRT_Api.
 constexpr int kOldestMinor = 40;
-constexpr size_t kNeededApi = offsetof(PJRT_Api, PJRT_Compile) + sizeof(PJRT_Compile*);
+constexpr size_t kNeededApi = offsetof(PJRT_Api, PJRT_Buffer_ToHostBuffer) + sizeof(PJRT_Buffer_ToHostBuffer*);
 
 std::string MachineName(int machine) {
   switch (machine) {
@@ -126,20 +126,27 @@ std::string PjrtPlugin::Version() const {
   return absl::StrCat(api_->pjrt_api_version.major_version, ".", api_->pjrt_api_version.minor_version);
 }
 
+void PjrtPlugin::Destroy(PJRT_Error* error) const {
+  auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Error_Destroy);
+  destroy.error = error;
+  api_->PJRT_Error_Destroy(&destroy);
+}
+
 absl::Status PjrtPlugin::ToStatus(PJRT_Error* error, absl::string_view what) const {
   if (error == nullptr) return absl::OkStatus();
   auto code = OFFICIAL_PJRT_ARGS(PJRT_Error_GetCode);
   code.error = error;
-  if (api_->PJRT_Error_GetCode(&code) != nullptr) code.code = PJRT_Error_Code_UNKNOWN;
+  PJRT_Error* const no_code = api_->PJRT_Error_GetCode(&code);
+  if (no_code != nullptr) Destroy(no_code);
+  // An error without a code is one nevertheless.
+  if (no_code != nullptr || code.code == PJRT_Error_Code_OK) code.code = PJRT_Error_Code_UNKNOWN;
   auto message = OFFICIAL_PJRT_ARGS(PJRT_Error_Message);
   message.error = error;
   api_->PJRT_Error_Message(&message);
   // The codes are those of absl::Status.
   absl::Status status(static_cast<absl::StatusCode>(code.code),
                       absl::StrCat(what, ": ", absl::string_view(message.message, message.message_size)));
-  auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Error_Destroy);
-  destroy.error = error;
-  api_->PJRT_Error_Destroy(&destroy);
+  Destroy(error);
   return status;
 }
 

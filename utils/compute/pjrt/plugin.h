@@ -32,6 +32,7 @@ class PjrtPlugin {
 
  private:
   PjrtPlugin(std::string path, const PJRT_Api* api) : path_(std::move(path)), api_(api) {}
+  void Destroy(PJRT_Error* error) const;
 
   std::string path_;
   const PJRT_Api* api_;

@@ -55,7 +55,7 @@ class Heads {
   HloValue OverKeys(const HloValue& per_query) { return hlo_.BroadcastInDim(per_query, weights_, {0, 1}); }
   // x times its dropout.
   HloValue Drop(const HloValue& x, int random_state) {
-    if (!g_.drop) return x;
+    if (!g_.drop || g_.keys == 0) return x;
     // By the position of the key: the columns of all positions, then those of the keys.
     const HloValue factors = queries_.DropFactors(node_.input(random_state), g_.heads, g_.keys);
     const HloValue positions = hlo_.Reshape(keys_.ClearPadding(keys_.position()), {g_.keys, 1});

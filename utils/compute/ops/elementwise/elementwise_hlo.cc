@@ -23,6 +23,14 @@ Rule Compares(const char* direction) {
   return [direction](HloBuilder& hlo, const Operands& x) { return hlo.Compare(direction, x[0], x[1]); };
 }
 
+// The op "maximum" or "minimum", but NaN where an operand is: a compiler may pass NaN over.
+Rule Extreme(const char* op) {
+  return [op](HloBuilder& hlo, const Operands& x) {
+    const HloValue &a = x[0], &b = x[1], numbers = hlo.Binary(op, a, b);
+    return hlo.Select(hlo.Compare("NE", a, a), a, hlo.Select(hlo.Compare("NE", b, b), b, numbers));
+  };
+}
+
 HloValue OneMinus(HloBuilder& hlo, const HloValue& x) { return hlo.Sub(hlo.SplatLike(1, x), x); }
 
 const absl::flat_hash_map<OpName, Rule>& Rules() {
@@ -60,8 +68,8 @@ const absl::flat_hash_map<OpName, Rule>& Rules() {
          const HloValue difference = hlo.Sub(x[0], x[1]);
          return hlo.Mul(difference, difference);
        }},
-      {op::Maximum, Named("maximum")},
-      {op::Minimum, Named("minimum")},
+      {op::Maximum, Extreme("maximum")},
+      {op::Minimum, Extreme("minimum")},
       {op::Equal, Compares("EQ")},
       {op::NotEqual, Compares("NE")},
       {op::Less, Compares("LT")},

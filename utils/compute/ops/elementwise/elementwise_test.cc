@@ -395,8 +395,9 @@ TEST_CASE("Gradients at the edges") {
 }
 
 TEST_CASE("NaN goes through Relu, Maximum and Minimum as in TensorFlow") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Tensor::Of<float>({3}, {kNaN, -1, 1}), y = Tensor::Of<float>({3}, {1, kNaN, 2});
-  const std::vector<Tensor> out = RunOnCpu({x, y}, [](absl::Span<const Value> in) {
+  const std::vector<Tensor> out = testing::RunOn(kind, {x, y}, [](absl::Span<const Value> in) {
     return std::vector<Value>{Relu(in[0]), Maximum(in[0], in[1]), Minimum(in[0], in[1]), Equal(in[0], in[0])};
   });
   CHECK(std::isnan(out[0].data<float>()[0]));
@@ -406,6 +407,21 @@ TEST_CASE("NaN goes through Relu, Maximum and Minimum as in TensorFlow") {
     CHECK(std::isnan(out[2].data<float>()[at]));
   }
   CHECK(testing::ToDoubles(out[3]) == Doubles{0, 1, 1});
+}
+
+TEST_CASE("A cast to a smaller type and back rounds") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const DType dtype = GENERATE(DType::kBFloat16, DType::kFloat16);
+  // Half has 1e-7 among its denormals.
+  const Tensor x = Tensor::Of<float>({4}, {1.0009765625f * 1.001f, -3.14159f, 65504, 1e-7f});
+  const Tensor y = testing::RunOn(kind, {x}, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{Cast(Cast(in[0], dtype), DType::kFloat32)};
+  })[0];
+  for (int i = 0; i < 4; ++i) {
+    const float v = x.data<float>()[i];
+    CHECK(y.data<float>()[i] ==
+          (dtype == DType::kFloat16 ? static_cast<float>(Half(v)) : static_cast<float>(BFloat16(v))));
+  }
 }
 
 TEST_CASE("Denormal results are zero on any number of threads") {

@@ -27,7 +27,8 @@ void EmitAllFinite(const Node& node, HloBuilder& hlo) {
   HloValue failed = hlo.Unary("not", finite);
   if (scaled) {
     const HloValue scale = hlo.In(node.input(all_finite::kLossScale));
-    failed = hlo.Binary("and", failed, hlo.Compare("LE", scale, hlo.SplatLike(1, scale)));
+    const HloValue is_large = hlo.Compare("GT", scale, hlo.SplatLike(1, scale));  // NaN is not
+    failed = hlo.Binary("and", failed, hlo.Unary("not", is_large));
   }
   hlo.Check(node, failed, {place}, absl::StatusCode::kOutOfRange, "an element of input $0 is not finite");
   hlo.Out(node, 0, finite);

@@ -36,15 +36,21 @@ class Update {
     return hlo_.Div(g, hlo_.Broadcast(scale, g.shape()));
   }
 
+  // Each element of a bool vector, if the update applies, else false.
+  HloValue IfApplies(const HloValue& x) {
+    return guarded_ ? hlo_.Binary("and", x, hlo_.Broadcast(Applies(), x.shape())) : x;
+  }
+
   // Gives a variable a new value, if the update applies.
   void Assign(int input, const HloValue& value) {
     const Value variable = node_.input(input);
     if (!guarded_) return hlo_.Assign(variable, value);
-    const HloValue apply = hlo_.In(node_.input(num_scalars_ + update_guard::kApply));
-    hlo_.Assign(variable, hlo_.Select(apply, value, hlo_.In(variable)));
+    hlo_.Assign(variable, hlo_.Select(Applies(), value, hlo_.In(variable)));
   }
 
  private:
+  HloValue Applies() { return hlo_.In(node_.input(num_scalars_ + update_guard::kApply)); }
+
   const Node& node_;
   HloBuilder& hlo_;
   int group_size_, num_scalars_;
@@ -136,7 +142,7 @@ void EmitLazyAdam(const Node& node, HloBuilder& hlo) {
   const AdamRule::State old = {in(places::kVariable), in(places::kM), in(places::kV)};
   const HloValue indices = in(places::kIndices), rows = update.Unscaled(first + places::kRows);
   const Shape& shape = old.variable.shape();
-  HloCheckNone(node, hlo, HloIsOutside(hlo, indices, shape.dim(0)), indices,
+  HloCheckNone(node, hlo, update.IfApplies(HloIsOutside(hlo, indices, shape.dim(0))), indices,
                absl::StrCat("row $0 is outside [0, ", shape.dim(0), ")"));
   const HloValue gradient = HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows);
   const HloType counts{hlo::kF32, {shape.dim(0)}};

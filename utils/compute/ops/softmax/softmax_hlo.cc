@@ -85,7 +85,7 @@ HloValue IsPadding(HloBuilder& hlo, const CrossEntropy& c, const HloValue& label
 // The first row whose label is outside the classes fails the run.
 void CheckLabels(const Node& node, HloBuilder& hlo, const CrossEntropy& c, const HloValue& labels) {
   const HloValue flat = hlo.Reshape(labels, {c.rows.count});
-  HloCheckNone(node, hlo, HloIsOutside(hlo, flat, c.classes), hlo.Convert(flat, hlo::kI32),
+  HloCheckNone(node, hlo, HloIsOutside(hlo, flat, c.classes), flat,
                absl::StrCat("label $0 of example $1 is outside [0, ", c.classes, ")"));
 }
 
