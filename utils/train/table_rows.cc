@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<T>> Take(int64_t count, absl::string_view& bytes) {
   const size_t size = count * sizeof(T);
   if (bytes.size() < size) return absl::DataLossError("a message between a worker and a ps is too short");
   std::vector<T> taken(count);
-  std::memcpy(taken.data(), bytes.data(), size);
+  if (count > 0) std::memcpy(taken.data(), bytes.data(), size);  // of nothing there may be no address
   bytes.remove_prefix(size);
   return taken;
 }
