@@ -12,7 +12,7 @@
 
 namespace official::checkpoint_tool {
 
-// Of the finite elements; all 0 if there are none.
+// Statistics of the finite elements of a tensor; all 0 if there are none.
 struct Statistics {
   double min = 0, max = 0, mean = 0;
   double std = 0;                            // of the population: the root of the mean square distance from the mean

@@ -26,17 +26,19 @@ _FILES = {
 
 def _packages_folder(ctx):
     """The folder of the environment's packages; None if there is none with all of _FILES."""
-    environment = ctx.os.environ.get("OFFICIAL_PJRT_ENV", "")
-    if not environment:
+    given = ctx.os.environ.get("OFFICIAL_PJRT_ENV", "")
+    environment = given
+    if not given:
         found = ctx.execute([ctx.path(Label("//tools:python_env")), "--find", "pjrt"])
         environment = found.stdout.strip()
     lib = ctx.path(environment + "/lib") if environment else None
-    if lib == None or not lib.exists:
-        return None
-    for python in lib.readdir():
+    for python in lib.readdir() if lib != None and lib.exists else []:
         packages = python.get_child("site-packages")
         if all([ctx.path(str(packages) + "/" + path).exists for path in _FILES]):
             return packages
+    if given:
+        # buildifier: disable=print
+        print("OFFICIAL_PJRT_ENV=%s has not all of %s: the devices of PJRT plugins are not built" % (given, ", ".join(_FILES)))
     return None
 
 def _pjrt_configure_impl(ctx):

@@ -12,8 +12,8 @@ struct HeldRows {
   compute::Share replicas{0, 1};  // the replicas of the worker
   int num_replicas = 1;           // of all workers
   int micro_batches = 1;          // into which a batch is divided before it is divided among the replicas
-  // Of so many batches, counted from the first that is read, the worker computes only the one with number `batch`, as
-  // with parameter servers.
+  // The worker computes one of so many batches, counted from the first that is read: that with number `batch`, as with
+  // parameter servers.
   int of_batches = 1, batch = 0;
 
   // True if it computes rows of batch `number`, counted from the first that is read.

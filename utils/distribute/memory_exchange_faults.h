@@ -1,4 +1,4 @@
-// What tests do to the workers of MakeMemoryExchanges: their processes end, and are started again.
+// Faults of the workers of MakeMemoryExchanges, for tests: their processes end, and are started again.
 #pragma once
 
 #include <memory>

@@ -181,7 +181,8 @@ absl::Status PredictAlone(const CommandLine& command_line) {
 BaseConfig BaseFromFlags(const CommandLine& command_line) {
   BaseConfig config = FromFlags<BaseConfig>();
   config.data_dir_given = command_line.has("data_dir") && command_line.given("data_dir");
-  config.model_dir_given = command_line.has("model_dir") && command_line.given("model_dir");
+  config.has_model_dir = command_line.has("model_dir");
+  config.model_dir_given = config.has_model_dir && command_line.given("model_dir");
   return config;
 }
 

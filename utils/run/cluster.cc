@@ -65,7 +65,7 @@ absl::Status MeetByPmix(distribute::ConnectOptions& options) {
 // As TensorFlow's RunConfig, which also compares the two as they are written.
 absl::Status CheckModelDir(const Config& config) {
   const char* const text = std::getenv("TF_CONFIG");
-  if (text == nullptr) return absl::OkStatus();
+  if (text == nullptr || !config.base.has_model_dir) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string model_dir, distribute::ModelDirOfTfConfig(text));
   if (model_dir.empty() || model_dir == config.train.model_dir) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--model_dir=", config.train.model_dir,

@@ -11,6 +11,7 @@
 #include "utils/distribute/cluster/cluster_spec.h"
 #include "utils/files/files.h"
 #include "utils/run/cluster_secrets.h"
+#include "utils/run/coordinator.h"
 #include "utils/run/devices.h"
 #include "utils/run/small_run.h"
 #include "utils/run/strategy.h"
@@ -70,7 +71,26 @@ TEST_CASE("The directory of TF_CONFIG is that of the run") {
     Config same;
     same.train.model_dir = "/tmp/run1";
     CHECK(FindCluster(same).ok());
+    Config without;
+    without.base.has_model_dir = false;
+    CHECK(FindCluster(without).ok());
   }
+}
+
+TEST_CASE("The devices of a coordinator's workers are those of the flag") {
+  Config config;
+  config.performance.num_cpu_devices = 2;
+  bool has_run = false;
+  const auto program = [&](coordinator::ClusterCoordinator& coordinator) {
+    CHECK(coordinator.num_replicas_in_sync() == 2);
+    has_run = true;
+    return absl::OkStatus();
+  };
+  CHECK(Refused(RunCoordinated(config, {}, {.num_devices = 3}, program)) ==
+        "CoordinatorOptions::num_devices is 3, and --num_cpu_devices=2; leave it to the flag, or make both the same");
+  CHECK_FALSE(has_run);
+  CHECK(RunCoordinated(config, {}, {}, program).ok());
+  CHECK(has_run);
 }
 
 TEST_CASE("CPU devices have their variables in one place") {

@@ -12,7 +12,13 @@ namespace official::run {
 
 absl::Status RunCoordinated(const Config& config, const coordinator::Functions& functions,
                             coordinator::CoordinatorOptions options, const coordinator::Program& program) {
-  options.num_devices = config.performance.num_cpu_devices;
+  const int num_devices = config.performance.num_cpu_devices;
+  if (options.num_devices != 1 && options.num_devices != num_devices) {
+    return absl::InvalidArgumentError(absl::StrCat("CoordinatorOptions::num_devices is ", options.num_devices,
+                                                   ", and --num_cpu_devices=", num_devices,
+                                                   "; leave it to the flag, or make both the same"));
+  }
+  options.num_devices = num_devices;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
   if (!cluster.launch) {
     LOG(INFO) << "there is no cluster: the coordinator, a worker and a ps are threads of this process";

@@ -72,7 +72,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   absl::Status CreateVariables(const BuiltModel& model);
   // Returns the programs for these rows, which are made where there are none yet.
   absl::StatusOr<Compiled*> CompiledFor(int64_t num_rows);
-  // What is placed here, which does not depend on the number of rows.
+  // Returns the variables, slots and sums that are placed here, which do not depend on the number of rows.
   const BuiltModel::Placed& placed() const { return compiled_.begin()->second.built.placed; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   void Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;

@@ -38,18 +38,6 @@ _TEST_DEPS = _DEPS + [
     "//utils/compute/testing:op_test",
 ]
 
-# The tests that do not run on PJRT devices: of nodes that only other kinds of devices merge, and of ops that are not
-# written in StableHLO.
-_NOT_ON_PJRT = [
-    "aligned_logits_test",
-    "conv2d_fusion_test",
-    "deferred_adam_test",
-    "dense_test",
-    "fusion_test",
-    "grouping_test",
-    "mean_cross_entropy_test",
-]
-
 def _folder():
     return native.package_name().split("/")[-1]
 
@@ -106,7 +94,8 @@ def part_test(name, deps = []):
 def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
-    In a folder with files *_hlo.cc, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT plugin.
+    Beside matmul_hlo.cc, which writes its ops in StableHLO, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT
+    plugin.
 
     Args:
       name: the name of the test. It ends with "_test".
@@ -158,7 +147,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             ],
         )
 
-    if name not in _NOT_ON_PJRT and native.glob(["*_hlo.cc"], allow_empty = True):
+    if native.glob([name[:-len("_test")] + "_hlo.cc"], allow_empty = True):
         native.cc_test(
             name = "%s_pjrt_test" % name[:-len("_test")],
             size = "medium",
@@ -188,8 +177,9 @@ def op_family(
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
     The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc write the ops in StableHLO,
-    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone: with ":geometry" among the dependencies,
-    NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are more_tests or op_tests.
+    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone:
+    with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
+    more_tests or op_tests.
 
     A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
     in //tools/structure:layers.bzl.

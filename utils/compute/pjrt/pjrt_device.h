@@ -1,8 +1,9 @@
 // The devices of a PJRT plugin as devices of kind "pjrt". They run no kernels one by one: the graph of a program is
 // written as one StableHLO module (hlo_program.h), which the plugin compiles.
 //
-// What Allocate returns stands for a value: bytes on the host until a program reads it, which knows its type, from then
-// on a buffer of the plugin. A program that updates a variable takes its buffer and puts the new value's in its place.
+// The memory that Allocate returns stands for a value: bytes on the host until a program reads it, which knows its
+// type, from then on a buffer of the plugin. A program that updates a variable takes its buffer and puts the new
+// value's in its place.
 #pragma once
 
 #include <memory>

@@ -8,7 +8,8 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<Device>> MakeNone(const DeviceOptions&) {
   return absl::FailedPreconditionError(
-      "PJRT's header was not found when this was built: run it by tools/test, or run tools/python_env pjrt");
+      "PJRT's header was not found when this was built: run it by tools/test, or run tools/python_env pjrt and bazel "
+      "shutdown");
 }
 
 const bool registered = [] {

@@ -41,8 +41,8 @@
 namespace official::keras {
 
 struct DatasetOptions {
-  // Of a worker's step in training, which its devices divide: a multiple of their number. In Evaluate and Predict each
-  // device takes a whole batch.
+  // The batch of a worker's step in training, which its devices divide: a multiple of their number. In Evaluate and
+  // Predict each device takes a whole batch.
   int64_t batch_size = 32;
   bool shuffle = true;  // in training: each worker in an order of its own
 };
@@ -151,7 +151,7 @@ class CoordinatedModel {
   std::optional<data::ElementSpec> spec_;  // of the examples
   std::map<std::string, NamedDataset> datasets_;
 
-  // Of the coordinator.
+  // These are the coordinator's.
   Training training_ = {.learning_rate = 0};
   int64_t coordinator_ = 0;     // the id of that to which what follows belongs; 0: none yet
   std::set<std::string> made_;  // the data sets that workers have

@@ -18,6 +18,7 @@
 #include "utils/data/dataset.h"
 #include "utils/distribute/coordinator/run_task.h"
 #include "utils/files/files.h"
+#include "utils/train/keras/line_data.h"
 #include "utils/train/keras/model.h"
 
 namespace official::keras {
@@ -28,16 +29,6 @@ using compute::DType;
 using compute::Tensor;
 using compute::Value;
 using coordinator::ClusterCoordinator;
-
-// Points i / 10 of y = 2 x + 1, for i below `count`.
-data::DatasetPtr Line(int64_t count) {
-  Tensor x(DType::kFloat32, {count, 1}), y(DType::kFloat32, {count, 1});
-  for (int64_t i = 0; i < count; ++i) {
-    x.data<float>()[i] = static_cast<float>(i) / 10;
-    y.data<float>()[i] = 2 * x.data<float>()[i] + 1;
-  }
-  return data::TensorSlices({{"", x}}, {{"", y}});
-}
 
 Value Dense(compute::Layers& layers, const train::ModelInputs& in) { return layers.Dense(in.features[0], 1); }
 

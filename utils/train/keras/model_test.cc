@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/files/files.h"
+#include "utils/train/keras/line_data.h"
 
 namespace official::keras {
 namespace {
@@ -20,16 +21,6 @@ using Catch::Matchers::StartsWith;
 using compute::DType;
 using compute::Tensor;
 using compute::Value;
-
-// Points i / 10 of y = 2 x + 1, for i below `count`.
-data::DatasetPtr Line(int64_t count) {
-  Tensor x(DType::kFloat32, {count, 1}), y(DType::kFloat32, {count, 1});
-  for (int64_t i = 0; i < count; ++i) {
-    x.data<float>()[i] = static_cast<float>(i) / 10;
-    y.data<float>()[i] = 2 * x.data<float>()[i] + 1;
-  }
-  return data::TensorSlices({{"", x}}, {{"", y}});
-}
 
 Model DenseModel(int64_t units = 1) {
   return Model([units](compute::Layers& layers, const train::ModelInputs& in) {

@@ -1,4 +1,4 @@
-// What a Keras model is made of: its network, its loss and its metrics, and the graph of a batch that they make.
+// Network, loss and metrics: the parts of a Keras model, and the graph of a batch that they make.
 #pragma once
 
 #include <functional>
