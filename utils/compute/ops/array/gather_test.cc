@@ -231,6 +231,13 @@ TEST_CASE("An index outside the table is an error that names it") {
   CHECK(slices.message() == "IndexedSlices: " + text);
 }
 
+TEST_CASE("No rows of a table without any") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor y = RunOn(kind, {Tensor(DType::kFloat32, {0, 2}), Tensor(DType::kInt32, {0})},
+                         [](absl::Span<const Value> in) { return std::vector<Value>{Gather(in[0], in[1])}; })[0];
+  CHECK(y.type() == TensorType{DType::kFloat32, {0, 2}});
+}
+
 // As TensorFlow 2.15 gives.
 TEST_CASE("OneHot") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));

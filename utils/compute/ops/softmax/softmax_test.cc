@@ -324,6 +324,22 @@ TEST_CASE("A label outside the classes is an error that names it") {
   }
 }
 
+TEST_CASE("A label that int32 cannot hold is an error that does not name another class") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const int64_t label = (int64_t{1} << 32) + 1;
+  Graph graph;
+  const Value logits = graph.Input("logits", {DType::kFloat32, {1, 3}});
+  const Value labels = graph.Input("labels", {DType::kInt64, {1}});
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  const absl::Status status = Evaluate(graph, {{logits, labels}, {SparseSoftmaxCrossEntropy(logits, labels)}, {}},
+                                       {Tensor(DType::kFloat32, {1, 3}), Tensor::Of<int64_t>({1}, {label})}, *device)
+                                  .status();
+  CHECK(absl::IsInvalidArgument(status));
+  // A GPU says the largest number that it can.
+  const int64_t named = kind == kCudaKind ? std::numeric_limits<int32_t>::max() : label;
+  CHECK_THAT(std::string(status.message()), Catch::Contains("label " + std::to_string(named)));
+}
+
 TEST_CASE("A label behind the classes is an error, and so are more classes than columns") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   Graph graph;
