@@ -1,5 +1,7 @@
 // resnet_main: trains, evaluates and uses the official residual networks for CIFAR-10 and ImageNet.
 
+#include <algorithm>
+#include <array>
 #include <iostream>
 
 #include "absl/flags/flag.h"
@@ -26,6 +28,10 @@ ABSL_FLAG(std::string, resnet_size, "50",
 ABSL_FLAG(
     double, base_learning_rate, 0.1,
     "Initial learning rate for a batch of 256 (CIFAR-10: 128) examples. It is scaled linearly with --batch_size.");
+ABSL_FLAG(
+    std::string, lr_schedule, "piecewise",
+    "How the learning rate falls. piecewise: by --lr_factors at --lr_boundary_epochs; cosine, linear: to 0 at the "
+    "end of --train_epochs, whether or not --max_train_steps ends the run before; constant: not at all.");
 ABSL_FLAG(std::vector<std::string>, lr_boundary_epochs, {},
           "Epochs after which the learning rate changes, in increasing order.");
 ABSL_FLAG(
@@ -60,6 +66,14 @@ namespace {
 
 DatasetName DatasetFromFlag() {
   return absl::GetFlag(FLAGS_dataset_name) == "cifar10" ? DatasetName::kCifar10 : DatasetName::kImagenet;
+}
+
+// In the order of LrSchedule.
+constexpr std::array<absl::string_view, 4> kLrSchedules = {"piecewise", "cosine", "linear", "constant"};
+
+LrSchedule LrScheduleFromFlag() {
+  const auto* const name = std::find(kLrSchedules.begin(), kLrSchedules.end(), absl::GetFlag(FLAGS_lr_schedule));
+  return static_cast<LrSchedule>(name - kLrSchedules.begin());
 }
 
 // The numbers of a list flag; nothing if one of them is none.
@@ -184,6 +198,7 @@ flags::Program ResnetProgram() {
                      {.name = "resnet_version", .short_name = "rv", .key = true, .choices = {"1", "2"}},
                      {.name = "resnet_size", .short_name = "rs", .key = true},
                      {.name = "base_learning_rate", .key = true, .range = flags::MoreThan(0)},
+                     {.name = "lr_schedule", .choices = {kLrSchedules.begin(), kLrSchedules.end()}},
                      {.name = "lr_boundary_epochs"},
                      {.name = "lr_factors"},
                      {.name = "warmup_epochs", .range = flags::AtLeast(0)},
@@ -227,7 +242,8 @@ ResnetConfig ConfigFromFlags(const flags::CommandLine& command_line) {
            .label_smoothing = absl::GetFlag(FLAGS_label_smoothing),
            .batch_norm_momentum = absl::GetFlag(FLAGS_batch_norm_momentum),
            .sync_batch_norm = absl::GetFlag(FLAGS_sync_batch_norm),
-           .schedule = {.base_learning_rate = absl::GetFlag(FLAGS_base_learning_rate),
+           .schedule = {.schedule = LrScheduleFromFlag(),
+                        .base_learning_rate = absl::GetFlag(FLAGS_base_learning_rate),
                         .boundary_epochs = *Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs)),
                         .factors = *Numbers(absl::GetFlag(FLAGS_lr_factors)),
                         .warmup_epochs = absl::GetFlag(FLAGS_warmup_epochs)}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -225,10 +226,22 @@ train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& co
   std::vector<int64_t> boundaries;
   for (const double epoch : config.boundary_epochs) boundaries.push_back(static_cast<int64_t>(epoch * steps_per_epoch));
   const auto warmup_steps = static_cast<int64_t>(config.warmup_epochs * steps_per_epoch);
-  return [=, factors = config.factors](int64_t step) {
+  const auto decay_steps =
+      std::max<int64_t>(1, static_cast<int64_t>(config.train_epochs * steps_per_epoch) - warmup_steps);
+  return [=, schedule = config.schedule, factors = config.factors](int64_t step) {
     if (step < warmup_steps) return base * static_cast<double>(step) / static_cast<double>(warmup_steps);
-    const auto boundary = std::lower_bound(boundaries.begin(), boundaries.end(), step);
-    return base * factors[boundary - boundaries.begin()];
+    const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps));
+    switch (schedule) {
+      case LrSchedule::kPiecewise:
+        return base * factors[std::lower_bound(boundaries.begin(), boundaries.end(), step) - boundaries.begin()];
+      case LrSchedule::kCosine:
+        return base * 0.5 * (1 + std::cos(M_PI * done));
+      case LrSchedule::kLinear:
+        return base * (1 - done);
+      case LrSchedule::kConstant:
+        break;
+    }
+    return base;
   };
 }
 

@@ -27,15 +27,21 @@ struct DatasetInfo {
 };
 const DatasetInfo& InfoOf(DatasetName dataset);
 
-// The learning rate is base_learning_rate * batch_size / the data set's batch_denominator, times factors[k] from
-// boundary_epochs[k - 1] on. Boundaries are rounded down to whole steps; the step of a boundary still has the earlier
-// rate.
+// How the learning rate falls after the warm-up. kPiecewise, upstream's: by factors[k] from boundary_epochs[k - 1] on,
+// where boundaries are rounded down to whole steps and the step of a boundary still has the earlier rate. kCosine,
+// kLinear: to 0 at the end of train_epochs, as tf.train.cosine_decay and polynomial_decay(power=1) with the steps that
+// follow the warm-up. kConstant: not at all.
+enum class LrSchedule { kPiecewise, kCosine, kLinear, kConstant };
+
+// The learning rate begins with base_learning_rate * batch_size / the data set's batch_denominator.
 struct ScheduleConfig {
+  LrSchedule schedule = LrSchedule::kPiecewise;
   double base_learning_rate = 0.1;
   std::vector<double> boundary_epochs, factors;  // one factor more than boundaries
   double warmup_epochs = 0;                      // the rate rises linearly from 0
   int batch_size = 128;                          // global
   int64_t num_train_examples = 0;
+  int train_epochs = 1;
 };
 train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& config);
 

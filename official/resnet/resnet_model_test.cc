@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -124,6 +125,32 @@ TEST_CASE("The learning rate of ImageNet grows with the batch and rises in the w
   CHECK(rate(10) == Approx(0.2));
   CHECK(rate(20) == Approx(0.2));
   CHECK(rate(21) == Approx(0.1));
+}
+
+// By hand: 10 steps per epoch, of which the first epoch is the warm-up: 20 steps are left. Cosine: cos(pi / 4) after 5.
+TEST_CASE("Other schedules fall to 0 at the end of the training, or not at all") {
+  const auto rate = [](LrSchedule schedule, int64_t step) {
+    return LearningRate(kImagenet, {.schedule = schedule,
+                                    .boundary_epochs = {2},
+                                    .factors = {1, 0.5},
+                                    .warmup_epochs = 1,
+                                    .batch_size = 512,
+                                    .num_train_examples = 5120,
+                                    .train_epochs = 3})(step);
+  };
+  for (const LrSchedule schedule : {LrSchedule::kCosine, LrSchedule::kLinear, LrSchedule::kConstant}) {
+    CAPTURE(static_cast<int>(schedule));
+    CHECK(rate(schedule, 5) == Approx(0.1));
+    CHECK(rate(schedule, 10) == Approx(0.2));
+  }
+  CHECK(rate(LrSchedule::kCosine, 15) == Approx(0.1 * (1 + std::sqrt(0.5))));
+  CHECK(rate(LrSchedule::kCosine, 20) == Approx(0.1));
+  CHECK(rate(LrSchedule::kLinear, 15) == Approx(0.15));
+  for (const int64_t step : {30, 31, 1000}) {
+    CHECK(rate(LrSchedule::kCosine, step) == Approx(0).margin(1e-12));
+    CHECK(rate(LrSchedule::kLinear, step) == 0);
+    CHECK(rate(LrSchedule::kConstant, step) == Approx(0.2));
+  }
 }
 
 TEST_CASE("Sizes that no network has are refused by name") {

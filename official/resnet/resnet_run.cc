@@ -201,6 +201,7 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
   model.schedule.batch_size = config.base.batch_size;
   model.schedule.num_train_examples = input.num_train_examples;
+  model.schedule.train_epochs = config.base.train_epochs;
   ASSIGN_OR_RETURN(
       train::Estimator* const estimator,
       session->Begin(ResnetModel(model), std::move(input),
