@@ -14,6 +14,7 @@
 #include "utils/misc/text.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/checkpoint/object_names.h"
 #include "utils/train/checkpoint/safetensors.h"
 
 namespace official::checkpoint_tool {
@@ -112,7 +113,11 @@ absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& named) {
   if (!latest.note.empty()) {
     LOG(WARNING) << latest.note;
   }
-  return Checkpoint{latest.prefix, std::move(latest.reader), {}};
+  absl::StatusOr<std::unique_ptr<train::TensorReader>> reader = train::WithVariableNames(std::move(latest.reader));
+  if (!reader.ok()) {
+    return absl::Status(reader.status().code(), absl::StrCat(latest.prefix, ": ", reader.status().message()));
+  }
+  return Checkpoint{latest.prefix, *std::move(reader), {}};
 }
 
 absl::Status CheckHasVariable(const Checkpoint& checkpoint, const std::string& name) {

@@ -9,6 +9,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/checkpoint/object_names.h"
 #include "utils/train/short_list.h"
 
 namespace official::train {
@@ -25,7 +26,11 @@ bool IsSlot(const compute::VariableSpec& spec, const std::vector<compute::Variab
 
 absl::StatusOr<std::unique_ptr<WarmStart>> WarmStart::Open(const std::string& named) {
   ASSIGN_OR_RETURN(LatestCheckpoint found, OpenCheckpoint(named));
-  return std::unique_ptr<WarmStart>(new WarmStart(found.prefix, std::move(found.reader)));
+  absl::StatusOr<std::unique_ptr<TensorReader>> reader = WithVariableNames(std::move(found.reader));
+  if (!reader.ok()) {
+    return absl::Status(reader.status().code(), absl::StrCat(found.prefix, ": ", reader.status().message()));
+  }
+  return std::unique_ptr<WarmStart>(new WarmStart(found.prefix, *std::move(reader)));
 }
 
 absl::Status WarmStart::Apply(const std::vector<compute::VariableSpec>& added, Replicas& replicas) const {
@@ -36,14 +41,14 @@ absl::Status WarmStart::Apply(const std::vector<compute::VariableSpec>& added, R
     const bool counter = !spec.trainable && (!absl::StrContains(spec.name, "/") || absl::StartsWith(spec.name, "_"));
     if (counter || IsSlot(spec, added)) continue;
     ++of_model;
-    const std::optional<StoredTensor> found = bundle_->Find(spec.name);
+    const std::optional<StoredTensor> found = reader_->Find(spec.name);
     if (!found) {
       left.push_back(absl::StrCat(spec.name, " (not there)"));
     } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
       left.push_back(absl::StrCat(spec.name, " (", found->dtype_name, found->shape.ToString(), " there, ",
                                   spec.type.ToString(), " here)"));
     } else {
-      ASSIGN_OR_RETURN(const compute::Tensor value, bundle_->Read(spec.name));
+      ASSIGN_OR_RETURN(const compute::Tensor value, reader_->Read(spec.name));
       RETURN_IF_ERROR(replicas.Write(spec.name, value));
       ++taken;
     }
