@@ -34,6 +34,7 @@ MANUAL = {
     "mnist_main": "mnist",
     "ncf_main": "ncf",
     "prepare_data_main": "transformer",
+    "report_main": "runs",
     "resnet_main": "resnet",
     "transformer_main": "transformer",
     "translate_main": "transformer",

@@ -6,6 +6,7 @@ PROGRAMS = [
     "//official/mnist:mnist_main",
     "//official/recommendation/data:generate_ratings_main",
     "//official/recommendation:ncf_main",
+    "//official/report:report_main",
     "//official/resnet/cifar10:download_cifar10_main",
     "//official/resnet/imagenet:check_tfrecords_main",
     "//official/resnet/imagenet:imagenet_to_tfrecords_main",

@@ -1,7 +1,6 @@
 #include "official/step_graphs/step_count.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 #include <vector>
 
@@ -9,14 +8,11 @@
 #include "absl/container/flat_hash_set.h"
 #include "official/recommendation/op/neural_factorization.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/graph/node_cost.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/ops/array/array.h"
-#include "utils/compute/ops/attention/attention.h"
-#include "utils/compute/ops/conv/conv.h"
-#include "utils/compute/ops/conv_pool/geometry.h"
 #include "utils/compute/ops/embedding/embedding.h"
-#include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/program/lowering.h"
@@ -27,7 +23,6 @@ namespace {
 namespace op = compute::op;
 using compute::DType;
 using compute::Node;
-using compute::Shape;
 using compute::TensorType;
 using compute::Value;
 
@@ -73,78 +68,6 @@ int64_t BytesOf(const Node& node) {
     bytes += TouchedBytes(node.output_types()[i], num_ids);
   }
   return bytes;
-}
-
-// Of a convolution: `y` elements of its result, each the sum over a filter.
-double ConvFlops(int64_t y, const Shape& filters) {
-  return 2.0 * static_cast<double>(y) * static_cast<double>(filters.num_elements() / filters.dim(3));
-}
-
-// Of attention: `products` products of the tokens of a sentence with those of another. Sentences have equal lengths.
-double AttentionFlops(const Value& queries, const Value& keys, const Value& key_offsets, bool causal, int products) {
-  const auto sentences = static_cast<double>(Elements(key_offsets) - 1);
-  const double key_tokens = static_cast<double>(keys.shape().dim(0)) / sentences * (causal ? 0.5 : 1);
-  return 2.0 * products * static_cast<double>(Elements(queries)) * key_tokens;
-}
-
-// Of the layers of a network that is one node: each kernel is followed by its bias.
-double LayerFlops(const Node& node, int64_t samples, int passes) {
-  double flops = 0;
-  for (int i = 0; i + 1 < node.num_inputs(); ++i) {
-    const Shape &kernel = node.input(i).shape(), &bias = node.input(i + 1).shape();
-    if (kernel.rank() == 2 && bias.rank() == 1 && kernel.dim(1) == bias.dim(0)) {
-      flops += 2.0 * passes * static_cast<double>(samples) * static_cast<double>(kernel.num_elements());
-    }
-  }
-  return flops;
-}
-
-double FlopsOf(const Node& node) {
-  if (IsOneOf(node, {op::MatMul, op::FusedMatMul, op::FusedMatMulBiasAddGrad})) {
-    const double a = static_cast<double>(Elements(node.input(compute::matmul::kA)));
-    const double b = static_cast<double>(Elements(node.input(compute::matmul::kB)));
-    const double y = static_cast<double>(Elements(node.output(compute::matmul::kY)));
-    // m * k, k * n and m * n.
-    return y == 0 ? 0 : 2 * std::sqrt(a * b * y);
-  }
-  if (IsOneOf(node, {op::Conv2D, op::FusedConv2D})) {
-    return ConvFlops(Elements(node.output(0)), node.input(compute::conv2d::kFilters).shape());
-  }
-  if (node.Is(op::Conv2DBackpropInput)) {
-    return ConvFlops(Elements(node.input(compute::conv2d_backprop_input::kDy)),
-                     node.input(compute::conv2d_backprop_input::kFilters).shape());
-  }
-  if (IsOneOf(node, {op::Conv2DBackpropFilter, op::FusedConv2DBackpropFilter})) {
-    return ConvFlops(Elements(node.input(compute::conv2d_backprop_filter::kDy)),
-                     node.output(compute::conv2d_backprop_filter::kFilterGradient).shape());
-  }
-  // The pooled image has a quarter of the convolution's elements.
-  if (node.Is(op::FusedConv2DReluMaxPool)) {
-    return ConvFlops(4 * Elements(node.output(compute::conv_pool::kPooled)),
-                     node.input(compute::conv_pool::kFilters).shape());
-  }
-  if (node.Is(op::FusedConv2DReluMaxPoolBackpropInput)) {
-    return ConvFlops(4 * Elements(node.input(compute::conv_pool_backprop::kPooledGradient)),
-                     node.input(compute::conv_pool_backprop::kFilters).shape());
-  }
-  if (node.Is(op::FusedConv2DReluMaxPoolBackpropFilter)) {
-    return ConvFlops(4 * Elements(node.input(compute::conv_pool_backprop::kPooledGradient)),
-                     node.output(compute::conv_pool_backprop::kFilterGradient).shape());
-  }
-  if (node.Is(op::Attention)) {
-    namespace in = compute::attention;
-    return AttentionFlops(node.input(in::kQ), node.input(in::kK), node.input(in::kKOffsets),
-                          node.attrs().GetBool("causal"), 2);
-  }
-  if (node.Is(op::AttentionGrad)) {
-    namespace in = compute::attention_grad;
-    return AttentionFlops(node.input(in::kQ), node.input(in::kK), node.input(in::kKOffsets),
-                          node.attrs().GetBool("causal"), 5);
-  }
-  if (node.Is(recommendation::op::NeuralFactorizationLoss)) {
-    return LayerFlops(node, /*samples=*/Elements(node.input(0)), /*passes=*/3);
-  }
-  return 0;
 }
 
 // The type whose products decide how fast a node may be.
@@ -206,7 +129,7 @@ absl::StatusOr<StepCount> CountStep(const train::BuiltModel& built, const GpuRat
     if (!compute::NeedsKernel(*node)) continue;
     ++count.nodes;
     const int64_t bytes = BytesOf(*node);
-    const double flops = FlopsOf(*node);
+    const double flops = compute::FlopsOf(*node).value_or(0);
     const double rate = ProductType(*node) == DType::kFloat32 ? gpu.flops_float32 : gpu.flops_half;
     if (flops > 0) ++count.products;
     count.bytes += bytes;

@@ -94,6 +94,22 @@ TEST_CASE("Defaults of the other groups") {
   CHECK_FALSE(benchmark.benchmark_log_dir.has_value());
 }
 
+TEST_CASE("--profile names steps") {
+  CHECK(ParseProfile("100:120")->first == 100);
+  CHECK(ParseProfile("100:120")->last == 120);
+  CHECK(ParseProfile("7:7").ok());
+  CHECK(ParseProfile("1:1000").ok());
+  for (const char* text : {"5", ":", "5:", "1:2:3", "a:b", "1.5:2", "9999999999999999999:1"}) {
+    CHECK_THAT(Error({std::string("--profile=") + text}), Contains("needs two step numbers, START:STOP"));
+  }
+  CHECK_THAT(Error({"--profile=0:5"}), Contains("flag --profile=0:5: ") && Contains("START of at least 1"));
+  CHECK_THAT(Error({"--profile=-2:5"}), Contains("START of at least 1"));
+  CHECK_THAT(Error({"--profile=9:5"}), Contains("did you mean 5:9?"));
+  CHECK_THAT(Error({"--profile=2:1002"}), Contains("at most 1000 steps") && Contains("try 2:1001"));
+  CHECK_THAT(Error({"--profile=5:20", "--max_train_steps=10"}), Contains("the run ends at --max_train_steps=10"));
+  CHECK(Parse({"--profile=5:20", "--max_train_steps=20"}).ok());
+}
+
 // The table of short names in TensorFlow's flag groups.
 TEST_CASE("Every short name sets its flag") {
   const std::vector<std::vector<std::string>> table = {

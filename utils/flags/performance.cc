@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <thread>
+#include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/loss_scale.h"
 #include "utils/flags/command_line.h"
 #include "utils/flags/config_flag.h"
@@ -176,6 +178,13 @@ OFFICIAL_FLAG(PerformanceConfig, describe_plan,
               "computes, by which algorithm, and its share of the time.",
               .per_worker = true);
 
+OFFICIAL_FLAG(PerformanceConfig, profile,
+              "Time the ops of the steps START to STOP, both included, on the first device: START:STOP, for example "
+              "100:120. After step STOP, log where the time went (waits for data, sums over devices, ops with their "
+              "share, GFLOP/s and GB/s) and write a timeline, profile-START-STOP.json, to --model_dir. These steps "
+              "take longer than others.",
+              .unset_means = "no profile", .other_names = {{"profile_batch profile_steps"}}, .per_worker = true);
+
 OFFICIAL_FLAG(train::TrainOptions, check_replicas_steps,
               "With several devices: steps between two checks that all of them hold the same weights.",
               .range = AtLeast(1));
@@ -209,13 +218,41 @@ absl::Status DevicesAreNamedOrCounted(const CommandLine&) {
   return FlagError("devices", "cannot be combined with --num_cpu_devices; use one of them");
 }
 
+absl::Status CheckProfile(const CommandLine&) {
+  const std::optional<std::string> text = absl::GetFlag(FLAGS_profile);
+  if (!text) return absl::OkStatus();
+  const absl::StatusOr<StepRange> range = ParseProfile(*text);
+  if (!range.ok()) return FlagError("profile", range.status().message());
+  const std::optional<int64_t> max_steps = absl::GetFlag(FLAGS_max_train_steps);
+  if (!max_steps || range->last <= *max_steps) return absl::OkStatus();
+  return FlagError("profile", absl::StrCat("the run ends at --max_train_steps=", *max_steps));
+}
+
 }  // namespace
+
+absl::StatusOr<StepRange> ParseProfile(const std::string& text) {
+  StepRange range;
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &range.first) || !absl::SimpleAtoi(parts[1], &range.last)) {
+    return absl::InvalidArgumentError("needs two step numbers, START:STOP, such as 100:120");
+  }
+  if (range.first < 1) return absl::InvalidArgumentError("steps are counted from 1; needs a START of at least 1");
+  if (range.last < range.first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("STOP is before START; did you mean ", range.last, ":", range.first, "?"));
+  }
+  if (range.last - range.first >= kMaxProfiledSteps) {
+    return absl::InvalidArgumentError(absl::StrCat("at most ", kMaxProfiledSteps, " steps can be profiled; try ",
+                                                   range.first, ":", range.first + kMaxProfiledSteps - 1));
+  }
+  return range;
+}
 
 std::string DTypeFlagValue(compute::DType dtype) { return NameOf(kTypes, dtype); }
 
 FlagGroup PerformanceFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {OneKindOfDevice, DevicesAreNamedOrCounted, CheckLossScale};
+  group.validators = {OneKindOfDevice, DevicesAreNamedOrCounted, CheckLossScale, CheckProfile};
   return group;
 }
 

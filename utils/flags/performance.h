@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/flags/flag_group.h"
@@ -17,6 +18,7 @@ struct PerformanceConfig {
   int intra_op_parallelism_threads = 0;  // 0: the program decides
   bool use_synthetic_data = false;
   bool describe_plan = false;
+  std::optional<std::string> profile;      // "100:120", as ParseProfile reads it
   std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; also limits an evaluation
   // off, default, one_device, mirrored, central_storage, multi_worker_mirrored, collective_all_reduce,
   // parameter_server
@@ -29,6 +31,17 @@ struct PerformanceConfig {
   std::optional<std::string> devices;                            // "gpu:0,gpu:2"
   int num_cpu_devices = 1;  // logical devices that share the cores, if no GPU is used
 };
+
+// The steps from `first` to `last`, both included.
+struct StepRange {
+  int64_t first = 1, last = 1;
+};
+
+inline constexpr int64_t kMaxProfiledSteps = 1000;
+
+// Returns the steps that "START:STOP" names. InvalidArgument, saying what is wrong, unless both are whole numbers,
+// START is at least 1, STOP not below it, and there are at most kMaxProfiledSteps.
+absl::StatusOr<StepRange> ParseProfile(const std::string& text);
 
 FlagGroup PerformanceFlags();
 

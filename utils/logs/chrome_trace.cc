@@ -17,6 +17,8 @@ Json OpEvent(const TraceEvent& event, int64_t pid, int64_t lane) {
   Json::Object args = {{"name", event.name}, {"op", event.op}};
   if (!event.result.empty()) args.emplace_back("result", event.result);
   if (!event.algorithm.empty()) args.emplace_back("algorithm", event.algorithm);
+  if (event.flops) args.emplace_back("flops", *event.flops);
+  if (event.bytes > 0) args.emplace_back("bytes", event.bytes);
   for (size_t i = 0; i < event.inputs.size(); ++i) args.emplace_back(absl::StrCat("input", i), event.inputs[i]);
   return Json::Object{{"ph", "X"},   {"cat", "Op"},          {"name", event.op},         {"pid", pid},
                       {"tid", lane}, {"ts", event.start_us}, {"dur", event.duration_us}, {"args", std::move(args)}};

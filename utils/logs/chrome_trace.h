@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct TraceEvent {
   int64_t thread = 0;                 // ops of different threads never share a lane
   int64_t start_us = 0;               // microseconds since 1970
   int64_t duration_us = 0;
+  std::optional<double> flops{};  // floating-point operations; nothing if they are not known
+  int64_t bytes = 0;              // read and written; 0 if that is not known
 };
 
 // The ops that one device ran.

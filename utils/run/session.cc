@@ -17,6 +17,7 @@
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
+#include "utils/logs/profile_hook.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
@@ -379,6 +380,13 @@ absl::Status Session::BeginRecords() {
   hooks_.push_back(train::MakeFirstStepHook());
   if (config_.performance.describe_plan) {
     hooks_.push_back(train::MakePlanHook(OwnKernels(devices_.kind, config_.train.dtype)));
+  }
+  if (config_.performance.profile) {
+    ASSIGN_OR_RETURN(const flags::StepRange steps, flags::ParseProfile(*config_.performance.profile));
+    hooks_.push_back(logs::MakeProfileHook({.first_step = steps.first,
+                                            .last_step = steps.last,
+                                            .model_dir = config_.train.model_dir,
+                                            .own_kernels = OwnKernels(devices_.kind, config_.train.dtype)}));
   }
   return absl::OkStatus();
 }

@@ -240,6 +240,7 @@ absl::StatusOr<bool> Loop::Updated(const ReplicatedProgram& program) {
 absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& program, const StepStart& start,
                         logs::StepInfo& info) {
   const bool summary = Reached(config_.log_every_n_steps) || info.global_step == 1;
+  summaries_->CountDataWait(start.data_wait);
   double loss = 0;
   if (start.request.loss || summary) {
     ASSIGN_OR_RETURN(loss, model_.replicas().MeanFetch(program, 0));

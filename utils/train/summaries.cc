@@ -1,5 +1,7 @@
 #include "utils/train/summaries.h"
 
+#include <algorithm>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -59,6 +61,8 @@ absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const S
     const std::chrono::duration<double> elapsed = now - last_time_;
     scalars.emplace_back("global_step/sec",
                          static_cast<float>(static_cast<double>(step - last_step_) / elapsed.count()));
+    const std::chrono::duration<double> waited = data_wait_;
+    scalars.emplace_back("data_wait_fraction", static_cast<float>(std::min(1.0, waited / elapsed)));
   }
   if (model_.config().servers.max_gradient_staleness) {
     scalars.emplace_back("Gradient staleness percentage",
@@ -66,6 +70,7 @@ absl::Status StepSummaries::Write(const data::Batch& batch, double loss, const S
   }
   last_time_ = now;
   last_step_ = step;
+  data_wait_ = {};
   EventWriter& events = model_.dir().train_events();
   RETURN_IF_ERROR(events.AddScalars(step, scalars));
   const std::optional<size_t> images = model_.model().image_feature;
@@ -87,7 +92,9 @@ logs::DeviceTrace TraceOf(const std::vector<compute::KernelTiming>& timings, int
                             .result = t.result,
                             .algorithm = t.algorithm,
                             .start_us = start_us + (t.start_ns - timings[0].start_ns) / 1000,
-                            .duration_us = t.duration_ns / 1000});
+                            .duration_us = t.duration_ns / 1000,
+                            .flops = t.flops,
+                            .bytes = t.bytes});
   }
   return trace;
 }

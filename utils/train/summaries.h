@@ -26,7 +26,14 @@ class StepSummaries {
   const std::vector<std::string>& names() const { return names_; }
   // Returns the values of the last step of `program`, by name.
   absl::StatusOr<Scalars> Read(const ReplicatedProgram& program, float learning_rate);
-  // Writes the loss, the values of the last Read, the speed and the model's images of `batch` to the event file.
+  // Counts the time that a step has waited for its data, for the next Write. That of the first step was before the
+  // beginning.
+  void CountDataWait(Clock::duration wait) {
+    if (has_begun_) data_wait_ += wait;
+    has_begun_ = true;
+  }
+  // Writes the loss, the values of the last Read, the speed, the share of the time that steps have waited for data, and
+  // the model's images of `batch` to the event file.
   absl::Status Write(const data::Batch& batch, double loss, const Scalars& values, Clock::time_point now);
   // Writes the kernels of a step, by device.
   absl::Status WriteTrace(absl::Span<const logs::DeviceTrace> trace);
@@ -38,6 +45,8 @@ class StepSummaries {
   // The last summary, or the beginning of the train call.
   Clock::time_point last_time_ = Clock::now();
   int64_t last_step_;
+  Clock::duration data_wait_{};  // since then
+  bool has_begun_ = false;
 };
 
 // Returns timings as the trace of a device; the first kernel started at `start_us`, microseconds since 1970.

@@ -1,9 +1,7 @@
 #include "utils/train/train_hooks.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "utils/logs/events.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
+#include "utils/logs/op_table.h"
 #include "utils/misc/program_start.h"
 
 namespace official::train {
@@ -81,34 +80,22 @@ class PlanHook : public logs::Hook {
 
  private:
   static constexpr int kSkipped = 2, kSteps = 3;
-  struct Row {
-    std::string op, result, algorithm;
-    int64_t count = 0, us = 0;
-  };
   struct Step {
     std::string device;
-    std::vector<Row> rows{};
+    std::vector<logs::OpRow> rows{};
     int64_t us = 0;
   };
 
   Step Summary(const logs::DeviceTrace& trace) const {
-    std::map<std::array<std::string, 3>, Row> rows;
-    Step step = {.device = trace.device};
-    for (const logs::TraceEvent& event : trace.events) {
-      Row& row = rows[{event.op, event.result, event.algorithm}];
-      row = {event.op, event.result, event.algorithm.empty() ? own_kernels_ : event.algorithm, row.count + 1,
-             row.us + event.duration_us};
-      step.us += event.duration_us;
-    }
-    for (auto& [key, row] : rows) step.rows.push_back(std::move(row));
-    std::stable_sort(step.rows.begin(), step.rows.end(), [](const Row& a, const Row& b) { return a.us > b.us; });
-    return step;
+    logs::OpTable table(own_kernels_);
+    table.Add(trace);
+    return {.device = trace.device, .rows = table.Rows(), .us = table.us()};
   }
 
   void Write() {
     written_ = true;
     size_t op = 2, result = 6;
-    for (const Row& row : fastest_.rows) {
+    for (const logs::OpRow& row : fastest_.rows) {
       op = std::max(op, row.op.size());
       result = std::max(result, row.result.size());
     }
@@ -118,7 +105,7 @@ class PlanHook : public logs::Hook {
     absl::StrAppendFormat(&text, "%6s %5s %9s  %-*s  %-*s  %s", "share", "ops", "ms", op, "op", result, "result",
                           "algorithm");
     logs::Json::Array ops;
-    for (const Row& row : fastest_.rows) {
+    for (const logs::OpRow& row : fastest_.rows) {
       const double ms = 1e-3 * static_cast<double>(row.us), share = ms / std::max(all_ms, 1e-9);
       absl::StrAppendFormat(&text, "\n%5.1f%% %5d %9.3f  %-*s  %-*s  %s", 100 * share, row.count, ms, op, row.op,
                             result, row.result, row.algorithm);

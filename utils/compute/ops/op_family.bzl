@@ -177,7 +177,8 @@ def op_family(
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
     The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc write the ops in StableHLO,
-    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone:
+    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME; *_flops.cc count the ops' operations for
+    profiles. The files of an op_part are the part's alone:
     with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
     more_tests or op_tests.
 
@@ -214,6 +215,7 @@ def op_family(
     cuda_srcs = [file for file in files if file.endswith(".cu.cc")]
     hlo_srcs = [file for file in files if file.endswith("_hlo.cc")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
+    flops_deps = ["//utils/compute/graph:node_cost"] if native.glob(["*_flops.cc"], allow_empty = True) else []
     if hdrs == None:
         hdrs = [file for file in files if file == name + ".h"]
 
@@ -224,7 +226,7 @@ def op_family(
         textual_hdrs = textual_hdrs,
         copts = copts,
         visibility = layers_above(),
-        deps = shared_deps + deps + _CPU_DEPS,
+        deps = shared_deps + deps + flops_deps + _CPU_DEPS,
         alwayslink = 1,  # registers ops and kernels
     )
     cuda_kernels(

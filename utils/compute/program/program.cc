@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/graph/node_cost.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/program/lowering.h"
 #include "utils/compute/program/memory_plan.h"
@@ -313,7 +314,9 @@ absl::Status Program::Plan::AddTimings(int64_t start_ns, DeviceTimer& timer, std
                        .result = node.num_outputs() == 0 ? "" : TypeText(node.output(0)),
                        .algorithm = steps[s].kernel.algorithm,
                        .start_ns = start_ns + marks[s],
-                       .duration_ns = marks[s + 1] - marks[s]});
+                       .duration_ns = marks[s + 1] - marks[s],
+                       .flops = FlopsOf(node),
+                       .bytes = BytesOf(node)});
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct KernelTiming {
   std::string result;             // type of output 0, with "blocked" if it is not row-major; empty: it has none
   std::string algorithm;          // Kernel::algorithm
   int64_t start_ns, duration_ns;  // start: nanoseconds of the monotonic clock
+  std::optional<double> flops;    // FlopsOf the node (utils/compute/graph/node_cost.h)
+  int64_t bytes;                  // BytesOf the node
 };
 
 struct RunOptions {

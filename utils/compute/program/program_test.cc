@@ -276,7 +276,9 @@ TEST_CASE("The second run is recorded, and replayed from then on with new feeds"
   CHECK(device.calls == 2);  // run and recorded; no kernel is called for a replay
   std::vector<KernelTiming> timings;
   REQUIRE(program->Run({Tensor::Scalar(16.0f)}, {.timings = &timings}).ok());
-  CHECK(timings.size() == 1);
+  REQUIRE(timings.size() == 1);
+  CHECK(timings[0].bytes == 16);  // of x, of v, which is read and written, and of the result
+  CHECK_FALSE(timings[0].flops.has_value());
   CHECK(variables.Read("v")->scalar<float>() == 31);
 }
 

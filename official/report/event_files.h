@@ -1,0 +1,20 @@
+// TensorBoard's event files.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "official/report/run.h"
+
+namespace official::report {
+
+// The name of a curve from its tag in the event files: "train_accuracy_1" and "train_accuracy" are the training's
+// "accuracy"; the "_1" is TensorFlow's.
+std::string CurveName(const std::string& tag, Split split);
+
+// Adds the scalars of an event file to the curves of `run`, and its times; keeps the images of its last step that has
+// any. Where the file says that a run was resumed at a step, values of later steps are forgotten. A record that is
+// damaged ends the reading with a note; one that is cut off, as in a file that is being written, does so without.
+absl::Status ReadEventFile(const std::string& path, Split split, Run& run);
+
+}  // namespace official::report

@@ -1,0 +1,84 @@
+#include "official/report/metric_log.h"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "official/report/lines.h"
+#include "official/report/python_json.h"
+#include "utils/compute/core/status.h"
+
+namespace official::report {
+namespace {
+
+struct Record {
+  std::string name;
+  double value = 0;
+  int64_t step = 0;
+};
+
+// The names under which training hooks log; evaluations log all others, and a loss too.
+bool IsOfTraining(const std::string& name) {
+  return name == "cross_entropy" || name == "learning_rate" || name == "l2_loss" || absl::StartsWith(name, "train_") ||
+         absl::EndsWith(name, "examples_per_sec");
+}
+
+// False if the line is not a metric. A metric without a step has step -1, which no curve keeps.
+bool Parse(absl::string_view line, Record& record) {
+  const nlohmann::json json = ParsePythonJson(line);
+  if (!json.is_object()) return false;
+  const auto name = json.find("name"), value = json.find("value"), step = json.find("global_step");
+  if (name == json.end() || !name->is_string() || value == json.end()) return false;
+  if (!value->is_number() && !value->is_null()) return false;
+  record.name = *name;
+  record.value = value->is_number() ? value->get<double>() : std::nan("");
+  record.step = step != json.end() && step->is_number_integer() ? step->get<int64_t>() : -1;
+  return true;
+}
+
+class Sorter {
+ public:
+  explicit Sorter(Curves& curves) : curves_(curves) {}
+
+  void Add(const Record& record) {
+    const bool of_evaluation =
+        record.name == "loss" ? evaluated_step_ == record.step && record.step >= 0 : !IsOfTraining(record.name);
+    evaluated_step_ = of_evaluation ? record.step : -1;
+    std::string name = record.name;
+    if (name == "average_examples_per_sec") return;  // the current speed says more
+    if (absl::StartsWith(name, "train_")) name.erase(0, 6);
+    AddValue({name, of_evaluation ? Split::kEvaluation : Split::kTraining}, record.step, record.value, curves_);
+  }
+
+ private:
+  Curves& curves_;
+  int64_t evaluated_step_ = -1;  // of the record before, if it was of an evaluation
+};
+
+}  // namespace
+
+absl::Status ReadMetricLog(const std::string& path, Curves& curves, std::vector<std::string>& notes) {
+  Sorter sorter(curves);
+  int64_t number = 0, num_bad = 0, first_bad = 0;
+  const auto read_line = [&](absl::string_view line, bool has_end) {
+    ++number;
+    if (line.empty()) return;
+    Record record;
+    if (Parse(line, record)) {
+      sorter.Add(record);
+    } else if (has_end && ++num_bad == 1) {
+      first_bad = number;
+    }
+  };
+  RETURN_IF_ERROR(ForEachLine(path, read_line));
+  if (num_bad > 0) {
+    notes.push_back(
+        absl::StrCat(path, ": ", num_bad, " of ", number, " lines are not metrics, the first is line ", first_bad));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace official::report

@@ -1,0 +1,213 @@
+#include "official/report/run.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "official/report/event_files.h"
+#include "official/report/page.h"
+#include "utils/data/records/tf_record.h"
+#include "utils/files/files.h"
+#include "utils/protos/event.pb.h"
+
+namespace official::report {
+namespace {
+
+using Catch::Matchers::Contains;
+
+constexpr CurveKey kTrainingLoss = {"loss", Split::kTraining};
+
+std::string NewDirectory(const std::string& name) {
+  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/", name);
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path + "/eval");
+  return path;
+}
+
+void Write(const std::string& path, const std::string& text) { REQUIRE(files::WriteFileAtomically(path, text).ok()); }
+
+std::string Metric(const std::string& name, const std::string& value, int step) {
+  return absl::StrCat("{\"name\": \"", name, "\", \"value\": ", value, ", \"unit\": null, \"global_step\": ", step,
+                      ", \"timestamp\": \"2026-01-01T00:00:00.000000Z\", \"extras\": []}\n");
+}
+
+tensorflow::Event Scalar(int64_t step, const std::string& tag, float value) {
+  tensorflow::Event event;
+  event.set_wall_time(1000 + static_cast<double>(step));
+  event.set_step(step);
+  event.mutable_summary()->add_value()->set_tag(tag);
+  event.mutable_summary()->mutable_value(0)->set_simple_value(value);
+  return event;
+}
+
+void WriteEvents(const std::string& path, const std::vector<tensorflow::Event>& events) {
+  const auto writer = data::TFRecordWriter::Open(path).value();
+  for (const tensorflow::Event& event : events) REQUIRE(writer->Write(event.SerializeAsString()).ok());
+  REQUIRE(writer->Close().ok());
+}
+
+double Last(const Run& run, const CurveKey& key) { return Total(run.curves.at(key).buckets()).last; }
+
+TEST_CASE("Curves of metric.log: the loss after the metrics of an evaluation is the evaluation's") {
+  const std::string directory = NewDirectory("metric_log");
+  Write(directory + "/metric.log", Metric("loss", "2.5", 10) + Metric("loss", "2.0", 20) +
+                                       Metric("accuracy", "0.5", 20) + Metric("loss", "1.75", 20) +
+                                       Metric("train_accuracy", "0.75", 30) + Metric("loss", "NaN", 30) +
+                                       Metric("examples_per_sec", "900.5", 30));
+  const Run run = ReadRun(directory).value();
+  CHECK(Last(run, kTrainingLoss) == 2.0);
+  CHECK(Total(run.curves.at(kTrainingLoss).buckets()).not_finite == 1);
+  CHECK(Last(run, {"loss", Split::kEvaluation}) == 1.75);
+  CHECK(Last(run, {"accuracy", Split::kEvaluation}) == 0.5);
+  CHECK(Last(run, {"accuracy", Split::kTraining}) == 0.75);
+  CHECK(Last(run, {"examples_per_sec", Split::kTraining}) == 900.5);
+  CHECK(run.last_step() == 30);
+  CHECK(run.notes.empty());
+}
+
+TEST_CASE("Lines of metric.log that are no metrics are told, except one that is being written") {
+  const std::string directory = NewDirectory("bad_lines");
+  Write(directory + "/metric.log",
+        Metric("loss", "1", 1) + "garbage\n[1]\n{\"name\": 3}\n" + Metric("loss", "2", 2) + "{\"name\": \"lo");
+  const Run run = ReadRun(directory).value();
+  CHECK(Last(run, kTrainingLoss) == 2);
+  REQUIRE(run.notes.size() == 1);
+  CHECK_THAT(run.notes[0], Contains("metric.log: 3 of 6 lines are not metrics, the first is line 2"));
+  Write(directory + "/metric.log", std::string(3 << 20, 'x') + "\n");
+  CHECK(ReadRun(directory).status().code() == absl::StatusCode::kDataLoss);
+}
+
+TEST_CASE("Curves of event files") {
+  const std::string directory = NewDirectory("events");
+  tensorflow::Event resumed;
+  resumed.set_step(20);
+  resumed.mutable_session_log()->set_status(tensorflow::SessionLog::START);
+  WriteEvents(directory + "/events.out.tfevents.1.host",
+              {Scalar(10, "loss", 4), Scalar(20, "loss", 3), Scalar(30, "loss", 9), Scalar(30, "train_accuracy_1", 1)});
+  WriteEvents(directory + "/events.out.tfevents.2.host",
+              {resumed, Scalar(25, "loss", 2), Scalar(25, "global_step/sec", 7)});
+  WriteEvents(directory + "/eval/events.out.tfevents.3.host", {Scalar(25, "loss", 2.5)});
+  Write(directory + "/metric.log", Metric("loss", "100", 10));
+  const Run run = ReadRun(directory).value();
+  const Bucket loss = Total(run.curves.at(kTrainingLoss).buckets());
+  CHECK(loss.count == 2);  // of steps 10 and 25
+  CHECK(loss.max == 4);
+  CHECK(loss.last == 2);
+  CHECK(run.curves.count({"accuracy", Split::kTraining}) == 0);  // of step 30, before the run was resumed at 20
+  CHECK(Last(run, {"steps_per_sec", Split::kTraining}) == 7);
+  CHECK(Last(run, {"loss", Split::kEvaluation}) == 2.5);
+  CHECK(run.first_time == 1010);
+  CHECK(run.last_time == 1030);
+}
+
+TEST_CASE("An event file that is cut off or damaged is used up to there") {
+  const std::string directory = NewDirectory("cut_off"), path = directory + "/events.out.tfevents.1.host";
+  WriteEvents(path, {Scalar(1, "loss", 4), Scalar(2, "loss", 3)});
+  const std::string whole = files::ReadFile(path, 1000).value();
+  for (const size_t cut : {size_t{1}, size_t{15}, whole.size() / 2 - 2}) {
+    Write(path, whole.substr(0, whole.size() - cut));
+    const Run run = ReadRun(directory).value();
+    CHECK(Last(run, kTrainingLoss) == 4);
+    CHECK(run.notes.empty());
+  }
+  std::string damaged = whole;
+  damaged[whole.size() - 6] ^= 1;
+  Write(path, damaged);
+  const Run run = ReadRun(directory).value();
+  CHECK(Last(run, kTrainingLoss) == 4);
+  REQUIRE(run.notes.size() == 1);
+  CHECK_THAT(run.notes[0], Contains(path) && Contains("checksum"));
+}
+
+TEST_CASE("Names of curves") {
+  CHECK(CurveName("train_accuracy_1", Split::kTraining) == "accuracy");
+  CHECK(CurveName("accuracy_top_5", Split::kTraining) == "accuracy_top_5");
+  CHECK(CurveName("learning_rate_1", Split::kTraining) == "learning_rate");
+  CHECK(CurveName("train_x", Split::kEvaluation) == "train_x");
+}
+
+TEST_CASE("The number of curves of a run is bounded") {
+  Curves curves;
+  for (int i = 0; i < 1000; ++i) AddValue({absl::StrCat(i), Split::kTraining}, 1, 1, curves);
+  CHECK(curves.size() == kMaxCurves);
+}
+
+TEST_CASE("Directories without a run") {
+  const std::string empty = NewDirectory("empty");
+  CHECK_THAT(std::string(ReadRun(empty).status().message()), Contains("has no event files and no metric.log"));
+  const absl::Status missing = ReadRun(empty + "/none").status();
+  CHECK(absl::IsNotFound(missing));
+  CHECK_THAT(std::string(missing.message()), Contains("there is no directory " + empty + "/none"));
+  Write(empty + "/file", "");
+  const absl::Status file = ReadRun(empty + "/file").status();
+  CHECK(absl::IsNotFound(file));
+  CHECK_THAT(std::string(file.message()), Contains("not a directory") && Contains("such as " + empty));
+}
+
+TEST_CASE("Facts of benchmark_run.log and flags") {
+  const std::string directory = NewDirectory("facts");
+  Write(directory + "/metric.log", Metric("loss", "1", 1));
+  Write(directory + "/flags.txt", "--name=a=\"b\"\n--flag\nword\n--empty=\n");
+  Write(
+      directory + "/benchmark_run.log",
+      R"({"model_name": "mnist", "dataset": {"name": "MNIST"}, "machine_config": {"cpu_info": {"num_cores": 2,)"
+      R"( "cpu_info": "A"}, "gpu_info": {"count": 1, "model": "G"}, "memory_total": 8589934592}, "test_id": null, "run_date": "2026-11-25T23:07:27.953458Z",)"
+      R"( "run_parameters": [{"name": "x", "float_value": NaN}, {"name": "y", "long_value": 3}]})");
+  const Run run = ReadRun(directory).value();
+  CHECK(run.flags == NamedTexts{{"name", "a=\"b\""}, {"flag", ""}, {"empty", ""}});
+  CHECK(run.facts == NamedTexts{{"model", "mnist"},
+                                {"data", "MNIST"},
+                                {"started", "2026-11-25 23:07:27 UTC"},
+                                {"processor", "A"},
+                                {"cores", "2"},
+                                {"GPUs", "1 x G"},
+                                {"memory", "8.0 GiB"},
+                                {"parameter y", "3"}});
+  CHECK(run.Fact("data") == "MNIST");
+  Write(directory + "/benchmark_run.log", "{");
+  CHECK_THAT(ReadRun(directory).value().notes.at(0), Contains("benchmark_run.log is not a JSON object"));
+}
+
+TEST_CASE("The latest timeline tells where the time of a step goes") {
+  CHECK(LatestTrace({"timeline-1.json", "timeline-1001.json", "timeline-x.json", "a"}) == "timeline-1001.json");
+  CHECK(LatestTrace({"profile-9-12.json", "profile-10-12.json", "timeline-50.json"}) == "profile-10-12.json");
+  CHECK(LatestTrace({"timeline-1.json.incomplete-12345678"}).empty());
+  const std::string directory = NewDirectory("trace"), path = directory + "/profile-2-3.json";
+  Write(directory + "/metric.log", Metric("loss", "1", 1));
+  Write(path, R"({"traceEvents": [{"name": "process_name", "ph": "M", "args": {"name": "x"}},)"
+              R"( {"name": "MatMul", "ph": "X", "dur": 250, "args": {"flops": 1e6, "bytes": 2e6}},)"
+              R"( {"name": "DataWait", "ph": "X", "dur": 500, "args": {}},)"
+              R"( {"name": "MatMul", "ph": "X", "dur": 250, "args": {"flops": 1e6, "bytes": 2e6}},)"
+              R"( {"name": "<Relu>", "ph": "X", "dur": 1000}, {"name": 3, "ph": "X"}, 7]})");
+  const Run run = ReadRun(directory).value();
+  CHECK(run.notes.empty());
+  REQUIRE(run.op_times.size() == 3);
+  CHECK(run.op_times[0].op == "<Relu>");
+  CHECK(run.op_times[0].us == 1000);
+  const std::string page = Page({run});
+  // 500 us for 2e6 operations and 4e6 bytes.
+  CHECK_THAT(page, Contains("MatMul</th><td>25.0%</td><td>0.500</td><td>2</td><td>4.0</td><td>8.0</td>"));
+  CHECK_THAT(page, Contains("waits for data 25.0%, &lt;Relu&gt; 50.0%, MatMul 25.0%"));
+  Write(path, R"({"traceEvents": [{"name": "MatMul")");
+  CHECK_THAT(ReadRun(directory).value().notes.at(0), Contains("profile-2-3.json is not a complete timeline"));
+}
+
+TEST_CASE("The page marks flags that differ, and no text of a run is markup") {
+  Run first = {.path = "<b>"}, second = {.path = "second"};
+  first.flags = {{"batch_size", "</td>\"'&"}, {"seed", "1"}};
+  second.flags = {{"batch_size", "20"}, {"seed", "1"}, {"extra", "x"}};
+  first.curves[{"<i>", Split::kTraining}].Add(1, 1);
+  first.notes = {"<u>"};
+  first.images = {{"<s>", "png"}};
+  const std::string page = Page({first, second});
+  for (const char* markup : {"<b>", "</td>\"", "<i>", "<u>", "<s>"}) CHECK(page.find(markup) == std::string::npos);
+  CHECK_THAT(page, Contains("</span> --batch_size</th><td>&lt;/td&gt;&quot;&#39;&amp;</td><td>20</td>"));
+  CHECK_THAT(page, Contains("</span> --extra</th><td></td><td>x</td>"));
+  CHECK_THAT(page, Contains("<tr><th scope=\"row\">--seed</th><td>1</td></tr>"));
+  CHECK_THAT(page, Contains("alt=\"&lt;s&gt;\" src=\"data:image/png;base64,cG5n\""));
+}
+
+}  // namespace
+}  // namespace official::report

@@ -1,0 +1,33 @@
+// What report_main prints: the curves of runs as rows of characters, or JSON.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "official/report/run.h"
+
+namespace official::report {
+
+struct TextStyle {
+  int columns = 80;  // lines are no longer than this, if it is at least 40
+  bool color = false;
+};
+
+// Returns the curve as at most `width` characters from a low to a high bar, each the mean of equally many steps
+// that have a value; "!" stands for values that are not finite.
+std::string Sparkline(const Series& series, int width);
+
+// Prints a run in a few lines: what it is, and each curve with its first and last value.
+void PrintSummary(const Run& run, const TextStyle& style, std::ostream& out);
+
+// Prints a run as one line of JSON: {"event": "run", "path", "facts", "last_step", "seconds", "curves", "notes"}. A
+// curve has its name, its split ("training", "evaluation"), first, last, min, max (null if no value is finite), the
+// steps first_step and last_step, and the counts count and not_finite.
+void PrintJsonSummary(const Run& run, std::ostream& out);
+
+// Returns the style for standard output: its width if it is a terminal, else COLUMNS or 80, and colour as NO_COLOR and
+// CLICOLOR_FORCE say.
+TextStyle StyleOfStandardOutput();
+
+}  // namespace official::report
