@@ -176,8 +176,8 @@ def op_family(
         more_tests = []):
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
-    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc write the ops in StableHLO,
-    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone:
+    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc and *_hlo.h write the ops in
+    StableHLO, NAME_test.cc is the test, and all other *.cc and *.h belong to NAME. The files of an op_part are the part's alone:
     with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
     more_tests or op_tests.
 
@@ -212,7 +212,7 @@ def op_family(
         if file.split(".")[0] not in others and not file.endswith("_test.cc")
     ]
     cuda_srcs = [file for file in files if file.endswith(".cu.cc")]
-    hlo_srcs = [file for file in files if file.endswith("_hlo.cc")]
+    hlo_srcs = [file for file in files if file.endswith("_hlo.cc") or file.endswith("_hlo.h")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
     if hdrs == None:
         hdrs = [file for file in files if file == name + ".h"]
