@@ -49,6 +49,7 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   PjrtClient& operator=(const PjrtClient&) = delete;
   ~PjrtClient();
 
+  const PjrtPlugin& plugin() const { return plugin_; }
   // "cpu", "tpu"
   const std::string& platform() const { return platform_; }
   // The devices of this process.

@@ -1,6 +1,7 @@
 #include "utils/compute/pjrt/pjrt_device.h"
 
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -44,6 +45,22 @@ absl::StatusOr<Kernel> MakeHloModule(const KernelSpec& spec) {
     if (!checks.empty()) device.AddChecks(checks, std::move(results.back()));
     return absl::OkStatus();
   }};
+}
+
+// `open` returns the client of all devices of the kind.
+DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> open) {
+  AddHloEmittersToKernels();
+  const auto make = [open = std::move(open)](const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
+    ASSIGN_OR_RETURN(std::shared_ptr<PjrtClient> client, open());
+    const int count = static_cast<int>(client->devices().size());
+    if (device.index < 0 || device.index >= count) {
+      return absl::FailedPreconditionError(absl::StrCat("there is no ", client->platform(), ":", device.index,
+                                                        ": the PJRT plugin ", client->plugin().path(), " has ", count,
+                                                        count == 1 ? " device" : " devices"));
+    }
+    return std::make_unique<PjrtDevice>(std::move(client), device.index);
+  };
+  return {.name = kPjrtKind, .make_device = make, .merge = EmitProgram};
 }
 
 const bool registered = RegisterKernel({.op = op::HloModule,
@@ -124,29 +141,32 @@ absl::Status PjrtDevice::Synchronize() {
   return absl::Status(check.code, absl::Substitute(check.message, result[1], result[2], result[3]));
 }
 
+absl::StatusOr<std::shared_ptr<PjrtClient>> OpenPjrtClient(const PjrtOptions& options) {
+  ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
+  return PjrtClient::Create(*plugin, options.num_cpu_devices);
+}
+
+DeviceKind PjrtDeviceKind(std::shared_ptr<PjrtClient> client) {
+  const PjrtPlugin& plugin = client->plugin();
+  DeviceKind kind =
+      KindOf([client = std::move(client)]() -> absl::StatusOr<std::shared_ptr<PjrtClient>> { return client; });
+  kind.library_versions = [&plugin] { return absl::StrCat("PJRT ", plugin.Version(), " of ", plugin.path()); };
+  return kind;
+}
+
 DeviceKind PjrtDeviceKind(PjrtOptions options) {
-  AddHloEmittersToKernels();
   struct Shared {
     std::mutex mutex;
     std::shared_ptr<PjrtClient> client;  // of all devices
   };
-  const auto make = [options = std::move(options), shared = std::make_shared<Shared>()](
-                        const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
+  return KindOf([options = std::move(options),
+                 shared = std::make_shared<Shared>()]() -> absl::StatusOr<std::shared_ptr<PjrtClient>> {
     const std::lock_guard<std::mutex> lock(shared->mutex);
-    std::shared_ptr<PjrtClient>& client = shared->client;
-    if (client == nullptr) {
-      ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
-      ASSIGN_OR_RETURN(client, PjrtClient::Create(*plugin, options.num_cpu_devices));
+    if (shared->client == nullptr) {
+      ASSIGN_OR_RETURN(shared->client, OpenPjrtClient(options));
     }
-    const int count = static_cast<int>(client->devices().size());
-    if (device.index < 0 || device.index >= count) {
-      return absl::FailedPreconditionError(absl::StrCat("there is no ", client->platform(), ":", device.index,
-                                                        ": the PJRT plugin ", options.plugin, " has ", count,
-                                                        count == 1 ? " device" : " devices"));
-    }
-    return std::make_unique<PjrtDevice>(client, device.index);
-  };
-  return {.name = kPjrtKind, .make_device = make, .merge = EmitProgram};
+    return shared->client;
+  });
 }
 
 }  // namespace official::compute

@@ -24,8 +24,12 @@ struct PjrtOptions {
   int num_cpu_devices = 0;  // of a plugin for CPUs; 0: its own default
 };
 
-// The kind "pjrt" of devices of this plugin, for RegisterDeviceKind. The plugin is loaded when the first device is
-// made.
+// Loads the plugin and makes its client. Errors: those of PjrtPlugin::Load and PjrtClient::Create.
+absl::StatusOr<std::shared_ptr<PjrtClient>> OpenPjrtClient(const PjrtOptions& options);
+
+// The kind "pjrt" of the devices of a client, for RegisterDeviceKind.
+DeviceKind PjrtDeviceKind(std::shared_ptr<PjrtClient> client);
+// The same, of a client that is opened when the first device is made.
 DeviceKind PjrtDeviceKind(PjrtOptions options);
 
 // Memory of a device.
