@@ -43,3 +43,14 @@ def pjrt_shared_object(name, version_script, deps, **kwargs):
         deps = deps + [version_script],
         **kwargs
     )
+
+def pjrt_program_test(name, module, args, data, size = "medium"):
+    """A Python test of programs on PJRT devices. Without the header it fails and says what to do."""
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tools/interop:with_python.sh"] if HAS_PJRT else ["//third_party/pjrt:not_found.sh"],
+        args = [module] + args if HAS_PJRT else [],
+        data = data if HAS_PJRT else [],
+        tags = ["pjrt"],
+    )
