@@ -27,7 +27,7 @@ OFFICIAL_FLAG_WITHOUT_FIELD(std::optional<std::string>, tpu_zone, std::nullopt, 
                             .not_used = kNoCloud);
 
 OFFICIAL_FLAG_WITHOUT_FIELD(std::optional<std::string>, tpu_gcp_project, std::nullopt, "Cloud project of the TPU.",
-                            .not_used = kNoCloud, .other_names = {{"gcp_project"}});
+                            .not_used = kNoCloud);
 
 OFFICIAL_FLAG_WITHOUT_FIELD(int, num_tpu_shards, 8, "Shards of the TPU.",
                             .not_used = "each TPU core of the machine is a replica", .other_names = {{"num_shards"}});
@@ -37,8 +37,8 @@ namespace {
 
 absl::Status LocalTpu(const CommandLine&) {
   const std::optional<std::string> tpu = absl::GetFlag(FLAGS_tpu);
-  if (!tpu.has_value()) return absl::OkStatus();
-  if (!tpu->empty() && *tpu != "local") {
+  if (!tpu.has_value() || tpu->empty()) return absl::OkStatus();
+  if (*tpu != "local") {
     return FlagError("tpu", absl::StrCat(kNoCloud,
                                          "; start the program there, with --distribution_strategy=tpu "
                                          "instead of this"));

@@ -237,7 +237,7 @@ def op_family(
     native.cc_library(
         name = name + "_hlo",
         # Headers only of what has CPU kernels, which the shared object of the emitters does without.
-        srcs = hlo_srcs + ([file for file in files if file.endswith(".h")] if hlo_srcs else []),
+        srcs = hlo_srcs + ([file for file in files if file.endswith(".h") and file not in hlo_srcs] if hlo_srcs else []),
         visibility = layers_above(),
         deps = shared_deps + _HLO_DEPS if hlo_srcs else [],
         alwayslink = 1,  # registers emitters

@@ -106,9 +106,9 @@ absl::Status CheckTpu(const std::string& path, void* library) {
   // Made by the driver of the TPU, or of virtual machines that have one; a container may see any of them.
   const bool has_tpu = IsThere("/dev/accel[0-9]*") || IsThere("/dev/vfio/[0-9]*");
   if (!is_for_tpus || has_tpu) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the PJRT plugin ", path,
-                   " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0, or a later one"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the PJRT plugin ", path,
+      " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0, or a later one"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Makes four devices of kind "pjrt" out of a plugin in the test's runfiles: that of OP_TEST_PJRT_PLUGIN in the
-// environment, "xla_cpu" or "other_xla_cpu", else the first.
+// Makes devices of kind "pjrt" out of a plugin in the test's runfiles: that of OP_TEST_PJRT_PLUGIN in the environment,
+// "xla_cpu" or "other_xla_cpu", else the first.
 
 #include <cstdlib>
 #include <string>
@@ -17,7 +17,7 @@ std::string PluginPath() {
   return absl::StrCat(runfiles == nullptr ? ".." : runfiles, "/pjrt/", name == nullptr ? "xla_cpu" : name, ".so");
 }
 
-const bool registered = RegisterDeviceKind(PjrtDeviceKind({.plugin = PluginPath(), .num_cpu_devices = 4}));
+const bool registered = RegisterDeviceKind(PjrtDeviceKind({.plugin = PluginPath()}));
 
 }  // namespace
 }  // namespace official::compute
