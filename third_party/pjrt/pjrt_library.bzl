@@ -1,4 +1,4 @@
-"""pjrt_library: a cc_library that includes PJRT's header. Where the header was not found it is empty."""
+"""pjrt_library: a cc_library that includes PJRT's header, and what is made of such. Where the header was not found they are empty."""
 
 load("@pjrt//:defs.bzl", "HAS_PJRT")
 
@@ -27,3 +27,30 @@ def pjrt_test(name, deps = [], size = "medium", **kwargs):
 def pjrt_plugins():
     """The labels of the plugins that tests run with; none without the header."""
     return ["@pjrt//:xla_cpu.so", "@pjrt//:other_xla_cpu.so"] if HAS_PJRT else []
+
+def pjrt_shared_object(name, version_script, deps, **kwargs):
+    """lib<...>.so that exports what the version script says; an empty filegroup without the header."""
+    if not HAS_PJRT:
+        native.filegroup(name = name, **kwargs)
+        return
+    native.cc_binary(
+        name = name,
+        linkshared = True,
+        linkopts = [
+            "-Wl,--version-script=$(location %s)" % version_script,
+            "-Wl,-z,defs",
+        ],
+        deps = deps + [version_script],
+        **kwargs
+    )
+
+def pjrt_program_test(name, module, args, data, size = "medium"):
+    """A Python test of programs on PJRT devices. Without the header it fails and says what to do."""
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tools/interop:with_python.sh"] if HAS_PJRT else ["//third_party/pjrt:not_found.sh"],
+        args = [module] + args if HAS_PJRT else [],
+        data = data if HAS_PJRT else [],
+        tags = ["pjrt"],
+    )

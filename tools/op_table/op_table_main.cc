@@ -18,6 +18,7 @@
 #include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/pjrt/hlo_emitter.h"
 
 namespace official::compute {
 namespace {
@@ -34,6 +35,10 @@ fails where one is not. A kernel for CUDA is "emulated" if the same tests hold i
 (utils/compute/cuda_emulation): matmul_emulated_test is matmul_test there. It is "+" if no emulated test runs it. Where
 there is a GPU, matmul_test runs both on it. Reorder has none, since it goes between memory layouts and CUDA kernels
 have one only, nor has FusedBatchNormAgain, which costs GPUs more time than its memory is worth there.
+
+The column StableHLO, in the rows for CPUs, names the types in which the op is written in StableHLO (*_hlo.cc), for the
+devices of PJRT plugins; "all" is all types of the row. Fused ops need no form of their own there: their parts are
+written, and the plugin's compiler fuses them.
 
 What CPUs compute and GPUs refuse, with an error that says so: Attention with heads of more than 128 columns and
 DecodeAttention with more than 256; CatchUpRows, ApplyDeferredAdam and SettleRows of more than 16 tables; CheckNumerics
@@ -79,9 +84,15 @@ std::string Cell(const Tested& tested) {
 
 using Row = std::pair<std::string, std::string>;  // op, device kind
 
+// What the column StableHLO says of an op with kernels for `row_types` that is written in StableHLO for `written`.
+std::string HloCell(const std::set<DType>& row_types, const std::set<DType>& written) {
+  if (row_types == written) return "all";
+  return absl::StrJoin(written, ", ", [](std::string* out, DType type) { absl::StrAppend(out, DTypeName(type)); });
+}
+
 // The table is the same with and without a GPU: of CUDA kernels it says what emulated GPUs ran. What GPUs ran counts in
 // `missing`, the descriptions of what no test ran.
-void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<DType>& types,
+void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<DType>& types, const std::string& hlo,
               std::map<Key, Tested>& tested, std::map<Key, Tested>& emulated, bool tested_here,
               std::vector<std::string>& missing) {
   const auto& [op, device] = row;
@@ -104,7 +115,8 @@ void PrintRow(const Row& row, const std::set<DType>& row_types, const std::set<D
     missing.push_back(absl::StrCat("the gradient of ", op, " on ", device));
   }
   if (device != "cpu") gradients = emulated_gradients;
-  std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "|\n" : " |\n");
+  std::cout << " " << absl::StrJoin(gradients, ", ") << (gradients.empty() ? "| " : " | ") << hlo
+            << (hlo.empty() ? "|\n" : " |\n");
 }
 
 int PrintTable(std::istream& record, std::istream& emulated_record) {
@@ -114,7 +126,12 @@ int PrintTable(std::istream& record, std::istream& emulated_record) {
   // Of each op and device, the types with kernels.
   std::map<Row, std::set<DType>> rows;
   std::set<DType> types;
+  std::map<std::string, std::set<DType>> written;  // in StableHLO
   for (const KernelDef* kernel : KernelRegistry::Global().All()) {
+    if (kernel->device_kind == kPjrtKind) {
+      written[std::string(kernel->op.text())].insert(kernel->dtypes.begin(), kernel->dtypes.end());
+      continue;
+    }
     rows[{std::string(kernel->op.text()), kernel->device_kind}].insert(kernel->dtypes.begin(), kernel->dtypes.end());
     if (kernel->device_kind == "cpu") types.insert(kernel->dtypes.begin(), kernel->dtypes.end());
   }
@@ -122,11 +139,12 @@ int PrintTable(std::istream& record, std::istream& emulated_record) {
 
   std::cout << kHeader << "| op | device |";
   for (const DType type : types) std::cout << " " << DTypeName(type) << " |";
-  std::cout << " gradient |\n| --- | --- |";
+  std::cout << " gradient | StableHLO |\n| --- | --- |";
   for (size_t i = 0; i < types.size(); ++i) std::cout << " --- |";
-  std::cout << " --- |\n";
+  std::cout << " --- | --- |\n";
   for (const auto& [row, row_types] : rows) {
-    PrintRow(row, row_types, types, tested, emulated, tested_devices.count(row.second) > 0, missing);
+    const std::string hlo = row.second == "cpu" ? HloCell(row_types, written[row.first]) : "";
+    PrintRow(row, row_types, types, hlo, tested, emulated, tested_devices.count(row.second) > 0, missing);
   }
   std::vector<std::string> without_kernel, without_cuda;
   for (const OpDef* op : AllOps()) {
@@ -152,5 +170,6 @@ int main(int argc, char** argv) {
   }
   // Fails where the CUDA toolkit was absent: the table then has no row for CUDA.
   (void)official::compute::LoadCudaKernels();
+  official::compute::AddHloEmittersToKernels();
   return official::compute::PrintTable(record, emulated_record);
 }

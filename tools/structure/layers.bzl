@@ -14,6 +14,7 @@ LAYERS = [
     ("utils/compute/testing", "what the tests of ops share: one case on every device and type"),
     ("utils/compute/layers", "ops with their variables, named as TensorFlow names them"),
     ("utils/compute/program", "Program: a compiled graph with its kernels, layouts and one arena"),
+    ("utils/compute/pjrt_backend", "the shared object of all that is written in StableHLO, loaded when PJRT devices are used"),
     ("utils/compute/cuda_backend", "the shared object of all CUDA kernels, loaded when GPUs are used"),
     ("official/recommendation/op", "the op that computes NeuMF: an op family that one model has"),
     ("utils/compute/ops", "a folder per op family: shape rule, gradient, CPU and CUDA kernels, test; Gradients()"),

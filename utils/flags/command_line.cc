@@ -473,6 +473,11 @@ class CommandLineParser {
         return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag)));
       }
       case Kind::kString: {
+        if (absl::StartsWith(value, "gs://")) {
+          return FlagError(spec.name,
+                           "Google Cloud Storage is neither read nor written; copy it to a directory of this "
+                           "machine (gcloud storage cp -r), or mount it (gcsfuse), and give that");
+        }
         const bool unset = value.empty() && !flag.flag->IsOfType<std::string>();
         if (unset || spec.choices.empty() || IsChoice(spec, value)) break;
         return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), ChoiceHint(spec, value)));

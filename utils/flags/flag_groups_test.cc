@@ -232,6 +232,22 @@ TEST_CASE("Ranges and choices of the groups") {
   CHECK_THAT(Error({"--output=xml"}), Contains("<text|json>"));
 }
 
+TEST_CASE("What chooses other devices is not for those of a PJRT plugin") {
+  REQUIRE(Parse({"--distribution_strategy=tpu", "--pjrt_plugin=a.so", "--num_gpus=0"}).ok());
+  CHECK(FromFlags<PerformanceConfig>().pjrt_plugin == "a.so");
+  CHECK_THAT(Error({"--pjrt_plugin=a.so"}), Contains("--pjrt_plugin=a.so: is for --distribution_strategy=tpu"));
+  for (const char* flag : {"--num_gpus=2", "--devices=cpu:0", "--all_reduce_alg=nccl", "--num_packs=3"}) {
+    CHECK_THAT(Error({"--distribution_strategy=tpu", flag}),
+               Contains(std::string(flag) + ": is not for --distribution_strategy=tpu; leave one of them out"));
+  }
+}
+
+TEST_CASE("Directories of Google Cloud Storage are refused") {
+  for (const char* flag : {"--model_dir=gs://bucket/run", "--data_dir=gs://bucket/data"}) {
+    CHECK_THAT(Error({flag}), Contains(std::string(flag) + ": Google Cloud Storage is neither read nor written"));
+  }
+}
+
 TEST_CASE("Devices are named or counted, and of one kind") {
   CHECK(Parse({"--devices=cpu:0,cpu:1"}).ok());
   CHECK_THAT(Error({"--devices=gpu:0", "--num_gpus=1"}),
@@ -259,8 +275,11 @@ TEST_CASE("One of the two checkpoint intervals") {
   CHECK(FromFlags<train::TrainOptions>().save_checkpoints_secs == 60);
 }
 
-TEST_CASE("TPUs are refused by name") {
-  CHECK_THAT(Error({"--tpu=local"}), Contains("--tpu=local") && Contains("not supported") && Contains("--num_gpus"));
+TEST_CASE("--tpu names the TPU of this machine, for the strategy tpu") {
+  CHECK_THAT(Error({"--tpu=local"}), Contains("--tpu=local: is for --distribution_strategy=tpu"));
+  CHECK_THAT(Error({"--tpu=grpc://10.0.0.1", "--distribution_strategy=tpu"}),
+             Contains("--tpu=grpc://10.0.0.1: a run uses the TPU cores of the machine that it runs on"));
+  CHECK(Parse({"--tpu=local", "--distribution_strategy=tpu"}).ok());
   CHECK(Parse({"--tpu="}).ok());
 }
 

@@ -126,10 +126,18 @@ OFFICIAL_FLAG(
     "variables in the host's memory, or of one GPU. multi_worker_mirrored, collective_all_reduce: the same, with "
     "workers. "
     "parameter_server, the default where TF_CONFIG has the job ps: workers train independently of each other, and the "
-    "processes of ps hold the variables.",
+    "processes of ps hold the variables. tpu: mirrored, on the TPU cores of this machine, or on the other devices of "
+    "--pjrt_plugin.",
     .choices = {"off", "default", "one_device", "mirrored", "central_storage", "multi_worker_mirrored",
-                "collective_all_reduce", "parameter_server"},
-    .other_names = {{"strategy distribute"}});
+                "collective_all_reduce", "parameter_server", "tpu"},
+    .other_names = {{"strategy distribute"}, {"use_tpu", "=tpu"}});
+
+OFFICIAL_FLAG(
+    PerformanceConfig, pjrt_plugin,
+    "With --distribution_strategy=tpu: the shared object, a PJRT plugin, that computes on its devices, such as "
+    "libtpu.so or one of XLA for CPUs, of whose devices it makes as many as --num_cpu_devices says.",
+    .unset_means = "libtpu.so, from TPU_LIBRARY_PATH or where it is installed",
+    .other_names = {{"pjrt_library tpu_library libtpu pjrt"}}, .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, all_reduce_alg, "Algorithm that sums the gradients of several devices.",
               .short_name = "ara", .choices = {"nccl", "hierarchical_copy", "reduction_to_one_device"},
@@ -211,6 +219,21 @@ absl::Status OneKindOfDevice(const CommandLine& command_line) {
                    absl::StrCat("cannot be combined with --num_gpus=", *num_gpus, "; use one of them"));
 }
 
+bool UsesPjrt() { return absl::GetFlag(FLAGS_distribution_strategy) == "tpu"; }
+
+absl::Status PjrtDevicesAlone(const CommandLine&) {
+  if (!UsesPjrt()) {
+    if (!absl::GetFlag(FLAGS_pjrt_plugin)) return absl::OkStatus();
+    return FlagError("pjrt_plugin", "is for --distribution_strategy=tpu; give it, too, or leave this out");
+  }
+  constexpr char kLeaveOut[] = "is not for --distribution_strategy=tpu; leave one of them out";
+  if (absl::GetFlag(FLAGS_num_gpus).value_or(0) != 0) return FlagError("num_gpus", kLeaveOut);
+  if (absl::GetFlag(FLAGS_devices)) return FlagError("devices", kLeaveOut);
+  if (absl::GetFlag(FLAGS_all_reduce_alg)) return FlagError("all_reduce_alg", kLeaveOut);
+  if (absl::GetFlag(FLAGS_num_packs)) return FlagError("num_packs", kLeaveOut);
+  return absl::OkStatus();
+}
+
 absl::Status DevicesAreNamedOrCounted(const CommandLine&) {
   if (!absl::GetFlag(FLAGS_devices)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_num_gpus)) return FlagError("devices", "cannot be combined with --num_gpus; use one of them");
@@ -252,7 +275,7 @@ std::string DTypeFlagValue(compute::DType dtype) { return NameOf(kTypes, dtype);
 
 FlagGroup PerformanceFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {OneKindOfDevice, DevicesAreNamedOrCounted, CheckLossScale, CheckProfile};
+  group.validators = {PjrtDevicesAlone, OneKindOfDevice, DevicesAreNamedOrCounted, CheckLossScale, CheckProfile};
   return group;
 }
 

@@ -21,7 +21,7 @@ struct PerformanceConfig {
   std::optional<std::string> profile;      // "100:120", as ParseProfile reads it
   std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; also limits an evaluation
   // off, default, one_device, mirrored, central_storage, multi_worker_mirrored, collective_all_reduce,
-  // parameter_server
+  // parameter_server, tpu
   std::string distribution_strategy = "default";
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
   std::optional<int> num_packs;
@@ -29,6 +29,7 @@ struct PerformanceConfig {
   bool tf32 = false;  // on GPUs, float32 matrix products and convolutions may be computed in TF32
   compute::Recordings cuda_graphs = compute::Recordings::kAuto;  // on GPUs
   std::optional<std::string> devices;                            // "gpu:0,gpu:2"
+  std::optional<std::string> pjrt_plugin;                        // path; for the strategy tpu
   int num_cpu_devices = 1;  // logical devices that share the cores, if no GPU is used
 };
 

@@ -84,6 +84,10 @@ absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy
                      "add \"ps\": [\"host:port\"] to the cluster of TF_CONFIG and start a process for it, or use "
                      "--distribution_strategy=default"));
   }
+  if (distribution_strategy == "tpu") {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " is not for this run, which trains on ", num_replicas, " ",
+                                                   devices, "; use --distribution_strategy=default"));
+  }
   if (num_workers > 1) {
     if (distribution_strategy == "default") return "multi_worker_mirrored";
     return absl::InvalidArgumentError(absl::StrCat(flag, " is for one process, and this run has ", num_workers,

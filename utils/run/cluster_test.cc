@@ -389,6 +389,19 @@ TEST_CASE("Several workers do not sum as the devices of one do") {
   }
 }
 
+TEST_CASE("The devices of a PJRT plugin train in one process, which is told before a plugin is looked for") {
+  Config config;
+  config.performance.distribution_strategy = "tpu";
+  config.performance.pjrt_plugin = "missing.so";
+  for (const auto& [workers, servers] : {std::pair(2, 0), std::pair(1, 1)}) {
+    CHECK_THAT(Refused(DevicesFor(config, workers, servers).status()),
+               StartsWith("--distribution_strategy=tpu: this run has several processes"));
+  }
+  // A loop of one's own computes on the CPU.
+  CHECK_THAT(Refused(ConnectedStrategy::Create(config).status()),
+             StartsWith("--distribution_strategy=tpu is not for this run, which trains on 1 CPU devices"));
+}
+
 TEST_CASE("A run that goes on without a worker knows how many there must be, and their addresses") {
   const TfConfig tf_config(kTwoWorkers);
   Config config;

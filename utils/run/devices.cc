@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
+#include "utils/run/pjrt_plugin.h"
 #include "utils/run/usable_gpus.h"
 
 namespace official::run {
@@ -37,6 +39,28 @@ absl::StatusOr<misc::NamedDevices> WantedDevices(const Config& config) {
   wanted.indices.resize(num_gpus > 0 ? num_gpus : config.performance.num_cpu_devices);
   std::iota(wanted.indices.begin(), wanted.indices.end(), 0);
   return wanted;
+}
+
+// Those of a PJRT plugin, which this loads.
+absl::StatusOr<Devices> DevicesOfPlugin(const Config& config, int num_workers, int num_servers) {
+  const auto error = [](absl::StatusCode code, absl::string_view why) {
+    return absl::Status(code, absl::StrCat("--distribution_strategy=tpu: ", why));
+  };
+  if (num_workers > 1 || num_servers > 0) {
+    return error(absl::StatusCode::kInvalidArgument,
+                 "this run has several processes, and such devices train in one; leave one of the two out");
+  }
+  absl::StatusOr<int> num_devices = UsePjrtPlugin(config.performance);
+  if (!num_devices.ok()) return error(num_devices.status().code(), num_devices.status().message());
+  Devices devices = {.kind = compute::kPjrtKind, .strategy = "tpu"};
+  devices.num_replicas = config.cluster.num_replicas.value_or(*num_devices);
+  if (devices.num_replicas > *num_devices) {
+    return absl::InvalidArgumentError(absl::StrCat("--num_replicas=", devices.num_replicas, ": the PJRT plugin has ",
+                                                   *num_devices, " devices; use at most that many"));
+  }
+  ASSIGN_OR_RETURN(devices.replica_batch,
+                   misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, "devices"));
+  return devices;
 }
 
 // The number of replicas of all workers, each of which has `num_devices` if it is not told otherwise.
@@ -72,6 +96,7 @@ absl::Status CheckServerDevices(const Devices& devices) {
 }  // namespace
 
 absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int num_servers) {
+  if (config.performance.distribution_strategy == "tpu") return DevicesOfPlugin(config, num_workers, num_servers);
   ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
   const int num_gpus = wanted.are_gpus ? static_cast<int>(wanted.indices.size()) : 0;
   Devices devices;

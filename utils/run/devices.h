@@ -14,7 +14,7 @@ namespace official::run {
 
 struct Devices {
   std::string kind;
-  std::string strategy;           // "one_device", "mirrored", "multi_worker_mirrored", "parameter_server"
+  std::string strategy;           // "one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "tpu"
   std::vector<int> indices = {};  // those of --devices; empty: the first ones
   int num_replicas = 1;           // of all workers together; with parameter servers, of each worker
   int replica_batch = 0;          // examples of a batch for each replica
@@ -23,7 +23,8 @@ struct Devices {
 
 // Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
 // so many GPUs, --distribution_strategy is not for so many devices or workers, some worker would have no replica,
-// --batch_size cannot be divided among them, or there are parameter servers and other devices than one of the CPU.
+// --batch_size cannot be divided among them, or there are parameter servers and other devices than one of the CPU. With
+// --distribution_strategy=tpu they are those of the PJRT plugin: the errors of UsePjrtPlugin.
 absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1, int num_servers = 0);
 
 // Returns the strategy of this process: with an exchange, which must outlive it, that of a worker with its part of the

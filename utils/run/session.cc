@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/onednn.h"
+#include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/data/every_nth.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
@@ -158,6 +159,7 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
 // What our own kernels are made of: "own, AVX-512". Those of AMX's tiles say so themselves.
 std::string OwnKernels(const std::string& device_kind, compute::DType dtype) {
   using compute::Isa;
+  if (device_kind == compute::kPjrtKind) return "the plugin's compiler";
   if (device_kind != "cpu") return "own, CUDA";
   const bool pairs = dtype == compute::DType::kBFloat16 && compute::CpuIsa() == Isa::kAvx512Bf16;
   return absl::StrCat("own, ", compute::IsaName(pairs ? Isa::kAvx512Bf16 : std::min(compute::CpuIsa(), Isa::kAvx512)));

@@ -120,7 +120,10 @@ absl::Status StepRunner::Explain(const absl::Status& error) {
   global_step = *std::min_element(good_steps.begin(), good_steps.end());
   const StepFeeds& step = FeedsOf(global_step + 1);
   absl::Status found;
-  if (step.number == global_step + 1) found = RunAgain(step, good_steps);
+  // Devices that compute a merged graph together do not compute it again by themselves.
+  const compute::DeviceKind* const kind = compute::FindDeviceKind(strategy.device(0).kind());
+  const bool only_together = strategy.num_replicas_in_sync() > 1 && kind != nullptr && kind->merge != nullptr;
+  if (step.number == global_step + 1 && !only_together) found = RunAgain(step, good_steps);
   if (!absl::IsOutOfRange(found)) found = error;
   ModelDir& dir = model_.dir();
   dir.WaitForSave().IgnoreError();  // Train reports it

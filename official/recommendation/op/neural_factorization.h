@@ -3,9 +3,10 @@
 // cuBLASLt's, and a few kernels do everything else. Source: He et al. 2017, "Neural Collaborative Filtering", equation
 // 12.
 //
-// The network is written five times. The CPU has one kernel for training and one for ranking, where a user's part
-// serves all candidates; a third is CUDA's. neumf_model.cc has it op by op: exports need TensorFlow's ops, and float16
-// and deep networks have no kernel. The test has it in doubles, to which all kernels are compared.
+// The network is written six times. The CPU has one kernel for training and one for ranking, where a user's part
+// serves all candidates; a third is CUDA's, a fourth StableHLO's. neumf_model.cc has it op by op: exports need
+// TensorFlow's ops, and float16 and deep networks have no kernel. The test has it in doubles, to which all kernels are
+// compared.
 #pragma once
 
 #include <limits>

@@ -415,7 +415,7 @@ TEST_CASE("Users and items outside the tables, and layers that do not fit, are e
     const auto device = compute::MakeDevice(kind).value();
     const absl::Status status = compute::Evaluate(graph, {feeds, build(feeds), {}}, inputs, *device).status();
     CHECK(absl::IsInvalidArgument(status));
-    const std::string where = kind == "cpu" ? " at position 2" : "";
+    const std::string where = kind == compute::kCudaKind ? "" : " at position 2";
     CHECK_THAT(std::string(status.message()), Contains("item 11" + where + " is outside [0, 11)"));
   }
   types[6].shape = {64, 31};

@@ -176,9 +176,9 @@ def op_family(
         more_tests = []):
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
-    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc write the ops in StableHLO,
-    NAME_test.cc is the test, and all other *.cc and *.h belong to NAME; *_flops.cc count the ops' operations for
-    profiles. The files of an op_part are the part's alone:
+    The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc and *_hlo.h write the ops in
+    StableHLO, NAME_test.cc is the test, and all other *.cc and *.h belong to NAME; *_flops.cc count the ops' operations
+    for profiles. The files of an op_part are the part's alone:
     with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
     more_tests or op_tests.
 
@@ -213,7 +213,7 @@ def op_family(
         if file.split(".")[0] not in others and not file.endswith("_test.cc")
     ]
     cuda_srcs = [file for file in files if file.endswith(".cu.cc")]
-    hlo_srcs = [file for file in files if file.endswith("_hlo.cc")]
+    hlo_srcs = [file for file in files if file.endswith("_hlo.cc") or file.endswith("_hlo.h")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
     flops_deps = ["//utils/compute/graph:node_cost"] if native.glob(["*_flops.cc"], allow_empty = True) else []
     if hdrs == None:
@@ -238,9 +238,10 @@ def op_family(
     )
     native.cc_library(
         name = name + "_hlo",
-        srcs = hlo_srcs,
+        # Headers only of what has CPU kernels, which the shared object of the emitters does without.
+        srcs = hlo_srcs + ([file for file in files if file.endswith(".h") and file not in hlo_srcs] if hlo_srcs else []),
         visibility = layers_above(),
-        deps = ([":" + name] + shared_deps + _HLO_DEPS) if hlo_srcs else [],
+        deps = shared_deps + _HLO_DEPS if hlo_srcs else [],
         alwayslink = 1,  # registers emitters
     )
     if native.glob([name + "_test.cc"], allow_empty = True):

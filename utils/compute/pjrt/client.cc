@@ -1,5 +1,6 @@
 #include "utils/compute/pjrt/client.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -53,14 +54,14 @@ void AppendMessage(std::string& message, int field, absl::string_view value) {
   message.append(value.data(), value.size());
 }
 
-// XLA's CompileOptionsProto for one replica, which any of the client's devices runs: executable_build_options (3)
-// {device_ordinal (1): -1, num_replicas (4): 1, num_partitions (5): 1}, compile_portable_executable (4): true,
+// XLA's CompileOptionsProto: executable_build_options (3) {device_ordinal (1): -1, num_replicas (4), num_partitions
+// (5): 1}, compile_portable_executable (4): true for one replica, which any of the client's devices then runs,
 // env_option_overrides (7): an option by its name, which keeps the rounding of a value that is stored as bfloat16 or
 // half.
-std::string CompileOptions() {
+std::string CompileOptions(int num_replicas) {
   std::string build;
   AppendField(build, 1, static_cast<uint64_t>(-1));
-  AppendField(build, 4, 1);
+  AppendField(build, 4, num_replicas);
   AppendField(build, 5, 1);
   std::string is_false;
   AppendField(is_false, 2, 0);
@@ -69,12 +70,30 @@ std::string CompileOptions() {
   AppendMessage(exact, 2, is_false);
   std::string options;
   AppendMessage(options, 3, build);
-  AppendField(options, 4, 1);
+  if (num_replicas == 1) AppendField(options, 4, 1);
   AppendMessage(options, 7, exact);
   return options;
 }
 
+std::vector<PJRT_Buffer*> PointersTo(absl::Span<const PjrtBuffer> buffers) {
+  std::vector<PJRT_Buffer*> pointers;
+  for (const PjrtBuffer& buffer : buffers) pointers.push_back(buffer.get());
+  return pointers;
+}
+
 }  // namespace
+
+PjrtEvent::~PjrtEvent() {
+  if (event_ == nullptr) return;
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
+  args.event = event_;
+  (void)plugin_->ToStatus(plugin_->api().PJRT_Event_Destroy(&args), "freeing an event");
+}
+
+absl::Status PjrtEvent::Await(absl::string_view what) {
+  PJRT_Event* const event = std::exchange(event_, nullptr);
+  return event == nullptr ? absl::OkStatus() : plugin_->Await(event, what);
+}
 
 PjrtExecutable::~PjrtExecutable() {
   auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Destroy);
@@ -82,26 +101,49 @@ PjrtExecutable::~PjrtExecutable() {
   (void)plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Destroy(&args), "freeing a program");
 }
 
-absl::StatusOr<std::vector<PjrtBuffer>> PjrtExecutable::Execute(PJRT_Device* device,
-                                                                absl::Span<const PjrtBuffer> arguments,
-                                                                int num_results) {
-  std::vector<PJRT_Buffer*> inputs, outputs(num_results, nullptr);
-  for (const PjrtBuffer& argument : arguments) inputs.push_back(argument.get());
-  PJRT_Buffer* const* const input_list = inputs.data();
-  PJRT_Buffer** const output_list = outputs.data();
+absl::StatusOr<std::vector<PjrtResults>> PjrtExecutable::Run(PJRT_Device* device,
+                                                             absl::Span<const std::vector<PJRT_Buffer*>> inputs,
+                                                             int num_results) {
+  const size_t num_devices = inputs.size();
+  std::vector<std::vector<PJRT_Buffer*>> outputs(num_devices, std::vector<PJRT_Buffer*>(num_results, nullptr));
+  std::vector<PJRT_Buffer* const*> input_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (const std::vector<PJRT_Buffer*>& list : inputs) input_lists.push_back(list.data());
+  for (std::vector<PJRT_Buffer*>& list : outputs) output_lists.push_back(list.data());
+  std::vector<PJRT_Event*> events(num_devices, nullptr);
   PJRT_ExecuteOptions options{};
   options.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Execute);
   args.executable = executable_;
   args.options = &options;
-  args.argument_lists = &input_list;
-  args.num_devices = 1;
-  args.num_args = inputs.size();
-  args.output_lists = &output_list;
+  args.argument_lists = input_lists.data();
+  args.num_devices = num_devices;
+  args.num_args = inputs[0].size();
+  args.output_lists = output_lists.data();
+  args.device_complete_events = events.data();
   args.execute_device = device;
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Execute(&args), "running a program"));
-  std::vector<PjrtBuffer> results;
-  for (PJRT_Buffer* const output : outputs) results.push_back(Own(plugin_, output));
+  std::vector<PjrtResults> results(num_devices);
+  for (size_t d = 0; d < num_devices; ++d) {
+    for (PJRT_Buffer* const output : outputs[d]) results[d].buffers.push_back(Own(plugin_, output));
+    results[d].done = PjrtEvent(plugin_, events[d]);
+  }
+  return results;
+}
+
+absl::StatusOr<PjrtResults> PjrtExecutable::Execute(PJRT_Device* device, absl::Span<const PjrtBuffer> arguments,
+                                                    int num_results) {
+  ASSIGN_OR_RETURN(std::vector<PjrtResults> results, Run(device, {PointersTo(arguments)}, num_results));
+  return std::move(results[0]);
+}
+
+absl::StatusOr<std::vector<PjrtResults>> PjrtExecutable::ExecuteOnAll(
+    absl::Span<const std::vector<PjrtBuffer>> arguments, int num_results) {
+  std::vector<std::vector<PJRT_Buffer*>> inputs;
+  for (const size_t place : places_) inputs.push_back(PointersTo(arguments[place]));
+  ASSIGN_OR_RETURN(std::vector<PjrtResults> in_order, Run(nullptr, inputs, num_results));
+  std::vector<PjrtResults> results(in_order.size());
+  for (size_t i = 0; i < in_order.size(); ++i) results[places_[i]] = std::move(in_order[i]);
   return results;
 }
 
@@ -155,7 +197,8 @@ std::string PjrtClient::KindOf(PJRT_Device* device) const {
   return std::string(kind.device_kind, kind.device_kind_size);
 }
 
-absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string_view module) const {
+absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileWith(absl::string_view module,
+                                                                        int num_replicas) const {
   static constexpr char kFormat[] = "mlir";
   PJRT_Program program{};
   program.struct_size = PJRT_Program_STRUCT_SIZE;
@@ -163,7 +206,7 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string
   program.code_size = module.size();
   program.format = kFormat;
   program.format_size = std::strlen(kFormat);
-  const std::string options = CompileOptions();
+  const std::string options = CompileOptions(num_replicas);
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Compile);
   args.client = client_;
   args.program = &program;
@@ -171,6 +214,26 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string
   args.compile_options_size = options.size();
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_Compile(&args), "compiling a program"));
   return std::make_unique<PjrtExecutable>(shared_from_this(), plugin_, args.executable);
+}
+
+absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string_view module) const {
+  return CompileWith(module, 1);
+}
+
+absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileForAll(
+    absl::string_view module, absl::Span<PJRT_Device* const> devices) const {
+  ASSIGN_OR_RETURN(std::unique_ptr<PjrtExecutable> executable, CompileWith(module, static_cast<int>(devices.size())));
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_AddressableDevices);
+  args.executable = executable->executable_;
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_AddressableDevices(&args), "compiling"));
+  for (size_t i = 0; i < args.num_addressable_devices; ++i) {
+    const auto found = std::find(devices.begin(), devices.end(), args.addressable_devices[i]);
+    if (found != devices.end()) executable->places_.push_back(found - devices.begin());
+  }
+  if (executable->places_.size() == devices.size()) return executable;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the PJRT plugin ", plugin_.path(), " has compiled a program of ", devices.size(),
+                   " replicas for other devices than its first ones; train on all of them"));
 }
 
 absl::StatusOr<PjrtBuffer> PjrtClient::ToDevice(PJRT_Device* device, const TensorType& type, const void* data) const {
@@ -189,6 +252,11 @@ absl::StatusOr<PjrtBuffer> PjrtClient::ToDevice(PJRT_Device* device, const Tenso
 }
 
 absl::Status PjrtClient::ToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const {
+  ASSIGN_OR_RETURN(PjrtEvent copied, StartToHost(buffer, type, data));
+  return copied.Await("copying from a device");
+}
+
+absl::StatusOr<PjrtEvent> PjrtClient::StartToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const {
   // The device may keep the dimensions in another order.
   std::vector<int64_t> minor_to_major;
   for (int i = type.shape.rank(); i-- > 0;) minor_to_major.push_back(i);
@@ -204,7 +272,7 @@ absl::Status PjrtClient::ToHost(PJRT_Buffer* buffer, const TensorType& type, voi
   args.dst = data;
   args.dst_size = type.num_bytes();
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Buffer_ToHostBuffer(&args), "copying from a device"));
-  return plugin_.Await(args.event, "copying from a device");
+  return PjrtEvent(plugin_, args.event);
 }
 
 }  // namespace official::compute

@@ -18,9 +18,36 @@ namespace official::compute {
 // A tensor in the memory of one device. It is freed when the last copy of this is gone.
 using PjrtBuffer = std::shared_ptr<PJRT_Buffer>;
 
+// Something that a device does. Who does not wait for it may let it go.
+class PjrtEvent {
+ public:
+  PjrtEvent() = default;
+  PjrtEvent(const PjrtPlugin& plugin, PJRT_Event* event) : plugin_(&plugin), event_(event) {}
+  PjrtEvent(PjrtEvent&& other) noexcept : plugin_(other.plugin_), event_(std::exchange(other.event_, nullptr)) {}
+  PjrtEvent& operator=(PjrtEvent&& other) noexcept {
+    std::swap(plugin_, other.plugin_);
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~PjrtEvent();
+
+  // Waits for it and returns its error, "<what>: ..."; OK if there is nothing to wait for, or was waited before.
+  absl::Status Await(absl::string_view what);
+
+ private:
+  const PjrtPlugin* plugin_ = nullptr;
+  PJRT_Event* event_ = nullptr;
+};
+
+// What a device gives back for a module, once it has been given the work.
+struct PjrtResults {
+  std::vector<PjrtBuffer> buffers;
+  PjrtEvent done;
+};
+
 class PjrtClient;
 
-// A module that a client has compiled for one device at a time.
+// A module that a client has compiled: for one device at a time, or for several that run it together.
 class PjrtExecutable {
  public:
   PjrtExecutable(std::shared_ptr<const PjrtClient> client, const PjrtPlugin& plugin, PJRT_LoadedExecutable* executable)
@@ -29,15 +56,22 @@ class PjrtExecutable {
   PjrtExecutable& operator=(const PjrtExecutable&) = delete;
   ~PjrtExecutable();
 
-  // Runs the module on a device, where the arguments are. Returns the `num_results` results once the device has been
-  // given the work. Buffers of arguments that the module updates are gone then.
-  absl::StatusOr<std::vector<PjrtBuffer>> Execute(PJRT_Device* device, absl::Span<const PjrtBuffer> arguments,
-                                                  int num_results);
+  // Runs the module on a device, where the arguments are; it has `num_results` results. Buffers of arguments that the
+  // module updates are gone then.
+  absl::StatusOr<PjrtResults> Execute(PJRT_Device* device, absl::Span<const PjrtBuffer> arguments, int num_results);
+  // The same on all devices of CompileForAll, in their order.
+  absl::StatusOr<std::vector<PjrtResults>> ExecuteOnAll(absl::Span<const std::vector<PjrtBuffer>> arguments,
+                                                        int num_results);
 
  private:
+  friend class PjrtClient;
+  absl::StatusOr<std::vector<PjrtResults>> Run(PJRT_Device* device, absl::Span<const std::vector<PJRT_Buffer*>> inputs,
+                                               int num_results);
+
   const std::shared_ptr<const PjrtClient> client_;  // outlives what it has compiled
   const PjrtPlugin& plugin_;
   PJRT_LoadedExecutable* const executable_;
+  std::vector<size_t> places_;  // among the devices of CompileForAll, of those that the plugin lists
 };
 
 class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
@@ -49,6 +83,7 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   PjrtClient& operator=(const PjrtClient&) = delete;
   ~PjrtClient();
 
+  const PjrtPlugin& plugin() const { return plugin_; }
   // "cpu", "tpu"
   const std::string& platform() const { return platform_; }
   // The devices of this process.
@@ -58,14 +93,20 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
 
   // Compiles the text of a StableHLO module.
   absl::StatusOr<std::unique_ptr<PjrtExecutable>> Compile(absl::string_view module) const;
+  // The same for these devices, the client's first ones, which run it together: as replicas, which can sum.
+  absl::StatusOr<std::unique_ptr<PjrtExecutable>> CompileForAll(absl::string_view module,
+                                                                absl::Span<PJRT_Device* const> devices) const;
   // Copies row-major elements to a device. `data` has been read on return.
   absl::StatusOr<PjrtBuffer> ToDevice(PJRT_Device* device, const TensorType& type, const void* data) const;
   // Copies a buffer's elements in row-major order, as many as `type` has, once they are computed.
   absl::Status ToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const;
+  // The same without waiting: `data` must stay until the event.
+  absl::StatusOr<PjrtEvent> StartToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const;
 
  private:
   PjrtClient(const PjrtPlugin& plugin, PJRT_Client* client) : plugin_(plugin), client_(client) {}
   absl::Status Describe();
+  absl::StatusOr<std::unique_ptr<PjrtExecutable>> CompileWith(absl::string_view module, int num_replicas) const;
 
   const PjrtPlugin& plugin_;
   PJRT_Client* const client_;

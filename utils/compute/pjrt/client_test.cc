@@ -42,16 +42,49 @@ TEST_CASE("A client compiles a module and runs it on each of its devices") {
     // A buffer that is a result, and so an argument of the next run.
     PjrtBuffer sum = client->ToDevice(device, type, a.data()).value();
     const PjrtBuffer right = client->ToDevice(device, type, b.data()).value();
-    std::vector<PjrtBuffer> results;
+    PjrtResults results;
     for (int run = 0; run < 3; ++run) {
       results = executable->Execute(device, {sum, right}, 2).value();
-      sum = results[1];
+      sum = results.buffers[1];
     }
+    CHECK(results.done.Await("the last run").ok());
     std::vector<float> got(6);
-    REQUIRE(client->ToHost(results[0].get(), {DType::kFloat32, {3, 2}}, got.data()).ok());
+    REQUIRE(client->ToHost(results.buffers[0].get(), {DType::kFloat32, {3, 2}}, got.data()).ok());
     CHECK(got == std::vector<float>{10, 40, 20, 50, 30, 60});
     REQUIRE(client->ToHost(sum.get(), type, got.data()).ok());
     CHECK(got == std::vector<float>{31, 62, 93, 124, 155, 186});
+  }
+}
+
+constexpr char kSumOverDevices[] = R"(
+module @m {
+  func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+    %0 = "stablehlo.all_reduce"(%a) ({
+    ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+      %s = stablehlo.add %x, %y : tensor<f32>
+      "stablehlo.return"(%s) : (tensor<f32>) -> ()
+    }) {replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>} : (tensor<2xf32>) -> tensor<2xf32>
+    return %0 : tensor<2xf32>
+  }
+})";
+
+TEST_CASE("Devices run a module together, which sums over them") {
+  const PjrtPlugin& plugin = AnyPlugin();
+  const auto client = PjrtClient::Create(plugin, /*num_cpu_devices=*/3).value();
+  const auto executable = client->CompileForAll(kSumOverDevices, client->devices()).value();
+  const TensorType type{DType::kFloat32, {2}};
+  std::vector<std::vector<PjrtBuffer>> arguments;
+  for (int d = 0; d < 3; ++d) {
+    const std::vector<float> a = {1.0f + d, 10.0f * d};
+    arguments.push_back({client->ToDevice(client->devices()[d], type, a.data()).value()});
+  }
+  std::vector<PjrtResults> results = executable->ExecuteOnAll(arguments, 1).value();
+  REQUIRE(results.size() == 3);
+  for (PjrtResults& result : results) {
+    CHECK(result.done.Await("the run").ok());
+    std::vector<float> got(2);
+    REQUIRE(client->ToHost(result.buffers[0].get(), type, got.data()).ok());
+    CHECK(got == std::vector<float>{6, 30});
   }
 }
 

@@ -122,16 +122,17 @@ void HloBuilder::Out(const Node& node, int output, const HloValue& value) {
   values_[node.output(output)] = Convert(value, HloElement(type.dtype));
 }
 
+HloValue HloBuilder::FailedCheck() {
+  if (error_.name.empty()) error_ = {"%error", {hlo::kI64, {1 + kMaxCheckValues}}};
+  return Reshape(Slice(error_, {0}, {1}), {});
+}
+
 void HloBuilder::Assign(Value variable, const HloValue& value) {
   OFFICIAL_CHECK(variable.node()->Is(op::Variable)) << variable.node()->name() << " is no variable";
   const HloValue current = values_.at(variable);
   OFFICIAL_CHECK(value.type == current.type) << variable.node()->name() << " becomes " << value.type.ToString();
   assigned_.insert(variable);
-  if (checks_.empty()) {
-    values_[variable] = value;
-    return;
-  }
-  const HloValue number = Reshape(Slice(error_, {0}, {1}), {});
+  const HloValue number = FailedCheck();
   values_[variable] = Select(Compare("LT", number, SplatLike(0, number)), value, current);
 }
 
@@ -139,11 +140,10 @@ void HloBuilder::Check(const Node& node, const HloValue& failed, absl::Span<cons
                        absl::StatusCode code, absl::string_view message) {
   OFFICIAL_CHECK(values.size() <= kMaxCheckValues) << values.size() << " values of a check";
   const HloType scalar{hlo::kI64, {}};
-  if (checks_.empty()) error_ = Splat(-1, {hlo::kI64, {1 + kMaxCheckValues}});
   std::vector<HloValue> parts = {Splat(static_cast<double>(checks_.size()), {hlo::kI64, {1}})};
   for (const HloValue& value : values) parts.push_back(Reshape(Convert(value, hlo::kI64), {1}));
   while (parts.size() < 1 + kMaxCheckValues) parts.push_back(Splat(0, {hlo::kI64, {1}}));
-  const HloValue first = Reshape(Slice(error_, {0}, {1}), {});
+  const HloValue first = FailedCheck();
   const HloValue is_first = Compare("LT", first, Splat(0, scalar));
   error_ = Select(Binary("and", failed, is_first), Concatenate(parts, 0), error_);
   checks_.push_back({code, absl::StrCat(node.name(), ": ", message)});
@@ -270,6 +270,11 @@ HloValue HloBuilder::Reduce(absl::string_view op, const HloValue& x, double init
             absl::StrCat("dimensions = ", HloInts(dims)), HloCombine(op, x.element()));
 }
 
+HloValue HloBuilder::SumOverDevices(const HloValue& x) {
+  sums_over_devices_ = true;
+  return Op("all_reduce", {x}, x.type, "replica_groups = dense<> : tensor<0x0xi64>", HloCombine("add", x.element()));
+}
+
 HloValue HloBuilder::Sum(const HloValue& x, absl::Span<const int64_t> dims) {
   return Convert(Reduce("add", Convert(x, hlo::kF64), 0, dims), hlo::kF32);
 }
@@ -290,7 +295,7 @@ std::string HloBuilder::Module(absl::Span<const Value> fetches) {
     result_of[place] = results.size();
     results.push_back(values_.at(arguments_[place]));
   }
-  if (!checks_.empty()) results.push_back(error_);
+  if (has_error()) results.push_back(error_);
 
   std::string arguments;
   for (size_t i = 0; i < arguments_.size(); ++i) {
@@ -298,6 +303,7 @@ std::string HloBuilder::Module(absl::Span<const Value> fetches) {
     const auto it = result_of.find(static_cast<int>(i));
     if (it != result_of.end()) absl::StrAppend(&arguments, " {tf.aliasing_output = ", it->second, " : i32}");
   }
+  if (has_error()) absl::StrAppend(&arguments, arguments.empty() ? "" : ", ", "%error: ", error_.type.ToString());
   return absl::StrCat("module @graph {\n  func.func public @main(", arguments, ") -> (", TypesOf(results), ") {\n",
                       body_, "    \"func.return\"(", NamesOf(results), ") : (", TypesOf(results), ") -> ()\n  }\n}\n");
 }

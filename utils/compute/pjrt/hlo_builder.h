@@ -63,7 +63,8 @@ class HloBuilder {
   HloValue InFloat(Value v) { return Convert(In(v), hlo::kF32); }
   // Sets the value of an output of a node, converted to its type.
   void Out(const Node& node, int output, const HloValue& value);
-  // Gives a variable a new value, unless a check has failed before: an update behind an error changes nothing.
+  // Gives a variable a new value, unless a check has failed before, in this run or an earlier one whose error has not
+  // been told yet: an update behind an error changes nothing.
   void Assign(Value variable, const HloValue& value);
   // The run fails with `code` if `failed`, a bool scalar, is true. In the message, which the name of the node precedes,
   // $0, $1 and so on are replaced by `values`, integer scalars, at most kMaxCheckValues. The first check that fails
@@ -115,6 +116,10 @@ class HloBuilder {
   // Reduces dimensions with "add", "maximum", "minimum" or "and", from `init`.
   HloValue Reduce(absl::string_view op, const HloValue& x, double init, absl::Span<const int64_t> dims);
 
+  // The sum of float32 values over all devices that run the module together, as many as there are.
+  HloValue SumOverDevices(const HloValue& x);
+  bool sums_over_devices() const { return sums_over_devices_; }
+
   // Adds up dimensions of float32 values in float64, as kernels do.
   HloValue Sum(const HloValue& x, absl::Span<const int64_t> dims);
 
@@ -122,19 +127,25 @@ class HloBuilder {
   const std::vector<HloCheck>& checks() const { return checks_; }
   // The arguments that Assign has given a value, by their places.
   std::vector<int> updated() const;
+  // True if the module has checks, or updates behind those of others.
+  bool has_error() const { return !error_.name.empty(); }
   // The text of the module, whose function is @main(arguments). It returns the values of `fetches`, then the new values
-  // of the updated arguments, whose buffers it takes, then, if there are checks, int64[1 + kMaxCheckValues]: the number
-  // of the first check that failed, or -1, and its values.
+  // of the updated arguments, whose buffers it takes. If it has_error() its last argument and its last result are
+  // int64[1 + kMaxCheckValues]: the number of the first check that failed, or -1, and its values. The argument is the
+  // result of the run before, and an error there is the result here.
   std::string Module(absl::Span<const Value> fetches);
 
  private:
   std::string NewName();
+  // The number of the check that failed, or -1, as a scalar.
+  HloValue FailedCheck();
 
   std::vector<Value> arguments_;
   absl::flat_hash_map<Value, HloValue> values_;
   std::vector<HloCheck> checks_;
   absl::flat_hash_set<Value> assigned_;
-  HloValue error_;  // see Module(); only if there are checks
+  HloValue error_;  // see Module()
+  bool sums_over_devices_ = false;
   std::string body_;
   int num_names_ = 0;
 };

@@ -8,7 +8,7 @@
 namespace official::compute {
 namespace {
 
-TEST_CASE("A module takes the buffer of the variable that it updates") {
+TEST_CASE("A module takes the buffer of the variable that it updates, unless an earlier run has failed") {
   Graph graph;
   const Value x = graph.Input("x", {DType::kBFloat16, {2, 3}});
   const Value v = graph.Variable({"v", {DType::kFloat32, {2, 3}}, Initializer::Zeros()});
@@ -16,10 +16,15 @@ TEST_CASE("A module takes the buffer of the variable that it updates") {
   hlo.Assign(v, hlo.Add(hlo.In(v), hlo.InFloat(x)));
   CHECK(hlo.updated() == std::vector<int>{1});
   CHECK(hlo.Module({x}) == R"(module @graph {
-  func.func public @main(%arg0: tensor<2x3xbf16>, %arg1: tensor<2x3xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<2x3xbf16>, tensor<2x3xf32>) {
+  func.func public @main(%arg0: tensor<2x3xbf16>, %arg1: tensor<2x3xf32> {tf.aliasing_output = 1 : i32}, %error: tensor<4xi64>) -> (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<4xi64>) {
     %0 = "stablehlo.convert"(%arg0) : (tensor<2x3xbf16>) -> tensor<2x3xf32>
     %1 = "stablehlo.add"(%arg1, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
-    "func.return"(%arg0, %1) : (tensor<2x3xbf16>, tensor<2x3xf32>) -> ()
+    %2 = "stablehlo.slice"(%error) {start_indices = array<i64: 0>, limit_indices = array<i64: 1>, strides = array<i64: 1>} : (tensor<4xi64>) -> tensor<1xi64>
+    %3 = "stablehlo.reshape"(%2) : (tensor<1xi64>) -> tensor<i64>
+    %4 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
+    %5 = "stablehlo.compare"(%3, %4) {comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type SIGNED>} : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    %6 = "stablehlo.select"(%5, %1, %arg1) : (tensor<i1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+    "func.return"(%arg0, %6, %error) : (tensor<2x3xbf16>, tensor<2x3xf32>, tensor<4xi64>) -> ()
   }
 }
 )");

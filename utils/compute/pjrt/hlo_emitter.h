@@ -8,11 +8,9 @@
 #include "absl/status/status.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/pjrt/hlo_builder.h"
+#include "utils/compute/pjrt/pjrt_kind.h"
 
 namespace official::compute {
-
-// The kind of the devices of a PJRT plugin.
-inline constexpr char kPjrtKind[] = "pjrt";
 
 struct HloEmitter {
   OpName op;

@@ -97,6 +97,8 @@ absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program) {
                                                    {kMergedNodes, lines},
                                                    {"updated", std::vector<int64_t>(updated.begin(), updated.end())},
                                                    {"checks", LinesOf(hlo.checks())},
+                                                   {"has_error", hlo.has_error()},
+                                                   {"sums_over_devices", hlo.sums_over_devices()},
                                                    {"types", EncodeTypes(program.roots.fetches)}});
   if (module == nullptr) return result.graph->status();
   result.roots.feeds.assign(inputs.begin(), inputs.begin() + program.roots.feeds.size());

@@ -9,8 +9,8 @@ namespace official::compute::op {
 
 // The inputs are the feeds, then the variables of the graph; the outputs are its fetches. Attributes: "text", the
 // module (HloBuilder::Module), "updated", the places of the inputs whose buffers the module takes and whose new values
-// follow the outputs among its results, "checks" (HloChecksOf), "types", those of the outputs, and
-// kMergedNodes.
+// follow the outputs among its results, "checks" (HloChecksOf), "has_error" and "sums_over_devices" (those of
+// HloBuilder), "types", those of the outputs, and kMergedNodes.
 inline constexpr OpName HloModule("HloModule");
 
 }  // namespace official::compute::op

@@ -30,14 +30,19 @@ HloValue HloIsOutside(HloBuilder& hlo, const HloValue& x, int64_t limit) {
 }
 
 void HloCheckNone(const Node& node, HloBuilder& hlo, const HloValue& wrong, const HloValue& shown,
-                  absl::string_view message) {
+                  absl::string_view message, int64_t columns) {
   constexpr int32_t kNone = std::numeric_limits<int32_t>::max();
   const HloValue places = hlo.Iota({hlo::kI32, wrong.shape()}, 0), none = hlo.SplatLike(kNone, places);
   const HloValue first = hlo.Reduce("minimum", hlo.Select(wrong, places, none), kNone, {0});
   const HloValue is_first = hlo.Compare("EQ", places, hlo.Broadcast(first, places.shape()));
   const HloValue value = hlo.Reduce("add", hlo.Select(is_first, shown, hlo.SplatLike(0, shown)), 0, {0});
-  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)), {value, first},
-            absl::StatusCode::kInvalidArgument, message);
+  std::vector<HloValue> values = {value, first};
+  if (columns > 0) {
+    const HloValue width = hlo.SplatLike(static_cast<double>(columns), first);
+    values = {value, hlo.Binary("remainder", first, width), hlo.Div(first, width)};
+  }
+  hlo.Check(node, hlo.Compare("NE", first, hlo.SplatLike(kNone, first)), values, absl::StatusCode::kInvalidArgument,
+            message);
 }
 
 HloValue HloRowsAt(HloBuilder& hlo, const HloValue& table, const HloValue& indices) {

@@ -1,6 +1,8 @@
 #include "utils/compute/pjrt/pjrt_device.h"
 
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -8,49 +10,78 @@
 #include "absl/strings/substitute.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/kernel/kernel.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
 #include "utils/compute/pjrt/hlo_program.h"
+#include "utils/compute/pjrt/pjrt_group.h"
 
 namespace official::compute {
 namespace {
 
+const TensorType kErrorType{DType::kInt64, {1 + HloBuilder::kMaxCheckValues}};
+
 PjrtMemory& MemoryOf(const void* memory) { return *static_cast<PjrtMemory*>(const_cast<void*>(memory)); }
 
-absl::StatusOr<Kernel> MakeHloModule(const KernelSpec& spec) {
-  auto& device = static_cast<PjrtDevice&>(spec.device);
-  ASSIGN_OR_RETURN(std::shared_ptr<PjrtExecutable> executable,
-                   device.client().Compile(spec.attrs().Get<std::string>("text")));
-  std::vector<TensorType> inputs;
-  for (const Value& v : spec.node.inputs()) inputs.push_back(v.type());
-  const absl::Span<const TensorType> types = spec.node.output_types();
-  const std::vector<int64_t> updated = spec.attrs().GetInts("updated");
-  return Kernel{[&device, executable = std::move(executable), inputs = std::move(inputs),
-                 outputs = std::vector<TensorType>(types.begin(), types.end()), updated,
-                 checks = HloChecksOf(spec.node)](const KernelArgs& args) -> absl::Status {
-    RETURN_IF_ERROR(device.Synchronize());
-    std::vector<PjrtBuffer> arguments;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      ASSIGN_OR_RETURN(PjrtBuffer buffer, MemoryOf(args.inputs[i]).Buffer(inputs[i]));
-      arguments.push_back(std::move(buffer));
-    }
-    const size_t num_results = outputs.size() + updated.size() + (checks.empty() ? 0 : 1);
-    ASSIGN_OR_RETURN(std::vector<PjrtBuffer> results,
-                     executable->Execute(device.device(), arguments, static_cast<int>(num_results)));
-    for (size_t i = 0; i < outputs.size(); ++i) MemoryOf(args.outputs[i]).Set(outputs[i], std::move(results[i]));
-    for (size_t k = 0; k < updated.size(); ++k) {
-      MemoryOf(args.inputs[updated[k]]).Set(inputs[updated[k]], std::move(results[outputs.size() + k]));
-    }
-    if (!checks.empty()) device.AddChecks(checks, std::move(results.back()));
-    return absl::OkStatus();
-  }};
-}
+class PjrtHostBuffer : public HostBuffer {
+ public:
+  PjrtHostBuffer(PjrtDevice& device, int64_t bytes) : device_(device), bytes_(bytes) {}
 
-const bool registered = RegisterKernel({.op = op::HloModule,
-                                        .device_kind = kPjrtKind,
-                                        .dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
-                                                   DType::kInt32, DType::kInt64, DType::kUInt8, DType::kBool},
-                                        .make = MakeHloModule});
+  absl::Status StartCopy(const void* memory) override {
+    num_runs_ = device_.num_runs();
+    ASSIGN_OR_RETURN(copied_, MemoryOf(memory).StartCopyTo(bytes_.data(), static_cast<int64_t>(bytes_.size())));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<const void*> Wait() override {
+    RETURN_IF_ERROR(device_.FinishRuns(num_runs_));
+    RETURN_IF_ERROR(copied_.Await("copying from a device"));
+    return bytes_.data();
+  }
+
+ private:
+  PjrtDevice& device_;
+  std::vector<char> bytes_;
+  int64_t num_runs_ = 0;  // before the copy
+  PjrtEvent copied_;      // behind the bytes, which must stay until then
+};
+
+// A mark waits for the device.
+class PjrtTimer : public DeviceTimer {
+ public:
+  explicit PjrtTimer(PjrtDevice& device) : device_(device) {}
+
+  absl::Status Mark() override {
+    RETURN_IF_ERROR(device_.Synchronize());
+    marks_.push_back(std::chrono::steady_clock::now());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<int64_t>> Read() override {
+    std::vector<int64_t> times;
+    for (const auto mark : marks_) times.push_back(std::chrono::nanoseconds(mark - marks_[0]).count());
+    return times;
+  }
+
+ private:
+  PjrtDevice& device_;
+  std::vector<std::chrono::steady_clock::time_point> marks_;
+};
+
+// `open` returns the client of all devices of the kind.
+DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> open) {
+  AddHloEmittersToKernels();
+  const auto make = [open = std::move(open)](const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
+    ASSIGN_OR_RETURN(std::shared_ptr<PjrtClient> client, open());
+    const int count = static_cast<int>(client->devices().size());
+    if (device.index < 0 || device.index >= count) {
+      return absl::FailedPreconditionError(absl::StrCat("there is no ", client->platform(), ":", device.index,
+                                                        ": the PJRT plugin ", client->plugin().path(), " has ", count,
+                                                        count == 1 ? " device" : " devices"));
+    }
+    return std::make_unique<PjrtDevice>(std::move(client), device.index);
+  };
+  return {.name = kPjrtKind,
+          .make_device = make,
+          .all_reduce = AllReduceAlgorithm{"pjrt", PjrtGroup::Make},
+          .merge = EmitProgram};
+}
 
 }  // namespace
 
@@ -83,20 +114,27 @@ absl::Status PjrtMemory::CopyFrom(const void* host, int64_t bytes) {
 }
 
 absl::Status PjrtMemory::CopyTo(void* host, int64_t bytes) const {
-  if (bytes == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(PjrtEvent copied, StartCopyTo(host, bytes));
+  return copied.Await("copying from a device");
+}
+
+absl::StatusOr<PjrtEvent> PjrtMemory::StartCopyTo(void* host, int64_t bytes) const {
+  if (bytes == 0) return PjrtEvent();
   if (buffer_ == nullptr) {
     OFFICIAL_CHECK(bytes <= static_cast<int64_t>(host_.size()));
     std::memcpy(host, host_.data(), bytes);
-    return absl::OkStatus();
+    return PjrtEvent();
   }
   OFFICIAL_CHECK(bytes == type_.num_bytes()) << bytes << " bytes of " << type_.ToString();
-  return client_->ToHost(buffer_.get(), type_, host);
+  return client_->StartToHost(buffer_.get(), type_, host);
 }
 
 PjrtDevice::PjrtDevice(std::shared_ptr<PjrtClient> client, int index)
     : client_(std::move(client)), index_(index), name_(absl::StrCat(client_->platform(), ":", index)) {}
 
 absl::string_view PjrtDevice::kind() const { return kPjrtKind; }
+
+PjrtDevice::~PjrtDevice() { Synchronize().IgnoreError(); }
 
 std::string PjrtDevice::Description() const { return absl::StrCat(name_, " (", Hardware(), ", by a PJRT plugin)"); }
 
@@ -105,7 +143,8 @@ absl::StatusOr<std::shared_ptr<void>> PjrtDevice::Allocate(int64_t bytes) {
 }
 
 absl::Status PjrtDevice::CopyToDevice(void* device, const void* host, int64_t bytes) {
-  RETURN_IF_ERROR(Synchronize());
+  // Runs that are under way have the buffer that was there before. The next one would find their errors, too.
+  RETURN_IF_ERROR(BeginRun());
   return MemoryOf(device).CopyFrom(host, bytes);
 }
 
@@ -114,39 +153,90 @@ absl::Status PjrtDevice::CopyToHost(void* host, const void* device, int64_t byte
   return MemoryOf(device).CopyTo(host, bytes);
 }
 
-absl::Status PjrtDevice::Synchronize() {
-  if (pending_.result == nullptr) return absl::OkStatus();
-  const PendingChecks pending = std::exchange(pending_, {});
-  int64_t result[1 + HloBuilder::kMaxCheckValues];
-  RETURN_IF_ERROR(client_->ToHost(pending.result.get(), {DType::kInt64, {1 + HloBuilder::kMaxCheckValues}}, result));
-  if (result[0] < 0) return absl::OkStatus();
-  const HloCheck& check = pending.checks[result[0]];
-  return absl::Status(check.code, absl::Substitute(check.message, result[1], result[2], result[3]));
+absl::StatusOr<std::unique_ptr<HostBuffer>> PjrtDevice::MakeHostBuffer(int64_t bytes) {
+  return std::make_unique<PjrtHostBuffer>(*this, bytes);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceTimer>> PjrtDevice::MakeTimer() { return std::make_unique<PjrtTimer>(*this); }
+
+absl::Status PjrtDevice::ErrorOf(Run& run) {
+  RETURN_IF_ERROR(run.done.Await("running a program"));
+  if (run.error == nullptr) return absl::OkStatus();
+  int64_t error[1 + HloBuilder::kMaxCheckValues];
+  RETURN_IF_ERROR(client_->ToHost(run.error.get(), kErrorType, error));
+  if (error[0] < 0) return absl::OkStatus();
+  const HloCheck& check = (*run.checks)[error[0]];
+  return absl::Status(check.code, absl::Substitute(check.message, error[1], error[2], error[3]));
+}
+
+absl::Status PjrtDevice::FinishOldest() {
+  Run run = std::move(runs_.front());
+  runs_.pop_front();
+  absl::Status status = ErrorOf(run);
+  if (status.ok()) return status;
+  for (Run& later : runs_) later.done.Await("running a program").IgnoreError();
+  runs_.clear();
+  error_ = nullptr;
+  return status;
+}
+
+absl::Status PjrtDevice::FinishRuns(int64_t count) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  while (!runs_.empty() && num_runs_ - static_cast<int64_t>(runs_.size()) < count) RETURN_IF_ERROR(FinishOldest());
+  return absl::OkStatus();
+}
+
+int64_t PjrtDevice::num_runs() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return num_runs_;
+}
+
+absl::Status PjrtDevice::Synchronize() { return FinishRuns(num_runs()); }
+
+absl::Status PjrtDevice::BeginRun() { return FinishRuns(num_runs() - kMaxRunsBehind + 1); }
+
+absl::StatusOr<PjrtBuffer> PjrtDevice::LastError() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (error_ == nullptr) {
+    constexpr int64_t kNone[1 + HloBuilder::kMaxCheckValues] = {-1};
+    ASSIGN_OR_RETURN(error_, client_->ToDevice(device(), kErrorType, kNone));
+  }
+  return error_;
+}
+
+void PjrtDevice::EndRun(std::shared_ptr<const std::vector<HloCheck>> checks, PjrtBuffer error, PjrtEvent done) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (error != nullptr) error_ = error;
+  runs_.push_back({std::move(checks), std::move(error), std::move(done)});
+  ++num_runs_;
+}
+
+absl::StatusOr<std::shared_ptr<PjrtClient>> OpenPjrtClient(const PjrtOptions& options) {
+  ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
+  return PjrtClient::Create(*plugin, options.num_cpu_devices);
+}
+
+DeviceKind PjrtDeviceKind(std::shared_ptr<PjrtClient> client) {
+  const PjrtPlugin& plugin = client->plugin();
+  DeviceKind kind =
+      KindOf([client = std::move(client)]() -> absl::StatusOr<std::shared_ptr<PjrtClient>> { return client; });
+  kind.library_versions = [&plugin] { return absl::StrCat("PJRT ", plugin.Version(), " of ", plugin.path()); };
+  return kind;
 }
 
 DeviceKind PjrtDeviceKind(PjrtOptions options) {
-  AddHloEmittersToKernels();
   struct Shared {
     std::mutex mutex;
     std::shared_ptr<PjrtClient> client;  // of all devices
   };
-  const auto make = [options = std::move(options), shared = std::make_shared<Shared>()](
-                        const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
+  return KindOf([options = std::move(options),
+                 shared = std::make_shared<Shared>()]() -> absl::StatusOr<std::shared_ptr<PjrtClient>> {
     const std::lock_guard<std::mutex> lock(shared->mutex);
-    std::shared_ptr<PjrtClient>& client = shared->client;
-    if (client == nullptr) {
-      ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
-      ASSIGN_OR_RETURN(client, PjrtClient::Create(*plugin, options.num_cpu_devices));
+    if (shared->client == nullptr) {
+      ASSIGN_OR_RETURN(shared->client, OpenPjrtClient(options));
     }
-    const int count = static_cast<int>(client->devices().size());
-    if (device.index < 0 || device.index >= count) {
-      return absl::FailedPreconditionError(absl::StrCat("there is no ", client->platform(), ":", device.index,
-                                                        ": the PJRT plugin ", options.plugin, " has ", count,
-                                                        count == 1 ? " device" : " devices"));
-    }
-    return std::make_unique<PjrtDevice>(client, device.index);
-  };
-  return {.name = kPjrtKind, .make_device = make, .merge = EmitProgram};
+    return shared->client;
+  });
 }
 
 }  // namespace official::compute

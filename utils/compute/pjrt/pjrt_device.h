@@ -6,7 +6,9 @@
 // value's in its place.
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +26,12 @@ struct PjrtOptions {
   int num_cpu_devices = 0;  // of a plugin for CPUs; 0: its own default
 };
 
-// The kind "pjrt" of devices of this plugin, for RegisterDeviceKind. The plugin is loaded when the first device is
-// made.
+// Loads the plugin and makes its client. Errors: those of PjrtPlugin::Load and PjrtClient::Create.
+absl::StatusOr<std::shared_ptr<PjrtClient>> OpenPjrtClient(const PjrtOptions& options);
+
+// The kind "pjrt" of the devices of a client, for RegisterDeviceKind.
+DeviceKind PjrtDeviceKind(std::shared_ptr<PjrtClient> client);
+// The same, of a client that is opened when the first device is made.
 DeviceKind PjrtDeviceKind(PjrtOptions options);
 
 // Memory of a device.
@@ -39,6 +45,8 @@ class PjrtMemory {
   void Set(const TensorType& type, PjrtBuffer buffer);
   absl::Status CopyFrom(const void* host, int64_t bytes);
   absl::Status CopyTo(void* host, int64_t bytes) const;
+  // The same without waiting for the device: `host` must stay until the event.
+  absl::StatusOr<PjrtEvent> StartCopyTo(void* host, int64_t bytes) const;
 
  private:
   const std::shared_ptr<const PjrtClient> client_;
@@ -52,7 +60,10 @@ class PjrtDevice : public Device {
  public:
   PjrtDevice(std::shared_ptr<PjrtClient> client, int index);
 
+  ~PjrtDevice() override;
+
   PjrtClient& client() const { return *client_; }
+  std::shared_ptr<const PjrtClient> shared_client() const { return client_; }
   PJRT_Device* device() const { return client_->devices()[index_]; }
 
   absl::string_view kind() const override;
@@ -64,24 +75,41 @@ class PjrtDevice : public Device {
   bool has_addresses() const override { return false; }
   absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override;
   absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<HostBuffer>> MakeHostBuffer(int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<DeviceTimer>> MakeTimer() override;
   void MakeCurrent() override {}
-  // Also returns the error of the last run, if its checks have found one.
+  // Also returns the first error that the checks of a run have found.
   absl::Status Synchronize() override;
 
-  // Leaves the result of the checks of a run, which HloBuilder::Module describes, to be read by the next call of
-  // Synchronize or CopyToHost or the next run.
-  void AddChecks(std::vector<HloCheck> checks, PjrtBuffer result) { pending_ = {std::move(checks), std::move(result)}; }
+  // A run of a module. The device may lag behind by kMaxRunsBehind runs: BeginRun waits for older ones and returns
+  // their error.
+  absl::Status BeginRun();
+  // The error of the runs so far, as HloBuilder::Module takes it.
+  absl::StatusOr<PjrtBuffer> LastError();
+  // `error`, null if the module has none, is what its checks have found; `done` is when the device is through.
+  void EndRun(std::shared_ptr<const std::vector<HloCheck>> checks, PjrtBuffer error, PjrtEvent done);
+  // Waits for the first `count` runs of all and returns the first error.
+  absl::Status FinishRuns(int64_t count);
+  int64_t num_runs();
 
  private:
-  struct PendingChecks {
-    std::vector<HloCheck> checks;
-    PjrtBuffer result;
+  struct Run {
+    std::shared_ptr<const std::vector<HloCheck>> checks;
+    PjrtBuffer error;
+    PjrtEvent done;
   };
+
+  // Waits for the oldest run that is under way. After an error the others, which have changed nothing, are over, too.
+  absl::Status FinishOldest();
+  absl::Status ErrorOf(Run& run);
 
   const std::shared_ptr<PjrtClient> client_;
   const int index_;
   const std::string name_;
-  PendingChecks pending_;
+  std::mutex mutex_;      // of what follows: a HostBuffer may be waited for on any thread
+  std::deque<Run> runs_;  // that are under way
+  int64_t num_runs_ = 0;  // of all
+  PjrtBuffer error_;      // of the last run; null: there is none
 };
 
 }  // namespace official::compute

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <unistd.h>
+#include <glob.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -40,6 +40,13 @@ std::string MachineName(int machine) {
     default:
       return absl::StrCat("ELF machine ", machine);
   }
+}
+
+bool IsThere(const char* pattern) {
+  glob_t found = {};
+  const bool is_there = glob(pattern, 0, nullptr, &found) == 0;
+  globfree(&found);
+  return is_there;
 }
 
 // What dlopen would refuse with words that mislead.
@@ -96,12 +103,12 @@ absl::Status CheckVersion(const std::string& path, const PJRT_Api& api) {
 // Initializing libtpu.so where there is no TPU would ask the network for one, for minutes.
 absl::Status CheckTpu(const std::string& path, void* library) {
   const bool is_for_tpus = dlsym(library, "TfTpu_Initialize") != nullptr;  // its entry for TensorFlow
-  // Made by the driver of the TPU, or of virtual machines that have one.
-  const bool has_tpu = access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0;
+  // Made by the driver of the TPU, or of virtual machines that have one; a container may see any of them.
+  const bool has_tpu = IsThere("/dev/accel[0-9]*") || IsThere("/dev/vfio/[0-9]*");
   if (!is_for_tpus || has_tpu) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the PJRT plugin ", path,
-                   " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the PJRT plugin ", path,
+      " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0, or a later one"));
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ struct TableRows {
 //
 // With several replicas, or several micro-batches in a step (Graph::replica_context), gradients are dense sums and no
 // step can be deferred: the ids are then returned as they are. Otherwise steps are deferred on every device and for any
-// number of ids, also where a batch reads so many of the rows that dense Adam would take less time.
+// number of ids, also where a batch reads so many of the rows that dense Adam would take less time. PJRT devices alone
+// move all rows in every step, with the same effect.
 std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamParams& params);
 
 // True for ids that CatchUpRows returned.

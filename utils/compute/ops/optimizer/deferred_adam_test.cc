@@ -177,7 +177,7 @@ TEST_CASE("An id outside its table is an error") {
   Training deferred(kind, true);
   std::vector<Tensor> feeds = deferred.Feeds(0);
   feeds[1].data<int32_t>()[2] = 9;
-  const std::string want = kind == "cpu" ? "id 9 at position 2 is outside [0, 9)" : "id 9 is outside [0, 9)";
+  const std::string want = kind == kCudaKind ? "id 9 is outside [0, 9)" : "id 9 at position 2 is outside [0, 9)";
   CHECK_THAT(std::string(deferred.Step(feeds).message()), Contains(want));
 }
 

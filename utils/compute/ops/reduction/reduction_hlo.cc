@@ -34,13 +34,15 @@ void Emit(const Node& node, HloBuilder& hlo) {
     hlo.Out(node, 0, hlo.Reshape(hlo.Select(has_nan, nan, y), shape));
     return;
   }
-  HloValue sum = hlo.Reshape(hlo.Sum(x, dims), shape);
   if (node.Is(op::Mean)) {
     double count = 1;
     for (const int64_t dim : dims) count *= static_cast<double>(x.shape().dim(static_cast<int>(dim)));
-    sum = hlo.Div(sum, hlo.SplatLike(count, sum));
+    // The sum may be beyond float32.
+    const HloValue sum = hlo.Reduce("add", hlo.Convert(x, hlo::kF64), 0, dims);
+    hlo.Out(node, 0, hlo.Reshape(hlo.Div(sum, hlo.SplatLike(count, sum)), shape));
+    return;
   }
-  hlo.Out(node, 0, sum);
+  hlo.Out(node, 0, hlo.Reshape(hlo.Sum(x, dims), shape));
 }
 
 const bool registered = [] {

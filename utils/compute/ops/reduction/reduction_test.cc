@@ -213,6 +213,14 @@ TEST_CASE("No elements, NaN and infinity") {
   CHECK(reduced(Sum, Tensor::Of<float>({2}, {kInf, -5}), {0})[0] == kInf);
 }
 
+TEST_CASE("A mean is finite where the sum is beyond float32") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Tensor x(DType::kFloat32, {1000});
+  std::fill_n(x.data<float>(), x.num_elements(), 5e36f);
+  CHECK(ReducedOn(kind, Mean, x, {0})[0] == Approx(5e36f));
+  CHECK(ReducedOn(kind, Mean, x.Reshaped({1000, 1}), {0})[0] == Approx(5e36f));
+}
+
 TEST_CASE("Ties share the gradient of Max") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Tensor::Of<float>({2, 3}, {1, 3, 3, 5, 2, 1});

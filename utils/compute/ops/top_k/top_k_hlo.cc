@@ -1,11 +1,16 @@
-// ArgMax in StableHLO.
+// ArgMax and TopK in StableHLO.
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "utils/compute/ops/rows/rows.h"
 #include "utils/compute/ops/top_k/top_k.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
+#include "utils/compute/pjrt/hlo_random.h"
+#include "utils/compute/pjrt/hlo_rows.h"
 
 namespace official::compute {
 namespace {
@@ -33,8 +38,46 @@ void EmitArgMax(const Node& node, HloBuilder& hlo) {
   hlo.Out(node, 0, hlo.Select(begins_with_nan, hlo.SplatLike(0, first), first));
 }
 
-const bool registered =
-    RegisterHloEmitter({.op = op::ArgMax, .dtypes = StorageTypesAnd({DType::kInt32}), .emit = EmitArgMax});
+// OrderKey of each element of float32 [rows, columns], as ui64.
+HloValue KeysOf(HloBuilder& hlo, const HloValue& x) {
+  const HloType words{hlo::kUi32, x.shape()};
+  const HloValue zero = hlo.SplatLike(0, x);
+  const HloValue without_sign = hlo.Select(hlo.Compare("EQ", x, zero), zero, x);  // of zeros
+  const HloValue bits = hlo.Op("bitcast_convert", {without_sign}, words);
+  const HloValue sign = hlo.Splat(0x80000000u, words);
+  const HloValue is_negative = hlo.Compare("GE", bits, sign);
+  HloValue ordered = hlo.Select(is_negative, hlo.Unary("not", bits), hlo.Binary("or", bits, sign));
+  ordered = hlo.Select(hlo.Compare("EQ", x, x), ordered, hlo.SplatLike(0, ordered));
+  const HloValue high = hlo.Convert(ordered, hlo::kUi64);
+  return hlo.Binary("or", hlo.Binary("shift_left", high, hlo.SplatLike(32, high)),
+                    hlo.Convert(hlo.Unary("not", hlo.Iota(words, 1)), hlo::kUi64));
+}
+
+void EmitTopK(const Node& node, HloBuilder& hlo) {
+  const Rows rows = RowsOf(node.input(top_k::kX).shape());
+  const int64_t k = node.attrs().GetInt("k");
+  const HloValue x = hlo.Reshape(hlo.In(node.input(top_k::kX)), {rows.count, rows.size});
+  const HloValue keys = KeysOf(hlo, hlo.Convert(x, hlo::kF32));
+  const std::string key = absl::StrCat("tensor<", hlo::kUi64, ">");
+  const HloValue sorted =
+      hlo.Op("sort", {keys}, keys.type, "dimension = 1 : i64, is_stable = false",
+             absl::StrCat("{\n    ^bb0(%a: ", key, ", %b: ", key, "):\n      %c = \"stablehlo.compare\"(%a, %b) ",
+                          "{comparison_direction = #stablehlo<comparison_direction GT>, compare_type = ",
+                          "#stablehlo<comparison_type UNSIGNED>} : (", key, ", ", key,
+                          ") -> tensor<i1>\n      \"stablehlo.return\"(%c) : (tensor<i1>) -> ()\n    }"));
+  const HloValue first = hlo.Unary("not", HloLowWord(hlo, hlo.Slice(sorted, {0, 0}, {rows.count, k})));
+  const HloValue indices = hlo.Convert(first, hlo::kI32);
+  const HloValue begin = hlo.Mul(hlo.Iota(indices.type, 0), hlo.SplatLike(static_cast<double>(rows.size), indices));
+  const HloValue places = hlo.Reshape(hlo.Add(begin, indices), {rows.count * k});
+  const HloValue flat = hlo.Reshape(x, {rows.count * rows.size});
+  hlo.Out(node, top_k::kValues, hlo.Reshape(HloRowsAt(hlo, flat, places), node.output_types()[top_k::kValues].shape));
+  hlo.Out(node, top_k::kIndices, hlo.Reshape(indices, node.output_types()[top_k::kIndices].shape));
+}
+
+const bool registered[] = {
+    RegisterHloEmitter({.op = op::ArgMax, .dtypes = StorageTypesAnd({DType::kInt32}), .emit = EmitArgMax}),
+    RegisterHloEmitter({.op = op::TopK, .dtypes = StorageTypes(), .emit = EmitTopK}),
+};
 
 }  // namespace
 }  // namespace official::compute

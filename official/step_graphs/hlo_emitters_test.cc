@@ -1,0 +1,53 @@
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "official/step_graphs/step_graphs.h"
+#include "utils/compute/core/status.h"
+#include "utils/compute/graph/op_def.h"
+#include "utils/compute/kernel/kernel.h"
+#include "utils/compute/pjrt/hlo_emitter.h"
+#include "utils/compute/pjrt/hlo_program.h"
+#include "utils/compute/program/lowering.h"
+
+namespace official::step_graphs {
+namespace {
+
+// Sums over devices, which are not written yet.
+bool IsOverDevices(const compute::Node& node) {
+  return node.op().name.text() == "AllReduceStart" || node.op().name.text() == "AllReduceDone";
+}
+
+TEST_CASE("Every node of every model's graphs for one device is written in StableHLO") {
+  compute::AddHloEmittersToKernels();
+  std::map<std::string, std::set<std::string>> missing;  // by op and type
+  int graphs = 0, written = 0;
+  const absl::Status status = VisitGraphs([&](const StepGraph& step) -> absl::Status {
+    if (step.num_replicas > 1) return absl::OkStatus();
+    ++graphs;
+    ASSIGN_OR_RETURN(compute::PlannedLayouts lowered, compute::Lower(step.graph, step.roots, compute::kPjrtKind));
+    bool is_whole = true;
+    for (const auto& node : lowered.graph.graph->nodes()) {
+      if (!compute::NeedsKernel(*node) || compute::FindHloEmitter(*node) != nullptr) continue;
+      is_whole = false;
+      if (IsOverDevices(*node)) continue;
+      missing[absl::StrCat(node->op().name.text(), " for ", DTypeName(KeyType(*node)))].insert(step.name);
+    }
+    if (!is_whole) return absl::OkStatus();
+    ++written;
+    return compute::EmitProgram(lowered.graph).status();
+  });
+  INFO(status);
+  CHECK(status.ok());
+  for (const auto& [op, names] : missing) {
+    FAIL_CHECK("no emitter of " << op << ", as in: " << absl::StrJoin(names, "; "));
+  }
+  CHECK(graphs > 150);
+  CHECK(written == graphs);
+}
+
+}  // namespace
+}  // namespace official::step_graphs
