@@ -33,6 +33,8 @@ TEST_CASE("Defaults of the base group") {
   CHECK(base.train_epochs == 1);
   CHECK(base.epochs_between_evals == 1);
   CHECK_FALSE(base.stop_threshold.has_value());
+  CHECK_FALSE(base.keep_best.has_value());
+  CHECK_FALSE(base.early_stop.has_value());
   CHECK(base.batch_size == 32);
   CHECK_FALSE(base.num_gpus.has_value());
   CHECK(base.hooks == Words{"LoggingTensorHook"});
@@ -246,6 +248,17 @@ TEST_CASE("One of the two checkpoint intervals") {
 TEST_CASE("TPUs are refused by name") {
   CHECK_THAT(Error({"--tpu=local"}), Contains("--tpu=local") && Contains("not supported") && Contains("--num_gpus"));
   CHECK(Parse({"--tpu="}).ok());
+}
+
+TEST_CASE("Rules for the best evaluations have a metric, a direction and a number") {
+  const BaseConfig base = BaseFromFlags(Parse({"--keep_best=loss:min", "--early_stop=accuracy:max:3"}).value());
+  CHECK(base.keep_best->metric == "loss");
+  CHECK(base.keep_best->number == 1);
+  CHECK(base.early_stop->increases);
+  CHECK(base.early_stop->number == 3);
+  CHECK(Error({"--keep_best=loss:low:3"}) ==
+        "flag --keep_best=loss:low:3: needs METRIC:max:N or METRIC:min:N with N of at least 1, such as loss:min:3");
+  CHECK_THAT(Error({"--early_stop=accuracy:max"}), Contains("--early_stop=accuracy:max: needs METRIC:max:N"));
 }
 
 }  // namespace

@@ -83,8 +83,6 @@ class CheckpointSaver {
   absl::Status FinishInterruptedSaves();
   absl::Status FinishInterruptedRemovals();
   absl::Status RemoveOldDataWithoutIndex();
-  absl::Status WriteStateFile() const;
-  absl::Status RemoveCheckpoint(const std::string& path) const;
 
   std::string model_dir_;
   int keep_max_;
