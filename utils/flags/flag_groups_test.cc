@@ -59,6 +59,8 @@ TEST_CASE("Defaults of the flags of the training itself, from the base and the p
   CHECK(train.loss_scale.value == 1);
   CHECK_FALSE(train.loss_scale.dynamic);
   CHECK(train.grad_accum_steps == 1);
+  CHECK_FALSE(train.clip_norm.has_value());
+  CHECK_FALSE(train.clip_value.has_value());
   CHECK(train.check_replicas_steps == 100);
   CHECK(train.winograd);
 }
@@ -248,6 +250,13 @@ TEST_CASE("One of the two checkpoint intervals") {
 TEST_CASE("TPUs are refused by name") {
   CHECK_THAT(Error({"--tpu=local"}), Contains("--tpu=local") && Contains("not supported") && Contains("--num_gpus"));
   CHECK(Parse({"--tpu="}).ok());
+}
+
+TEST_CASE("Gradients are clipped in one way, by more than 0") {
+  REQUIRE(Parse({"--clip_norm=0.5"}).ok());
+  CHECK(FromFlags<train::TrainOptions>().clip_norm == 0.5);
+  CHECK_THAT(Error({"--clip_value=0"}), Contains("--clip_value=0") && Contains("more than 0"));
+  CHECK_THAT(Error({"--clip_norm=1", "--clip_value=1"}), Contains("cannot be combined with --clip_value"));
 }
 
 TEST_CASE("Rules for the best evaluations have a metric, a direction and a number") {

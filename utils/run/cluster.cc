@@ -114,6 +114,9 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
     return refused(config.train.dtype == compute::DType::kBFloat16 ? "--dtype=bf16" : "--dtype=fp16",
                    "use --dtype=fp32");
   }
+  if (config.train.clip_norm) {
+    return refused("--clip_norm", "whose norm is of gradients that no task has together; use --clip_value");
+  }
   if (config.train.loss_scale.dynamic) return refused("--loss_scale=dynamic", "use a fixed --loss_scale");
   if (config.cluster.on_peer_loss == flags::OnPeerLoss::kRestart) {
     return refused("--on_peer_loss=restart", "leave it out: the others go on without a worker that is lost");

@@ -104,6 +104,7 @@ struct Step {
   std::vector<RowReads> row_reads = {};                      // of further variables
   std::vector<compute::MovingAverage> moving_averages = {};  // of which the results have the values
   Results results = {};
+  Value gradient_norm = {};  // of all gradients as one vector, with the loss scale; invalid if nothing needs it
 
   // True if this is the part of an update that is made on another task.
   bool updates_elsewhere() const { return server_update && !server_update->server; }
@@ -308,16 +309,21 @@ void Reduce(Step& step) {
   if (step.ok()) step.results.Replace(sums);
 }
 
+Value UnscaledNorm(const Step& step) {
+  return step.loss_scale ? compute::Div(step.gradient_norm, step.loss_scale) : step.gradient_norm;
+}
+
 // What hooks and event files show of the step, beyond the fetches of the forward pass.
 void Show(Step& step) {
   BuiltModel& built = step.built;
   built.roots.fetches.insert(built.roots.fetches.end(), step.results.shown.begin(), step.results.shown.end());
-  if (step.model.gradient_norm_tag.empty()) return;
+  const std::string& tag = step.model.gradient_norm_tag;
+  if (tag.empty() && !step.model.update.clip_norm) return;
   const Value two = step.graph().Constant(Tensor::Scalar(2.0f));
-  const Value norm = compute::Sqrt(compute::Mul(compute::L2Loss(step.results.gradients), two));
+  step.gradient_norm = compute::Sqrt(compute::Mul(compute::L2Loss(step.results.gradients), two));
   built.fetch_names.push_back("gradient_norm");
-  built.fetch_tags.push_back(step.model.gradient_norm_tag);
-  built.roots.fetches.push_back(step.loss_scale ? compute::Div(norm, step.loss_scale) : norm);
+  built.fetch_tags.push_back(tag.empty() ? "gradient_norm" : tag);
+  built.roots.fetches.push_back(UnscaledNorm(step));
 }
 
 // A bool scalar: true if all numbers that the update takes are finite. Others end the step before it changes anything;
@@ -327,6 +333,8 @@ Value CheckFinite(Step& step) {
   std::vector<Value> checked = step.results.gradients;
   checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
   if (checked.empty()) checked = step.results.shown;  // all variables are tables
+  // The squares of finite numbers may be too large.
+  if (step.model.update.clip_norm) checked.push_back(step.gradient_norm);
   const Value finite = compute::AllFinite(checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(),
                                                     .barrier = step.graph().replica_context().num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
@@ -340,6 +348,21 @@ void AppendTables(const Step& step, std::vector<compute::VariableGradient>& grad
   }
 }
 
+// Adds what is done to the gradients on their way into the update: the loss scale is taken off and they are clipped.
+// Scaling by clip_norm / max(norm, clip_norm) is part of the division by the loss scale; within the norm it is by 1.
+void AddClipping(Value finite, const Step& step, compute::UpdateInputs& inputs) {
+  const auto [clip_norm, clip_value] = step.model.update;
+  if (!step.loss_scale && !clip_norm && !clip_value) return;
+  const auto constant = [&](double value) { return step.graph().Constant(Tensor::Scalar(static_cast<float>(value))); };
+  inputs.loss_scale = step.loss_scale ? step.loss_scale : constant(1);
+  inputs.apply = finite;
+  inputs.clip_value = clip_value;
+  if (!clip_norm) return;
+  const Value limit = constant(*clip_norm);
+  const Value factor = compute::Div(compute::Maximum(UnscaledNorm(step), limit), limit);
+  inputs.loss_scale = compute::Mul(inputs.loss_scale, factor);
+}
+
 // Updates the variables, the moving averages, the count of steps and the loss scale.
 void Update(Value learning_rate, Value finite, Step& step) {
   Graph& graph = step.graph();
@@ -347,10 +370,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
   std::vector<Node*>& targets = built.roots.targets;
   compute::UpdateInputs inputs(learning_rate);
   inputs.defers_rows = step.server_update && step.server_update->server;
-  if (step.loss_scale) {
-    inputs.loss_scale = step.loss_scale;
-    inputs.apply = finite;
-  }
+  AddClipping(finite, step, inputs);
   std::vector<compute::VariableGradient> gradients;
   for (size_t i = 0; i < step.variables.size(); ++i) {
     gradients.push_back({step.variables[i], step.results.gradients[i]});

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/ops/optimizer/clip.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
@@ -22,13 +23,21 @@ class Update {
         hlo_(hlo),
         group_size_(group_size),
         num_scalars_(num_scalars),
+        limit_(ClipValueOf(node.attrs())),
         guarded_(node.attrs().GetBool("guarded")) {}
 
   int begin() const { return num_scalars_ + (guarded_ ? update_guard::kNumScalars : 0); }
   int end() const { return node_.num_inputs(); }
   int step() const { return group_size_; }
 
-  // The gradient, or what stands in its place, without the loss scale.
+  // The gradient, or what stands in its place, without the loss scale, clipped.
+  HloValue Gradient(int input) { return Clipped(Unscaled(input)); }
+  // x with elements within the limit that there may be.
+  HloValue Clipped(const HloValue& x) {
+    if (limit_ == kNoClip) return x;
+    return hlo_.Binary("maximum", hlo_.Binary("minimum", x, hlo_.SplatLike(limit_, x)), hlo_.SplatLike(-limit_, x));
+  }
+  // The same before it is clipped.
   HloValue Unscaled(int input) {
     const HloValue g = hlo_.In(node_.input(input));
     if (!guarded_) return g;
@@ -54,6 +63,7 @@ class Update {
   const Node& node_;
   HloBuilder& hlo_;
   int group_size_, num_scalars_;
+  float limit_;
   bool guarded_;
 };
 
@@ -68,7 +78,7 @@ void EmitGradientDescent(const Node& node, HloBuilder& hlo) {
   const HloValue lr = hlo.In(node.input(places::kLearningRate));
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const HloValue v = hlo.In(node.input(i + places::kVariable));
-    update.Assign(i + places::kVariable, hlo.Sub(v, Times(hlo, update.Unscaled(i + places::kGradient), lr)));
+    update.Assign(i + places::kVariable, hlo.Sub(v, Times(hlo, update.Gradient(i + places::kGradient), lr)));
   }
 }
 
@@ -78,7 +88,7 @@ void EmitMomentum(const Node& node, HloBuilder& hlo) {
   const HloValue lr = hlo.In(node.input(places::kLearningRate));
   const HloValue momentum = Scalar(hlo, node.attrs().GetFloat("momentum"));
   for (int i = update.begin(); i < update.end(); i += update.step()) {
-    const HloValue v = hlo.In(node.input(i + places::kVariable)), g = update.Unscaled(i + places::kGradient);
+    const HloValue v = hlo.In(node.input(i + places::kVariable)), g = update.Gradient(i + places::kGradient);
     const HloValue a = hlo.Add(Times(hlo, hlo.In(node.input(i + places::kMomentum)), momentum), g);
     HloValue step = Times(hlo, a, lr);
     if (node.attrs().GetBool("nesterov")) {
@@ -126,7 +136,7 @@ void EmitAdam(const Node& node, HloBuilder& hlo) {
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const auto in = [&](places::Group place) { return hlo.In(node.input(i + place)); };
     const AdamRule::State now =
-        rule.Step({in(places::kVariable), in(places::kM), in(places::kV)}, update.Unscaled(i + places::kGradient));
+        rule.Step({in(places::kVariable), in(places::kM), in(places::kV)}, update.Gradient(i + places::kGradient));
     update.Assign(i + places::kM, now.m);
     update.Assign(i + places::kV, now.v);
     update.Assign(i + places::kVariable, now.variable);
@@ -144,7 +154,7 @@ void EmitLazyAdam(const Node& node, HloBuilder& hlo) {
   const Shape& shape = old.variable.shape();
   HloCheckNone(node, hlo, update.IfApplies(HloIsOutside(hlo, indices, shape.dim(0))), indices,
                absl::StrCat("row $0 is outside [0, ", shape.dim(0), ")"));
-  const HloValue gradient = HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows);
+  const HloValue gradient = update.Clipped(HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows));
   const HloType counts{hlo::kF32, {shape.dim(0)}};
   const HloValue times = HloAddRows(hlo, hlo.Splat(0, counts), indices, hlo.Splat(1, {hlo::kF32, indices.shape()}));
   const HloValue named = hlo.BroadcastInDim(hlo.Compare("GT", times, hlo.SplatLike(0, times)), shape, {0});
