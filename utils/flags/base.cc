@@ -131,6 +131,14 @@ OFFICIAL_FLAG(BaseConfig, shuffle, "Shuffle the training examples, in a differen
 
 OFFICIAL_FLAG(BaseConfig, augment, "Augment training images at random, for example by crops and flips.");
 
+OFFICIAL_FLAG(
+    train::TrainOptions, ema_decay,
+    "Keep an exponential moving average of each trainable variable with this decay, such as 0.999; evaluation, "
+    "prediction and export use the averages. Checkpoints have them as VARIABLE/ExponentialMovingAverage.",
+    .range = {.min = 0, .max = 1, .without_min = true, .without_max = true}, .unset_means = "no averages",
+    .other_names = {{"ema model_ema ema_rate model_ema_decay moving_average_decay exponential_smoothing use_ema "
+                     "ema_momentum"}});
+
 OFFICIAL_FLAG(train::TrainOptions, save_checkpoints_steps,
               "Save a checkpoint every so many steps, instead of every --save_checkpoints_secs seconds.",
               .range = AtLeast(1),

@@ -59,6 +59,7 @@ TEST_CASE("Defaults of the flags of the training itself, from the base and the p
   CHECK(train.loss_scale.value == 1);
   CHECK_FALSE(train.loss_scale.dynamic);
   CHECK(train.grad_accum_steps == 1);
+  CHECK_FALSE(train.ema_decay.has_value());
   CHECK_FALSE(train.clip_norm.has_value());
   CHECK_FALSE(train.clip_value.has_value());
   CHECK(train.check_replicas_steps == 100);
@@ -255,6 +256,7 @@ TEST_CASE("TPUs are refused by name") {
 TEST_CASE("Gradients are clipped in one way, by more than 0") {
   REQUIRE(Parse({"--clip_norm=0.5"}).ok());
   CHECK(FromFlags<train::TrainOptions>().clip_norm == 0.5);
+  CHECK_THAT(Error({"--ema_decay=1"}), Contains("--ema_decay=1") && Contains("less than 1"));
   CHECK_THAT(Error({"--clip_value=0"}), Contains("--clip_value=0") && Contains("more than 0"));
   CHECK_THAT(Error({"--clip_norm=1", "--clip_value=1"}), Contains("cannot be combined with --clip_value"));
 }

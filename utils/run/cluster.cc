@@ -114,6 +114,7 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
     return refused(config.train.dtype == compute::DType::kBFloat16 ? "--dtype=bf16" : "--dtype=fp16",
                    "use --dtype=fp32");
   }
+  if (config.train.ema_decay) return refused("--ema_decay", "leave it out");
   if (config.train.clip_norm) {
     return refused("--clip_norm", "whose norm is of gradients that no task has together; use --clip_value");
   }

@@ -225,6 +225,9 @@ TEST_CASE("Flags that are not for parameter servers are refused, with what to do
   config.base.stop_threshold = 0.9;
   CHECK_THAT(refused(config), begin("--stop_threshold"));
   config = {};
+  config.train.ema_decay = 0.9;
+  CHECK_THAT(refused(config), begin("--ema_decay"));
+  config = {};
   config.train.clip_norm = 1;
   CHECK_THAT(refused(config), begin("--clip_norm"));
   config = {};

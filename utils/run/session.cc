@@ -49,6 +49,7 @@ train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& inp
   estimator.training_data = DescribeData(input);
   estimator.facts = input.facts;
   estimator.use = use;
+  estimator.trains = use == train::ModelDir::Use::kWrite && !config.base.eval_only;
   if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
   estimator.warm_start = options.fine_tune;
   estimator.mismatch_hint = options.mismatch_hint;

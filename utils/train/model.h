@@ -93,6 +93,9 @@ struct UpdateOptions {
   std::optional<double> clip_norm = {};
   // Each element of a gradient is clipped into [-clip_value, clip_value]: tf.clip_by_value.
   std::optional<double> clip_value = {};
+  // Each trainable variable has an average, average -= (1 - ema_decay) * (average - variable) after each update, in one
+  // with kAverageSuffix behind its name: tf.train.ExponentialMovingAverage without num_updates.
+  std::optional<double> ema_decay = {};
 };
 
 struct Model {

@@ -19,6 +19,7 @@
 #include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/row_reads.h"
 
 namespace official::train {
@@ -351,7 +352,7 @@ void AppendTables(const Step& step, std::vector<compute::VariableGradient>& grad
 // Adds what is done to the gradients on their way into the update: the loss scale is taken off and they are clipped.
 // Scaling by clip_norm / max(norm, clip_norm) is part of the division by the loss scale; within the norm it is by 1.
 void AddClipping(Value finite, const Step& step, compute::UpdateInputs& inputs) {
-  const auto [clip_norm, clip_value] = step.model.update;
+  const auto [clip_norm, clip_value, ema_decay] = step.model.update;
   if (!step.loss_scale && !clip_norm && !clip_value) return;
   const auto constant = [&](double value) { return step.graph().Constant(Tensor::Scalar(static_cast<float>(value))); };
   inputs.loss_scale = step.loss_scale ? step.loss_scale : constant(1);
@@ -361,6 +362,18 @@ void AddClipping(Value finite, const Step& step, compute::UpdateInputs& inputs) 
   const Value limit = constant(*clip_norm);
   const Value factor = compute::Div(compute::Maximum(UnscaledNorm(step), limit), limit);
   inputs.loss_scale = compute::Mul(inputs.loss_scale, factor);
+}
+
+// Updates the averages of the variables, which have their new values. The variables are those of the optimizer, in its
+// order: devices that share variables then divide them in the same way, and none reads what another one changes.
+void UpdateAverages(Value apply, Step& step) {
+  if (!step.model.update.ema_decay || step.variables.empty()) return;
+  std::vector<compute::MovingAverage> averages;
+  for (const Value& variable : step.variables) {
+    const Value average = step.graph().Variable(AverageOf(step.graph().variable(*variable.node())));
+    averages.push_back({average, variable});
+  }
+  step.built.roots.targets.push_back(compute::UpdateMovingAverages(averages, *step.model.update.ema_decay, apply));
 }
 
 // Updates the variables, the moving averages, the count of steps and the loss scale.
@@ -380,6 +393,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
   if (!gradients.empty()) {
     for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
   }
+  UpdateAverages(inputs.apply, step);
   built.settle = compute::SettleRows(graph);
   for (const auto& node : graph.nodes()) {
     if (inputs.defers_rows && node->Is(compute::op::CatchUpRows)) built.catch_up = node.get();
@@ -435,6 +449,11 @@ absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
 
 }  // namespace
 
+compute::VariableSpec AverageOf(const compute::VariableSpec& variable) {
+  return {absl::StrCat(variable.name, kAverageSuffix), variable.type, compute::Initializer::Zeros(),
+          /*trainable=*/false};
+}
+
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
   for (auto* leaves : {&spec.features, &spec.labels}) {
     for (data::Leaf& leaf : *leaves) leaf.type = data::BatchedType(leaf.type, batch_size);
@@ -458,7 +477,8 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
   if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
-  compute::ReplicaContext context{.in_micro_batches = part != StepPart::kWhole};
+  // Averages change with each step, so that no row's update can wait.
+  compute::ReplicaContext context{.in_micro_batches = part != StepPart::kWhole || model.update.ema_decay};
   if (mode == Mode::kTrain && num_replicas > 1) {
     context.num_replicas = num_replicas;
     context.weight = graph.Input("replica_weight", {DType::kFloat32, {}});

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 #include "utils/compute/ops/reduction/reduction.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
@@ -218,6 +220,108 @@ TEST_CASE("Gradients of rows of a table are clipped as dense ones are") {
   const auto estimator = MakeEstimator(plain, 1, Table());
   REQUIRE(estimator->Train(Input, kSteps, {}).ok());
   CHECK(Values(*estimator, "table/Adam_1")[0] > tables[1][0]);
+}
+
+// The means of the squares of the predictions' errors on the first batch times 0.5: the loss of an evaluation.
+double LossOf(const std::vector<double>& w) {
+  double loss = 0;
+  for (int e = 0; e < kExamples; ++e) {
+    double error = -Label(e);
+    for (int i = 0; i < kFeatures; ++i) error += w[i] * Feature(e, i);
+    loss += 0.5 * error * error / kExamples;
+  }
+  return loss;
+}
+
+absl::StatusOr<data::BatchSourcePtr> EvalInput(data::Position) {
+  ASSIGN_OR_RETURN(data::BatchSourcePtr batches, Input({}));
+  return batches;
+}
+
+constexpr int kEvalBatches = kExamples / kBatchSize;
+
+TEST_CASE("Moving averages follow the variables, and evaluations and predictions use them") {
+  constexpr double kDecay = 0.75;
+  const std::vector<std::vector<double>> trained = Trained(FirstValues(), [](std::vector<double>&) {});
+  std::vector<double> average = trained[0];
+  for (int step = 1; step <= kSteps; ++step) {
+    for (int i = 0; i < kFeatures; ++i) average[i] -= (1 - kDecay) * (average[i] - trained[step][i]);
+  }
+  EstimatorConfig config = Config();
+  config.ema_decay = kDecay;
+  const auto check = [&](Estimator& estimator) {
+    const auto results = estimator.Evaluate(EvalInput, kEvalBatches).value();
+    CHECK(std::find_if(results.begin(), results.end(), [](const auto& r) { return r.first == "loss"; })->second ==
+          Approx(LossOf(average)).epsilon(1e-4));
+    CheckClose(Values(estimator, "w"), average);
+  };
+  std::vector<std::vector<float>> all;
+  for (const int num_replicas : {1, 2}) {
+    config.model_dir = Config().model_dir;
+    const auto estimator = MakeEstimator(config, num_replicas);
+    // An evaluation in between leaves what is trained as it is.
+    REQUIRE(estimator->Train(Input, kSteps / 2, {}).ok());
+    REQUIRE(estimator->Evaluate(EvalInput, kEvalBatches).ok());
+    REQUIRE(estimator->Train(Input, kSteps, {}).ok());
+    CheckClose(Values(*estimator, "w"), trained.back());
+    all.push_back(Values(*estimator, "w"));
+    all.push_back(Values(*estimator, "w/ExponentialMovingAverage"));
+    check(*estimator);
+  }
+  CHECK(all[0] == all[2]);
+  CHECK(all[1] == all[3]);
+
+  // In two runs, of which the second begins with an evaluation.
+  config.model_dir = Config().model_dir;
+  REQUIRE(MakeEstimator(config)->Train(Input, kSteps / 2, {}).ok());
+  {
+    const auto second = MakeEstimator(config);
+    REQUIRE(second->Evaluate(EvalInput, kEvalBatches).ok());
+    REQUIRE(second->Train(Input, kSteps, {}).ok());
+    CHECK(Values(*second, "w") == all[0]);
+    CHECK(Values(*second, "w/ExponentialMovingAverage") == all[1]);
+  }
+  {
+    EstimatorConfig reads = config;
+    reads.ema_decay.reset();
+    reads.trains = false;
+    reads.use = ModelDir::Use::kRead;
+    const auto reader = MakeEstimator(reads);
+    const data::ElementSpec spec = Input({}).value()->spec();
+    const auto y = reader->Predict(spec, {Tensor::Of<float>({1, kFeatures}, {1, 0, 0})}).value();
+    CHECK(y[0].second.data<float>()[0] == Approx(average[0]).epsilon(1e-4));
+    CHECK_THROWS(reader->Variable("w/ExponentialMovingAverage").value());  // no second copy
+  }
+  // Without the flag they are left out of what comes after.
+  EstimatorConfig plain = config;
+  plain.ema_decay.reset();
+  const auto third = MakeEstimator(plain);
+  REQUIRE(third->Train(Input, kSteps + 1, {}).ok());
+  CHECK_FALSE(FindLatestCheckpoint(config.model_dir)->reader->Find("w/ExponentialMovingAverage").has_value());
+  // And with it again they begin with the variables.
+  const auto fourth = MakeEstimator(config);
+  REQUIRE(fourth->Evaluate(EvalInput, kEvalBatches).ok());
+  CHECK(Values(*fourth, "w") == Values(*third, "w"));
+}
+
+TEST_CASE("A skipped step leaves the averages, and tables have those of dense updates") {
+  EstimatorConfig config = Config();
+  config.ema_decay = 0.5;
+  std::vector<std::vector<float>> tables;
+  for (const int num_replicas : {1, 2}) {
+    config.model_dir = Config().model_dir;
+    const auto estimator = MakeEstimator(config, num_replicas, Table());
+    REQUIRE(estimator->Train(Input, kSteps, {}).ToString() == "OK");
+    tables.push_back(Values(*estimator, "table"));
+    tables.push_back(Values(*estimator, "table/ExponentialMovingAverage"));
+  }
+  EstimatorConfig plain = Config();
+  const auto estimator = MakeEstimator(plain, 1, Table());  // which defers updates
+  REQUIRE(estimator->Train(Input, kSteps, {}).ok());
+  CHECK(tables[0] == Values(*estimator, "table"));
+  CHECK(tables[0] == tables[2]);
+  CHECK(tables[1] == tables[3]);
+  CHECK(tables[0] != tables[1]);
 }
 
 }  // namespace
