@@ -211,6 +211,12 @@ int rename(const char* from, const char* to) noexcept {
   return Real<int(const char*, const char*)>("rename")(from, to);
 }
 
+// Of the new name.
+int link(const char* from, const char* to) noexcept {
+  if (Fails("link", to)) return -1;
+  return Real<int(const char*, const char*)>("link")(from, to);
+}
+
 DIR* opendir(const char* path) {
   if (settings().any && Fails("open directory", path)) return nullptr;
   return Real<DIR*(const char*)>("opendir")(path);

@@ -71,8 +71,9 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
   }
   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
-  ASSIGN_OR_RETURN(train::Estimator* const estimator,
-                   session->Begin(MnistModel(config.model), std::move(input), {.name = "mnist"}));
+  ASSIGN_OR_RETURN(
+      train::Estimator* const estimator,
+      session->Begin(MnistModel(config.model), std::move(input), {.name = "mnist", .metrics = {"accuracy", "loss"}}));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const std::string& export_dir) { return ExportSavedModel(*estimator, export_dir); });
 }

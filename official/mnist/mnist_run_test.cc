@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -182,6 +183,77 @@ TEST_CASE("Evaluations are due at the same epochs however a run was stopped") {
   std::filesystem::remove(config.train.model_dir + "/eval/evaluated_step");
   CHECK_THAT(Run(config), Contains("\"global_step\": 12"));
   CHECK(Run(config) == NothingToDo(12));
+}
+
+// The accuracies of evaluations, by their steps.
+std::map<int64_t, double> Accuracies(const std::vector<std::string>& evaluations) {
+  std::map<int64_t, double> accuracies;
+  for (const std::string& evaluation : evaluations) {
+    const nlohmann::json json = nlohmann::json::parse(evaluation);
+    accuracies[json.at("global_step")] = json.at("accuracy");
+  }
+  return accuracies;
+}
+
+TEST_CASE("The best checkpoints are kept, also by a run in parts, and evaluate as they did") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 6;
+  config.train.keep_checkpoint_max = 1;
+  config.base.keep_best = {"accuracy", /*increases=*/true, 2};
+  config.model.learning_rate = 0.02;  // so high that the accuracy goes up and down
+  config.performance.max_train_steps = 7;
+  std::map<int64_t, double> accuracies = Accuracies(run::EvaluationsIn(Run(config)));
+  config.performance.max_train_steps.reset();
+  accuracies.merge(Accuracies(run::EvaluationsIn(Run(config))));
+  REQUIRE(accuracies.size() == 7);
+  std::vector<int64_t> steps;
+  for (const auto& [step, accuracy] : accuracies) steps.push_back(step);
+  std::stable_sort(steps.begin(), steps.end(), [&](int64_t a, int64_t b) { return accuracies[a] > accuracies[b]; });
+  const std::string best = config.train.model_dir + "/best";
+  CHECK(train::ListCheckpoints(best).value() == std::vector<std::string>{absl::StrCat(best, "/model.ckpt-", steps[1]),
+                                                                         absl::StrCat(best, "/model.ckpt-", steps[0])});
+
+  MnistConfig evaluate = config;
+  evaluate.base.eval_only = true;
+  evaluate.base.keep_best.reset();
+  evaluate.train.model_dir = best;
+  CHECK(Accuracies(run::EvaluationsIn(Run(evaluate))) == std::map<int64_t, double>{{steps[0], accuracies[steps[0]]}});
+}
+
+TEST_CASE("--early_stop ends the training after evaluations without a better one, also when it is resumed") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 9;
+  config.model.learning_rate = 0;  // the accuracy stays as it is
+  config.base.early_stop = {"accuracy", /*increases=*/true, 3};
+  SECTION("in one run") {
+    const std::string out = Run(config);
+    CHECK(run::EvaluationsIn(out).size() == 4);
+    CHECK(nlohmann::json::parse(out.substr(out.rfind('{')))["status"] == "early_stop");
+  }
+  SECTION("stopped before") {
+    config.performance.max_train_steps = 7;
+    CHECK(run::EvaluationsIn(Run(config)).size() == 3);
+    config.performance.max_train_steps.reset();
+    CHECK(run::EvaluationsIn(Run(config)).size() == 1);
+  }
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const int64_t end = Checkpoint(config)->Read("global_step")->scalar<int64_t>();
+  CHECK(Run(config) == NothingToDo(end));
+  CHECK_THAT(log.Text(),
+             Contains("--early_stop has ended the training: accuracy has not increased in 3 evaluations; the "
+                      "best was ") &&
+                 Contains(" at step 3;"));
+  // Killed before the last evaluation was finished, it is made again.
+  REQUIRE(files::WriteFileAtomically(config.train.model_dir + "/eval/evaluated_step", "6\n").ok());
+  CHECK(run::EvaluationsIn(Run(config)).size() == 1);
+  CHECK(Run(config) == NothingToDo(end));
+  config.base.early_stop->number = 4;
+  CHECK(run::EvaluationsIn(Run(config)).size() == 1);
+  config.base.early_stop = {"loss", /*increases=*/false, 4};
+  CHECK(run::EvaluationsIn(Run(config)).empty());
+  config.base.early_stop = {"accuraccy", /*increases=*/true, 4};
+  CHECK(RunStatus(config).message() ==
+        "--early_stop: the evaluations of mnist have no metric accuraccy; use one of accuracy, loss");
 }
 
 // The training data of another configuration in the place of its own.

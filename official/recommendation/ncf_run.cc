@@ -225,6 +225,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
                       .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
                                          {"hr_threshold", threshold},
                                          {"number_factors", config.model.num_factors}},
+                      .metrics = {"HR", "NDCG", "loss"},
                       .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"}));
   while (session->HasNextRound()) {
     RETURN_IF_ERROR(session->Train());

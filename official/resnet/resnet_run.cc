@@ -103,6 +103,11 @@ absl::StatusOr<ModelConfig> ModelOf(ModelConfig model, const NamedClasses& class
       model.dataset == DatasetName::kImagenet ? " (the first is the background)" : "", NumClasses(model)));
 }
 
+std::vector<std::string> EvaluationMetrics(const ModelConfig& model) {
+  if (NumClasses(model) > 10) return {"accuracy", "accuracy_top_5", "loss"};
+  return {"accuracy", "loss"};
+}
+
 // The names of the classes of a run that trains or evaluates. An evaluation or another start in --model_dir must have
 // those that training began with.
 absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std::string& model_dir) {
@@ -209,6 +214,7 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
                       .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
                                          {"resnet_version", absl::StrCat(config.model.version)}},
                       .fine_tune = config.fine_tune,
+                      .metrics = EvaluationMetrics(model),
                       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"}));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const std::string& export_dir) {

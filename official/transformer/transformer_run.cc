@@ -174,6 +174,20 @@ absl::StatusOr<std::unique_ptr<BleuEvaluation>> OpenBleu(const TransformerConfig
   return nullptr;
 }
 
+// The names of the results of an evaluation.
+std::vector<std::string> EvaluationMetrics(bool with_bleu) {
+  std::vector<std::string> names = {"loss",
+                                    "metrics/accuracy",
+                                    "metrics/accuracy_per_sequence",
+                                    "metrics/accuracy_top5",
+                                    "metrics/approx_bleu_score",
+                                    "metrics/neg_log_perplexity",
+                                    "metrics/rouge_2_fscore",
+                                    "metrics/rouge_L_fscore"};
+  if (with_bleu) names.insert(names.begin(), {"bleu_cased", "bleu_uncased"});
+  return names;
+}
+
 // Whole rounds, as upstream.
 std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
   if (!config.train_steps) return std::nullopt;
@@ -199,6 +213,7 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
                       .run_parameters = RunParametersOf(config),
                       .official_dataset = "wmt_translate_ende",
                       .records_replica_batch = true,
+                      .metrics = EvaluationMetrics(bleu != nullptr),
                       .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"}));
   while (session->HasNextRound()) {
     RETURN_IF_ERROR(session->Train());

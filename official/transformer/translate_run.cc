@@ -89,10 +89,13 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
   };
   std::set<std::string> names;
   const auto read = [&](const compute::VariableSpec& spec) -> absl::StatusOr<compute::Tensor> {
-    names.insert(spec.name);
-    const std::optional<train::StoredTensor> found = checkpoint.Find(spec.name);
+    const std::string average = absl::StrCat(spec.name, train::kAverageSuffix);
+    names.insert({spec.name, average});
+    std::optional<train::StoredTensor> found = checkpoint.Find(average);
+    if (!found) found = checkpoint.Find(spec.name);
     if (!found) return mismatch(absl::StrCat("it has no ", spec.name));
-    if (found->dtype == compute::DType::kFloat32 && found->shape == spec.type.shape) return checkpoint.Read(spec.name);
+    if (found->dtype == compute::DType::kFloat32 && found->shape == spec.type.shape)
+      return checkpoint.Read(found->name);
     return mismatch(absl::StrCat(spec.name, " is ", found->dtype_name, found->shape.ToString(), " and not float32",
                                  spec.type.shape.ToString()));
   };

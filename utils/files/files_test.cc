@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "utils/files/link_or_copy.h"
+
 namespace official::files {
 namespace {
 
@@ -319,6 +321,25 @@ TEST_CASE("It is known before whether files can be made in a directory, and noth
   REQUIRE(chmod(directory.c_str(), 0555) == 0);
   if (geteuid() != 0) CHECK(absl::IsPermissionDenied(CheckCanWriteIn(directory + "/new")));
   REQUIRE(chmod(directory.c_str(), 0755) == 0);
+}
+
+TEST_CASE("A second name is a link, and on another file system a copy") {
+  namespace fs = std::filesystem;
+  const std::string path = TestPath("linked"), contents(3 << 20, 'x');
+  REQUIRE(WriteFileAtomically(path, contents).ok());
+  REQUIRE(LinkOrCopy(path, path + "-2").ok());
+  CHECK(fs::equivalent(path, path + "-2"));
+  CHECK(absl::IsNotFound(LinkOrCopy(path, TestPath("no/such/directory"))));
+  CHECK(absl::IsAlreadyExists(LinkOrCopy(path, path + "-2")));
+  CHECK(absl::IsNotFound(LinkOrCopy(path + "-3", path + "-4")));
+
+  struct stat here, there;
+  REQUIRE(stat(path.c_str(), &here) == 0);
+  if (stat("/dev/shm", &there) != 0 || here.st_dev == there.st_dev) return;
+  const std::string copy = "/dev/shm/official-linked-" + std::to_string(getpid());
+  REQUIRE(LinkOrCopy(path, copy).ok());
+  CHECK(ReadFile(copy, 4 << 20).value() == contents);
+  REQUIRE(RemoveFile(copy).ok());
 }
 
 }  // namespace

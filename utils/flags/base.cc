@@ -53,6 +53,35 @@ OFFICIAL_FLAG(BaseConfig, epochs_between_evals, "Epochs of training between two 
 OFFICIAL_FLAG(BaseConfig, stop_threshold, "Stop training when an evaluation's metric is at least this value.",
               .short_name = "st", .other_names = {{"target target_accuracy target_metric early_stopping"}});
 
+namespace official::flags {
+namespace {
+
+std::optional<train::MetricRule> KeepBestOf(const std::optional<std::string>& text) {
+  return text ? train::ParseMetricRule(*text, /*otherwise=*/1) : std::nullopt;
+}
+
+std::optional<train::MetricRule> EarlyStopOf(const std::optional<std::string>& text) {
+  return text ? train::ParseMetricRule(*text, /*otherwise=*/std::nullopt) : std::nullopt;
+}
+
+}  // namespace
+}  // namespace official::flags
+
+OFFICIAL_CONVERTED_FLAG(
+    BaseConfig, keep_best, std::optional<std::string>, std::nullopt, KeepBestOf,
+    "Keep the N checkpoints with the best evaluations in --model_dir/best, beside those of --keep_checkpoint_max: "
+    "METRIC:max:N or METRIC:min:N, where METRIC is the name of a result of the evaluation and max means that more is "
+    "better. Without :N one is kept.",
+    .other_names = {{"save_best save_best_only keep_best_checkpoints keep_best_checkpoint monitor "
+                     "best_checkpoint_metric metric_for_best_model load_best_model_at_end"}},
+    .per_worker = true);
+
+OFFICIAL_CONVERTED_FLAG(
+    BaseConfig, early_stop, std::optional<std::string>, std::nullopt, EarlyStopOf,
+    "Stop training after N evaluations in a row without a better METRIC: METRIC:max:N or METRIC:min:N, where max means "
+    "that more is better. Evaluations of earlier runs in --model_dir with this flag or --keep_best count.",
+    .other_names = {{"patience early_stop_patience early_stopping_patience stop_if_no_increase no_improve"}});
+
 OFFICIAL_FLAG(
     BaseConfig, batch_size,
     "Examples per step, in training and evaluation. The batch is divided among all GPUs: with 4 GPUs, 32 is 8 on "
@@ -102,6 +131,14 @@ OFFICIAL_FLAG(BaseConfig, shuffle, "Shuffle the training examples, in a differen
 
 OFFICIAL_FLAG(BaseConfig, augment, "Augment training images at random, for example by crops and flips.");
 
+OFFICIAL_FLAG(
+    train::TrainOptions, ema_decay,
+    "Keep an exponential moving average of each trainable variable with this decay, such as 0.999; evaluation, "
+    "prediction and export use the averages. Checkpoints have them as VARIABLE/ExponentialMovingAverage.",
+    .range = {.min = 0, .max = 1, .without_min = true, .without_max = true}, .unset_means = "no averages",
+    .other_names = {{"ema model_ema ema_rate model_ema_decay moving_average_decay exponential_smoothing use_ema "
+                     "ema_momentum"}});
+
 OFFICIAL_FLAG(train::TrainOptions, save_checkpoints_steps,
               "Save a checkpoint every so many steps, instead of every --save_checkpoints_secs seconds.",
               .range = AtLeast(1),
@@ -147,6 +184,17 @@ absl::Status OneSaveInterval(const CommandLine& command_line) {
   return FlagError("save_checkpoints_steps", "cannot be combined with --save_checkpoints_secs; use one of them");
 }
 
+absl::Status RulesAreComplete(const CommandLine&) {
+  const std::optional<std::string> keep = absl::GetFlag(FLAGS_keep_best), stop = absl::GetFlag(FLAGS_early_stop);
+  if (keep && !KeepBestOf(keep)) {
+    return FlagError("keep_best", "needs METRIC:max:N or METRIC:min:N with N of at least 1, such as loss:min:3");
+  }
+  if (stop && !EarlyStopOf(stop)) {
+    return FlagError("early_stop", "needs METRIC:max:N or METRIC:min:N with N of at least 1, such as loss:min:3");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NothingToEvaluate(const CommandLine&) {
   if (!absl::GetFlag(FLAGS_eval_only) || !absl::GetFlag(FLAGS_clean)) return absl::OkStatus();
   return FlagError("eval_only", "cannot be combined with --clean, which deletes what is to be evaluated");
@@ -166,7 +214,7 @@ Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double m
 
 FlagGroup BaseFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {OneSaveInterval, NothingToEvaluate};
+  group.validators = {OneSaveInterval, NothingToEvaluate, RulesAreComplete};
   return group;
 }
 

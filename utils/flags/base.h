@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "utils/flags/command_line.h"
+#include "utils/train/evaluations/metric_rule.h"
 
 namespace official::flags {
 
@@ -19,6 +20,7 @@ struct BaseConfig {
   int train_epochs = 1;  // the total of all runs in model_dir
   int epochs_between_evals = 1;
   std::optional<double> stop_threshold;
+  std::optional<train::MetricRule> keep_best, early_stop;
   int batch_size = 32;                                     // global: over all devices
   std::optional<int> num_gpus;                             // see misc::GetNumGpus
   std::vector<std::string> hooks = {"LoggingTensorHook"};  // in TensorFlow's spelling

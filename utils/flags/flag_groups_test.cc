@@ -33,6 +33,8 @@ TEST_CASE("Defaults of the base group") {
   CHECK(base.train_epochs == 1);
   CHECK(base.epochs_between_evals == 1);
   CHECK_FALSE(base.stop_threshold.has_value());
+  CHECK_FALSE(base.keep_best.has_value());
+  CHECK_FALSE(base.early_stop.has_value());
   CHECK(base.batch_size == 32);
   CHECK_FALSE(base.num_gpus.has_value());
   CHECK(base.hooks == Words{"LoggingTensorHook"});
@@ -57,6 +59,9 @@ TEST_CASE("Defaults of the flags of the training itself, from the base and the p
   CHECK(train.loss_scale.value == 1);
   CHECK_FALSE(train.loss_scale.dynamic);
   CHECK(train.grad_accum_steps == 1);
+  CHECK_FALSE(train.ema_decay.has_value());
+  CHECK_FALSE(train.clip_norm.has_value());
+  CHECK_FALSE(train.clip_value.has_value());
   CHECK(train.check_replicas_steps == 100);
   CHECK(train.winograd);
 }
@@ -281,6 +286,25 @@ TEST_CASE("--tpu names the TPU of this machine, for the strategy tpu") {
              Contains("--tpu=grpc://10.0.0.1: a run uses the TPU cores of the machine that it runs on"));
   CHECK(Parse({"--tpu=local", "--distribution_strategy=tpu"}).ok());
   CHECK(Parse({"--tpu="}).ok());
+}
+
+TEST_CASE("Gradients are clipped in one way, by more than 0") {
+  REQUIRE(Parse({"--clip_norm=0.5"}).ok());
+  CHECK(FromFlags<train::TrainOptions>().clip_norm == 0.5);
+  CHECK_THAT(Error({"--ema_decay=1"}), Contains("--ema_decay=1") && Contains("less than 1"));
+  CHECK_THAT(Error({"--clip_value=0"}), Contains("--clip_value=0") && Contains("more than 0"));
+  CHECK_THAT(Error({"--clip_norm=1", "--clip_value=1"}), Contains("cannot be combined with --clip_value"));
+}
+
+TEST_CASE("Rules for the best evaluations have a metric, a direction and a number") {
+  const BaseConfig base = BaseFromFlags(Parse({"--keep_best=loss:min", "--early_stop=accuracy:max:3"}).value());
+  CHECK(base.keep_best->metric == "loss");
+  CHECK(base.keep_best->number == 1);
+  CHECK(base.early_stop->increases);
+  CHECK(base.early_stop->number == 3);
+  CHECK(Error({"--keep_best=loss:low:3"}) ==
+        "flag --keep_best=loss:low:3: needs METRIC:max:N or METRIC:min:N with N of at least 1, such as loss:min:3");
+  CHECK_THAT(Error({"--early_stop=accuracy:max"}), Contains("--early_stop=accuracy:max: needs METRIC:max:N"));
 }
 
 }  // namespace

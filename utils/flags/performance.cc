@@ -116,6 +116,20 @@ OFFICIAL_FLAG(
     .other_names = {{"gradient_accumulation_steps accumulation_steps accum_steps accum_iter "
                      "accumulate_grad_batches update_freq num_micro_batches grad_accumulation_steps"}});
 
+OFFICIAL_FLAG(train::TrainOptions, clip_norm,
+              "Clip the gradients of a step by their global norm: all of them are scaled by X / max(norm, X). The norm "
+              "is that of "
+              "all devices and micro-batches together, without the loss scale; TensorBoard shows it as gradient_norm.",
+              .range = MoreThan(0), .unset_means = "not clipped",
+              .other_names = {
+                  {"clip clip_grad_norm grad_clip gradient_clip max_grad_norm gradient_clip_norm clip_gradients "
+                   "grad_clip_norm global_clipnorm gradient_clip_val clip_grad"}});
+
+OFFICIAL_FLAG(train::TrainOptions, clip_value,
+              "Clip each element of the gradients of a step into [-X, X], after the loss scale is taken off.",
+              .range = MoreThan(0), .unset_means = "not clipped",
+              .other_names = {{"clip_grad_value clipvalue gradient_clip_value"}});
+
 OFFICIAL_FLAG(
     PerformanceConfig, distribution_strategy,
     "How the devices of a run train together, by TensorFlow's names. default: one_device on one device, mirrored on "
@@ -212,6 +226,11 @@ absl::Status CheckLossScale(const CommandLine&) {
   return FlagError("loss_scale", "needs a number of at least 1, or 'dynamic'");
 }
 
+absl::Status OneWayToClip(const CommandLine&) {
+  if (!absl::GetFlag(FLAGS_clip_norm) || !absl::GetFlag(FLAGS_clip_value)) return absl::OkStatus();
+  return FlagError("clip_norm", "cannot be combined with --clip_value; use one of them");
+}
+
 absl::Status OneKindOfDevice(const CommandLine& command_line) {
   const std::optional<int> num_gpus = absl::GetFlag(FLAGS_num_gpus);
   if (absl::GetFlag(FLAGS_num_cpu_devices) == 1 || num_gpus.value_or(0) == 0) return absl::OkStatus();
@@ -275,7 +294,8 @@ std::string DTypeFlagValue(compute::DType dtype) { return NameOf(kTypes, dtype);
 
 FlagGroup PerformanceFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {PjrtDevicesAlone, OneKindOfDevice, DevicesAreNamedOrCounted, CheckLossScale, CheckProfile};
+  group.validators = {PjrtDevicesAlone, OneKindOfDevice, DevicesAreNamedOrCounted,
+                      CheckLossScale,   CheckProfile,    OneWayToClip};
   return group;
 }
 

@@ -85,6 +85,10 @@ absl::Status CheckBesideEvaluator(const Config& config, const Cluster& cluster) 
   if (config.base.stop_threshold) {
     return error("stop_threshold", "and its workers know of no evaluation; leave it out, or the evaluator");
   }
+  for (const auto& [flag, is_given] : {std::pair("keep_best", config.base.keep_best.has_value()),
+                                       {"early_stop", config.base.early_stop.has_value()}}) {
+    if (is_given) return error(flag, "and its workers know of no evaluation; leave it out, or the evaluator");
+  }
   if (cluster.is_evaluator && config.base.eval_only) {
     return error("eval_only", "which this process is; leave it out, or evaluate once without a cluster");
   }
@@ -105,9 +109,14 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
   }
   if (config.base.eval_only) return refused("--eval_only", absl::StrCat("evaluate alone: ", cluster.launch->alone));
   if (config.base.stop_threshold) return refused("--stop_threshold", "leave it out");
+  if (config.base.early_stop) return refused("--early_stop", "leave it out");
   if (config.train.dtype != compute::DType::kFloat32) {
     return refused(config.train.dtype == compute::DType::kBFloat16 ? "--dtype=bf16" : "--dtype=fp16",
                    "use --dtype=fp32");
+  }
+  if (config.train.ema_decay) return refused("--ema_decay", "leave it out");
+  if (config.train.clip_norm) {
+    return refused("--clip_norm", "whose norm is of gradients that no task has together; use --clip_value");
   }
   if (config.train.loss_scale.dynamic) return refused("--loss_scale=dynamic", "use a fixed --loss_scale");
   if (config.cluster.on_peer_loss == flags::OnPeerLoss::kRestart) {

@@ -164,6 +164,12 @@ TEST_CASE("Flags that an evaluator contradicts are refused, beside it and in it"
         "--stop_threshold: this run has an evaluator, and its workers know of no evaluation; leave it out, or the "
         "evaluator");
   config.base.stop_threshold.reset();
+  config.base.keep_best = {"loss", /*increases=*/false, 1};
+  CHECK_THAT(Refused(FindCluster(config).status()), Contains("--keep_best: this run has an evaluator"));
+  config.base.keep_best.reset();
+  config.base.early_stop = {"loss", /*increases=*/false, 1};
+  CHECK_THAT(Refused(FindCluster(config).status()), Contains("--early_stop: this run has an evaluator"));
+  config.base.early_stop.reset();
   config.base.eval_only = true;
   CHECK(FindCluster(config).ok());  // which evaluates once
   const TfConfig tf_config(kEvaluator);
@@ -218,6 +224,15 @@ TEST_CASE("Flags that are not for parameter servers are refused, with what to do
   config = {};
   config.base.stop_threshold = 0.9;
   CHECK_THAT(refused(config), begin("--stop_threshold"));
+  config = {};
+  config.train.ema_decay = 0.9;
+  CHECK_THAT(refused(config), begin("--ema_decay"));
+  config = {};
+  config.train.clip_norm = 1;
+  CHECK_THAT(refused(config), begin("--clip_norm"));
+  config = {};
+  config.base.early_stop = {"loss", /*increases=*/false, 1};
+  CHECK_THAT(refused(config), begin("--early_stop"));
   config = {};
   config.train.dtype = compute::DType::kBFloat16;
   CHECK_THAT(refused(config), begin("--dtype=bf16"));

@@ -16,8 +16,8 @@ namespace official::run {
 // a Python dictionary, like TensorFlow's official models.
 void PrintEvaluation(bool json, const train::EvalResults& results, std::ostream& out);
 
-// Prints the end of a training: "finished", "stop_threshold", "stopped" (by a signal) or "nothing_to_do". In JSON, one
-// object:
+// Prints the end of a training: "finished", "stop_threshold", "early_stop", "stopped" (by a signal) or "nothing_to_do".
+// In JSON, one object:
 //   {"event": "end", "status": "finished", "global_step": 600, "steps": 600, "warmup_steps": 5, "examples_per_sec":
 //   2066.3}
 // and as text nothing, since the log has it.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/pjrt/pjrt_kind.h"
@@ -50,6 +51,7 @@ train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& inp
   estimator.training_data = DescribeData(input);
   estimator.facts = input.facts;
   estimator.use = use;
+  estimator.trains = use == train::ModelDir::Use::kWrite && !config.base.eval_only;
   if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
   estimator.warm_start = options.fine_tune;
   estimator.mismatch_hint = options.mismatch_hint;
@@ -150,10 +152,19 @@ absl::Status NothingTrained(const Config& config) {
 }
 
 // How a run ended, as PrintEnd says it, or "failed".
-std::string Outcome(const absl::Status& status, bool passed_stop_threshold) {
+std::string Outcome(const absl::Status& status, bool passed_stop_threshold, bool stopped_early) {
   if (misc::StopSignalReceived() != 0) return "stopped";
   if (!status.ok()) return "failed";
-  return passed_stop_threshold ? "stop_threshold" : "finished";
+  return passed_stop_threshold ? "stop_threshold" : stopped_early ? "early_stop" : "finished";
+}
+
+// The names of the results, but for global_step.
+std::vector<std::string> NamesOf(const train::EvalResults& results) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : results) {
+    if (name != "global_step") names.push_back(name);
+  }
+  return names;
 }
 
 // What our own kernels are made of: "own, AVX-512". Those of AMX's tiles say so themselves.
@@ -238,6 +249,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
                .steps = options_.steps,
                .max_train_steps = config_.performance.max_train_steps};
   if (!only_evaluates()) input_.facts.push_back(TrainingData(input_.fingerprint));
+  if (!options_.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(base, options_.name, options_.metrics));
   if (follower_) {
     signals_.emplace();
     RETURN_IF_ERROR(BeginToFollow());
@@ -263,12 +275,37 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   }
   RETURN_IF_ERROR(ChoosePosition());
   first_step_ = estimator_->global_step();
+  RETURN_IF_ERROR(OpenBestEvaluations());
   if (HasNextRound()) {
     RETURN_IF_ERROR(BeginTraining());
   } else {
     LogNothingToDo();
   }
   return estimator_.get();
+}
+
+absl::Status Session::OpenBestEvaluations() {
+  if (!DecidesByEvaluations(config_.base)) return absl::OkStatus();
+  if (is_chief()) {
+    ASSIGN_OR_RETURN(best_evaluations_,
+                     BestEvaluations::Open(config_.base, config_.train.model_dir, estimator_->state()));
+  }
+  return DecideByEvaluations(nullptr);
+}
+
+absl::Status Session::DecideByEvaluations(const train::EvalResults* results) {
+  const auto decide = [&]() -> absl::StatusOr<std::string> {
+    if (!best_evaluations_) return "";
+    if (results != nullptr) RETURN_IF_ERROR(best_evaluations_->Add(estimator_->global_step(), *results));
+    return best_evaluations_->WhyStop().value_or("");
+  };
+  // Workers that train in step stop together; parameter servers have no --early_stop.
+  if (cluster_.num_servers > 0) return decide().status();
+  ASSIGN_OR_RETURN(why_stop_, estimator_->strategy().FromChief(decide()));
+  if (results != nullptr && !why_stop_.empty()) {
+    LOG(INFO) << "--early_stop ends the training: " << why_stop_;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Session::CompareData() {
@@ -319,12 +356,15 @@ void Session::LogStart() const {
 void Session::LogNothingToDo() const {
   const train::RunState& state = estimator_->state();
   const flags::BaseConfig& base = config_.base;
-  LOG(INFO) << "nothing to do: " << config_.train.model_dir << " is trained to step " << state.global_step
-            << (schedule_.steps
-                    ? absl::StrCat(" of --train_steps=", schedule_.steps->total, "; to continue, raise --train_steps")
-                    : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", base.train_epochs,
-                                   " epochs; to continue, raise --train_epochs"))
-            << (schedule_.max_train_steps ? " or --max_train_steps" : "")
+  const std::string end =
+      !why_stop_.empty() ? absl::StrCat(", where --early_stop has ended the training: ", why_stop_,
+                                        "; to continue, raise its number or leave it out")
+      : schedule_.steps
+          ? absl::StrCat(" of --train_steps=", schedule_.steps->total, "; to continue, raise --train_steps")
+          : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", base.train_epochs,
+                         " epochs; to continue, raise --train_epochs");
+  LOG(INFO) << "nothing to do: " << config_.train.model_dir << " is trained to step " << state.global_step << end
+            << (why_stop_.empty() && schedule_.max_train_steps ? " or --max_train_steps" : "")
             << "; to start again, give --clean or another --model_dir";
   estimator_->LogChangedFlags();
   if (!is_chief()) return;
@@ -405,7 +445,8 @@ bool Session::HasNextRound() const {
   if (config_.base.eval_only) return !reported_;
   if (follower_) return !train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue();
   if (cluster_.is_server()) return !served_;
-  return !passed_stop_threshold_ && (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
+  return !passed_stop_threshold_ && why_stop_.empty() &&
+         (!train::IsTrained(schedule_, estimator_->state()) || EvaluationIsDue());
 }
 
 absl::Status Session::Train() {
@@ -474,12 +515,17 @@ absl::StatusOr<train::EvalResults> Session::Evaluate() {
 
 absl::Status Session::Report(const train::EvalResults& results, absl::string_view metric) {
   const flags::BaseConfig& base = config_.base;
+  OFFICIAL_CHECK(options_.metrics.empty() || options_.metrics == NamesOf(results));
   reported_ = true;
   const int64_t epoch = train::LastEpoch(estimator_->state());
   for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndEvaluation(epoch, results));
   if (logger_ != nullptr) RETURN_IF_ERROR(logger_->LogEvaluationResult(results, estimator_->global_step()));
   if (is_chief() || follower_) PrintEvaluation(base.output == "json", results, results_);
   if (base.eval_only) return absl::OkStatus();
+  if (DecidesByEvaluations(base)) {
+    RETURN_IF_ERROR(CheckMetricNames(base, options_.name, NamesOf(results)));
+    RETURN_IF_ERROR(DecideByEvaluations(&results));
+  }
   RETURN_IF_ERROR(estimator_->KeepEvaluatedStep());
   if (!base.stop_threshold) return absl::OkStatus();
   const double value = MetricOf(results, metric);
@@ -501,7 +547,7 @@ absl::Status Session::TrainAndEvaluate(absl::string_view metric) {
 
 absl::Status Session::Finish(const absl::Status& status) {
   if (!std::exchange(running_, false)) return absl::OkStatus();
-  const std::string outcome = Outcome(status, passed_stop_threshold_);
+  const std::string outcome = Outcome(status, passed_stop_threshold_, !why_stop_.empty());
   evaluator_watch_.reset();
   const bool ended = status.ok() || (outcome == "stopped" && !only_evaluates());
   if ((is_chief() || follower_) && ended) {

@@ -42,6 +42,7 @@
 #include "utils/logs/progress.h"
 #include "utils/logs/run_info.h"
 #include "utils/misc/stop_signals.h"
+#include "utils/run/best_evaluations.h"
 #include "utils/run/cluster.h"
 #include "utils/run/config.h"
 #include "utils/run/devices.h"
@@ -70,6 +71,8 @@ struct SessionOptions {
   bool records_replica_batch = false;  // true: the batch_size of the run record is that of one device
   // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
   std::optional<std::string> fine_tune = std::nullopt;
+  // The names of the results of an evaluation, sorted, but for global_step; empty: they are known after the first.
+  std::vector<std::string> metrics = {};
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
 };
 
@@ -96,7 +99,7 @@ class Session {
   // the estimator, which the session owns. NotFound for --eval_only without a checkpoint.
   absl::StatusOr<train::Estimator*> Begin(train::Model model, Input input, SessionOptions options);
 
-  // True until all is trained and evaluated or the stop threshold is passed.
+  // True until all is trained and evaluated, the stop threshold is passed or --early_stop ends the training.
   bool HasNextRound() const;
   // Trains to the next evaluation; nothing if one is due already. Cancelled, with everything saved, if a signal stopped
   // the run. An evaluator waits for the next checkpoint; see train::CheckpointFollower.
@@ -106,8 +109,8 @@ class Session {
   absl::StatusOr<train::EvalResults> Evaluate();
   // Returns the number, from 1, of the evaluation in the whole training.
   int64_t EvaluationNumber() const { return train::EvaluationNumber(schedule_, estimator_->state()); }
-  // Prints and records the results of an evaluation, which is finished then, and compares `metric` of them with
-  // --stop_threshold.
+  // Prints and records the results of an evaluation, which is finished then, compares `metric` of them with
+  // --stop_threshold, and does what --keep_best and --early_stop say.
   absl::Status Report(const train::EvalResults& results, absl::string_view metric);
 
   // Trains and evaluates, in rounds, until HasNextRound() is false, and ends the run: tf.estimator.train_and_evaluate,
@@ -142,6 +145,10 @@ class Session {
   void LogStart() const;
   void LogNothingToDo() const;
   absl::Status PassEmptyRound(int64_t end_epoch);
+  // With --keep_best or --early_stop: reads what is known of earlier evaluations, on the chief.
+  absl::Status OpenBestEvaluations();
+  // Gives them the results of another one, none when they are opened, on the chief, and learns whether to stop.
+  absl::Status DecideByEvaluations(const train::EvalResults* results);
   absl::Status Serve();
   // Tells all how the run ended, once.
   absl::Status Finish(const absl::Status& status);
@@ -175,6 +182,8 @@ class Session {
   int64_t first_step_ = 0;        // of this process
   bool others_know_end_ = false;  // true: other workers wait for nothing any more, or know why
   bool passed_stop_threshold_ = false;
+  std::optional<BestEvaluations> best_evaluations_;  // of the chief, with the flags for them
+  std::string why_stop_;                             // of --early_stop; empty: the training goes on
 };
 
 // Returns what was trained in --model_dir, on one device, to predict with; nothing is written. `facts` are compared

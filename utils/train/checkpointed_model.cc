@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
@@ -50,6 +51,7 @@ CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
 
 absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
     Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy) {
+  model.update = {.clip_norm = config.clip_norm, .clip_value = config.clip_value, .ema_decay = config.ema_decay};
   std::unique_ptr<CheckpointedModel> opened(
       new CheckpointedModel(std::move(model), std::move(config), std::move(strategy)));
   RETURN_IF_ERROR(opened->ShareState());
@@ -108,10 +110,62 @@ absl::Status CheckpointedModel::Restore() {
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
   if (!HasRunState(*restored_)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
+  LogAverages();
   return absl::OkStatus();
 }
 
+void CheckpointedModel::LogAverages() {
+  const std::vector<StoredTensor> tensors = restored_->ListTensors();
+  const bool has_averages = std::any_of(tensors.begin(), tensors.end(), [](const StoredTensor& tensor) {
+    return absl::EndsWith(tensor.name, kAverageSuffix);
+  });
+  if (has_averages == keeps_averages() || std::exchange(told_of_averages_, true)) return;
+  if (!has_averages) {
+    LOG(INFO)
+        << "the checkpoint has no moving averages of the variables: with --ema_decay they begin with the variables";
+  } else if (config_.trains) {
+    LOG(INFO) << "the moving averages of the variables in the checkpoint are not used without --ema_decay, and not in "
+              << "the next checkpoints";
+  } else {
+    LOG(INFO) << "uses the moving averages of the variables";
+  }
+}
+
+std::string CheckpointedModel::StoredName(const compute::VariableSpec& spec) const {
+  if (config_.trains || !spec.trainable) return spec.name;
+  const std::string average = AverageOf(spec).name;
+  return restored_->Find(average) ? average : spec.name;
+}
+
+absl::Status CheckpointedModel::BeginAverages(const std::vector<compute::VariableSpec>& added) {
+  for (const compute::VariableSpec& spec : added) {
+    const std::string average = AverageOf(spec).name;
+    if (!spec.trainable || (restored_ != nullptr && restored_->Find(average))) continue;
+    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
+    RETURN_IF_ERROR(replicas_.Write(average, value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::SwapAverages(const std::vector<compute::VariableSpec>& variables) {
+  for (const compute::VariableSpec& spec : variables) {
+    if (!spec.trainable) continue;
+    const std::string average = AverageOf(spec).name;
+    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
+    ASSIGN_OR_RETURN(const Tensor averaged, replicas_.Read(average));
+    RETURN_IF_ERROR(replicas_.Write(spec.name, averaged));
+    RETURN_IF_ERROR(replicas_.Write(average, value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::UseAverages(bool averages) {
+  if (!keeps_averages() || std::exchange(uses_averages_, averages) == averages) return absl::OkStatus();
+  return SwapAverages(replicas_.variables());
+}
+
 absl::Status CheckpointedModel::Reload() {
+  RETURN_IF_ERROR(UseAverages(false));
   RETURN_IF_ERROR(Restore());
   return restored_ == nullptr ? absl::OkStatus() : RestoreVariables(replicas_.variables());
 }
@@ -128,7 +182,8 @@ absl::Status CheckpointedModel::CheckIsOfThisModel(const std::vector<compute::Va
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
     const std::optional<StoredTensor> found = restored_->Find(spec.name);
-    if (!found && absl::StartsWith(spec.name, kRunPrefix)) continue;  // not there in TensorFlow's, or with other flags
+    // Not there in TensorFlow's, or with other flags.
+    if (!found && (absl::StartsWith(spec.name, kRunPrefix) || absl::EndsWith(spec.name, kAverageSuffix))) continue;
     if (!found) {
       missing.push_back(spec.name);
     } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
@@ -158,9 +213,20 @@ absl::Status CheckpointedModel::PrepareVariables(const compute::Graph& graph) {
     if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
   }
   RETURN_IF_ERROR(replicas_.CreateVariables(graph, state_.seed));
-  const absl::Status restored = strategy_->is_chief() ? RestoreVariables(added) : absl::OkStatus();
+  if (keeps_averages()) {
+    compute::Graph averages;
+    for (const compute::VariableSpec& spec : graph.variables()) {
+      if (!spec.trainable || replicas_.HasVariable(AverageOf(spec).name)) continue;
+      averages.Variable(AverageOf(spec));
+      added.push_back(AverageOf(spec));
+    }
+    RETURN_IF_ERROR(replicas_.CreateVariables(averages, state_.seed));
+  }
+  absl::Status restored = strategy_->is_chief() ? RestoreVariables(added) : absl::OkStatus();
   const bool shares = strategy_->has_other_workers() && shares_variables_;
-  return shares ? ShareVariables(restored, added) : restored;
+  if (keeps_averages() && restored.ok() && (strategy_->is_chief() || !shares)) restored = BeginAverages(added);
+  if (shares) restored = ShareVariables(restored, added);
+  return restored.ok() && uses_averages_ ? SwapAverages(added) : restored;
 }
 
 absl::Status CheckpointedModel::ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added) {
@@ -188,8 +254,9 @@ absl::Status CheckpointedModel::RestoreVariables(const std::vector<compute::Vari
   if (restored_ == nullptr) return warm_start_ == nullptr ? absl::OkStatus() : warm_start_->Apply(added, replicas_);
   RETURN_IF_ERROR(CheckIsOfThisModel(added));
   for (const compute::VariableSpec& spec : added) {
-    if (!IsSaved(spec.name) || !restored_->Find(spec.name)) continue;
-    ASSIGN_OR_RETURN(const Tensor value, restored_->Read(spec.name));
+    const std::string name = StoredName(spec);
+    if (!IsSaved(spec.name) || !restored_->Find(name)) continue;
+    ASSIGN_OR_RETURN(const Tensor value, restored_->Read(name));
     if (spec.name == kLossScale && !(value.scalar<float>() >= 1 && std::isfinite(value.scalar<float>()))) {
       return absl::DataLossError(
           absl::StrCat(spec.name, " in the checkpoint is ", value.scalar<float>(), ", which no run has written"));
@@ -383,6 +450,7 @@ absl::Status CheckpointedModel::SaveWhileWaiting(int64_t global_step, bool is_as
 }
 
 absl::Status CheckpointedModel::Save() {
+  OFFICIAL_CHECK(!uses_averages_);
   save_time_ = std::chrono::steady_clock::now();
   if (servers_ != nullptr && strategy_->is_chief()) {
     ASSIGN_OR_RETURN(state_.global_step, servers_->ReadAll());

@@ -70,6 +70,9 @@ class CheckpointedModel {
   // Replaces the state and all variables by those of the latest checkpoint, which another process has written since.
   // Not with other workers.
   absl::Status Reload();
+  // With --ema_decay: true gives the variables the values of their moving averages, for an evaluation or an export,
+  // false those that are trained. What is new when it is asked for gets them, too.
+  absl::Status UseAverages(bool averages);
   // Returns the programs of Replicas::ProgramFor, their variables restored.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 std::optional<int> micro_batch = {});
@@ -119,6 +122,15 @@ class CheckpointedModel {
   absl::Status PrepareVariables(const compute::Graph& graph);
   // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
   absl::Status RestoreVariables(const std::vector<compute::VariableSpec>& added);
+  bool keeps_averages() const { return config_.ema_decay && config_.trains; }
+  // Logs what becomes of moving averages that the checkpoint has, or has not.
+  void LogAverages();
+  // Returns the name of the tensor in the checkpoint that a variable gets its value from.
+  std::string StoredName(const compute::VariableSpec& spec) const;
+  // Gives the averages of the variables `added` that the checkpoint does not have their first values.
+  absl::Status BeginAverages(const std::vector<compute::VariableSpec>& added);
+  // Exchanges the values of the variables and their averages.
+  absl::Status SwapAverages(const std::vector<compute::VariableSpec>& variables);
   // Takes the state, and then the saved ones of the variables `added`, from the chief.
   absl::Status ShareState();
   absl::Status ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added);
@@ -148,6 +160,8 @@ class CheckpointedModel {
   std::vector<int> stopped_by_;
   bool stopped_for_late_worker_ = false;
   bool data_have_ended_ = false;
+  bool uses_averages_ = false;     // as UseAverages says
+  bool told_of_averages_ = false;  // by LogAverages
   bool shares_variables_ = false;  // with other workers: variables do not begin with their initial values
 };
 

@@ -40,6 +40,8 @@ struct EstimatorConfig : TrainOptions {
   std::string training_data = "";             // says what all workers of a job with parameter servers train on
   std::vector<RunFact> facts = {};            // further facts, compared with the checkpoint and kept in the next ones
   ModelDir::Use use = ModelDir::Use::kWrite;  // of model_dir; not kNone
+  // False: nothing is trained. Variables then have the values of their moving averages, where the checkpoint has them.
+  bool trains = true;
   // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).
   std::optional<std::string> warm_start = std::nullopt;
   std::string mismatch_hint = "";  // ends the error for a checkpoint of another model

@@ -22,6 +22,22 @@ absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t ba
   return train::CheckBatchFits(*model_, spec, batch_size);
 }
 
+absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
+                              absl::Span<const std::unique_ptr<logs::Hook>> hooks, TrainingEnds training_ends) {
+  RETURN_IF_ERROR(model_->UseAverages(false));
+  return TrainLoop(*model_, input_fn, max_steps, hooks, training_ends);
+}
+
+absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
+  RETURN_IF_ERROR(model_->UseAverages(true));
+  return EvaluationLoop(*model_, input_fn, max_steps);
+}
+
+absl::Status Estimator::LoadVariables(const compute::Graph& graph) {
+  RETURN_IF_ERROR(model_->UseAverages(true));
+  return model_->LoadVariables(graph);
+}
+
 absl::Status Estimator::Serve(const data::ElementSpec& spec) {
   distribute::ParameterServers& servers = *model_->strategy().servers();
   absl::StatusOr<std::unique_ptr<ParameterServer>> server =
@@ -59,6 +75,7 @@ absl::Status Estimator::KeepEvaluatedStep() {
 
 absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(const data::ElementSpec& spec,
                                                                                const data::Tensors& features) {
+  RETURN_IF_ERROR(model_->UseAverages(true));
   data::Batch batch;
   batch.features = features;
   batch.num_examples = features[0].shape().dim(0);

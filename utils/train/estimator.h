@@ -70,9 +70,7 @@ class Estimator {
   // waits for the other workers before the last checkpoint.
   absl::Status Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
                      absl::Span<const std::unique_ptr<logs::Hook>> hooks,
-                     TrainingEnds training_ends = TrainingEnds::kAtMaxSteps) {
-    return TrainLoop(*model_, input_fn, max_steps, hooks, training_ends);
-  }
+                     TrainingEnds training_ends = TrainingEnds::kAtMaxSteps);
 
   // With parameter servers: makes the updates of the workers, as one of the servers, until all workers have ended their
   // runs. `spec` is that of the examples. Cancelled if it was interrupted, or another task without which the job cannot
@@ -91,9 +89,7 @@ class Estimator {
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
   // Cancelled if it was interrupted. If a loss is not finite, the error names the first tensor that is not: DataLoss
   // for a variable of the checkpoint that the run began with, else Internal.
-  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
-    return EvaluationLoop(*model_, input_fn, max_steps);
-  }
+  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
 
   // Returns the predictions for one batch of features, by name in the order of the model. NotFound if nothing was
   // trained; if one is not finite, errors as in Evaluate.
@@ -104,8 +100,9 @@ class Estimator {
   // nothing was trained, DataLoss if one of its variables is not finite.
   absl::StatusOr<BuiltModel> BuildForExport(const data::ElementSpec& spec);
   // Makes the variables of a graph that was built elsewhere ready to be read, likewise.
-  absl::Status LoadVariables(const compute::Graph& graph) { return model_->LoadVariables(graph); }
-  // Returns the trained value of a variable.
+  absl::Status LoadVariables(const compute::Graph& graph);
+  // Returns the value of a variable: after an evaluation, a prediction or one of the two functions before, and before
+  // the next training, that of its moving average if there is one (TrainOptions::ema_decay).
   absl::StatusOr<compute::Tensor> Variable(const std::string& name) const { return model_->replicas().Read(name); }
   // Writes a variable of all replicas of this worker; several workers write the same. NotFound if there is none of this
   // name, InvalidArgument if its type is another.

@@ -87,6 +87,17 @@ struct HostMetric {
 // Returns the metrics of one batch from its shares that are not empty, with the same names for all batches.
 using HostMetricsFn = std::function<std::vector<HostMetric>(absl::Span<const ShareResults> shares)>;
 
+// What a run adds to the update of each step: the options of TrainOptions, which the Estimator puts here.
+struct UpdateOptions {
+  // The gradients, as one vector, are scaled by clip_norm / max(norm, clip_norm): tf.clip_by_global_norm.
+  std::optional<double> clip_norm = {};
+  // Each element of a gradient is clipped into [-clip_value, clip_value]: tf.clip_by_value.
+  std::optional<double> clip_value = {};
+  // Each trainable variable has an average, average -= (1 - ema_decay) * (average - variable) after each update, in one
+  // with kAverageSuffix behind its name: tf.train.ExponentialMovingAverage without num_updates.
+  std::optional<double> ema_decay = {};
+};
+
 struct Model {
   std::string name;  // "mnist"
   ModelFn model_fn;
@@ -103,7 +114,9 @@ struct Model {
   // Metrics of an evaluation in addition to ModelSpec::metrics, computed on the host.
   HostMetricsFn host_metrics = nullptr;
   // The tag in event files of the norm of all gradients as one vector, which hooks know as gradient_norm; empty: none.
+  // With UpdateOptions::clip_norm it is always shown, as gradient_norm without a tag.
   std::string gradient_norm_tag = "";
+  UpdateOptions update = {};
 };
 
 }  // namespace official::train

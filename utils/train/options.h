@@ -32,6 +32,10 @@ struct TrainOptions {
   // model itself computes over its batch.
   int grad_accum_steps = 1;
   bool has_micro_batches() const { return grad_accum_steps > 1; }
+  // If set, the moving averages of the variables are kept, as by tf.train.ExponentialMovingAverage: above 0, below 1.
+  std::optional<double> ema_decay;
+  // The gradients of a step are clipped by their norm or by value, before the update. At most one is set; more than 0.
+  std::optional<double> clip_norm, clip_value;
   int check_replicas_steps = 100;  // steps between two comparisons of the replicas' variables
   // True: times the algorithms of kernels that have several in the first run in model_dir and keeps the choice in
   // algorithms.txt there. False: the choice does not depend on times.

@@ -19,6 +19,7 @@
 #include "utils/compute/ops/l2_loss/l2_loss.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/row_reads.h"
 
 namespace official::train {
@@ -104,6 +105,7 @@ struct Step {
   std::vector<RowReads> row_reads = {};                      // of further variables
   std::vector<compute::MovingAverage> moving_averages = {};  // of which the results have the values
   Results results = {};
+  Value gradient_norm = {};  // of all gradients as one vector, with the loss scale; invalid if nothing needs it
 
   // True if this is the part of an update that is made on another task.
   bool updates_elsewhere() const { return server_update && !server_update->server; }
@@ -308,16 +310,21 @@ void Reduce(Step& step) {
   if (step.ok()) step.results.Replace(sums);
 }
 
+Value UnscaledNorm(const Step& step) {
+  return step.loss_scale ? compute::Div(step.gradient_norm, step.loss_scale) : step.gradient_norm;
+}
+
 // What hooks and event files show of the step, beyond the fetches of the forward pass.
 void Show(Step& step) {
   BuiltModel& built = step.built;
   built.roots.fetches.insert(built.roots.fetches.end(), step.results.shown.begin(), step.results.shown.end());
-  if (step.model.gradient_norm_tag.empty()) return;
+  const std::string& tag = step.model.gradient_norm_tag;
+  if (tag.empty() && !step.model.update.clip_norm) return;
   const Value two = step.graph().Constant(Tensor::Scalar(2.0f));
-  const Value norm = compute::Sqrt(compute::Mul(compute::L2Loss(step.results.gradients), two));
+  step.gradient_norm = compute::Sqrt(compute::Mul(compute::L2Loss(step.results.gradients), two));
   built.fetch_names.push_back("gradient_norm");
-  built.fetch_tags.push_back(step.model.gradient_norm_tag);
-  built.roots.fetches.push_back(step.loss_scale ? compute::Div(norm, step.loss_scale) : norm);
+  built.fetch_tags.push_back(tag.empty() ? "gradient_norm" : tag);
+  built.roots.fetches.push_back(UnscaledNorm(step));
 }
 
 // A bool scalar: true if all numbers that the update takes are finite. Others end the step before it changes anything;
@@ -327,6 +334,8 @@ Value CheckFinite(Step& step) {
   std::vector<Value> checked = step.results.gradients;
   checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
   if (checked.empty()) checked = step.results.shown;  // all variables are tables
+  // The squares of finite numbers may be too large.
+  if (step.model.update.clip_norm) checked.push_back(step.gradient_norm);
   const Value finite = compute::AllFinite(checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(),
                                                     .barrier = step.graph().replica_context().num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
@@ -340,6 +349,33 @@ void AppendTables(const Step& step, std::vector<compute::VariableGradient>& grad
   }
 }
 
+// Adds what is done to the gradients on their way into the update: the loss scale is taken off and they are clipped.
+// Scaling by clip_norm / max(norm, clip_norm) is part of the division by the loss scale; within the norm it is by 1.
+void AddClipping(Value finite, const Step& step, compute::UpdateInputs& inputs) {
+  const auto [clip_norm, clip_value, ema_decay] = step.model.update;
+  if (!step.loss_scale && !clip_norm && !clip_value) return;
+  const auto constant = [&](double value) { return step.graph().Constant(Tensor::Scalar(static_cast<float>(value))); };
+  inputs.loss_scale = step.loss_scale ? step.loss_scale : constant(1);
+  inputs.apply = finite;
+  inputs.clip_value = clip_value;
+  if (!clip_norm) return;
+  const Value limit = constant(*clip_norm);
+  const Value factor = compute::Div(compute::Maximum(UnscaledNorm(step), limit), limit);
+  inputs.loss_scale = compute::Mul(inputs.loss_scale, factor);
+}
+
+// Updates the averages of the variables, which have their new values. The variables are those of the optimizer, in its
+// order: devices that share variables then divide them in the same way, and none reads what another one changes.
+void UpdateAverages(Value apply, Step& step) {
+  if (!step.model.update.ema_decay || step.variables.empty()) return;
+  std::vector<compute::MovingAverage> averages;
+  for (const Value& variable : step.variables) {
+    const Value average = step.graph().Variable(AverageOf(step.graph().variable(*variable.node())));
+    averages.push_back({average, variable});
+  }
+  step.built.roots.targets.push_back(compute::UpdateMovingAverages(averages, *step.model.update.ema_decay, apply));
+}
+
 // Updates the variables, the moving averages, the count of steps and the loss scale.
 void Update(Value learning_rate, Value finite, Step& step) {
   Graph& graph = step.graph();
@@ -347,10 +383,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
   std::vector<Node*>& targets = built.roots.targets;
   compute::UpdateInputs inputs(learning_rate);
   inputs.defers_rows = step.server_update && step.server_update->server;
-  if (step.loss_scale) {
-    inputs.loss_scale = step.loss_scale;
-    inputs.apply = finite;
-  }
+  AddClipping(finite, step, inputs);
   std::vector<compute::VariableGradient> gradients;
   for (size_t i = 0; i < step.variables.size(); ++i) {
     gradients.push_back({step.variables[i], step.results.gradients[i]});
@@ -360,6 +393,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
   if (!gradients.empty()) {
     for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
   }
+  UpdateAverages(inputs.apply, step);
   built.settle = compute::SettleRows(graph);
   for (const auto& node : graph.nodes()) {
     if (inputs.defers_rows && node->Is(compute::op::CatchUpRows)) built.catch_up = node.get();
@@ -415,6 +449,11 @@ absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
 
 }  // namespace
 
+compute::VariableSpec AverageOf(const compute::VariableSpec& variable) {
+  return {absl::StrCat(variable.name, kAverageSuffix), variable.type, compute::Initializer::Zeros(),
+          /*trainable=*/false};
+}
+
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
   for (auto* leaves : {&spec.features, &spec.labels}) {
     for (data::Leaf& leaf : *leaves) leaf.type = data::BatchedType(leaf.type, batch_size);
@@ -438,7 +477,8 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
   if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
   if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
-  compute::ReplicaContext context{.in_micro_batches = part != StepPart::kWhole};
+  // Averages change with each step, so that no row's update can wait.
+  compute::ReplicaContext context{.in_micro_batches = part != StepPart::kWhole || model.update.ema_decay};
   if (mode == Mode::kTrain && num_replicas > 1) {
     context.num_replicas = num_replicas;
     context.weight = graph.Input("replica_weight", {DType::kFloat32, {}});

@@ -26,6 +26,9 @@ inline constexpr char kLocalPrefix[] = "_local/";
 inline constexpr char kLossScale[] = "_run/loss_scale";
 inline constexpr char kGoodSteps[] = "_run/good_steps";
 
+// Returns the variable that holds the moving average of another one.
+compute::VariableSpec AverageOf(const compute::VariableSpec& variable);
+
 // The part of a step that a training program computes. With gradient accumulation a step has several
 // micro-batches: their programs sum their results, and one program for the update uses the sums.
 enum class StepPart { kWhole, kMicroBatch, kUpdate };

@@ -1,8 +1,5 @@
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -22,66 +19,16 @@
 #include "utils/files/files.h"
 #include "utils/misc/text.h"
 #include "utils/protos/bundle.pb.h"
+#include "utils/train/checkpoint/state_file.h"
 
 namespace official::train {
 namespace {
-
-constexpr absl::string_view kStateFile = "checkpoint";
-constexpr absl::string_view kPrefix = "model.ckpt-";
-constexpr absl::string_view kDataSuffix = ".data-00000-of-00001";
-constexpr int64_t kMaxStateFileBytes = 1 << 20;
-
-// The step of "model.ckpt-<step>"; nothing for other names.
-std::optional<int64_t> StepOf(absl::string_view name) {
-  int64_t step;
-  if (!absl::ConsumePrefix(&name, kPrefix) || name.empty() || name.find_first_not_of("0123456789") != name.npos ||
-      !absl::SimpleAtoi(name, &step)) {
-    return std::nullopt;
-  }
-  return step;
-}
-
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-// The steps that have an index in the directory, ascending.
-absl::StatusOr<std::set<int64_t>> StepsInDirectory(const std::string& model_dir) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(model_dir));
-  std::set<int64_t> steps;
-  for (absl::string_view name : names) {
-    if (!absl::ConsumeSuffix(&name, ".index")) continue;
-    if (const std::optional<int64_t> step = StepOf(name)) steps.insert(*step);
-  }
-  return steps;
-}
-
-class SilentErrors : public google::protobuf::io::ErrorCollector {
-  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
-};
-
-// NotFound if there is no state file, DataLoss if it says nothing that can be understood.
-absl::StatusOr<tensorflow::CheckpointState> ReadStateFile(const std::string& model_dir) {
-  const std::string path = files::JoinPath(model_dir, kStateFile);
-  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path, kMaxStateFileBytes));
-  tensorflow::CheckpointState state;
-  SilentErrors errors;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&errors);
-  parser.AllowUnknownField(true);
-  parser.SetRecursionLimit(8);
-  if (!parser.ParseFromString(text, &state) || state.model_checkpoint_path().empty()) {
-    return absl::DataLossError(absl::StrCat(path, ": ", text.empty() ? "is empty" : "is damaged or cut off"));
-  }
-  return state;
-}
 
 absl::StatusOr<std::unique_ptr<BundleReader>> OpenVerified(const std::string& prefix) {
   ASSIGN_OR_RETURN(std::unique_ptr<BundleReader> reader, BundleReader::Open(prefix));
   RETURN_IF_ERROR(reader->VerifyChecksums());
   return reader;
 }
-
-// The file itself is missing or damaged, as opposed to a disk or rights that keep it from being read now.
-bool IsDamage(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsDataLoss(status); }
 
 // The error for a prefix without an index: names the checkpoints that may be meant.
 absl::Status NoCheckpoint(const std::string& prefix) {
@@ -287,7 +234,7 @@ absl::Status CheckpointSaver::FinishInterruptedRemovals() {
     if (i + 1 == kept_.size() || has_index(kept_[i])) {
       kept.push_back(kept_[i]);
     } else {
-      RETURN_IF_ERROR(RemoveCheckpoint(kept_[i]));
+      RETURN_IF_ERROR(RemoveCheckpoint(model_dir_, kept_[i]));
     }
   }
   kept_ = std::move(kept);
@@ -361,39 +308,13 @@ absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::strin
   const std::vector<std::string> surplus(kept_.begin(), kept_.end() - listed);
   if (keep_max_ > 0 && !surplus.empty()) {
     // They stay listed until they are gone: a saver that is killed here tells the next one so what to remove.
-    RETURN_IF_ERROR(WriteStateFile());
-    for (const std::string& path : surplus) RETURN_IF_ERROR(RemoveCheckpoint(path));
+    RETURN_IF_ERROR(WriteStateFile(model_dir_, kept_));
+    for (const std::string& path : surplus) RETURN_IF_ERROR(RemoveCheckpoint(model_dir_, path));
     RETURN_IF_ERROR(files::SyncDirectory(model_dir_));
   }
   kept_.erase(kept_.begin(), kept_.end() - listed);
-  RETURN_IF_ERROR(WriteStateFile());
+  RETURN_IF_ERROR(WriteStateFile(model_dir_, kept_));
   return RemoveOldDataWithoutIndex();
-}
-
-absl::Status CheckpointSaver::WriteStateFile() const {
-  tensorflow::CheckpointState state;
-  state.set_model_checkpoint_path(kept_.back());
-  for (const std::string& path : kept_) state.add_all_model_checkpoint_paths(path);
-  std::string text;
-  OFFICIAL_CHECK(google::protobuf::TextFormat::PrintToString(state, &text));
-  return files::WriteFileAtomically(files::JoinPath(model_dir_, kStateFile), text);
-}
-
-// Removes only what a saver in this directory has named: a state file that came from elsewhere may point anywhere.
-absl::Status CheckpointSaver::RemoveCheckpoint(const std::string& path) const {
-  const std::string name = BaseName(path);
-  std::error_code error;
-  const std::string directory = files::DirectoryOf(files::JoinPath(model_dir_, path));
-  if (!StepOf(name) || !std::filesystem::equivalent(directory, model_dir_, error)) return absl::OkStatus();
-  // The index first: without it there is no checkpoint, whatever else is left.
-  RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(model_dir_, name + ".index")));
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(model_dir_));
-  for (const std::string& file : names) {
-    if (file == name + ".meta" || absl::StartsWith(file, name + ".data-")) {
-      RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(model_dir_, file)));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace official::train

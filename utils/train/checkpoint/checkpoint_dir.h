@@ -23,6 +23,9 @@ namespace official::train {
 // it.
 inline constexpr char kRunPrefix[] = "_run/";
 
+// What follows the name of a variable in that of its moving average, as with tf.train.ExponentialMovingAverage.
+inline constexpr char kAverageSuffix[] = "/ExponentialMovingAverage";
+
 struct LatestCheckpoint {
   std::string prefix;                    // empty if the directory has no checkpoint
   std::unique_ptr<BundleReader> reader;  // open, every checksum verified; null if there is none
@@ -83,8 +86,6 @@ class CheckpointSaver {
   absl::Status FinishInterruptedSaves();
   absl::Status FinishInterruptedRemovals();
   absl::Status RemoveOldDataWithoutIndex();
-  absl::Status WriteStateFile() const;
-  absl::Status RemoveCheckpoint(const std::string& path) const;
 
   std::string model_dir_;
   int keep_max_;

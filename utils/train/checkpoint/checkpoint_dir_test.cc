@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/train/checkpoint/linked_checkpoints.h"
 
 namespace official::train {
 namespace {
@@ -409,6 +410,60 @@ TEST_CASE("Checkpoints are listed in the order of saving, those that are not in 
   REQUIRE(files::RemoveFile(dir.File("checkpoint")).ok());
   CHECK(ListCheckpoints(dir.path).value() == in_dir({"2", "10", "30", "40"}));
   CHECK_FALSE(ListCheckpoints(dir.File("nowhere")).ok());
+}
+
+TEST_CASE("Linked checkpoints outlive those that they are links to, and are a directory of checkpoints") {
+  const ModelDir dir;
+  ModelDir best;
+  best.path = dir.path + "/best";
+  CHECK(LinkedSteps(best.path).value().empty());
+  const auto save_and_link = [&](const std::string& step, const std::vector<int64_t>& steps) {
+    dir.Save({step}, /*keep_max=*/1);
+    REQUIRE(LinkCheckpoints(dir.path, best.path, steps, std::stoll(step)).ok());
+  };
+  save_and_link("10", {10});
+  CHECK(std::filesystem::equivalent(dir.File("model.ckpt-10.index"), best.File("model.ckpt-10.index")));
+  save_and_link("20", {20, 10});
+  save_and_link("30", {20, 10});  // it is worse than both
+  CHECK(LinkedSteps(best.path).value() == std::set<int64_t>{10, 20});
+  CHECK(best.LatestStep() == 10);
+  CHECK(best.Note().empty());
+  save_and_link("40", {10, 40});
+  CHECK(best.Files() == Names{"checkpoint", "model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index",
+                              "model.ckpt-40.data-00000-of-00001", "model.ckpt-40.index"});
+  CHECK(best.LatestStep() == 40);
+
+  // Another checkpoint of the same step takes the place of the first.
+  REQUIRE(dir.Open()->Save(40, {{"global_step", Tensor::Scalar<int64_t>(41)}}).ok());
+  REQUIRE(LinkCheckpoints(dir.path, best.path, {10, 40}, 40).ok());
+  CHECK(best.LatestStep() == 41);
+  CHECK_FALSE(LinkCheckpoints(dir.path, best.path, {10, 50}, 50).ok());
+  CHECK(best.LatestStep() == 41);
+}
+
+TEST_CASE("Linking that was killed leaves a latest checkpoint, and is finished when it is done again") {
+  const ModelDir dir;
+  ModelDir best;
+  best.path = dir.path + "/best";
+  dir.Save({"10", "20"});
+  REQUIRE(LinkCheckpoints(dir.path, best.path, {10}, 10).ok());
+  const auto copy = [&](const char* name) { std::filesystem::copy(dir.File(name), best.File(name)); };
+  int64_t latest = 10;
+  SECTION("before the new index") { copy("model.ckpt-20.data-00000-of-00001"); }
+  SECTION("before the new state file") {
+    copy("model.ckpt-20.data-00000-of-00001");
+    copy("model.ckpt-20.index");
+  }
+  SECTION("after it, in the removal of the old one") {
+    REQUIRE(LinkCheckpoints(dir.path, best.path, {10, 20}, 20).ok());
+    REQUIRE(files::RemoveFile(best.File("model.ckpt-10.index")).ok());
+    latest = 20;
+  }
+  CHECK(best.LatestStep() == latest);
+  CHECK(best.Note().empty());
+  REQUIRE(LinkCheckpoints(dir.path, best.path, {20}, 20).ok());
+  CHECK(best.Files() == Names{"checkpoint", "model.ckpt-20.data-00000-of-00001", "model.ckpt-20.index"});
+  CHECK(best.LatestStep() == 20);
 }
 
 }  // namespace

@@ -9,6 +9,10 @@ struct WholeVec {
   static constexpr int kSize = kLanes;
   static OFFICIAL_VEC_INLINE V Load(const float* p, int n) { return LoadFirst(p, n); }
   static OFFICIAL_VEC_INLINE V Fill(float x) { return Broadcast(x); }
+  static OFFICIAL_VEC_INLINE V Clip(V g, float limit) {
+    g = Select(Greater(g, Fill(limit)), Fill(limit), g);
+    return Select(Greater(Fill(-limit), g), Fill(-limit), g);
+  }
 };
 #if OFFICIAL_ISA_AVX512
 struct SmallVec {
@@ -16,6 +20,9 @@ struct SmallVec {
   static constexpr int kSize = kLanes / 2;
   static OFFICIAL_VEC_INLINE V Load(const float* p, int n) { return _mm256_maskz_loadu_ps((1u << n) - 1, p); }
   static OFFICIAL_VEC_INLINE V Fill(float x) { return _mm256_set1_ps(x); }
+  static OFFICIAL_VEC_INLINE V Clip(V g, float limit) {
+    return _mm256_max_ps(Fill(-limit), _mm256_min_ps(Fill(limit), g));
+  }
 };
 #else
 using SmallVec = WholeVec;
@@ -52,15 +59,16 @@ class VecAdam {
   V one_minus_beta1_, one_minus_beta2_, epsilon_;
 };
 
-// Makes a step of n elements, whose gradient is gradient / scale.
-inline void AdamOfElements(const AdamState& state, const float* gradient, int64_t n, const AdamStep& rule,
-                           float scale) {
+// Makes a step of n elements, whose gradient is gradient / scale, clipped into [-limit, limit].
+inline void AdamOfElements(const AdamState& state, const float* gradient, int64_t n, const AdamStep& rule, float scale,
+                           float limit) {
   const VecAdam<WholeVec> adam(rule);
   for (int64_t i = 0; i < n; i += kLanes) {
     const int part = static_cast<int>(std::min<int64_t>(kLanes, n - i));
     Vec variable = LoadFirst(state.variable + i, part), m = LoadFirst(state.m + i, part);
     Vec v = LoadFirst(state.v + i, part), g = LoadFirst(gradient + i, part);
     if (scale != 1) g = Div(g, Broadcast(scale));
+    if (limit != kNoClip) g = WholeVec::Clip(g, limit);
     adam.Step(rule.alpha, g, variable, m, v);
     StoreFirst(state.variable + i, variable, part);
     StoreFirst(state.m + i, m, part);

@@ -141,6 +141,7 @@ OFFICIAL_VEC_INLINE void UpdatePart(const RowPart& part, const RowGradients& g, 
                                     const VecAdam<Size>& adam, float alpha) {
   typename Size::V sum = SumOfGradients<Size>(part, g, position);
   if (g.scale != 1) sum = Div(sum, Size::Fill(g.scale));
+  if (g.limit != kNoClip) sum = Size::Clip(sum, g.limit);
   const AdamState at = part.state.At(row * part.width);
   RowVec<Size> vec;
   vec.Load(at, part.n);

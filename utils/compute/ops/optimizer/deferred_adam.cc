@@ -178,6 +178,7 @@ Node* DeferredAdam(const UpdateInputs& inputs, absl::Span<const Value> powers,
   }
   Attrs attrs = AttrsOf(params);
   attrs.Set("guarded", guarded);
+  if (inputs.clip_value) attrs.Set("clip_value", *inputs.clip_value);
   return ApplyNode(op::ApplyDeferredAdam, operands, attrs);
 }
 

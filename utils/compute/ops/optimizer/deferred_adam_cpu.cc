@@ -16,6 +16,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
+#include "utils/compute/ops/optimizer/clip.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 
 namespace official::compute {
@@ -46,6 +47,7 @@ struct RowGradients {
   int parts;                // of the batch: 1, 2 or 4
   int64_t ends[kMaxParts];  // of each part
   float scale;              // to be taken off
+  float limit;              // of the magnitude of an element
 };
 
 using MakeStepsFunction = void (*)(const RowPart* parts, const RowsBehind&, const AdamStep& rule, const float* alphas,
@@ -258,8 +260,8 @@ bool CatchUp(const KernelArgs& args, const Group& group, const OwnIds& own, cons
 
 // False if a row was not caught up.
 bool Update(const KernelArgs& args, const Group& group, const OwnIds& own, int32_t* first, int parts,
-            const AdamStep& rule, float scale, int32_t steps) {
-  RowGradients g = {own.others, own.others + group.count, 0, first + group.tables[0].rows, parts, {}, scale};
+            const AdamStep& rule, float scale, float limit, int32_t steps) {
+  RowGradients g = {own.others, own.others + group.count, 0, first + group.tables[0].rows, parts, {}, scale, limit};
   for (int part = 0; part < parts; ++part) g.ends[part] = ShareOf(group.count, part, parts).end;
   for (int64_t k = 0; k < own.count; ++k) first[own.ids[own.positions[k]]] = -1;
   for (int64_t k = own.count; k-- > 0;) {
@@ -339,6 +341,7 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
   const Division division = DivisionOf(spec, first + deferred_adam::kNumSteps, deferred_adam::kApplyGroupSize);
   const auto capacity = static_cast<int32_t>(spec.input(first + deferred_adam::kAlphas).shape.dim(0));
   const int parts = std::min(spec.node.graph().batch_parts(), kMaxParts);
+  const float limit = ClipValueOf(spec.attrs());
   const auto run = [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) -> absl::Status {
     if (guarded && !*args.input<bool>(kGuard + update_guard::kApply)) return absl::OkStatus();
     float* const alphas = args.variable<float>(first + deferred_adam::kAlphas);
@@ -351,7 +354,7 @@ absl::StatusOr<Kernel> MakeApply(const KernelSpec& spec) {
       for (const Group& group : division.groups) {
         const OwnIds own = FindOwn(args, group, thread, division.threads);
         int32_t* const first_positions = ListsOf(args, group, division.threads);
-        if (!Update(args, group, own, first_positions, parts, step, scale, steps)) caught_up = false;
+        if (!Update(args, group, own, first_positions, parts, step, scale, limit, steps)) caught_up = false;
       }
     });
     if (!caught_up) return absl::InternalError("rows are updated that were not caught up");

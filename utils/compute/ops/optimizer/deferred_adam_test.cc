@@ -23,7 +23,8 @@ std::string EachKind() { return GENERATE(from_range(testing::KindsUnderTest()));
 // Three tables, of which a step reads `num_ids` rows each, some of them twice and of two tables the same, and a vector.
 class Training {
  public:
-  explicit Training(const std::string& kind, bool deferred, bool guarded = false, int num_ids = kFewIds)
+  explicit Training(const std::string& kind, bool deferred, bool guarded = false, int num_ids = kFewIds,
+                    std::optional<double> clip_value = {})
       : num_ids_(num_ids), device_(MakeDevice(kind).value()), variables_(*device_) {
     graph_.set_batch_parts(4);
     const Value users = graph_.Input("users", {DType::kInt32, {num_ids_}});
@@ -47,6 +48,7 @@ class Training {
     if (guarded) {
       inputs.loss_scale = scale;
       inputs.apply = apply;
+      inputs.clip_value = clip_value;
       roots.feeds.insert(roots.feeds.end(), {scale, apply});
     }
     roots.targets = Adam(inputs,
@@ -161,6 +163,26 @@ TEST_CASE("A loss scale is taken off, and a skipped step changes nothing") {
   plain.Settle();
   guarded.Settle();
   CheckSameBits(guarded.Values(), plain.Values());
+}
+
+TEST_CASE("Deferred Adam clips the sums of the gradients of rows, as dense Adam does") {
+  const std::string kind = EachKind();
+  INFO(kind);
+  Training deferred(kind, true, true, kFewIds, 0.5), dense(kind, false, true, kFewIds, 0.5), free(kind, true, true);
+  for (int step = 0; step < 20; ++step) {
+    std::vector<Tensor> feeds = deferred.Feeds(step);
+    feeds.insert(feeds.end(), {Tensor::Scalar(0.75f), Tensor::Scalar(true)});
+    for (Training* training : {&deferred, &dense, &free}) REQUIRE(training->Step(feeds).ok());
+  }
+  deferred.Settle();
+  free.Settle();
+  CheckSameBits(deferred.Values(), dense.Values());
+  const std::vector<Tensor> clipped = deferred.Values(), others = free.Values();
+  bool differ = false;
+  for (size_t i = 0; i < clipped.size(); ++i) {
+    differ |= std::memcmp(clipped[i].raw_data(), others[i].raw_data(), clipped[i].num_bytes()) != 0;
+  }
+  CHECK(differ);
 }
 
 TEST_CASE("Steps of several replicas or micro-batches are not deferred") {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/optimizer/clip.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 
 namespace official::compute {
@@ -10,22 +11,27 @@ namespace official::compute {
 struct Guard {
   const float* loss_scale = nullptr;
   const bool* apply = nullptr;
+  float limit = kNoClip;  // of the magnitude of an element
 
   __device__ bool Applies() const { return apply == nullptr || *apply; }
-  __device__ float Unscale(float g) const { return loss_scale == nullptr ? g : g / *loss_scale; }
+  // Takes the loss scale off an element of a gradient, and clips it.
+  __device__ float Unscale(float g) const { return loss_scale == nullptr ? g : ClipByValue(g / *loss_scale, limit); }
 };
 
 // The places of an update's inputs.
 struct Places {
-  Places(const KernelSpec& spec, int scalars) : guarded(spec.attrs().GetBool("guarded")), scalars(scalars) {}
+  Places(const KernelSpec& spec, int scalars)
+      : guarded(spec.attrs().GetBool("guarded")), limit(ClipValueOf(spec.attrs())), scalars(scalars) {}
 
   int first() const { return scalars + (guarded ? update_guard::kNumScalars : 0); }  // after all scalars
   Guard GuardOf(const KernelArgs& args) const {
     if (!guarded) return {};
-    return {args.input<float>(scalars + update_guard::kLossScale), args.input<bool>(scalars + update_guard::kApply)};
+    return {args.input<float>(scalars + update_guard::kLossScale), args.input<bool>(scalars + update_guard::kApply),
+            limit};
   }
 
   bool guarded;
+  float limit;
   int scalars;
 };
 

@@ -153,6 +153,13 @@ bool Check(const UpdateInputs& inputs, absl::Span<const VariableGradient> variab
 
 bool IsGuarded(const UpdateInputs& inputs) { return static_cast<bool>(inputs.loss_scale); }
 
+// Adds the attributes that all updates have.
+Attrs WithGuard(Attrs attrs, const UpdateInputs& inputs) {
+  attrs.Set("guarded", IsGuarded(inputs));
+  if (inputs.clip_value) attrs.Set("clip_value", *inputs.clip_value);
+  return attrs;
+}
+
 // The scalars of an update: the learning rate, `more`, and what guards it.
 std::vector<Value> Scalars(const UpdateInputs& inputs, absl::Span<const Value> more = {}) {
   std::vector<Value> scalars = {inputs.learning_rate};
@@ -175,7 +182,7 @@ std::vector<Node*> GradientDescent(const UpdateInputs& inputs, absl::Span<const 
   if (!Check(inputs, variables)) return {};
   std::vector<Value> operands = Scalars(inputs);
   for (const auto& [variable, gradient] : variables) operands.insert(operands.end(), {variable, gradient});
-  return {ApplyNode(op::ApplyGradientDescent, operands, Attrs{{"guarded", IsGuarded(inputs)}})};
+  return {ApplyNode(op::ApplyGradientDescent, operands, WithGuard({}, inputs))};
 }
 
 std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
@@ -185,9 +192,8 @@ std::vector<Node*> Momentum(const UpdateInputs& inputs, absl::Span<const Variabl
   for (const auto& [variable, gradient] : variables) {
     operands.insert(operands.end(), {variable, Slot(variable, "Momentum"), gradient});
   }
-  return {
-      ApplyNode(op::ApplyMomentum, operands,
-                Attrs{{"momentum", params.momentum}, {"nesterov", params.nesterov}, {"guarded", IsGuarded(inputs)}})};
+  return {ApplyNode(op::ApplyMomentum, operands,
+                    WithGuard({{"momentum", params.momentum}, {"nesterov", params.nesterov}}, inputs))};
 }
 
 std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables,
@@ -196,8 +202,8 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
   Graph& graph = *inputs.learning_rate.graph();
   const Value beta1_power = PowerOf(graph, params.scope + "beta1_power", params.beta1);
   const Value beta2_power = PowerOf(graph, params.scope + "beta2_power", params.beta2);
-  const Attrs attrs{
-      {"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}, {"guarded", IsGuarded(inputs)}};
+  const Attrs attrs =
+      WithGuard({{"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}}, inputs);
   const std::vector<Value> scalars = Scalars(inputs, {beta1_power, beta2_power});
   std::vector<Value> dense = scalars;
   std::vector<VariableGradient> deferred;

@@ -2,6 +2,7 @@
 // TensorFlow's names, so that checkpoints carry over.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -20,6 +21,8 @@ inline constexpr OpName AssignScale("AssignScale");
 
 }  // namespace official::compute::op
 
+// An update with the attribute "clip_value" clips the elements of gradients (clip.h); such an update is guarded.
+//
 // The inputs of updates: kNumScalars scalars, which Input names; if the attribute "guarded" is true, those of
 // update_guard; then groups of kGroupSize tensors, one for each variable. Group names the places in a group. The last
 // place is that of the gradient or, where there is none, of the value that the variable approaches or is added to.
@@ -89,6 +92,8 @@ struct UpdateInputs {
   // Both are given or neither. The gradients are divided by `loss_scale`, a float32 scalar; if `apply`, a bool scalar,
   // is false, variables, slots and powers stay as they are.
   Value loss_scale = {}, apply = {};
+  // More than 0, with a loss scale: each element of a gradient is then clipped into [-clip_value, clip_value].
+  std::optional<double> clip_value = std::nullopt;
   // True: Adam, unless it is lazy, brings the rows that IndexedSlices name up to date itself and defers the steps of
   // the others (deferred_adam.h).
   bool defers_rows = false;

@@ -14,6 +14,7 @@
 #include "utils/compute/cpu/simd.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
+#include "utils/compute/ops/optimizer/clip.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 
@@ -23,20 +24,26 @@ namespace {
 #define OFFICIAL_ISA_FILE "utils/compute/ops/optimizer/adam-inl.h"
 #include "utils/compute/cpu/foreach_isa.h"
 
-// Take the loss scale off an element of a gradient.
+// Take the loss scale off an element of a gradient, and clip it.
 struct NoScale {
-  static constexpr float scale = 1;
+  static constexpr float scale = 1, limit = kNoClip;
   float operator()(float g) const { return g; }
 };
 struct Unscale {
   float scale;
+  static constexpr float limit = kNoClip;
   float operator()(float g) const { return g / scale; }
+};
+struct UnscaleAndClip {
+  float scale, limit;
+  float operator()(float g) const { return ClipByValue(g / scale, limit); }
 };
 
 // The loss scale and whether to apply the update, which are behind `scalars` other scalars of a guarded update.
 class Guard {
  public:
-  Guard(const KernelSpec& spec, int scalars) : guarded_(spec.attrs().GetBool("guarded")), scalars_(scalars) {}
+  Guard(const KernelSpec& spec, int scalars)
+      : guarded_(spec.attrs().GetBool("guarded")), limit_(ClipValueOf(spec.attrs())), scalars_(scalars) {}
 
   // The input that follows all scalars.
   int first() const { return scalars_ + (guarded_ ? update_guard::kNumScalars : 0); }
@@ -45,11 +52,14 @@ class Guard {
   template <typename F>
   void WithUnscale(const KernelArgs& args, F f) const {
     if (!guarded_) return f(NoScale());
-    f(Unscale{*args.input<float>(scalars_ + update_guard::kLossScale)});
+    const float scale = *args.input<float>(scalars_ + update_guard::kLossScale);
+    if (limit_ == kNoClip) return f(Unscale{scale});
+    f(UnscaleAndClip{scale, limit_});
   }
 
  private:
   bool guarded_;
+  float limit_;
   int scalars_;
 };
 
@@ -157,7 +167,8 @@ absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
         return [=, &args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
           const AdamState state = {args.variable<float>(first + places::kVariable),
                                    args.variable<float>(first + places::kM), args.variable<float>(first + places::kV)};
-          adam(state.At(begin), args.input<float>(first + places::kGradient) + begin, end - begin, step, unscale.scale);
+          adam(state.At(begin), args.input<float>(first + places::kGradient) + begin, end - begin, step, unscale.scale,
+               unscale.limit);
         };
       });
 }

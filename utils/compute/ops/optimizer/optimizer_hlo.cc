@@ -19,7 +19,7 @@ void EmitGradientDescent(const Node& node, HloBuilder& hlo) {
   const HloValue lr = hlo.In(node.input(places::kLearningRate));
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const HloValue v = hlo.In(node.input(i + places::kVariable));
-    update.Assign(i + places::kVariable, hlo.Sub(v, HloTimes(hlo, update.Unscaled(i + places::kGradient), lr)));
+    update.Assign(i + places::kVariable, hlo.Sub(v, HloTimes(hlo, update.Gradient(i + places::kGradient), lr)));
   }
 }
 
@@ -29,7 +29,7 @@ void EmitMomentum(const Node& node, HloBuilder& hlo) {
   const HloValue lr = hlo.In(node.input(places::kLearningRate));
   const HloValue momentum = HloScalar(hlo, node.attrs().GetFloat("momentum"));
   for (int i = update.begin(); i < update.end(); i += update.step()) {
-    const HloValue v = hlo.In(node.input(i + places::kVariable)), g = update.Unscaled(i + places::kGradient);
+    const HloValue v = hlo.In(node.input(i + places::kVariable)), g = update.Gradient(i + places::kGradient);
     const HloValue a = hlo.Add(HloTimes(hlo, hlo.In(node.input(i + places::kMomentum)), momentum), g);
     HloValue step = HloTimes(hlo, a, lr);
     if (node.attrs().GetBool("nesterov")) {
@@ -47,7 +47,7 @@ void EmitAdam(const Node& node, HloBuilder& hlo) {
   for (int i = update.begin(); i < update.end(); i += update.step()) {
     const auto in = [&](places::Group place) { return hlo.In(node.input(i + place)); };
     const HloAdamRule::State now =
-        rule.Step({in(places::kVariable), in(places::kM), in(places::kV)}, update.Unscaled(i + places::kGradient));
+        rule.Step({in(places::kVariable), in(places::kM), in(places::kV)}, update.Gradient(i + places::kGradient));
     update.Assign(i + places::kM, now.m);
     update.Assign(i + places::kV, now.v);
     update.Assign(i + places::kVariable, now.variable);
@@ -65,7 +65,7 @@ void EmitLazyAdam(const Node& node, HloBuilder& hlo) {
   const Shape& shape = old.variable.shape();
   HloCheckNone(node, hlo, update.IfApplies(HloIsOutside(hlo, indices, shape.dim(0))), indices,
                absl::StrCat("row $0 is outside [0, ", shape.dim(0), ")"));
-  const HloValue gradient = HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows);
+  const HloValue gradient = update.Clipped(HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows));
   const HloType counts{hlo::kF32, {shape.dim(0)}};
   const HloValue times = HloAddRows(hlo, hlo.Splat(0, counts), indices, hlo.Splat(1, {hlo::kF32, indices.shape()}));
   const HloValue named = hlo.BroadcastInDim(hlo.Compare("GT", times, hlo.SplatLike(0, times)), shape, {0});

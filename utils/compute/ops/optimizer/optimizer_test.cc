@@ -249,6 +249,71 @@ struct Embedding {
   }
 };
 
+// Half the elements of the gradients, and of the sums of rows of the table, are larger than 1.
+TEST_CASE("An update clips the elements of gradients after it has taken off the loss scale") {
+  using ClippedUpdate = std::vector<Node*> (*)(const UpdateInputs&, absl::Span<const VariableGradient>);
+  const auto [name, update] = GENERATE(
+      std::pair<const char*, ClippedUpdate>{"GradientDescent", GradientDescent},
+      std::pair<const char*, ClippedUpdate>{
+          "Momentum", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Momentum(in, v, {}); }},
+      std::pair<const char*, ClippedUpdate>{"Nesterov",
+                                            [](const UpdateInputs& in, absl::Span<const VariableGradient> v) {
+                                              return Momentum(in, v, {.nesterov = true});
+                                            }},
+      std::pair<const char*, ClippedUpdate>{
+          "Adam", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {}); }},
+      std::pair<const char*, ClippedUpdate>{
+          "LazyAdam",
+          [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {.lazy = true}); }});
+  const std::string kind = EachKind();
+  INFO(name << " on " << kind);
+  // All variables and slots after an update by 64 times the gradient, clipped by the update, or by the gradient that
+  // is clipped here.
+  const auto train = [&, &update = update](bool by_update) {
+    Graph graph;
+    const Value g = graph.Input("g", {DType::kFloat32, {37}}), rows = graph.Input("rows", {DType::kFloat32, {4, 3}});
+    const Value v = graph.Variable({"v", g.type(), Initializer::Normal(1)});
+    const Value table = graph.Variable({"table", {DType::kFloat32, {5, 3}}, Initializer::Normal(1)});
+    const Value ids = graph.Constant(Tensor::Of<int32_t>({4}, {1, 3, 1, 4}));
+    UpdateInputs inputs(graph.Constant(Tensor::Scalar(0.01f)));
+    if (by_update) {
+      inputs.loss_scale = graph.Constant(Tensor::Scalar(64.0f));
+      inputs.apply = graph.Constant(Tensor::Scalar(true));
+      inputs.clip_value = 1;
+    }
+    const std::vector<Node*> targets = update(inputs, {{v, g}, {table, IndexedSlices(ids, rows, table.shape())}});
+    const std::unique_ptr<Device> device = MakeDevice(kind).value();
+    VariableStore variables(*device);
+    REQUIRE(variables.Create(graph, 1).ok());
+    const GraphRoots roots{.feeds = {g, rows}, .fetches = {}, .targets = targets};
+    const auto program = Program::Compile(graph, roots, *device, variables).value();
+    testing::RecordKernels(*program, kind);
+    Tensor of_v = testing::RandomTensor({37}, 1), of_rows = testing::RandomTensor({4, 3}, 2);
+    for (float& x : of_v.flat<float>()) x *= 2;
+    // Rows 0 and 2 are of the same row of the table: each is below 1, their sum above.
+    for (int c = 0; c < 3; ++c) {
+      for (int r = 0; r < 4; ++r)
+        of_rows.data<float>()[3 * r + c] = r % 2 == 0 ? 0.75f : -0.25f * static_cast<float>(c);
+    }
+    if (by_update) {
+      for (Tensor* t : {&of_v, &of_rows}) {
+        for (float& x : t->flat<float>()) x *= 64;
+      }
+    } else {
+      for (float& x : of_v.flat<float>()) x = std::min(1.0f, std::max(-1.0f, x));
+      for (int c = 0; c < 3; ++c) of_rows.data<float>()[c] = of_rows.data<float>()[6 + c] = 0.5f;
+    }
+    REQUIRE(program->Run({of_v, of_rows}).ok());
+    std::vector<float> values;
+    for (const VariableSpec& spec : variables.specs()) {
+      const Tensor now = variables.Read(spec.name).value();
+      values.insert(values.end(), now.flat<float>().begin(), now.flat<float>().end());
+    }
+    return values;
+  };
+  CHECK(train(true) == train(false));
+}
+
 TEST_CASE("Lazy Adam leaves untouched rows alone; dense Adam continues to move them") {
   const std::string kind = EachKind();
   INFO(kind);

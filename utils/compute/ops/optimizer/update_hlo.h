@@ -2,6 +2,7 @@
 #pragma once
 
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/ops/optimizer/clip.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/pjrt/hlo_builder.h"
 
@@ -22,13 +23,21 @@ class HloUpdate {
         hlo_(hlo),
         group_size_(group_size),
         num_scalars_(num_scalars),
+        limit_(ClipValueOf(node.attrs())),
         guarded_(node.attrs().GetBool("guarded")) {}
 
   int begin() const { return num_scalars_ + (guarded_ ? update_guard::kNumScalars : 0); }
   int end() const { return node_.num_inputs(); }
   int step() const { return group_size_; }
 
-  // The gradient, or what stands in its place, without the loss scale.
+  // The gradient, or what stands in its place, without the loss scale, clipped.
+  HloValue Gradient(int input) { return Clipped(Unscaled(input)); }
+  // x with elements within the limit that there may be.
+  HloValue Clipped(const HloValue& x) {
+    if (limit_ == kNoClip) return x;
+    return hlo_.Binary("maximum", hlo_.Binary("minimum", x, hlo_.SplatLike(limit_, x)), hlo_.SplatLike(-limit_, x));
+  }
+  // The same before it is clipped.
   HloValue Unscaled(int input) {
     const HloValue g = hlo_.In(node_.input(input));
     if (!guarded_) return g;
@@ -54,6 +63,7 @@ class HloUpdate {
   const Node& node_;
   HloBuilder& hlo_;
   int group_size_, num_scalars_;
+  float limit_;
   bool guarded_;
 };
 
