@@ -327,6 +327,7 @@ class CommandLineParser {
     }
     if (!runs) return std::move(result_);
     for (const Validator& validator : validators_) RETURN_IF_ERROR(validator(result_));
+    RETURN_IF_ERROR(CheckRehearsal());
     return std::move(result_);
   }
 
@@ -429,6 +430,17 @@ class CommandLineParser {
     return AtPlace(place.where, Give(*flag, *value, place));
   }
 
+  absl::Status CheckRehearsal() const {
+    const bool schedule = result_.request_ == CommandLine::Request::kPrintSchedule;
+    if (!schedule && result_.request_ != CommandLine::Request::kDryRun) return absl::OkStatus();
+    for (const absl::string_view name : {"predict", "serve", "remote_cluster"}) {
+      if (!result_.has(name) || !result_.given(name)) continue;
+      return FlagError(name, absl::StrCat("cannot be combined with --", schedule ? "print_schedule" : "dry_run",
+                                          ", which is for a training of this process"));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ChooseShell(absl::string_view shell) {
     if (std::find(kShells.begin(), kShells.end(), shell) == kShells.end()) {
       return absl::InvalidArgumentError(absl::StrCat("flag --completion=", misc::Printable(shell), ": needs one of <",
@@ -521,6 +533,8 @@ class CommandLineParser {
     if (name == "version") return CommandLine::Request::kVersion;
     if (name == "completion") return CommandLine::Request::kCompletion;
     if (name == "dump_config") return CommandLine::Request::kDumpConfig;
+    if (name == "print_schedule" && program_.rehearses) return CommandLine::Request::kPrintSchedule;
+    if (name == "dry_run" && program_.rehearses) return CommandLine::Request::kDryRun;
     if (name == "env" && program_.environment != nullptr) return CommandLine::Request::kEnvironment;
     return std::nullopt;
   }
@@ -536,6 +550,8 @@ class CommandLineParser {
       case CommandLine::Request::kRun:
       case CommandLine::Request::kDumpConfig:
       case CommandLine::Request::kEnvironment:
+      case CommandLine::Request::kPrintSchedule:
+      case CommandLine::Request::kDryRun:
         return false;
     }
     return false;

@@ -51,6 +51,7 @@ struct Program {
   // Returns what to write instead of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
   std::function<std::string(const std::string& name)> in_place_of = nullptr;
   std::string commit = "unknown";  // the commit that the program was built from, set by RunMain
+  bool rehearses = false;          // true: it has the flags --print_schedule and --dry_run
   // Returns the answer to --env. Unset: the program does not have this flag.
   std::function<std::string(const Program& program, bool json)> environment = nullptr;
 };
@@ -68,6 +69,9 @@ class CommandLine {
     // These are answered with all flags known.
     kDumpConfig,
     kEnvironment,
+    // These the program itself answers; see Program::rehearses.
+    kPrintSchedule,
+    kDryRun,
   };
 
   struct Flag {

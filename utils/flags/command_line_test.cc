@@ -103,6 +103,18 @@ TEST_CASE("--completion ends the command line, and --dump_config checks all of i
   CHECK_THAT(Error({"--dump_config", "--batch_size=0"}), Contains("flag --batch_size=0: "));
 }
 
+TEST_CASE("A rehearsal is checked as a run, and is no prediction") {
+  CHECK_THAT(Error({"--dry_run"}), Contains("unknown flag --dry_run"));
+  Program program = TestProgram();
+  program.rehearses = true;
+  const auto parse = [&](const Words& words) { return CommandLine::Parse(program, words); };
+  CHECK(parse({"--dry_run", "-bs", "5"}).value().request() == CommandLine::Request::kDryRun);
+  CHECK(parse({"-bs", "5", "--print_schedule"}).value().request() == CommandLine::Request::kPrintSchedule);
+  CHECK_THAT(std::string(parse({"--dry_run", "-bs", "0"}).status().message()), Contains("flag --batch_size=0: "));
+  CHECK_THAT(std::string(parse({"--dry_run", "--predict=a"}).status().message()),
+             Contains("--predict=a: cannot be combined with --dry_run"));
+}
+
 TEST_CASE("--env is a flag of programs that answer it, which need no other") {
   CHECK_THAT(Error({"--env"}), Contains("unknown flag --env"));
   Program program = TestProgram();

@@ -13,6 +13,14 @@ std::vector<GeneralFlag> GeneralFlags(const Program& program) {
                      "Show what a report of a problem needs: versions, the processor, memory, GPUs and the environment "
                      "variables that the program reads. With --output=json as a JSON object."});
   }
+  if (program.rehearses) {
+    flags.insert(flags.end(),
+                 {{"print_schedule", "", "",
+                   "Show the learning rate over the steps of the run as a table and a plot, instead of training."},
+                  {"dry_run", "", "",
+                   "Check flags, files and data, show parameters and memory, and compute one training step and one "
+                   "evaluation step, instead of training. Nothing is written to --model_dir."}});
+  }
   flags.insert(flags.end(),
                {{"dump_config", "", "",
                  "Check all flags, and show each with its value and where that is from. --flagfile reads it back."},

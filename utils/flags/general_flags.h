@@ -20,7 +20,7 @@ struct GeneralFlag {
   absl::string_view help;
 };
 
-// Returns them in the order of the help. --env is among them if the program answers it.
+// Returns them in the order of the help: of --env, --print_schedule and --dry_run those that the program answers.
 std::vector<GeneralFlag> GeneralFlags(const Program& program);
 
 }  // namespace official::flags

@@ -108,7 +108,9 @@ absl::StatusOr<std::string> AnswerOf(const Program& program, const CommandLine& 
     case CommandLine::Request::kEnvironment:
       return program.environment(program, command_line.has("output") && command_line.ValueOf("output") == "json");
     case CommandLine::Request::kRun:
-      break;
+    case CommandLine::Request::kPrintSchedule:
+    case CommandLine::Request::kDryRun:
+      break;  // the body does these
   }
   return "";
 }
@@ -155,7 +157,9 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
     return misc::ExitCode(command_line.status());
   }
   absl::Status status;
-  if (command_line->request() == CommandLine::Request::kRun) {
+  const CommandLine::Request request = command_line->request();
+  if (request == CommandLine::Request::kRun || request == CommandLine::Request::kPrintSchedule ||
+      request == CommandLine::Request::kDryRun) {
     status = RunBody(body, *command_line);
   } else if (const absl::StatusOr<std::string> answer = AnswerOf(program, *command_line); answer.ok()) {
     out << *answer;
