@@ -57,6 +57,7 @@ flags::Program MnistProgram() {
                                flags::ThresholdOf("stop_threshold", "accuracy", 1)}},
       .words = "IMAGE...",
       .network = {{"data_format", OrderOfChannels}},
+      .rehearses = true,
   };
 }
 

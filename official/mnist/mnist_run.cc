@@ -11,6 +11,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/fingerprint.h"
 #include "utils/logs/log.h"
+#include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
 namespace official::mnist {
@@ -69,11 +70,15 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MnistModel(config.model)));
     return PredictFiles(*estimator, config.predict, config.base.output == "json", results);
   }
+  const run::SessionOptions options = {.name = "mnist", .metrics = {"accuracy", "loss"}};
+  if (run::Rehearses(config)) {
+    ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
+    return run::Rehearse(config, MnistModel(config.model), std::move(input), options, results);
+  }
   ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
-  ASSIGN_OR_RETURN(
-      train::Estimator* const estimator,
-      session->Begin(MnistModel(config.model), std::move(input), {.name = "mnist", .metrics = {"accuracy", "loss"}}));
+  ASSIGN_OR_RETURN(train::Estimator* const estimator,
+                   session->Begin(MnistModel(config.model), std::move(input), options));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const std::string& export_dir) { return ExportSavedModel(*estimator, export_dir); });
 }

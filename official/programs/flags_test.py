@@ -3,6 +3,7 @@
 Usage: MODULE PROGRAM... Reads the sources of the tree, which are too many to be listed as data.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -142,6 +143,88 @@ class FlagsTest(unittest.TestCase):
             done = run_a_step("mnist_main", Path(folder), TF_CONFIG=alone, SLURM_NTASKS="4", RANK="0", WORLD_SIZE="1")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("cluster of TF_CONFIG: chief 0 at a:1 (chief, this process)", done.stderr.splitlines()[0])
+
+    def rehearse(self, name: str, model_dir: Path, *flags: str, code: int = 0) -> list[dict]:
+        """The objects that a rehearsal prints."""
+        done = run(name, "--output=json", f"--model_dir={model_dir}", *flags)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def schedule(self, name: str, *flags: str) -> list[tuple[int, float]]:
+        with tempfile.TemporaryDirectory() as folder:
+            points = self.rehearse(name, Path(folder) / "model", "--use_synthetic_data", "--print_schedule", *flags)
+            self.assertFalse((Path(folder) / "model").exists())
+        self.assertEqual({point["event"] for point in points}, {"schedule"})
+        return [(point["global_step"], point["learning_rate"]) for point in points]
+
+    def test_the_schedule_is_shown(self) -> None:
+        # A batch of 128 of 50000 images: the rate is divided by 10 after 100 and 150 epochs, as upstream's. Each of the
+        # 16 rounds of 10 epochs ends with a batch of what is left: 3907 steps.
+        drops = [(0, 0.1), (39063, 0.01), (58594, 0.001), (16 * 3907 - 1, 0.001)]
+        points = self.schedule("resnet_main", "--dataset_name=cifar10", "--batch_size=128", "--train_epochs=160")
+        self.assertEqual([step for step, _ in points], [step for step, _ in drops])
+        for (_, rate), (_, expected) in zip(points, drops, strict=True):
+            self.assertAlmostEqual(rate, expected, places=9)
+        points = self.schedule("transformer_main", "--param_set=tiny", "--max_train_steps=2000",
+                               "--params_override=hidden_size=16,learning_rate=2,learning_rate_warmup_steps=500")
+        self.assertEqual((len(points), points[-1][0]), (20, 1999))
+        for step, rate in points:
+            self.assertAlmostEqual(rate, 2 * 16**-0.5 * min(1, step / 500) * max(step, 500) ** -0.5, places=6)
+        self.assertEqual(self.schedule("mnist_main", "--learning_rate=0.5", "--max_train_steps=9"), [(0, 0.5), (8, 0.5)])
+        points = self.schedule("ncf_main", "--dataset=ml-100k", "--learning_rate=0.25", "--max_train_steps=9")
+        self.assertEqual(points, [(0, 0.25), (8, 0.25)])
+
+    def test_a_dry_run_computes_and_writes_nothing(self) -> None:
+        small = {
+            "mnist_main": ("--batch_size=8",),
+            "resnet_main": ("--dataset_name=cifar10", "--resnet_size=8", "--batch_size=4"),
+            "transformer_main": ("--param_set=tiny", "--batch_size=128"),
+            "ncf_main": ("--dataset=ml-100k", "--num_factors=2", "--layers=4,2"),
+        }
+        for name, flags in small.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                model_dir = Path(folder) / "model"
+                flags = (*flags, "--use_synthetic_data", f"--data_dir={folder}", "--num_gpus=0")
+                items = {item["item"]: item for item in self.rehearse(name, model_dir, *flags, "--dry_run")}
+                self.assertEqual(list(Path(folder).iterdir()), [])
+                self.assertEqual(
+                    list(items),
+                    ["model_dir", "run", "device", "variables", "training data", "parameters", "memory", "training step",
+                     "evaluation step", "end"],
+                )  # fmt: skip
+                self.assertEqual(items["memory"]["parameter_bytes"], 4 * items["parameters"]["num_parameters"])
+                self.assertGreater(items["memory"]["intermediate_bytes"], 0)
+                self.assertRegex(items["training step"]["message"], r"\Aloss \d+(\.\d+)?, on ")
+                self.assertGreater(items["evaluation step"]["loss"], 0)
+                self.assertEqual(items["variables"]["message"], "fresh")
+
+                done = run(name, *flags, "--max_train_steps=2", f"--model_dir={model_dir}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                files = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")}
+                items = {item["item"]: item for item in self.rehearse(name, model_dir, *flags, "--dry_run", "--eval_only")}
+                self.assertNotIn("training step", items)
+                self.assertEqual(items["variables"]["message"], f"resumed from {model_dir}/model.ckpt-2")
+                items = {item["item"]: item for item in self.rehearse(name, model_dir, *flags, "--dry_run", "--clean")}
+                self.assertEqual(items["variables"]["message"], "fresh")
+                self.rehearse(name, model_dir, *flags, "--dry_run", "--resume=never", code=73)
+                self.assertEqual(files, {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")})
+
+    def test_a_dry_run_ends_with_the_error_of_the_run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            model_dir = Path(folder) / "model"
+            self.rehearse("resnet_main", model_dir, "--dry_run", f"--data_dir={folder}/none", code=66)
+            self.rehearse("mnist_main", model_dir, "--dry_run", "--use_synthetic_data", "--eval_only", code=66)
+            self.rehearse("mnist_main", model_dir, "--dry_run", "--use_synthetic_data", "--num_gpus=99", code=2)
+            (Path(folder) / "file").touch()
+            self.rehearse("mnist_main", Path(folder) / "file/model", "--dry_run", "--use_synthetic_data", code=73)
+            done = subprocess.run(
+                [programs["mnist_main"], "--dry_run", "--use_synthetic_data", f"--model_dir={model_dir}"],
+                capture_output=True, timeout=DEADLINE, text=True,
+                env={**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("--dry_run is for one process, and torchrun describes 2 workers", done.stderr)
+            self.assertFalse(model_dir.exists())
 
     def test_advice_names_a_flag_of_the_program(self) -> None:
         for name, flags in DIVERGING.items():

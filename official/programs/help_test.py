@@ -6,6 +6,7 @@ Usage: MODULE PROGRAM...
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,98 @@ class HelpTest(unittest.TestCase):
                 done = run(name)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(f"flag {flag} is required: ", done.stderr.splitlines()[0])
+
+    def test_the_configuration_reads_back(self) -> None:
+        required = {
+            "translate_main": ("--vocab_file=v",),
+            "compute_bleu_main": ("--translation=a", "--reference=b"),
+            "imagenet_to_tfrecords_main": ("--images_dir=i", "--output_dir=o"),
+            "decode_benchmark_main": ("--lengths=8",),
+            "resnet_main": ("--dataset_name=cifar10",),
+            "transformer_main": ("--param_set=tiny", "--params_override=num_heads=2,learning_rate=1.5"),
+            "ncf_main": ("--layers=8,4", "--hr_threshold=0.7"),
+        }
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+            for name in programs:
+                with self.subTest(name):
+                    first = self.answer(name, "--dump_config", *required.get(name, ()))
+                    path = Path(folder) / name
+                    path.write_text(first)
+                    second = self.answer(name, f"--flagfile={path}", "--dump_config")
+                    flags, flags_again = (
+                        [line for line in text.splitlines() if line.startswith("--")] for text in (first, second)
+                    )
+                    self.assertEqual(flags, flags_again)
+                    for flag in required.get(name, ()):
+                        self.assertIn(f"\n# command line\n{flag}\n", first)
+                        self.assertIn(f"\n# {path}:{first.splitlines().index(flag) + 1}\n{flag}\n", second)
+                    full = self.answer(name, "--helpfull")
+                    full = full[: full.index("\ngeneral:\n")]
+                    named = re.findall(r"^  (?:-\S+ )?--(?:\[no\])?(\w+)$", full, re.MULTILINE)
+                    self.assertEqual(named, [flag[2 : flag.index("=")] for flag in flags])
+
+    def complete(self, name: str, *words: str) -> list[str]:
+        """What bash offers for the last of the words."""
+        script = 'source <("$1" --completion=bash); f=$2; shift 2; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "$f"; '
+        script += "printf '%s\\n' \"${COMPREPLY[@]}\""
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", programs[name], f"_{name}_completion", name, *words],
+            capture_output=True, timeout=DEADLINE, text=True, check=True,
+        )  # fmt: skip
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_completion_in_bash(self) -> None:
+        for name in programs:
+            with self.subTest(name):
+                offered = self.complete(name, "--")
+                full = self.answer(name, "--helpfull")
+                for flag, help_text in re.findall(r"^  (?:-\S+ )?(--(?:\[no\])?\w+).*\n((?:      .*\n)+)", full, re.M):
+                    plain = flag.replace("[no]", "")
+                    used = not help_text.startswith("      Not used: ")
+                    self.assertEqual(used, plain in offered or f"{plain}=" in offered, flag)
+                    self.assertEqual(used and flag != plain, plain.replace("--", "--no", 1) in offered, flag)
+                self.assertEqual(self.complete(name, "--completion", "=", "b"), ["bash"])
+        for name in TRAINING:
+            self.assertEqual(self.complete(name, "--dty"), ["--dtype="])
+            self.assertEqual(self.complete(name, "--dtype", "=", "b"), ["bf16"])
+            self.assertEqual(self.complete(name, "--dtype", "="), ["fp16", "bf16", "fp32"])
+            self.assertEqual(self.complete(name, "-dt", "f"), ["fp16", "fp32"])
+            self.assertEqual(self.complete(name, "--dtype=b"), ["--dtype=bf16"])  # with no = in COMP_WORDBREAKS
+            self.assertEqual(self.complete(name, "--clean", "=", "t"), ["true"])
+            self.assertEqual(self.complete(name, "--hooks", "=", "ProfilerHook,LoggingT"),
+                             ["ProfilerHook,LoggingTensorHook"])
+            self.assertEqual(self.complete(name, "--batch_size", "="), [])
+            self.assertEqual(self.complete(name, "--data_dir", "=", "/us"), ["/usr"])
+            self.assertIn("/etc/passwd", self.complete(name, "--flagfile", "/etc/pass"))
+
+    def test_completion_in_other_shells(self) -> None:
+        for shell in ("zsh", "fish"):
+            for name in programs:
+                with self.subTest(f"{name} {shell}"):
+                    script = self.answer(name, f"--completion={shell}")
+                    self.assertIn("dump_config", script)
+                    self.assertEqual(script.replace("\\'", "").count("'") % 2, 0)
+                    if shutil.which(shell) is not None:
+                        subprocess.run([shell, "-n"], input=script, timeout=DEADLINE, text=True, check=True)
+
+    def test_environment(self) -> None:
+        for name in TRAINING:
+            with self.subTest(name):
+                report = json.loads(self.answer(name, "--env", "--output=json"))
+                version = self.answer(name, "--version").strip()
+                self.assertEqual(version, "{program} {version}, commit {commit}, {compiler}".format(**report))
+                cores = len(os.sched_getaffinity(0))
+                self.assertEqual(report["processor"]["cores_of_affinity"], cores)
+                self.assertLessEqual(report["processor"]["cores_to_use"], cores)
+                self.assertEqual(report["environment"]["HOME"], os.environ["HOME"])
+                gpus = report["gpus"]
+                self.assertEqual(gpus["visible"] == 0, "why_none" in gpus)
+                for library in ("onednn", "protobuf", "grpc_core"):
+                    self.assertRegex(report["libraries"][library], r"\A\d+\.\d+\.\d+\Z")
+                text = self.answer(name, "--env")
+                self.assertIn(f"\nsystem.kernel: {report['system']['kernel']}\n", text)
+        self.refuse("checkpoint_tool", "--env", "unknown flag --env")
 
     def test_flags_of_other_programs(self) -> None:
         for name in TRAINING:

@@ -184,6 +184,7 @@ flags::Program NcfProgram() {
                 .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone,
                                flags::ThresholdOf("hr_threshold", "HR", 1)}},
       .network = {{"dataset"}, {"model"}, {"num_factors"}, {"layers"}},
+      .rehearses = true,
   };
 }
 

@@ -18,6 +18,7 @@
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/run/mlperf_hook.h"
+#include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
 namespace official::recommendation {
@@ -205,9 +206,12 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
   if (!config.predict.empty()) return Predict(config, results);
   run::Config shared = config;
   shared.base.stop_threshold = config.hr_threshold;
-  ASSIGN_OR_RETURN(const auto session, run::Session::Open(shared, results));
+  std::unique_ptr<run::Session> session;  // none for a rehearsal
+  if (!run::Rehearses(config)) {
+    ASSIGN_OR_RETURN(session, run::Session::Open(shared, results));
+  }
   std::unique_ptr<run::MlperfHook> mlperf;
-  if (config.mlperf_log && session->is_chief()) {
+  if (config.mlperf_log && session != nullptr && session->is_chief()) {
     ASSIGN_OR_RETURN(mlperf, run::MlperfHook::Open(*config.mlperf_log, "ncf", "HR"));
   }
   ASSIGN_OR_RETURN(const NcfDataPtr data, LoadData(config));
@@ -217,16 +221,17 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
     session->AddHook(std::move(mlperf));
   }
   const logs::RunParameter threshold = config.hr_threshold ? logs::RunParameter(*config.hr_threshold) : std::nullopt;
-  ASSIGN_OR_RETURN(
-      train::Estimator* const estimator,
-      session->Begin(MakeModel(config, data->loaded.ratings), std::move(input),
-                     {.name = "recommendation",
-                      .tensors_to_log = {"cross_entropy", "learning_rate"},
-                      .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
-                                         {"hr_threshold", threshold},
-                                         {"number_factors", config.model.num_factors}},
-                      .metrics = {"HR", "NDCG", "loss"},
-                      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"}));
+  const run::SessionOptions options = {
+      .name = "recommendation",
+      .tensors_to_log = {"cross_entropy", "learning_rate"},
+      .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
+                         {"hr_threshold", threshold},
+                         {"number_factors", config.model.num_factors}},
+      .metrics = {"HR", "NDCG", "loss"},
+      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"};
+  train::Model model = MakeModel(config, data->loaded.ratings);
+  if (session == nullptr) return run::Rehearse(shared, std::move(model), std::move(input), options, results);
+  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {
     RETURN_IF_ERROR(session->Train());
     if (!session->EvaluationIsDue()) continue;

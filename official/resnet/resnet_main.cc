@@ -223,6 +223,7 @@ flags::Program ResnetProgram() {
                           flags::ThresholdOf("stop_threshold", "accuracy", 1)}},
       .words = "IMAGE...",
       .network = {{"dataset_name"}, {"resnet_version"}, {"resnet_size"}, {"num_classes"}},
+      .rehearses = true,
   };
 }
 

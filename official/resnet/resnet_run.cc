@@ -20,6 +20,7 @@
 #include "utils/data/records/bad_records.h"
 #include "utils/data/records/tf_record_index.h"
 #include "utils/files/files.h"
+#include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
 namespace official::resnet {
@@ -197,25 +198,29 @@ absl::Status Predict(const ResnetConfig& config, std::ostream& results) {
 
 absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   if (!config.predict.empty()) return Predict(config, results);
-  ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
+  std::unique_ptr<run::Session> session;  // none for a rehearsal
+  if (!run::Rehearses(config)) {
+    ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
+  }
+  const std::string model_dir = session == nullptr ? "" : session->model_dir();
   const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
   const auto report_bad_records = absl::MakeCleanup([&] { bad->Report(); });
-  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, session->model_dir()));
+  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, model_dir));
   ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
-  ASSIGN_OR_RETURN(run::Input input, LoadInput(config, session->model_dir(), model, bad));
-  if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
+  ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model_dir, model, bad));
   model.schedule.batch_size = config.base.batch_size;
   model.schedule.num_train_examples = input.num_train_examples;
   model.schedule.train_epochs = config.base.train_epochs;
-  ASSIGN_OR_RETURN(
-      train::Estimator* const estimator,
-      session->Begin(ResnetModel(model), std::move(input),
-                     {.name = "resnet",
-                      .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
-                                         {"resnet_version", absl::StrCat(config.model.version)}},
-                      .fine_tune = config.fine_tune,
-                      .metrics = EvaluationMetrics(model),
-                      .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"}));
+  const run::SessionOptions options = {
+      .name = "resnet",
+      .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
+                         {"resnet_version", absl::StrCat(config.model.version)}},
+      .fine_tune = config.fine_tune,
+      .metrics = EvaluationMetrics(model),
+      .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"};
+  if (session == nullptr) return run::Rehearse(config, ResnetModel(model), std::move(input), options, results);
+  if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
+  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(ResnetModel(model), std::move(input), options));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const std::string& export_dir) {
     return ExportSavedModel(*estimator, config.model.dataset, classes.names, export_dir);

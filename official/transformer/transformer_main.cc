@@ -142,6 +142,7 @@ flags::Program TransformerProgram() {
                           flags::ThresholdOf("bleu_threshold", "uncased BLEU", 100)}},
       .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
       .in_place_of = ParamsOverrideFor,
+      .rehearses = true,
   };
 }
 

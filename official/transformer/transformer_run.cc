@@ -16,6 +16,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/records/bad_records.h"
 #include "utils/logs/log.h"
+#include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
 namespace official::transformer {
@@ -36,11 +37,16 @@ class SyntheticPairs : public data::BatchSource {
   // `sentences` is the size of a batch; an epoch has about num_pairs.
   static absl::StatusOr<data::BatchSourcePtr> Create(int64_t sentences, int64_t num_pairs, data::Position start,
                                                      int64_t end_epoch) {
+    return Create(sentences, sentences, num_pairs, start, end_epoch);
+  }
+  // The same with `length` ids in each sentence.
+  static absl::StatusOr<data::BatchSourcePtr> Create(int64_t sentences, int64_t length, int64_t num_pairs,
+                                                     data::Position start, int64_t end_epoch) {
     const int64_t whole = std::max<int64_t>(1, num_pairs / sentences) * sentences;
     ASSIGN_OR_RETURN(
         data::BatchCounter counter,
         data::BatchCounter::Create(whole, {.batch_size = sentences, .start = start, .end_epoch = end_epoch}));
-    return std::unique_ptr<data::BatchSource>(new SyntheticPairs(sentences, std::move(counter)));
+    return std::unique_ptr<data::BatchSource>(new SyntheticPairs(sentences, length, std::move(counter)));
   }
 
   const data::ElementSpec& spec() const override { return spec_; }
@@ -53,13 +59,13 @@ class SyntheticPairs : public data::BatchSource {
   }
 
  private:
-  SyntheticPairs(int64_t sentences, data::BatchCounter counter)
-      : spec_(SpecOf(sentences)),
+  SyntheticPairs(int64_t sentences, int64_t length, data::BatchCounter counter)
+      : spec_(SpecOf(length)),
         counter_(std::move(counter)),
-        ids_(DType::kInt32, {sentences, sentences}),
+        ids_(DType::kInt32, {sentences, length}),
         lengths_(DType::kInt32, {sentences}) {
-    std::fill_n(ids_.data<int32_t>(), sentences * sentences, 1);
-    std::fill_n(lengths_.data<int32_t>(), sentences, static_cast<int32_t>(sentences));
+    std::fill_n(ids_.data<int32_t>(), sentences * length, 1);
+    std::fill_n(lengths_.data<int32_t>(), sentences, static_cast<int32_t>(length));
   }
 
   const data::ElementSpec spec_;
@@ -150,6 +156,12 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
                           of_train.rows = read.rows;
                           return batches(train, of_train);
                         },
+                    .largest_batch =
+                        [=, length = config.params.max_length, tokens = config.base.batch_size] {
+                          // As many ids as any batch has, in sentences whose attention takes most.
+                          const int64_t sentences = std::max<int64_t>(1, tokens / length);
+                          return SyntheticPairs::Create(sentences, length, sentences, /*start=*/{}, /*end_epoch=*/1);
+                        },
                     .eval =
                         [=](const data::HeldRows& rows) {
                           TranslationBatchOptions of_dev = options;
@@ -198,23 +210,28 @@ std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
 }  // namespace
 
 absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
-  ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
-  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu, OpenBleu(config, session->evaluation_dir()));
+  std::unique_ptr<run::Session> session;  // none for a rehearsal
+  if (!run::Rehearses(config)) {
+    ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<BleuEvaluation> bleu,
+                   OpenBleu(config, session == nullptr ? "" : session->evaluation_dir()));
   const bool has_data = !config.performance.use_synthetic_data;
   ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
   ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
   input.facts.push_back(VocabularyFact(vocabulary, config.train.model_dir));
-  ASSIGN_OR_RETURN(
-      train::Estimator* const estimator,
-      session->Begin(TransformerModel(config.params), std::move(input),
-                     {.name = "transformer",
-                      .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
-                      .steps = StepsOf(config),
-                      .run_parameters = RunParametersOf(config),
-                      .official_dataset = "wmt_translate_ende",
-                      .records_replica_batch = true,
-                      .metrics = EvaluationMetrics(bleu != nullptr),
-                      .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"}));
+  const run::SessionOptions options = {
+      .name = "transformer",
+      .tensors_to_log = {"cross_entropy_loss", "learning_rate"},
+      .steps = StepsOf(config),
+      .run_parameters = RunParametersOf(config),
+      .official_dataset = "wmt_translate_ende",
+      .records_replica_batch = true,
+      .metrics = EvaluationMetrics(bleu != nullptr),
+      .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
+  train::Model model = TransformerModel(config.params);
+  if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
+  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {
     RETURN_IF_ERROR(session->Train());
     if (!session->EvaluationIsDue()) continue;

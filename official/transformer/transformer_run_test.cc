@@ -386,5 +386,25 @@ TEST_CASE("Data and parameters that do not fit are refused") {
   CHECK(absl::IsNotFound(RunStatus(InNewModelDir(config))));
 }
 
+TEST_CASE("A dry run also trains on a batch of the largest shape") {
+  TransformerConfig config = SmallConfig();
+  config.rehearsal = run::Rehearsal::kDryRun;
+  std::vector<std::string> told;
+  std::istringstream lines(Run(config));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    told.push_back(absl::StrCat(object["item"].get<std::string>(), ": ", object["message"].get<std::string>()));
+  }
+  const auto tells = [&](absl::string_view item, absl::string_view text) {
+    return std::any_of(told.begin(), told.end(), [&](const std::string& line) {
+      return absl::StartsWith(line, item) && absl::StrContains(line, text);
+    });
+  };
+  CHECK(tells("training data: ", "translations, 200 examples; first batch int32["));
+  CHECK(tells("largest training step: loss ", "int32[5,24]"));  // 128 ids in sentences of 24
+  CHECK(tells("training step: loss ", "int32["));
+  CHECK_FALSE(files::Exists(config.train.model_dir));
+}
+
 }  // namespace
 }  // namespace official::transformer

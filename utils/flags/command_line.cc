@@ -21,6 +21,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/distribute/cluster/launcher_env.h"
 #include "utils/flags/flag_file.h"
+#include "utils/flags/general_flags.h"
 #include "utils/flags/network.h"
 #include "utils/flags/other_names.h"
 #include "utils/flags/shared_groups.h"
@@ -214,12 +215,14 @@ class CommandLineParser {
       OFFICIAL_CHECK(Find(flag.name) != nullptr)
           << program.name << " has a network that depends on --" << flag.name << ", which does not exist";
     }
-    for (const auto& [name, value] : defaults) {
+    for (size_t i = 0; i < defaults.size(); ++i) {
+      const auto& [name, value] = defaults[i];
       Flag* flag = Find(name);
       OFFICIAL_CHECK(flag != nullptr) << program.name << " has a default for --" << name << ", which does not exist";
       const absl::Status status = Set(*flag, value);
       OFFICIAL_CHECK(status.ok()) << status;
       flag->default_value = flag->flag->CurrentValue();
+      if (i >= program.defaults.size()) flag->origin = "default, which other flags decide";
     }
     for (const auto& [name, value] : trained_) Set(*Find(name), value).IgnoreError();  // Trained has tried them
   }
@@ -238,7 +241,7 @@ class CommandLineParser {
       const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
       bool took_next = false;
       RETURN_IF_ERROR(ParseFlag(arguments[i], next, &took_next, {}));
-      if (result_.request_ != CommandLine::Request::kRun) return absl::OkStatus();
+      if (RequestEndsParsing()) return absl::OkStatus();
       if (took_next) ++i;
     }
     return absl::OkStatus();
@@ -265,7 +268,8 @@ class CommandLineParser {
     FlagValues trained;
     const Flag* const clean = Find("clean");
     const Flag* const resume = Find("resume");
-    if (program_.network.empty() || result_.request_ != CommandLine::Request::kRun || !OwnsModelDir()) return trained;
+    const bool answers = RequestEndsParsing() || result_.request_ == CommandLine::Request::kEnvironment;
+    if (program_.network.empty() || answers || !OwnsModelDir()) return trained;
     if ((clean != nullptr && clean->flag->CurrentValue() == "true") ||
         (resume != nullptr && resume->flag->CurrentValue() == "never")) {
       return trained;
@@ -307,7 +311,7 @@ class CommandLineParser {
 
   absl::StatusOr<CommandLine> Parse(const std::vector<std::string>& arguments) {
     RETURN_IF_ERROR(ParseArguments(arguments));
-    if (result_.request_ != CommandLine::Request::kRun) return std::move(result_);
+    if (RequestEndsParsing()) return std::move(result_);
     for (const NetworkFlag& network_flag : program_.network) TakeFromTraining(network_flag);
     for (const UnknownFlag& unknown : unknown_) {
       const bool excused = undefok_.contains(unknown.name) ||
@@ -315,10 +319,15 @@ class CommandLineParser {
       if (!excused) return AtPlace(unknown.where, UnknownError(unknown.name));
     }
     if (program_.words.empty() && !result_.words_.empty()) return WordError();
+    const bool runs = result_.request_ != CommandLine::Request::kEnvironment;
     for (const CommandLine::Group& group : result_.groups_) {
-      for (const Flag& flag : group.flags) RETURN_IF_ERROR(AtPlace(flag.where, Check(flag)));
+      for (const Flag& flag : group.flags) {
+        if (runs || flag.given) RETURN_IF_ERROR(AtPlace(flag.where, Check(flag)));
+      }
     }
+    if (!runs) return std::move(result_);
     for (const Validator& validator : validators_) RETURN_IF_ERROR(validator(result_));
+    RETURN_IF_ERROR(CheckRehearsal());
     return std::move(result_);
   }
 
@@ -332,6 +341,11 @@ class CommandLineParser {
     Flag& flag = *Find(network_flag.name);
     if (flag.given && !network_flag.appends) return;
     if (flag.given) Set(flag, absl::StrCat(trained->second, ",", flag.flag->CurrentValue())).IgnoreError();
+    if (flag.given) {
+      absl::StrAppend(&flag.origin, ", after that of the training in --model_dir");
+    } else if (flag.flag->CurrentValue() == trained->second) {
+      flag.origin = "training in --model_dir";
+    }
     if (trained->second == flag.default_value) return;
     absl::StrAppend(&result_.taken_from_training_, result_.taken_from_training_.empty() ? "" : " ", "--",
                     network_flag.name, "=", misc::Printable(trained->second));
@@ -355,7 +369,7 @@ class CommandLineParser {
         const std::pair<int, int> place(group_index, static_cast<int>(added.flags.size()));
         OFFICIAL_CHECK(result_.index_.emplace(name, place).second) << "two flags are called --" << name;
       }
-      added.flags.push_back({spec, flag, flag->DefaultValue()});
+      added.flags.push_back({.spec = spec, .flag = flag, .default_value = flag->DefaultValue(), .origin = "default"});
     }
     if (!added.flags.empty()) result_.groups_.push_back(std::move(added));
     validators_.insert(validators_.end(), group.validators.begin(), group.validators.end());
@@ -383,7 +397,9 @@ class CommandLineParser {
 
     if (const auto request = RequestOf(name); request.has_value()) {
       result_.request_ = *request;
-      return absl::OkStatus();
+      if (*request != CommandLine::Request::kCompletion) return absl::OkStatus();
+      *took_next = !value.has_value() && next != nullptr;
+      return AtPlace(place.where, ChooseShell(*took_next ? absl::string_view(*next) : value.value_or("")));
     }
     Flag* flag = Find(name);
     if (flag != nullptr && IsBoolean(*flag)) return AtPlace(place.where, Give(*flag, value.value_or("true"), place));
@@ -414,6 +430,26 @@ class CommandLineParser {
     return AtPlace(place.where, Give(*flag, *value, place));
   }
 
+  absl::Status CheckRehearsal() const {
+    const bool schedule = result_.request_ == CommandLine::Request::kPrintSchedule;
+    if (!schedule && result_.request_ != CommandLine::Request::kDryRun) return absl::OkStatus();
+    for (const absl::string_view name : {"predict", "serve", "remote_cluster"}) {
+      if (!result_.has(name) || !result_.given(name)) continue;
+      return FlagError(name, absl::StrCat("cannot be combined with --", schedule ? "print_schedule" : "dry_run",
+                                          ", which is for a training of this process"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ChooseShell(absl::string_view shell) {
+    if (std::find(kShells.begin(), kShells.end(), shell) == kShells.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("flag --completion=", misc::Printable(shell), ": needs one of <",
+                                                     absl::StrJoin(kShells, "|"), ">"));
+    }
+    result_.shell_ = std::string(shell);
+    return absl::OkStatus();
+  }
+
   absl::Status ParseFlagFile(const std::string& path, Place place) {
     std::error_code error;
     const std::filesystem::path resolved = std::filesystem::weakly_canonical(path, error);
@@ -436,6 +472,7 @@ class CommandLineParser {
   absl::Status Give(Flag& flag, absl::string_view value, const Place& place) {
     RETURN_IF_ERROR(Set(flag, value));
     flag.where = place.where;
+    flag.origin = place.where.empty() ? "command line" : place.where;
     if (place.open_files.empty() || flag.flag->CurrentValue() != flag.default_value) flag.given = true;
     return absl::OkStatus();
   }
@@ -495,11 +532,34 @@ class CommandLineParser {
     return absl::OkStatus();
   }
 
-  static std::optional<CommandLine::Request> RequestOf(absl::string_view name) {
+  std::optional<CommandLine::Request> RequestOf(absl::string_view name) const {
     if (name == "help" || name == "h" || name == "?" || name == "helpshort") return CommandLine::Request::kHelp;
     if (name == "helpfull") return CommandLine::Request::kHelpFull;
     if (name == "version") return CommandLine::Request::kVersion;
+    if (name == "completion") return CommandLine::Request::kCompletion;
+    if (name == "dump_config") return CommandLine::Request::kDumpConfig;
+    if (name == "print_schedule" && program_.rehearses) return CommandLine::Request::kPrintSchedule;
+    if (name == "dry_run" && program_.rehearses) return CommandLine::Request::kDryRun;
+    if (name == "env" && program_.environment != nullptr) return CommandLine::Request::kEnvironment;
     return std::nullopt;
+  }
+
+  // Whether what was found so far answers without the rest of the command line.
+  bool RequestEndsParsing() const {
+    switch (result_.request_) {
+      case CommandLine::Request::kHelp:
+      case CommandLine::Request::kHelpFull:
+      case CommandLine::Request::kVersion:
+      case CommandLine::Request::kCompletion:
+        return true;
+      case CommandLine::Request::kRun:
+      case CommandLine::Request::kDumpConfig:
+      case CommandLine::Request::kEnvironment:
+      case CommandLine::Request::kPrintSchedule:
+      case CommandLine::Request::kDryRun:
+        return false;
+    }
+    return false;
   }
 
   // Whether a word is one of this program's flags, so that it cannot be the value of the one before.
@@ -528,7 +588,8 @@ class CommandLineParser {
   }
 
   absl::Status UnknownError(const std::string& name) const {
-    std::vector<std::string> known = {"help", "helpfull", "version", "flagfile", "undefok"};
+    std::vector<std::string> known;
+    for (const GeneralFlag& flag : GeneralFlags(program_)) known.emplace_back(flag.name);
     for (const CommandLine::Group& group : result_.groups_) {
       for (const Flag& flag : group.flags) {
         known.emplace_back(flag.spec.name);

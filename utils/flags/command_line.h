@@ -5,7 +5,7 @@
 //   the empty value unsets an optional flag; the last of several values holds
 //   --flagfile=PATH reads flags from a file (flag_file.h), which may name further files
 //   --undefok=a,b lets unknown flags of these names pass; -- ends the flags
-//   --help (-h, -?, --helpshort), --helpfull, --version
+//   --help (-h, -?, --helpshort), --helpfull, --version and what else general_flags.h has
 // Beyond TensorFlow: the error for an unknown flag names the nearest one, words that are not flags are refused, numbers
 // have ranges, and the exit status of a bad flag is 2.
 #pragma once
@@ -51,19 +51,36 @@ struct Program {
   // Returns what to write instead of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
   std::function<std::string(const std::string& name)> in_place_of = nullptr;
   std::string commit = "unknown";  // the commit that the program was built from, set by RunMain
+  bool rehearses = false;          // true: it has the flags --print_schedule and --dry_run
+  // Returns the answer to --env. Unset: the program does not have this flag.
+  std::function<std::string(const Program& program, bool json)> environment = nullptr;
 };
 
 // The result of parsing. The values themselves are in the Abseil flags: read them with absl::GetFlag.
 class CommandLine {
  public:
-  enum class Request { kRun, kHelp, kHelpFull, kVersion };
+  enum class Request {
+    kRun,
+    // These end the command line.
+    kHelp,
+    kHelpFull,
+    kVersion,
+    kCompletion,
+    // These are answered with all flags known.
+    kDumpConfig,
+    kEnvironment,
+    // These the program itself answers; see Program::rehearses.
+    kPrintSchedule,
+    kDryRun,
+  };
 
   struct Flag {
     FlagSpec spec;
     absl::CommandLineFlag* flag;  // the Abseil flag: type, help text, present value
     std::string default_value;    // the program's
     bool given = false;
-    std::string where = "";  // "path:line" if the value is from a file
+    std::string where = "";   // "path:line" if the value is from a file
+    std::string origin = "";  // of the value: "default", "command line", "path:line", ...
   };
   struct Group {
     std::string name;
@@ -73,11 +90,14 @@ class CommandLine {
   // Sets every flag to the program's default, then to what `arguments` (argv without the program's name) say, then
   // checks all values: each flag's range and choices first, then the validators of the groups. InvalidArgument, in one
   // line that names flag, value and what would be right, if something is wrong; help and version requests take
-  // precedence over what comes after them. Network flags that differ from those of the training in --model_dir are
-  // wrong, too, unless the run starts over there (--clean) or will refuse the checkpoint (--resume=never).
+  // precedence over what comes after them, and with --env only the flags that are given are checked. Network flags that
+  // differ from those of the training in --model_dir are wrong, too, unless the run starts over there (--clean) or will
+  // refuse the checkpoint (--resume=never).
   static absl::StatusOr<CommandLine> Parse(const Program& program, const std::vector<std::string>& arguments);
 
   Request request() const { return request_; }
+  // The shell of kCompletion: "bash", "zsh" or "fish".
+  const std::string& shell() const { return shell_; }
 
   // True if the user chose the value of a flag (by its long name): the flag is on the command line, or in a flag file
   // with another value than the default. So AllFlagsText of a run, read back, gives the same results.
@@ -85,6 +105,9 @@ class CommandLine {
 
   // True if the program has a flag of this name.
   bool has(absl::string_view name) const { return index_.count(name) > 0; }
+
+  // Returns the present value of a flag of the program, by its long or short name.
+  std::string ValueOf(absl::string_view name) const { return Find(name).flag->CurrentValue(); }
 
   // The words that are not flags, if the program takes any.
   const std::vector<std::string>& words() const { return words_; }
@@ -113,6 +136,7 @@ class CommandLine {
   const Flag& Find(absl::string_view name) const;
 
   Request request_ = Request::kRun;
+  std::string shell_;
   std::vector<Group> groups_;
   std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
   std::vector<std::string> words_;

@@ -72,6 +72,61 @@ class FlagFile {
   std::string path_;
 };
 
+// The origin of a flag's value.
+std::string Origin(const CommandLine& command_line, absl::string_view name) {
+  for (const CommandLine::Group& group : command_line.groups()) {
+    for (const CommandLine::Flag& flag : group.flags) {
+      if (flag.spec.name == name) return flag.origin;
+    }
+  }
+  return "no such flag";
+}
+
+TEST_CASE("A flag knows where its value is from") {
+  const FlagFile file("origin", "# sizes\n--batch_size=7\n--lr=0.5\n");
+  const CommandLine command_line = Parse({"--layers=1", file.flag(), "-lr", "0.25"}).value();
+  CHECK(Origin(command_line, "layers") == "command line");
+  CHECK(Origin(command_line, "batch_size") == file.path() + ":2");
+  CHECK(Origin(command_line, "learning_rate") == "command line");  // after the file
+  CHECK(Origin(command_line, "dropout_rate") == "default");
+  Program program = TestProgram();
+  program.dependent_defaults = [] { return std::vector<std::pair<std::string, std::string>>{{"layers", "2"}}; };
+  CHECK_THAT(Origin(CommandLine::Parse(program, {}).value(), "layers"), Contains("other flags decide"));
+}
+
+TEST_CASE("--completion ends the command line, and --dump_config checks all of it") {
+  CHECK(Parse({"--completion=zsh", "--batch_size=0"}).value().shell() == "zsh");
+  CHECK(Parse({"--completion", "fish"}).value().request() == CommandLine::Request::kCompletion);
+  CHECK_THAT(Error({"--completion=ksh"}), Contains("--completion=ksh: needs one of <bash|zsh|fish>"));
+  CHECK_THAT(Error({"--completion"}), Contains("needs one of <bash|zsh|fish>"));
+  CHECK(Parse({"--dump_config", "-bs", "5"}).value().request() == CommandLine::Request::kDumpConfig);
+  CHECK_THAT(Error({"--dump_config", "--batch_size=0"}), Contains("flag --batch_size=0: "));
+}
+
+TEST_CASE("A rehearsal is checked as a run, and is no prediction") {
+  CHECK_THAT(Error({"--dry_run"}), Contains("unknown flag --dry_run"));
+  Program program = TestProgram();
+  program.rehearses = true;
+  const auto parse = [&](const Words& words) { return CommandLine::Parse(program, words); };
+  CHECK(parse({"--dry_run", "-bs", "5"}).value().request() == CommandLine::Request::kDryRun);
+  CHECK(parse({"-bs", "5", "--print_schedule"}).value().request() == CommandLine::Request::kPrintSchedule);
+  CHECK_THAT(std::string(parse({"--dry_run", "-bs", "0"}).status().message()), Contains("flag --batch_size=0: "));
+  CHECK_THAT(std::string(parse({"--dry_run", "--predict=a"}).status().message()),
+             Contains("--predict=a: cannot be combined with --dry_run"));
+}
+
+TEST_CASE("--env is a flag of programs that answer it, which need no other") {
+  CHECK_THAT(Error({"--env"}), Contains("unknown flag --env"));
+  Program program = TestProgram();
+  program.environment = [](const Program&, bool) { return ""; };
+  program.defaults.emplace_back("model_dir", "");  // is required
+  const auto parse = [&](const Words& words) { return CommandLine::Parse(program, words); };
+  CHECK(parse({"--env", "--output=json"}).value().request() == CommandLine::Request::kEnvironment);
+  CHECK_THAT(std::string(parse({"--env", "--output=yaml"}).status().message()), Contains("--output=yaml: needs"));
+  CHECK_THAT(std::string(parse({"--env", "--outputs=json"}).status().message()), Contains("unknown flag --outputs"));
+  CHECK_FALSE(parse({}).ok());
+}
+
 TEST_CASE("Long and short names, one or two dashes, = or the next word are alike") {
   for (const Words& words : std::vector<Words>{{"--batch_size=100"},
                                                {"--batch_size", "100"},

@@ -1,6 +1,7 @@
 #include "utils/flags/help.h"
 
 #include "absl/strings/str_cat.h"
+#include "utils/flags/general_flags.h"
 #include "utils/misc/text.h"
 #include "utils/misc/version.h"
 
@@ -28,25 +29,24 @@ std::string FlagHelp(const CommandLine::Flag& flag) {
       misc::Wrap(absl::StrCat("(", DescribeValues(flag), "; ", default_text, ")"), kTextIndent, kWidth));
 }
 
-constexpr char kGeneralFlags[] = R"(
-general:
-  -h, --help
-      Show the common flags.
-  --helpfull
-      Show all flags.
-  --version
-      Show the version of the program and the commit that it was built from.
-  --flagfile=PATH
-      Read flags from a file with one --name=value per line; # begins a comment.
-  --undefok=NAMES
-      Ignore unknown flags of these names, which are separated by commas.
-
+constexpr char kEnvironment[] = R"(
 environment:
   OFFICIAL_MAX_ISA=avx2, avx512 or avx512_bf16
       Use no newer vector instructions, even if the processor has them: with
       avx512_bf16 no AMX, for example. The last bits of results depend on it.
       (default: no limit)
 )";
+
+std::string GeneralHelp(const Program& program) {
+  std::string text = "\ngeneral:\n";
+  for (const GeneralFlag& flag : GeneralFlags(program)) {
+    absl::StrAppend(&text, std::string(kNameIndent, ' '),
+                    flag.short_name.empty() ? "" : absl::StrCat("-", flag.short_name, ", "), "--", flag.name,
+                    flag.value.empty() ? "" : absl::StrCat("=", flag.value), "\n",
+                    misc::Wrap(flag.help, kTextIndent, kWidth));
+  }
+  return absl::StrCat(text, kEnvironment);
+}
 
 }  // namespace
 
@@ -68,7 +68,7 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
     if (!flags.empty()) absl::StrAppend(&text, "\n", group.name, ":\n", flags);
   }
   const bool shows_all = full || (!program.shared_flags && program.more_flags.empty());
-  return absl::StrCat(text, shows_all ? kGeneralFlags : "\nTry --helpfull for all flags.\n");
+  return absl::StrCat(text, shows_all ? GeneralHelp(program) : "\nTry --helpfull for all flags.\n");
 }
 
 std::string VersionText(const Program& program) {

@@ -15,10 +15,13 @@
 
 #include "absl/debugging/failure_signal_handler.h"
 #include "absl/debugging/symbolize.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/max_isa.h"
+#include "utils/flags/completion.h"
 #include "utils/flags/default_dirs.h"
+#include "utils/flags/dump_config.h"
 #include "utils/flags/help.h"
 #include "utils/logs/log.h"
 #include "utils/misc/build_commit.h"
@@ -89,6 +92,29 @@ void TellEnd(const Program& program, const absl::Status& status, std::ostream& e
                   {"signal", signal != 0 ? logs::Json(signal) : logs::Json()}});
 }
 
+// Returns the text that a request asks for.
+absl::StatusOr<std::string> AnswerOf(const Program& program, const CommandLine& command_line) {
+  switch (command_line.request()) {
+    case CommandLine::Request::kHelp:
+      return HelpText(program, command_line, /*full=*/false);
+    case CommandLine::Request::kHelpFull:
+      return HelpText(program, command_line, /*full=*/true);
+    case CommandLine::Request::kVersion:
+      return VersionText(program);
+    case CommandLine::Request::kCompletion:
+      return CompletionScript(program, command_line);
+    case CommandLine::Request::kDumpConfig:
+      return ConfigDump(program, command_line);
+    case CommandLine::Request::kEnvironment:
+      return program.environment(program, command_line.has("output") && command_line.ValueOf("output") == "json");
+    case CommandLine::Request::kRun:
+    case CommandLine::Request::kPrintSchedule:
+    case CommandLine::Request::kDryRun:
+      break;  // the body does these
+  }
+  return "";
+}
+
 // A crash says where.
 void InstallCrashHandler(const char* program) {
   absl::InitializeSymbolizer(program);
@@ -131,19 +157,14 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
     return misc::ExitCode(command_line.status());
   }
   absl::Status status;
-  switch (command_line->request()) {
-    case CommandLine::Request::kHelp:
-      out << HelpText(program, *command_line, /*full=*/false);
-      break;
-    case CommandLine::Request::kHelpFull:
-      out << HelpText(program, *command_line, /*full=*/true);
-      break;
-    case CommandLine::Request::kVersion:
-      out << VersionText(program);
-      break;
-    case CommandLine::Request::kRun:
-      status = RunBody(body, *command_line);
-      break;
+  const CommandLine::Request request = command_line->request();
+  if (request == CommandLine::Request::kRun || request == CommandLine::Request::kPrintSchedule ||
+      request == CommandLine::Request::kDryRun) {
+    status = RunBody(body, *command_line);
+  } else if (const absl::StatusOr<std::string> answer = AnswerOf(program, *command_line); answer.ok()) {
+    out << *answer;
+  } else {
+    status = answer.status();
   }
   if (!out.flush() && status.ok()) status = absl::AbortedError("cannot write to standard output");
   if (!status.ok()) TellEnd(program, status, err);

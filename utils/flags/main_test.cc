@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <fstream>
 #include <new>
 #include <sstream>
 #include <stdexcept>
@@ -10,7 +11,9 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "utils/flags/environment.h"
 
 ABSL_FLAG(double, learning_rate, 1e-4, "Step size of the optimizer.");
 
@@ -57,6 +60,58 @@ TEST_CASE("A bad flag ends before any work, in one line and a hint") {
   CHECK(outcome.out == "");
   CHECK_THAT(outcome.err, StartsWith("FATAL Flags parsing error: flag --batch_size=0: ") && Contains("--helpfull"));
   CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 2);
+}
+
+// The lines of a configuration that are not comments.
+std::vector<std::string> FlagsOf(const std::string& dump) {
+  std::vector<std::string> flags = absl::StrSplit(dump, '\n', absl::SkipEmpty());
+  std::erase_if(flags, [](const std::string& line) { return absl::StartsWith(line, "#"); });
+  return flags;
+}
+
+TEST_CASE("--dump_config prints what --flagfile reads back, with the origin of each value") {
+  const Outcome first =
+      RunWith({"--dump_config", "--learning_rate=0.1", "--stop_threshold=0.98", "--hooks=", "--clean"}, Never);
+  CHECK(first.exit_code == 0);
+  CHECK_THAT(first.out,
+             Contains("\n# command line\n--learning_rate=0.1") && Contains("\n# default\n--train_epochs=1\n"));
+  CHECK_THAT(first.out, StartsWith("# test_main ") && Contains("commit 0123456789ab+changes"));
+  const std::string path = DirectoryOfTests() + "/dumped_flags";
+  std::ofstream(path) << first.out;
+  const Outcome second = RunWith({"--dump_config", "--flagfile=" + path}, Never);
+  CHECK_THAT(second.out, Contains("# " + path + ":") && Contains("--stop_threshold=0.98"));
+  CHECK(FlagsOf(second.out).size() > 50);
+  CHECK(FlagsOf(second.out) == FlagsOf(first.out));
+
+  const Outcome blank = RunWith({"--dump_config", "--benchmark_test_id=a "}, Never);
+  CHECK(blank.exit_code == 2);
+  CHECK(blank.out == "");
+  CHECK_THAT(blank.err, Contains("--benchmark_test_id=a : ends in a blank"));
+}
+
+TEST_CASE("--dump_config tells of the cluster that the environment describes") {
+  setenv("TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})", 1);
+  const Outcome outcome = RunWith({"--dump_config"}, Never);
+  setenv("TF_CONFIG", "[1]", 1);
+  const Outcome wrong = RunWith({"--dump_config"}, Never);
+  unsetenv("TF_CONFIG");
+  CHECK_THAT(outcome.out,
+             Contains("\n# cluster of TF_CONFIG: worker 0 at a:1 (chief), worker 1 at b:1 (this process)"));
+  CHECK(wrong.exit_code == 2);
+  CHECK(wrong.out == "");
+}
+
+TEST_CASE("The environment is shown without secrets") {
+  const char* const environment[] = {
+      "TERM=dumb",       "SLURM_JWT=ab.cd",  "NOT_OURS=1", "https_proxy=http://me:p@ss/w@host:1",
+      "NCCL_DEBUG=WARN", "OFFICIAL_TOKEN=x", nullptr};
+  std::string shown;
+  for (const EnvironmentVariable& variable : VariablesThatAreRead(environment)) {
+    shown += variable.name + "=" + variable.value + "\n";
+  }
+  CHECK(shown ==
+        "NCCL_DEBUG=WARN\nOFFICIAL_TOKEN=(not shown)\nSLURM_JWT=(not shown)\nTERM=dumb\n"
+        "https_proxy=http://***@host:1\n");
 }
 
 TEST_CASE("The body's status is the program's") {

@@ -1,4 +1,4 @@
-// For tests: keeps the loss of every training step.
+// LossRecorder: a hook that keeps the loss of every training step.
 #pragma once
 
 #include <vector>

@@ -9,6 +9,20 @@
 #include "utils/logs/log.h"
 
 namespace official::run {
+namespace {
+
+Rehearsal RehearsalOf(const flags::CommandLine& command_line) {
+  switch (command_line.request()) {
+    case flags::CommandLine::Request::kPrintSchedule:
+      return Rehearsal::kPrintSchedule;
+    case flags::CommandLine::Request::kDryRun:
+      return Rehearsal::kDryRun;
+    default:
+      return Rehearsal::kNone;
+  }
+}
+
+}  // namespace
 
 Config ConfigFromFlags(const flags::CommandLine& command_line) {
   train::TrainOptions train = flags::FromFlags<train::TrainOptions>();
@@ -22,6 +36,7 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .notes = flags::NotesOnFormerDefaults(command_line),
           .warnings = flags::NotesOnUnusedFlags(command_line),
           .flags_of_all_workers = command_line.FlagsOfAllWorkers(),
+          .rehearsal = RehearsalOf(command_line),
           .program = command_line.program(),
           .commit = command_line.commit()};
 }

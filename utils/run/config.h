@@ -15,6 +15,9 @@
 
 namespace official::run {
 
+// What a program does to show what a run would be, instead of running (rehearsal.h).
+enum class Rehearsal { kNone, kPrintSchedule, kDryRun };
+
 struct Config {
   flags::BaseConfig base;
   train::TrainOptions train;
@@ -26,6 +29,7 @@ struct Config {
   std::vector<std::string> warnings;  // the same for flags that have no effect
   // Name and value of the flags that all workers of a run must have the same.
   std::vector<std::pair<std::string, std::string>> flags_of_all_workers = {};
+  Rehearsal rehearsal = Rehearsal::kNone;
   std::string program = "";        // its name
   std::string commit = "unknown";  // the commit of the program, for the run record
 };

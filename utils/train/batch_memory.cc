@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -67,6 +68,31 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::Element
   return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed),
                                                  " of memory and ", Gigabytes(static_cast<double>(available)),
                                                  " are free; at most --batch_size=", fits, " would fit"));
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
+                                      const data::Batch& batch) {
+  Replicas& replicas = checkpointed.replicas();
+  // Of a step in several programs the first has the batch.
+  const std::optional<int> micro_batch = replicas.updates_apart() ? std::optional<int>(0) : std::nullopt;
+  ASSIGN_OR_RETURN(const ReplicatedProgram* const program,
+                   checkpointed.ProgramFor(Mode::kTrain, spec, batch, micro_batch));
+  MemoryPlan plan{.available_bytes = AvailableMemory()};
+  for (const compute::VariableSpec& variable : replicas.variables()) {
+    const int64_t bytes = variable.type.num_bytes();
+    (variable.trainable ? plan.parameter_bytes : plan.other_variable_bytes) += bytes;
+    if (!variable.trainable) continue;
+    ++plan.num_variables;
+    plan.num_parameters += variable.type.shape.num_elements();
+  }
+  for (const ReplicatedProgram::Replica& replica : program->replicas) {
+    if (replica.program == nullptr) continue;
+    plan.intermediate_bytes = std::max(plan.intermediate_bytes, replica.program->arena_bytes());
+  }
+  for (const data::Tensors* tensors : {&batch.features, &batch.labels}) {
+    for (const compute::Tensor& tensor : *tensors) plan.batch_bytes += tensor.num_bytes();
+  }
+  return plan;
 }
 
 }  // namespace official::train

@@ -1,7 +1,10 @@
 // The memory that a batch takes, before it is taken.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "utils/train/checkpointed_model.h"
 
 namespace official::train {
@@ -9,5 +12,19 @@ namespace official::train {
 // Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory than
 // the host has. Allocates nothing of that size.
 absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size);
+
+struct MemoryPlan {
+  int64_t num_variables = 0;         // trainable ones
+  int64_t num_parameters = 0;        // their elements
+  int64_t parameter_bytes = 0;       // of one copy
+  int64_t other_variable_bytes = 0;  // the optimizer's, moving averages, sums
+  int64_t intermediate_bytes = 0;    // what a training step computes, on one replica
+  int64_t batch_bytes = 0;
+  int64_t available_bytes = -1;  // of the host, without swapping; -1 if it is not known
+};
+
+// Returns the memory that a training step on `batch` takes, by the plan of its program, which this compiles.
+absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
+                                      const data::Batch& batch);
 
 }  // namespace official::train

@@ -16,6 +16,7 @@
 #include "utils/data/held_rows.h"
 #include "utils/distribute/strategy.h"
 #include "utils/logs/hook.h"
+#include "utils/train/batch_memory.h"
 #include "utils/train/checkpointed_model.h"
 #include "utils/train/config.h"
 #include "utils/train/evaluation.h"
@@ -58,6 +59,11 @@ class Estimator {
   // Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory
   // than the host has. Allocates nothing of that size.
   absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
+
+  // Returns the memory that a training step on `batch` takes; `spec` is that of its examples.
+  absl::StatusOr<MemoryPlan> PlanMemory(const data::ElementSpec& spec, const data::Batch& batch) {
+    return train::PlanMemory(*model_, spec, batch);
+  }
 
   // Takes the state and the variables from the latest checkpoint, which another process has written since, if there is
   // one. Errors: as Create's for a checkpoint.

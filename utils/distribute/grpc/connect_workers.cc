@@ -13,7 +13,7 @@ namespace {
 constexpr char kLibrary[] = "libofficial_cluster.so";
 constexpr char kPackage[] = "utils/distribute/grpc";
 
-// Returns a function of the shared object.
+// Returns a function of the shared object, or of the libraries that come with it.
 template <typename Function>
 absl::StatusOr<Function*> Load(const char* name) {
   const std::string path = files::FindSharedObject(kLibrary, kPackage);
@@ -52,6 +52,11 @@ absl::StatusOr<std::unique_ptr<Call>> CallServerOf(const CallOptions& options) {
   absl::StatusOr<std::unique_ptr<Call>> call;
   call_server(options, call);
   return call;
+}
+
+absl::StatusOr<std::string> GrpcVersion() {
+  ASSIGN_OR_RETURN(auto* const version, Load<const char*()>("grpc_version_string"));
+  return version();
 }
 
 }  // namespace official::distribute

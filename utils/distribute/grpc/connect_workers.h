@@ -28,4 +28,7 @@ absl::StatusOr<std::unique_ptr<CallServer>> ListenForCalls(const std::string& ad
 // `options` say that it is not worth waiting any more.
 absl::StatusOr<std::unique_ptr<Call>> CallServerOf(const CallOptions& options);
 
+// Returns the version of gRPC that is loaded: "27.0.0", that of its core.
+absl::StatusOr<std::string> GrpcVersion();
+
 }  // namespace official::distribute

@@ -7,6 +7,7 @@
 #include "utils/flags/cluster.h"
 #include "utils/flags/config_flag.h"
 #include "utils/run/config.h"
+#include "utils/run/environment_report.h"
 #include "utils/run/standalone/remote_cluster.h"
 #include "utils/run/standalone/serve.h"
 
@@ -30,7 +31,9 @@ absl::Status ServeOrRun(const flags::CommandLine& command_line, const flags::Bod
 int RunMain(int argc, char** argv, const flags::Program& program, const flags::Body& body) {
   // Until there is something to save, a request to save does nothing.
   if (std::signal(SIGUSR2, [](int) {}) == SIG_IGN) std::signal(SIGUSR2, SIG_IGN);
-  return flags::RunMain(argc, argv, program,
+  flags::Program with_report = program;
+  with_report.environment = EnvironmentReport;
+  return flags::RunMain(argc, argv, with_report,
                         [&](const flags::CommandLine& command_line) { return ServeOrRun(command_line, body); });
 }
 

@@ -1,0 +1,75 @@
+#include "utils/flags/environment.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "utils/distribute/cluster/launcher_env.h"
+
+namespace official::flags {
+namespace {
+
+constexpr absl::string_view kNames[] = {
+    "CI",           "CLICOLOR_FORCE",    "COLUMNS",        "HOME",
+    "LANG",         "LD_LIBRARY_PATH",   "LD_PRELOAD",     "MALLOC_ARENA_MAX",
+    "NO_COLOR",     "SOURCE_DATE_EPOCH", "TERM",           "TMPDIR",
+    "TZ",           "XDG_CACHE_HOME",    "XDG_DATA_HOME",  "all_proxy",
+    "http_proxy",   "https_proxy",       "no_proxy",       "ALL_PROXY",
+    "HTTPS_PROXY",  "NO_PROXY",          "CURL_CA_BUNDLE", "SSL_CERT_FILE",
+    "SSL_CERT_DIR", "GLIBC_TUNABLES",
+};
+
+// Ours, and those of CUDA, cuDNN, cuBLAS, NCCL, oneDNN, OpenMP and gRPC.
+constexpr absl::string_view kPrefixes[] = {"OFFICIAL_", "TF_",   "CUDA_", "CUDNN_", "CUBLAS_", "NCCL_",  "NVIDIA_",
+                                           "ONEDNN_",   "DNNL_", "OMP_",  "GOMP_",  "GRPC_",   "MALLOC_"};
+
+constexpr absl::string_view kSecretWords[] = {"SECRET", "TOKEN", "PASSWORD", "PASSWD",     "CREDENTIAL",
+                                              "COOKIE", "JWT",   "API_KEY",  "PRIVATE_KEY"};
+
+bool IsRead(absl::string_view name) {
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
+         std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); }) ||
+         distribute::IsOfLauncher(name);
+}
+
+bool MayBeSecret(absl::string_view name) {
+  return std::any_of(std::begin(kSecretWords), std::end(kSecretWords),
+                     [&](absl::string_view word) { return absl::StrContains(name, word); });
+}
+
+// "http://***@proxy:3128" for "http://me:mine@proxy:3128". A password may have a slash or an @ in it.
+std::string WithoutPasswords(absl::string_view value) {
+  std::string shown;
+  for (size_t colon; (colon = value.find("://")) != value.npos;) {
+    const size_t begin = colon + 3;
+    absl::StrAppend(&shown, value.substr(0, begin));
+    value.remove_prefix(begin);
+    const size_t end = std::min(value.find_first_of(" ,"), value.size());
+    const size_t at = value.substr(0, end).rfind('@');
+    if (at == value.npos) continue;
+    absl::StrAppend(&shown, "***");
+    value.remove_prefix(at);
+  }
+  return absl::StrCat(shown, value);
+}
+
+}  // namespace
+
+std::vector<EnvironmentVariable> VariablesThatAreRead(const char* const* environment) {
+  std::vector<EnvironmentVariable> variables;
+  for (; *environment != nullptr; ++environment) {
+    const absl::string_view text = *environment;
+    const size_t equals = text.find('=');
+    if (equals == text.npos || !IsRead(text.substr(0, equals))) continue;
+    const absl::string_view name = text.substr(0, equals), value = text.substr(equals + 1);
+    variables.push_back(
+        {.name = std::string(name), .value = MayBeSecret(name) ? "(not shown)" : WithoutPasswords(value)});
+  }
+  std::sort(variables.begin(), variables.end(),
+            [](const EnvironmentVariable& a, const EnvironmentVariable& b) { return a.name < b.name; });
+  return variables;
+}
+
+}  // namespace official::flags

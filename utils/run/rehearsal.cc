@@ -1,0 +1,246 @@
+#include "utils/run/rehearsal.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/status.h"
+#include "utils/files/files.h"
+#include "utils/logs/json.h"
+#include "utils/logs/loss_recorder.h"
+#include "utils/run/cluster.h"
+#include "utils/run/devices.h"
+#include "utils/run/schedule_table.h"
+#include "utils/train/estimator.h"
+#include "utils/train/rounds.h"
+
+namespace official::run {
+namespace {
+
+train::Schedule ScheduleOf(const Config& config, const SessionOptions& options) {
+  return {.train_epochs = config.base.train_epochs,
+          .epochs_between_evals = config.base.epochs_between_evals,
+          .steps = options.steps,
+          .max_train_steps = config.performance.max_train_steps};
+}
+
+int64_t StepsOfRun(const Config& config, const Input& input, const SessionOptions& options) {
+  return train::TotalSteps(ScheduleOf(config, options), train::RunState(),
+                           {.num_examples = input.num_train_examples,
+                            .batch_size = config.base.batch_size,
+                            .across_epochs = input.across_epochs,
+                            .steps = input.steps_per_epoch});
+}
+
+absl::Status PrintSchedule(const Config& config, const train::Model& model, const Input& input,
+                           const SessionOptions& options, std::ostream& results) {
+  const int64_t total_steps = StepsOfRun(config, input, options);
+  if (total_steps <= 0) {
+    return absl::InvalidArgumentError("this run has no steps; give it some with --train_epochs or --max_train_steps");
+  }
+  const double steps_per_epoch =
+      static_cast<double>(input.steps_per_epoch.value_or(0)) > 0
+          ? static_cast<double>(*input.steps_per_epoch)
+          : static_cast<double>(input.num_train_examples) / static_cast<double>(config.base.batch_size);
+  if (config.base.output != "json") {
+    results << ScheduleTable(model.learning_rate, total_steps, steps_per_epoch);
+    return absl::OkStatus();
+  }
+  for (const SchedulePoint& point : SchedulePoints(model.learning_rate, total_steps)) {
+    results << logs::DumpJson(logs::Json::Object{{"event", "schedule"},
+                                                 {"global_step", point.step},
+                                                 {"epoch", static_cast<double>(point.step) / steps_per_epoch},
+                                                 {"learning_rate", point.learning_rate}})
+            << "\n";
+  }
+  return absl::OkStatus();
+}
+
+// A source of one batch.
+class OneBatch : public data::BatchSource {
+ public:
+  OneBatch(data::ElementSpec spec, data::Batch batch) : spec_(std::move(spec)), batch_(std::move(batch)) {}
+  const data::ElementSpec& spec() const override { return spec_; }
+  absl::StatusOr<std::optional<data::Batch>> Next() override { return std::exchange(batch_, std::nullopt); }
+
+ private:
+  const data::ElementSpec spec_;
+  std::optional<data::Batch> batch_;
+};
+
+// "float32[32,784], int32[32]".
+std::string TypesOf(const data::Batch& batch) {
+  std::vector<std::string> types;
+  for (const data::Tensors* tensors : {&batch.features, &batch.labels}) {
+    for (const compute::Tensor& tensor : *tensors) types.push_back(tensor.type().ToString());
+  }
+  return absl::StrJoin(types, ", ");
+}
+
+std::string SizeText(int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  if (size >= 1e9) return absl::StrFormat("%.1f GB", size * 1e-9);
+  return size >= 1e6 ? absl::StrFormat("%.1f MB", size * 1e-6) : absl::StrFormat("%.1f kB", size * 1e-3);
+}
+
+class DryRun {
+ public:
+  DryRun(const Config& config, Input input, std::ostream& results)
+      : config_(config), input_(std::move(input)), results_(results) {}
+
+  absl::Status Run(train::Model model, const SessionOptions& options) {
+    RETURN_IF_ERROR(CheckDirectories());
+    Tell("run", absl::StrCat(StepsOfRun(config_, input_, options), " steps in all, batch ", config_.base.batch_size));
+    RETURN_IF_ERROR(Open(std::move(model), options));
+    if (!config_.base.eval_only) {
+      ASSIGN_OR_RETURN(data::Batch batch, FirstTrainBatch());
+      if (input_.largest_batch != nullptr) RETURN_IF_ERROR(TrainOnLargest());
+      if (input_.largest_batch == nullptr) RETURN_IF_ERROR(ShowMemory(input_.spec, batch));
+      RETURN_IF_ERROR(Train("training step", input_.spec, std::move(batch)));
+    }
+    RETURN_IF_ERROR(Evaluate());
+    Tell("end", "all checks passed; nothing was written to --model_dir");
+    return absl::OkStatus();
+  }
+
+ private:
+  // Prints the line of one item.
+  void Tell(const std::string& item, const std::string& text, logs::Json::Object values = {}) {
+    if (config_.base.output != "json") {
+      results_ << item << ": " << text << std::endl;
+      return;
+    }
+    logs::Json::Object object = {{"event", "dry_run"}, {"item", item}, {"message", text}};
+    object.insert(object.end(), values.begin(), values.end());
+    results_ << logs::DumpJson(object) << std::endl;
+  }
+
+  absl::Status CheckDirectories() {
+    const std::string& model_dir = config_.train.model_dir;
+    if (!config_.base.eval_only) RETURN_IF_ERROR(files::CheckCanWriteIn(model_dir));
+    if (config_.base.export_dir) {
+      RETURN_IF_ERROR(files::CheckCanWriteIn(*config_.base.export_dir));
+    }
+    const absl::string_view state = !files::Exists(model_dir) ? "would be made"
+                                    : config_.base.clean      ? "would be emptied"
+                                                              : "is there";
+    Tell("model_dir", absl::StrCat(model_dir, " ", state));
+    return absl::OkStatus();
+  }
+
+  absl::Status Open(train::Model model, const SessionOptions& options) {
+    ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config_));
+    ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices));
+    train::EstimatorConfig estimator{config_.train};
+    // An emptied directory has no checkpoint; neither has one that nobody makes.
+    if (config_.base.clean) estimator.model_dir = files::JoinPath(config_.train.model_dir, "emptied");
+    if (config_.base.eval_only) estimator.resume = train::Resume::kMust;
+    estimator.dataset = input_.dataset;
+    estimator.facts = input_.facts;
+    estimator.use = train::ModelDir::Use::kRead;
+    estimator.warm_start = options.fine_tune;
+    estimator.mismatch_hint = options.mismatch_hint;
+    ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), std::move(estimator), std::move(strategy)));
+    Tell("device", absl::StrCat(estimator_->strategy().Description(), ", strategy ", estimator_->strategy().name(),
+                                ", precision ", flags::DTypeFlagValue(config_.train.dtype), ", ", devices.replica_batch,
+                                " of the batch per replica"));
+    Tell("variables", estimator_->origin());
+    if (config_.base.eval_only) return absl::OkStatus();
+    return estimator_->CheckBatchFits(input_.spec, config_.base.batch_size);
+  }
+
+  absl::StatusOr<data::Batch> FirstTrainBatch() {
+    data::Position start = estimator_->state().position;
+    if (start.index >= input_.num_train_examples) start = {start.epoch + 1, 0};
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source,
+                     input_.train({.seed = estimator_->state().seed,
+                                   .start = start,
+                                   .end_epoch = start.epoch + 1,
+                                   .rows = estimator_->held_rows(train::Mode::kTrain)}));
+    ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
+    if (!batch) {
+      return absl::DataLossError(absl::StrCat("the training data (", input_.dataset, ", ", input_.num_train_examples,
+                                              " examples) have no batch of --batch_size=", config_.base.batch_size));
+    }
+    Tell("training data",
+         absl::StrCat(input_.dataset, ", ", input_.num_train_examples, " examples; first batch ", TypesOf(*batch)));
+    return *std::move(batch);
+  }
+
+  absl::Status ShowMemory(const data::ElementSpec& spec, const data::Batch& batch) {
+    ASSIGN_OR_RETURN(const train::MemoryPlan plan, estimator_->PlanMemory(spec, batch));
+    Tell("parameters", absl::StrCat(plan.num_parameters, " in ", plan.num_variables, " variables"),
+         {{"num_parameters", plan.num_parameters}});
+    Tell("memory",
+         absl::StrCat("parameters ", SizeText(plan.parameter_bytes), ", optimizer and other variables ",
+                      SizeText(plan.other_variable_bytes), ", intermediate values of a replica's training step ",
+                      SizeText(plan.intermediate_bytes), ", batch ", SizeText(plan.batch_bytes),
+                      plan.available_bytes < 0 ? "" : absl::StrCat("; free ", SizeText(plan.available_bytes))),
+         {{"parameter_bytes", plan.parameter_bytes},
+          {"other_variable_bytes", plan.other_variable_bytes},
+          {"intermediate_bytes", plan.intermediate_bytes},
+          {"batch_bytes", plan.batch_bytes}});
+    return absl::OkStatus();
+  }
+
+  absl::Status TrainOnLargest() {
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.largest_batch());
+    ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
+    RETURN_IF_ERROR(ShowMemory(source->spec(), *batch));
+    return Train("largest training step", source->spec(), *std::move(batch));
+  }
+
+  absl::Status Train(const std::string& item, const data::ElementSpec& spec, data::Batch batch) {
+    const std::string types = TypesOf(batch);
+    std::vector<double> losses;
+    std::vector<std::unique_ptr<logs::Hook>> hooks;
+    hooks.push_back(std::make_unique<logs::LossRecorder<double>>(losses));
+    const auto input = [&](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
+      return std::make_unique<OneBatch>(spec, std::move(batch));
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(estimator_->Train(input, estimator_->global_step() + 1, hooks));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    // With a dynamic loss scale a step may be skipped, which is no fault.
+    const std::string loss = losses.empty() ? "skipped, since gradients overflowed" : absl::StrCat("loss ", losses[0]);
+    Tell(item, absl::StrFormat("%s, on %s, %.2f s with its preparation", loss, types, seconds));
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate() {
+    const auto input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
+    ASSIGN_OR_RETURN(const train::EvalResults metrics, estimator_->Evaluate(input, /*max_steps=*/1));
+    std::vector<std::string> texts;
+    logs::Json::Object values;
+    for (const auto& [name, value] : metrics) {
+      if (name == "global_step") continue;
+      texts.push_back(absl::StrCat(name, " ", value));
+      values.emplace_back(name, value);
+    }
+    Tell("evaluation step", absl::StrCat("on the first batch: ", absl::StrJoin(texts, ", ")), std::move(values));
+    return absl::OkStatus();
+  }
+
+  const Config& config_;
+  const Input input_;
+  std::ostream& results_;
+  std::unique_ptr<train::Estimator> estimator_;
+};
+
+}  // namespace
+
+absl::Status Rehearse(const Config& config, train::Model model, Input input, const SessionOptions& options,
+                      std::ostream& results) {
+  if (config.rehearsal == Rehearsal::kPrintSchedule) return PrintSchedule(config, model, input, options, results);
+  RETURN_IF_ERROR(CheckAlone(config, "--dry_run"));
+  return DryRun(config, std::move(input), results).Run(std::move(model), options);
+}
+
+}  // namespace official::run
