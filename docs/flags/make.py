@@ -25,8 +25,8 @@ HOME = "/home-of-the-reader"  # default directories are below it, and shown belo
 # The page of the manual about each program.
 MANUAL = {
     "checkpoint_tool": "checkpoints",
-    "check_tfrecords_main": "resnet",
     "compute_bleu_main": "transformer",
+    "data_check": "data",
     "download_cifar10_main": "resnet",
     "download_mnist_main": "mnist",
     "generate_ratings_main": "ncf",

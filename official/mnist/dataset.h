@@ -41,6 +41,14 @@ absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options);
 // Downloads the files that are missing in data_dir and leaves them there decompressed. Says on stderr what it does.
 absl::Status DownloadMnist(const MnistOptions& options);
 
+// Read one of the files, plain or gzipped: uint8 [n, 28, 28], and uint8 [n] whose values may be anything. DataLoss as
+// in LoadMnist.
+absl::StatusOr<compute::Tensor> ReadMnistImages(const std::string& path);
+absl::StatusOr<compute::Tensor> ReadMnistLabels(const std::string& path);
+
+// Returns DataLoss, naming file and index, unless the label is 0 to 9.
+absl::Status CheckMnistLabel(const std::string& path, int64_t index, uint8_t label);
+
 // Returns examples as the model takes them: one feature, float32 [784], pixel / 255; one label, int32.
 data::DatasetPtr MnistDataset(const MnistSplit& split);
 

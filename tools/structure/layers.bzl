@@ -2,7 +2,7 @@
 
 LAYERS = [
     ("tools", "setup, run, test, fuzz, bench, pack_gpu, download, format"),
-    ("official", "a folder for each model: flags, input, graph, run loop; checkpoint_tool; nothing depends on it"),
+    ("official", "a folder for each model: flags, input, graph, run loop; checkpoint_tool, data_check; nothing depends on it"),
     ("utils/run", "the run of a training program: devices, lock, data, training and evaluation"),
     ("utils/export", "SavedModel"),
     ("utils/flags", "the flag groups of every training program, help, validators"),
