@@ -163,7 +163,7 @@ absl::Status DownloadMnist(const MnistOptions& options) {
       remote.urls.push_back(absl::StrCat(mirror, "/", file.name, ".gz"));
     remote_files.push_back(std::move(remote));
   }
-  const absl::Status status = data::DownloadFiles(remote_files);
+  const absl::Status status = data::DownloadFiles(remote_files, {.from_dir = options.from_dir});
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrFormat("%s %s of MNIST: %s",

@@ -5,6 +5,7 @@ PROGRAMS = [
     "//official/data_check:data_check",
     "//official/mnist:download_mnist_main",
     "//official/mnist:mnist_main",
+    "//official/recommendation/data:download_movielens_main",
     "//official/recommendation/data:generate_ratings_main",
     "//official/recommendation:ncf_main",
     "//official/resnet/cifar10:download_cifar10_main",
