@@ -1,7 +1,7 @@
 """The layers of the code, from the top. A target depends on targets of its own layer and of those below."""
 
 LAYERS = [
-    ("tools", "setup, run, test, fuzz, bench, pack_gpu, download, format"),
+    ("tools", "setup, run, test, fuzz, bench, package, pack_gpu, download, format"),
     ("official", "a folder for each model: flags, input, graph, run loop; checkpoint_tool, data_check; nothing depends on it"),
     ("utils/run", "the run of a training program: devices, lock, data, training and evaluation"),
     ("utils/export", "SavedModel"),
