@@ -25,10 +25,11 @@ HOME = "/home-of-the-reader"  # default directories are below it, and shown belo
 # The page of the manual about each program.
 MANUAL = {
     "checkpoint_tool": "checkpoints",
-    "check_tfrecords_main": "resnet",
     "compute_bleu_main": "transformer",
-    "download_cifar10_main": "resnet",
-    "download_mnist_main": "mnist",
+    "data_check": "data",
+    "download_cifar10_main": "data",
+    "download_mnist_main": "data",
+    "download_movielens_main": "data",
     "generate_ratings_main": "ncf",
     "imagenet_to_tfrecords_main": "resnet",
     "mnist_main": "mnist",

@@ -63,31 +63,10 @@ std::string NamesOf(const std::vector<MnistFile>& files) {
   return absl::StrFormat("%s and %d more files", files[0].name, files.size() - 1);
 }
 
-absl::StatusOr<Tensor> ReadImages(const std::string& path) {
-  return data::ReadIdx(path, [&](const data::IdxHeader& header) -> absl::Status {
-    if (header.magic != kImagesMagic) {
-      return absl::DataLossError(absl::StrFormat("Invalid magic number %d in MNIST file %s", header.magic, path));
-    }
-    if (header.dims[1] != kSize || header.dims[2] != kSize) {
-      return absl::DataLossError(absl::StrFormat("Invalid MNIST file %s: Expected 28x28 images, found %dx%d", path,
-                                                 header.dims[1], header.dims[2]));
-    }
-    return absl::OkStatus();
-  });
-}
-
 absl::StatusOr<Tensor> ReadLabels(const std::string& path) {
-  const auto check = [&](const data::IdxHeader& header) -> absl::Status {
-    if (header.magic == kLabelsMagic) return absl::OkStatus();
-    return absl::DataLossError(absl::StrFormat("Invalid magic number %d in MNIST file %s", header.magic, path));
-  };
-  ASSIGN_OR_RETURN(const Tensor bytes, data::ReadIdx(path, check));
+  ASSIGN_OR_RETURN(const Tensor bytes, ReadMnistLabels(path));
   const absl::Span<const uint8_t> labels = bytes.flat<uint8_t>();
-  const auto bad = std::find_if(labels.begin(), labels.end(), [](uint8_t label) { return label >= kNumClasses; });
-  if (bad != labels.end()) {
-    return absl::DataLossError(absl::StrFormat(
-        "Invalid MNIST file %s: expected labels from 0 to 9, found %d at index %d", path, *bad, bad - labels.begin()));
-  }
+  for (size_t i = 0; i < labels.size(); ++i) RETURN_IF_ERROR(CheckMnistLabel(path, i, labels[i]));
   return bytes.CastTo(DType::kInt32);
 }
 
@@ -96,7 +75,7 @@ absl::StatusOr<MnistSplit> ReadSplit(const std::string& directory, const std::st
   const std::string images_path = FindFile(directory, (prefix + "-images-idx3-ubyte").c_str());
   const std::string labels_path = FindFile(directory, (prefix + "-labels-idx1-ubyte").c_str());
   MnistSplit split;
-  ASSIGN_OR_RETURN(split.images, ReadImages(images_path));
+  ASSIGN_OR_RETURN(split.images, ReadMnistImages(images_path));
   ASSIGN_OR_RETURN(split.labels, ReadLabels(labels_path));
   const int64_t num_images = split.images.shape().dim(0), num_labels = split.labels.shape().dim(0);
   if (num_images != num_labels) {
@@ -131,6 +110,32 @@ MnistData DrawMnist() {
 
 }  // namespace
 
+absl::StatusOr<Tensor> ReadMnistImages(const std::string& path) {
+  return data::ReadIdx(path, [&](const data::IdxHeader& header) -> absl::Status {
+    if (header.magic != kImagesMagic) {
+      return absl::DataLossError(absl::StrFormat("Invalid magic number %d in MNIST file %s", header.magic, path));
+    }
+    if (header.dims[1] != kSize || header.dims[2] != kSize) {
+      return absl::DataLossError(absl::StrFormat("Invalid MNIST file %s: Expected 28x28 images, found %dx%d", path,
+                                                 header.dims[1], header.dims[2]));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<Tensor> ReadMnistLabels(const std::string& path) {
+  return data::ReadIdx(path, [&](const data::IdxHeader& header) -> absl::Status {
+    if (header.magic == kLabelsMagic) return absl::OkStatus();
+    return absl::DataLossError(absl::StrFormat("Invalid magic number %d in MNIST file %s", header.magic, path));
+  });
+}
+
+absl::Status CheckMnistLabel(const std::string& path, int64_t index, uint8_t label) {
+  if (label < kNumClasses) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrFormat("Invalid MNIST file %s: expected labels from 0 to 9, found %d at index %d", path, label, index));
+}
+
 absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options) {
   const absl::Status status = DownloadMnist(options);
   if (status.ok()) return ReadMnist(options.data_dir);
@@ -158,7 +163,7 @@ absl::Status DownloadMnist(const MnistOptions& options) {
       remote.urls.push_back(absl::StrCat(mirror, "/", file.name, ".gz"));
     remote_files.push_back(std::move(remote));
   }
-  const absl::Status status = data::DownloadFiles(remote_files);
+  const absl::Status status = data::DownloadFiles(remote_files, {.from_dir = options.from_dir});
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrFormat("%s %s of MNIST: %s",

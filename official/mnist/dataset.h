@@ -30,6 +30,8 @@ struct MnistOptions {
   // Directories on the web that hold the gzipped files.
   std::vector<std::string> mirrors = {"https://storage.googleapis.com/cvdf-datasets/mnist",
                                       "https://ossci-datasets.s3.amazonaws.com/mnist"};
+  // If not empty, a directory with copies of these files, which are taken instead.
+  std::string from_dir = "";
 };
 
 // Reads both splits from data_dir, where each of the four files lies plain or with .gz. Missing ones are downloaded
@@ -38,8 +40,17 @@ struct MnistOptions {
 // images and labels differ in number, or a label is above 9.
 absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options);
 
-// Downloads the files that are missing in data_dir and leaves them there decompressed. Says on stderr what it does.
+// Downloads the files that are missing in data_dir, or takes their copies, and leaves them there decompressed. Says on
+// stderr what it does. Errors of data::DownloadFiles.
 absl::Status DownloadMnist(const MnistOptions& options);
+
+// Read one of the files, plain or gzipped: uint8 [n, 28, 28], and uint8 [n] whose values may be anything. DataLoss as
+// in LoadMnist.
+absl::StatusOr<compute::Tensor> ReadMnistImages(const std::string& path);
+absl::StatusOr<compute::Tensor> ReadMnistLabels(const std::string& path);
+
+// Returns DataLoss, naming file and index, unless the label is 0 to 9.
+absl::Status CheckMnistLabel(const std::string& path, int64_t index, uint8_t label);
 
 // Returns examples as the model takes them: one feature, float32 [784], pixel / 255; one label, int32.
 data::DatasetPtr MnistDataset(const MnistSplit& split);

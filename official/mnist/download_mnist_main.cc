@@ -6,6 +6,7 @@
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/console.h"
+#include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
 
@@ -19,8 +20,12 @@ flags::Program DownloadProgram() {
           "Downloads MNIST (12 MB) to DIRECTORY, by default " + files::DefaultDataDir("mnist_data") +
           ", where mnist_main looks for it. Files that are there already are kept, and an interrupted download "
           "resumes where it stopped.",
-      .examples = {{"download_mnist_main data", "then train with: mnist_main --data_dir=data"}},
-      .flags = {.name = "download_mnist", .flags = {flags::OutputFlag(), flags::LogFormatFlag()}},
+      .examples = {{"download_mnist_main data", "then train with: mnist_main --data_dir=data"},
+                   {"download_mnist_main data --from_dir=usb",
+                    "take copies of the published files, without a network"}},
+      .flags = {.name = "download_mnist",
+                .flags = {flags::FromDirFlag("train-images-idx3-ubyte.gz and the three others"), flags::OutputFlag(),
+                          flags::LogFormatFlag()}},
       .words = "[DIRECTORY]",
       .shared_flags = false,
   };
@@ -30,6 +35,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
   if (command_line.words().size() > 1) return absl::InvalidArgumentError("name one directory at most");
   MnistOptions options;
   options.data_dir = command_line.words().empty() ? files::DefaultDataDir("mnist_data") : command_line.words()[0];
+  options.from_dir = flags::FromDir();
   RETURN_IF_ERROR(flags::StartLog());
   if (command_line.words().empty()) RETURN_IF_ERROR(files::CheckOwner(options.data_dir));
   RETURN_IF_ERROR(DownloadMnist(options));

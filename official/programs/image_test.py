@@ -4,10 +4,11 @@ No container is built: its two lists are compared with the files that Bazel has 
 """
 
 import re
-import subprocess
 import sys
 import unittest
 from pathlib import Path
+
+from tools.packaging.libraries import libraries_of, output
 
 CONTAINERFILE = Path("tools/cluster/Containerfile")
 # What is loaded with dlopen, if it is there, and the certificates for downloads.
@@ -21,25 +22,10 @@ def lines_of(instruction: str, stage: int) -> str:
     return next(line for line in lines if line.startswith(instruction))
 
 
-def output(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def package_of(library: str) -> str:
-    """The package of a library; dpkg may know it by its path from before /lib became a link to /usr/lib."""
-    path = str(Path(library).resolve())
-    for name in (path, path.removeprefix("/usr")):
-        found = subprocess.run(["dpkg-query", "--search", name], capture_output=True, text=True)
-        if found.returncode == 0:
-            return found.stdout.split(":")[0]
-    raise AssertionError(f"no package has {path}")
-
-
 def packages_of(file: Path) -> set[str]:
     """The packages of the libraries that a program or library names; those that they need themselves come with them."""
-    needed = re.findall(r"NEEDED\s+(\S+)", output("objdump", "-p", str(file)))
-    paths = dict(re.findall(r"^\s*(\S+) => (/\S+)", output("ldd", str(file)), re.MULTILINE))
-    return {package_of(paths[name]) for name in needed if name in paths}
+    needed = re.findall(r"NEEDED\s+(\S+)", output("objdump", "-p", file))
+    return {library.package for library in libraries_of([file]) if library.name in needed}
 
 
 class ImageTest(unittest.TestCase):

@@ -2,13 +2,14 @@
 
 PROGRAMS = [
     "//official/checkpoint_tool:checkpoint_tool",
+    "//official/data_check:data_check",
     "//official/mnist:download_mnist_main",
     "//official/mnist:mnist_main",
+    "//official/recommendation/data:download_movielens_main",
     "//official/recommendation/data:generate_ratings_main",
     "//official/recommendation:ncf_main",
     "//official/report:report_main",
     "//official/resnet/cifar10:download_cifar10_main",
-    "//official/resnet/imagenet:check_tfrecords_main",
     "//official/resnet/imagenet:imagenet_to_tfrecords_main",
     "//official/resnet:resnet_main",
     "//official/transformer/bleu:compute_bleu_main",

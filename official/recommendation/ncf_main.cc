@@ -11,6 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/config_flag.h"
+#include "utils/flags/skip_bad_records.h"
 #include "utils/run/standalone/main.h"
 
 ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set to train on: 1 or 20 million ratings.");
@@ -125,6 +126,12 @@ absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
   return flags::FlagError("mlperf_log", "cannot be combined with --eval_only: it logs a training");
 }
 
+flags::FlagSpec SkipFlag() {
+  flags::FlagSpec flag = flags::SkipBadRecordsFlag();
+  flag.help = "Number of lines of the ratings that may be none: they are logged and left out. One more is an error.";
+  return flag;
+}
+
 flags::Program NcfProgram() {
   return {
       .name = "ncf_main",
@@ -180,7 +187,8 @@ flags::Program NcfProgram() {
                           {.name = "ml_perf", .key = true},
                           {.name = "mlperf_log", .unset_means = "none", .per_worker = true},
                           {.name = "predict", .key = true},
-                          {.name = "top_k", .range = flags::AtLeast(1)}},
+                          {.name = "top_k", .range = flags::AtLeast(1)},
+                          SkipFlag()},
                 .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone,
                                flags::ThresholdOf("hr_threshold", "HR", 1)}},
       .network = {{"dataset"}, {"model"}, {"num_factors"}, {"layers"}},
@@ -203,7 +211,8 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
                     .data_dir = config.base.data_dir,
                     .data_dir_given = config.base.data_dir_given,
                     .download_if_missing = absl::GetFlag(FLAGS_download_if_missing),
-                    .ratings_file = absl::GetFlag(FLAGS_ratings_file)};
+                    .ratings_file = absl::GetFlag(FLAGS_ratings_file),
+                    .skip_bad_records = flags::SkipBadRecords()};
   config.num_neg = absl::GetFlag(FLAGS_num_neg);
   config.num_eval_negatives = absl::GetFlag(FLAGS_num_eval_negatives);
   int64_t eval_batch_size;

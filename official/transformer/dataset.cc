@@ -1,17 +1,16 @@
 #include "official/transformer/dataset.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/transformer/record_files.h"
+#include "official/transformer/translation_record.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/fingerprint.h"
 #include "utils/data/permutation.h"
-#include "utils/data/records/example.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/data/worker_pool.h"
 #include "utils/logs/log.h"
@@ -47,18 +46,6 @@ absl::Status CannotGoOn(const absl::Status& error) {
   return absl::Status(error.code(), absl::StrCat(error.message(), "; what follows in the file cannot be read"));
 }
 
-// The ids of a feature.
-absl::Status ParseIds(const data::ExampleView& example, absl::string_view name, std::vector<int64_t>* ids) {
-  RETURN_IF_ERROR(example.Int64s(name, ids));
-  if (ids->empty()) return absl::DataLossError(absl::StrFormat("feature %s has no ids", name));
-  for (const int64_t id : *ids) {
-    if (id >= 0 && id <= std::numeric_limits<int32_t>::max()) continue;
-    return absl::DataLossError(
-        absl::StrFormat("feature %s has the id %d, expected one of at least 0 and below 2^31", name, id));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<Translations::File> Translations::ReadFile(const std::string& path, int64_t max_length,
@@ -77,12 +64,7 @@ absl::StatusOr<Translations::File> Translations::ReadFile(const std::string& pat
       break;
     }
     if (!*more) break;
-    const auto parse = [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const data::ExampleView example, data::ExampleView::Parse(record));
-      RETURN_IF_ERROR(ParseIds(example, "inputs", &inputs));
-      return ParseIds(example, "targets", &targets);
-    };
-    if (const absl::Status status = parse(); !status.ok()) {
+    if (const absl::Status status = ParseTranslation(record, &inputs, &targets); !status.ok()) {
       RETURN_IF_ERROR(
           skip(absl::Status(status.code(), absl::StrCat(path, ": record ", number, ": ", status.message()))));
       continue;

@@ -1,8 +1,8 @@
 """The layers of the code, from the top. A target depends on targets of its own layer and of those below."""
 
 LAYERS = [
-    ("tools", "setup, run, test, fuzz, bench, pack_gpu, download, format"),
-    ("official", "a folder for each model: flags, input, graph, run loop; checkpoint_tool; report; nothing depends on it"),
+    ("tools", "setup, run, test, fuzz, bench, package, pack_gpu, download, format"),
+    ("official", "a folder for each model: flags, input, graph, run loop; checkpoint_tool, data_check, report, serve; nothing depends on it"),
     ("utils/run", "the run of a training program: devices, lock, data, training and evaluation"),
     ("utils/export", "SavedModel"),
     ("utils/flags", "the flag groups of every training program, help, validators"),

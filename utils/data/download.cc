@@ -156,6 +156,10 @@ class Downloader {
     ASSIGN_OR_RETURN(const std::unique_ptr<PartialFile> file, PartialFile::Open(remote, deadline_));
     // Somebody else may have finished it while we waited. Only right files get this name.
     if (files::Exists(remote.path)) return absl::OkStatus();
+    if (!options_.from_dir.empty()) {
+      RETURN_IF_ERROR(TakeCopy(remote, *file));
+      return file->Publish(remote);
+    }
     std::vector<std::string> reasons;
     for (const std::string& url : remote.urls) {
       absl::StatusOr<std::string> reason = TryMirror(url, remote, *file);
@@ -167,6 +171,36 @@ class Downloader {
       if (std::count(reasons.begin(), reasons.end(), reasons.back()) > 1) reasons.pop_back();
     }
     return absl::UnavailableError(absl::StrCat("cannot download ", remote.path, ": ", absl::StrJoin(reasons, "; ")));
+  }
+
+  // Copies the file from from_dir.
+  absl::Status TakeCopy(const RemoteFile& remote, PartialFile& file) {
+    const std::string& url = remote.urls.at(0);
+    const std::string path = files::JoinPath(options_.from_dir, url.substr(url.rfind('/') + 1));
+    absl::StatusOr<std::unique_ptr<files::RandomAccessFile>> copy = files::RandomAccessFile::Open(path);
+    if (absl::IsNotFound(copy.status())) {
+      return absl::NotFoundError(absl::StrCat(copy.status().message(), ": it should be a copy of ", url));
+    }
+    RETURN_IF_ERROR(copy.status());
+    const auto differs = [&](absl::string_view what, const auto& found, const auto& expected) {
+      return absl::DataLossError(
+          absl::StrCat(path, " is not what is published at ", url, ": it has ", what, found, ", expected ", expected));
+    };
+    if ((*copy)->size() != remote.num_bytes)
+      return differs("this number of bytes: ", (*copy)->size(), remote.num_bytes);
+    LOG(INFO) << "copying " << path << " to " << remote.path;
+    RETURN_IF_ERROR(file.Truncate(0));
+    std::vector<char> buffer(1 << 20);
+    for (int64_t offset = 0;;) {
+      ASSIGN_OR_RETURN(const int64_t got, (*copy)->ReadSome(offset, buffer.size(), buffer.data()));
+      if (got == 0) break;
+      RETURN_IF_ERROR(file.WriteAt(offset, absl::string_view(buffer.data(), got)));
+      offset += got;
+    }
+    ASSIGN_OR_RETURN(const std::string sha256, Sha256OfFile(file.path()));
+    if (sha256 == remote.sha256) return absl::OkStatus();
+    RETURN_IF_ERROR(file.Truncate(0));  // so that no file is left
+    return differs("the SHA-256 ", sha256, remote.sha256);
   }
 
   // Why this mirror does not give the file; empty if it did. An error if the file cannot be written.

@@ -31,14 +31,17 @@ struct DownloadOptions {
   // The number of attempts at each mirror when a transfer breaks off or the server is busy; each continues where the
   // last one stopped.
   int attempts = 3;
+  // If not empty, a directory with copies of what the mirrors send, under the names that the first URL of each ends in.
+  // Nothing is downloaded then.
+  std::string from_dir = "";
 };
 
 // Downloads the files one after another and stops at the first that no mirror has. Says on stderr what it does. A
 // transfer goes to a temporary name next to `path`; a broken one stays there and is resumed by the next call. Several
 // processes may ask for the same file at once: one downloads, the others wait. Directories made for a file of which
 // nothing arrived are removed. Unavailable, naming file, mirrors and reasons, if the network or the servers fail or
-// send something else; PermissionDenied, FailedPrecondition, ResourceExhausted or Aborted if the file cannot be
-// written.
+// send something else; NotFound or DataLoss, naming the file and its URL, if from_dir lacks it or has something else;
+// PermissionDenied, FailedPrecondition, ResourceExhausted or Aborted if the file cannot be written.
 absl::Status DownloadFiles(absl::Span<const RemoteFile> files, const DownloadOptions& options = {});
 
 // Returns the SHA-256 of a file as 64 hexadecimal digits.

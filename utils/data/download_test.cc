@@ -166,6 +166,34 @@ class Fixture {
   DownloadOptions options_;
 };
 
+TEST_CASE_METHOD(Fixture, "A copy at hand is checked and taken, and no server asked") {
+  Server server([](const Server::Request&) { return Server::Answer{Ok(kContents)}; });
+  options_.from_dir = directory_ + "/usb";
+  const std::string copy = options_.from_dir + "/file.bin";
+  std::filesystem::create_directories(options_.from_dir);
+  const auto error = [&] {
+    const absl::Status status = Download({server.Url("/some/file.bin")});
+    CHECK_FALSE(files::Exists(directory_ + "/sub"));  // nor is a directory left for it
+    return status;
+  };
+  CHECK(absl::IsNotFound(error()));
+  CHECK_THAT(std::string(error().message()), Contains(copy) && Contains("it should be a copy of http://127.0.0.1:"));
+  std::ofstream(copy, std::ios::binary) << kContents.substr(1);
+  CHECK(absl::IsDataLoss(error()));
+  CHECK_THAT(std::string(error().message()),
+             Contains(copy + " is not what is published at http://") &&
+                 Contains(absl::StrCat("number of bytes: ", kContents.size() - 1, ", expected ", kContents.size())));
+  std::ofstream(copy, std::ios::binary) << "1" << kContents.substr(1);
+  CHECK(absl::IsDataLoss(error()));
+  CHECK_THAT(std::string(error().message()), Contains("it has the SHA-256 ") && Contains(kSha256));
+  std::ofstream(copy, std::ios::binary) << kContents;
+  // What a transfer that broke off has left does no harm.
+  WritePartial("something else");
+  CheckWhole(Download({server.Url("/some/file.bin")}));
+  CHECK(files::Exists(copy));
+  CHECK(server.num_requests() == 0);
+}
+
 TEST_CASE_METHOD(Fixture, "A file is downloaded, checked and named") {
   Server server([](const Server::Request& request) {
     return Server::Answer{request.path == "/file" ? Ok(kContents) : kNotFound};

@@ -6,9 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/recommendation/data/ratings_file.h"
+#include "official/recommendation/data/zip_member.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/download.h"
+#include "utils/data/records/bad_records.h"
 #include "utils/files/files.h"
+#include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
@@ -19,17 +22,28 @@ struct MovieLens {
   GeneratorOptions size;
   int64_t zip_bytes;
   const char* zip_sha256;  // of the files with the MD5 sums that GroupLens publishes
+  const char* ratings;     // the names of its members
+  const char* item_names;
 };
 constexpr MovieLens kDatasets[] = {
     {"ml-100k",
      {.num_users = 943, .num_items = 1682, .num_ratings = 100000},
      4924029,
-     "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"},
-    {"ml-1m", {}, 5917549, "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"},
+     "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+     "u.data",
+     "u.item"},
+    {"ml-1m",
+     {},
+     5917549,
+     "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+     "ratings.dat",
+     "movies.dat"},
     {"ml-20m",
      {.num_users = 138493, .num_items = 26744, .num_ratings = 20000263},
      198702078,
-     "96f243c338a8665f6bcc89c53edf6ee39162a846940de6b7c8c48aeada765ff3"},
+     "96f243c338a8665f6bcc89c53edf6ee39162a846940de6b7c8c48aeada765ff3",
+     "ratings.csv",
+     "movies.csv"},
 };
 
 absl::StatusOr<MovieLens> FindDataset(const std::string& name) {
@@ -52,9 +66,18 @@ std::string FindFile(const MovieLens& dataset, const std::string& data_dir) {
   return "";
 }
 
+// The archive, and where it is put.
+data::RemoteFile ArchiveOf(const MovieLens& dataset, const RatingsOptions& options) {
+  const std::string name = absl::StrCat(dataset.name, ".zip");
+  return {.path = files::JoinPath(files::JoinPath(options.data_dir, dataset.name), name),
+          .urls = {absl::StrCat(options.mirror, "/", name)},
+          .num_bytes = dataset.zip_bytes,
+          .sha256 = dataset.zip_sha256};
+}
+
 // Where it lies, after a download if need be.
 absl::StatusOr<std::string> ObtainFile(const MovieLens& dataset, const RatingsOptions& options) {
-  std::string path = FindFile(dataset, options.data_dir);
+  const std::string path = FindFile(dataset, options.data_dir);
   if (!path.empty()) return path;
   const std::string zip = absl::StrCat(dataset.name, ".zip");
   const std::string missing =
@@ -64,19 +87,25 @@ absl::StatusOr<std::string> ObtainFile(const MovieLens& dataset, const RatingsOp
   if (!options.download_if_missing) {
     return absl::NotFoundError(absl::StrCat(missing, ", and --download_if_missing is false"));
   }
-  path = files::JoinPath(files::JoinPath(options.data_dir, dataset.name), zip);
-  const data::RemoteFile remote = {.path = path,
-                                   .urls = {absl::StrCat(options.mirror, "/", zip)},
-                                   .num_bytes = dataset.zip_bytes,
-                                   .sha256 = dataset.zip_sha256};
+  const data::RemoteFile remote = ArchiveOf(dataset, options);
   const absl::Status status = data::DownloadFiles({remote});
-  if (status.ok()) return path;
+  if (status.ok()) return remote.path;
   return absl::Status(status.code(), absl::StrCat(missing, ": ", status.message()));
 }
 
-absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const std::string& path) {
-  ASSIGN_OR_RETURN(std::vector<Rating> ratings, ReadRatings(path));
-  if (static_cast<int64_t>(ratings.size()) == dataset.size.num_ratings) return ratings;
+// Leaves out as many bad lines as may be.
+absl::StatusOr<std::vector<Rating>> ReadGoodRatings(const std::string& path, data::BadRecords& bad) {
+  absl::StatusOr<std::vector<Rating>> ratings = ReadRatings(path, [&](int64_t line, const absl::Status& error) {
+    return bad.Skip(absl::StrCat(path, " line ", line), error);
+  });
+  if (ratings.ok()) bad.Report();
+  return ratings;
+}
+
+absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const std::string& path,
+                                                data::BadRecords& bad) {
+  ASSIGN_OR_RETURN(std::vector<Rating> ratings, ReadGoodRatings(path, bad));
+  if (static_cast<int64_t>(ratings.size()) + bad.count() == dataset.size.num_ratings) return ratings;
   return absl::DataLossError(
       absl::StrFormat("%s has %d ratings, but %s has %d: is it cut? Give your own ratings with --ratings_file", path,
                       ratings.size(), dataset.name, dataset.size.num_ratings));
@@ -96,16 +125,38 @@ absl::StatusOr<GeneratorOptions> SizeOfDataset(const std::string& dataset) {
   return found.size;
 }
 
+absl::StatusOr<MovieLensFiles> DownloadMovieLens(const RatingsOptions& options, const std::string& from_dir) {
+  ASSIGN_OR_RETURN(const MovieLens dataset, FindDataset(options.dataset));
+  const std::string directory = files::JoinPath(options.data_dir, dataset.name);
+  const MovieLensFiles found = {.ratings = files::JoinPath(directory, dataset.ratings),
+                                .item_names = files::JoinPath(directory, dataset.item_names)};
+  if (files::Exists(found.ratings) && files::Exists(found.item_names)) return found;
+  const data::RemoteFile archive = ArchiveOf(dataset, options);
+  const bool was_there = files::Exists(archive.path);  // ncf_main has downloaded it
+  RETURN_IF_ERROR(data::DownloadFiles({archive}, {.from_dir = from_dir}));
+  LOG(INFO) << "unpacking " << archive.path;
+  for (const auto& [name, path] :
+       {std::pair(dataset.ratings, found.ratings), std::pair(dataset.item_names, found.item_names)}) {
+    if (files::Exists(path)) continue;
+    ASSIGN_OR_RETURN(ZipMember member, ZipMember::Open(archive.path, {name}));
+    RETURN_IF_ERROR(member.Extract(path));
+  }
+  RETURN_IF_ERROR(files::SyncDirectory(directory));
+  if (!was_there) RETURN_IF_ERROR(files::RemoveFile(archive.path));
+  return found;
+}
+
 absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
   LoadedRatings loaded;
+  data::BadRecords bad(options.skip_bad_records);
   if (!options.ratings_file.empty()) {
-    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(options.ratings_file, ReadRatings(options.ratings_file)));
+    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(options.ratings_file, ReadGoodRatings(options.ratings_file, bad)));
     return loaded;
   }
   ASSIGN_OR_RETURN(const MovieLens dataset, FindDataset(options.dataset));
   const absl::StatusOr<std::string> path = ObtainFile(dataset, options);
   if (path.ok()) {
-    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path)));
+    ASSIGN_OR_RETURN(loaded.ratings, SplitFile(*path, ReadDataset(dataset, *path, bad)));
     return loaded;
   }
   if (options.data_dir_given) {

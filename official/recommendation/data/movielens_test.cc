@@ -1,11 +1,15 @@
 #include "official/recommendation/data/movielens.h"
 
+#include <zip.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "utils/files/files.h"
 #include "utils/logs/log.h"
 
 namespace official::recommendation {
@@ -81,6 +85,65 @@ TEST_CASE_METHOD(Fixture, "A ratings file is read instead of a data set") {
   for (int i = 1; i <= 20; ++i) absl::StrAppend(&text, "7,", i, ",1,", i, "\n");
   Write("mine.csv", text);
   CHECK(LoadRatings(options_).value().ratings.num_positives() == 19);
+}
+
+TEST_CASE_METHOD(Fixture, "As many bad lines are left out as may be") {
+  std::string text;
+  for (int item = 1; item <= 20; ++item) absl::StrAppend(&text, "7,", item, ",3,", item, "\n");
+  Write("mine.csv", "7,0,3,4\n" + text + "7,8,3\n");
+  options_.ratings_file = Path("mine.csv");
+  options_.skip_bad_records = 1;
+  CHECK(absl::IsDataLoss(Error()));
+  CHECK_THAT(std::string(Error().message()),
+             Contains("mine.csv line 22: expected user, item") && Contains("more than --skip_bad_records=1 records"));
+  options_.skip_bad_records = 2;
+  const Ratings ratings = LoadRatings(options_).value().ratings;
+  CHECK(ratings.user_ids == std::vector<int32_t>{7});
+  CHECK(ratings.num_items() == 20);
+
+  // A line that is left out is one of the data set's.
+  const std::vector<Rating> generated =
+      GenerateRatings({.num_users = 943, .num_items = 1682, .num_ratings = 100000}).value();
+  std::filesystem::create_directories(Path("ml-100k"));
+  REQUIRE(WriteRatings(Path("ml-100k/ratings.csv"), generated).ok());
+  std::fstream file(Path("ml-100k/ratings.csv"));
+  std::string header;
+  std::getline(file, header);
+  file.seekp(header.size() + 1);
+  file << "x";
+  file.close();
+  options_.ratings_file = "";
+  options_.dataset = "ml-100k";
+  CHECK(LoadRatings(options_).value().ratings.num_users() == 943);
+}
+
+TEST_CASE_METHOD(Fixture, "An archive is unpacked where LoadRatings looks, with the names of the films") {
+  options_.dataset = "ML-100K";
+  const std::string directory = Path("ml-100k");
+  const auto download = [&](const std::string& from_dir) { return DownloadMovieLens(options_, from_dir); };
+  CHECK(absl::IsUnavailable(download("").status()));
+  CHECK(absl::IsNotFound(download(Path("usb")).status()));
+  std::filesystem::create_directories(Path("usb"));
+  Write("usb/ml-100k.zip", "another");
+  CHECK(absl::IsDataLoss(download(Path("usb")).status()));
+  CHECK_FALSE(std::filesystem::exists(directory));
+
+  // An archive under its name has been verified when it got it.
+  std::filesystem::create_directories(directory);
+  zip_t* const zip = zip_open(Path("ml-100k/ml-100k.zip").c_str(), ZIP_CREATE, nullptr);
+  for (const auto& [member, text] :
+       {std::pair("ml-100k/u.data", "1\t2\t3\t4\n"), std::pair("ml-100k/u.item", "2|Film\n")}) {
+    zip_file_add(zip, member, zip_source_buffer(zip, text, std::strlen(text), 0), ZIP_FL_ENC_UTF_8);
+  }
+  REQUIRE(zip_close(zip) == 0);
+  const MovieLensFiles found = download("").value();
+  CHECK(found.ratings == directory + "/u.data");
+  CHECK(found.item_names == directory + "/u.item");
+  CHECK(files::ReadFile(found.ratings, 100).value() == "1\t2\t3\t4\n");
+  CHECK(files::ReadFile(found.item_names, 100).value() == "2|Film\n");
+  CHECK(std::filesystem::exists(directory + "/ml-100k.zip"));
+  std::filesystem::remove(directory + "/ml-100k.zip");
+  CHECK(download("").value().ratings == found.ratings);  // what is there stays
 }
 
 TEST_CASE_METHOD(Fixture, "A data set that does not exist is an error that names those that do") {

@@ -1,19 +1,16 @@
 #include "official/recommendation/data/ratings_file.h"
 
-#include <zip.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
-#include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "official/recommendation/data/zip_member.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/file_kind.h"
 #include "utils/files/files.h"
@@ -25,7 +22,6 @@ namespace {
 
 constexpr size_t kMaxLineBytes = 1024;
 constexpr size_t kBufferBytes = 1 << 16;
-constexpr uint64_t kMaxMemberBytes = uint64_t{4} << 30;
 
 template <typename T>
 bool ParseNumber(absl::string_view text, T& value) {
@@ -83,9 +79,13 @@ absl::string_view NameOf(absl::string_view separator) {
   return separator == " " ? "a space" : separator;
 }
 
+absl::Status RefuseBadLine(int64_t, const absl::Status& error) { return error; }
+
 class Parser {
  public:
-  explicit Parser(const std::string& name) : name_(name) {}
+  // Without `keep` the ratings are only counted. Both arguments outlive the parser.
+  Parser(const std::string& name, BadLineFn on_bad_line, bool keep)
+      : name_(name), on_bad_line_(on_bad_line), keep_(keep) {}
 
   // Whole lines, each with its end.
   absl::Status AddLines(absl::string_view lines) {
@@ -96,30 +96,40 @@ class Parser {
         continue;
       }
       const auto* const line_end = static_cast<const char*>(std::memchr(line, '\n', end - line));
-      if (line_end - line > static_cast<int64_t>(kMaxLineBytes)) return LineTooLong();
-      RETURN_IF_ERROR(AddLine(absl::string_view(line, line_end - line)));
+      if (line_end - line > static_cast<int64_t>(kMaxLineBytes)) {
+        RETURN_IF_ERROR(LineTooLong());
+      } else {
+        RETURN_IF_ERROR(LeftOut(AddLine(absl::string_view(line, line_end - line))));
+      }
       line = line_end + 1;
     }
+    if (!keep_) DropRatings();
     return absl::OkStatus();
   }
 
   // What is behind the last line end.
   absl::Status AddLastLine(absl::string_view line) {
     const absl::Status status = AddLine(line);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(status.message(), ", where the file ends"));
+    if (!status.ok()) {
+      return LeftOut(absl::Status(status.code(), absl::StrCat(status.message(), ", where the file ends")));
+    }
     LOG(WARNING) << name_ << " ends without a line end: it may have been cut in line " << line_number_;
     return status;
   }
 
   absl::Status LineTooLong() {
     ++line_number_;
-    return Error(absl::StrFormat("has more than %d characters: is this a ratings file?", kMaxLineBytes));
+    return LeftOut(Error(absl::StrFormat("has more than %d characters: is this a ratings file?", kMaxLineBytes)));
   }
 
-  absl::StatusOr<std::vector<Rating>> Finish() {
-    if (ratings_.empty()) return absl::DataLossError(absl::StrCat(name_, " has no ratings"));
-    return std::move(ratings_);
+  absl::Status Finish() {
+    DropRatings();
+    return num_ratings_ > 0 ? absl::OkStatus() : absl::DataLossError(absl::StrCat(name_, " has no ratings"));
   }
+
+  // After Finish(): the ratings, none without `keep`, and their number.
+  std::vector<Rating> TakeRatings() { return std::move(ratings_); }
+  int64_t num_ratings() const { return num_ratings_; }
 
   // Makes room for as many ratings as `num_bytes` will hold, if they are like the first `num_read`.
   void Reserve(int64_t num_bytes, int64_t num_read) {
@@ -127,6 +137,15 @@ class Parser {
   }
 
  private:
+  // Returns OK for a bad line that may be left out.
+  absl::Status LeftOut(const absl::Status& status) { return status.ok() ? status : on_bad_line_(line_number_, status); }
+
+  // Counts the ratings since the last call.
+  void DropRatings() {
+    num_ratings_ += static_cast<int64_t>(ratings_.size());
+    if (!keep_) ratings_.clear();
+  }
+
   absl::Status Error(absl::string_view what) const {
     return absl::DataLossError(absl::StrFormat("%s line %d: %s", name_, line_number_, what));
   }
@@ -206,73 +225,61 @@ class Parser {
   }
 
   const std::string& name_;
+  const BadLineFn on_bad_line_;
+  const bool keep_;
   absl::string_view separator_;  // told by the first line
   int64_t line_number_ = 0;
   std::vector<Rating> ratings_;
+  int64_t num_ratings_ = 0;
 };
 
-struct ZipCloser {
-  void operator()(zip_t* zip) const { zip_discard(zip); }
-  void operator()(zip_file_t* file) const { zip_fclose(file); }
-};
-
-// Whether a path stays within the directory that it is relative to.
-bool StaysInside(absl::string_view path) {
-  return !absl::StartsWith(path, "/") && !absl::StrContains(absl::StrCat("/", path, "/"), "/../") &&
-         !absl::StrContains(path, '\\');
-}
-
-absl::StatusOr<std::vector<Rating>> ReadZip(const std::string& path) {
-  // For its errors.
-  RETURN_IF_ERROR(files::RandomAccessFile::Open(path).status());
-  int code = 0;
-  const std::unique_ptr<zip_t, ZipCloser> zip(zip_open(path.c_str(), ZIP_RDONLY, &code));
-  if (zip == nullptr) {
-    zip_error_t error;
-    zip_error_init_with_code(&error, code);
-    const std::string reason = zip_error_strerror(&error);
-    zip_error_fini(&error);
-    return absl::DataLossError(
-        absl::StrFormat("%s is not a readable zip archive: %s%s", path, reason, data::KindNoteOfFile(path)));
-  }
-  std::optional<zip_uint64_t> found;
-  std::string name;
-  for (zip_int64_t i = 0; i < zip_get_num_entries(zip.get(), 0); ++i) {
-    const char* const entry = zip_get_name(zip.get(), i, 0);
-    if (entry == nullptr) return absl::DataLossError(absl::StrFormat("%s: member %d has no name", path, i));
-    if (!StaysInside(entry)) {
-      return absl::DataLossError(absl::StrFormat("%s has a member that lies outside of it: %s", path, Quoted(entry)));
+// Feeds the parser all that `read` gives.
+absl::Status ParseAll(Parser& parser, const std::string& name, ReadFn read, int64_t num_bytes, bool keep) {
+  logs::TaskProgress progress(
+      {.title = absl::StrCat("reading ", name.substr(name.rfind('/') + 1)), .total = num_bytes, .unit = "B"});
+  std::vector<char> buffer(kMaxLineBytes + kBufferBytes);
+  size_t kept = 0;        // bytes at the front of the buffer, of a line that is not yet complete
+  bool too_long = false;  // true within a line that is too long, of which nothing is kept
+  for (bool first = true;; first = false) {
+    ASSIGN_OR_RETURN(const int64_t got, read(buffer.data() + kept, kBufferBytes));
+    progress.Add(got);
+    absl::string_view text(buffer.data(), kept + got);
+    if (got == 0) {
+      if (kept > 0) RETURN_IF_ERROR(parser.AddLastLine(text));
+      return parser.Finish();
     }
-    const absl::string_view base = absl::string_view(entry).substr(absl::string_view(entry).rfind('/') + 1);
-    if (base != "ratings.csv" && base != "ratings.dat" && base != "u.data") continue;
-    if (found) return absl::DataLossError(absl::StrFormat("%s has two ratings files: %s and %s", path, name, entry));
-    found = i;
-    name = entry;
+    if (too_long) {
+      const size_t end = text.find('\n');
+      if (end == absl::string_view::npos) continue;
+      text.remove_prefix(end + 1);
+      too_long = false;
+    }
+    const size_t lines_end = text.rfind('\n') + 1;  // 0 if there is none
+    RETURN_IF_ERROR(parser.AddLines(text.substr(0, lines_end)));
+    if (first && keep && num_bytes > got) parser.Reserve(num_bytes, got);
+    text.remove_prefix(lines_end);
+    kept = text.size();
+    if (kept > kMaxLineBytes) {
+      RETURN_IF_ERROR(parser.LineTooLong());
+      too_long = true;
+      kept = 0;
+    }
+    std::memmove(buffer.data(), text.data(), kept);
   }
-  if (!found) return absl::DataLossError(absl::StrCat(path, " has no ratings.csv, no ratings.dat and no u.data"));
-  const std::string shown = absl::StrCat(path, "/", name);
-  zip_stat_t stat;
-  if (zip_stat_index(zip.get(), *found, 0, &stat) != 0 || !(stat.valid & ZIP_STAT_SIZE)) {
-    return absl::DataLossError(absl::StrFormat("%s: %s", shown, zip_strerror(zip.get())));
-  }
-  if (stat.size > kMaxMemberBytes) {
-    return absl::DataLossError(
-        absl::StrFormat("%s has %d bytes, at most %d can be read", shown, stat.size, kMaxMemberBytes));
-  }
-  const std::unique_ptr<zip_file_t, ZipCloser> file(zip_fopen_index(zip.get(), *found, 0));
-  if (file == nullptr) return absl::DataLossError(absl::StrFormat("%s: %s", shown, zip_strerror(zip.get())));
-  return ParseRatings(shown, [&](char* buffer, int64_t size) -> absl::StatusOr<int64_t> {
-    const int64_t got = zip_fread(file.get(), buffer, size);
-    if (got >= 0) return got;
-    return absl::DataLossError(absl::StrFormat("%s: %s", shown, zip_file_strerror(file.get())));
-  });
 }
 
-}  // namespace
+// Parses the bytes of a file.
+using FileFn = absl::FunctionRef<absl::Status(const std::string& name, ReadFn read, int64_t num_bytes)>;
 
-absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path) {
+absl::Status ReadZip(const std::string& path, FileFn parse) {
+  ASSIGN_OR_RETURN(ZipMember member, ZipMember::Open(path, {"ratings.csv", "ratings.dat", "u.data"}));
+  const auto read = [&](char* buffer, int64_t size) { return member.Read(buffer, size); };
+  return parse(member.name(), read, /*num_bytes=*/0);
+}
+
+absl::Status ReadFile(const std::string& path, FileFn parse) {
   const absl::string_view kind = data::KindOfFile(path);
-  if (absl::EndsWith(path, ".zip") || kind == "a zip archive") return ReadZip(path);
+  if (absl::EndsWith(path, ".zip") || kind == "a zip archive") return ReadZip(path, parse);
   if (!kind.empty()) return absl::DataLossError(absl::StrCat(path, " has no ratings: the file is ", kind));
   ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(path));
   int64_t offset = 0;
@@ -281,30 +288,51 @@ absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path) {
     offset += got;
     return got;
   };
-  return ParseRatings(path, read, file->size());
+  return parse(path, read, file->size());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path) { return ReadRatings(path, RefuseBadLine); }
+
+absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path, BadLineFn on_bad_line) {
+  std::vector<Rating> ratings;
+  RETURN_IF_ERROR(ReadFile(path, [&](const std::string& name, ReadFn read, int64_t num_bytes) -> absl::Status {
+    Parser parser(name, on_bad_line, /*keep=*/true);
+    RETURN_IF_ERROR(ParseAll(parser, name, read, num_bytes, /*keep=*/true));
+    ratings = parser.TakeRatings();
+    return absl::OkStatus();
+  }));
+  return ratings;
+}
+
+absl::StatusOr<int64_t> CountRatings(const std::string& path, BadLineFn on_bad_line) {
+  int64_t num_ratings = 0;
+  RETURN_IF_ERROR(ReadFile(path, [&](const std::string& name, ReadFn read, int64_t num_bytes) -> absl::Status {
+    Parser parser(name, on_bad_line, /*keep=*/false);
+    RETURN_IF_ERROR(ParseAll(parser, name, read, num_bytes, /*keep=*/false));
+    num_ratings = parser.num_ratings();
+    return absl::OkStatus();
+  }));
+  return num_ratings;
+}
+
+bool LooksLikeRatings(absl::string_view text) {
+  const std::string name;
+  int64_t num_bad = 0;
+  const auto count = [&](int64_t, const absl::Status&) {
+    ++num_bad;
+    return absl::OkStatus();
+  };
+  Parser parser(name, count, /*keep=*/false);
+  return parser.AddLines(text.substr(0, text.rfind('\n') + 1)).ok() && parser.Finish().ok() &&
+         parser.num_ratings() >= num_bad;
 }
 
 absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read, int64_t num_bytes) {
-  logs::TaskProgress progress(
-      {.title = absl::StrCat("reading ", name.substr(name.rfind('/') + 1)), .total = num_bytes, .unit = "B"});
-  Parser parser(name);
-  std::vector<char> buffer(kMaxLineBytes + kBufferBytes);
-  size_t kept = 0;  // bytes at the front of the buffer, of a line that is not yet complete
-  for (bool first = true;; first = false) {
-    ASSIGN_OR_RETURN(const int64_t got, read(buffer.data() + kept, kBufferBytes));
-    progress.Add(got);
-    const absl::string_view text(buffer.data(), kept + got);
-    if (got == 0) {
-      if (kept > 0) RETURN_IF_ERROR(parser.AddLastLine(text));
-      return parser.Finish();
-    }
-    const size_t lines_end = text.rfind('\n') + 1;  // 0 if there is none
-    RETURN_IF_ERROR(parser.AddLines(text.substr(0, lines_end)));
-    if (first && num_bytes > got) parser.Reserve(num_bytes, got);
-    kept = text.size() - lines_end;
-    if (kept > kMaxLineBytes) return parser.LineTooLong();
-    std::memmove(buffer.data(), text.data() + lines_end, kept);
-  }
+  Parser parser(name, RefuseBadLine, /*keep=*/true);
+  RETURN_IF_ERROR(ParseAll(parser, name, read, num_bytes, /*keep=*/true));
+  return parser.TakeRatings();
 }
 
 }  // namespace official::recommendation

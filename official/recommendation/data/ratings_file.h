@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "official/recommendation/data/ratings.h"
 
 namespace official::recommendation {
@@ -21,8 +23,19 @@ namespace official::recommendation {
 // several such members, or one of more than 4 GiB. Other errors as in utils/files.
 absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path);
 
-// Does the same from any source of bytes. `name` is its name in messages. `read` gives up to `size` more bytes, 0 at
-// the end. `num_bytes` is their total number, where that is known.
+// Does the same, but asks `on_bad_line` about the error of each bad line (from 1): if it returns OK, the line is left
+// out, else its error ends the reading.
+using BadLineFn = absl::FunctionRef<absl::Status(int64_t line, const absl::Status& error)>;
+absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path, BadLineFn on_bad_line);
+
+// Reads a file in this way, keeps none of its ratings, and returns their number.
+absl::StatusOr<int64_t> CountRatings(const std::string& path, BadLineFn on_bad_line);
+
+// Returns true if `text`, the beginning of a file, has ratings in at least half of its whole lines.
+bool LooksLikeRatings(absl::string_view text);
+
+// Does what ReadRatings does from any source of bytes. `name` is its name in messages. `read` gives up to `size` more
+// bytes, 0 at the end. `num_bytes` is their total number, where that is known.
 using ReadFn = absl::FunctionRef<absl::StatusOr<int64_t>(char* buffer, int64_t size)>;
 absl::StatusOr<std::vector<Rating>> ParseRatings(const std::string& name, ReadFn read, int64_t num_bytes = 0);
 

@@ -21,7 +21,8 @@ using compute::Tensor;
 constexpr int64_t kSize = kCifar10ImageSize, kChannels = 3;
 constexpr int64_t kPlane = kSize * kSize;
 constexpr int64_t kPixels = kPlane * kChannels;
-constexpr int64_t kRecordBytes = 1 + kPixels;
+constexpr int64_t kRecordBytes = kCifar10RecordBytes;
+constexpr int64_t kRecordsAtATime = 1000;
 constexpr int64_t kMaxShift = 4;
 
 std::vector<std::string> FileNames(Cifar10Part part) {
@@ -32,6 +33,27 @@ std::vector<std::string> FileNames(Cifar10Part part) {
 }
 
 using OpenFile = std::unique_ptr<files::RandomAccessFile>;
+
+absl::Status CheckSize(const files::RandomAccessFile& file) {
+  if (file.size() > 0 && file.size() % kRecordBytes == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat(
+      "%s: expected a multiple of %d bytes (records of a label and 3 x 32 x 32 pixels), found %d; the file is cut or "
+      "not CIFAR-10's%s",
+      file.path(), kRecordBytes, file.size(), data::KindNoteOfFile(file.path())));
+}
+
+absl::Status ReadRecords(const files::RandomAccessFile& file, Cifar10RecordFn fn) {
+  std::vector<uint8_t> records(std::min(file.size(), kRecordsAtATime * kRecordBytes));
+  for (int64_t offset = 0; offset < file.size();) {
+    const int64_t size = std::min<int64_t>(file.size() - offset, records.size());
+    RETURN_IF_ERROR(file.Read(offset, size, records.data()));
+    for (int64_t i = 0; i < size; i += kRecordBytes) {
+      RETURN_IF_ERROR(fn((offset + i) / kRecordBytes, records[i], &records[i + 1]));
+    }
+    offset += size;
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<OpenFile>> OpenFiles(const std::string& data_dir, Cifar10Part part) {
   const std::string folder = files::JoinPath(data_dir, kCifar10Folder);
@@ -45,12 +67,7 @@ absl::StatusOr<std::vector<OpenFile>> OpenFiles(const std::string& data_dir, Cif
           file.status().message(), data_dir));
     }
     RETURN_IF_ERROR(file.status());
-    if ((*file)->size() == 0 || (*file)->size() % kRecordBytes != 0) {
-      return absl::DataLossError(absl::StrFormat(
-          "%s: expected a multiple of %d bytes (records of a label and 3 x 32 x 32 pixels), found %d; the file is cut "
-          "or not CIFAR-10's%s",
-          path, kRecordBytes, (*file)->size(), data::KindNoteOfFile(path)));
-    }
+    RETURN_IF_ERROR(CheckSize(**file));
     opened.push_back(*std::move(file));
   }
   return opened;
@@ -99,20 +116,28 @@ absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Par
   uint8_t* image = split.images.data<uint8_t>();
   int32_t* label = split.labels.data<int32_t>();
   for (const OpenFile& file : opened) {
-    std::vector<uint8_t> records(file->size());
-    RETURN_IF_ERROR(file->Read(0, file->size(), records.data()));
-    for (int64_t offset = 0; offset < file->size(); offset += kRecordBytes) {
-      if (records[offset] >= kCifar10Classes) {
-        return absl::DataLossError(absl::StrFormat("%s: record %d: expected a label from 0 to %d, found %d",
-                                                   file->path(), offset / kRecordBytes, kCifar10Classes - 1,
-                                                   records[offset]));
-      }
-      *label++ = records[offset];
-      std::memcpy(image, &records[offset + 1], kPixels);
+    const auto add = [&](int64_t number, uint8_t found, const uint8_t* pixels) -> absl::Status {
+      RETURN_IF_ERROR(CheckCifar10Label(file->path(), number, found));
+      *label++ = found;
+      std::memcpy(image, pixels, kPixels);
       image += kPixels;
-    }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(ReadRecords(*file, add));
   }
   return split;
+}
+
+absl::Status ReadCifar10File(const std::string& path, Cifar10RecordFn fn) {
+  ASSIGN_OR_RETURN(const OpenFile file, files::RandomAccessFile::Open(path));
+  RETURN_IF_ERROR(CheckSize(*file));
+  return ReadRecords(*file, fn);
+}
+
+absl::Status CheckCifar10Label(const std::string& path, int64_t number, uint8_t label) {
+  if (label < kCifar10Classes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat("%s: record %d: expected a label from 0 to %d, found %d", path, number,
+                                             kCifar10Classes - 1, label));
 }
 
 std::vector<std::string> Cifar10ClassNames() {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/compute/core/tensor.h"
 #include "utils/data/dataset.h"
@@ -28,6 +30,17 @@ enum class Cifar10Part { kTrain, kTest };
 // one byte for the label and 3072 bytes of pixels. NotFound, with what to do, if the directory or a file is missing;
 // DataLoss if a file is empty or not a whole number of records, or a label is above 9.
 absl::StatusOr<Cifar10Split> LoadCifar10(const std::string& data_dir, Cifar10Part part);
+
+inline constexpr int64_t kCifar10RecordBytes = 1 + 3 * kCifar10ImageSize * kCifar10ImageSize;
+
+// Reads one of the files. Calls `fn` for each record with its number, its label, which may be anything
+// (CheckCifar10Label), and its pixels [3, 32, 32]; an error of `fn` ends the reading. Other errors as in LoadCifar10.
+// Holds 3 MB of the file in memory.
+using Cifar10RecordFn = absl::FunctionRef<absl::Status(int64_t number, uint8_t label, const uint8_t* pixels)>;
+absl::Status ReadCifar10File(const std::string& path, Cifar10RecordFn fn);
+
+// Returns DataLoss, naming file and record, unless the label is 0 to 9.
+absl::Status CheckCifar10Label(const std::string& path, int64_t number, uint8_t label);
 
 // Examples as the model takes them: one feature, float32 [32, 32, 3] with red, green, blue last; one label, int32.
 data::ElementSpec Cifar10Spec();

@@ -16,8 +16,6 @@
 namespace official::resnet {
 namespace {
 
-constexpr char kArchiveName[] = "cifar-10-binary.tar.gz";
-
 // Unpacks the data files of the archive's folder into the one in `data_dir`.
 absl::Status Unpack(const std::string& path, const std::string& data_dir) {
   ASSIGN_OR_RETURN(const auto reader, data::TarReader::Open(path));
@@ -48,7 +46,7 @@ absl::Status CheckArchive(const std::string& path, const Cifar10Source& source) 
   ASSIGN_OR_RETURN(const std::string sha256, data::Sha256OfFile(path));
   if (sha256 == source.sha256) return absl::OkStatus();
   return absl::DataLossError(absl::StrFormat("%s is not the published %s: its SHA-256 is %s, expected %s", path,
-                                             kArchiveName, sha256, source.sha256));
+                                             kCifar10Archive, sha256, source.sha256));
 }
 
 }  // namespace
@@ -56,7 +54,7 @@ absl::Status CheckArchive(const std::string& path, const Cifar10Source& source) 
 absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& source) {
   if (MissingFiles(data_dir).empty()) return absl::OkStatus();
   const bool given = !source.archive.empty();
-  const std::string archive = given ? source.archive : files::JoinPath(data_dir, kArchiveName);
+  const std::string archive = given ? source.archive : files::JoinPath(data_dir, kCifar10Archive);
   if (given) {
     RETURN_IF_ERROR(CheckArchive(archive, source));
   } else {
@@ -66,13 +64,13 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
     if (absl::IsUnavailable(downloaded)) {
       return absl::UnavailableError(
           absl::StrFormat("%s; with a copy of %s from elsewhere, run `download_cifar10_main %s COPY`",
-                          downloaded.message(), kArchiveName, data_dir));
+                          downloaded.message(), kCifar10Archive, data_dir));
     }
     RETURN_IF_ERROR(downloaded);
   }
   LOG(INFO) << "unpacking " << archive;
   {
-    const logs::TaskProgress progress({.title = absl::StrCat("unpacking ", kArchiveName)});
+    const logs::TaskProgress progress({.title = absl::StrCat("unpacking ", kCifar10Archive)});
     RETURN_IF_ERROR(Unpack(archive, data_dir));
   }
   const std::vector<std::string> missing = MissingFiles(data_dir);

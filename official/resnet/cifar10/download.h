@@ -9,6 +9,8 @@
 
 namespace official::resnet {
 
+inline constexpr char kCifar10Archive[] = "cifar-10-binary.tar.gz";
+
 struct Cifar10Source {
   // If not empty, a copy of cifar-10-binary.tar.gz to unpack instead of downloading it.
   std::string archive = "";

@@ -6,6 +6,7 @@
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/console.h"
+#include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
 
@@ -19,11 +20,13 @@ flags::Program DownloadProgram() {
                      files::DefaultDataDir("cifar10_data") +
                      ", and unpacks it there for resnet_main. Files that are there already are kept, and an "
                      "interrupted download resumes where it stopped. With ARCHIVE, a copy of cifar-10-binary.tar.gz, "
-                     "nothing is downloaded.",
+                     "or --from_dir, nothing is downloaded.",
       .examples = {{"download_cifar10_main data",
                     "then train with: resnet_main --dataset_name=cifar10 --data_dir=data"},
-                   {"download_cifar10_main data cifar-10-binary.tar.gz", "unpack a copy of the archive"}},
-      .flags = {.name = "download_cifar10", .flags = {flags::OutputFlag(), flags::LogFormatFlag()}},
+                   {"download_cifar10_main data cifar-10-binary.tar.gz", "unpack a copy of the archive"},
+                   {"download_cifar10_main data --from_dir=usb", "unpack the copy in a directory"}},
+      .flags = {.name = "download_cifar10",
+                .flags = {flags::FromDirFlag(kCifar10Archive), flags::OutputFlag(), flags::LogFormatFlag()}},
       .words = "[DIRECTORY [ARCHIVE]]",
       .shared_flags = false,
   };
@@ -35,6 +38,10 @@ absl::Status Main(const flags::CommandLine& command_line) {
   const std::string data_dir = words.empty() ? files::DefaultDataDir("cifar10_data") : words[0];
   Cifar10Source source;
   if (words.size() == 2) source.archive = words[1];
+  if (const std::string from_dir = flags::FromDir(); !from_dir.empty()) {
+    if (words.size() == 2) return absl::InvalidArgumentError("name the archive or --from_dir, not both");
+    source.archive = files::JoinPath(from_dir, kCifar10Archive);
+  }
   RETURN_IF_ERROR(flags::StartLog());
   if (words.empty()) RETURN_IF_ERROR(files::CheckOwner(data_dir));
   RETURN_IF_ERROR(DownloadCifar10(data_dir, source));

@@ -1,6 +1,6 @@
 """Your own photographs: from a folder for each class to records, a trained network and predictions with names.
 
-Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN CHECK_TFRECORDS_MAIN [unittest argument...]
+Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN DATA_CHECK [unittest argument...]
 """
 
 import json
@@ -79,7 +79,11 @@ class OwnDataTest(ProgramTestCase):
         self.assertIn(", 12 of the images for validation in 1 more\n", self.converted.stdout)
         self.assertEqual((self.records / "labels.txt").read_text().splitlines(), NAMES)
         checked = self.execute(check, self.records)
-        self.assertEqual(checked.stdout, "60 records in 2 files are good\n", checked.stderr)
+        self.assertEqual(checked.stdout.splitlines()[-1], "60 records in 2 files, all good", checked.stderr)
+        for name, records in ("train-00000-of-00001", 48), ("validation-00000-of-00001", 12):
+            line = f"{self.records / name}: TFRecord of images: {records} records, all good"
+            self.assertIn(line, checked.stdout.splitlines())
+        self.assert_refused(self.execute(check, self.folder / "none"), 66, self.folder / "none")
         for flags, word in (
             (["--validation_fraction=1"], "less than 1"),
             (["--validation_fraction=0.2", "--split=train"], "cannot be combined"),
@@ -100,12 +104,14 @@ class OwnDataTest(ProgramTestCase):
              "validation_images": 0, "validation_files": 0},
         )  # fmt: skip
         done = self.execute(check, records, "--output=json")
-        self.assertEqual(json.loads(done.stdout), {"event": "end", "files": 2, "records": 60, "bad_records": 0})
+        *files, end = map(json.loads, done.stdout.splitlines())
+        self.assertEqual(end, {"event": "end", "files": 2, "records": 60, "bad_records": 0})
+        self.assertEqual([(file["event"], file["records"], file["bad_records"]) for file in files], [("file", 30, 0)] * 2)
         done = self.execute(check, self.damaged_copy("json_damaged", [5]), "--output=json")
         self.assertEqual(done.returncode, 65)
-        bad, end = map(json.loads, done.stdout.splitlines())
-        self.assertEqual(bad["event"], "bad_record")
-        self.assertIn("record 5 at offset", bad["message"])
+        bad, *_, end = map(json.loads, done.stdout.splitlines())
+        self.assertEqual((bad["event"], bad["record"], bad["line"]), ("bad_record", 5, None))
+        self.assertIn(f"record 5 at offset {bad['offset']}: ", bad["message"])
         self.assertEqual((end["records"], end["bad_records"]), (60, 1))
 
     def test_trained_network(self) -> None:

@@ -13,6 +13,7 @@
 #include "utils/files/user_dirs.h"
 #include "utils/flags/console.h"
 #include "utils/flags/default_dirs.h"
+#include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
 
@@ -38,6 +39,12 @@ namespace {
 
 constexpr int64_t kMinCount = 6;  // upstream's
 
+absl::Status FromDirNeedsDownload(const flags::CommandLine&) {
+  if (flags::FromDir().empty() || absl::GetFlag(FLAGS_download)) return absl::OkStatus();
+  return flags::FlagError("from_dir",
+                          "needs --download: it has the archives of WMT 2017; your own text is in --raw_dir");
+}
+
 flags::Program PrepareProgram() {
   return {
       .name = "prepare_data_main",
@@ -47,6 +54,7 @@ flags::Program PrepareProgram() {
       .examples = {{"prepare_data_main --raw_dir=multi30k --data_dir=data --vocab_size=8192",
                     "convert train.en, train.de, val.en and val.de, with a vocabulary of about 8192 entries"},
                    {"prepare_data_main --download", "download and convert WMT 2017: 4.6 million pairs of sentences"},
+                   {"prepare_data_main --download --from_dir=usb", "convert copies of its archives, without a network"},
                    {"prepare_data_main --raw_dir=wmt --train_source=a.en,b.en --train_target=a.de,b.de "
                     "--eval_source=newstest2013.en --eval_target=newstest2013.de",
                     "convert text files of other names"}},
@@ -64,11 +72,13 @@ flags::Program PrepareProgram() {
                           {.name = "eval_source", .key = true},
                           {.name = "eval_target", .key = true},
                           {.name = "download", .key = true},
+                          flags::FromDirFlag("the four archives of --download"),
                           {.name = "vocab_size", .key = true, .range = flags::AtLeast(1)},
                           {.name = "search", .key = true},
                           {.name = "seed", .help = "Seed of the order of the training records."},
                           flags::OutputFlag(),
-                          flags::LogFormatFlag()}},
+                          flags::LogFormatFlag()},
+                .validators = {FromDirNeedsDownload}},
       .shared_flags = false,
   };
 }
@@ -82,7 +92,7 @@ std::vector<std::string> InRawDir(const std::vector<std::string>& names) {
 // The text of WMT 2017: the last archive is for evaluation.
 absl::Status UseWmt17(PrepareOptions& options) {
   const std::string raw_dir = absl::GetFlag(FLAGS_raw_dir);
-  RETURN_IF_ERROR(DownloadText(raw_dir, Wmt17()));
+  RETURN_IF_ERROR(DownloadText(raw_dir, Wmt17(), flags::FromDir()));
   for (const WmtArchive& archive : Wmt17()) {
     const std::vector<std::string> paths = LocateText(raw_dir, archive.files);
     ParallelText& text = &archive == &Wmt17().back() ? options.eval : options.train;

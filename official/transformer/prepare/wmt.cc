@@ -22,7 +22,12 @@ constexpr int kMaxDepth = 5;  // upstream's
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-absl::Status GetArchive(const WmtArchive& archive, const std::string& path) {
+// Downloads the archive to `path` if it is not there.
+absl::Status GetArchive(const WmtArchive& archive, const std::string& path, bool download) {
+  if (!download && !files::Exists(path)) {
+    return absl::NotFoundError(
+        absl::StrFormat("there is no %s; it should be a copy of %s (%d bytes)", path, archive.url, archive.num_bytes));
+  }
   if (!files::Exists(path)) {
     const data::RemoteFile remote{
         .path = path, .urls = {archive.url}, .num_bytes = archive.num_bytes, .sha256 = archive.sha256};
@@ -93,7 +98,10 @@ std::vector<std::string> LocateText(const std::string& raw_dir, const std::vecto
   return paths;
 }
 
-absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchive> archives) {
+absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchive> archives,
+                          const std::string& from_dir) {
+  RETURN_IF_ERROR(files::MakeDirectories(raw_dir));
+  const bool download = from_dir.empty();
   for (const WmtArchive& archive : archives) {
     const std::vector<std::string> paths = LocateText(raw_dir, archive.files);
     std::vector<std::string> missing;
@@ -101,10 +109,10 @@ absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchiv
       if (!files::Exists(paths[i])) missing.push_back(archive.files[i]);
     }
     if (missing.empty()) continue;
-    const std::string path = files::JoinPath(raw_dir, BaseName(archive.url));
-    RETURN_IF_ERROR(GetArchive(archive, path));
+    const std::string path = files::JoinPath(download ? raw_dir : from_dir, BaseName(archive.url));
+    RETURN_IF_ERROR(GetArchive(archive, path, download));
     RETURN_IF_ERROR(Unpack(path, missing, raw_dir));
-    RETURN_IF_ERROR(files::RemoveFile(path));
+    if (download) RETURN_IF_ERROR(files::RemoveFile(path));
   }
   return absl::OkStatus();
 }

@@ -27,8 +27,10 @@ std::vector<std::string> LocateText(const std::string& raw_dir, const std::vecto
 
 // Downloads the archives whose files are not in `raw_dir` yet, and unpacks those. Each file appears only when it is
 // complete; an archive is removed afterwards. An archive that is already in raw_dir is used, if it is the published
-// one. Says on stderr what it does. Errors of data::DownloadFiles; DataLoss if an archive is not the published one, or
-// a file is missing in it.
-absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchive> archives);
+// one. With `from_dir` nothing is downloaded: the archives lie there, and stay. Says on stderr what it does. Errors of
+// data::DownloadFiles; DataLoss if an archive is not the published one, or a file is missing in it; NotFound, with its
+// URL, if from_dir lacks an archive.
+absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchive> archives,
+                          const std::string& from_dir = "");
 
 }  // namespace official::transformer

@@ -62,6 +62,20 @@ TEST_CASE_METHOD(Fixture, "Texts that are there are found, and need no archive")
         std::vector<std::string>{Raw("one/two/three/four/five/a.en"), Raw("a.de"), Raw("none")});
 }
 
+TEST_CASE_METHOD(Fixture, "Archives of another directory are used and stay") {
+  const WmtArchive archive = Archive("x.tgz", {"a.en", "a.de"});
+  const std::string from_dir = directory_ + "/usb", raw_dir = directory_ + "/new/raw";
+  const absl::Status missing = DownloadText(raw_dir, {archive}, from_dir);
+  CHECK(absl::IsNotFound(missing));
+  CHECK_THAT(std::string(missing.message()),
+             Contains("there is no " + from_dir + "/x.tgz; it should be a copy of http://127.0.0.1:1/x.tgz"));
+  REQUIRE(files::MakeDirectories(from_dir).ok());
+  std::filesystem::rename(Raw("x.tgz"), from_dir + "/x.tgz");
+  REQUIRE(DownloadText(raw_dir, {archive}, from_dir).ok());
+  CHECK(files::ReadFile(raw_dir + "/a.de", 100).value() == "hallo\n");
+  CHECK(files::Exists(from_dir + "/x.tgz"));
+}
+
 TEST_CASE_METHOD(Fixture, "What is missing or another archive is refused") {
   CHECK(absl::IsUnavailable(Download(
       {.url = "http://127.0.0.1:1/x.tgz", .num_bytes = 1, .sha256 = std::string(64, '0'), .files = {"a.en"}})));

@@ -46,6 +46,7 @@ absl::StatusOr<bool> LineReader::Next(absl::string_view* line) {
   }
   ++line_number_;
   if (std::min(end, buffer_.size()) - begin_ > kMaxLineBytes) {
+    can_go_on_ = false;
     return absl::DataLossError(absl::StrFormat("%s:%d: the line is longer than %d bytes; is this a text file?%s",
                                                file_->path(), line_number_, kMaxLineBytes,
                                                data::KindNoteOfFile(file_->path())));

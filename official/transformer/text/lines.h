@@ -23,6 +23,9 @@ class LineReader {
   // MiB.
   absl::StatusOr<bool> Next(absl::string_view* line);
 
+  // True if Next(), after DataLoss, can return the line after the bad one: not after one that is too long.
+  bool can_go_on() const { return can_go_on_; }
+
   // The number of the line that Next() returned last, from 1.
   int64_t line_number() const { return line_number_; }
   // The number of bytes in the file.
@@ -38,6 +41,7 @@ class LineReader {
   size_t begin_ = 0;  // start of the part of the buffer that Next() has not returned yet
   int64_t offset_ = 0;
   int64_t line_number_ = 0;
+  bool can_go_on_ = true;
   std::string line_;
 };
 

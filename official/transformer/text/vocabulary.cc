@@ -22,41 +22,69 @@ bool IsQuoted(absl::string_view line) {
 }
 
 constexpr int64_t kNumReserved = std::size(kReservedSubtokens);
+constexpr int64_t kMaxVocabularyBytes = 64 << 20;
+
+// The subtokens of the lines so far.
+class VocabularyLines {
+ public:
+  explicit VocabularyLines(const std::string& path) : path_(path) {}
+
+  absl::Status Add(int64_t number, absl::string_view line) {
+    if (!IsQuoted(line)) {
+      return absl::DataLossError(absl::StrFormat("%s:%d: found %s, expected a subtoken in quotes, such as 'the_'%s",
+                                                 path_, number, misc::Printable(line), data::KindNoteOfFile(path_)));
+    }
+    const absl::string_view subtoken = line.substr(1, line.size() - 2);
+    // Upstream adds reserved subtokens that the file lacks, and drops them elsewhere in it: no line is its id then.
+    if (const int64_t id = number - 1; id < kNumReserved && subtoken != kReservedSubtokens[id]) {
+      return absl::DataLossError(absl::StrFormat(
+          "%s:%d: found '%s', expected '%s': the first lines of a vocabulary are the reserved subtokens, as "
+          "prepare_data_main writes them",
+          path_, number, misc::Printable(subtoken), kReservedSubtokens[id]));
+    }
+    const auto [other, is_new] = line_numbers_.try_emplace(subtoken, number);
+    if (!is_new) {
+      return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s is already in line %d", path_, number,
+                                                 misc::Printable(subtoken), other->second));
+    }
+    subtokens_.emplace_back(subtoken);
+    return absl::OkStatus();
+  }
+
+  int64_t size() const { return static_cast<int64_t>(subtokens_.size()); }
+  std::vector<std::string> Subtokens() { return std::move(subtokens_); }
+
+ private:
+  const std::string& path_;
+  std::vector<std::string> subtokens_;
+  absl::flat_hash_map<std::string, int64_t> line_numbers_;
+};
 
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path) {
+  return ReadVocabulary(path, [](int64_t, const absl::Status& error) { return error; });
+}
+
+absl::StatusOr<std::vector<std::string>> ReadVocabulary(const std::string& path, BadLineFn on_bad_line) {
   ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
-  std::vector<std::string> subtokens;
-  absl::flat_hash_map<std::string, int64_t> line_numbers;
+  if (reader->size() > kMaxVocabularyBytes) {
+    return absl::DataLossError(absl::StrFormat("%s has %d bytes, at most %d are read of a vocabulary", path,
+                                               reader->size(), kMaxVocabularyBytes));
+  }
+  VocabularyLines lines(path);
   for (;;) {
     absl::string_view line;
-    ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
-    if (!more) break;
-    line = Strip(line);
-    if (!IsQuoted(line)) {
-      return absl::DataLossError(absl::StrFormat("%s:%d: found %s, expected a subtoken in quotes, such as 'the_'%s",
-                                                 path, reader->line_number(), misc::Printable(line),
-                                                 data::KindNoteOfFile(path)));
-    }
-    const absl::string_view subtoken = line.substr(1, line.size() - 2);
-    // Upstream adds reserved subtokens that the file lacks, and drops them elsewhere in it: no line is its id then.
-    if (const int64_t id = reader->line_number() - 1; id < kNumReserved && subtoken != kReservedSubtokens[id]) {
-      return absl::DataLossError(absl::StrFormat(
-          "%s:%d: found '%s', expected '%s': the first lines of a vocabulary are the reserved subtokens, as "
-          "prepare_data_main writes them",
-          path, reader->line_number(), misc::Printable(subtoken), kReservedSubtokens[id]));
-    }
-    const auto [other, is_new] = line_numbers.try_emplace(subtoken, reader->line_number());
-    if (!is_new) {
-      return absl::DataLossError(absl::StrFormat("%s:%d: the subtoken %s is already in line %d", path,
-                                                 reader->line_number(), misc::Printable(subtoken), other->second));
-    }
-    subtokens.emplace_back(subtoken);
+    const absl::StatusOr<bool> more = reader->Next(&line);
+    if (more.ok() && !*more) break;
+    const absl::Status status = more.ok() ? lines.Add(reader->line_number(), Strip(line)) : more.status();
+    if (status.ok()) continue;
+    if (!absl::IsDataLoss(status)) return status;
+    RETURN_IF_ERROR(on_bad_line(reader->line_number(), status));
+    if (!reader->can_go_on()) break;
   }
-  if (static_cast<int64_t>(subtokens.size()) <= kNumReserved)
-    return absl::DataLossError(absl::StrCat(path, " lists no subtokens"));
-  return subtokens;
+  if (lines.size() <= kNumReserved) return absl::DataLossError(absl::StrCat(path, " lists no subtokens"));
+  return lines.Subtokens();
 }
 
 std::string VocabularyDigest(absl::Span<const std::string> subtokens) {

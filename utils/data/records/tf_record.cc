@@ -22,7 +22,8 @@ constexpr int64_t kHeaderBytes = kTFRecordHeaderBytes, kTrailerBytes = kTFRecord
 constexpr size_t kBufferBytes = 1 << 18;
 // Expanded records have no file size to be held against: they grow piece by piece, as far as their bytes really come.
 constexpr size_t kGrowthBytes = 1 << 20;
-constexpr uint64_t kMaxExpandedRecordBytes = 1 << 30;
+// The largest record that is read: a sparse file of a terabyte costs its author nothing.
+constexpr uint64_t kMaxRecordBytes = 1 << 30;
 
 template <typename T>
 void PutFixed(T value, char* destination) {
@@ -237,7 +238,8 @@ absl::Status TFRecordReader::Damaged(absl::string_view what) const {
 
 absl::StatusOr<bool> TFRecordReader::Next(std::string* record) {
   RETURN_IF_ERROR(broken_);
-  const int64_t number = record_number_;
+  const int64_t number = last_number_ = record_number_;
+  last_offset_ = offset_;
   absl::StatusOr<bool> more = ReadNext(record);
   if (!more.ok() && record_number_ == number) broken_ = more.status();
   return more;
@@ -266,9 +268,8 @@ absl::StatusOr<std::string> TFRecordReader::ReadRecord(absl::string_view header,
   if (left.has_value() && (*left < kTrailerBytes || length > *left - kTrailerBytes)) {
     return Damaged(LongerThanFile(length, *left));
   }
-  if (!left.has_value() && length > kMaxExpandedRecordBytes) {
-    return Damaged(absl::StrFormat("a record of %d bytes in a compressed file; at most %d are read", length,
-                                   kMaxExpandedRecordBytes));
+  if (length > kMaxRecordBytes) {
+    return Damaged(absl::StrFormat("a record of %d bytes; at most %d are read", length, kMaxRecordBytes));
   }
   record->clear();
   while (record->size() < length) {

@@ -54,12 +54,17 @@ class TFRecordReader {
 
   // Puts the next record into *record; returns false at the end of the file. A damaged or truncated record is DataLoss
   // with file, number of the record (from 0), offset (in the decompressed bytes) and what is wrong. A length is
-  // trusted, and memory allocated for it, only when its checksum matches and the file is long enough.
+  // trusted, and memory allocated for it, only when its checksum matches, the file is long enough and it is at most 1
+  // GiB.
   absl::StatusOr<bool> Next(std::string* record);
 
   // True if Next(), after an error, can return the record after the damaged one. After a damaged length or a truncated
   // record it cannot, since the next record's place is not known: then Next() repeats its error.
   bool can_go_on() const { return broken_.ok(); }
+
+  // The number and the offset of the record that the last call of Next() returned or refused.
+  int64_t record_number() const { return last_number_; }
+  int64_t record_offset() const { return last_offset_; }
 
  private:
   TFRecordReader(std::string path, std::unique_ptr<ByteStream> stream);
@@ -71,7 +76,8 @@ class TFRecordReader {
   std::string path_;
   std::unique_ptr<ByteStream> stream_;
   int64_t record_number_ = 0;
-  int64_t offset_ = 0;   // offset of the next record to read
+  int64_t offset_ = 0;  // offset of the next record to read
+  int64_t last_number_ = 0, last_offset_ = 0;
   absl::Status broken_;  // the error after which nothing can be read
 };
 

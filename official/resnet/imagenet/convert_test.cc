@@ -1,13 +1,12 @@
-// The two tools for TFRecord files together: what one writes, the other finds good, until it is spoiled.
+#include "official/resnet/imagenet/convert.h"
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "official/resnet/imagenet/check_records.h"
 #include "official/resnet/imagenet/class_names.h"
-#include "official/resnet/imagenet/convert.h"
 #include "official/resnet/imagenet/dataset.h"
 #include "utils/data/huge_image.h"
 #include "utils/data/jpeg_encoder.h"
@@ -44,14 +43,8 @@ class Fixture {
                                .num_shards = num_shards,
                                .num_threads = 2});
   }
-  absl::StatusOr<CheckResult> Check(const std::vector<std::string>& paths, std::optional<int64_t> num_classes = {}) {
-    lines_.clear();
-    return CheckRecords({.paths = paths, .num_classes = num_classes, .num_threads = 2},
-                        [this](const std::string& line) { lines_.push_back(line); });
-  }
 
   std::string directory_;
-  std::vector<std::string> lines_;  // of the last Check
 };
 
 TEST_CASE_METHOD(Fixture, "Folders become classes, and training reads what was written") {
@@ -69,12 +62,6 @@ TEST_CASE_METHOD(Fixture, "Folders become classes, and training reads what was w
   }
   CHECK(std::count(labels.begin(), labels.end(), 1) == 2);
   CHECK(std::count(labels.begin(), labels.end(), 2) == 4);
-
-  const CheckResult check = Check({Path("records")}).value();
-  CHECK(check.num_files == 2);
-  CHECK(check.num_records == 6);
-  CHECK(check.num_bad == 0);
-  CHECK(lines_.empty());
 }
 
 TEST_CASE_METHOD(Fixture, "The names of the classes are kept, and both splits must have the same") {
@@ -176,43 +163,6 @@ TEST_CASE_METHOD(Fixture, "Nothing is written over, and nothing made from nothin
   };
   CHECK_THAT(std::string(from(Path("images/cat")).message()), Contains("holds no images: expected a folder for each"));
   CHECK(absl::IsNotFound(from(Path("none"))));
-}
-
-TEST_CASE_METHOD(Fixture, "Every bad record is reported, and the good ones between them read") {
-  REQUIRE(Convert(1).ok());
-  const std::string path = Path("records/train-00000-of-00001");
-  REQUIRE(Check({path}).value().num_bad == 0);
-  const CheckResult few_classes = Check({path}, /*num_classes=*/2).value();
-  CHECK(few_classes.num_records == 6);
-  CHECK(few_classes.num_bad == 4);  // the dogs
-  REQUIRE(lines_.size() == 4);
-  CHECK_THAT(lines_[0], Contains(path + ": record ") &&
-                            Contains(": feature image/class/label: expected a label from 0 to 1, found 2"));
-
-  // Without a number labels.txt decides.
-  Write("records/labels.txt", "background\ncat\n");
-  CHECK(Check({path}).value().num_bad == 4);
-  std::filesystem::remove(Path("records/labels.txt"));
-  CHECK(Check({path}).value().num_bad == 0);
-
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekp(100);
-  file.put('!');
-  file.close();
-  CHECK(Check({path}).value().num_bad == 1);
-  CHECK_THAT(lines_.at(0), Contains(path + ": record 0 at offset 0: corrupted record: the checksum of its "));
-
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
-  const CheckResult cut = Check({path}).value();
-  CHECK(cut.num_records == 6);
-  CHECK(cut.num_bad == 2);
-  CHECK_THAT(lines_.at(1), Contains(path + ": record 5 at offset ") && Contains("truncated record") &&
-                               Contains("what follows in the file cannot be read"));
-}
-
-TEST_CASE_METHOD(Fixture, "Where there is nothing to check, that is an error") {
-  CHECK(absl::IsNotFound(Check({Path("images")}).status()));
-  CHECK(absl::IsNotFound(Check({Path("none")}).status()));
 }
 
 }  // namespace

@@ -1,0 +1,161 @@
+"""What tools/package makes runs where there is nothing but a C library. Usage: MODULE MNIST_MAIN DOWNLOAD_MNIST_MAIN
+
+The programs run in a folder that holds a package alone, as their root (chroot in a user namespace).
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from tools.packaging import package
+from tools.packaging.image import make_base
+
+PROGRAMS = [Path(argument).absolute() for argument in sys.argv[1:3]]
+DEADLINE = 120  # seconds for a run, which takes two on an idle machine
+EPOCH = "1700000000"
+# The loader looks up the path of the program in /proc, which every container has.
+IN_ROOT = 'mount --rbind /proc "$0/proc" && exec env -i HOME=/tmp /usr/sbin/chroot "$0" "$@"'
+ARCHIVE = f"official-models-{package.version()}-linux-x86_64"
+
+
+def made(folder: Path, kinds: tuple[str, ...] = package.KINDS) -> dict[str, Path]:
+    with mock.patch.dict(os.environ, {"SOURCE_DATE_EPOCH": EPOCH}):
+        # The fastest compression.
+        paths = package.make(folder, list(kinds), 0, PROGRAMS)
+    return dict(zip(kinds, paths, strict=True))
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    command = ["tar", "--extract", "--file", archive, "--directory", folder, "--no-same-owner"]
+    subprocess.run(command, check=True, timeout=DEADLINE)
+
+
+def in_root(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c", IN_ROOT, root]
+    return subprocess.run([*unshare, *command], capture_output=True, text=True, timeout=DEADLINE)
+
+
+class PackageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        cls.packages = made(cls.folder / "packages")
+
+    def new_root(self, name: str) -> Path:
+        root = self.folder / name
+        root.mkdir()
+        return root
+
+    def assert_runs(self, root: Path, folder: str) -> None:
+        """The version, and a training of five steps."""
+        mnist, download = (f"{folder}/{program.name}" for program in PROGRAMS)
+        for program in mnist, download:
+            done = in_root(root, program, "--version")
+            self.assertRegex(done.stdout, rf"^{Path(program).name} {package.version()}", done.stderr)
+        flags = ["--use_synthetic_data", "--max_train_steps=5", "--model_dir=/tmp/run", "--output=json"]
+        done = in_root(root, mnist, *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout.splitlines()[0])["global_step"], 5)
+        self.assertTrue((root / "tmp/run/model.ckpt-5.index").is_file())
+        # libcurl and what it needs are there, too: it is a name that cannot be found.
+        done = in_root(root, download, "/tmp/data")
+        self.assertEqual(done.returncode, 69)
+        self.assertNotIn("cannot load libcurl", done.stderr)
+
+    def test_archive(self) -> None:
+        root = self.new_root("archive_root")
+        make_base(root)
+        (root / "srv").mkdir()
+        unpack(self.packages["archive"], root / "srv")
+        self.assertEqual([path.name for path in (root / "srv").iterdir()], [ARCHIVE])
+        (root / "srv" / ARCHIVE).rename(root / "srv/moved")
+        self.assert_runs(root, "/srv/moved/bin")
+        moved = root / "srv/moved"
+        libraries = {path.name for path in (moved / "lib").iterdir()}
+        self.assertIn("libdnnl.so.2", libraries)
+        self.assertFalse(libraries & {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, "the C library is the machine's")
+        licenses = {path.parent.name for path in (moved / "share/licenses").glob("*/copyright")}
+        self.assertLessEqual({"libdnnl2", "libcurl4", "libstdc++6"}, licenses)
+        for name in "README.md", "LICENSE", "docs/manual/mnist.md", "docs/flags/mnist_main.md":
+            self.assertTrue((moved / "share/doc/official-models" / name).is_file(), name)
+
+    def test_image(self) -> None:
+        layout = self.new_root("layout")
+        unpack(self.packages["image"], layout)
+        self.assertEqual(json.loads((layout / "oci-layout").read_text()), {"imageLayoutVersion": "1.0.0"})
+
+        def blob(descriptor: dict) -> bytes:
+            algorithm, digest = descriptor["digest"].split(":")
+            data = (layout / "blobs" / algorithm / digest).read_bytes()
+            self.assertEqual((hashlib.new(algorithm, data).hexdigest(), len(data)), (digest, descriptor["size"]))
+            return data
+
+        (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
+        manifest = json.loads(blob(entry))
+        image = json.loads(blob(manifest["config"]))
+        root = self.new_root("image_root")
+        for layer, diff_id in zip(manifest["layers"], image["rootfs"]["diff_ids"], strict=True):
+            content = gzip.decompress(blob(layer))
+            self.assertEqual(f"sha256:{hashlib.sha256(content).hexdigest()}", diff_id)
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                owners = {member.uid for member in archive}
+            file = self.folder / "layer.tar"
+            file.write_bytes(content)
+            unpack(file, root)
+        self.assertEqual(owners, {0})
+        self.assertEqual(image["config"]["User"], "1000")
+        (path,) = [value.removeprefix("PATH=") for value in image["config"]["Env"] if value.startswith("PATH=")]
+        self.assertTrue((root / path[1:] / image["config"]["Cmd"][0]).is_file())
+        self.assert_runs(root, path)
+
+    def test_deb(self) -> None:
+        deb = self.packages["deb"]
+        fields = subprocess.run(["dpkg-deb", "--field", deb], check=True, capture_output=True, text=True).stdout
+        self.assertIn(f"\nVersion: {package.version()}\nArchitecture: amd64\n", fields)
+        (depends,) = [line for line in fields.splitlines() if line.startswith("Depends: ")]
+        for needed in "libc6 (>= ", "libdnnl2 (>= ", "libstdc++6 (>= ", "libcurl4":
+            self.assertIn(needed, depends)
+        root = self.new_root("deb_root")
+        subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
+        done = subprocess.run([root / "usr/bin/mnist_main", "--version"], check=True, capture_output=True, text=True)
+        self.assertIn(package.version(), done.stdout)
+        sums = subprocess.run(["dpkg-deb", "--info", deb, "md5sums"], check=True, capture_output=True, text=True).stdout
+        checked = subprocess.run(["md5sum", "--check", "--quiet"], cwd=root, input=sums, capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout)
+
+    def test_the_same_programs_make_the_same_bytes(self) -> None:
+        umask = os.umask(0o077)
+        self.addCleanup(os.umask, umask)
+        with mock.patch.dict(os.environ, {"TZ": "Asia/Tokyo"}):
+            again = made(self.folder / "again", ("deb", "image"))  # the archive has the bytes of a layer of the image
+        for kind, path in again.items():
+            self.assertEqual(path.name, self.packages[kind].name)
+            self.assertTrue(path.read_bytes() == self.packages[kind].read_bytes(), f"{kind} differs")
+
+    def test_a_library_that_is_missing_is_named(self) -> None:
+        program = self.folder / "broken"
+        program.write_bytes(PROGRAMS[0].read_bytes().replace(b"libdnnl.so.2\0", b"libdnxx.so.2\0"))
+        program.chmod(0o755)
+        told = io.StringIO()
+        with mock.patch.object(sys, "argv", ["", str(self.folder / "none"), "archive", "0", str(program)]):
+            with contextlib.redirect_stderr(told):
+                self.assertEqual(package.main(), 66)
+        self.assertEqual(told.getvalue(), f"tools/package: {program} needs libdnxx.so.2, which is not installed\n")
+        self.assertEqual(list((self.folder / "none").iterdir()), [])
+
+
+if __name__ == "__main__":
+    del sys.argv[1:3]
+    unittest.main(verbosity=2)
