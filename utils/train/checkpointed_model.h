@@ -18,9 +18,9 @@
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/model_dir.h"
-#include "utils/train/parameter_server.h"
 #include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
+#include "utils/train/server_client.h"
 #include "utils/train/straggler.h"
 #include "utils/train/warm_start.h"
 
