@@ -204,6 +204,8 @@ TEST_CASE("Ranges and choices of the groups") {
   CHECK_THAT(Error({"--all_reduce_alg=ring"}),
              Contains("--all_reduce_alg=ring") && Contains("<nccl|hierarchical_copy|reduction_to_one_device>"));
   CHECK_THAT(Error({"--data_format=NHWC"}), Contains("<channels_first|channels_last>"));
+  CHECK_THAT(Error({"--ps_partitioner=fixed_size:0"}),
+             Contains("flag --ps_partitioner=fixed_size:0: needs fixed_size:SHARDS, min_size:BYTES[:MAX_SHARDS] or "));
   CHECK_THAT(Error({"--max_train_steps=0"}), Contains("at least 1"));
   CHECK_THAT(Error({"--num_parallel_calls=0"}), Contains("at least 1"));
   CHECK_THAT(Error({"--intra_op_parallelism_threads=-1"}), Contains("needs an integer, at least 0, or auto"));

@@ -46,18 +46,18 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
                                                                          const data::ElementSpec& spec, int num_servers,
                                                                          int server, int num_workers,
                                                                          compute::Device& device) {
-  const auto build = [=](int64_t num_rows) {
-    return BuildServerUpdate(model, config, spec, num_servers, server, num_rows);
+  const auto build = [=](const RowCounts& rows) {
+    return BuildServerUpdate(model, config, spec, num_servers, server, rows);
   };
   std::unique_ptr<ParameterServer> made(new ParameterServer(build, config, server, num_workers, device));
   RETURN_IF_ERROR(made->CompiledFor(RoundUpRows({})).status());
   return made;
 }
 
-absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(int64_t num_rows) {
-  if (const auto found = compiled_.find(num_rows); found != compiled_.end()) return &found->second;
+absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(const RowCounts& rows) {
+  if (const auto found = compiled_.find(rows); found != compiled_.end()) return &found->second;
   Compiled made;
-  ASSIGN_OR_RETURN(made.built, build_(num_rows));
+  ASSIGN_OR_RETURN(made.built, build_(rows));
   const BuiltModel& own = made.built;
   if (compiled_.empty()) RETURN_IF_ERROR(CreateVariables(own));
   const auto compile = [&](const compute::GraphRoots& roots) {
@@ -74,7 +74,7 @@ absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(int64_t 
     }
     ASSIGN_OR_RETURN(made.catch_up, compile({.feeds = ids, .fetches = {}, .targets = {own.catch_up}}));
   }
-  return &compiled_.emplace(num_rows, std::move(made)).first->second;
+  return &compiled_.emplace(rows, std::move(made)).first->second;
 }
 
 absl::Status ParameterServer::CreateVariables(const BuiltModel& model) {
@@ -274,10 +274,10 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
 absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums, const std::vector<TableRows>& rows) {
   ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, learning_rate_and_sums));
   RETURN_IF_ERROR(Write(placed().sums, learning_rate_and_sums));
-  const int64_t num_rows = RoundUpRows(rows);
-  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(num_rows));
+  const RowCounts counts = RoundUpRows(rows);
+  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(counts));
   std::vector<Tensor> feeds = {learning_rate.Clone()};
-  for (Tensor& feed : RowFeeds(placed().row_groups, rows, num_rows)) feeds.push_back(std::move(feed));
+  for (Tensor& feed : RowFeeds(placed().row_groups, rows, counts)) feeds.push_back(std::move(feed));
   return compiled->update->Run(feeds);
 }
 

@@ -58,7 +58,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
 
  private:
   // Builds the update from gradients of so many rows of each table.
-  using BuildFn = std::function<absl::StatusOr<BuiltModel>(int64_t num_rows)>;
+  using BuildFn = std::function<absl::StatusOr<BuiltModel>(const RowCounts& rows)>;
   // An update, and what brings rows of tables up to date: those of a worker, and all. Null where nothing is deferred.
   struct Compiled {
     BuiltModel built;
@@ -69,7 +69,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   // Makes the variables that are placed here.
   absl::Status CreateVariables(const BuiltModel& model);
   // Returns the programs for these rows, which are made where there are none yet.
-  absl::StatusOr<Compiled*> CompiledFor(int64_t num_rows);
+  absl::StatusOr<Compiled*> CompiledFor(const RowCounts& rows);
   // Returns the variables, slots and sums that are placed here, which do not depend on the number of rows.
   const BuiltModel::Placed& placed() const { return compiled_.begin()->second.built.placed; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
@@ -99,7 +99,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   compute::Device& device_;
   compute::VariableStore variables_;
   compute::Arena arena_;
-  std::map<int64_t, Compiled> compiled_;  // by number of rows
+  std::map<RowCounts, Compiled> compiled_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_values_ = false;

@@ -1,6 +1,7 @@
 #include "utils/train/server_client.h"
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -33,7 +34,7 @@ absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& 
   std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas, config));
   for (int s = 0; s < servers.num_servers(); ++s) {
     ASSIGN_OR_RETURN(BuiltModel built,
-                     BuildServerUpdate(model, config, spec, servers.num_servers(), s, /*num_rows=*/1));
+                     BuildServerUpdate(model, config, spec, servers.num_servers(), s, RowCounts{.num_rows = 1}));
     client->placed_.push_back(std::move(built.placed));
   }
   return client;
@@ -48,8 +49,7 @@ absl::StatusOr<std::vector<std::string>> ServerClient::Ask(Which which, const st
     requests[s].emplace_back(request);
     for (const auto* specs : specs_of(placed_[s])) {
       for (const compute::VariableSpec& spec : *specs) {
-        const void* const data = replicas_.HostData(spec.name);
-        requests[s].emplace_back(static_cast<const char*>(data), spec.type.num_bytes());
+        requests[s].emplace_back(static_cast<const char*>(HostData(placed_[s], spec)), spec.type.num_bytes());
       }
     }
     rows_of(placed_[s], rows[s]);
@@ -97,22 +97,35 @@ absl::StatusOr<int64_t> ServerClient::AskForValues(const std::string& request, c
   return TakeCounts(first);
 }
 
-absl::Status ServerClient::TakeValues(const std::vector<compute::VariableSpec>& specs, absl::string_view& answer) {
+void* ServerClient::HostData(const BuiltModel::Placed& placed, const compute::VariableSpec& spec) {
+  const auto shard = placed.shards.find(spec.name);
+  if (shard == placed.shards.end()) return replicas_.HostData(spec.name);
+  const int64_t row_bytes = spec.type.num_bytes() / spec.type.shape.dim(0);
+  return static_cast<char*>(replicas_.HostData(shard->second.variable)) + shard->second.first_row * row_bytes;
+}
+
+absl::Status ServerClient::TakeValues(const BuiltModel::Placed& placed, const std::vector<compute::VariableSpec>& specs,
+                                      absl::string_view& answer) {
   for (const compute::VariableSpec& spec : specs) {
     ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, answer));
-    RETURN_IF_ERROR(replicas_.Write(spec.name, value));
+    if (placed.shards.count(spec.name) > 0) {
+      std::memcpy(HostData(placed, spec), value.raw_data(), value.num_bytes());
+    } else {
+      RETURN_IF_ERROR(replicas_.Write(spec.name, value));
+    }
   }
   return absl::OkStatus();
 }
 
-const std::vector<int32_t>& ServerClient::IdsOf(const BuiltModel::RowGroup& group) const {
-  static const std::vector<int32_t> kNoRows;
-  return rows_.empty() ? kNoRows : rows_[group.index].ids;
+std::vector<int32_t> ServerClient::IdsOf(const BuiltModel::RowGroup& group) const {
+  return rows_.empty() ? std::vector<int32_t>() : IdsIn(group, rows_[group.index].ids);
 }
 
-absl::Status ServerClient::TakeRows(const BuiltModel::RowGroup& group, absl::string_view& answer) {
+absl::Status ServerClient::TakeRows(const BuiltModel::Placed& placed, const BuiltModel::RowGroup& group,
+                                    absl::string_view& answer) {
+  const std::vector<int32_t> ids = IdsOf(group);
   for (const compute::VariableSpec& table : group.tables) {
-    ASSIGN_OR_RETURN(const size_t num_bytes, WriteRows(table, IdsOf(group), answer, replicas_.HostData(table.name)));
+    ASSIGN_OR_RETURN(const size_t num_bytes, WriteRows(table, ids, answer, HostData(placed, table)));
     answer.remove_prefix(num_bytes);
   }
   return absl::OkStatus();
@@ -139,8 +152,9 @@ absl::StatusOr<int64_t> ServerClient::ReadVariables(ReplicatedProgram* program) 
   for (size_t s = 0; s < placed_.size(); ++s) {
     absl::string_view answer = answers[s];
     answer.remove_prefix(kCountsBytes);
-    RETURN_IF_ERROR(TakeValues(placed_[s].whole, answer));
-    for (const BuiltModel::RowGroup& group : placed_[s].row_groups) RETURN_IF_ERROR(TakeRows(group, answer));
+    RETURN_IF_ERROR(TakeValues(placed_[s], placed_[s].whole, answer));
+    for (const BuiltModel::RowGroup& group : placed_[s].row_groups)
+      RETURN_IF_ERROR(TakeRows(placed_[s], group, answer));
   }
   RETURN_IF_ERROR(FinishReading(global_step));
   return global_step;
@@ -156,8 +170,8 @@ absl::StatusOr<int64_t> ServerClient::ReadAll() {
   for (size_t s = placed_.size(); s-- > 0;) {
     absl::string_view answer = answers[s];
     answer.remove_prefix(kCountsBytes);
-    RETURN_IF_ERROR(TakeValues(placed_[s].variables, answer));
-    RETURN_IF_ERROR(TakeValues(placed_[s].slots, answer));
+    RETURN_IF_ERROR(TakeValues(placed_[s], placed_[s].variables, answer));
+    RETURN_IF_ERROR(TakeValues(placed_[s], placed_[s].slots, answer));
     if (s > 0) continue;
     worker_positions_.clear();
     while (!answer.empty()) {

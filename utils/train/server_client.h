@@ -76,12 +76,15 @@ class ServerClient {
   // Asks for values until the servers have them, and takes the counts from their answers. Returns the global step.
   absl::StatusOr<int64_t> AskForValues(const std::string& request, const RowsOf& rows_of,
                                        std::vector<std::string>& answers);
-  // Takes values of variables, or the rows of a group's tables, from the beginning of an answer.
-  absl::Status TakeValues(const std::vector<compute::VariableSpec>& specs, absl::string_view& answer);
-  absl::Status TakeRows(const BuiltModel::RowGroup& group, absl::string_view& answer);
+  // Returns the place of a server's variable, or shard of one, in this worker's memory.
+  void* HostData(const BuiltModel::Placed& placed, const compute::VariableSpec& spec);
+  // Takes values of a server's variables, or the rows of a group's tables, from the beginning of an answer.
+  absl::Status TakeValues(const BuiltModel::Placed& placed, const std::vector<compute::VariableSpec>& specs,
+                          absl::string_view& answer);
+  absl::Status TakeRows(const BuiltModel::Placed& placed, const BuiltModel::RowGroup& group, absl::string_view& answer);
   absl::Status FinishReading(int64_t global_step);
-  // Returns the row numbers of this step for a group of tables.
-  const std::vector<int32_t>& IdsOf(const BuiltModel::RowGroup& group) const;
+  // Returns the row numbers of this step for a group of a server's tables.
+  std::vector<int32_t> IdsOf(const BuiltModel::RowGroup& group) const;
   // Takes the global step and the number of dropped gradients from the beginning of an answer of the first server.
   absl::StatusOr<int64_t> TakeCounts(absl::string_view& answer);
   absl::StatusOr<int64_t> WaitForToken();

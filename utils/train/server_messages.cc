@@ -6,7 +6,7 @@ namespace official::train {
 
 absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const EstimatorConfig& config,
                                              const data::ElementSpec& spec, int num_servers, int server,
-                                             int64_t num_rows) {
+                                             const RowCounts& rows) {
   // The types that the model has for one example of zeros.
   data::ElementSpec types = Batched(spec, 1);
   if (model.share) {
@@ -18,8 +18,9 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
                     /*num_replicas=*/1, StepPart::kUpdate, /*pack_sizes=*/std::nullopt,
                     ServerUpdate{.num_servers = num_servers,
                                  .placement = config.servers.placement,
+                                 .partitioner = config.servers.partitioner,
                                  .by_rows = !config.has_micro_batches(),
-                                 .num_rows = num_rows,
+                                 .rows = rows,
                                  .server = server});
 }
 

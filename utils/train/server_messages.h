@@ -28,10 +28,10 @@ enum class Request : char {
 inline constexpr int64_t kNone = -1;
 inline constexpr size_t kCountsBytes = 2 * sizeof(int64_t);  // at the beginning of an answer
 
-// Builds the update of a server, with so many rows of each table (ServerUpdate::num_rows): what it holds is also what
+// Builds the update of a server, with so many rows of each table: what it holds is also what
 // the messages to it have. Errors: those of BuildModel.
 absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const EstimatorConfig& config,
                                              const data::ElementSpec& spec, int num_servers, int server,
-                                             int64_t num_rows);
+                                             const RowCounts& rows);
 
 }  // namespace official::train

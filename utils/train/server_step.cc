@@ -1,38 +1,107 @@
 #include "utils/train/server_step.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/distribute/placement.h"
+#include "utils/distribute/shards.h"
 
 namespace official::train {
 namespace {
 
 using compute::DType;
 using compute::Graph;
-using compute::Node;
 using compute::TensorType;
 using compute::Value;
+using compute::VariableSpec;
 
-// The tables for which `has` is true.
-BuiltModel::RowGroup GroupOf(const RowReads& reads, size_t index, const std::function<bool(Value)>& has) {
-  BuiltModel::RowGroup group{.index = static_cast<int>(index), .tables = {}, .places = {}};
-  for (size_t i = 0; i < reads.tables.size(); ++i) {
-    if (!has(reads.tables[i])) continue;
-    const Node& node = *reads.tables[i].node();
-    group.tables.push_back(node.graph().variable(node));
-    group.places.push_back(static_cast<int>(i));
+const VariableSpec& SpecOf(Value variable) { return variable.graph()->variable(*variable.node()); }
+
+// A shard of a variable, or the whole of it.
+struct Shard {
+  int64_t number, num_shards;
+  compute::Share rows;
+};
+
+// The shards that are placed on one server, by variable.
+using Shards = std::map<std::string, std::vector<Shard>>;
+
+absl::StatusOr<int64_t> NumShards(const distribute::Partitioner& partitioner, const VariableSpec& variable) {
+  if (partitioner == nullptr || variable.type.shape.rank() == 0) return 1;
+  const int64_t num_rows = variable.type.shape.dim(0), num_shards = partitioner(variable.type);
+  if (num_shards >= 1 && num_shards <= std::max<int64_t>(1, num_rows)) return num_shards;
+  return absl::InvalidArgumentError(absl::StrCat("the partitioner must return a number of shards from 1 to the ",
+                                                 num_rows, " rows of variable ", variable.name, ", got: ", num_shards));
+}
+
+// Places the variables of a model on the servers. `num_placed` is the number of shards of all of them.
+absl::StatusOr<Shards> Place(const ServerUpdate& update, const std::vector<VariableSpec>& variables,
+                             size_t& num_placed) {
+  std::vector<std::pair<const VariableSpec*, Shard>> all;
+  std::vector<int64_t> num_bytes = {sizeof(int64_t)};  // of global_step
+  for (const VariableSpec& variable : variables) {
+    ASSIGN_OR_RETURN(const int64_t num_shards, NumShards(update.partitioner, variable));
+    const int64_t num_rows = variable.type.shape.rank() == 0 ? 1 : variable.type.shape.dim(0);
+    for (int64_t i = 0; i < num_shards; ++i) {
+      const compute::Share rows = distribute::RowsOfShard(num_rows, num_shards, i);
+      all.push_back({&variable, {i, num_shards, rows}});
+      num_bytes.push_back(num_shards == 1 ? variable.type.num_bytes()
+                                          : variable.type.num_bytes() / num_rows * rows.size());
+    }
   }
-  return group;
+  num_placed = all.size();
+  const std::vector<int> servers = distribute::PlaceVariables(update.placement, num_bytes, update.num_servers);
+  Shards placed;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (servers[1 + i] == *update.server) placed[all[i].first->name].push_back(all[i].second);
+  }
+  return placed;
+}
+
+// A shard of the variable as a variable of its own, or the whole one. `placed` lists shards.
+Value ShardOf(Value variable, const Shard& shard, BuiltModel::Placed& placed) {
+  if (shard.num_shards == 1) return variable;
+  VariableSpec spec = SpecOf(variable);
+  const std::string whole = spec.name;
+  spec.name = distribute::NameOfShard(whole, shard.number);
+  spec.type.shape.set_dim(0, shard.rows.size());
+  spec.initializer = compute::Initializer::Zeros();  // a worker has the values
+  placed.shards[spec.name] = {whole, shard.rows.begin};
+  return variable.graph()->Variable(std::move(spec));
+}
+
+// Adds table number `place` of the model's group `index` to the server's groups: to that of the same rows.
+void AddTable(int index, int place, Value table, int64_t first_row, std::vector<BuiltModel::RowGroup>& groups) {
+  const VariableSpec& spec = SpecOf(table);
+  auto same = std::find_if(groups.begin(), groups.end(), [&](const BuiltModel::RowGroup& group) {
+    return group.index == index && group.first_row == first_row && group.num_rows() == spec.type.shape.dim(0);
+  });
+  if (same == groups.end()) {
+    same = groups.insert(groups.end(), {.index = index, .tables = {}, .places = {}, .first_row = first_row});
+  }
+  same->tables.push_back(spec);
+  same->places.push_back(place);
+}
+
+absl::Status NothingToUpdate(const TrainingStep& step, size_t num_variables, size_t num_placed) {
+  const ServerUpdate& update = *step.server_update;
+  const std::string shards = num_placed > num_variables ? absl::StrCat(" as ", num_placed, " shards") : "";
+  return absl::InvalidArgumentError(
+      absl::StrCat("the cluster has ", update.num_servers, " ps, and of the ", num_variables, " variables of model ",
+                   step.model.name, ", which are placed on them", shards,
+                   update.placement == distribute::Placement::kGreedy ? " by their sizes, ps " : " in turn, ps ",
+                   *update.server, " has none that training changes; use fewer ps"));
 }
 
 }  // namespace
@@ -58,7 +127,9 @@ void SumRows(TrainingStep& step) {
   BuiltModel& built = step.built;
   for (size_t g = 0; g < step.row_reads.size(); ++g) {
     const RowReads& reads = step.row_reads[g];
-    built.row_groups.push_back(GroupOf(reads, g, [](Value) { return true; }));
+    for (size_t i = 0; i < reads.tables.size(); ++i) {
+      AddTable(static_cast<int>(g), static_cast<int>(i), reads.tables[i], /*first_row=*/0, built.row_groups);
+    }
     built.row_ids.fetches.push_back(reads.ids);
     const Value places = graph.Input(absl::StrCat("row_places/", g), reads.ids.type());
     built.roots.feeds.push_back(places);
@@ -73,68 +144,95 @@ void SumRows(TrainingStep& step) {
 }
 
 absl::Status KeepPlaced(TrainingStep& step) {
-  BuiltModel& built = step.built;
-  const auto [num_servers, placement, by_rows, num_rows, server] = *step.server_update;
-  std::vector<compute::VariableSpec> specs;
-  std::vector<int64_t> num_bytes = {sizeof(int64_t)};  // of global_step
-  for (const compute::VariableSpec& spec : step.graph().variables()) {
-    if (absl::StartsWith(spec.name, kLocalPrefix)) continue;
-    specs.push_back(spec);
-    num_bytes.push_back(spec.type.num_bytes());
+  BuiltModel::Placed& placed = step.built.placed;
+  std::vector<VariableSpec> specs;
+  for (const VariableSpec& spec : step.graph().variables()) {
+    if (!absl::StartsWith(spec.name, kLocalPrefix)) specs.push_back(spec);
   }
-  const std::vector<int> servers = distribute::PlaceVariables(placement, num_bytes, num_servers);
-  std::set<std::string> placed;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (servers[1 + i] != *server) continue;
-    placed.insert(specs[i].name);
-    built.placed.variables.push_back(specs[i]);
+  size_t num_placed = 0;
+  ASSIGN_OR_RETURN(const Shards shards, Place(*step.server_update, specs, num_placed));
+  const auto shards_of = [&](Value variable) {
+    const auto found = shards.find(SpecOf(variable).name);
+    return found == shards.end() ? std::vector<Shard>() : found->second;
+  };
+  for (const VariableSpec& spec : specs) {
+    const Value variable = step.graph().Variable(spec);
+    for (const Shard& shard : shards_of(variable)) {
+      placed.variables.push_back(SpecOf(ShardOf(variable, shard, placed)));
+    }
   }
   Results kept;
   std::vector<Value> variables;
   std::vector<compute::MovingAverage> moving_averages;
-  const auto is_placed = [&](Value variable) { return placed.count(variable.node()->name()) > 0; };
   for (size_t i = 0; i < step.variables.size(); ++i) {
-    if (!is_placed(step.variables[i])) continue;
-    variables.push_back(step.variables[i]);
-    kept.gradients.push_back(step.results.gradients[i]);
+    for (const Shard& shard : shards_of(step.variables[i])) {
+      variables.push_back(ShardOf(step.variables[i], shard, placed));
+      kept.gradients.push_back(ShardOf(step.results.gradients[i], shard, placed));
+    }
   }
   for (size_t i = 0; i < step.moving_averages.size(); ++i) {
-    if (!is_placed(step.moving_averages[i].variable)) continue;
-    moving_averages.push_back(step.moving_averages[i]);
-    kept.moving_averages.push_back(step.results.moving_averages[i]);
+    const auto& [variable, value] = step.moving_averages[i];
+    for (const Shard& shard : shards_of(variable)) {
+      moving_averages.push_back({ShardOf(variable, shard, placed), value});
+      kept.moving_averages.push_back(ShardOf(step.results.moving_averages[i], shard, placed));
+    }
   }
   std::set<std::string> tables;
   for (size_t g = 0; g < step.row_reads.size(); ++g) {
-    BuiltModel::RowGroup group = GroupOf(step.row_reads[g], g, is_placed);
-    if (group.tables.empty()) continue;
-    for (const compute::VariableSpec& table : group.tables) tables.insert(table.name);
-    built.placed.row_groups.push_back(std::move(group));
+    const RowReads& reads = step.row_reads[g];
+    for (size_t i = 0; i < reads.tables.size(); ++i) {
+      for (const Shard& shard : shards_of(reads.tables[i])) {
+        const Value table = ShardOf(reads.tables[i], shard, placed);
+        tables.insert(SpecOf(table).name);
+        AddTable(static_cast<int>(g), static_cast<int>(i), table, shard.rows.begin, placed.row_groups);
+      }
+    }
   }
-  std::copy_if(built.placed.variables.begin(), built.placed.variables.end(), std::back_inserter(built.placed.whole),
-               [&](const compute::VariableSpec& spec) { return tables.count(spec.name) == 0; });
-  if (kept.All().empty() && tables.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the cluster has ", num_servers, " ps, and of the ", specs.size(), " variables of model ", step.model.name,
-        placement == distribute::Placement::kGreedy ? ", which are placed on them by their sizes, ps "
-                                                    : ", which are placed on them in turn, ps ",
-        *server, " has none that training changes; use fewer ps"));
-  }
+  std::copy_if(placed.variables.begin(), placed.variables.end(), std::back_inserter(placed.whole),
+               [&](const VariableSpec& spec) { return tables.count(spec.name) == 0; });
+  if (kept.All().empty() && tables.empty()) return NothingToUpdate(step, specs.size(), num_placed);
   step.results = std::move(kept);
   step.variables = std::move(variables);
   step.moving_averages = std::move(moving_averages);
-  for (const Value& sum : step.results.All()) built.placed.sums.push_back(step.graph().variable(*sum.node()));
+  for (const Value& sum : step.results.All()) placed.sums.push_back(SpecOf(sum));
   // What is shown is of the worker.
-  built.fetch_names.clear();
-  built.fetch_tags.clear();
+  step.built.fetch_names.clear();
+  step.built.fetch_tags.clear();
+  return step.graph().status();
+}
+
+absl::Status ListSlots(size_t first, TrainingStep& step) {
+  BuiltModel::Placed& placed = step.built.placed;
+  distribute::ShardNames names;
+  for (size_t i = 0; i < placed.variables.size(); ++i) {
+    const std::string& name = placed.variables[i].name;
+    const auto shard = placed.shards.find(name);
+    names.Add(name, {shard == placed.shards.end() ? name : shard->second.variable, static_cast<int>(i)});
+  }
+  const std::vector<VariableSpec>& all = step.graph().variables();
+  for (size_t i = first; i < all.size(); ++i) {
+    if (absl::StartsWith(all[i].name, kLocalPrefix)) continue;
+    placed.slots.push_back(all[i]);
+    const distribute::ShardName slot = names.Find(all[i]);
+    if (slot.variable == all[i].name) continue;  // it is whole
+    const VariableSpec& of = placed.variables[slot.number];
+    if (all[i].type.shape != of.type.shape) {
+      return absl::InvalidArgumentError(absl::StrCat("the optimizer's variable ", all[i].name, " is ",
+                                                     all[i].type.ToString(), ", but has to be divided as ", of.name,
+                                                     ", which is ", of.type.ToString(), "; use no partitioner"));
+    }
+    placed.shards[all[i].name] = {slot.variable, placed.shards[of.name].first_row};
+  }
   return absl::OkStatus();
 }
 
 void FeedRows(TrainingStep& step) {
   Graph& graph = step.graph();
   BuiltModel& built = step.built;
-  const int64_t num_rows = step.server_update->num_rows;
-  for (const BuiltModel::RowGroup& group : built.placed.row_groups) {
-    const Value ids = graph.Input(absl::StrCat("row_ids/", group.index), {DType::kInt32, {num_rows}});
+  for (size_t g = 0; g < built.placed.row_groups.size(); ++g) {
+    const BuiltModel::RowGroup& group = built.placed.row_groups[g];
+    const int64_t num_rows = step.server_update->rows.Of(g);
+    const Value ids = graph.Input(absl::StrCat("row_ids/", g), {DType::kInt32, {num_rows}});
     built.roots.feeds.push_back(ids);
     for (const compute::VariableSpec& table : group.tables) {
       TensorType type = table.type;

@@ -2,6 +2,7 @@
 // of which workers read and send rows.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,9 +18,13 @@ void SeparateTables(TrainingStep& step);
 // A micro-batch leaves the gradients of tables as sums for each row. Those that are not finite end the step.
 void SumRows(TrainingStep& step);
 
-// Keeps of a step's results only those for variables that are placed on the parameter server, and lists both.
-// InvalidArgument if there are none.
+// Keeps of a step's results only those for variables that are placed on the parameter server, or for their shards, and
+// lists both. InvalidArgument if there are none, or if a partitioner makes no shards or more than there are rows.
 absl::Status KeepPlaced(TrainingStep& step);
+
+// Lists the variables of the graph from number `first` on, which the update has added. InvalidArgument if one that
+// belongs to a shard has another shape.
+absl::Status ListSlots(size_t first, TrainingStep& step);
 
 // The update takes the gradients of tables that are placed here from its feeds.
 void FeedRows(TrainingStep& step);

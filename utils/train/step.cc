@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
@@ -223,10 +222,7 @@ absl::Status AddTraining(const std::vector<Value>& shown, TrainingStep& step) {
   }
   const size_t num_variables = step.graph().variables().size();
   if (const Value finite = CheckFinite(step)) Update(learning_rate, finite, step);
-  for (size_t i = num_variables; i < step.graph().variables().size() && is_server; ++i) {
-    const compute::VariableSpec& slot = step.graph().variables()[i];
-    if (!absl::StartsWith(slot.name, kLocalPrefix)) built.placed.slots.push_back(slot);
-  }
+  if (is_server) RETURN_IF_ERROR(ListSlots(num_variables, step));
   return step.graph().status();
 }
 

@@ -1,6 +1,7 @@
 #include "utils/train/table_rows.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -57,9 +58,30 @@ absl::StatusOr<std::vector<int32_t>> TakeIds(const BuiltModel::RowGroup& group, 
   return ids;
 }
 
+std::vector<int32_t> IdsIn(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids) {
+  std::vector<int32_t> found;
+  for (const int32_t id : ids) {
+    if (group.Has(id)) found.push_back(static_cast<int32_t>(id - group.first_row));
+  }
+  return found;
+}
+
 void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes) {
-  AppendIds(rows.ids, bytes);
-  for (const int place : group.places) Append(rows.rows[place], bytes);
+  const std::vector<int32_t> ids = IdsIn(group, rows.ids);
+  AppendIds(ids, bytes);
+  for (const int place : group.places) {
+    const std::vector<float>& all = rows.rows[place];
+    if (ids.size() == rows.ids.size()) {
+      Append(all, bytes);
+      continue;
+    }
+    const size_t width = all.size() / rows.ids.size();
+    for (size_t i = 0; i < rows.ids.size(); ++i) {
+      if (group.Has(rows.ids[i])) {
+        bytes.append(reinterpret_cast<const char*>(all.data() + i * width), width * sizeof(float));
+      }
+    }
+  }
 }
 
 absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes) {
@@ -105,20 +127,25 @@ std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients)
   return mean;
 }
 
-int64_t RoundUpRows(const std::vector<TableRows>& groups) {
-  size_t most = 0;
-  for (const TableRows& rows : groups) most = std::max(most, rows.ids.size());
-  int64_t num_rows = kFewestRows;
-  while (num_rows < static_cast<int64_t>(most)) num_rows *= 2;
-  return num_rows;
+RowCounts RoundUpRows(const std::vector<TableRows>& groups) {
+  RowCounts counts = {.num_rows = kFewestRows, .has_none = {}};
+  for (const TableRows& rows : groups) {
+    while (counts.num_rows < static_cast<int64_t>(rows.ids.size())) counts.num_rows *= 2;
+    counts.has_none.push_back(rows.ids.empty());
+  }
+  const auto has_rows = [](bool none) { return !none; };
+  if (std::all_of(counts.has_none.begin(), counts.has_none.end(), has_rows)) counts.has_none.clear();
+  return counts;
 }
 
-std::vector<Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, int64_t num_rows) {
+std::vector<Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, const RowCounts& counts) {
   std::vector<Tensor> feeds;
   for (size_t g = 0; g < groups.size(); ++g) {
     const std::vector<int32_t>& ids = rows[g].ids;
+    const int64_t num_rows = counts.Of(g);
     const absl::Span<int32_t> all = feeds.emplace_back(DType::kInt32, compute::Shape{num_rows}).flat<int32_t>();
-    std::fill(std::copy(ids.begin(), ids.end(), all.begin()), all.end(), ids.empty() ? 0 : ids[0]);
+    std::copy(ids.begin(), ids.end(), all.begin());
+    if (!ids.empty()) std::fill(all.begin() + static_cast<std::ptrdiff_t>(ids.size()), all.end(), ids[0]);
     for (size_t t = 0; t < rows[g].rows.size(); ++t) {
       compute::TensorType type = groups[g].tables[t].type;
       type.shape.set_dim(0, num_rows);

@@ -28,7 +28,10 @@ using RowGroups = std::vector<BuiltModel::RowGroup>;
 void AppendIds(const std::vector<int32_t>& ids, std::string& bytes);
 // Takes row numbers from the beginning of `bytes`. DataLoss if they are not there or one is outside the group's tables.
 absl::StatusOr<std::vector<int32_t>> TakeIds(const BuiltModel::RowGroup& group, absl::string_view& bytes);
-// Appends numbers and rows of the model's group; the rows of those tables that a server's part `group` of it has.
+// Returns those of the numbers, of rows of the model's group, that a server's part `group` of it has, as it counts
+// them.
+std::vector<int32_t> IdsIn(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids);
+// Appends those numbers and their rows of the tables that the server has, from the model's group.
 void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes);
 // Takes numbers and rows of all groups, and nothing else. DataLoss as TakeIds, or if `bytes` has another length.
 absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes);
@@ -38,11 +41,13 @@ absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl
 // Returns, for each group, the mean over the gradients of several workers. A worker that does not have a row has a
 // gradient of 0 for it.
 std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients);
-// Returns the smallest number of rows, of those for which programs are made, that has room for all: a power of two.
-int64_t RoundUpRows(const std::vector<TableRows>& groups);
-// Returns, for each group, the numbers and then the rows of each table, if `rows` has any, as feeds of `num_rows` rows.
+// Returns the smallest numbers of rows, of those for which programs are made, that have room for all: a power of two,
+// and none for groups without rows.
+RowCounts RoundUpRows(const std::vector<TableRows>& groups);
+// Returns, for each group, the numbers and then the rows of each table, if `rows` has any, as feeds of so many rows.
 // Further rows repeat a number, with -0, which leaves the bits of a sum as they are.
-std::vector<compute::Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, int64_t num_rows);
+std::vector<compute::Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows,
+                                      const RowCounts& counts);
 // Appends the rows that the tables have in `variables`.
 void AppendRowsOf(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids,
                   const compute::VariableStore& variables, std::string& bytes);
