@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <thread>
 
 #include "utils/flags/base.h"
@@ -194,6 +195,21 @@ TEST_CASE("The loss scale follows the type unless it is given") {
 TEST_CASE("A bare boolean is true") {
   REQUIRE(Parse({"--use_synthetic_data"}).ok());
   CHECK(FromFlags<PerformanceConfig>().use_synthetic_data);
+}
+
+TEST_CASE("The directory of TF_CONFIG counts as given where the command line names none") {
+  const auto model_dir = [](const Words& words) {
+    const CommandLine command_line = Parse(words).value();
+    return FromFlags<train::TrainOptions>().model_dir + (BaseFromFlags(command_line).model_dir_given ? ", given" : "");
+  };
+  setenv("TF_CONFIG", R"({"model_dir": "/tmp/run1"})", 1);
+  CHECK(model_dir({}) == "/tmp/run1, given");
+  CHECK(model_dir({"--model_dir=/tmp/run2"}) == "/tmp/run2, given");
+  setenv("TF_CONFIG", R"({"task": {}})", 1);
+  CHECK(model_dir({}) == "/tmp");
+  setenv("TF_CONFIG", R"({"model_dir": 3})", 1);  // which the run refuses
+  CHECK(model_dir({}) == "/tmp");
+  unsetenv("TF_CONFIG");
 }
 
 TEST_CASE("Ranges and choices of the groups") {
