@@ -343,6 +343,20 @@ absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
   return servers->FinishAfterWorkers([this](int worker) { return WaitForWorker(worker); });
 }
 
+void CheckpointedModel::EndData() {
+  data_have_ended_ = true;
+  const distribute::ParameterServers* const servers = strategy_->servers();
+  if (servers == nullptr || !servers->is_chief()) return;
+  for (int worker = 1; worker < servers->num_workers(); ++worker) {
+    if (!servers->WasLost(worker)) continue;
+    // A checkpoint of this step that is there says where each worker was.
+    LOG(WARNING) << servers->NameOf(worker) << " was lost and has not come back; "
+                 << (saved_step_ == state_.global_step
+                         ? "the same command goes on with what it had not done of its data"
+                         : "what it had not done of its data is left out");
+  }
+}
+
 absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {
   using Clock = std::chrono::steady_clock;
   distribute::ParameterServers& servers = *strategy_->servers();

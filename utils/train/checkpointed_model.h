@@ -100,7 +100,7 @@ class CheckpointedModel {
   // timeout.
   absl::StatusOr<bool> WaitForOtherWorkers();
   // Declares that the data have ended for all workers: what is left of those that were lost is left out.
-  void EndData() { data_have_ended_ = true; }
+  void EndData();
 
   // Starts to write a checkpoint of the present step, if there is none yet and this process writes the directory.
   absl::Status Save();

@@ -29,6 +29,7 @@
 #include "utils/distribute/memory_exchange.h"
 #include "utils/distribute/memory_exchange_faults.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
@@ -360,7 +361,8 @@ TEST_CASE("A job whose chief was stopped while it waited for the others goes on 
   CHECK(Variables(config.model_dir, 2 * kOwnSteps) == Variables(alone.model_dir, 2 * kOwnSteps));
 }
 
-TEST_CASE("What a lost worker has not done is left out when the others are done") {
+TEST_CASE("What a lost worker has not done is left out when the others are done, and that is told") {
+  logs::CapturedLog log(logs::LogFormat::kSimple);
   constexpr int kEpochs = 2, kOwnSteps = kEpochs * kExamples / kBatch / 2;
   const EstimatorConfig config = NewConfig();
   auto exchanges = distribute::MakeMemoryExchanges(3);
@@ -373,6 +375,7 @@ TEST_CASE("What a lost worker has not done is left out when the others are done"
   const RunState state = ReadRunState(*FindLatestCheckpoint(config.model_dir).value().reader, 1).value();
   CHECK(state.global_step == kOwnSteps);
   CHECK((state.worker_positions == std::vector<data::Position>{{kEpochs, 0}, {kEpochs, 0}}));
+  CHECK_THAT(log.Text(), Contains("was lost and has not come back; what it had not done of its data is left out"));
 }
 
 TEST_CASE("A number that is not finite ends the step, and is named, before it reaches a server") {
