@@ -21,6 +21,9 @@ using compute::Tensor;
 // Servers wait this long before they answer that something is not there yet.
 constexpr std::chrono::milliseconds kLongest(500);
 
+// At the beginning of an update: the step, the position and the learning rate.
+constexpr size_t kUpdateBytes = 3 * sizeof(int64_t) + sizeof(float);
+
 int64_t BytesOf(const std::vector<compute::VariableSpec>& specs) {
   int64_t bytes = 0;
   for (const compute::VariableSpec& spec : specs) bytes += spec.type.num_bytes();
@@ -38,7 +41,7 @@ ParameterServer::ParameterServer(BuildFn build, const EstimatorConfig& config, i
       seed_(config.seed),
       device_(device),
       variables_(device),
-      arena_(device),
+      arena_(device, config.servers.sync_replicas ? nullptr : &mutex_),
       has_left_(num_workers) {}
 
 absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const Model& model,
@@ -50,12 +53,45 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
     return BuildServerUpdate(model, config, spec, num_servers, server, rows);
   };
   std::unique_ptr<ParameterServer> made(new ParameterServer(build, config, server, num_workers, device));
-  RETURN_IF_ERROR(made->CompiledFor(RoundUpRows({})).status());
+  const RowCounts fewest = RoundUpRows(std::vector<int64_t>());
+  ASSIGN_OR_RETURN(Compiled compiled, made->Compile(fewest));
+  made->placed_ = compiled.built.placed;
+  made->compiled_.emplace(fewest, std::move(compiled));
   return made;
+}
+
+absl::Status ParameterServer::PrepareFor(char request, absl::string_view rest) {
+  const bool has_rows = request == static_cast<char>(Request::kUpdate);
+  if (options_.sync_replicas || (!has_rows && request != static_cast<char>(Request::kReadVariables))) {
+    return absl::OkStatus();
+  }
+  const size_t before = has_rows ? kUpdateBytes + BytesOf(placed().sums) : sizeof(int64_t);
+  if (rest.size() < before) return absl::OkStatus();  // which is told later, as all that is wrong
+  const auto counts = CountRows(placed().row_groups, has_rows, rest.substr(before));
+  if (!counts.ok()) return absl::OkStatus();
+  const RowCounts rows = RoundUpRows(*counts);
+  if (!has_rows && std::all_of(counts->begin(), counts->end(), [](int64_t n) { return n == 0; })) {
+    return absl::OkStatus();
+  }
+  const std::lock_guard<std::mutex> making(making_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (compiled_.count(rows) > 0) return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Compiled made, Compile(rows));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  compiled_.emplace(rows, std::move(made));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(const RowCounts& rows) {
   if (const auto found = compiled_.find(rows); found != compiled_.end()) return &found->second;
+  if (!options_.sync_replicas) return absl::InternalError("a ps has no programs for the rows of a request");
+  ASSIGN_OR_RETURN(Compiled made, Compile(rows));
+  return &compiled_.emplace(rows, std::move(made)).first->second;
+}
+
+absl::StatusOr<ParameterServer::Compiled> ParameterServer::Compile(const RowCounts& rows) {
   Compiled made;
   ASSIGN_OR_RETURN(made.built, build_(rows));
   const BuiltModel& own = made.built;
@@ -74,7 +110,7 @@ absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(const Ro
     }
     ASSIGN_OR_RETURN(made.catch_up, compile({.feeds = ids, .fetches = {}, .targets = {own.catch_up}}));
   }
-  return &compiled_.emplace(rows, std::move(made)).first->second;
+  return made;
 }
 
 absl::Status ParameterServer::CreateVariables(const BuiltModel& model) {
@@ -138,6 +174,7 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
   const auto asked = static_cast<Request>(request[0]);
   absl::string_view rest(request);
   rest.remove_prefix(1);
+  RETURN_IF_ERROR(PrepareFor(request[0], rest));
   std::unique_lock<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(error_);
   if (asked == Request::kTakePart) return Welcome(worker, rest);
@@ -248,7 +285,7 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
   ASSIGN_OR_RETURN(next.epoch, distribute::TakeNumber(rest));
   ASSIGN_OR_RETURN(next.index, distribute::TakeNumber(rest));
   bool is_taken = true;
-  const size_t num_bytes = sizeof(float) + BytesOf(placed().sums);
+  const size_t num_bytes = sizeof(float) + BytesOf(placed().sums);  // the learning rate and the sums
   if (rest.size() < num_bytes) {
     return absl::DataLossError("the gradients of a worker are shorter than those of this ps");
   }
@@ -292,7 +329,7 @@ absl::Status ParameterServer::MakeStep() {
 
 absl::Status ParameterServer::UpdateByMean(const std::vector<std::string>& gradients) {
   // In front of the sums is the learning rate, which is that of the first.
-  constexpr size_t kBeforeNumbers = 1 + 3 * sizeof(int64_t);
+  constexpr size_t kBeforeNumbers = 1 + kUpdateBytes - sizeof(float);
   const size_t n = 1 + BytesOf(placed().sums) / sizeof(float);
   std::vector<float> mean(n), numbers(n);
   std::vector<std::vector<TableRows>> rows;

@@ -68,10 +68,14 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   ParameterServer(BuildFn build, const EstimatorConfig& config, int server, int num_workers, compute::Device& device);
   // Makes the variables that are placed here.
   absl::Status CreateVariables(const BuiltModel& model);
+  absl::StatusOr<Compiled> Compile(const RowCounts& rows);
+  // Makes the programs for the rows of a request where there are none yet, without the lock, so that other workers do
+  // not wait for them. A synchronous server makes those for the rows of a step when it has them, and all wait for it.
+  absl::Status PrepareFor(char request, absl::string_view rest);
   // Returns the programs for these rows, which are made where there are none yet.
   absl::StatusOr<Compiled*> CompiledFor(const RowCounts& rows);
   // Returns the variables, slots and sums that are placed here, which do not depend on the number of rows.
-  const BuiltModel::Placed& placed() const { return compiled_.begin()->second.built.placed; }
+  const BuiltModel::Placed& placed() const { return placed_; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   void Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
@@ -98,9 +102,11 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   const uint64_t seed_;
   compute::Device& device_;
   compute::VariableStore variables_;
+  BuiltModel::Placed placed_;
+  std::mutex making_;  // of programs without the lock; locked before it
+  std::mutex mutex_;
   compute::Arena arena_;
   std::map<RowCounts, Compiled> compiled_;
-  std::mutex mutex_;
   std::condition_variable changed_;
   bool has_values_ = false;
   RunState state_;  // of the beginning

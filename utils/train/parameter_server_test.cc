@@ -5,7 +5,9 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -709,6 +712,39 @@ TEST_CASE("A server answers with the rows that it is asked for, and moves those 
   CHECK(rows == expected);
   CHECK(server.Ask(RequestOf('A', 0)).value().size() ==
         kCounts + (kTables + kWeights) * sizeof(float) + sizeof(int64_t));
+}
+
+TEST_CASE("A server answers others while it makes the programs for a larger batch") {
+  Model model = EmbeddingModel(Optimizer(0));
+  std::promise<void> begun, may_end;
+  std::atomic<int> built = 0;
+  model.model_fn = [&, model_fn = model.model_fn](const ModelInputs& in) {
+    if (++built == 2) {
+      begun.set_value();
+      may_end.get_future().wait();
+    }
+    return model_fn(in);
+  };
+  Server server(model);
+  REQUIRE(
+      server.Ask(RequestOf('S', 0) + std::string((kTables + kWeights) * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  std::vector<int32_t> many(kUsers);
+  std::iota(many.begin(), many.end(), 0);
+  std::vector<float> numbers(1 + kWeights);
+  const std::string update =
+      RequestOf('U', 0, numbers) + RowsIn(many, std::vector<float>(kUsers * kUserSize)) + RowsIn({});
+  auto larger = std::async(std::launch::async, [&] { return server.Ask(1, update).status(); });
+  begun.get_future().wait();
+  auto other = std::async(std::launch::async,
+                          [&] { return server.Ask(0, RequestOf('R', 0) + RowsIn({}) + RowsIn({})).status(); });
+  const bool is_answered = other.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  may_end.set_value();
+  CHECK(is_answered);
+  CHECK(other.get() == absl::OkStatus());
+  CHECK(larger.get() == absl::OkStatus());
+  // Their memory has moved, and the others follow it.
+  CHECK(server.Ask(0, RequestOf('R', 0) + RowsIn({3}) + RowsIn({})).ok());
+  CHECK(server.GlobalStep() == 1);
 }
 
 TEST_CASE("A server refuses rows that its tables do not have") {

@@ -99,6 +99,23 @@ absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl
   return all;
 }
 
+absl::StatusOr<std::vector<int64_t>> CountRows(const RowGroups& groups, bool has_rows, absl::string_view bytes) {
+  std::vector<int64_t> counts;
+  for (const BuiltModel::RowGroup& group : groups) {
+    ASSIGN_OR_RETURN(const int64_t count, distribute::TakeNumber(bytes));
+    int64_t width = sizeof(int32_t);
+    for (const compute::VariableSpec& table : group.tables) {
+      if (has_rows) width += WidthOf(table) * static_cast<int64_t>(sizeof(float));
+    }
+    if (count < 0 || count > static_cast<int64_t>(bytes.size()) / width) {
+      return absl::DataLossError("a message between a worker and a ps is too short");
+    }
+    counts.push_back(count);
+    bytes.remove_prefix(count * width);
+  }
+  return counts;
+}
+
 std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients) {
   std::vector<TableRows> mean = std::move(gradients[0]);
   for (size_t g = 0; g < mean.size(); ++g) {
@@ -128,10 +145,16 @@ std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients)
 }
 
 RowCounts RoundUpRows(const std::vector<TableRows>& groups) {
+  std::vector<int64_t> num_rows;
+  for (const TableRows& rows : groups) num_rows.push_back(static_cast<int64_t>(rows.ids.size()));
+  return RoundUpRows(num_rows);
+}
+
+RowCounts RoundUpRows(const std::vector<int64_t>& num_rows) {
   RowCounts counts = {.num_rows = kFewestRows, .has_none = {}};
-  for (const TableRows& rows : groups) {
-    while (counts.num_rows < static_cast<int64_t>(rows.ids.size())) counts.num_rows *= 2;
-    counts.has_none.push_back(rows.ids.empty());
+  for (const int64_t n : num_rows) {
+    while (counts.num_rows < n) counts.num_rows *= 2;
+    counts.has_none.push_back(n == 0);
   }
   const auto has_rows = [](bool none) { return !none; };
   if (std::all_of(counts.has_none.begin(), counts.has_none.end(), has_rows)) counts.has_none.clear();

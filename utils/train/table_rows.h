@@ -33,6 +33,9 @@ absl::StatusOr<std::vector<int32_t>> TakeIds(const BuiltModel::RowGroup& group, 
 std::vector<int32_t> IdsIn(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids);
 // Appends those numbers and their rows of the tables that the server has, from the model's group.
 void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes);
+// Returns how many rows there are of each group, if `bytes` are numbers or, with `has_rows`, numbers and rows. DataLoss
+// if they are too short.
+absl::StatusOr<std::vector<int64_t>> CountRows(const RowGroups& groups, bool has_rows, absl::string_view bytes);
 // Takes numbers and rows of all groups, and nothing else. DataLoss as TakeIds, or if `bytes` has another length.
 absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes);
 
@@ -44,6 +47,8 @@ std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients)
 // Returns the smallest numbers of rows, of those for which programs are made, that have room for all: a power of two,
 // and none for groups without rows.
 RowCounts RoundUpRows(const std::vector<TableRows>& groups);
+// The same for so many rows of each group.
+RowCounts RoundUpRows(const std::vector<int64_t>& num_rows);
 // Returns, for each group, the numbers and then the rows of each table, if `rows` has any, as feeds of so many rows.
 // Further rows repeat a number, with -0, which leaves the bits of a sum as they are.
 std::vector<compute::Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows,
