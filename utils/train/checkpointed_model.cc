@@ -312,14 +312,24 @@ absl::Status CheckpointedModel::ConnectServers(const data::ElementSpec& spec) {
 
 absl::Status CheckpointedModel::ReadVariables(const data::ElementSpec& spec, const data::Batch& batch) {
   if (servers_ == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, spec, batch, /*micro_batch=*/0));
-  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(program));
+  servers_->BeginStep();
+  for (int i = 0; i < replicas_.micro_batches(); ++i) {
+    ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, spec, batch, /*micro_batch=*/i));
+    RETURN_IF_ERROR(servers_->FindRows(*program));
+  }
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables());
   return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::FindRows(ReplicatedProgram& micro_batch) {
+  // Of one micro-batch they are those that were found last.
+  return servers_ == nullptr || replicas_.micro_batches() == 1 ? absl::OkStatus() : servers_->FindRows(micro_batch);
 }
 
 absl::Status CheckpointedModel::ReadGlobalStep() {
   if (servers_ == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(nullptr));
+  servers_->BeginStep();
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables());
   return absl::OkStatus();
 }
 

@@ -93,6 +93,8 @@ class CheckpointedModel {
   absl::Status ReadGlobalStep();
   // Keeps the gradients of rows that a micro-batch has computed, for FinishStep. Does nothing without servers.
   absl::Status TakeGradients(const ReplicatedProgram& program);
+  // Sets the feeds of a micro-batch that ReadVariables has found the rows of, among others, where a step has several.
+  absl::Status FindRows(ReplicatedProgram& micro_batch);
   // Counts a step. With parameter servers these make the update, from the sums that the step has computed.
   absl::Status FinishStep(float learning_rate);
   // Waits, on the chief of a job with parameter servers, until the other workers have done their parts of the data or

@@ -118,7 +118,7 @@ absl::Status ServerClient::TakeValues(const BuiltModel::Placed& placed, const st
 }
 
 std::vector<int32_t> ServerClient::IdsOf(const BuiltModel::RowGroup& group) const {
-  return rows_.empty() ? std::vector<int32_t>() : IdsIn(group, rows_[group.index].ids);
+  return rows_.groups().empty() ? std::vector<int32_t>() : IdsIn(group, rows_.groups()[group.index].ids);
 }
 
 absl::Status ServerClient::TakeRows(const BuiltModel::Placed& placed, const BuiltModel::RowGroup& group,
@@ -137,11 +137,7 @@ absl::Status ServerClient::FinishReading(int64_t global_step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> ServerClient::ReadVariables(ReplicatedProgram* program) {
-  rows_.clear();
-  if (program != nullptr) {
-    ASSIGN_OR_RETURN(rows_, FindRows(*program));
-  }
+absl::StatusOr<int64_t> ServerClient::ReadVariables() {
   std::string request = BeginRequest(Request::kReadVariables);
   distribute::AppendNumber(local_step_, request);
   const auto append_ids = [&](const BuiltModel::Placed& placed, std::string& bytes) {
@@ -200,7 +196,8 @@ absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Po
     return Ask(
         which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; },
         [&](const BuiltModel::Placed& placed, std::string& bytes) {
-          for (const BuiltModel::RowGroup& group : placed.row_groups) AppendRows(rows_[group.index], group, bytes);
+          for (const BuiltModel::RowGroup& group : placed.row_groups)
+            AppendRows(rows_.groups()[group.index], group, bytes);
         });
   };
   // The first server comes last where its step lets workers go on, and first where it decides.

@@ -40,15 +40,19 @@ class ServerClient {
 
   // Gives the servers the values of this worker's variables.
   absl::Status SendVariables(int64_t global_step);
-  // Takes the values of the model's variables and of global_step. Of tables that are read by rows it takes those that
-  // `program`, the micro-batch of the next step, reads, and sets its feeds; or none. Waits until the servers have
-  // values, for as long as the chief is there, and synchronous ones those of the worker's step. Cancelled if a stop is
-  // wanted meanwhile; InvalidArgument if the batch reads a row that a table does not have.
-  absl::StatusOr<int64_t> ReadVariables(ReplicatedProgram* program);
+  // Begins a step, which has read no rows of tables yet.
+  void BeginStep() { rows_.Clear(); }
+  // Finds the rows that a micro-batch reads, of the tables that are read by rows, for ReadVariables and TakeGradients,
+  // and sets the program's feeds. InvalidArgument if the batch reads a row that a table does not have.
+  absl::Status FindRows(ReplicatedProgram& micro_batch) { return rows_.Find(micro_batch); }
+  // Takes the values of the model's variables and of global_step; of tables that are read by rows those of the rows
+  // that were found since the step began. Waits until the servers have values, for as long as the chief is there, and
+  // synchronous ones those of the worker's step. Cancelled if a stop is wanted meanwhile.
+  absl::StatusOr<int64_t> ReadVariables();
   // The same for all that is saved, with all rows.
   absl::StatusOr<int64_t> ReadAll();
-  // Keeps the gradients of rows that the micro-batch has computed, for Update.
-  absl::Status TakeGradients(const ReplicatedProgram& program) { return train::TakeGradients(program, rows_); }
+  // Adds the gradients of rows that the micro-batch whose rows were found last has computed to those for Update.
+  absl::Status TakeGradients(const ReplicatedProgram& micro_batch) { return rows_.TakeGradients(micro_batch); }
   // Lets the servers make an update from this worker's sums. Its data continue at `next` then. If they are synchronous,
   // waits for a token, for as long as the others are there or until a stop is wanted, and returns its value.
   absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
@@ -95,7 +99,7 @@ class ServerClient {
   const ServerOptions options_;
   const std::atomic<int>* const stop_;      // may be null
   std::vector<BuiltModel::Placed> placed_;  // by server
-  std::vector<TableRows> rows_;             // of the step, by group of the model; none: no rows
+  StepRows rows_;                           // of the step
   int64_t local_step_ = 0;                  // of the variables: that of the token, or at which they were read
   bool has_token_ = false;
   int64_t num_dropped_ = 0;

@@ -19,7 +19,6 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
                     ServerUpdate{.num_servers = num_servers,
                                  .placement = config.servers.placement,
                                  .partitioner = config.servers.partitioner,
-                                 .by_rows = !config.has_micro_batches(),
                                  .rows = rows,
                                  .server = server});
 }

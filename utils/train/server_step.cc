@@ -107,7 +107,7 @@ absl::Status NothingToUpdate(const TrainingStep& step, size_t num_variables, siz
 }  // namespace
 
 void SeparateTables(TrainingStep& step) {
-  if (!step.server_update || !step.server_update->by_rows || !step.model.gradient_norm_tag.empty()) return;
+  if (!step.server_update || !step.model.gradient_norm_tag.empty()) return;
   step.row_reads = FindRowReads(step.graph(), step.variables, step.results.gradients, step.examples);
   std::vector<Value> variables, gradients;
   for (size_t i = 0; i < step.variables.size(); ++i) {
@@ -125,6 +125,7 @@ void SeparateTables(TrainingStep& step) {
 void SumRows(TrainingStep& step) {
   Graph& graph = step.graph();
   BuiltModel& built = step.built;
+  if (!built.has_examples) return;
   for (size_t g = 0; g < step.row_reads.size(); ++g) {
     const RowReads& reads = step.row_reads[g];
     for (size_t i = 0; i < reads.tables.size(); ++i) {

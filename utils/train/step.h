@@ -50,8 +50,6 @@ struct ServerUpdate {
   int num_servers = 1;
   distribute::Placement placement = distribute::Placement::kRoundRobin;
   distribute::Partitioner partitioner = nullptr;  // null: each variable is whole
-  // True if workers read and send only the rows of tables that they need (row_reads.h), where the model allows it.
-  bool by_rows = false;
   // For a server: the number of row numbers, and of gradients, that an update takes for each table.
   RowCounts rows = {};
   // The server, which updates what is placed on it from the sums of a worker. Nothing: a worker, which only checks its

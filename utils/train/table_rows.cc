@@ -202,12 +202,21 @@ absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::v
   return num_bytes;
 }
 
-absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program) {
-  ReplicatedProgram::Replica& replica = program.replicas[0];
+void StepRows::Clear() {
+  groups_.clear();
+  place_of_.clear();
+  last_.clear();
+}
+
+absl::Status StepRows::Find(ReplicatedProgram& micro_batch) {
+  ReplicatedProgram::Replica& replica = micro_batch.replicas[0];
   const RowGroups& groups = replica.model->row_groups;
-  std::vector<TableRows> found(groups.size());
   replica.row_places.clear();
-  if (groups.empty()) return found;
+  last_.assign(groups_.size(), {});
+  if (groups.empty()) return absl::OkStatus();  // no tables, or no examples
+  groups_.resize(groups.size());
+  place_of_.resize(groups.size());
+  last_.resize(groups.size());
   std::vector<Tensor> feeds;
   AppendTensors(replica.share, feeds);
   RETURN_IF_ERROR(replica.row_ids->Run(feeds));
@@ -215,30 +224,46 @@ absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program) {
     ASSIGN_OR_RETURN(const Tensor ids, replica.row_ids->Fetch(static_cast<int>(g)));
     const absl::Span<int32_t> places = replica.row_places.emplace_back(ids.type()).flat<int32_t>();
     const int64_t num_rows = groups[g].num_rows();
-    absl::flat_hash_map<int32_t, int32_t> place_of;
+    absl::flat_hash_map<int32_t, int32_t> own_place;
     for (size_t i = 0; i < places.size(); ++i) {
       const int32_t id = ids.data<int32_t>()[i];
       if (id < 0 || id >= num_rows) {
         return absl::InvalidArgumentError(absl::StrCat("the batch reads row ", id, " of variable ",
                                                        groups[g].tables[0].name, ", which has ", num_rows));
       }
-      const auto [place, is_new] = place_of.try_emplace(id, static_cast<int32_t>(found[g].ids.size()));
-      if (is_new) found[g].ids.push_back(id);
-      places[i] = place->second;
+      const auto [own, is_new] = own_place.try_emplace(id, static_cast<int32_t>(last_[g].size()));
+      places[i] = own->second;
+      if (!is_new) continue;
+      const auto [place, is_new_in_step] = place_of_[g].try_emplace(id, groups_[g].ids.size());
+      if (is_new_in_step) groups_[g].ids.push_back(id);
+      last_[g].push_back(place->second);
     }
   }
-  return found;
+  return absl::OkStatus();
 }
 
-absl::Status TakeGradients(const ReplicatedProgram& program, std::vector<TableRows>& rows) {
-  const ReplicatedProgram::Replica& replica = program.replicas[0];
+absl::Status StepRows::TakeGradients(const ReplicatedProgram& micro_batch) {
+  const ReplicatedProgram::Replica& replica = micro_batch.replicas[0];
+  const RowGroups& groups = replica.model->row_groups;
   int fetch = 0;
-  for (size_t g = 0; g < rows.size(); ++g) {
-    rows[g].rows.clear();
-    for (const compute::VariableSpec& table : replica.model->row_groups[g].tables) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    TableRows& group = groups_[g];
+    const std::vector<compute::VariableSpec>& tables = groups[g].tables;
+    group.rows.resize(tables.size());
+    for (size_t t = 0; t < tables.size(); ++t) {
       ASSIGN_OR_RETURN(const Tensor sums, replica.program->Fetch(fetch++));
-      const int64_t n = static_cast<int64_t>(rows[g].ids.size()) * WidthOf(table);
-      rows[g].rows.emplace_back(sums.data<float>(), sums.data<float>() + n);
+      const auto width = static_cast<size_t>(WidthOf(tables[t]));
+      std::vector<float>& rows = group.rows[t];
+      if (rows.empty() && last_[g].size() == group.ids.size()) {  // all rows of the step, in their order
+        rows.assign(sums.data<float>(), sums.data<float>() + last_[g].size() * width);
+        continue;
+      }
+      rows.resize(group.ids.size() * width);
+      for (size_t i = 0; i < last_[g].size(); ++i) {
+        const float* const from = sums.data<float>() + i * width;
+        float* const to = rows.data() + last_[g][i] * width;
+        for (size_t j = 0; j < width; ++j) to[j] += from[j];
+      }
     }
   }
   return absl::OkStatus();

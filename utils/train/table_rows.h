@@ -2,10 +2,12 @@
 // asks for the rows that its batch reads by their numbers, and sends their gradients with the numbers (row_reads.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -64,10 +66,24 @@ void AppendRowsOf(const BuiltModel::RowGroup& group, const std::vector<int32_t>&
 absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::vector<int32_t>& ids,
                                  absl::string_view bytes, void* table);
 
-// Finds the rows that the program of a step reads for its share of the batch: returns their numbers for each group of
-// the program's model, and sets its feeds `row_places`. InvalidArgument if a number is outside its tables.
-absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program);
-// Adds to `rows` the gradients of the program's last run.
-absl::Status TakeGradients(const ReplicatedProgram& program, std::vector<TableRows>& rows);
+// The rows that the micro-batches of a step read, and the sums of their gradients.
+class StepRows {
+ public:
+  // Begins a step.
+  void Clear();
+  // Finds the rows that a micro-batch reads for its share of the batch, and sets its feeds `row_places`; of some that
+  // were found before it may only set the feeds again. InvalidArgument if a number is outside its tables.
+  absl::Status Find(ReplicatedProgram& micro_batch);
+  // Adds the gradients of the last run of the micro-batch whose rows were found last.
+  absl::Status TakeGradients(const ReplicatedProgram& micro_batch);
+  // By group of the model; none if no rows were found.
+  const std::vector<TableRows>& groups() const { return groups_; }
+
+ private:
+  std::vector<TableRows> groups_;  // the rows of all, and the sums
+  // For each group where the rows are in `groups_`: by number, and for each row of the last micro-batch.
+  std::vector<absl::flat_hash_map<int32_t, size_t>> place_of_;
+  std::vector<std::vector<size_t>> last_;
+};
 
 }  // namespace official::train
