@@ -106,6 +106,21 @@ class ParameterServerTest(workers.WorkersCase):
     def test_shared_embedding(self) -> None:
         self.assert_bits_of_one_process(2)
 
+    def test_shards(self) -> None:
+        self.assert_bits_of_one_process(2, "--ps_partitioner=fixed_size:3")
+
+    @harness.of("resnet")
+    def test_shards_and_moving_averages(self) -> None:
+        self.assert_bits_of_one_process(2, "--ps_partitioner=fixed_size:2")
+
+    @harness.of("ncf")
+    def test_shards_of_embeddings(self) -> None:
+        self.assert_bits_of_one_process(3, "--ps_placement=greedy", "--ps_partitioner=max_size:512")
+
+    @harness.of("transformer")
+    def test_shards_of_shared_embedding(self) -> None:
+        self.assert_bits_of_one_process(2, "--ps_partitioner=min_size:4096")
+
     def test_continues_alone_and_back(self) -> None:
         self.train_one(harness.STEPS)
         self.train_with_servers(1, 2, HALF)

@@ -67,12 +67,16 @@ absl::Status ParameterServers::Leave() {
 absl::StatusOr<bool> ParameterServers::HasLeft(int worker) {
   const absl::Status back = exchange_.WaitForReturn(worker, std::chrono::milliseconds(0));
   if (!back.ok() && !absl::IsDeadlineExceeded(back)) return back;
-  if (back.ok()) left_.erase(worker);
+  if (back.ok()) {
+    left_.erase(worker);
+    lost_.erase(worker);
+  }
   if (left_.count(worker) > 0) return true;
   const absl::Status left = exchange_.Receive(worker, kNews, std::chrono::seconds(1)).status();
   if (absl::IsDeadlineExceeded(left)) return false;
   if (!left.ok() && !absl::IsUnavailable(left)) return left;
   left_.insert(worker);
+  if (!left.ok()) lost_.insert(worker);
   return true;
 }
 

@@ -44,6 +44,8 @@ class ParameterServers {
   absl::Status Leave();
   // Waits a second for a worker to leave, and returns true if it has left or is lost, and is not back. For the chief.
   absl::StatusOr<bool> HasLeft(int worker);
+  // True if the worker, which has left as HasLeft says, was lost and has not come back since.
+  bool WasLost(int worker) const { return lost_.count(worker) > 0; }
   // Ends the job when all other workers have left, those that come back meanwhile, too. `wait` waits for a worker to
   // leave, and returns false to give up: then so does this. For the chief.
   absl::StatusOr<bool> FinishAfterWorkers(absl::FunctionRef<absl::StatusOr<bool>(int worker)> wait);
@@ -76,7 +78,7 @@ class ParameterServers {
   const std::chrono::seconds timeout_;
   // The error after which an answer may still be under way, which a later request must not take for its own.
   absl::Status broken_;
-  std::set<int> left_;  // workers that have left or are lost, as the chief knows
+  std::set<int> left_, lost_;  // workers that have left or are lost, and those of them that are, as the chief knows
 };
 
 }  // namespace official::distribute

@@ -1,5 +1,6 @@
 #include "utils/flags/cluster.h"
 
+#include "utils/distribute/shards.h"
 #include "utils/flags/config_flag.h"
 #include "utils/flags/shared_groups.h"
 
@@ -115,6 +116,16 @@ OFFICIAL_CHOICE_FLAG(ClusterConfig, ps_placement, kPlacements,
                      "How variables are placed on parameter servers, as they are created. round_robin: on one after "
                      "the other. greedy: on the one that has the fewest bytes until then.");
 
+OFFICIAL_FLAG(
+    ClusterConfig, ps_partitioner,
+    "How variables are divided along their first dimension into shards, which are placed on parameter servers "
+    "as variables of their own. fixed_size:SHARDS: into so many. min_size:BYTES: into one for each so many "
+    "bytes, and one for the rest, but no more than there are servers. max_size:BYTES: into shards of no more "
+    "bytes, or of one row. min_size:BYTES:MAX_SHARDS and max_size:BYTES:MAX_SHARDS: no more than MAX_SHARDS. "
+    "As TensorFlow's fixed_size_partitioner, min_max_variable_partitioner (MinSizePartitioner) and "
+    "variable_axis_size_partitioner (MaxSizePartitioner).",
+    .unset_means = "each variable is whole on one server");
+
 OFFICIAL_FLAG(ClusterConfig, separate_evaluator,
               "An evaluator evaluates the checkpoints of the run, and its workers only train: a process with the task "
               "type evaluator in its TF_CONFIG and the same --model_dir. Needed where the evaluator is not in the "
@@ -139,8 +150,22 @@ OFFICIAL_FLAG(ClusterConfig, min_workers,
               .range = AtLeast(1), .unset_means = "all of them at the start, one after a loss", .per_worker = true);
 
 namespace official::flags {
+namespace {
 
-FlagGroup ClusterFlags() { return ThisGroup(); }
+absl::Status CheckPartitioner(const CommandLine&) {
+  const std::optional<std::string> text = absl::GetFlag(FLAGS_ps_partitioner);
+  if (!text) return absl::OkStatus();
+  const absl::Status status = distribute::ParsePartitioner(*text, /*num_servers=*/1).status();
+  return status.ok() ? status : FlagError("ps_partitioner", status.message());
+}
+
+}  // namespace
+
+FlagGroup ClusterFlags() {
+  FlagGroup group = ThisGroup();
+  group.validators = {CheckPartitioner};
+  return group;
+}
 
 FlagGroup ConnectionFlags(const std::vector<absl::string_view>& more) {
   FlagGroup group = {.name = ThisGroup().name, .flags = {}};

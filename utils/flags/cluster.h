@@ -32,6 +32,7 @@ struct ClusterConfig {
   bool sync_replicas = false;
   std::optional<int> replicas_to_aggregate, max_gradient_staleness;
   distribute::Placement ps_placement = distribute::Placement::kRoundRobin;
+  std::optional<std::string> ps_partitioner;  // as distribute::ParsePartitioner takes it
   // True: an evaluator evaluates the checkpoints as they come, and the workers only train. A cluster
   // that has the task need not be told.
   bool separate_evaluator = false;

@@ -20,6 +20,7 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/cluster/launcher_env.h"
+#include "utils/distribute/cluster/tf_config.h"
 #include "utils/flags/flag_file.h"
 #include "utils/flags/general_flags.h"
 #include "utils/flags/network.h"
@@ -244,7 +245,18 @@ class CommandLineParser {
       if (RequestEndsParsing()) return absl::OkStatus();
       if (took_next) ++i;
     }
+    TakeModelDirOfTfConfig();
     return absl::OkStatus();
+  }
+
+  // As TensorFlow's RunConfig: where the command line names no directory, that of TF_CONFIG counts as given.
+  void TakeModelDirOfTfConfig() {
+    const char* const text = std::getenv("TF_CONFIG");
+    Flag* const flag = Find("model_dir");
+    if (text == nullptr || flag == nullptr || flag->given || Find("workers") == nullptr) return;
+    // What is wrong with it is told when the run begins.
+    const absl::StatusOr<std::string> model_dir = distribute::ModelDirOfTfConfig(text);
+    if (model_dir.ok() && !model_dir->empty()) flag->given = Set(*flag, *model_dir).ok();
   }
 
   // False in a worker of a cluster that is not its chief, whose alone --model_dir is, and in a process whose tasks

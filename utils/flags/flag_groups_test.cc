@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <thread>
 
 #include "utils/flags/base.h"
@@ -217,6 +218,21 @@ TEST_CASE("A bare boolean is true") {
   CHECK(FromFlags<PerformanceConfig>().use_synthetic_data);
 }
 
+TEST_CASE("The directory of TF_CONFIG counts as given where the command line names none") {
+  const auto model_dir = [](const Words& words) {
+    const CommandLine command_line = Parse(words).value();
+    return FromFlags<train::TrainOptions>().model_dir + (BaseFromFlags(command_line).model_dir_given ? ", given" : "");
+  };
+  setenv("TF_CONFIG", R"({"model_dir": "/tmp/run1"})", 1);
+  CHECK(model_dir({}) == "/tmp/run1, given");
+  CHECK(model_dir({"--model_dir=/tmp/run2"}) == "/tmp/run2, given");
+  setenv("TF_CONFIG", R"({"task": {}})", 1);
+  CHECK(model_dir({}) == "/tmp");
+  setenv("TF_CONFIG", R"({"model_dir": 3})", 1);  // which the run refuses
+  CHECK(model_dir({}) == "/tmp");
+  unsetenv("TF_CONFIG");
+}
+
 TEST_CASE("Ranges and choices of the groups") {
   for (const char* value : {"0", "-1", "nan", "inf", "1e39", "static", "128x"}) {
     CHECK_THAT(Error({"--loss_scale", value}),
@@ -225,6 +241,8 @@ TEST_CASE("Ranges and choices of the groups") {
   CHECK_THAT(Error({"--all_reduce_alg=ring"}),
              Contains("--all_reduce_alg=ring") && Contains("<nccl|hierarchical_copy|reduction_to_one_device>"));
   CHECK_THAT(Error({"--data_format=NHWC"}), Contains("<channels_first|channels_last>"));
+  CHECK_THAT(Error({"--ps_partitioner=fixed_size:0"}),
+             Contains("flag --ps_partitioner=fixed_size:0: needs fixed_size:SHARDS, min_size:BYTES[:MAX_SHARDS] or "));
   CHECK_THAT(Error({"--max_train_steps=0"}), Contains("at least 1"));
   CHECK_THAT(Error({"--num_parallel_calls=0"}), Contains("at least 1"));
   CHECK_THAT(Error({"--intra_op_parallelism_threads=-1"}), Contains("needs an integer, at least 0, or auto"));

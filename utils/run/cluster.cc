@@ -131,6 +131,7 @@ absl::Status CheckServerUpdates(const flags::ClusterConfig& config, const Cluste
                             : config.replicas_to_aggregate                              ? "--replicas_to_aggregate"
                             : config.max_gradient_staleness                             ? "--max_gradient_staleness"
                             : config.ps_placement != distribute::Placement::kRoundRobin ? "--ps_placement"
+                            : config.ps_partitioner                                     ? "--ps_partitioner"
                                                                                         : nullptr;
   if (given == nullptr) return absl::OkStatus();
   if (cluster.num_servers == 0 && !cluster.is_evaluator) {

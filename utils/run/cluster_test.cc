@@ -256,6 +256,9 @@ TEST_CASE("Flags of the updates of parameter servers need those, and each other"
   Config greedy;
   greedy.cluster.ps_placement = distribute::Placement::kGreedy;
   CHECK_THAT(refused(greedy), StartsWith("--ps_placement is for runs with parameter servers"));
+  Config divided;
+  divided.cluster.ps_partitioner = "fixed_size:2";
+  CHECK_THAT(refused(divided), StartsWith("--ps_partitioner is for runs with parameter servers"));
   CHECK_THAT(refused(staleness), StartsWith("--max_gradient_staleness is for runs with parameter servers"));
   {
     const TfConfig workers(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");

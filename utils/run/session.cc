@@ -14,6 +14,7 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/data/every_nth.h"
+#include "utils/distribute/shards.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
 #include "utils/logs/hooks_helper.h"
@@ -258,9 +259,12 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   loss_watch_.reset();
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
-  ASSIGN_OR_RETURN(estimator_,
-                   train::Estimator::Create(std::move(model), EstimatorConfigFor(config_, input_, use, options_),
-                                            std::move(strategy)));
+  train::EstimatorConfig estimator_config = EstimatorConfigFor(config_, input_, use, options_);
+  if (const auto& partitioner = config_.cluster.ps_partitioner; partitioner && cluster_.num_servers > 0) {
+    ASSIGN_OR_RETURN(estimator_config.servers.partitioner,
+                     distribute::ParsePartitioner(*partitioner, cluster_.num_servers));
+  }
+  ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), estimator_config, std::move(strategy)));
   if (only_evaluates()) {
     if (estimator_->origin() == "fresh") return NothingTrained(config_);
     LogStart();

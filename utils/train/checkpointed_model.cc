@@ -379,14 +379,24 @@ absl::Status CheckpointedModel::ConnectServers(const data::ElementSpec& spec) {
 
 absl::Status CheckpointedModel::ReadVariables(const data::ElementSpec& spec, const data::Batch& batch) {
   if (servers_ == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, spec, batch, /*micro_batch=*/0));
-  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(program));
+  servers_->BeginStep();
+  for (int i = 0; i < replicas_.micro_batches(); ++i) {
+    ASSIGN_OR_RETURN(ReplicatedProgram* const program, ProgramFor(Mode::kTrain, spec, batch, /*micro_batch=*/i));
+    RETURN_IF_ERROR(servers_->FindRows(*program));
+  }
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables());
   return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::FindRows(ReplicatedProgram& micro_batch) {
+  // Of one micro-batch they are those that were found last.
+  return servers_ == nullptr || replicas_.micro_batches() == 1 ? absl::OkStatus() : servers_->FindRows(micro_batch);
 }
 
 absl::Status CheckpointedModel::ReadGlobalStep() {
   if (servers_ == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables(nullptr));
+  servers_->BeginStep();
+  ASSIGN_OR_RETURN(state_.global_step, servers_->ReadVariables());
   return absl::OkStatus();
 }
 
@@ -408,6 +418,20 @@ absl::StatusOr<bool> CheckpointedModel::WaitForOtherWorkers() {
   if (servers == nullptr || !servers->is_chief()) return true;
   if (servers_ != nullptr) RETURN_IF_ERROR(servers_->Rest());
   return servers->FinishAfterWorkers([this](int worker) { return WaitForWorker(worker); });
+}
+
+void CheckpointedModel::EndData() {
+  data_have_ended_ = true;
+  const distribute::ParameterServers* const servers = strategy_->servers();
+  if (servers == nullptr || !servers->is_chief()) return;
+  for (int worker = 1; worker < servers->num_workers(); ++worker) {
+    if (!servers->WasLost(worker)) continue;
+    // A checkpoint of this step that is there says where each worker was.
+    LOG(WARNING) << servers->NameOf(worker) << " was lost and has not come back; "
+                 << (saved_step_ == state_.global_step
+                         ? "the same command goes on with what it had not done of its data"
+                         : "what it had not done of its data is left out");
+  }
 }
 
 absl::StatusOr<bool> CheckpointedModel::WaitForWorker(int worker) {

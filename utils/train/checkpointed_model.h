@@ -18,9 +18,9 @@
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/model_dir.h"
-#include "utils/train/parameter_server.h"
 #include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
+#include "utils/train/server_client.h"
 #include "utils/train/straggler.h"
 #include "utils/train/warm_start.h"
 
@@ -96,6 +96,8 @@ class CheckpointedModel {
   absl::Status ReadGlobalStep();
   // Keeps the gradients of rows that a micro-batch has computed, for FinishStep. Does nothing without servers.
   absl::Status TakeGradients(const ReplicatedProgram& program);
+  // Sets the feeds of a micro-batch that ReadVariables has found the rows of, among others, where a step has several.
+  absl::Status FindRows(ReplicatedProgram& micro_batch);
   // Counts a step. With parameter servers these make the update, from the sums that the step has computed.
   absl::Status FinishStep(float learning_rate);
   // Waits, on the chief of a job with parameter servers, until the other workers have done their parts of the data or
@@ -103,7 +105,7 @@ class CheckpointedModel {
   // timeout.
   absl::StatusOr<bool> WaitForOtherWorkers();
   // Declares that the data have ended for all workers: what is left of those that were lost is left out.
-  void EndData() { data_have_ended_ = true; }
+  void EndData();
 
   // Starts to write a checkpoint of the present step, if there is none yet and this process writes the directory.
   absl::Status Save();

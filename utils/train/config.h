@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "utils/data/batch.h"
 #include "utils/distribute/placement.h"
+#include "utils/distribute/shards.h"
 #include "utils/train/model_dir.h"
 #include "utils/train/options.h"
 #include "utils/train/run_facts.h"
@@ -33,6 +34,7 @@ struct ServerOptions {
   // tf.contrib.opt.DropStaleGradientOptimizer; none is without.
   std::optional<int> max_gradient_staleness = {};
   distribute::Placement placement = distribute::Placement::kRoundRobin;
+  distribute::Partitioner partitioner = nullptr;  // divides the variables; null: each is whole on one server
 };
 
 struct EstimatorConfig : TrainOptions {

@@ -7,6 +7,7 @@
 #include "utils/logs/log.h"
 #include "utils/train/batch_memory.h"
 #include "utils/train/evaluation.h"
+#include "utils/train/parameter_server.h"
 
 namespace official::train {
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstring>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,7 +10,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 #include "utils/distribute/tensor_bytes.h"
-#include "utils/logs/log.h"
+#include "utils/train/server_messages.h"
 
 namespace official::train {
 namespace {
@@ -19,50 +18,16 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
-// The first byte of a request. Tensors follow one another without names: client and server have built the same graph.
-// An answer has the global step, 0 where that is not placed, the number of dropped gradients, and what was asked for.
-enum class Request : char {
-  kSendVariables = 'S',  // the global step and the values to begin with
-  kReadVariables = 'R',  // the step that the server must have reached
-  kReadAll = 'A',        // the same; also for slots and the positions of several workers
-  kUpdate = 'U',         // the step of the variables that were read, the position in the data that follows, the
-                         // learning rate and the sums; the answer: 1, or 0 if they are dropped
-  kTakeToken = 'T',      // the answer: the token, or kNone and the worker that the step lacks, or kNone
-  kCountSteps = 'C',
-  kRest = 'E',     // the worker gives no more gradients, and steps do not wait for it
-  kTakePart = 'P'  // what the worker trains on; the answer: the state of the job alone
-};
-
-constexpr int64_t kNone = -1;
-constexpr size_t kCountsBytes = 2 * sizeof(int64_t);  // at the beginning of an answer
 // Servers wait this long before they answer that something is not there yet.
 constexpr std::chrono::milliseconds kLongest(500);
 
-std::string BeginRequest(Request request) { return {static_cast<char>(request)}; }
+// At the beginning of an update: the step, the position and the learning rate.
+constexpr size_t kUpdateBytes = 3 * sizeof(int64_t) + sizeof(float);
 
 int64_t BytesOf(const std::vector<compute::VariableSpec>& specs) {
   int64_t bytes = 0;
   for (const compute::VariableSpec& spec : specs) bytes += spec.type.num_bytes();
   return bytes;
-}
-
-absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const EstimatorConfig& config,
-                                             const data::ElementSpec& spec, int num_servers, int server,
-                                             int64_t num_rows) {
-  // The types that the model has for one example of zeros.
-  data::ElementSpec types = Batched(spec, 1);
-  if (model.share) {
-    const BatchShare share = model.share(Mode::kTrain, data::ExampleOfZeros(spec), {0, 1});
-    for (size_t i = 0; i < types.features.size(); ++i) types.features[i].type = share.features[i].type();
-    for (size_t i = 0; i < types.labels.size(); ++i) types.labels[i].type = share.labels[i].type();
-  }
-  return BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, types, /*has_examples=*/true,
-                    /*num_replicas=*/1, StepPart::kUpdate, /*pack_sizes=*/std::nullopt,
-                    ServerUpdate{.num_servers = num_servers,
-                                 .placement = config.servers.placement,
-                                 .by_rows = !config.has_micro_batches(),
-                                 .num_rows = num_rows,
-                                 .server = server});
 }
 
 }  // namespace
@@ -76,7 +41,7 @@ ParameterServer::ParameterServer(BuildFn build, const EstimatorConfig& config, i
       seed_(config.seed),
       device_(device),
       variables_(device),
-      arena_(device),
+      arena_(device, config.servers.sync_replicas ? nullptr : &mutex_),
       has_left_(num_workers) {}
 
 absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const Model& model,
@@ -84,18 +49,51 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
                                                                          const data::ElementSpec& spec, int num_servers,
                                                                          int server, int num_workers,
                                                                          compute::Device& device) {
-  const auto build = [=](int64_t num_rows) {
-    return BuildServerUpdate(model, config, spec, num_servers, server, num_rows);
+  const auto build = [=](const RowCounts& rows) {
+    return BuildServerUpdate(model, config, spec, num_servers, server, rows);
   };
   std::unique_ptr<ParameterServer> made(new ParameterServer(build, config, server, num_workers, device));
-  RETURN_IF_ERROR(made->CompiledFor(RoundUpRows({})).status());
+  const RowCounts fewest = RoundUpRows(std::vector<int64_t>());
+  ASSIGN_OR_RETURN(Compiled compiled, made->Compile(fewest));
+  made->placed_ = compiled.built.placed;
+  made->compiled_.emplace(fewest, std::move(compiled));
   return made;
 }
 
-absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(int64_t num_rows) {
-  if (const auto found = compiled_.find(num_rows); found != compiled_.end()) return &found->second;
+absl::Status ParameterServer::PrepareFor(char request, absl::string_view rest) {
+  const bool has_rows = request == static_cast<char>(Request::kUpdate);
+  if (options_.sync_replicas || (!has_rows && request != static_cast<char>(Request::kReadVariables))) {
+    return absl::OkStatus();
+  }
+  const size_t before = has_rows ? kUpdateBytes + BytesOf(placed().sums) : sizeof(int64_t);
+  if (rest.size() < before) return absl::OkStatus();  // which is told later, as all that is wrong
+  const auto counts = CountRows(placed().row_groups, has_rows, rest.substr(before));
+  if (!counts.ok()) return absl::OkStatus();
+  const RowCounts rows = RoundUpRows(*counts);
+  if (!has_rows && std::all_of(counts->begin(), counts->end(), [](int64_t n) { return n == 0; })) {
+    return absl::OkStatus();
+  }
+  const std::lock_guard<std::mutex> making(making_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (compiled_.count(rows) > 0) return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Compiled made, Compile(rows));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  compiled_.emplace(rows, std::move(made));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(const RowCounts& rows) {
+  if (const auto found = compiled_.find(rows); found != compiled_.end()) return &found->second;
+  if (!options_.sync_replicas) return absl::InternalError("a ps has no programs for the rows of a request");
+  ASSIGN_OR_RETURN(Compiled made, Compile(rows));
+  return &compiled_.emplace(rows, std::move(made)).first->second;
+}
+
+absl::StatusOr<ParameterServer::Compiled> ParameterServer::Compile(const RowCounts& rows) {
   Compiled made;
-  ASSIGN_OR_RETURN(made.built, build_(num_rows));
+  ASSIGN_OR_RETURN(made.built, build_(rows));
   const BuiltModel& own = made.built;
   if (compiled_.empty()) RETURN_IF_ERROR(CreateVariables(own));
   const auto compile = [&](const compute::GraphRoots& roots) {
@@ -112,7 +110,7 @@ absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(int64_t 
     }
     ASSIGN_OR_RETURN(made.catch_up, compile({.feeds = ids, .fetches = {}, .targets = {own.catch_up}}));
   }
-  return &compiled_.emplace(num_rows, std::move(made)).first->second;
+  return made;
 }
 
 absl::Status ParameterServer::CreateVariables(const BuiltModel& model) {
@@ -176,6 +174,7 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
   const auto asked = static_cast<Request>(request[0]);
   absl::string_view rest(request);
   rest.remove_prefix(1);
+  RETURN_IF_ERROR(PrepareFor(request[0], rest));
   std::unique_lock<std::mutex> lock(mutex_);
   RETURN_IF_ERROR(error_);
   if (asked == Request::kTakePart) return Welcome(worker, rest);
@@ -286,7 +285,7 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
   ASSIGN_OR_RETURN(next.epoch, distribute::TakeNumber(rest));
   ASSIGN_OR_RETURN(next.index, distribute::TakeNumber(rest));
   bool is_taken = true;
-  const size_t num_bytes = sizeof(float) + BytesOf(placed().sums);
+  const size_t num_bytes = sizeof(float) + BytesOf(placed().sums);  // the learning rate and the sums
   if (rest.size() < num_bytes) {
     return absl::DataLossError("the gradients of a worker are shorter than those of this ps");
   }
@@ -312,10 +311,10 @@ absl::StatusOr<bool> ParameterServer::Apply(int worker, std::string request) {
 absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums, const std::vector<TableRows>& rows) {
   ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, learning_rate_and_sums));
   RETURN_IF_ERROR(Write(placed().sums, learning_rate_and_sums));
-  const int64_t num_rows = RoundUpRows(rows);
-  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(num_rows));
+  const RowCounts counts = RoundUpRows(rows);
+  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(counts));
   std::vector<Tensor> feeds = {learning_rate.Clone()};
-  for (Tensor& feed : RowFeeds(placed().row_groups, rows, num_rows)) feeds.push_back(std::move(feed));
+  for (Tensor& feed : RowFeeds(placed().row_groups, rows, counts)) feeds.push_back(std::move(feed));
   return compiled->update->Run(feeds);
 }
 
@@ -330,7 +329,7 @@ absl::Status ParameterServer::MakeStep() {
 
 absl::Status ParameterServer::UpdateByMean(const std::vector<std::string>& gradients) {
   // In front of the sums is the learning rate, which is that of the first.
-  constexpr size_t kBeforeNumbers = 1 + 3 * sizeof(int64_t);
+  constexpr size_t kBeforeNumbers = 1 + kUpdateBytes - sizeof(float);
   const size_t n = 1 + BytesOf(placed().sums) / sizeof(float);
   std::vector<float> mean(n), numbers(n);
   std::vector<std::vector<TableRows>> rows;
@@ -372,214 +371,6 @@ void ParameterServer::StopWaitingFor(int worker) {
 void ParameterServer::Leave(int worker) {
   const std::lock_guard<std::mutex> lock(mutex_);
   StopWaitingFor(worker);
-}
-
-absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data) {
-  const std::string request = BeginRequest(Request::kTakePart) + data;
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers,
-                   servers.Ask(std::vector<distribute::ParameterServers::Request>(servers.num_servers(), {request})));
-  return RunStateFrom(answers[0]);
-}
-
-absl::StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(const Model& model, const EstimatorConfig& config,
-                                                                   const data::ElementSpec& spec,
-                                                                   distribute::ParameterServers& servers,
-                                                                   Replicas& replicas) {
-  std::unique_ptr<ServerClient> client(new ServerClient(servers, replicas, config));
-  for (int s = 0; s < servers.num_servers(); ++s) {
-    ASSIGN_OR_RETURN(BuiltModel built,
-                     BuildServerUpdate(model, config, spec, servers.num_servers(), s, /*num_rows=*/1));
-    client->placed_.push_back(std::move(built.placed));
-  }
-  return client;
-}
-
-absl::StatusOr<std::vector<std::string>> ServerClient::Ask(Which which, const std::string& request,
-                                                           const SpecsOf& specs_of, const RowsOf& rows_of) {
-  std::vector<distribute::ParameterServers::Request> requests(placed_.size());
-  std::vector<std::string> rows(placed_.size());
-  for (size_t s = 0; s < placed_.size(); ++s) {
-    if (which == (s == 0 ? Which::kOthers : Which::kFirst)) continue;
-    requests[s].emplace_back(request);
-    for (const auto* specs : specs_of(placed_[s])) {
-      for (const compute::VariableSpec& spec : *specs) {
-        const void* const data = replicas_.HostData(spec.name);
-        requests[s].emplace_back(static_cast<const char*>(data), spec.type.num_bytes());
-      }
-    }
-    rows_of(placed_[s], rows[s]);
-    if (!rows[s].empty()) requests[s].emplace_back(rows[s]);
-  }
-  return servers_.Ask(requests);
-}
-
-absl::StatusOr<int64_t> ServerClient::TakeCounts(absl::string_view& answer) {
-  ASSIGN_OR_RETURN(const int64_t global_step, distribute::TakeNumber(answer));
-  ASSIGN_OR_RETURN(num_dropped_, distribute::TakeNumber(answer));
-  return global_step;
-}
-
-absl::Status ServerClient::SendVariables(int64_t global_step) {
-  std::string request = BeginRequest(Request::kSendVariables);
-  distribute::AppendNumber(global_step, request);
-  return Ask(Which::kAll, request,
-             [](const BuiltModel::Placed& placed) {
-               return VariableLists{&placed.variables, &placed.slots};
-             })
-      .status();
-}
-
-absl::StatusOr<int64_t> ServerClient::AskForValues(const std::string& request, const RowsOf& rows_of,
-                                                   std::vector<std::string>& answers) {
-  constexpr std::chrono::milliseconds kAskAgain(20);
-  constexpr std::chrono::seconds kTellAfter(10);
-  const auto begin = std::chrono::steady_clock::now();
-  bool told = false;
-  const auto no_values = [](const auto&) { return VariableLists(); };
-  absl::StatusOr<std::vector<std::string>> asked = Ask(Which::kAll, request, no_values, rows_of);
-  // The chief may have to evaluate before it trains. If it is lost, the exchange says so.
-  for (; absl::IsUnavailable(asked.status()); asked = Ask(Which::kAll, request, no_values, rows_of)) {
-    if (StopIsWanted()) {
-      return absl::CancelledError(absl::StrCat("stopped while it waited for variables: ", asked.status().message()));
-    }
-    if (std::chrono::steady_clock::now() - begin > kTellAfter && !std::exchange(told, true)) {
-      LOG(INFO) << "has waited " << kTellAfter.count() << " s for variables: " << asked.status().message();
-    }
-    std::this_thread::sleep_for(kAskAgain);
-  }
-  ASSIGN_OR_RETURN(answers, std::move(asked));
-  absl::string_view first = answers[0];
-  return TakeCounts(first);
-}
-
-absl::Status ServerClient::TakeValues(const std::vector<compute::VariableSpec>& specs, absl::string_view& answer) {
-  for (const compute::VariableSpec& spec : specs) {
-    ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, answer));
-    RETURN_IF_ERROR(replicas_.Write(spec.name, value));
-  }
-  return absl::OkStatus();
-}
-
-const std::vector<int32_t>& ServerClient::IdsOf(const BuiltModel::RowGroup& group) const {
-  static const std::vector<int32_t> kNoRows;
-  return rows_.empty() ? kNoRows : rows_[group.index].ids;
-}
-
-absl::Status ServerClient::TakeRows(const BuiltModel::RowGroup& group, absl::string_view& answer) {
-  for (const compute::VariableSpec& table : group.tables) {
-    ASSIGN_OR_RETURN(const size_t num_bytes, WriteRows(table, IdsOf(group), answer, replicas_.HostData(table.name)));
-    answer.remove_prefix(num_bytes);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ServerClient::FinishReading(int64_t global_step) {
-  RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
-  if (!options_.sync_replicas || !has_token_) local_step_ = global_step;
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> ServerClient::ReadVariables(ReplicatedProgram* program) {
-  rows_.clear();
-  if (program != nullptr) {
-    ASSIGN_OR_RETURN(rows_, FindRows(*program));
-  }
-  std::string request = BeginRequest(Request::kReadVariables);
-  distribute::AppendNumber(local_step_, request);
-  const auto append_ids = [&](const BuiltModel::Placed& placed, std::string& bytes) {
-    for (const BuiltModel::RowGroup& group : placed.row_groups) AppendIds(IdsOf(group), bytes);
-  };
-  std::vector<std::string> answers;
-  ASSIGN_OR_RETURN(const int64_t global_step, AskForValues(request, append_ids, answers));
-  for (size_t s = 0; s < placed_.size(); ++s) {
-    absl::string_view answer = answers[s];
-    answer.remove_prefix(kCountsBytes);
-    RETURN_IF_ERROR(TakeValues(placed_[s].whole, answer));
-    for (const BuiltModel::RowGroup& group : placed_[s].row_groups) RETURN_IF_ERROR(TakeRows(group, answer));
-  }
-  RETURN_IF_ERROR(FinishReading(global_step));
-  return global_step;
-}
-
-absl::StatusOr<int64_t> ServerClient::ReadAll() {
-  std::string request = BeginRequest(Request::kReadAll);
-  distribute::AppendNumber(local_step_, request);
-  std::vector<std::string> answers;
-  ASSIGN_OR_RETURN(const int64_t global_step, AskForValues(
-                                                  request, [](const auto&, std::string&) {}, answers));
-  // Each server counts the updates for an optimizer that needs their number; those of the first server are saved.
-  for (size_t s = placed_.size(); s-- > 0;) {
-    absl::string_view answer = answers[s];
-    answer.remove_prefix(kCountsBytes);
-    RETURN_IF_ERROR(TakeValues(placed_[s].variables, answer));
-    RETURN_IF_ERROR(TakeValues(placed_[s].slots, answer));
-    if (s > 0) continue;
-    worker_positions_.clear();
-    while (!answer.empty()) {
-      data::Position& position = worker_positions_.emplace_back();
-      ASSIGN_OR_RETURN(position.epoch, distribute::TakeNumber(answer));
-      ASSIGN_OR_RETURN(position.index, distribute::TakeNumber(answer));
-    }
-  }
-  RETURN_IF_ERROR(FinishReading(global_step));
-  return global_step;
-}
-
-absl::Status ServerClient::Rest() { return Ask(Which::kAll, BeginRequest(Request::kRest)).status(); }
-
-absl::StatusOr<int64_t> ServerClient::GlobalStep() {
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(Which::kFirst, BeginRequest(Request::kCountSteps)));
-  absl::string_view first = answers[0];
-  return TakeCounts(first);
-}
-
-absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Position& next) {
-  std::string request = BeginRequest(Request::kUpdate);
-  for (const int64_t number : {local_step_, next.epoch, next.index}) distribute::AppendNumber(number, request);
-  distribute::AppendElements(Tensor::Scalar(learning_rate), request);
-  const auto send = [&](Which which) {
-    return Ask(
-        which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; },
-        [&](const BuiltModel::Placed& placed, std::string& bytes) {
-          for (const BuiltModel::RowGroup& group : placed.row_groups) AppendRows(rows_[group.index], group, bytes);
-        });
-  };
-  // The first server comes last where its step lets workers go on, and first where it decides.
-  if (options_.sync_replicas) RETURN_IF_ERROR(send(Which::kOthers).status());
-  const bool is_limited = options_.sync_replicas || options_.max_gradient_staleness;
-  ASSIGN_OR_RETURN(const std::vector<std::string> answers, send(is_limited ? Which::kFirst : Which::kAll));
-  absl::string_view first = answers[0];
-  ASSIGN_OR_RETURN(const int64_t global_step, TakeCounts(first));
-  ASSIGN_OR_RETURN(const int64_t is_taken, distribute::TakeNumber(first));
-  if (options_.sync_replicas) return WaitForToken();
-  if (is_limited && is_taken == 1) RETURN_IF_ERROR(send(Which::kOthers).status());
-  return global_step;
-}
-
-absl::StatusOr<int64_t> ServerClient::WaitForToken() {
-  std::chrono::seconds tell_after(10);
-  const auto begin = std::chrono::steady_clock::now();
-  for (;;) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> answers, Ask(Which::kFirst, BeginRequest(Request::kTakeToken)));
-    absl::string_view first = answers[0];
-    ASSIGN_OR_RETURN(const int64_t global_step, TakeCounts(first));
-    ASSIGN_OR_RETURN(const int64_t token, distribute::TakeNumber(first));
-    // Gradients that are computed with an older token are dropped.
-    if (token == global_step) {
-      local_step_ = token;
-      has_token_ = true;
-      return token;
-    }
-    if (token != kNone) continue;
-    if (StopIsWanted()) return global_step;
-    ASSIGN_OR_RETURN(const int64_t missing, distribute::TakeNumber(first));
-    if (std::chrono::steady_clock::now() - begin < tell_after) continue;
-    LOG(INFO) << "has waited " << tell_after.count() << " s for "
-              << (missing < 0 ? "more gradients"
-                              : absl::StrCat("the gradients of ", servers_.NameOf(static_cast<int>(missing))))
-              << " of step " << global_step + 1;
-    tell_after *= 2;
-  }
 }
 
 }  // namespace official::train

@@ -1,7 +1,7 @@
-// Training with parameter servers: a worker reads the variables before each step, computes the sums that an update
-// takes, and sends each server those for the variables that are placed on it (step.h, ServerUpdate). Of tables such as
-// embeddings it reads and sends the rows of its batch alone (row_reads.h). Where the optimizer moves the other rows,
-// too, the server makes their updates before they are read (deferred_adam.h).
+// Training with parameter servers, and what a server does. A worker (server_client.h) reads the variables before each
+// step, computes the sums that an update takes, and sends each server those for the variables that are placed on it
+// (step.h, ServerUpdate). Of tables such as embeddings it reads and sends the rows of its batch alone (row_reads.h).
+// Where the optimizer moves the other rows, too, the server makes their updates before they are read (deferred_adam.h).
 //
 // Asynchronous: the server updates them at once, so that a worker's gradients may be of older values than those that
 // they change; with a limit, gradients that are too old are dropped. Every update is made alone, under a lock.
@@ -11,7 +11,6 @@
 // servers have brought to step N.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -29,7 +28,6 @@
 #include "utils/distribute/parameter_servers.h"
 #include "utils/train/config.h"
 #include "utils/train/model.h"
-#include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
 #include "utils/train/step.h"
 #include "utils/train/sync_replicas.h"
@@ -60,7 +58,7 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
 
  private:
   // Builds the update from gradients of so many rows of each table.
-  using BuildFn = std::function<absl::StatusOr<BuiltModel>(int64_t num_rows)>;
+  using BuildFn = std::function<absl::StatusOr<BuiltModel>(const RowCounts& rows)>;
   // An update, and what brings rows of tables up to date: those of a worker, and all. Null where nothing is deferred.
   struct Compiled {
     BuiltModel built;
@@ -70,10 +68,14 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   ParameterServer(BuildFn build, const EstimatorConfig& config, int server, int num_workers, compute::Device& device);
   // Makes the variables that are placed here.
   absl::Status CreateVariables(const BuiltModel& model);
+  absl::StatusOr<Compiled> Compile(const RowCounts& rows);
+  // Makes the programs for the rows of a request where there are none yet, without the lock, so that other workers do
+  // not wait for them. A synchronous server makes those for the rows of a step when it has them, and all wait for it.
+  absl::Status PrepareFor(char request, absl::string_view rest);
   // Returns the programs for these rows, which are made where there are none yet.
-  absl::StatusOr<Compiled*> CompiledFor(int64_t num_rows);
+  absl::StatusOr<Compiled*> CompiledFor(const RowCounts& rows);
   // Returns the variables, slots and sums that are placed here, which do not depend on the number of rows.
-  const BuiltModel::Placed& placed() const { return compiled_.begin()->second.built.placed; }
+  const BuiltModel::Placed& placed() const { return placed_; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
   void Read(const std::vector<compute::VariableSpec>& specs, std::string& answer) const;
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
@@ -100,9 +102,11 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   const uint64_t seed_;
   compute::Device& device_;
   compute::VariableStore variables_;
-  compute::Arena arena_;
-  std::map<int64_t, Compiled> compiled_;  // by number of rows
+  BuiltModel::Placed placed_;
+  std::mutex making_;  // of programs without the lock; locked before it
   std::mutex mutex_;
+  compute::Arena arena_;
+  std::map<RowCounts, Compiled> compiled_;
   std::condition_variable changed_;
   bool has_values_ = false;
   RunState state_;  // of the beginning
@@ -118,84 +122,6 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   std::vector<bool> has_left_;        // by worker
   int64_t num_dropped_ = 0;
   absl::Status error_;  // of a synchronous step
-};
-
-// For a worker that comes back: returns the state of the job, in which the data continue after the last batch of this
-// worker whose update has been made. InvalidArgument if the job trains on other data than `data` says; else errors of
-// ParameterServers::Ask.
-absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data);
-
-// The requests of a worker to the servers. Its own copies of the variables are those of its replica, in the memory of
-// the host.
-class ServerClient {
- public:
-  // Errors: those of BuildModel. What is given must outlive this.
-  static absl::StatusOr<std::unique_ptr<ServerClient>> Create(const Model& model, const EstimatorConfig& config,
-                                                              const data::ElementSpec& spec,
-                                                              distribute::ParameterServers& servers,
-                                                              Replicas& replicas);
-
-  // Each function returns errors of ParameterServers::Ask, and all but the first the global step at that time.
-
-  // Gives the servers the values of this worker's variables.
-  absl::Status SendVariables(int64_t global_step);
-  // Takes the values of the model's variables and of global_step. Of tables that are read by rows it takes those that
-  // `program`, the micro-batch of the next step, reads, and sets its feeds; or none. Waits until the servers have
-  // values, for as long as the chief is there, and synchronous ones those of the worker's step. Cancelled if a stop is
-  // wanted meanwhile; InvalidArgument if the batch reads a row that a table does not have.
-  absl::StatusOr<int64_t> ReadVariables(ReplicatedProgram* program);
-  // The same for all that is saved, with all rows.
-  absl::StatusOr<int64_t> ReadAll();
-  // Keeps the gradients of rows that the micro-batch has computed, for Update.
-  absl::Status TakeGradients(const ReplicatedProgram& program) { return train::TakeGradients(program, rows_); }
-  // Lets the servers make an update from this worker's sums. Its data continue at `next` then. If they are synchronous,
-  // waits for a token, for as long as the others are there or until a stop is wanted, and returns its value.
-  absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
-  // Tells synchronous servers that this worker gives no more gradients, until it reads variables again.
-  absl::Status Rest();
-  absl::StatusOr<int64_t> GlobalStep();
-
-  // The number of gradients, of all workers, that the first server has dropped until the last request.
-  int64_t num_dropped() const { return num_dropped_; }
-  // The positions of several workers, as they were when all that is saved was read the last time.
-  const std::vector<data::Position>& worker_positions() const { return worker_positions_; }
-
- private:
-  ServerClient(distribute::ParameterServers& servers, Replicas& replicas, const EstimatorConfig& config)
-      : servers_(servers), replicas_(replicas), options_(config.servers), stop_(config.stop) {}
-  using VariableLists = std::vector<const std::vector<compute::VariableSpec>*>;
-  using SpecsOf = std::function<VariableLists(const BuiltModel::Placed& placed)>;
-  using RowsOf = std::function<void(const BuiltModel::Placed& placed, std::string& bytes)>;
-  // Asks all servers, or the first or the others alone. After the request follow the values that this worker has of the
-  // variables of a server that specs_of() says, and what rows_of() appends.
-  enum class Which { kAll, kFirst, kOthers };
-  absl::StatusOr<std::vector<std::string>> Ask(
-      Which which, const std::string& request, const SpecsOf& specs_of = [](const auto&) { return VariableLists(); },
-      const RowsOf& rows_of = [](const auto&, std::string&) {});
-  // Asks for values until the servers have them, and takes the counts from their answers. Returns the global step.
-  absl::StatusOr<int64_t> AskForValues(const std::string& request, const RowsOf& rows_of,
-                                       std::vector<std::string>& answers);
-  // Takes values of variables, or the rows of a group's tables, from the beginning of an answer.
-  absl::Status TakeValues(const std::vector<compute::VariableSpec>& specs, absl::string_view& answer);
-  absl::Status TakeRows(const BuiltModel::RowGroup& group, absl::string_view& answer);
-  absl::Status FinishReading(int64_t global_step);
-  // Returns the row numbers of this step for a group of tables.
-  const std::vector<int32_t>& IdsOf(const BuiltModel::RowGroup& group) const;
-  // Takes the global step and the number of dropped gradients from the beginning of an answer of the first server.
-  absl::StatusOr<int64_t> TakeCounts(absl::string_view& answer);
-  absl::StatusOr<int64_t> WaitForToken();
-  bool StopIsWanted() const { return stop_ != nullptr && *stop_ != 0; }
-
-  distribute::ParameterServers& servers_;
-  Replicas& replicas_;
-  const ServerOptions options_;
-  const std::atomic<int>* const stop_;      // may be null
-  std::vector<BuiltModel::Placed> placed_;  // by server
-  std::vector<TableRows> rows_;             // of the step, by group of the model; none: no rows
-  int64_t local_step_ = 0;                  // of the variables: that of the token, or at which they were read
-  bool has_token_ = false;
-  int64_t num_dropped_ = 0;
-  std::vector<data::Position> worker_positions_;
 };
 
 }  // namespace official::train

@@ -5,7 +5,9 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,6 +32,7 @@
 #include "utils/distribute/memory_exchange.h"
 #include "utils/distribute/memory_exchange_faults.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
@@ -166,6 +170,12 @@ Ends TrainWithServers(const Model& model, const EstimatorConfig& config, int num
   return ends;
 }
 
+void CheckAllOk(const Ends& ends) {
+  for (const auto* statuses : {&ends.workers, &ends.servers}) {
+    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
+  }
+}
+
 TEST_CASE("One worker and its servers end with the bits of one device") {
   const int num_servers = GENERATE(1, 2, 3), micro_batches = GENERATE(1, 2), kind = GENERATE(0, 1, 2);
   const OptimizerFn momentum = [](const compute::UpdateInputs& inputs,
@@ -183,9 +193,7 @@ TEST_CASE("One worker and its servers end with the bits of one device") {
   TrainAlone(model, alone, kSteps);
   if (num_servers == 2) with_servers.servers.placement = distribute::Placement::kGreedy;
   const Ends ends = TrainWithServers(model, with_servers, 1, num_servers, kSteps);
-  for (const auto* statuses : {&ends.workers, &ends.servers}) {
-    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
-  }
+  CheckAllOk(ends);
   CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
 
   // Both continue the other's checkpoint.
@@ -218,9 +226,7 @@ TEST_CASE("Several workers train on every batch once, and no update is lost") {
   const EstimatorConfig alone = NewConfig(), with_servers = NewConfig();
   TrainAlone(model, alone, kSteps);
   const Ends ends = TrainWithServers(model, with_servers, num_workers, num_servers, /*steps=*/1 << 20, epochs);
-  for (const auto* statuses : {&ends.workers, &ends.servers}) {
-    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
-  }
+  CheckAllOk(ends);
   CHECK((Variables(with_servers.model_dir, kSteps) == Variables(alone.model_dir, kSteps)));
 }
 
@@ -351,16 +357,15 @@ TEST_CASE("A job whose chief was stopped while it waited for the others goes on 
 
   // The chief has nothing to train any more, but gives the servers the values with which the other one goes on.
   const Ends ends = TrainWithServers(LinearModel(), config, 2, 1, 100, epochs);
-  for (const auto* statuses : {&ends.workers, &ends.servers}) {
-    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
-  }
+  CheckAllOk(ends);
   CHECK((saved().worker_positions == std::vector<data::Position>{end, end}));
   const EstimatorConfig alone = NewConfig();
   TrainAlone(LinearModel(), alone, 2 * kOwnSteps);
   CHECK(Variables(config.model_dir, 2 * kOwnSteps) == Variables(alone.model_dir, 2 * kOwnSteps));
 }
 
-TEST_CASE("What a lost worker has not done is left out when the others are done") {
+TEST_CASE("What a lost worker has not done is left out when the others are done, and that is told") {
+  logs::CapturedLog log(logs::LogFormat::kSimple);
   constexpr int kEpochs = 2, kOwnSteps = kEpochs * kExamples / kBatch / 2;
   const EstimatorConfig config = NewConfig();
   auto exchanges = distribute::MakeMemoryExchanges(3);
@@ -373,6 +378,7 @@ TEST_CASE("What a lost worker has not done is left out when the others are done"
   const RunState state = ReadRunState(*FindLatestCheckpoint(config.model_dir).value().reader, 1).value();
   CHECK(state.global_step == kOwnSteps);
   CHECK((state.worker_positions == std::vector<data::Position>{{kEpochs, 0}, {kEpochs, 0}}));
+  CHECK_THAT(log.Text(), Contains("was lost and has not come back; what it had not done of its data is left out"));
 }
 
 TEST_CASE("A number that is not finite ends the step, and is named, before it reaches a server") {
@@ -429,7 +435,8 @@ OptimizerFn Optimizer(int kind) {
 }
 
 TEST_CASE("Rows of tables that a worker reads and sends end with the bits of one device") {
-  const int num_servers = GENERATE(1, 2), kind = GENERATE(0, 1, 2), micro_batches = GENERATE(1, 2);
+  // With 5 micro-batches one of them has no example.
+  const int num_servers = GENERATE(1, 2), kind = GENERATE(0, 1, 2), micro_batches = GENERATE(1, 2, 5);
   const bool sync = GENERATE(false, true), whole = GENERATE(false, true);
   CAPTURE(num_servers, kind, micro_batches, sync, whole);
   const Model model = EmbeddingModel(Optimizer(kind), whole);
@@ -439,25 +446,150 @@ TEST_CASE("Rows of tables that a worker reads and sends end with the bits of one
   constexpr int64_t kSteps = 9;
   TrainAlone(model, alone, kSteps);
   const Ends ends = TrainWithServers(model, with_servers, 1, num_servers, kSteps);
-  for (const auto* statuses : {&ends.workers, &ends.servers}) {
-    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
-  }
+  CheckAllOk(ends);
   CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+}
+
+// ---- Shards ----
+
+distribute::Partitioner Shards(int64_t num_shards) { return distribute::FixedShardsPartitioner(num_shards).value(); }
+
+TEST_CASE("Shards of variables on several servers end with the bits of one device") {
+  const int64_t num_shards = GENERATE(2, 9);  // of 3 rows
+  const int kind = GENERATE(0, 1, 2), micro_batches = GENERATE(1, 2);
+  const bool sync = GENERATE(false, true);
+  CAPTURE(num_shards, kind, micro_batches, sync);
+  Model model = RegressionModel(Optimizer(kind));
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    auto spec = Regression(in);
+    const Value w = in.graph.Variable({"w", {DType::kFloat32, {3, 1}}, compute::Initializer::Zeros()});
+    const Value average =
+        in.graph.Variable({"average of w", w.type(), compute::Initializer::Ones(), /*trainable=*/false});
+    spec->moving_averages.push_back({average, compute::Add(w, w)});
+    return spec;
+  };
+  const EstimatorConfig alone = NewConfig(micro_batches);
+  EstimatorConfig with_servers = NewConfig(micro_batches);
+  with_servers.servers.sync_replicas = sync;
+  with_servers.servers.partitioner = Shards(num_shards);
+  constexpr int64_t kSteps = 9;
+  TrainAlone(model, alone, kSteps);
+  CheckAllOk(TrainWithServers(model, with_servers, 1, 2, kSteps));
+  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+
+  // One device continues, and the servers continue its checkpoint.
+  TrainAlone(model, with_servers, kSteps + 3);
+  EstimatorConfig continued = with_servers;
+  continued.model_dir = alone.model_dir;
+  CheckAllOk(TrainWithServers(model, continued, 1, 2, kSteps + 3));
+  CHECK((Checkpoint(with_servers.model_dir, kSteps + 3) == Checkpoint(alone.model_dir, kSteps + 3)));
+}
+
+TEST_CASE("Rows of shards end with the bits of one device") {
+  // Shards of a row each have no row of most batches.
+  const int64_t num_shards = GENERATE(2, 3, 99);
+  const int kind = GENERATE(0, 1, 2);
+  const bool sync = GENERATE(false, true);
+  CAPTURE(num_shards, kind, sync);
+  const Model model = EmbeddingModel(Optimizer(kind));
+  const EstimatorConfig alone = NewConfig();
+  EstimatorConfig with_servers = NewConfig();
+  with_servers.servers = {.sync_replicas = sync,
+                          .placement = sync ? distribute::Placement::kGreedy : distribute::Placement::kRoundRobin,
+                          .partitioner = Shards(num_shards)};
+  constexpr int64_t kSteps = 9;
+  TrainAlone(model, alone, kSteps);
+  CheckAllOk(TrainWithServers(model, with_servers, 1, 2, kSteps));
+  CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
+}
+
+TEST_CASE("LazyAdam moves no row of a shard that has none of the batch") {
+  const OptimizerFn lazy = [](const compute::UpdateInputs& inputs,
+                              absl::Span<const compute::VariableGradient> variables) {
+    return compute::Adam(inputs, variables, {.lazy = true});
+  };
+  const EstimatorConfig whole = NewConfig();
+  EstimatorConfig divided = NewConfig();
+  divided.servers.partitioner = Shards(99);
+  constexpr int64_t kSteps = 9;
+  for (const EstimatorConfig& config : {whole, divided}) {
+    CheckAllOk(TrainWithServers(EmbeddingModel(lazy), config, 1, 2, kSteps));
+  }
+  CHECK((Checkpoint(divided.model_dir, kSteps) == Checkpoint(whole.model_dir, kSteps)));
+}
+
+// The variables, with "+" and their first row where they are shards, and the slots that a server has.
+std::string PlacedOn(int server, const Model& model, int num_servers, const distribute::Partitioner& partitioner,
+                     distribute::Placement placement = distribute::Placement::kRoundRobin) {
+  const auto built = BuildModel(
+      model, Mode::kTrain, DType::kFloat32, {}, Batched(kSpec, 1), true, 1, StepPart::kUpdate, std::nullopt,
+      ServerUpdate{.num_servers = num_servers, .placement = placement, .partitioner = partitioner, .server = server});
+  if (!built.ok()) return std::string(built.status().message());
+  std::string text;
+  for (const auto* specs : {&built->placed.variables, &built->placed.slots}) {
+    for (const compute::VariableSpec& spec : *specs) {
+      const auto shard = built->placed.shards.find(spec.name);
+      absl::StrAppend(&text, text.empty() ? "" : " ", spec.name);
+      if (shard == built->placed.shards.end()) continue;
+      absl::StrAppend(&text, "=", shard->second.variable, "+", shard->second.first_row);
+    }
+  }
+  return text;
+}
+
+TEST_CASE("Shards are placed as variables of their own, each with its slots") {
+  const OptimizerFn adam = [](const compute::UpdateInputs& inputs,
+                              absl::Span<const compute::VariableGradient> variables) {
+    return compute::Adam(inputs, variables, {.scope = "train/"});
+  };
+  const Model model = RegressionModel(adam);
+  CHECK(PlacedOn(0, model, 2, Shards(2)) ==
+        "w/part_1=w+2 average train/beta1_power train/beta2_power train/w/part_1/Adam=train/w/Adam+2 "
+        "train/w/part_1/Adam_1=train/w/Adam_1+2 global_step");
+  CHECK(PlacedOn(1, model, 2, Shards(2)) ==
+        "w/part_0=w+0 bias train/beta1_power train/beta2_power train/w/part_0/Adam=train/w/Adam+0 "
+        "train/w/part_0/Adam_1=train/w/Adam_1+0 train/bias/Adam train/bias/Adam_1");
+  // global_step has 8 bytes, as the larger shard.
+  const Model simple = RegressionModel();
+  constexpr auto kGreedy = distribute::Placement::kGreedy;
+  CHECK(PlacedOn(0, simple, 3, Shards(2), kGreedy) == "average global_step");
+  CHECK(PlacedOn(1, simple, 3, Shards(2), kGreedy) == "w/part_0=w+0");
+  CHECK(PlacedOn(2, simple, 3, Shards(2), kGreedy) == "w/part_1=w+2 bias");
+}
+
+TEST_CASE("Shards that cannot be are refused") {
+  const Model model = RegressionModel();
+  CHECK(PlacedOn(0, model, 1, [](const auto&) { return 4; }) ==
+        "the partitioner must return a number of shards from 1 to the 3 rows of variable w, got: 4");
+  CHECK(PlacedOn(0, model, 1, [](const auto&) { return 0; }) ==
+        "the partitioner must return a number of shards from 1 to the 3 rows of variable w, got: 0");
+  CHECK(PlacedOn(7, model, 8, Shards(2)) ==
+        "the cluster has 8 ps, and of the 3 variables of model regression, which are placed on them as 4 shards in "
+        "turn, ps 7 has none that training changes; use fewer ps");
+  const Model other_slots =
+      RegressionModel([](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+        compute::Graph& graph = *variables[0].variable.graph();
+        graph.Variable({variables[0].variable.node()->name() + "/sum", {DType::kFloat32, {7}}, {}, false});
+        return compute::GradientDescent(inputs, variables);
+      });
+  CHECK(PlacedOn(0, other_slots, 1, Shards(2)) ==
+        "the optimizer's variable w/part_0/sum is float32[7], but has to be divided as w/part_0, which is "
+        "float32[2,1]; use no partitioner");
 }
 
 TEST_CASE("Synchronous workers take the mean of the rows that any of them sends") {
   const int num_workers = GENERATE(2, 3), kind = GENERATE(0, 1, 2);
-  CAPTURE(num_workers, kind);
+  const int64_t num_shards = GENERATE(1, 5);
+  CAPTURE(num_workers, kind, num_shards);
   constexpr int64_t kSteps = 7;
   const Model model = EmbeddingModel(Optimizer(kind));
   const EstimatorConfig alone = NewConfig();
   EstimatorConfig with_servers = NewConfig();
   with_servers.servers.sync_replicas = true;
+  with_servers.servers.partitioner = Shards(num_shards);
   TrainAlone(model, alone, kSteps, num_workers);
   const Ends ends = TrainWithServers(model, with_servers, num_workers, 2, kSteps);
-  for (const auto* statuses : {&ends.workers, &ends.servers}) {
-    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
-  }
+  CheckAllOk(ends);
   for (const char* const name : {"users", "items", "w"}) {
     CAPTURE(name);
     const Tensor ours = FindLatestCheckpoint(with_servers.model_dir).value().reader->Read(name).value();
@@ -581,6 +713,39 @@ TEST_CASE("A server answers with the rows that it is asked for, and moves those 
   CHECK(rows == expected);
   CHECK(server.Ask(RequestOf('A', 0)).value().size() ==
         kCounts + (kTables + kWeights) * sizeof(float) + sizeof(int64_t));
+}
+
+TEST_CASE("A server answers others while it makes the programs for a larger batch") {
+  Model model = EmbeddingModel(Optimizer(0));
+  std::promise<void> begun, may_end;
+  std::atomic<int> built = 0;
+  model.model_fn = [&, model_fn = model.model_fn](const ModelInputs& in) {
+    if (++built == 2) {
+      begun.set_value();
+      may_end.get_future().wait();
+    }
+    return model_fn(in);
+  };
+  Server server(model);
+  REQUIRE(
+      server.Ask(RequestOf('S', 0) + std::string((kTables + kWeights) * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  std::vector<int32_t> many(kUsers);
+  std::iota(many.begin(), many.end(), 0);
+  std::vector<float> numbers(1 + kWeights);
+  const std::string update =
+      RequestOf('U', 0, numbers) + RowsIn(many, std::vector<float>(kUsers * kUserSize)) + RowsIn({});
+  auto larger = std::async(std::launch::async, [&] { return server.Ask(1, update).status(); });
+  begun.get_future().wait();
+  auto other = std::async(std::launch::async,
+                          [&] { return server.Ask(0, RequestOf('R', 0) + RowsIn({}) + RowsIn({})).status(); });
+  const bool is_answered = other.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  may_end.set_value();
+  CHECK(is_answered);
+  CHECK(other.get() == absl::OkStatus());
+  CHECK(larger.get() == absl::OkStatus());
+  // Their memory has moved, and the others follow it.
+  CHECK(server.Ask(0, RequestOf('R', 0) + RowsIn({3}) + RowsIn({})).ok());
+  CHECK(server.GlobalStep() == 1);
 }
 
 TEST_CASE("A server refuses rows that its tables do not have") {
@@ -781,9 +946,7 @@ TEST_CASE("Synchronous workers make the steps of as many replicas") {
   with_servers.servers.sync_replicas = true;
   TrainAlone(model, alone, kSteps, num_workers);
   const Ends ends = TrainWithServers(model, with_servers, num_workers, num_servers, kSteps);
-  for (const auto* statuses : {&ends.workers, &ends.servers}) {
-    for (const absl::Status& status : *statuses) CHECK(status == absl::OkStatus());
-  }
+  CheckAllOk(ends);
   if (num_workers == 1) {
     CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
     return;

@@ -93,8 +93,7 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
   std::optional<ServerUpdate> server_update;
   if (mode == Mode::kTrain && strategy_.servers() != nullptr) {
-    server_update = ServerUpdate{
-        .num_servers = strategy_.servers()->num_servers(), .by_rows = micro_batches_ == 1, .server = std::nullopt};
+    server_update = ServerUpdate{.num_servers = strategy_.servers()->num_servers(), .server = std::nullopt};
   }
   ASSIGN_OR_RETURN(BuiltModel model,
                    BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,

@@ -1,12 +1,8 @@
 #include "utils/train/step.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <numeric>
-#include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
@@ -20,7 +16,8 @@
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
-#include "utils/train/row_reads.h"
+#include "utils/train/server_step.h"
+#include "utils/train/training_step.h"
 
 namespace official::train {
 namespace {
@@ -66,57 +63,9 @@ Value LossScaleValue(Graph& graph, const compute::LossScale& scale) {
   return scale.value == 1 ? Value() : graph.Constant(Tensor::Scalar(scale.value));
 }
 
-// What the examples of a step give, one list for each purpose.
-struct Results {
-  std::vector<Value> gradients;        // of `variables`, in the same order
-  std::vector<Value> moving_averages;  // the values that the moving averages take in
-  std::vector<Value> shown;            // with micro-batches: the loss and the logged values
-
-  std::vector<std::vector<Value>*> lists() { return {&gradients, &moving_averages, &shown}; }
-
-  // All values in one list, for what is done to all of them at once.
-  std::vector<Value> All() {
-    std::vector<Value> all;
-    for (const std::vector<Value>* list : lists()) all.insert(all.end(), list->begin(), list->end());
-    return all;
-  }
-  // Replaces the values by those of a list in the order of All().
-  void Replace(const std::vector<Value>& all) {
-    auto next = all.begin();
-    for (std::vector<Value>* list : lists()) {
-      for (Value& value : *list) value = *next++;
-    }
-  }
-};
-
-// The graph of a training step while it is built.
-struct Step {
-  const Model& model;
-  const ModelSpec& spec;
-  const compute::LossScale& scale;
-  const std::optional<compute::PackSizes>& pack_sizes;
-  const std::optional<ServerUpdate>& server_update;
-  BuiltModel& built;
-  Value weight;                         // of the micro-batch and the replica in the whole batch; invalid: 1
-  Value loss_scale;                     // invalid: 1
-  std::vector<compute::Count>& counts;  // what is counted, at the end
-  std::vector<Value> examples = {};     // the features and labels
-  std::vector<Value> variables = {};
-  std::vector<RowReads> row_reads = {};                      // of further variables
-  std::vector<compute::MovingAverage> moving_averages = {};  // of which the results have the values
-  Results results = {};
-  Value gradient_norm = {};  // of all gradients as one vector, with the loss scale; invalid if nothing needs it
-
-  // True if this is the part of an update that is made on another task.
-  bool updates_elsewhere() const { return server_update && !server_update->server; }
-
-  Graph& graph() const { return *built.graph; }
-  bool ok() const { return graph().status().ok(); }
-};
-
 // The gradients of the loss, `shown[0]`, and the other values that training needs of the examples, each multiplied by
 // its weight in the whole batch.
-void Backward(const std::vector<Value>& shown, Step& step) {
+void Backward(const std::vector<Value>& shown, TrainingStep& step) {
   Graph& graph = step.graph();
   std::vector<Value> trainable;
   for (const auto& node : graph.nodes()) {
@@ -141,78 +90,9 @@ void Backward(const std::vector<Value>& shown, Step& step) {
   for (const Value& value : shown) step.results.shown.push_back(compute::Mul(value, step.weight));
 }
 
-// The tables for which `has` is true.
-BuiltModel::RowGroup GroupOf(const RowReads& reads, size_t index, const std::function<bool(Value)>& has) {
-  BuiltModel::RowGroup group{.index = static_cast<int>(index), .tables = {}, .places = {}};
-  for (size_t i = 0; i < reads.tables.size(); ++i) {
-    if (!has(reads.tables[i])) continue;
-    const Node& node = *reads.tables[i].node();
-    group.tables.push_back(node.graph().variable(node));
-    group.places.push_back(static_cast<int>(i));
-  }
-  return group;
-}
-
-// Takes the tables that workers read by rows out of the variables with dense gradients. A norm of all gradients, if it
-// is shown, is computed from dense ones.
-void SeparateTables(Step& step) {
-  if (!step.server_update || !step.server_update->by_rows || !step.model.gradient_norm_tag.empty()) return;
-  step.row_reads = FindRowReads(step.graph(), step.variables, step.results.gradients, step.examples);
-  std::vector<Value> variables, gradients;
-  for (size_t i = 0; i < step.variables.size(); ++i) {
-    const auto has = [&](const RowReads& reads) {
-      return std::count(reads.tables.begin(), reads.tables.end(), step.variables[i]) > 0;
-    };
-    if (std::any_of(step.row_reads.begin(), step.row_reads.end(), has)) continue;
-    variables.push_back(step.variables[i]);
-    gradients.push_back(step.results.gradients[i]);
-  }
-  step.variables = std::move(variables);
-  step.results.gradients = std::move(gradients);
-}
-
-// A micro-batch leaves the gradients of tables as sums for each row. Those that are not finite end the step.
-void SumRows(Step& step) {
-  Graph& graph = step.graph();
-  BuiltModel& built = step.built;
-  for (size_t g = 0; g < step.row_reads.size(); ++g) {
-    const RowReads& reads = step.row_reads[g];
-    built.row_groups.push_back(GroupOf(reads, g, [](Value) { return true; }));
-    built.row_ids.fetches.push_back(reads.ids);
-    const Value places = graph.Input(absl::StrCat("row_places/", g), reads.ids.type());
-    built.roots.feeds.push_back(places);
-    for (const Value& gradient : reads.gradients) {
-      const Value rows = gradient.node()->input(compute::indexed_slices::kRows);
-      built.roots.fetches.push_back(compute::IndexedSlices(places, rows, rows.shape()));
-    }
-  }
-  if (built.roots.fetches.empty()) return;
-  built.row_ids.feeds = step.examples;
-  if (const Value finite = compute::AllFinite(built.roots.fetches)) built.roots.targets.push_back(finite.node());
-}
-
-// The update takes the gradients of tables that are placed here from its feeds.
-void FeedRows(Step& step) {
-  Graph& graph = step.graph();
-  BuiltModel& built = step.built;
-  const int64_t num_rows = step.server_update->num_rows;
-  for (const BuiltModel::RowGroup& group : built.placed.row_groups) {
-    const Value ids = graph.Input(absl::StrCat("row_ids/", group.index), {DType::kInt32, {num_rows}});
-    built.roots.feeds.push_back(ids);
-    for (const compute::VariableSpec& table : group.tables) {
-      TensorType type = table.type;
-      type.shape.set_dim(0, num_rows);
-      const Value rows = graph.Input(absl::StrCat("rows/", table.name), type);
-      built.roots.feeds.push_back(rows);
-      step.variables.push_back(graph.Variable(table));
-      step.results.gradients.push_back(compute::IndexedSlices(ids, rows, table.type.shape));
-    }
-  }
-}
-
 // Without examples: zeros, in the order in which the results are computed, which is the order in which the other
 // replicas sum theirs.
-void ReplaceByZeros(Step& step) {
+void ReplaceByZeros(TrainingStep& step) {
   const std::vector<Value> results = step.results.All();
   std::vector<size_t> order(results.size());
   std::iota(order.begin(), order.end(), 0);
@@ -224,7 +104,7 @@ void ReplaceByZeros(Step& step) {
 }
 
 // A micro-batch adds its results to sums in variables of the replica; the update takes the sums in their place.
-void Accumulate(Step& step) {
+void Accumulate(TrainingStep& step) {
   Graph& graph = step.graph();
   const std::vector<Value> results = step.results.All();
   std::vector<compute::RunningSum> sums;
@@ -243,66 +123,8 @@ void Accumulate(Step& step) {
   step.results.Replace(variables);
 }
 
-// Keeps of a step's results only those for variables that are placed on the parameter server, and lists both.
-absl::Status KeepPlaced(Step& step) {
-  BuiltModel& built = step.built;
-  const auto [num_servers, placement, by_rows, num_rows, server] = *step.server_update;
-  std::vector<compute::VariableSpec> specs;
-  std::vector<int64_t> num_bytes = {sizeof(int64_t)};  // of global_step
-  for (const compute::VariableSpec& spec : step.graph().variables()) {
-    if (absl::StartsWith(spec.name, kLocalPrefix)) continue;
-    specs.push_back(spec);
-    num_bytes.push_back(spec.type.num_bytes());
-  }
-  const std::vector<int> servers = distribute::PlaceVariables(placement, num_bytes, num_servers);
-  std::set<std::string> placed;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (servers[1 + i] != *server) continue;
-    placed.insert(specs[i].name);
-    built.placed.variables.push_back(specs[i]);
-  }
-  Results kept;
-  std::vector<Value> variables;
-  std::vector<compute::MovingAverage> moving_averages;
-  const auto is_placed = [&](Value variable) { return placed.count(variable.node()->name()) > 0; };
-  for (size_t i = 0; i < step.variables.size(); ++i) {
-    if (!is_placed(step.variables[i])) continue;
-    variables.push_back(step.variables[i]);
-    kept.gradients.push_back(step.results.gradients[i]);
-  }
-  for (size_t i = 0; i < step.moving_averages.size(); ++i) {
-    if (!is_placed(step.moving_averages[i].variable)) continue;
-    moving_averages.push_back(step.moving_averages[i]);
-    kept.moving_averages.push_back(step.results.moving_averages[i]);
-  }
-  std::set<std::string> tables;
-  for (size_t g = 0; g < step.row_reads.size(); ++g) {
-    BuiltModel::RowGroup group = GroupOf(step.row_reads[g], g, is_placed);
-    if (group.tables.empty()) continue;
-    for (const compute::VariableSpec& table : group.tables) tables.insert(table.name);
-    built.placed.row_groups.push_back(std::move(group));
-  }
-  std::copy_if(built.placed.variables.begin(), built.placed.variables.end(), std::back_inserter(built.placed.whole),
-               [&](const compute::VariableSpec& spec) { return tables.count(spec.name) == 0; });
-  if (kept.All().empty() && tables.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the cluster has ", num_servers, " ps, and of the ", specs.size(), " variables of model ", step.model.name,
-        placement == distribute::Placement::kGreedy ? ", which are placed on them by their sizes, ps "
-                                                    : ", which are placed on them in turn, ps ",
-        *server, " has none that training changes; use fewer ps"));
-  }
-  step.results = std::move(kept);
-  step.variables = std::move(variables);
-  step.moving_averages = std::move(moving_averages);
-  for (const Value& sum : step.results.All()) built.placed.sums.push_back(step.graph().variable(*sum.node()));
-  // What is shown is of the worker.
-  built.fetch_names.clear();
-  built.fetch_tags.clear();
-  return absl::OkStatus();
-}
-
 // Sums the results over the replicas.
-void Reduce(Step& step) {
+void Reduce(TrainingStep& step) {
   const int num_replicas = step.graph().replica_context().num_replicas;
   if (num_replicas == 1) return;
   const std::vector<Value> sums = step.pack_sizes ? compute::AllReduce(step.results.All(), *step.pack_sizes)
@@ -310,12 +132,12 @@ void Reduce(Step& step) {
   if (step.ok()) step.results.Replace(sums);
 }
 
-Value UnscaledNorm(const Step& step) {
+Value UnscaledNorm(const TrainingStep& step) {
   return step.loss_scale ? compute::Div(step.gradient_norm, step.loss_scale) : step.gradient_norm;
 }
 
 // What hooks and event files show of the step, beyond the fetches of the forward pass.
-void Show(Step& step) {
+void Show(TrainingStep& step) {
   BuiltModel& built = step.built;
   built.roots.fetches.insert(built.roots.fetches.end(), step.results.shown.begin(), step.results.shown.end());
   const std::string& tag = step.model.gradient_norm_tag;
@@ -330,7 +152,7 @@ void Show(Step& step) {
 // A bool scalar: true if all numbers that the update takes are finite. Others end the step before it changes anything;
 // with a dynamic loss scale it is skipped. Replicas that share variables wait for each other here: it is the barrier
 // between the last read of a variable and its update.
-Value CheckFinite(Step& step) {
+Value CheckFinite(TrainingStep& step) {
   std::vector<Value> checked = step.results.gradients;
   checked.insert(checked.end(), step.results.moving_averages.begin(), step.results.moving_averages.end());
   if (checked.empty()) checked = step.results.shown;  // all variables are tables
@@ -342,16 +164,9 @@ Value CheckFinite(Step& step) {
   return finite;
 }
 
-// The tables that workers read by rows, with their dense gradients.
-void AppendTables(const Step& step, std::vector<compute::VariableGradient>& gradients) {
-  for (const RowReads& reads : step.row_reads) {
-    for (size_t i = 0; i < reads.tables.size(); ++i) gradients.push_back({reads.tables[i], reads.gradients[i]});
-  }
-}
-
 // Adds what is done to the gradients on their way into the update: the loss scale is taken off and they are clipped.
 // Scaling by clip_norm / max(norm, clip_norm) is part of the division by the loss scale; within the norm it is by 1.
-void AddClipping(Value finite, const Step& step, compute::UpdateInputs& inputs) {
+void AddClipping(Value finite, const TrainingStep& step, compute::UpdateInputs& inputs) {
   const auto [clip_norm, clip_value, ema_decay] = step.model.update;
   if (!step.loss_scale && !clip_norm && !clip_value) return;
   const auto constant = [&](double value) { return step.graph().Constant(Tensor::Scalar(static_cast<float>(value))); };
@@ -366,7 +181,7 @@ void AddClipping(Value finite, const Step& step, compute::UpdateInputs& inputs) 
 
 // Updates the averages of the variables, which have their new values. The variables are those of the optimizer, in its
 // order: devices that share variables then divide them in the same way, and none reads what another one changes.
-void UpdateAverages(Value apply, Step& step) {
+void UpdateAverages(Value apply, TrainingStep& step) {
   if (!step.model.update.ema_decay || step.variables.empty()) return;
   std::vector<compute::MovingAverage> averages;
   for (const Value& variable : step.variables) {
@@ -377,7 +192,7 @@ void UpdateAverages(Value apply, Step& step) {
 }
 
 // Updates the variables, the moving averages, the count of steps and the loss scale.
-void Update(Value learning_rate, Value finite, Step& step) {
+void Update(Value learning_rate, Value finite, TrainingStep& step) {
   Graph& graph = step.graph();
   BuiltModel& built = step.built;
   std::vector<Node*>& targets = built.roots.targets;
@@ -418,7 +233,7 @@ void Update(Value learning_rate, Value finite, Step& step) {
 }
 
 // All of a training step that follows the forward pass. `shown`: the loss and the logged values.
-absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
+absl::Status AddTraining(const std::vector<Value>& shown, TrainingStep& step) {
   BuiltModel& built = step.built;
   Backward(shown, step);
   RETURN_IF_ERROR(step.graph().status());
@@ -440,10 +255,7 @@ absl::Status AddTraining(const std::vector<Value>& shown, Step& step) {
   }
   const size_t num_variables = step.graph().variables().size();
   if (const Value finite = CheckFinite(step)) Update(learning_rate, finite, step);
-  for (size_t i = num_variables; i < step.graph().variables().size() && is_server; ++i) {
-    const compute::VariableSpec& slot = step.graph().variables()[i];
-    if (!absl::StartsWith(slot.name, kLocalPrefix)) built.placed.slots.push_back(slot);
-  }
+  if (is_server) RETURN_IF_ERROR(ListSlots(num_variables, step));
   return step.graph().status();
 }
 
@@ -526,7 +338,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
     for (const NamedValue& v : model_spec.logged) fetch(v);
     Value weight = context.weight;
     if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
-    Step step{model, model_spec, loss_scale, pack_sizes, server_update, built, weight, Value(), counts};
+    TrainingStep step{model, model_spec, loss_scale, pack_sizes, server_update, built, weight, Value(), counts};
     step.examples = inputs.features;
     step.examples.insert(step.examples.end(), inputs.labels.begin(), inputs.labels.end());
     RETURN_IF_ERROR(AddTraining(shown, step));

@@ -3,6 +3,10 @@
 // check that all is finite; update.
 #pragma once
 
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +18,7 @@
 #include "utils/compute/program/program.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/placement.h"
+#include "utils/distribute/shards.h"
 #include "utils/train/model.h"
 
 namespace official::train {
@@ -33,15 +38,23 @@ compute::VariableSpec AverageOf(const compute::VariableSpec& variable);
 // micro-batches: their programs sum their results, and one program for the update uses the sums.
 enum class StepPart { kWhole, kMicroBatch, kUpdate };
 
+// How many rows of each table an update takes: the same number of all, but none of some.
+struct RowCounts {
+  int64_t num_rows = 0;
+  std::vector<bool> has_none = {};  // by group of tables of the server; empty: false for all
+
+  int64_t Of(size_t group) const { return group < has_none.size() && has_none[group] ? 0 : num_rows; }
+  friend auto operator<=>(const RowCounts&, const RowCounts&) = default;
+};
+
 // The part of the update that a task of a job with parameter servers computes.
-// The first variable that is placed is global_step, the others follow as they are created.
+// The first variable that is placed is global_step, the others follow as they are created, each as its shards.
 struct ServerUpdate {
   int num_servers = 1;
   distribute::Placement placement = distribute::Placement::kRoundRobin;
-  // True if workers read and send only the rows of tables that they need (row_reads.h), where the model allows it.
-  bool by_rows = false;
+  distribute::Partitioner partitioner = nullptr;  // null: each variable is whole
   // For a server: the number of row numbers, and of gradients, that an update takes for each table.
-  int64_t num_rows = 0;
+  RowCounts rows = {};
   // The server, which updates what is placed on it from the sums of a worker. Nothing: a worker, which only checks its
   // sums and computes what is shown of them.
   std::optional<int> server;
@@ -74,12 +87,16 @@ struct BuiltModel {
   // Training only.
   bool stands_in = false;
   // Tables that a worker reads and sends by rows, at the same row numbers. `index` counts these groups in the model,
-  // and `places` the tables of the group in the model, of which a server may have a part.
+  // and `places` the tables of the group in the model, of which a server may have a part: some of them or, of all that
+  // are here, the shards from row `first_row` on. Its row numbers count from there.
   struct RowGroup {
     int index;
     std::vector<compute::VariableSpec> tables;
     std::vector<int> places;
+    int64_t first_row = 0;
     int64_t num_rows() const { return tables[0].type.shape.dim(0); }
+    // True for a row number of the model's tables that is among the rows.
+    bool Has(int64_t id) const { return id >= first_row && id < first_row + num_rows(); }
   };
   // For a micro-batch: all groups, and what computes their row numbers, int32 [n] each, from features and labels. The
   // last feeds are then, for each group, the place int32 [n] of each number in a list of different ones; and the
@@ -88,11 +105,17 @@ struct BuiltModel {
   compute::GraphRoots row_ids;
   // The variables that are placed on a parameter server, for its update: those of the model, without `tables` also
   // those that workers read as a whole; those that the update adds to them, such as the slots of an optimizer; and the
-  // sums that it takes. The feeds that follow the learning rate are, for each group, row numbers int32 [num_rows], and
-  // for each of its tables so many gradients.
+  // sums that it takes. The feeds that follow the learning rate are, for each group, row numbers int32 [rows], and for
+  // each of its tables so many gradients.
   struct Placed {
     std::vector<compute::VariableSpec> variables, whole, slots, sums;
     std::vector<RowGroup> row_groups;
+    // Of those that are shards, by their name on the server: which rows of which variable of the worker they are.
+    struct Shard {
+      std::string variable;
+      int64_t first_row;
+    };
+    std::map<std::string, Shard> shards;
   } placed;
   // Applies the updates of variables that training has deferred (deferred_adam.h); nullptr if it defers none.
   compute::Node* settle = nullptr;

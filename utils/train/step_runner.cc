@@ -65,6 +65,7 @@ absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& b
     if (i < update) {
       if (model_.StopIsWanted()) return absl::CancelledError("stopped between two micro-batches");
       ASSIGN_OR_RETURN(next, model_.ProgramFor(Mode::kTrain, spec, step.batch, i));
+      RETURN_IF_ERROR(model_.FindRows(*next));
     }
     RunFeeds& run = step.runs[i];
     run.program = next;

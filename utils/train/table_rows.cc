@@ -1,6 +1,7 @@
 #include "utils/train/table_rows.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -57,9 +58,30 @@ absl::StatusOr<std::vector<int32_t>> TakeIds(const BuiltModel::RowGroup& group, 
   return ids;
 }
 
+std::vector<int32_t> IdsIn(const BuiltModel::RowGroup& group, const std::vector<int32_t>& ids) {
+  std::vector<int32_t> found;
+  for (const int32_t id : ids) {
+    if (group.Has(id)) found.push_back(static_cast<int32_t>(id - group.first_row));
+  }
+  return found;
+}
+
 void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes) {
-  AppendIds(rows.ids, bytes);
-  for (const int place : group.places) Append(rows.rows[place], bytes);
+  const std::vector<int32_t> ids = IdsIn(group, rows.ids);
+  AppendIds(ids, bytes);
+  for (const int place : group.places) {
+    const std::vector<float>& all = rows.rows[place];
+    if (ids.size() == rows.ids.size()) {
+      Append(all, bytes);
+      continue;
+    }
+    const size_t width = all.size() / rows.ids.size();
+    for (size_t i = 0; i < rows.ids.size(); ++i) {
+      if (group.Has(rows.ids[i])) {
+        bytes.append(reinterpret_cast<const char*>(all.data() + i * width), width * sizeof(float));
+      }
+    }
+  }
 }
 
 absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes) {
@@ -75,6 +97,23 @@ absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl
   }
   if (!bytes.empty()) return absl::DataLossError("a message between a worker and a ps is too long");
   return all;
+}
+
+absl::StatusOr<std::vector<int64_t>> CountRows(const RowGroups& groups, bool has_rows, absl::string_view bytes) {
+  std::vector<int64_t> counts;
+  for (const BuiltModel::RowGroup& group : groups) {
+    ASSIGN_OR_RETURN(const int64_t count, distribute::TakeNumber(bytes));
+    int64_t width = sizeof(int32_t);
+    for (const compute::VariableSpec& table : group.tables) {
+      if (has_rows) width += WidthOf(table) * static_cast<int64_t>(sizeof(float));
+    }
+    if (count < 0 || count > static_cast<int64_t>(bytes.size()) / width) {
+      return absl::DataLossError("a message between a worker and a ps is too short");
+    }
+    counts.push_back(count);
+    bytes.remove_prefix(count * width);
+  }
+  return counts;
 }
 
 std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients) {
@@ -105,20 +144,31 @@ std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients)
   return mean;
 }
 
-int64_t RoundUpRows(const std::vector<TableRows>& groups) {
-  size_t most = 0;
-  for (const TableRows& rows : groups) most = std::max(most, rows.ids.size());
-  int64_t num_rows = kFewestRows;
-  while (num_rows < static_cast<int64_t>(most)) num_rows *= 2;
-  return num_rows;
+RowCounts RoundUpRows(const std::vector<TableRows>& groups) {
+  std::vector<int64_t> num_rows;
+  for (const TableRows& rows : groups) num_rows.push_back(static_cast<int64_t>(rows.ids.size()));
+  return RoundUpRows(num_rows);
 }
 
-std::vector<Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, int64_t num_rows) {
+RowCounts RoundUpRows(const std::vector<int64_t>& num_rows) {
+  RowCounts counts = {.num_rows = kFewestRows, .has_none = {}};
+  for (const int64_t n : num_rows) {
+    while (counts.num_rows < n) counts.num_rows *= 2;
+    counts.has_none.push_back(n == 0);
+  }
+  const auto has_rows = [](bool none) { return !none; };
+  if (std::all_of(counts.has_none.begin(), counts.has_none.end(), has_rows)) counts.has_none.clear();
+  return counts;
+}
+
+std::vector<Tensor> RowFeeds(const RowGroups& groups, const std::vector<TableRows>& rows, const RowCounts& counts) {
   std::vector<Tensor> feeds;
   for (size_t g = 0; g < groups.size(); ++g) {
     const std::vector<int32_t>& ids = rows[g].ids;
+    const int64_t num_rows = counts.Of(g);
     const absl::Span<int32_t> all = feeds.emplace_back(DType::kInt32, compute::Shape{num_rows}).flat<int32_t>();
-    std::fill(std::copy(ids.begin(), ids.end(), all.begin()), all.end(), ids.empty() ? 0 : ids[0]);
+    std::copy(ids.begin(), ids.end(), all.begin());
+    if (!ids.empty()) std::fill(all.begin() + static_cast<std::ptrdiff_t>(ids.size()), all.end(), ids[0]);
     for (size_t t = 0; t < rows[g].rows.size(); ++t) {
       compute::TensorType type = groups[g].tables[t].type;
       type.shape.set_dim(0, num_rows);
@@ -152,12 +202,21 @@ absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::v
   return num_bytes;
 }
 
-absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program) {
-  ReplicatedProgram::Replica& replica = program.replicas[0];
+void StepRows::Clear() {
+  groups_.clear();
+  place_of_.clear();
+  last_.clear();
+}
+
+absl::Status StepRows::Find(ReplicatedProgram& micro_batch) {
+  ReplicatedProgram::Replica& replica = micro_batch.replicas[0];
   const RowGroups& groups = replica.model->row_groups;
-  std::vector<TableRows> found(groups.size());
   replica.row_places.clear();
-  if (groups.empty()) return found;
+  last_.assign(groups_.size(), {});
+  if (groups.empty()) return absl::OkStatus();  // no tables, or no examples
+  groups_.resize(groups.size());
+  place_of_.resize(groups.size());
+  last_.resize(groups.size());
   std::vector<Tensor> feeds;
   AppendTensors(replica.share, feeds);
   RETURN_IF_ERROR(replica.row_ids->Run(feeds));
@@ -165,30 +224,46 @@ absl::StatusOr<std::vector<TableRows>> FindRows(ReplicatedProgram& program) {
     ASSIGN_OR_RETURN(const Tensor ids, replica.row_ids->Fetch(static_cast<int>(g)));
     const absl::Span<int32_t> places = replica.row_places.emplace_back(ids.type()).flat<int32_t>();
     const int64_t num_rows = groups[g].num_rows();
-    absl::flat_hash_map<int32_t, int32_t> place_of;
+    absl::flat_hash_map<int32_t, int32_t> own_place;
     for (size_t i = 0; i < places.size(); ++i) {
       const int32_t id = ids.data<int32_t>()[i];
       if (id < 0 || id >= num_rows) {
         return absl::InvalidArgumentError(absl::StrCat("the batch reads row ", id, " of variable ",
                                                        groups[g].tables[0].name, ", which has ", num_rows));
       }
-      const auto [place, is_new] = place_of.try_emplace(id, static_cast<int32_t>(found[g].ids.size()));
-      if (is_new) found[g].ids.push_back(id);
-      places[i] = place->second;
+      const auto [own, is_new] = own_place.try_emplace(id, static_cast<int32_t>(last_[g].size()));
+      places[i] = own->second;
+      if (!is_new) continue;
+      const auto [place, is_new_in_step] = place_of_[g].try_emplace(id, groups_[g].ids.size());
+      if (is_new_in_step) groups_[g].ids.push_back(id);
+      last_[g].push_back(place->second);
     }
   }
-  return found;
+  return absl::OkStatus();
 }
 
-absl::Status TakeGradients(const ReplicatedProgram& program, std::vector<TableRows>& rows) {
-  const ReplicatedProgram::Replica& replica = program.replicas[0];
+absl::Status StepRows::TakeGradients(const ReplicatedProgram& micro_batch) {
+  const ReplicatedProgram::Replica& replica = micro_batch.replicas[0];
+  const RowGroups& groups = replica.model->row_groups;
   int fetch = 0;
-  for (size_t g = 0; g < rows.size(); ++g) {
-    rows[g].rows.clear();
-    for (const compute::VariableSpec& table : replica.model->row_groups[g].tables) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    TableRows& group = groups_[g];
+    const std::vector<compute::VariableSpec>& tables = groups[g].tables;
+    group.rows.resize(tables.size());
+    for (size_t t = 0; t < tables.size(); ++t) {
       ASSIGN_OR_RETURN(const Tensor sums, replica.program->Fetch(fetch++));
-      const int64_t n = static_cast<int64_t>(rows[g].ids.size()) * WidthOf(table);
-      rows[g].rows.emplace_back(sums.data<float>(), sums.data<float>() + n);
+      const auto width = static_cast<size_t>(WidthOf(tables[t]));
+      std::vector<float>& rows = group.rows[t];
+      if (rows.empty() && last_[g].size() == group.ids.size()) {  // all rows of the step, in their order
+        rows.assign(sums.data<float>(), sums.data<float>() + last_[g].size() * width);
+        continue;
+      }
+      rows.resize(group.ids.size() * width);
+      for (size_t i = 0; i < last_[g].size(); ++i) {
+        const float* const from = sums.data<float>() + i * width;
+        float* const to = rows.data() + last_[g][i] * width;
+        for (size_t j = 0; j < width; ++j) to[j] += from[j];
+      }
     }
   }
   return absl::OkStatus();

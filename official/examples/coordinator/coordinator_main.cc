@@ -18,9 +18,9 @@
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
 #include "utils/distribute/coordinator/metric.h"
-#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/coordinator/worker.h"
 #include "utils/distribute/custom_loop/loss.h"
+#include "utils/distribute/shards.h"
 #include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
 #include "utils/flags/shared_groups.h"
@@ -178,7 +178,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
   coordinator::CoordinatorOptions options;
   // The embedding is on two parameter servers, if there are two.
   ASSIGN_OR_RETURN(options.variable_partitioner,
-                   coordinator::MinSizePartitioner(/*min_shard_bytes=*/256, /*max_shards=*/2));
+                   distribute::MinSizePartitioner(/*min_shard_bytes=*/256, /*max_shards=*/2));
   return run::RunCoordinated(config, program.functions(), options,
                              [&](ClusterCoordinator& coordinator) { return program.Train(config, coordinator); });
 }

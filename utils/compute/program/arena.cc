@@ -6,6 +6,8 @@ namespace official::compute {
 
 absl::Status Arena::Reserve(int64_t bytes) {
   if (bytes <= bytes_) return absl::OkStatus();
+  std::unique_lock<std::mutex> lock;
+  if (running_ != nullptr) lock = std::unique_lock<std::mutex>(*running_);
   if (memory_ != nullptr) RETURN_IF_ERROR(device_.Synchronize());
   memory_.reset();  // first, so that old and new are never there at once
   bytes_ = -1;

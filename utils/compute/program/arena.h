@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "absl/status/status.h"
 #include "utils/compute/kernel/device.h"
@@ -12,7 +13,8 @@ namespace official::compute {
 // Programs that never run at the same time may share an arena: each uses all of it while it runs.
 class Arena {
  public:
-  explicit Arena(Device& device) : device_(device) {}
+  // `running`: a mutex that is held while a program runs, for an arena that moves while programs do: it moves with it.
+  explicit Arena(Device& device, std::mutex* running = nullptr) : device_(device), running_(running) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -22,6 +24,7 @@ class Arena {
 
  private:
   Device& device_;
+  std::mutex* const running_;
   std::shared_ptr<void> memory_;
   int64_t bytes_ = -1;
 };

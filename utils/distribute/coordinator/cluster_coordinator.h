@@ -30,10 +30,10 @@
 #include "utils/distribute/coordinator/closure_queue.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/messages.h"
-#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/coordinator/variable_client.h"
 #include "utils/distribute/custom_loop/trackable.h"
 #include "utils/distribute/parameter_servers.h"
+#include "utils/distribute/shards.h"
 
 namespace official::coordinator {
 
@@ -45,7 +45,7 @@ struct CoordinatorOptions {
   std::chrono::seconds worker_timeout = std::chrono::hours(1);
   uint64_t seed = 1;  // of the initial values of variables
   // The partitioner divides variables among parameter servers, such as MinSizePartitioner; null: each is whole on one.
-  Partitioner variable_partitioner = nullptr;
+  distribute::Partitioner variable_partitioner = nullptr;
 };
 
 class ClusterCoordinator : public distribute::Trackable {

@@ -101,7 +101,7 @@ TEST_CASE("One worker trains the bits of one device") {
   const int optimizer = GENERATE(0, 1, 2), num_servers = GENERATE(1, 2, 3);
   const bool partitioned = GENERATE(false, true);
   CoordinatorOptions options = {.seed = 7};
-  if (partitioned) options.variable_partitioner = FixedShardsPartitioner(3).value();
+  if (partitioned) options.variable_partitioner = distribute::FixedShardsPartitioner(3).value();
   constexpr int kSteps = 6;
   const ReplicaFn train_step = TrainStep(optimizers[optimizer]);
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/coordinator/variable_server.h"
+#include "utils/distribute/shards.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::coordinator {
@@ -87,8 +87,11 @@ absl::Status VariableClient::Create(const std::string& name, const Tensor& value
   Placed placed = {value.type(), {}};
   for (int64_t i = 0; i < num_shards; ++i) {
     Shard& shard = placed.shards.emplace_back();
-    shard = {num_shards == 1 ? name : NameOfShard(name, i), {next_server_++ % servers_.num_servers()}, value.type()};
-    if (num_shards > 1) shard.type.shape.set_dim(0, RowsOfShard(NumRows(value.type()), num_shards, i).size());
+    shard = {num_shards == 1 ? name : distribute::NameOfShard(name, i),
+             {next_server_++ % servers_.num_servers()},
+             value.type()};
+    if (num_shards > 1)
+      shard.type.shape.set_dim(0, distribute::RowsOfShard(NumRows(value.type()), num_shards, i).size());
   }
   placed_[name] = std::move(placed);
   return Write(name, value);

@@ -50,7 +50,7 @@ absl::StatusOr<std::string> VariableServer::List() const {
   for (const compute::VariableSpec& spec : variables_.specs()) {
     distribute::AppendText(spec.name, answer);
     distribute::AppendType(spec.type, answer);
-    const ShardName shard = shards_.Find(spec);
+    const distribute::ShardName shard = shards_.Find(spec);
     distribute::AppendText(shard.variable, answer);
     distribute::AppendNumber(shard.number, answer);
   }
@@ -61,7 +61,7 @@ absl::Status VariableServer::Write(absl::string_view request) {
   while (!request.empty()) {
     ASSIGN_OR_RETURN(const std::string name, distribute::TakeText(request));
     ASSIGN_OR_RETURN(const Tensor value, distribute::TakeTensor(request));
-    ShardName shard;
+    distribute::ShardName shard;
     ASSIGN_OR_RETURN(shard.variable, distribute::TakeText(request));
     ASSIGN_OR_RETURN(const int64_t number, distribute::TakeNumber(request));
     shard.number = static_cast<int>(number);
@@ -71,7 +71,7 @@ absl::Status VariableServer::Write(absl::string_view request) {
       // A step that asks for the trainable variables does not get shards.
       graph.Variable({name, value.type(), compute::Initializer::Zeros(), /*trainable=*/false});
       RETURN_IF_ERROR(variables_.Create(graph, /*seed=*/0));
-    } else if (const ShardName is = shards_.Find({name, value.type(), {}}); is != shard) {
+    } else if (const distribute::ShardName is = shards_.Find({name, value.type(), {}}); is != shard) {
       return absl::AlreadyExistsError(absl::StrCat("variable ", name, " would be shard ", is.number, " of ",
                                                    is.variable, " and shard ", shard.number, " of ", shard.variable,
                                                    "; give one of the variables another name"));
@@ -94,7 +94,7 @@ absl::StatusOr<std::string> VariableServer::Read(absl::string_view request) cons
 std::vector<compute::VariableSpec> VariableServer::PlacedHere(const std::string& variable) const {
   std::map<int, compute::VariableSpec> shards;  // by number
   for (const compute::VariableSpec& spec : variables_.specs()) {
-    const ShardName shard = shards_.Find(spec);
+    const distribute::ShardName shard = shards_.Find(spec);
     if (shard.variable == variable) shards[shard.number] = spec;
   }
   std::vector<compute::VariableSpec> specs;

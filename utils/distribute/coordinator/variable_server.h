@@ -14,9 +14,9 @@
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/program/program.h"
 #include "utils/distribute/coordinator/functions.h"
-#include "utils/distribute/coordinator/shards.h"
 #include "utils/distribute/custom_loop/split_step.h"
 #include "utils/distribute/parameter_servers.h"
+#include "utils/distribute/shards.h"
 
 namespace official::coordinator {
 
@@ -59,7 +59,7 @@ class VariableServer : public distribute::ParameterServers::Answerer {
   const int num_replicas_;
   std::mutex mutex_;
   compute::VariableStore variables_;
-  ShardNames shards_;
+  distribute::ShardNames shards_;
   compute::Arena arena_;
   std::map<std::string, Step> steps_;  // by the bytes of name and types
 };

@@ -1,5 +1,6 @@
 // Partitioned variables: a variable can be divided along its first dimension into shards, which are variables of their
-// own, each on a parameter server. As tf.distribute.experimental.partitioners and ShardedVariable.
+// own, each on a parameter server. As tf.distribute.experimental.partitioners and ShardedVariable; in TensorFlow 1.x
+// tf.fixed_size_partitioner, tf.min_max_variable_partitioner and tf.variable_axis_size_partitioner, in this order.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,12 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/tensor.h"
 #include "utils/compute/graph/graph.h"
 
-namespace official::coordinator {
+namespace official::distribute {
 
 // Returns the number of shards of a variable that is no scalar, from 1 to the size of its first dimension.
 using Partitioner = std::function<int64_t(const compute::TensorType& variable)>;
@@ -26,6 +28,10 @@ absl::StatusOr<Partitioner> MinSizePartitioner(int64_t min_shard_bytes = 256 << 
 // Shards of as many rows as fit into `max_shard_bytes`, at least one, but no more than `max_shards`.
 absl::StatusOr<Partitioner> MaxSizePartitioner(int64_t max_shard_bytes,
                                                int64_t max_shards = std::numeric_limits<int64_t>::max());
+// Returns the partitioner of a text: "fixed_size:SHARDS", "min_size:BYTES" or "max_size:BYTES", the last two also with
+// ":MAX_SHARDS". Without it min_size makes no more shards than there are servers, as in TensorFlow's canned Estimators.
+// InvalidArgument says what is wanted.
+absl::StatusOr<Partitioner> ParsePartitioner(absl::string_view text, int num_servers);
 
 // Returns the rows of shard `i` of `num_shards` of a variable with so many rows: the first ones have one more.
 compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i);
@@ -44,11 +50,12 @@ class ShardNames {
  public:
   void Add(const std::string& name, ShardName shard) { names_[name] = std::move(shard); }
   // Returns the shard that a variable is: the one that was added under its name. What an optimizer adds to a shard is a
-  // shard, too: "dense/kernel/part_1/Adam" is shard 1 of dense/kernel/Adam. Others are whole.
+  // shard, too: "dense/kernel/part_1/Adam" is shard 1 of dense/kernel/Adam, and so it is behind the scope of the
+  // optimizer, "train/dense/kernel/part_1/Adam". Others are whole.
   ShardName Find(const compute::VariableSpec& spec) const;
 
  private:
   std::map<std::string, ShardName> names_;
 };
 
-}  // namespace official::coordinator
+}  // namespace official::distribute

@@ -1,16 +1,25 @@
-#include "utils/distribute/coordinator/shards.h"
+#include "utils/distribute/shards.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 
-namespace official::coordinator {
+namespace official::distribute {
 namespace {
 
 absl::Status CheckPositive(absl::string_view argument, int64_t value) {
   if (value >= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("Argument `", argument, "` must be positive. Received: ", value));
+}
+
+// Returns where the next part of a name, behind a slash, begins; npos if there is none.
+size_t NextPart(const std::string& name, size_t begin) {
+  const size_t slash = name.find('/', begin);
+  return slash == std::string::npos ? slash : slash + 1;
 }
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -44,6 +53,23 @@ absl::StatusOr<Partitioner> MaxSizePartitioner(int64_t max_shard_bytes, int64_t 
   };
 }
 
+absl::StatusOr<Partitioner> ParsePartitioner(absl::string_view text, int num_servers) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  std::vector<int64_t> numbers(parts.size() - 1);
+  bool is_right = true;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    is_right = is_right && absl::SimpleAtoi(parts[1 + i], &numbers[i]) && numbers[i] >= 1;
+  }
+  if (is_right && parts[0] == "fixed_size" && numbers.size() == 1) return FixedShardsPartitioner(numbers[0]);
+  if (is_right && parts[0] == "min_size" && numbers.size() == 1) return MinSizePartitioner(numbers[0], num_servers);
+  if (is_right && parts[0] == "min_size" && numbers.size() == 2) return MinSizePartitioner(numbers[0], numbers[1]);
+  if (is_right && parts[0] == "max_size" && numbers.size() == 1) return MaxSizePartitioner(numbers[0]);
+  if (is_right && parts[0] == "max_size" && numbers.size() == 2) return MaxSizePartitioner(numbers[0], numbers[1]);
+  return absl::InvalidArgumentError(
+      "needs fixed_size:SHARDS, min_size:BYTES[:MAX_SHARDS] or max_size:BYTES[:MAX_SHARDS], with numbers of at least "
+      "1, such as fixed_size:2");
+}
+
 compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i) {
   const int64_t rows = num_rows / num_shards, larger = num_rows % num_shards;
   const auto begin = [&](int64_t shard) { return rows * shard + std::min(shard, larger); };
@@ -57,14 +83,17 @@ ShardName ShardNames::Find(const compute::VariableSpec& spec) const {
   if (const auto found = names_.find(name); found != names_.end()) return found->second;
   // An optimizer counts in scalars for each of its own variables, which are not divided.
   if (spec.type.shape.rank() == 0) return {name};
-  for (size_t slash = name.rfind('/'); slash != std::string::npos && slash > 0; slash = name.rfind('/', slash - 1)) {
-    const std::string of = name.substr(0, slash);
-    const auto found = names_.find(of);
-    if (found == names_.end()) continue;
-    if (found->second.variable == of) break;  // it is whole
-    return {absl::StrCat(found->second.variable, name.substr(slash)), found->second.number};
+  // The longest name first: in front of another one can be the name of a variable.
+  for (size_t begin = 0; begin != std::string::npos; begin = NextPart(name, begin)) {
+    for (size_t end = name.rfind('/'); end != std::string::npos && end > begin; end = name.rfind('/', end - 1)) {
+      const std::string of = name.substr(begin, end - begin);
+      const auto found = names_.find(of);
+      if (found == names_.end()) continue;
+      if (found->second.variable == of) return {name};  // it is whole
+      return {absl::StrCat(name.substr(0, begin), found->second.variable, name.substr(end)), found->second.number};
+    }
   }
   return {name};
 }
 
-}  // namespace official::coordinator
+}  // namespace official::distribute

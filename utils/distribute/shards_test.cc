@@ -1,6 +1,6 @@
 // The partitioners of tf.distribute.experimental.partitioners. Expected values are by their definitions.
 
-#include "utils/distribute/coordinator/shards.h"
+#include "utils/distribute/shards.h"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-namespace official::coordinator {
+namespace official::distribute {
 namespace {
 
 using compute::DType;
@@ -46,6 +46,28 @@ TEST_CASE("Partitioners divide by number and by bytes") {
   CHECK(MaxSizePartitioner(-1).status() == refused("max_shard_bytes", -1));
 }
 
+TEST_CASE("A partitioner has a text") {
+  const auto shards = [](absl::string_view text, std::vector<int64_t> dims) {
+    return ParsePartitioner(text, /*num_servers=*/3).value()(Floats(std::move(dims)));
+  };
+  CHECK(shards("fixed_size:4", {10, 2}) == 4);
+  CHECK(shards("min_size:20", {10, 10}) == 3);  // 400 bytes, on 3 servers
+  CHECK(shards("min_size:20:7", {10, 10}) == 7);
+  CHECK(shards("min_size:201", {10, 10}) == 2);
+  CHECK(shards("max_size:80", {10, 10}) == 5);  // 2 rows of 40 bytes
+  CHECK(shards("max_size:80:4", {10, 10}) == 4);
+  for (const char* const text :
+       {"", "4", "fixed_size", "fixed_size:", "fixed_size:0", "fixed_size:-2", "fixed_size:2:3", "min_size:x",
+        "min_size:1:0", "max_size:1:2:3", "fixed_size:99999999999999999999"}) {
+    CAPTURE(text);
+    const absl::Status refused = ParsePartitioner(text, 2).status();
+    CHECK(absl::IsInvalidArgument(refused));
+    CHECK(refused.message() ==
+          "needs fixed_size:SHARDS, min_size:BYTES[:MAX_SHARDS] or max_size:BYTES[:MAX_SHARDS], "
+          "with numbers of at least 1, such as fixed_size:2");
+  }
+}
+
 TEST_CASE("The first shards have one row more") {
   std::vector<int64_t> sizes;
   int64_t end = 0;
@@ -74,7 +96,10 @@ TEST_CASE("Shards are what was added as one, and what an optimizer adds to it") 
   CHECK(find("dense/kernel/part_1") == ShardName{"dense/kernel/part_1", 0});
   CHECK(find("a/part_7/b") == ShardName{"a/part_7/b", 0});
   CHECK(find("a/part_7/b/Adam") == ShardName{"a/part_7/b/Adam", 0});
+  CHECK(find("train/dense/kernel/part_12/Adam") == ShardName{"train/dense/kernel/Adam", 12});
+  CHECK(find("dense/kernel/part_12x/Adam") == ShardName{"dense/kernel/part_12x/Adam", 0});
+  CHECK(find("train/a/part_7/b/Adam") == ShardName{"train/a/part_7/b/Adam", 0});
 }
 
 }  // namespace
-}  // namespace official::coordinator
+}  // namespace official::distribute
