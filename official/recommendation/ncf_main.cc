@@ -128,7 +128,7 @@ absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
 
 flags::FlagSpec SkipFlag() {
   flags::FlagSpec flag = flags::SkipBadRecordsFlag();
-  flag.help = "Number of lines of the ratings that may be none: they are logged and left out. One more is an error.";
+  flag.help = "Number of lines of the ratings that may be damaged: they are logged and left out. One more is an error.";
   return flag;
 }
 

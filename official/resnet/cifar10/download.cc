@@ -43,10 +43,14 @@ std::vector<std::string> MissingFiles(const std::string& data_dir) {
 }
 
 absl::Status CheckArchive(const std::string& path, const Cifar10Source& source) {
-  ASSIGN_OR_RETURN(const std::string sha256, data::Sha256OfFile(path));
-  if (sha256 == source.sha256) return absl::OkStatus();
+  const absl::StatusOr<std::string> sha256 = data::Sha256OfFile(path);
+  if (absl::IsNotFound(sha256.status())) {
+    return absl::NotFoundError(absl::StrCat(sha256.status().message(), ": it should be a copy of ", source.urls[0]));
+  }
+  RETURN_IF_ERROR(sha256.status());
+  if (*sha256 == source.sha256) return absl::OkStatus();
   return absl::DataLossError(absl::StrFormat("%s is not the published %s: its SHA-256 is %s, expected %s", path,
-                                             kCifar10Archive, sha256, source.sha256));
+                                             kCifar10Archive, *sha256, source.sha256));
 }
 
 }  // namespace

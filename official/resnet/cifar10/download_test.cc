@@ -125,7 +125,9 @@ TEST_CASE_METHOD(Fixture, "Without a network the error names the file, the serve
 }
 
 TEST_CASE_METHOD(Fixture, "A missing archive is NotFound") {
-  CHECK(absl::IsNotFound(DownloadCifar10(DataDir(), {.archive = directory_ + "/none"})));
+  const absl::Status none = DownloadCifar10(DataDir(), {.archive = directory_ + "/none"});
+  CHECK(absl::IsNotFound(none));
+  CHECK_THAT(std::string(none.message()), Contains("it should be a copy of https://"));
 }
 
 }  // namespace

@@ -100,7 +100,6 @@ std::vector<std::string> LocateText(const std::string& raw_dir, const std::vecto
 
 absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchive> archives,
                           const std::string& from_dir) {
-  RETURN_IF_ERROR(files::MakeDirectories(raw_dir));
   const bool download = from_dir.empty();
   for (const WmtArchive& archive : archives) {
     const std::vector<std::string> paths = LocateText(raw_dir, archive.files);
@@ -111,6 +110,7 @@ absl::Status DownloadText(const std::string& raw_dir, absl::Span<const WmtArchiv
     if (missing.empty()) continue;
     const std::string path = files::JoinPath(download ? raw_dir : from_dir, BaseName(archive.url));
     RETURN_IF_ERROR(GetArchive(archive, path, download));
+    RETURN_IF_ERROR(files::MakeDirectories(raw_dir));
     RETURN_IF_ERROR(Unpack(path, missing, raw_dir));
     if (download) RETURN_IF_ERROR(files::RemoveFile(path));
   }

@@ -69,6 +69,7 @@ TEST_CASE_METHOD(Fixture, "Archives of another directory are used and stay") {
   CHECK(absl::IsNotFound(missing));
   CHECK_THAT(std::string(missing.message()),
              Contains("there is no " + from_dir + "/x.tgz; it should be a copy of http://127.0.0.1:1/x.tgz"));
+  CHECK_FALSE(files::Exists(raw_dir));
   REQUIRE(files::MakeDirectories(from_dir).ok());
   std::filesystem::rename(Raw("x.tgz"), from_dir + "/x.tgz");
   REQUIRE(DownloadText(raw_dir, {archive}, from_dir).ok());
