@@ -1,5 +1,6 @@
 #include "utils/train/parameter_server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <set>

@@ -1,6 +1,7 @@
 // Training with parameter servers, and what a server does. A worker (server_client.h) reads the variables before each
 // step, computes the sums that an update takes, and sends each server those for the variables that are placed on it
 // (step.h, ServerUpdate). Of tables such as embeddings it reads and sends the rows of its batch alone (row_reads.h).
+// A variable may be divided among servers: each has some of its rows, a shard, and the worker has the whole.
 // Where the optimizer moves the other rows, too, the server makes their updates before they are read (deferred_adam.h).
 //
 // Asynchronous: the server updates them at once, so that a worker's gradients may be of older values than those that

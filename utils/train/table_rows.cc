@@ -107,8 +107,8 @@ absl::StatusOr<std::vector<int64_t>> CountRows(const RowGroups& groups, bool has
     for (const compute::VariableSpec& table : group.tables) {
       if (has_rows) width += WidthOf(table) * static_cast<int64_t>(sizeof(float));
     }
-    if (count < 0 || count > static_cast<int64_t>(bytes.size()) / width) {
-      return absl::DataLossError("a message between a worker and a ps is too short");
+    if (count < 0 || count > std::min(group.num_rows(), static_cast<int64_t>(bytes.size()) / width)) {
+      return absl::DataLossError(absl::StrCat("a message between a worker and a ps cannot have ", count, " rows"));
     }
     counts.push_back(count);
     bytes.remove_prefix(count * width);

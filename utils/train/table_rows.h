@@ -36,7 +36,7 @@ std::vector<int32_t> IdsIn(const BuiltModel::RowGroup& group, const std::vector<
 // Appends those numbers and their rows of the tables that the server has, from the model's group.
 void AppendRows(const TableRows& rows, const BuiltModel::RowGroup& group, std::string& bytes);
 // Returns how many rows there are of each group, if `bytes` are numbers or, with `has_rows`, numbers and rows. DataLoss
-// if they are too short.
+// if they are too short, or if the tables have fewer.
 absl::StatusOr<std::vector<int64_t>> CountRows(const RowGroups& groups, bool has_rows, absl::string_view bytes);
 // Takes numbers and rows of all groups, and nothing else. DataLoss as TakeIds, or if `bytes` has another length.
 absl::StatusOr<std::vector<TableRows>> TakeAllRows(const RowGroups& groups, absl::string_view bytes);
