@@ -35,6 +35,7 @@ MANUAL = {
     "ncf_main": "ncf",
     "prepare_data_main": "transformer",
     "resnet_main": "resnet",
+    "serve_main": "serving",
     "transformer_main": "transformer",
     "translate_main": "transformer",
 }
