@@ -37,6 +37,7 @@ MANUAL = {
     "prepare_data_main": "transformer",
     "report_main": "runs",
     "resnet_main": "resnet",
+    "serve_main": "serving",
     "transformer_main": "transformer",
     "translate_main": "transformer",
 }

@@ -11,6 +11,7 @@
 #include "utils/data/png.h"
 #include "utils/files/files.h"
 #include "utils/logs/json.h"
+#include "utils/run/predict_lines.h"
 
 namespace official::mnist {
 namespace {
@@ -19,17 +20,17 @@ using compute::DType;
 using compute::Tensor;
 
 constexpr int64_t kPixels = kImageSize * kImageSize;
+constexpr int64_t kBatch = 100;
 
 absl::Status WrongSize(const std::string& file, const compute::Shape& shape) {
   return absl::DataLossError(
       absl::StrCat(file, ": expected images of 28x28 pixels, found ", shape.ToString(), "; scale them first"));
 }
 
-// The grey values of a PNG, [1, 784] in [0, 1]. Colour becomes luma by the weights of ITU-R BT.601.
-absl::StatusOr<Tensor> ReadPngDigit(const std::string& file) {
-  ASSIGN_OR_RETURN(const Tensor image, data::ReadPng(file));
+// Colour becomes luma by the weights of ITU-R BT.601.
+absl::StatusOr<Tensor> GreyOfPng(const Tensor& image, const std::string& name) {
   const compute::Shape& shape = image.shape();
-  if (shape.dim(0) != kImageSize || shape.dim(1) != kImageSize) return WrongSize(file, shape);
+  if (shape.dim(0) != kImageSize || shape.dim(1) != kImageSize) return WrongSize(name, shape);
   const int64_t channels = shape.dim(2);
   Tensor pixels(DType::kFloat32, {1, kPixels});
   for (int64_t i = 0; i < kPixels; ++i) {
@@ -59,7 +60,9 @@ absl::StatusOr<Tensor> ReadDigits(const std::string& file) {
   char magic[4] = {};
   ASSIGN_OR_RETURN(const int64_t read, opened->ReadSome(0, 4, magic));
   const bool is_png = read == 4 && std::equal(magic, magic + 4, "\x89PNG");
-  return is_png ? ReadPngDigit(file) : ReadIdxDigits(file);
+  if (!is_png) return ReadIdxDigits(file);
+  ASSIGN_OR_RETURN(const Tensor image, data::ReadPng(file));
+  return GreyOfPng(image, file);
 }
 
 void PrintPrediction(const std::string& file, int64_t index, int64_t count, int64_t digit,
@@ -79,27 +82,64 @@ void PrintPrediction(const std::string& file, int64_t index, int64_t count, int6
   out << "\n";
 }
 
-}  // namespace
+// The images of a file, [n, 784].
+struct NamedDigits {
+  std::string file;
+  Tensor digits;
+};
 
-absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files, bool json,
-                          std::ostream& out) {
-  constexpr int64_t kBatch = 100;
+// Prints the results for all images of the files, at most kBatch at a time.
+absl::Status Predict(train::Estimator& estimator, const std::vector<NamedDigits>& files, bool json, std::ostream& out) {
   const data::ElementSpec spec{.features = {{"", {DType::kFloat32, {kPixels}}}}, .labels = {}};
-  for (const std::string& file : files) {
-    ASSIGN_OR_RETURN(const Tensor digits, ReadDigits(file));
-    const int64_t count = digits.shape().dim(0);
-    for (int64_t begin = 0; begin < count; begin += kBatch) {
-      const int64_t n = std::min(kBatch, count - begin);
-      const Tensor batch({DType::kFloat32, {n, kPixels}}, digits.data<float>() + begin * kPixels);
-      ASSIGN_OR_RETURN(const auto results, estimator.Predict(spec, {batch}));
-      const Tensor &classes = results[0].second, &probabilities = results[1].second;
-      for (int64_t i = 0; i < n; ++i) {
-        PrintPrediction(file, begin + i, count, classes.data<int64_t>()[i],
-                        probabilities.flat<float>().subspan(i * kNumClasses, kNumClasses), json, out);
-      }
+  struct Image {
+    const NamedDigits* of;
+    int64_t index;
+  };
+  std::vector<Image> images;
+  for (const NamedDigits& file : files) {
+    for (int64_t i = 0; i < file.digits.shape().dim(0); ++i) images.push_back({&file, i});
+  }
+  for (size_t begin = 0; begin < images.size(); begin += kBatch) {
+    const size_t n = std::min<size_t>(kBatch, images.size() - begin);
+    const Tensor batch(DType::kFloat32, {n == kBatch ? kBatch : run::FilledBatch(static_cast<int64_t>(n)), kPixels});
+    for (size_t i = 0; i < n; ++i) {
+      const Image& image = images[begin + i];
+      std::copy_n(image.of->digits.data<float>() + image.index * kPixels, kPixels, batch.data<float>() + i * kPixels);
+    }
+    ASSIGN_OR_RETURN(const auto results, estimator.Predict(spec, {batch}));
+    const Tensor &classes = results[0].second, &probabilities = results[1].second;
+    for (size_t i = 0; i < n; ++i) {
+      const Image& image = images[begin + i];
+      PrintPrediction(image.of->file, image.index, image.of->digits.shape().dim(0), classes.data<int64_t>()[i],
+                      probabilities.flat<float>().subspan(i * kNumClasses, kNumClasses), json, out);
     }
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> DecodePngDigit(const std::string& bytes, const std::string& name) {
+  ASSIGN_OR_RETURN(const Tensor image, data::DecodePng(bytes, name));
+  return GreyOfPng(image, name);
+}
+
+absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files, bool json,
+                          std::ostream& out) {
+  for (const std::string& file : files) {
+    ASSIGN_OR_RETURN(Tensor digits, ReadDigits(file));
+    RETURN_IF_ERROR(Predict(estimator, {{file, std::move(digits)}}, json, out));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PredictLines(train::Estimator& estimator, int in, bool json, std::ostream& out) {
+  const auto read = [](const std::string& file) -> absl::StatusOr<NamedDigits> {
+    ASSIGN_OR_RETURN(Tensor digits, ReadDigits(file));
+    return NamedDigits{file, std::move(digits)};
+  };
+  const auto predict = [&](const std::vector<NamedDigits>& files) { return Predict(estimator, files, json, out); };
+  return run::PredictLines<NamedDigits>(in, kBatch, read, predict, out);
 }
 
 }  // namespace official::mnist

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "utils/compute/core/tensor.h"
 #include "utils/train/estimator.h"
 
 namespace official::mnist {
@@ -15,5 +17,14 @@ namespace official::mnist {
 // object a line: {"file", "index" within the file, "class", "probabilities"}.
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files, bool json,
                           std::ostream& out);
+
+// Does the same for the names in the lines that arrive at the descriptor `in`, as many at a time as there are, until
+// its end. A file that is missing or has no digits is logged with the number of its line, and the others follow; at the
+// end the error is DataLoss if there was such a file.
+absl::Status PredictLines(train::Estimator& estimator, int in, bool json, std::ostream& out);
+
+// Returns the grey values of a PNG file with these bytes, [1, 784] in [0, 1], as PredictFiles reads it; `name` is its
+// name in messages. DataLoss if it is not PNG, is damaged or has another size.
+absl::StatusOr<compute::Tensor> DecodePngDigit(const std::string& bytes, const std::string& name);
 
 }  // namespace official::mnist

@@ -1,5 +1,7 @@
 #include "official/mnist/mnist_run.h"
 
+#include <unistd.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/fingerprint.h"
 #include "utils/logs/log.h"
+#include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
@@ -68,7 +71,9 @@ absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
 absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
   if (!config.predict.empty()) {
     ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MnistModel(config.model)));
-    return PredictFiles(*estimator, config.predict, config.base.output == "json", results);
+    const bool json = config.base.output == "json";
+    if (run::IsStandardInput(config.predict)) return PredictLines(*estimator, STDIN_FILENO, json, results);
+    return PredictFiles(*estimator, config.predict, json, results);
   }
   const run::SessionOptions options = {.name = "mnist", .metrics = {"accuracy", "loss"}};
   if (run::Rehearses(config)) {

@@ -13,7 +13,7 @@ namespace official::mnist {
 
 struct MnistConfig : run::Config {
   ModelConfig model;
-  std::vector<std::string> predict;  // image files to classify instead of training
+  std::vector<std::string> predict;  // image files to classify instead of training; "-": those on standard input
 };
 
 // Trains and evaluates, or predicts if files are given. Results go to `results`, all else to the log.

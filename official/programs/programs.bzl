@@ -12,6 +12,7 @@ PROGRAMS = [
     "//official/resnet/cifar10:download_cifar10_main",
     "//official/resnet/imagenet:imagenet_to_tfrecords_main",
     "//official/resnet:resnet_main",
+    "//official/serve:serve_main",
     "//official/transformer/bleu:compute_bleu_main",
     "//official/transformer/prepare:prepare_data_main",
     "//official/transformer:transformer_main",

@@ -12,6 +12,7 @@
 #include "utils/files/user_dirs.h"
 #include "utils/flags/config_flag.h"
 #include "utils/flags/skip_bad_records.h"
+#include "utils/run/predict_lines.h"
 #include "utils/run/standalone/main.h"
 
 ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set to train on: 1 or 20 million ratings.");
@@ -54,7 +55,7 @@ ABSL_FLAG(bool, ml_perf, false,
           "MLPerf's rule for evaluation: negatives are sampled with replacement, and repeated ones are ignored.");
 ABSL_FLAG(std::vector<std::string>, predict, {},
           "Users, by their numbers in the ratings, to recommend items to with the latest checkpoint in --model_dir, "
-          "instead of training.");
+          "instead of training; - reads them from standard input, a line each, and prints the items of each at once.");
 ABSL_FLAG(int, top_k, 10, "Number of items that --predict prints for each user.");
 
 namespace official::recommendation {
@@ -98,13 +99,17 @@ absl::Status CheckLayers(const flags::CommandLine&) {
                           absl::StrCat("needs ", layers->size(), " numbers, as many as --layers has"));
 }
 
+bool UsersAreLines() { return run::IsStandardInput(absl::GetFlag(FLAGS_predict)); }
+
 std::optional<std::vector<int32_t>> UsersFromFlag() {
+  if (UsersAreLines()) return std::vector<int32_t>();
   return Numbers<int32_t>(absl::GetFlag(FLAGS_predict),
                           [](const std::string& item, int32_t* n) { return absl::SimpleAtoi(item, n); });
 }
 
 absl::Status CheckUsers(const flags::CommandLine&) {
-  return UsersFromFlag() ? absl::OkStatus() : flags::FlagError("predict", "needs a comma-separated list of users");
+  return UsersFromFlag() ? absl::OkStatus()
+                         : flags::FlagError("predict", "needs a comma-separated list of users, or -");
 }
 
 absl::Status CheckEvalBatchSize(const flags::CommandLine&) {
@@ -222,6 +227,7 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
   config.ml_perf = absl::GetFlag(FLAGS_ml_perf);
   config.mlperf_log = absl::GetFlag(FLAGS_mlperf_log);
   config.predict = *UsersFromFlag();
+  config.predict_lines = UsersAreLines();
   config.top_k = absl::GetFlag(FLAGS_top_k);
   config.item_names = absl::GetFlag(FLAGS_item_names);
   return config;

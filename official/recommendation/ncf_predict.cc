@@ -4,11 +4,14 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/recommendation/ncf_input.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/json.h"
+#include "utils/misc/text.h"
+#include "utils/run/predict_lines.h"
 
 namespace official::recommendation {
 namespace {
@@ -17,7 +20,7 @@ using compute::DType;
 using compute::Tensor;
 
 // The items that the user has not rated, best first, at most k.
-std::vector<int32_t> BestItems(const Ratings& ratings, int32_t user, absl::Span<const float> scores, int k) {
+std::vector<int32_t> BestRows(const Ratings& ratings, int32_t user, absl::Span<const float> scores, int k) {
   const absl::Span<const int32_t> rated = ratings.TrainItems(user);
   std::vector<int32_t> items;
   for (int32_t item = 0; item < ratings.num_items(); ++item) {
@@ -29,50 +32,84 @@ std::vector<int32_t> BestItems(const Ratings& ratings, int32_t user, absl::Span<
   return items;
 }
 
-void PrintJson(int32_t user_id, absl::Span<const int32_t> items, const Ratings& ratings, absl::Span<const float> scores,
-               const ItemNames& names, std::ostream& out) {
+void PrintJson(int32_t user_id, const BestItems& best, const Ratings& ratings, const ItemNames& names,
+               std::ostream& out) {
   logs::Json::Array values;
-  for (const int32_t item : items) {
-    logs::Json::Object value = {{"item", int64_t{ratings.item_ids[item]}}};
-    const auto name = names.find(ratings.item_ids[item]);
+  for (size_t i = 0; i < best.items.size(); ++i) {
+    const int32_t id = ratings.item_ids[best.items[i]];
+    logs::Json::Object value = {{"item", int64_t{id}}};
+    const auto name = names.find(id);
     if (name != names.end()) value.emplace_back("name", name->second);
-    value.emplace_back("rating", static_cast<double>(scores[item]));
+    value.emplace_back("rating", static_cast<double>(best.scores[i]));
     values.emplace_back(std::move(value));
   }
   out << logs::DumpJson(logs::Json::Object{{"user", int64_t{user_id}}, {"items", std::move(values)}}) << "\n";
 }
 
-void PrintText(int32_t user_id, absl::Span<const int32_t> items, const Ratings& ratings, absl::Span<const float> scores,
-               const ItemNames& names, std::ostream& out) {
+void PrintText(int32_t user_id, const BestItems& best, const Ratings& ratings, const ItemNames& names,
+               std::ostream& out) {
   out << "user " << user_id << ":\n";
-  for (const int32_t item : items) {
-    const auto name = names.find(ratings.item_ids[item]);
-    out << absl::StrFormat("  %8.4f  item %d%s\n", scores[item], ratings.item_ids[item],
+  for (size_t i = 0; i < best.items.size(); ++i) {
+    const int32_t id = ratings.item_ids[best.items[i]];
+    const auto name = names.find(id);
+    out << absl::StrFormat("  %8.4f  item %d%s\n", best.scores[i], id,
                            name == names.end() ? "" : absl::StrCat("  ", name->second));
   }
 }
 
+absl::Status PredictUser(train::Estimator& estimator, const Ratings& ratings, int32_t id, const PredictOptions& options,
+                         std::ostream& out) {
+  ASSIGN_OR_RETURN(const int32_t user, FindUser(ratings, id));
+  ASSIGN_OR_RETURN(const BestItems best, FindBestItems(estimator, ratings, user, options.top_k));
+  (options.json ? PrintJson : PrintText)(id, best, ratings, options.item_names, out);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::Status PredictItems(train::Estimator& estimator, const Ratings& ratings, const PredictOptions& options,
-                          std::ostream& out) {
+absl::StatusOr<int32_t> FindUser(const Ratings& ratings, int32_t id) {
+  const auto found = std::find(ratings.user_ids.begin(), ratings.user_ids.end(), id);
+  if (found != ratings.user_ids.end()) return static_cast<int32_t>(found - ratings.user_ids.begin());
+  return absl::NotFoundError(
+      absl::StrCat("user ", id, " is not among the ", ratings.num_users(), " users of the ratings"));
+}
+
+absl::StatusOr<BestItems> FindBestItems(train::Estimator& estimator, const Ratings& ratings, int32_t user, int top_k) {
   const int64_t num_items = ratings.num_items();
   const Tensor users(DType::kInt32, {num_items}), items(DType::kInt32, {num_items});
   std::iota(items.data<int32_t>(), items.data<int32_t>() + num_items, 0);
+  std::fill_n(users.data<int32_t>(), num_items, user);
+  ASSIGN_OR_RETURN(const auto results, estimator.Predict(TrainSpec(), {users, items}));
+  const absl::Span<const float> scores = results[0].second.flat<float>();
+  BestItems best{BestRows(ratings, user, scores, top_k), {}};
+  for (const int32_t item : best.items) best.scores.push_back(scores[item]);
+  return best;
+}
+
+absl::Status PredictItems(train::Estimator& estimator, const Ratings& ratings, const PredictOptions& options,
+                          std::ostream& out) {
   for (const int32_t id : options.users) {
-    const auto found = std::find(ratings.user_ids.begin(), ratings.user_ids.end(), id);
-    if (found == ratings.user_ids.end()) {
-      return absl::NotFoundError(
-          absl::StrCat("--predict: user ", id, " is not among the ", ratings.num_users(), " users of the ratings"));
-    }
-    const auto user = static_cast<int32_t>(found - ratings.user_ids.begin());
-    std::fill_n(users.data<int32_t>(), num_items, user);
-    ASSIGN_OR_RETURN(const auto results, estimator.Predict(TrainSpec(), {users, items}));
-    const absl::Span<const float> scores = results[0].second.flat<float>();
-    const std::vector<int32_t> best = BestItems(ratings, user, scores, options.top_k);
-    (options.json ? PrintJson : PrintText)(id, best, ratings, scores, options.item_names, out);
+    const absl::Status status = PredictUser(estimator, ratings, id, options, out);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--predict: ", status.message()));
   }
   return absl::OkStatus();
+}
+
+absl::Status PredictLines(train::Estimator& estimator, const Ratings& ratings, int in, const PredictOptions& options,
+                          std::ostream& out) {
+  const auto read = [&](const std::string& line) -> absl::StatusOr<int32_t> {
+    int32_t id;
+    if (!absl::SimpleAtoi(line, &id)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", misc::Printable(line), "' is not the number of a user"));
+    }
+    RETURN_IF_ERROR(FindUser(ratings, id).status());
+    return id;
+  };
+  const auto predict = [&](const std::vector<int32_t>& users) -> absl::Status {
+    return PredictUser(estimator, ratings, users[0], options, out);
+  };
+  // A user's items are a batch.
+  return run::PredictLines<int32_t>(in, /*max_batch=*/1, read, predict, out);
 }
 
 }  // namespace official::recommendation

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "official/recommendation/data/item_names.h"
 #include "official/recommendation/data/ratings.h"
 #include "utils/train/estimator.h"
@@ -23,5 +24,23 @@ struct PredictOptions {
 // order in which they first appear in the ratings. NotFound for a user without ratings.
 absl::Status PredictItems(train::Estimator& estimator, const Ratings& ratings, const PredictOptions& options,
                           std::ostream& out);
+
+// Does the same for the users in the lines that arrive at the descriptor `in`, until its end. A line that is not the
+// number of a user with ratings is logged with its number, and the others follow; at the end the error is DataLoss if
+// there was such a line.
+absl::Status PredictLines(train::Estimator& estimator, const Ratings& ratings, int in, const PredictOptions& options,
+                          std::ostream& out);
+
+// Returns the row of the user in the embeddings; NotFound for a user without ratings.
+absl::StatusOr<int32_t> FindUser(const Ratings& ratings, int32_t id);
+
+// The top_k items for a user, by their rows, and their scores.
+struct BestItems {
+  std::vector<int32_t> items;
+  std::vector<float> scores;
+};
+
+// Finds the items for the user of a row.
+absl::StatusOr<BestItems> FindBestItems(train::Estimator& estimator, const Ratings& ratings, int32_t user, int top_k);
 
 }  // namespace official::recommendation

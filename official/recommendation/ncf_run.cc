@@ -1,5 +1,7 @@
 #include "official/recommendation/ncf_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -108,30 +110,6 @@ std::string FingerprintOf(const Ratings& ratings) {
   return fingerprint.ToString(ratings.num_positives());
 }
 
-// Users and items are rows of the embeddings in the order in which they first appear in the ratings: with other
-// ratings, or the same in another order, all rows would be taken for those of somebody else.
-train::RunFact UsersAndItems(const NcfConfig& config, const Ratings& ratings) {
-  data::Fingerprint fingerprint;
-  for (const std::vector<int32_t>* ids : {&ratings.user_ids, &ratings.item_ids}) {
-    fingerprint.AddContent(ids->data(), static_cast<int64_t>(ids->size() * sizeof(int32_t)));
-  }
-  const std::string now = absl::StrFormat("%d users and %d items, digest %s", ratings.num_users(), ratings.num_items(),
-                                          fingerprint.Digest());
-  return {
-      .name = "users_and_items",
-      .value = now,
-      .difference =
-          [now, config](absl::string_view before) {
-            const RatingsOptions& options = config.ratings;
-            return absl::StrCat(
-                "the network in --model_dir=", config.train.model_dir, " was trained on ratings of ", before, ", and ",
-                options.ratings_file.empty() ? absl::StrCat("--dataset=", options.dataset)
-                                             : absl::StrCat("--ratings_file=", options.ratings_file),
-                " has ", now, " (in the order of the file); give the ratings of that training, or another --model_dir");
-          },
-      .must_match = true};
-}
-
 absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
   if (config.performance.use_synthetic_data) {
     ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(config.ratings.dataset));
@@ -153,7 +131,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
   return run::Input{
       .dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
       .fingerprint = FingerprintOf(ratings),
-      .facts = {UsersAndItems(config, ratings)},
+      .facts = {UsersAndItems(config.ratings, config.train.model_dir, ratings)},
       .spec = TrainSpec(),
       .num_train_examples = num_examples,
       .steps_per_epoch = num_examples / batch_size,
@@ -169,13 +147,6 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
       .made_by_computing_threads = true};
 }
 
-train::Model MakeModel(const NcfConfig& config, const Ratings& ratings) {
-  ModelConfig model = config.model;
-  model.num_users = ratings.num_users();
-  model.num_items = ratings.num_items();
-  return NeuMfModel(model);
-}
-
 // What MLPerf's log tells of the model and its data.
 std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& config, const NcfData& data) {
   return {{"eval_samples", data.loaded.ratings.num_users() * int64_t{data.eval->num_candidates}},
@@ -189,21 +160,51 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
-  ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MakeModel(config, loaded.ratings),
-                                                          {UsersAndItems(config, loaded.ratings)}));
-  return PredictItems(*estimator, loaded.ratings,
-                      {.users = config.predict,
-                       .top_k = config.top_k,
-                       .item_names = std::move(names),
-                       .json = config.base.output == "json"},
-                      results);
+  ASSIGN_OR_RETURN(const auto estimator,
+                   run::OpenTrained(config, ModelFor(config.model, loaded.ratings),
+                                    {UsersAndItems(config.ratings, config.train.model_dir, loaded.ratings)}));
+  const PredictOptions options = {.users = config.predict,
+                                  .top_k = config.top_k,
+                                  .item_names = std::move(names),
+                                  .json = config.base.output == "json"};
+  if (config.predict_lines) return PredictLines(*estimator, loaded.ratings, STDIN_FILENO, options, results);
+  return PredictItems(*estimator, loaded.ratings, options, results);
 }
 
 }  // namespace
 
+train::Model ModelFor(ModelConfig model, const Ratings& ratings) {
+  model.num_users = ratings.num_users();
+  model.num_items = ratings.num_items();
+  return NeuMfModel(model);
+}
+
+// Users and items are rows of the embeddings in the order in which they first appear in the ratings: with other
+// ratings, or the same in another order, all rows would be taken for those of somebody else.
+train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& model_dir, const Ratings& ratings) {
+  data::Fingerprint fingerprint;
+  for (const std::vector<int32_t>* ids : {&ratings.user_ids, &ratings.item_ids}) {
+    fingerprint.AddContent(ids->data(), static_cast<int64_t>(ids->size() * sizeof(int32_t)));
+  }
+  const std::string now = absl::StrFormat("%d users and %d items, digest %s", ratings.num_users(), ratings.num_items(),
+                                          fingerprint.Digest());
+  return {.name = "users_and_items",
+          .value = now,
+          .difference =
+              [now, options, model_dir](absl::string_view before) {
+                return absl::StrCat(
+                    "the network in --model_dir=", model_dir, " was trained on ratings of ", before, ", and ",
+                    options.ratings_file.empty() ? absl::StrCat("--dataset=", options.dataset)
+                                                 : absl::StrCat("--ratings_file=", options.ratings_file),
+                    " has ", now,
+                    " (in the order of the file); give the ratings of that training, or another --model_dir");
+              },
+          .must_match = true};
+}
+
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
   compute::StartThreads(compute::NumThreads());  // ratings are read in parallel, before there is a device
-  if (!config.predict.empty()) return Predict(config, results);
+  if (config.predict_lines || !config.predict.empty()) return Predict(config, results);
   run::Config shared = config;
   shared.base.stop_threshold = config.hr_threshold;
   std::unique_ptr<run::Session> session;  // none for a rehearsal
@@ -229,7 +230,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
                          {"number_factors", config.model.num_factors}},
       .metrics = {"HR", "NDCG", "loss"},
       .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"};
-  train::Model model = MakeModel(config, data->loaded.ratings);
+  train::Model model = ModelFor(config.model, data->loaded.ratings);
   if (session == nullptr) return run::Rehearse(shared, std::move(model), std::move(input), options, results);
   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {

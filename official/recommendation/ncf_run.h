@@ -9,6 +9,8 @@
 #include "official/recommendation/data/movielens.h"
 #include "official/recommendation/neumf_model.h"
 #include "utils/run/config.h"
+#include "utils/train/model.h"
+#include "utils/train/run_facts.h"
 
 namespace official::recommendation {
 
@@ -22,9 +24,16 @@ struct NcfConfig : run::Config {
   std::optional<std::string> mlperf_log;   // the file for MLPerf's log of the training
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
   std::vector<int32_t> predict;            // users to find items for, instead of training
+  bool predict_lines = false;              // the same for users in the lines of standard input
   int top_k = 10;                          // the number of items for each
   std::string item_names = "";             // a file with the names of the items (item_names.h); empty: none
 };
+
+// The model with the numbers of users and items of the ratings.
+train::Model ModelFor(ModelConfig model, const Ratings& ratings);
+
+// The users and items of the ratings as a fact of the training: another run must have the same, in the same order.
+train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& model_dir, const Ratings& ratings);
 
 // Trains and evaluates, or predicts if users are given. Results go to `results`, all else to the log.
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results);

@@ -12,6 +12,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/json.h"
+#include "utils/run/predict_lines.h"
 
 namespace official::resnet {
 namespace {
@@ -21,6 +22,7 @@ using compute::Tensor;
 
 constexpr int64_t kMaxImageBytes = 64 << 20;
 constexpr int kUsualTopK = 5;
+constexpr int64_t kMaxLines = 32;  // of standard input, predicted at a time
 
 absl::Status PreprocessCifar10(absl::string_view encoded, PreprocessingScratch& scratch, float* out) {
   constexpr int64_t kSize = kCifar10ImageSize;
@@ -34,8 +36,7 @@ absl::Status PreprocessCifar10(absl::string_view encoded, PreprocessingScratch& 
 
 absl::Status ReadImage(const std::string& file, DatasetName dataset, PreprocessingScratch& scratch, float* out) {
   ASSIGN_OR_RETURN(const std::string encoded, files::ReadFile(file, kMaxImageBytes));
-  const absl::Status status = dataset == DatasetName::kImagenet ? PreprocessForEvaluation(encoded, scratch, out)
-                                                                : PreprocessCifar10(encoded, scratch, out);
+  const absl::Status status = PreprocessToPredict(encoded, dataset, scratch, out);
   return status.ok() ? status : absl::Status(status.code(), absl::StrCat(file, ": ", status.message()));
 }
 
@@ -69,28 +70,76 @@ void PrintJson(const std::string& file, absl::Span<const int64_t> classes, absl:
   out << logs::DumpJson(logs::Json::Object{{"file", file}, {"classes", std::move(values)}}) << "\n";
 }
 
+data::ElementSpec SpecOf(DatasetName dataset) {
+  const int64_t size = InfoOf(dataset).image_size;
+  return {.features = {{"", {DType::kFloat32, {size, size, 3}}}}, .labels = {}};
+}
+
+// Prints the results for the first `files.size()` images of a batch.
+absl::Status PredictBatch(train::Estimator& estimator, const std::vector<std::string>& files, const Tensor& images,
+                          const PredictOptions& options, std::ostream& out) {
+  ASSIGN_OR_RETURN(const auto results, estimator.Predict(SpecOf(options.dataset), {images}));
+  const Tensor& all = results[1].second;
+  const int num_classes = static_cast<int>(all.shape().dim(1));
+  const int top_k = options.top_k.value_or(std::min(kUsualTopK, num_classes));
+  if (top_k > num_classes) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--top_k=%d is more than the %d classes of the network", top_k, num_classes));
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    const absl::Span<const float> probabilities = all.flat<float>().subspan(i * num_classes, num_classes);
+    const std::vector<int64_t> classes = TopClasses(probabilities, top_k);
+    (options.json ? PrintJson : PrintText)(files[i], classes, probabilities, options.class_names, out);
+  }
+  return absl::OkStatus();
+}
+
+// A file and its pixels.
+struct NamedImage {
+  std::string file;
+  Tensor pixels;
+};
+
 }  // namespace
+
+absl::Status PreprocessToPredict(absl::string_view encoded, DatasetName dataset, PreprocessingScratch& scratch,
+                                 float* out) {
+  return dataset == DatasetName::kImagenet ? PreprocessForEvaluation(encoded, scratch, out)
+                                           : PreprocessCifar10(encoded, scratch, out);
+}
 
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files,
                           const PredictOptions& options, std::ostream& out) {
   const int64_t size = InfoOf(options.dataset).image_size;
-  const data::ElementSpec spec{.features = {{"", {DType::kFloat32, {size, size, 3}}}}, .labels = {}};
   const Tensor image(DType::kFloat32, {1, size, size, 3});
   PreprocessingScratch scratch;
   for (const std::string& file : files) {
     RETURN_IF_ERROR(ReadImage(file, options.dataset, scratch, image.data<float>()));
-    ASSIGN_OR_RETURN(const auto results, estimator.Predict(spec, {image}));
-    const absl::Span<const float> probabilities = results[1].second.flat<float>();
-    const int num_classes = static_cast<int>(probabilities.size());
-    const int top_k = options.top_k.value_or(std::min(kUsualTopK, num_classes));
-    if (top_k > num_classes) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("--top_k=%d is more than the %d classes of the network", top_k, num_classes));
-    }
-    const std::vector<int64_t> classes = TopClasses(probabilities, top_k);
-    (options.json ? PrintJson : PrintText)(file, classes, probabilities, options.class_names, out);
+    RETURN_IF_ERROR(PredictBatch(estimator, {file}, image, options, out));
   }
   return absl::OkStatus();
+}
+
+absl::Status PredictLines(train::Estimator& estimator, int in, const PredictOptions& options, std::ostream& out) {
+  const int64_t size = InfoOf(options.dataset).image_size;
+  PreprocessingScratch scratch;
+  const auto read = [&](const std::string& file) -> absl::StatusOr<NamedImage> {
+    NamedImage image{file, Tensor(DType::kFloat32, {size, size, 3})};
+    RETURN_IF_ERROR(ReadImage(file, options.dataset, scratch, image.pixels.data<float>()));
+    return image;
+  };
+  const auto predict = [&](const std::vector<NamedImage>& images) -> absl::Status {
+    const auto n = static_cast<int64_t>(images.size());
+    const Tensor batch(DType::kFloat32, {run::FilledBatch(n), size, size, 3});
+    std::vector<std::string> files;
+    for (int64_t i = 0; i < n; ++i) {
+      const Tensor& pixels = images[i].pixels;
+      std::copy_n(pixels.data<float>(), pixels.num_elements(), batch.data<float>() + i * pixels.num_elements());
+      files.push_back(images[i].file);
+    }
+    return PredictBatch(estimator, files, batch, options, out);
+  };
+  return run::PredictLines<NamedImage>(in, kMaxLines, read, predict, out);
 }
 
 }  // namespace official::resnet

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "official/resnet/imagenet/class_names.h"
+#include "official/resnet/imagenet/preprocessing.h"
 #include "official/resnet/resnet_model.h"
 #include "utils/train/estimator.h"
 
@@ -28,5 +30,15 @@ struct PredictOptions {
 // fewer than top_k classes.
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files,
                           const PredictOptions& options, std::ostream& out);
+
+// Does the same for the names in the lines that arrive at the descriptor `in`, as many at a time as there are, until
+// its end. A file that is missing or is not an image is logged with the number of its line, and the others follow; at
+// the end the error is DataLoss if there was such a file.
+absl::Status PredictLines(train::Estimator& estimator, int in, const PredictOptions& options, std::ostream& out);
+
+// Writes the pixels of a JPEG or PNG file with these bytes as the network takes them: [image_size, image_size, 3].
+// Errors as those of PreprocessForEvaluation.
+absl::Status PreprocessToPredict(absl::string_view encoded, DatasetName dataset, PreprocessingScratch& scratch,
+                                 float* out);
 
 }  // namespace official::resnet

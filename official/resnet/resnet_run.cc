@@ -1,5 +1,7 @@
 #include "official/resnet/resnet_run.h"
 
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "utils/data/records/bad_records.h"
 #include "utils/data/records/tf_record_index.h"
 #include "utils/files/files.h"
+#include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
@@ -178,23 +181,29 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const std::stri
 // The classes are those of the training; --label_file only names them.
 absl::Status Predict(const ResnetConfig& config, std::ostream& results) {
   const DatasetName dataset = config.model.dataset;
+  ASSIGN_OR_RETURN(const ModelConfig model, ModelOfTraining(config.model, config.train.model_dir));
   ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(dataset, /*label_file=*/"", {config.train.model_dir}));
-  ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
-  model.num_classes = NumClasses(model);
   if (!config.label_file.empty()) {
     ASSIGN_OR_RETURN(classes, FindClasses(dataset, config.label_file, {}));
     RETURN_IF_ERROR(ModelOf(model, classes).status());
   }
   ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, ResnetModel(model)));
-  return PredictFiles(*estimator, config.predict,
-                      {.dataset = model.dataset,
-                       .top_k = config.top_k,
-                       .class_names = std::move(classes.names),
-                       .json = config.base.output == "json"},
-                      results);
+  const PredictOptions options = {.dataset = model.dataset,
+                                  .top_k = config.top_k,
+                                  .class_names = std::move(classes.names),
+                                  .json = config.base.output == "json"};
+  if (run::IsStandardInput(config.predict)) return PredictLines(*estimator, STDIN_FILENO, options, results);
+  return PredictFiles(*estimator, config.predict, options, results);
 }
 
 }  // namespace
+
+absl::StatusOr<ModelConfig> ModelOfTraining(const ModelConfig& model, const std::string& model_dir) {
+  ASSIGN_OR_RETURN(const NamedClasses classes, FindClasses(model.dataset, /*label_file=*/"", {model_dir}));
+  ASSIGN_OR_RETURN(ModelConfig trained, ModelOf(model, classes));
+  trained.num_classes = NumClasses(trained);
+  return trained;
+}
 
 absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   if (!config.predict.empty()) return Predict(config, results);

@@ -27,6 +27,7 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 constexpr int64_t kExtraDecodeLength = 100;  // upstream's when it translates
+constexpr char kGlobalStep[] = "global_step";
 constexpr char kScope[] = "model/Transformer/";
 constexpr char kEmbedding[] = "model/Transformer/embedding_shared_weights/embedding_and_softmax/weights";
 
@@ -71,7 +72,8 @@ absl::Status CheckVocabulary(const TranslateConfig& config, const Subtokenizer& 
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& config, const ModelParams& params,
-                                                     const Subtokenizer& vocabulary, compute::Device& device) {
+                                                     const Subtokenizer& vocabulary, compute::Device& device,
+                                                     int64_t* global_step) {
   ASSIGN_OR_RETURN(const train::LatestCheckpoint latest, train::FindLatestCheckpoint(config.model_dir));
   if (latest.reader == nullptr) {
     return absl::NotFoundError(
@@ -106,6 +108,10 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
     }
   }
   RETURN_IF_ERROR(CheckVocabulary(config, vocabulary, checkpoint, params.vocab_size));
+  if (checkpoint.Find(kGlobalStep)) {
+    ASSIGN_OR_RETURN(const compute::Tensor step, checkpoint.Read(kGlobalStep));
+    *global_step = step.CastTo(compute::DType::kInt64).scalar<int64_t>();
+  }
   LOG(INFO) << "device " << device.Description() << run::WithLibraries(device.kind()) << ", precision "
             << flags::DTypeFlagValue(config.dtype) << ", " << latest.prefix;
   return decoder;
@@ -170,19 +176,27 @@ absl::Status TranslateStream(const TranslateConfig& config, Translator& translat
 
 }  // namespace
 
-absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out) {
+absl::StatusOr<OpenedTranslator> OpenTranslator(const TranslateConfig& config) {
   ASSIGN_OR_RETURN(ModelParams params, ParamsOf(config.param_set, /*multi_gpu=*/false));
   params.extra_decode_length = kExtraDecodeLength;
   RETURN_IF_ERROR(OverrideParams(config.params_override, &params));
-  if (config.file_out) RETURN_IF_ERROR(CheckFileOut(*config.file_out));
   ASSIGN_OR_RETURN(Subtokenizer vocabulary, Subtokenizer::Load(config.vocab_file));
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(config.num_gpus, run::UsableGpus));
-  ASSIGN_OR_RETURN(const auto device,
+  OpenedTranslator opened;
+  ASSIGN_OR_RETURN(opened.device,
                    compute::MakeDevice(run::DeviceKindFor(num_gpus), {.num_threads = config.num_threads}));
-  device->set_recordings(compute::Recordings::kAuto);
-  device->set_warn([](const std::string& text) { LOG(WARNING) << text; });
-  ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder, OpenDecoder(config, params, vocabulary, *device));
-  Translator translator(std::move(vocabulary), std::move(decoder));
+  opened.device->set_recordings(compute::Recordings::kAuto);
+  opened.device->set_warn([](const std::string& text) { LOG(WARNING) << text; });
+  ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
+                   OpenDecoder(config, params, vocabulary, *opened.device, &opened.global_step));
+  opened.translator = std::make_unique<Translator>(std::move(vocabulary), std::move(decoder));
+  return opened;
+}
+
+absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out) {
+  if (config.file_out) RETURN_IF_ERROR(CheckFileOut(*config.file_out));
+  ASSIGN_OR_RETURN(const OpenedTranslator opened, OpenTranslator(config));
+  Translator& translator = *opened.translator;
   if (config.text) {
     ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({*config.text}, 1));
     LOG(INFO) << "Translation of \"" << *config.text << "\": \"" << translation[0] << "\"";

@@ -1,13 +1,18 @@
 // All of translate_main except its command line.
 #pragma once
 
+#include <cstdint>
 #include <istream>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "official/transformer/translator.h"
 #include "utils/compute/core/dtype.h"
+#include "utils/compute/kernel/device.h"
 
 namespace official::transformer {
 
@@ -23,6 +28,16 @@ struct TranslateConfig {
   int num_threads = 0;                              // number of CPU threads; 0: all cores
   bool json = false;                                // --output=json
 };
+
+// A translator, the device that computes it, and the step of its checkpoint.
+struct OpenedTranslator {
+  std::unique_ptr<compute::Device> device;
+  std::unique_ptr<Translator> translator;
+  int64_t global_step = 0;
+};
+
+// Opens the newest checkpoint. Errors name the flag or file that is wrong.
+absl::StatusOr<OpenedTranslator> OpenTranslator(const TranslateConfig& config);
 
 // Translates --text, then --file, to `out` or --file_out; without either, the lines of `in`, each as soon as it
 // arrives. With `json` the output to `out` is an object a line: {"source": "hello", "translation": "hallo"}, and for a

@@ -42,6 +42,16 @@ std::vector<std::string> LinesToTranslate(absl::string_view content) {
   return lines;
 }
 
+absl::StatusOr<int64_t> Translator::CountTokens(absl::string_view line) const {
+  const size_t invalid = FindInvalidUtf8(line);
+  if (invalid != absl::string_view::npos) {
+    return absl::DataLossError(absl::StrCat("byte ", invalid + 1, " is not UTF-8"));
+  }
+  std::vector<int32_t> ids;
+  RETURN_IF_ERROR(vocabulary_.Encode(Strip(line), &ids));
+  return static_cast<int64_t>(ids.size());
+}
+
 absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines, int batch_size) {
   std::vector<Source> sources;
   for (size_t i = 0; i < lines.size(); ++i) {

@@ -26,6 +26,10 @@ class Translator {
   // errors of Decoder.
   absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size);
 
+  // Returns the number of subtokens of a line, without EOS. DataLoss if it is not UTF-8 or the vocabulary cannot
+  // express it. Several threads may call it at once, also during Translate.
+  absl::StatusOr<int64_t> CountTokens(absl::string_view line) const;
+
  private:
   Subtokenizer vocabulary_;
   std::unique_ptr<Decoder> decoder_;

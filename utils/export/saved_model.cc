@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
+#include "utils/export/saved_model_check.h"
 #include "utils/files/files.h"
 #include "utils/protos/saved_model.pb.h"
 #include "utils/protos/tensor_conversion.h"
@@ -181,6 +182,7 @@ absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, Graph
   }
   const std::string model = Serialize(BuildSavedModel(std::move(graph), signatures));
   RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(directory.path(), "saved_model.pb"), model));
+  RETURN_IF_ERROR(CheckSavedModel(directory.path(), model, variables));
   RETURN_IF_ERROR(directory.RenameTo(final_path()));
   RETURN_IF_ERROR(files::SyncDirectory(export_dir));
   return final_path();

@@ -30,7 +30,8 @@ struct Signature {
 // returns its path. The tag is `serve`; a single signature is also the default one (`serving_default`). The directory
 // appears complete or not at all; if the name is taken (two exports in one second), the next free number is used.
 // `variables` holds the values of the graph's variables, each of the variable's type; others are not written.
-// `extra_files`, contents by name, go to assets.extra/. Errors are those of the file system (utils/files).
+// `extra_files`, contents by name, go to assets.extra/. What was written is read back and checked first
+// (saved_model_check.h). Errors are those of the file system (utils/files) and of that check.
 absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, GraphDefBuilder graph,
                                             const std::map<std::string, compute::Tensor>& variables,
                                             absl::Span<const Signature> signatures,

@@ -7,8 +7,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "utils/export/saved_model_check.h"
 #include "utils/files/files.h"
 #include "utils/protos/saved_model.pb.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -215,6 +217,74 @@ TEST_CASE("A failed export says why and leaves no files") {
   CHECK(absl::IsAborted(status));
   CHECK_THAT(std::string(status.message()), Contains(export_dir));
   CHECK(files::ListDirectory(export_dir).value().empty());
+}
+
+// What the check says of a graph that `change` has spoiled.
+std::string Spoiled(const std::function<void(tensorflow::MetaGraphDef&)>& change) {
+  const DenseModel model;
+  const std::string path = WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value();
+  tensorflow::MetaGraphDef meta_graph = Load(path);
+  CHECK(CheckMetaGraph(meta_graph).ok());
+  change(meta_graph);
+  const absl::Status status = CheckMetaGraph(meta_graph);
+  CHECK(absl::IsInternal(status));
+  return std::string(status.message());
+}
+
+TEST_CASE("A graph that a loader would refuse is not exported") {
+  const auto node = [](tensorflow::MetaGraphDef& meta_graph, const std::string& name) -> tensorflow::NodeDef& {
+    for (tensorflow::NodeDef& node : *meta_graph.mutable_graph_def()->mutable_node()) {
+      if (node.name() == name) return node;
+    }
+    std::abort();
+  };
+  using Graph = tensorflow::MetaGraphDef;
+  CHECK_THAT(Spoiled([&](Graph& g) { *node(g, "softmax").mutable_input(0) = "dense/Sum"; }),
+             Contains("softmax uses dense/Sum, and there is no such node"));
+  CHECK_THAT(Spoiled([&](Graph& g) { *g.mutable_graph_def()->add_node() = node(g, "softmax"); }),
+             Contains("two nodes have the name softmax"));
+  CHECK_THAT(Spoiled([&](Graph& g) { *node(g, "dense/MatMul").mutable_input(0) = "softmax"; }), Contains("a cycle"));
+  CHECK_THAT(Spoiled([&](Graph& g) {
+               (*(*g.mutable_signature_def())["predict"].mutable_outputs())["probabilities"].set_name("y:0");
+             }),
+             Contains("output probabilities of signature predict uses y:0"));
+  CHECK_THAT(Spoiled([&](Graph& g) {
+               (*(*g.mutable_signature_def())["predict"].mutable_inputs())["input"].set_dtype(tensorflow::DT_INT32);
+             }),
+             Contains("input input of signature predict is not of the type and shape of the placeholder x"));
+  CHECK_THAT(Spoiled([&](Graph& g) {
+               auto& restore = node(g, "save/restore_all");
+               restore.mutable_input()->RemoveLast();
+             }),
+             Contains("its saver does not restore dense/bias"));
+}
+
+TEST_CASE("Files that are not read back as they were written are found") {
+  const DenseModel model;
+  const std::string path = WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value();
+  const std::string pb = files::ReadFile(path + "/saved_model.pb", 1 << 20).value();
+  CHECK(CheckSavedModel(path, pb, model.values).ok());
+  const auto check = [&](const std::string& file, const std::string& content, const std::string& words) {
+    const std::string name = path + "/" + file, before = files::ReadFile(name, 1 << 20).value();
+    REQUIRE(files::WriteFileAtomically(name, content).ok());
+    const absl::Status status = CheckSavedModel(path, pb, model.values);
+    CHECK(absl::IsAborted(status));
+    CHECK_THAT(std::string(status.message()), Contains(words) && Contains(path));
+    REQUIRE(files::WriteFileAtomically(name, before).ok());
+  };
+  std::string other = pb;
+  other[other.size() / 2] ^= 1;
+  check("saved_model.pb", other, "saved_model.pb has other bytes");
+  check("saved_model.pb", pb.substr(0, pb.size() - 1), "saved_model.pb has other bytes");
+  const std::string data = "variables/variables.data-00000-of-00001";
+  std::string bytes = files::ReadFile(path + "/" + data, 1 << 20).value();
+  bytes[3] ^= 0x40;
+  check(data, bytes, "Checksum does not match");
+  check(data, "", "variables");
+  check("variables/variables.index", "", "variables.index");
+  auto values = model.values;
+  values["dense/bias"] = Tensor::Of<float>({2}, {0.5f, 0.5f});
+  CHECK(absl::IsAborted(CheckSavedModel(path, pb, values)));
 }
 
 }  // namespace

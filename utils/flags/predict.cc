@@ -1,16 +1,24 @@
 #include "utils/flags/predict.h"
 
+#include <algorithm>
+
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 
-ABSL_FLAG(std::vector<std::string>, predict, {},
-          "Image files to classify with the latest checkpoint in --model_dir, instead of training.");
+ABSL_FLAG(
+    std::vector<std::string>, predict, {},
+    "Image files to classify with the latest checkpoint in --model_dir, instead of training; - reads the names of the "
+    "files from standard input, a line each, and prints the results of a line as soon as they are computed.");
 
 namespace official::flags {
 
 FlagSpec PredictFlag() { return {.name = "predict", .key = true}; }
 
 absl::Status CheckPredictWords(const CommandLine& command_line) {
+  const std::vector<std::string> files = FilesToPredict(command_line);
+  if (files.size() > 1 && std::find(files.begin(), files.end(), "-") != files.end()) {
+    return FlagError("predict", "needs to be - alone, or names of files without it; name the file ./-");
+  }
   if (command_line.words().empty() || command_line.given("predict")) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("'", command_line.words()[0], "' is not a flag; to classify image files, use --predict=FILE"));

@@ -567,6 +567,25 @@ def worker_messages() -> dict[str, bytes]:
     }
 
 
+# ---- Requests of serve_main ----
+
+
+def predict_requests() -> dict[str, bytes]:
+    return {
+        "rows": b'{"signature_name": "classify", "instances": [[[0.5, 1e-3]], {"image": [[-1, 2]]}, {"b64": "AP9h"}]}',
+        "columns": b'{"inputs": {"image": [[[0.5, 1]]]}}',
+        "two_inputs": b'{"instances": [{"user": 7, "text": "\\u00e4[["}, {"user": -1, "text": {"b64": ""}}]}',
+        "two_columns": b'{"inputs": {"user": [1, 2], "text": ["a", "b"]}}',
+        "one_column_short": b'{"inputs": {"user": [1, 2], "text": ["a"]}}',
+        "deep": b"[" * 5000,
+        "huge": b'{"instances": [[[1e39, 1e400]]]}',
+        "not_finite": b'{"instances": [[[NaN, -Infinity]]]}',
+        "wide": b'{"instances": [{"user": 18446744073709551615, "text": ""}]}',
+        "not_utf8": b'{"instances": [{"user": 1, "text": "\xff"}]}',
+        "path": b"/v1/models/mnist/versions/12:predict?x",
+    }
+
+
 def main() -> None:
     for target, files in {
         "utils/data/records/corpus/tf_record_fuzz": tf_records(),
@@ -586,6 +605,7 @@ def main() -> None:
         "official/transformer/text/corpus/vocabulary_fuzz": vocabularies(),
         "official/recommendation/data/corpus/ratings_file_fuzz": ratings_files(),
         "official/recommendation/data/corpus/item_names_fuzz": item_names(),
+        "official/serve/corpus/rest_api_fuzz": predict_requests(),
     }.items():
         folder = Path(target)
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,105 @@
+#include "official/serve/batcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "utils/compute/core/check.h"
+
+namespace official::serve {
+namespace {
+
+void Finish(Batcher::Done& done, absl::StatusOr<std::vector<Values>> result) {
+  if (done == nullptr) return;
+  std::exchange(done, nullptr)(std::move(result));
+}
+
+}  // namespace
+
+void Batcher::Add(std::vector<Values> examples, Clock::time_point deadline, Done done) {
+  auto request = std::make_shared<Request>();
+  request->outputs.resize(examples.size());
+  request->num_left = examples.size();
+  request->deadline = deadline;
+  request->done = std::move(done);
+  const Clock::time_point now = Clock::now();
+  {
+    const std::scoped_lock lock(mutex_);
+    for (size_t i = 0; i < examples.size(); ++i) waiting_.push_back({request, i, std::move(examples[i]), now});
+  }
+  changed_.notify_one();
+}
+
+void Batcher::Stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopped_ = hurries_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Batcher::Hurry() {
+  {
+    const std::scoped_lock lock(mutex_);
+    hurries_ = true;
+  }
+  changed_.notify_one();
+}
+
+std::vector<Batcher::Item> Batcher::Take(Clock::time_point until) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, until, [&] { return stopped_ || !waiting_.empty(); });
+  if (!waiting_.empty() && options_.batch_timeout.count() > 0) {
+    const Item& first = waiting_.front();
+    changed_.wait_until(lock, std::min(first.added + options_.batch_timeout, first.request->deadline),
+                        [&] { return hurries_ || waiting_.size() >= options_.max_batch_size; });
+  }
+  std::vector<Item> items;
+  while (!waiting_.empty() && items.size() < options_.max_batch_size) {
+    items.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return items;
+}
+
+void Batcher::RunItems(std::vector<Item> items, const RunBatch& run) {
+  const Clock::time_point now = Clock::now();
+  std::vector<Values> examples;
+  std::vector<Item> computed;
+  for (Item& item : items) {
+    if (item.request->done == nullptr) continue;  // it has failed
+    if (item.request->deadline < now) {
+      Finish(item.request->done, absl::DeadlineExceededError("the request has waited for --rest_api_timeout_in_ms"));
+      continue;
+    }
+    examples.push_back(std::move(item.example));
+    computed.push_back(std::move(item));
+  }
+  if (examples.empty()) return;
+  absl::StatusOr<std::vector<Values>> outputs = run(examples);
+  for (size_t i = 0; i < computed.size(); ++i) {
+    Request& request = *computed[i].request;
+    if (!outputs.ok()) {
+      Finish(request.done, outputs.status());
+      continue;
+    }
+    request.outputs[computed[i].index] = std::move((*outputs)[i]);
+    if (--request.num_left == 0) Finish(request.done, std::move(request.outputs));
+  }
+}
+
+void Batcher::Serve(const RunBatch& run, std::chrono::milliseconds interval, const std::function<void()>& idle) {
+  Clock::time_point next = Clock::now() + interval;
+  for (;;) {
+    std::vector<Item> items = Take(next);
+    if (!items.empty()) RunItems(std::move(items), run);
+    if (Clock::now() >= next) {
+      idle();
+      next = Clock::now() + interval;
+    }
+    const std::scoped_lock lock(mutex_);
+    if (stopped_ && waiting_.empty()) return;
+  }
+}
+
+}  // namespace official::serve

@@ -1,0 +1,71 @@
+// Batcher: the examples of concurrent requests in common batches.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "official/serve/servable/servable.h"
+
+namespace official::serve {
+
+struct BatcherOptions {
+  size_t max_batch_size = 32;
+  // How long an example may wait for others that would fill its batch. 0: a batch is what has arrived while the one
+  // before it was computed.
+  std::chrono::microseconds batch_timeout{0};
+};
+
+class Batcher {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Takes the outputs of all examples of a request, or the error of one of its batches.
+  using Done = std::function<void(absl::StatusOr<std::vector<Values>>)>;
+  using RunBatch = std::function<absl::StatusOr<std::vector<Values>>(absl::Span<const Values>)>;
+
+  explicit Batcher(const BatcherOptions& options) : options_(options) {}
+
+  // Adds the examples of a request, at least one, from any thread. `done` is called once, by the thread of Serve:
+  // with DeadlineExceeded if a batch with one of them would begin after `deadline`.
+  void Add(std::vector<Values> examples, Clock::time_point deadline, Done done);
+
+  // Runs batches, with the calling thread, until Stop is called and no example waits. Calls `idle` at least every
+  // `interval`, between two batches.
+  void Serve(const RunBatch& run, std::chrono::milliseconds interval, const std::function<void()>& idle);
+  void Stop();
+  // From now on no example waits for others.
+  void Hurry();
+
+ private:
+  struct Request {
+    std::vector<Values> outputs;
+    size_t num_left;
+    Clock::time_point deadline;
+    Done done;  // null after its call
+  };
+  struct Item {
+    std::shared_ptr<Request> request;
+    size_t index;  // in the request
+    Values example;
+    Clock::time_point added;
+  };
+
+  // Waits for the next batch, at most until `until`; returns what there is.
+  std::vector<Item> Take(Clock::time_point until);
+  void RunItems(std::vector<Item> items, const RunBatch& run);
+
+  const BatcherOptions options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> waiting_;
+  bool stopped_ = false, hurries_ = false;
+};
+
+}  // namespace official::serve

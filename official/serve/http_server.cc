@@ -1,0 +1,345 @@
+#include "official/serve/http_server.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <csignal>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "official/serve/rest_api.h"
+#include "utils/misc/stop_signals.h"
+
+namespace official::serve {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+namespace net = boost::asio;
+using boost::system::error_code;
+using net::ip::tcp;
+using std::chrono::milliseconds;
+
+class Connection;
+
+// What the connections share. All of it belongs to the thread of Run.
+struct Shared {
+  HttpOptions options;
+  HttpServer::Handler handler;
+  net::io_context io;
+  std::set<std::shared_ptr<Connection>> connections;
+  size_t total_bytes = 0;  // of the bodies that are reserved
+  bool stopping = false;
+  std::function<void()> connection_closed;
+};
+
+// A client: reads a request, waits for its response, writes it, and begins again.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, Shared& shared)
+      : shared_(shared), stream_(std::move(socket)), buffer_(shared.options.max_header_bytes + 4096) {}
+
+  void ReadRequest() {
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
+    parser_->body_limit(shared_.options.max_body_bytes);
+    waits_ = true;
+    stream_.expires_after(shared_.options.timeout);
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = shared_from_this()](error_code error, size_t) { self->HeaderRead(error); });
+  }
+
+  // Ends a connection on which no request has begun; another one ends after its response.
+  void Stop() {
+    error_code error;
+    const bool has_begun = parser_->got_some() || buffer_.size() > 0 || stream_.socket().available(error) > 0;
+    if (waits_ && !has_begun) Close();
+  }
+
+  void Close() {
+    Release();
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream_.close();
+    if (shared_.connections.erase(shared_from_this()) > 0) shared_.connection_closed();
+  }
+
+ private:
+  void HeaderRead(error_code error) {
+    if (error == http::error::header_limit || error == http::error::buffer_overflow)
+      return Refuse(431, "the header of the request is too large");
+    if (error == http::error::body_limit) return RefuseBody();
+    if (error == http::error::end_of_stream || error == beast::error::timeout) return Close();
+    if (error)
+      return error.category() == http::make_error_code(http::error::bad_method).category()
+                 ? Refuse(400, absl::StrCat("not an HTTP request: ", error.message()))
+                 : Close();
+    waits_ = false;
+    if (parser_->is_done()) return Handle();
+    // Of a body in chunks the length is not known.
+    const auto length = parser_->content_length();
+    const size_t bytes = length ? static_cast<size_t>(*length) : shared_.options.max_body_bytes;
+    if (shared_.total_bytes + bytes > shared_.options.max_total_bytes) {
+      return Refuse(503, "too many bytes of other requests; try again later");
+    }
+    reserved_ = bytes;
+    shared_.total_bytes += bytes;
+    if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) return SendContinue();
+    ReadBody();
+  }
+
+  void SendContinue() {
+    static constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    net::async_write(stream_, net::buffer(kContinue, sizeof(kContinue) - 1),
+                     [self = shared_from_this()](error_code error, size_t) {
+                       if (error) return self->Close();
+                       self->ReadBody();
+                     });
+  }
+
+  void ReadBody() {
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+      if (error == http::error::body_limit) return self->RefuseBody();
+      if (error.category() == http::make_error_code(http::error::bad_method).category() &&
+          error != http::error::partial_message) {
+        return self->Refuse(400, absl::StrCat("not an HTTP request: ", error.message()));
+      }
+      if (error) return self->Close();
+      self->Handle();
+    });
+  }
+
+  void Handle() {
+    auto& message = parser_->get();
+    HttpRequest request{std::string(message.method_string()), std::string(message.target()), std::move(message.body())};
+    keep_alive_ = message.keep_alive();
+    is_head_ = message.method() == http::verb::head;
+    stream_.expires_never();
+    shared_.handler(std::move(request), [self = shared_from_this()](HttpResponse response) {
+      net::post(self->shared_.io, [self, response = std::move(response)]() mutable {
+        self->Release();
+        self->Write(std::move(response));
+      });
+    });
+  }
+
+  void RefuseBody() {
+    Refuse(413, absl::StrCat("the body of the request has more than ", shared_.options.max_body_bytes, " bytes"));
+  }
+
+  // Answers a request that is not read to its end, after which there can be no other.
+  void Refuse(int status, const std::string& message) {
+    waits_ = false;
+    keep_alive_ = false;
+    discard_ = true;
+    Write(ErrorTo(status, message));
+  }
+
+  void Write(HttpResponse response) {
+    response_.emplace(static_cast<http::status>(response.status), 11);
+    response_->set(http::field::content_type, "application/json");
+    if (!response.allow.empty()) response_->set(http::field::allow, response.allow);
+    if (response.status == 503) response_->set(http::field::retry_after, "1");
+    response_->content_length(response.body.size());
+    if (!is_head_) response_->body() = std::move(response.body);
+    if (shared_.stopping) keep_alive_ = false;
+    response_->keep_alive(keep_alive_);
+    stream_.expires_after(shared_.options.timeout);
+    http::async_write(stream_, *response_, [self = shared_from_this()](error_code error, size_t) {
+      self->response_.reset();
+      if (error) return self->Close();
+      if (self->discard_) return self->DiscardRest();
+      if (self->keep_alive_ && !self->shared_.stopping) return self->ReadRequest();
+      self->Close();
+    });
+  }
+
+  // Reads what the client still sends: closing with bytes that nobody has read resets the connection, and the client
+  // may lose the response.
+  void DiscardRest() {
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(std::min<milliseconds>(shared_.options.timeout, kDiscardTime));
+    DiscardSome();
+  }
+
+  void DiscardSome() {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code error, size_t) {
+      if (error) return self->Close();
+      self->DiscardSome();
+    });
+  }
+
+  void Release() { shared_.total_bytes -= std::exchange(reserved_, 0); }
+
+  static constexpr milliseconds kDiscardTime{2000};
+
+  Shared& shared_;
+  beast::tcp_stream stream_;
+  beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<http::response<http::string_body>> response_;
+  size_t reserved_ = 0;  // of total_bytes
+  bool waits_ = true;    // for a header
+  bool keep_alive_ = false, is_head_ = false, discard_ = false;
+};
+
+class Server : public HttpServer {
+ public:
+  Server(const HttpOptions& options, Handler handler)
+      : signals_(shared_.io), acceptor_(shared_.io), accept_again_(shared_.io), end_(shared_.io) {
+    shared_.options = options;
+    shared_.handler = std::move(handler);
+    shared_.connection_closed = [this] { ConnectionClosed(); };
+  }
+
+  absl::Status Listen() {
+    const HttpOptions& options = shared_.options;
+    error_code error;
+    const auto address = net::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, error);
+    if (error) return absl::InvalidArgumentError(absl::StrCat("--host=", options.host, " is not an IP address"));
+    const tcp::endpoint endpoint(address, static_cast<uint16_t>(options.port));
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(net::socket_base::max_listen_connections, error);
+    if (!error) return absl::OkStatus();
+    const std::string where = absl::StrCat(options.host, ":", options.port, ": ", error.message());
+    if (error == net::error::address_in_use) {
+      return absl::AlreadyExistsError(absl::StrCat("cannot listen on ", where, "; choose another --rest_api_port"));
+    }
+    if (error == net::error::access_denied) {
+      return absl::PermissionDeniedError(absl::StrCat("cannot listen on ", where,
+                                                      "; choose a --rest_api_port of 1024 "
+                                                      "or more"));
+    }
+    return absl::InvalidArgumentError(absl::StrCat("cannot listen on ", where,
+                                                   "; --host needs an address of this "
+                                                   "machine"));
+  }
+
+  int port() const override { return acceptor_.local_endpoint().port(); }
+
+  int Run(const std::function<void()>& stopping) override {
+    stopping_ = stopping;
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+      struct sigaction present;
+      sigaction(signal, nullptr, &present);
+      // A signal that came ignored, as SIGINT does in the background of a script, stays so.
+      if (present.sa_handler != SIG_IGN) signals_.add(signal);
+    }
+    WaitForSignal();
+    Accept();
+    shared_.io.run();
+    return signal_;
+  }
+
+ private:
+  void WaitForSignal() {
+    signals_.async_wait([this](error_code error, int signal) {
+      if (error) return;
+      if (signal_ == SIGINT && signal == SIGINT) misc::DieOfSignal(signal);
+      if (signal_ == 0) {
+        signal_ = signal;
+        Stop();
+      }
+      WaitForSignal();
+    });
+  }
+
+  void Stop() {
+    shared_.stopping = true;
+    TakeWaiting();
+    error_code ignored;
+    acceptor_.close(ignored);
+    accept_again_.cancel();
+    stopping_();
+    const auto connections = shared_.connections;
+    for (const auto& connection : connections) connection->Stop();
+    end_.expires_after(shared_.options.timeout);
+    end_.async_wait([this](error_code error) {
+      if (!error) shared_.io.stop();
+    });
+    EndIfDone();
+  }
+
+  void EndIfDone() {
+    if (!shared_.stopping || !shared_.connections.empty()) return;
+    end_.cancel();
+    signals_.cancel();
+  }
+
+  void ConnectionClosed() {
+    if (waits_for_room_ && !shared_.stopping) Accept();
+    EndIfDone();
+  }
+
+  void Accept() {
+    waits_for_room_ = shared_.connections.size() >= shared_.options.max_connections;
+    if (waits_for_room_) return;
+    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      if (shared_.stopping) return;
+      if (error) return AcceptLater();
+      Begin(std::move(socket));
+      Accept();
+    });
+  }
+
+  void Begin(tcp::socket socket) {
+    error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    const auto connection = std::make_shared<Connection>(std::move(socket), shared_);
+    shared_.connections.insert(connection);
+    connection->ReadRequest();
+  }
+
+  // Accepts the clients that have connected already.
+  void TakeWaiting() {
+    error_code error;
+    acceptor_.non_blocking(true, error);
+    while (!error && shared_.connections.size() < shared_.options.max_connections) {
+      tcp::socket socket = acceptor_.accept(error);
+      if (!error) Begin(std::move(socket));
+    }
+  }
+
+  // There may be no file descriptor left until a client leaves.
+  void AcceptLater() {
+    accept_again_.expires_after(milliseconds(100));
+    accept_again_.async_wait([this](error_code error) {
+      if (!error && !shared_.stopping) Accept();
+    });
+  }
+
+  Shared shared_;
+  net::signal_set signals_;
+  tcp::acceptor acceptor_;
+  net::steady_timer accept_again_, end_;
+  std::function<void()> stopping_;
+  int signal_ = 0;
+  bool waits_for_room_ = false;
+};
+
+}  // namespace
+
+HttpResponse ErrorTo(int status, const std::string& message) {
+  return {.status = status, .body = ErrorResponse(message)};
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(const HttpOptions& options, Handler handler) {
+  auto server = std::make_unique<Server>(options, std::move(handler));
+  const absl::Status status = server->Listen();
+  if (!status.ok()) return status;
+  return server;
+}
+
+}  // namespace official::serve

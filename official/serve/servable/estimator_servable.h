@@ -1,0 +1,49 @@
+// EstimatorServable: a servable that an Estimator computes, one tensor in and the model's predictions out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "official/serve/servable/servable.h"
+#include "utils/train/estimator.h"
+
+namespace official::serve {
+
+// Returns row `i` of a batch, without the dimension of the batch.
+compute::Tensor Row(const compute::Tensor& batch, int64_t i);
+
+class EstimatorServable : public Servable {
+ public:
+  // Reads an image file in place of an input; InvalidArgument if the bytes are none.
+  using DecodeFile = std::function<absl::StatusOr<compute::Tensor>(const std::string& bytes)>;
+
+  // `signature` has one input, whose values are those of the model's only feature, and the model's predictions as
+  // outputs; `spec` is that of the feature.
+  EstimatorServable(Signature signature, data::ElementSpec spec, std::unique_ptr<train::Estimator> estimator,
+                    DecodeFile decode_file)
+      : signature_(std::move(signature)),
+        spec_(std::move(spec)),
+        estimator_(std::move(estimator)),
+        version_(estimator_->global_step()),
+        decode_file_(std::move(decode_file)) {}
+
+  const Signature& signature() const override { return signature_; }
+  int64_t version() const override { return version_; }
+  absl::StatusOr<Values> Prepare(Values example) const override;
+  absl::StatusOr<std::vector<Values>> Run(absl::Span<const Values> examples) override;
+
+ private:
+  const Signature signature_;
+  const data::ElementSpec spec_;
+  const std::unique_ptr<train::Estimator> estimator_;
+  const int64_t version_;
+  const DecodeFile decode_file_;
+};
+
+}  // namespace official::serve

@@ -1,0 +1,107 @@
+#include "utils/run/predict_lines.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "utils/logs/captured_log.h"
+
+namespace official::run {
+namespace {
+
+using Catch::Contains;
+using Strings = std::vector<std::string>;
+
+class Pipe {
+ public:
+  Pipe() { REQUIRE(pipe(fds_) == 0); }
+  ~Pipe() {
+    close(fds_[0]);
+    End();
+  }
+  int out() const { return fds_[0]; }
+  void Write(const std::string& text) const {
+    REQUIRE(write(fds_[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  }
+  void End() {
+    if (fds_[1] >= 0) close(std::exchange(fds_[1], -1));
+  }
+
+ private:
+  int fds_[2];
+};
+
+TEST_CASE("lines come as soon as they have arrived, as many as there are") {
+  Pipe pipe;
+  ArrivingLines lines(pipe.out());
+  pipe.Write("one\ntwo\r\n\nthr");
+  CHECK(*lines.Next(10) == Strings{"one", "two", ""});
+  pipe.Write("ee\nfour\nfive\nsix");
+  CHECK(*lines.Next(2) == Strings{"three", "four"});
+  CHECK(*lines.Next(2) == Strings{"five"});
+  pipe.End();
+  CHECK(*lines.Next(2) == Strings{"six"});
+  CHECK(lines.Next(2)->empty());
+}
+
+TEST_CASE("a line without end is refused, and so is a descriptor that cannot be read") {
+  Pipe pipe;
+  ArrivingLines lines(pipe.out());
+  std::thread writer([&] {
+    for (int i = 0; i < 17; ++i) pipe.Write(std::string(1 << 16, 'x'));
+    pipe.End();
+  });
+  CHECK(absl::IsDataLoss(lines.Next(1).status()));
+  char rest[1 << 16];
+  while (read(pipe.out(), rest, sizeof(rest)) > 0) {
+  }
+  writer.join();
+  CHECK(absl::IsAborted(ArrivingLines(-1).Next(1).status()));
+}
+
+absl::StatusOr<int> Number(const std::string& line) {
+  int number;
+  if (absl::SimpleAtoi(line, &number)) return number;
+  return absl::InvalidArgumentError(absl::StrCat("'", line, "' is not a number"));
+}
+
+TEST_CASE("bad lines are named, the others predicted in order") {
+  Pipe pipe;
+  pipe.Write("1\nx\n\n2\n3\n4y");
+  pipe.End();
+  std::ostringstream out;
+  std::vector<size_t> batches;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const absl::Status status = PredictLines<int>(
+      pipe.out(), 3, Number,
+      [&](const std::vector<int>& numbers) {
+        batches.push_back(numbers.size());
+        for (const int number : numbers) out << number << "\n";
+        return absl::OkStatus();
+      },
+      out);
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()), Contains("2 of 6 lines of standard input are bad"));
+  CHECK_THAT(log.Text(), Contains("line 2: 'x' is not a number") && Contains("line 6: '4y' is not a number"));
+  CHECK(out.str() == "1\n2\n3\n");
+  CHECK(batches == std::vector<size_t>{1, 2});
+}
+
+TEST_CASE("an error of the prediction ends it") {
+  Pipe pipe;
+  pipe.Write("1\n2\n");
+  std::ostringstream out;
+  const auto fail = [](const std::vector<int>&) { return absl::InternalError("no"); };
+  CHECK(absl::IsInternal(PredictLines<int>(pipe.out(), 1, Number, fail, out)));
+  out.setstate(std::ios::badbit);
+  pipe.Write("3\n");
+  const auto succeed = [](const std::vector<int>&) { return absl::OkStatus(); };
+  CHECK(absl::IsAborted(PredictLines<int>(pipe.out(), 1, Number, succeed, out)));
+}
+
+}  // namespace
+}  // namespace official::run
